@@ -1,0 +1,250 @@
+// Package history is the record of a run: what happened, in order, and who saw
+// it. Every other package of the scenario engine speaks in its events; the
+// invariants are judged from nothing else.
+package history
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Layer says whose word an event is. Safety is judged from World and API
+// events only: nothing that a controller or a BMC says is evidence.
+type Layer string
+
+// The layers.
+const (
+	// World events are physical facts, appended by an observer on the host's
+	// side: the simulated host, or the hypervisor and the guest's heartbeat.
+	World Layer = "world"
+	// API events are versions of objects as the API server committed them.
+	API Layer = "api"
+	// BMC events are requests that a management controller received.
+	BMC Layer = "bmc"
+	// Controller events are starts, stops and crashes of the processes under
+	// test, and what they say.
+	Controller Layer = "controller"
+	// Engine events are what the scenario did, and its phases.
+	Engine Layer = "scenario"
+)
+
+// Kind says what happened. Its layer is fixed: see Kind.Layer.
+type Kind string
+
+// World events. Host is always set; Boot is the boot incarnation that the event
+// belongs to.
+const (
+	// PowerOn is a power edge from off to on.
+	PowerOn Kind = "power-on"
+	// PowerOff is a power edge from on to off. It ends the boot that ran.
+	PowerOff Kind = "power-off"
+	// BootStarted begins a boot incarnation: after a power edge or a reset.
+	BootStarted Kind = "boot-started"
+	// BootComplete is the start of the boot's kubelet process, before its
+	// first API call.
+	BootComplete Kind = "boot-complete"
+	// BootEnded says that the last process of the boot is gone: by power edge,
+	// reset or watchdog. Note says which.
+	BootEnded Kind = "boot-ended"
+	// WorkloadStarted and WorkloadStopped bracket one process of the exclusive
+	// workload. Object is the workload.
+	WorkloadStarted Kind = "workload-started"
+	WorkloadStopped Kind = "workload-stopped"
+	// HostPaused and HostResumed bracket a time in which the host makes no
+	// progress. Its processes still count as running.
+	HostPaused  Kind = "host-paused"
+	HostResumed Kind = "host-resumed"
+	// WatchdogFired says that the watchdog reset the host.
+	WatchdogFired Kind = "watchdog-fired"
+	// LinkCut and LinkRestored bracket a network cut between Host and Object.
+	LinkCut      Kind = "link-cut"
+	LinkRestored Kind = "link-restored"
+	// EvidenceLost and EvidenceRegained bracket a time in which the observer
+	// of Host saw nothing. What happened meanwhile is unknown.
+	EvidenceLost     Kind = "evidence-lost"
+	EvidenceRegained Kind = "evidence-regained"
+)
+
+// API events. Object is "Kind/name" of the object that changed, UID its UID,
+// and Host the host that it stands for where there is one.
+const (
+	NodeCreated Kind = "node-created"
+	NodeDeleted Kind = "node-deleted"
+	// NodeReady and NodeNotReady are changes of the Ready condition. Note has
+	// the condition's status (True, False, Unknown).
+	NodeReady    Kind = "node-ready"
+	NodeNotReady Kind = "node-not-ready"
+	// NodeLabels is the Node's set of labels, as "k=v,k=v" sorted, in Value;
+	// recorded on creation and on every change.
+	NodeLabels Kind = "node-labels"
+	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable.
+	NodeCordoned   Kind = "node-cordoned"
+	NodeUncordoned Kind = "node-uncordoned"
+	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
+	// Pod that is gone from the API releases its workload. PodBound's Value is
+	// the UID of the Node that it was bound to.
+	PodBound   Kind = "pod-bound"
+	PodDeleted Kind = "pod-deleted"
+	// AnnotationSet and AnnotationRemoved are changes of a fencing annotation on
+	// a BareMetalHost or Machine. Key is the annotation; Value its value.
+	AnnotationSet     Kind = "annotation-set"
+	AnnotationRemoved Kind = "annotation-removed"
+	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
+	// true or false in Value: what the controllers believe, not a fact.
+	PowerReported Kind = "power-reported"
+	// OnlineWanted is a change of the BareMetalHost's spec.online, with true or
+	// false in Value.
+	OnlineWanted Kind = "online-wanted"
+	// ProvisioningState is a change of the host's provisioning state, in Value.
+	ProvisioningState Kind = "provisioning-state"
+)
+
+// BMC events. Host is the host whose BMC it is.
+const (
+	// BMCCommand is a reset type that the BMC received, in Value. Note says what
+	// it answered when that was not plain acceptance.
+	BMCCommand Kind = "bmc-command"
+	// BMCFault says that a fault rule, named in Value, bent a request.
+	BMCFault Kind = "bmc-fault"
+)
+
+// Controller events. Actor is the controller.
+const (
+	ControllerStarted Kind = "controller-started"
+	ControllerCrashed Kind = "controller-crashed"
+	// ControllerEffect is one write or BMC command, as the controller sent it.
+	// Value is "verb Kind/name" or "bmc RESETTYPE host".
+	ControllerEffect Kind = "controller-effect"
+	// ControllerError is an error that a reconcile returned.
+	ControllerError Kind = "controller-error"
+	// ControllerWarning is a Warning Event that a controller recorded.
+	ControllerWarning Kind = "controller-warning"
+)
+
+// Engine events.
+const (
+	// RunStarted is the first event; the topology is up and healthy.
+	RunStarted Kind = "run-started"
+	// OpApplied says that an operation of the plan was accepted. Value is the
+	// operation, Note the step's name.
+	OpApplied Kind = "op-applied"
+	// Deviated says that the schedule left its default. Value is the deviation.
+	Deviated Kind = "deviated"
+	// Healed begins the liveness phase: every fault is withdrawn.
+	Healed Kind = "healed"
+	// Done ends a complete history. A history without it was cut short.
+	Done Kind = "done"
+)
+
+var layers = map[Kind]Layer{
+	PowerOn: World, PowerOff: World, BootStarted: World, BootComplete: World, BootEnded: World,
+	WorkloadStarted: World, WorkloadStopped: World, HostPaused: World, HostResumed: World,
+	WatchdogFired: World, LinkCut: World, LinkRestored: World, EvidenceLost: World, EvidenceRegained: World,
+	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
+	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodDeleted: API, AnnotationSet: API,
+	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
+	BMCCommand: BMC, BMCFault: BMC,
+	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
+	ControllerError: Controller, ControllerWarning: Controller,
+	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, Healed: Engine, Done: Engine,
+}
+
+// Layer returns whose word an event of this kind is, or "" for an unknown kind.
+func (k Kind) Layer() Layer { return layers[k] }
+
+// Kinds returns every kind of a layer, sorted.
+func Kinds(layer Layer) []Kind {
+	var kinds []Kind
+	for kind, l := range layers { // order does not matter: sorted below
+		if l == layer {
+			kinds = append(kinds, kind)
+		}
+	}
+	sortKinds(kinds)
+	return kinds
+}
+
+// Event is one thing that happened. Fields that don't apply are empty.
+type Event struct {
+	// Seq numbers the events of a history from 1.
+	Seq int `json:"seq"`
+	// At is the time since the run started, on the backend's clock.
+	At time.Duration `json:"at"`
+	// Kind says what happened and by that in which layer.
+	Kind Kind `json:"kind"`
+	// Host names the host concerned.
+	Host string `json:"host,omitempty"`
+	// Boot identifies the boot incarnation concerned.
+	Boot string `json:"boot,omitempty"`
+	// Object is "Kind/name" of an API object, or the workload's name.
+	Object string `json:"object,omitempty"`
+	UID    string `json:"uid,omitempty"`
+	// Actor is who did it, where that is known.
+	Actor string `json:"actor,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Value string `json:"value,omitempty"`
+	// Note is for people.
+	Note string `json:"note,omitempty"`
+}
+
+// String renders the event as one line of a report, without its number:
+//
+//	41.200s world power-on worker-1 boot=b2
+func (e Event) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%9s  %-10s %-18s", Seconds(e.At), e.Kind.Layer(), e.Kind)
+	for _, field := range []struct{ name, value string }{
+		{"", e.Host}, {"boot", e.Boot}, {"", e.Object}, {"", e.Key}, {"by", e.Actor}, {"", e.Value}, {"#", e.Note},
+	} {
+		switch {
+		case field.value == "":
+		case field.name == "":
+			b.WriteString(" " + field.value)
+		case field.name == "#":
+			b.WriteString("  # " + field.value)
+		default:
+			b.WriteString(" " + field.name + "=" + field.value)
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// Phrase says what happened as a clause of an English sentence, without the
+// time: "worker-1 was powered on", "the Node of worker-1 was deleted".
+func (e Event) Phrase() string {
+	if phrase, ok := phrases[e.Kind]; ok {
+		return strings.NewReplacer("{host}", e.Host, "{object}", e.Object, "{key}", e.Key, "{value}", e.Value, "{actor}", e.Actor).Replace(phrase)
+	}
+	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.Kind, e.Host, e.Object)), " ")
+}
+
+var phrases = map[Kind]string{
+	PowerOn:           "{host} was powered on",
+	PowerOff:          "{host} was powered off",
+	BootStarted:       "{host} began to boot",
+	BootComplete:      "{host} finished booting",
+	BootEnded:         "the last process of {host}'s boot was gone",
+	WorkloadStarted:   "{object} started on {host}",
+	WorkloadStopped:   "{object} stopped on {host}",
+	WatchdogFired:     "the watchdog of {host} fired",
+	EvidenceLost:      "the observer of {host} fell silent",
+	NodeCreated:       "the Node of {host} was created",
+	NodeDeleted:       "the Node of {host} was deleted",
+	NodeReady:         "the Node of {host} became Ready",
+	NodeNotReady:      "the Node of {host} stopped being Ready",
+	PodBound:          "{object} was bound to {host}",
+	PodDeleted:        "{object} on {host} was deleted",
+	AnnotationSet:     "{key} was set on {object}",
+	AnnotationRemoved: "{key} was removed from {object}",
+	PowerReported:     "{object} was reported powered on: {value}",
+	OnlineWanted:      "{object} was asked to be online: {value}",
+	BMCCommand:        "the BMC of {host} received {value}",
+	ControllerCrashed: "{actor} crashed",
+	RunStarted:        "the run started",
+	Healed:            "the faults were withdrawn",
+	Done:              "the run ended",
+}
+
+// Seconds renders a time as seconds with milliseconds: "41.200s".
+func Seconds(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
