@@ -1,0 +1,132 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// RebootAnnotation asks for one power cycle of a BareMetalHost (seeds 000,
+	// 001). With "/key" appended it also holds the host off until its
+	// originator removes it.
+	RebootAnnotation = "reboot.metal3.io"
+	// RemediationRebootAnnotation is the keyed form that the machine
+	// remediation controller owns (seed 002).
+	RemediationRebootAnnotation = RebootAnnotation + "/machine-remediation"
+	// ExternalRemediationAnnotation marks a Machine as unhealthy: somebody
+	// outside of Cluster API has to remediate it (seeds 002, 004).
+	ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
+	// HostAnnotation on a Machine names its BareMetalHost as namespace/name
+	// (seed 002).
+	HostAnnotation = "metal3.io/BareMetalHost"
+	// PoweredOffForRemediationAnnotation on a Machine records that its Node was
+	// deleted while the host was off. Only used with the remediation
+	// controller's option that keeps a hasty health check from looping
+	// (design, decision 6).
+	PoweredOffForRemediationAnnotation = "remediation.metal3.io/powered-off-for-remediation"
+	// NodeUIDAnnotation on a Pod is the UID of the Node that it was bound to. A
+	// Pod of another incarnation of that Node is an orphan: kubelets don't run
+	// it and the workload controller deletes it.
+	NodeUIDAnnotation = "fencelab.dev/node-uid"
+)
+
+// RebootMode is how a host is taken down.
+type RebootMode string
+
+// The modes of seed 000. Soft is the default, and falls back to hard.
+const (
+	RebootSoft RebootMode = "soft"
+	RebootHard RebootMode = "hard"
+)
+
+// RebootRequest is one reboot annotation, parsed.
+type RebootRequest struct {
+	// Annotation is the whole key.
+	Annotation string
+	// Key is what follows the slash; empty for the plain form.
+	Key  string
+	Mode RebootMode
+	// Problem says why the value was not understood and soft was assumed;
+	// empty when it was.
+	Problem string
+}
+
+// RebootRequests finds the reboot annotations among annotations, the plain form
+// first and the keyed ones in order of their keys.
+func RebootRequests(annotations map[string]string) []RebootRequest {
+	var requests []RebootRequest
+	for annotation, value := range annotations { // sorted below
+		key, ok := rebootKey(annotation)
+		if !ok {
+			continue
+		}
+		r := RebootRequest{Annotation: annotation, Key: key}
+		var err error
+		if r.Mode, err = ParseRebootMode(value); err != nil {
+			r.Problem = fmt.Sprintf("annotation %s has the value %q: %v; a soft reboot is assumed", annotation, value, err)
+		}
+		requests = append(requests, r)
+	}
+	slices.SortFunc(requests, func(a, b RebootRequest) int { return strings.Compare(a.Annotation, b.Annotation) })
+	return requests
+}
+
+// IsRebootAnnotation reports whether an annotation's key is the plain or a keyed
+// reboot annotation. A slash with nothing behind it is neither.
+func IsRebootAnnotation(annotation string) bool {
+	_, ok := rebootKey(annotation)
+	return ok
+}
+
+func rebootKey(annotation string) (key string, ok bool) {
+	rest, ok := strings.CutPrefix(annotation, RebootAnnotation)
+	if !ok || rest == "" {
+		return "", ok
+	}
+	key, ok = strings.CutPrefix(rest, "/")
+	return key, ok && key != ""
+}
+
+// ParseRebootMode reads the value of a reboot annotation: a map with the key
+// "mode". It is parsed as a YAML flow mapping, of which JSON is a subset, because
+// the documented example {'mode':'hard'} is not JSON and would silently mean soft
+// (design, decision 1). An empty value is soft. Other keys are the business of
+// whoever wrote them. On an error the mode is soft.
+func ParseRebootMode(value string) (RebootMode, error) {
+	if strings.TrimSpace(value) == "" {
+		return RebootSoft, nil
+	}
+	var content struct {
+		Mode *string `json:"mode" yaml:"mode"`
+	}
+	if json.Unmarshal([]byte(value), &content) != nil {
+		content.Mode = nil
+		if err := unmarshalYAML([]byte(value), &content); err != nil {
+			return RebootSoft, fmt.Errorf(`it is not a map such as {"mode":"hard"}`)
+		}
+	}
+	if content.Mode == nil {
+		return RebootSoft, nil
+	}
+	switch mode := RebootMode(*content.Mode); mode {
+	case RebootSoft, RebootHard:
+		return mode, nil
+	default:
+		return RebootSoft, fmt.Errorf(`the mode %q is neither "hard" nor "soft"`, mode)
+	}
+}
+
+// unmarshalYAML turns a panic of the parser, which fuzzing has provoked in
+// several YAML libraries, into an error: the value comes from any user.
+func unmarshalYAML(data []byte, into any) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("parse YAML: %v", p)
+		}
+	}()
+	return yaml.Unmarshal(data, into)
+}
