@@ -1,0 +1,13 @@
+// Package fakebmc is a Redfish BMC that real clients believe and that can
+// misbehave like real ones.
+//
+// Three states are kept apart, because clients are hurt where they differ:
+//
+//	actual    what the System (a libvirt domain, a simulated or an in-memory host) is
+//	internal  what the BMC remembers: requests under way, edges it has seen
+//	reported  what a client is told: the actual state, bent by Rules
+//
+// BMC is the controller, independent of any protocol. It has no goroutine and no
+// clock of its own, so the simulator drives it on virtual time exactly as Server
+// drives it over HTTP on wall time: one implementation of every fault, two clocks.
+package fakebmc

@@ -1,0 +1,98 @@
+package fakebmc
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// baseRegistry is the version of the DMTF Base message registry whose messages
+// the service sends itself. A refuse rule may send any id.
+const baseRegistry = "Base.1.18."
+
+const (
+	msgGeneralError       = baseRegistry + "GeneralError"
+	msgInternalError      = baseRegistry + "InternalError"
+	msgMissingAtURI       = baseRegistry + "ResourceMissingAtURI"
+	msgParameterMissing   = baseRegistry + "ActionParameterMissing"
+	msgParameterNotInList = baseRegistry + "ActionParameterValueNotInList"
+	msgParameterConflict  = baseRegistry + "ActionParameterValueConflict"
+	msgNotAllowed         = baseRegistry + "OperationNotAllowed"
+	msgMalformedJSON      = baseRegistry + "MalformedJSON"
+	msgUnrecognizedBody   = baseRegistry + "UnrecognizedRequestBody"
+	msgHeaderInvalid      = baseRegistry + "HeaderInvalid"
+	msgPropertyMissing    = baseRegistry + "PropertyMissing"
+	msgNoValidSession     = baseRegistry + "NoValidSession"
+	msgUnauthorized       = baseRegistry + "ResourceAtUriUnauthorized"
+	msgSessionLimit       = baseRegistry + "SessionLimitExceeded"
+)
+
+// message is an entry of the registry; %1 and so on stand for arguments.
+type message struct{ text, severity, resolution string }
+
+// messages holds the texts as the Base registry publishes them, because clients
+// match on them, by the key that ends a message id.
+var messages = map[string]message{
+	"GeneralError":                  {"A general error has occurred.  See Resolution for information on how to resolve the error, or @Message.ExtendedInfo if Resolution is not provided.", "Critical", "None."},
+	"InternalError":                 {"The request failed due to an internal service error.  The service is still operational.", "Critical", "Resubmit the request.  If the problem persists, consider resetting the service."},
+	"ResourceMissingAtURI":          {"The resource at the URI '%1' was not found.", "Critical", "Place a valid resource at the URI or correct the URI and resubmit the request."},
+	"ResourceInUse":                 {"The change to the requested resource failed because the resource is in use or in transition.", "Warning", "Remove the condition and resubmit the request if the operation failed."},
+	"ServiceTemporarilyUnavailable": {"The service is temporarily unavailable.  Retry in %1 seconds.", "Critical", "Wait for the indicated retry duration and retry the operation."},
+	"ActionParameterMissing":        {"The action %1 requires the parameter %2 to be present in the request body.", "Critical", "Supply the action with the required parameter in the request body when the request is resubmitted."},
+	"ActionParameterValueNotInList": {"The value '%1' for the parameter %2 in the action %3 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
+	"ActionParameterValueConflict":  {"The parameter '%1' with the requested value of '%2' does not meet the constraints of the implementation.", "Warning", "Update the value for the parameter, or other parameters that conflict with it, and resubmit the request."},
+	"ActionNotSupported":            {"The action %1 is not supported by the resource.", "Critical", "The action supplied cannot be resubmitted to the implementation.  Perhaps the action was invalid, the wrong resource was the target or the implementation documentation may be of assistance."},
+	"OperationNotAllowed":           {"The HTTP method is not allowed on this resource.", "Critical", "None."},
+	"MalformedJSON":                 {"The request body submitted was malformed JSON and could not be parsed by the receiving service.", "Critical", "Ensure that the request body is valid JSON and resubmit the request."},
+	"UnrecognizedRequestBody":       {"The service detected a malformed request body that it was unable to interpret.", "Warning", "Correct the request body and resubmit the request if it failed."},
+	"HeaderInvalid":                 {"Header '%1' is invalid.", "Critical", "Resubmit the request with a valid request header."},
+	"PropertyMissing":               {"The property %1 is a required property and must be included in the request.", "Warning", "Ensure that the property is in the request body and has a valid value and resubmit the request if the operation failed."},
+	"PreconditionFailed":            {"The ETag supplied did not match the ETag required to change this resource.", "Critical", "Try the operation again using the appropriate ETag."},
+	"PreconditionRequired":          {"A precondition header or annotation is required to change this resource.", "Critical", "Try the operation again using an If-Match or If-None-Match header and appropriate ETag."},
+	"InsufficientPrivilege":         {"There are insufficient privileges for the account or credentials associated with the current session to perform the requested operation.", "Critical", "Either abandon the operation or change the associated access rights and resubmit the request if the operation failed."},
+	"NoValidSession":                {"There is no valid session established with the implementation.", "Critical", "Establish a session before attempting any operations."},
+	"ResourceAtUriUnauthorized":     {"While accessing the resource at '%1', the service received an authorization error '%2'.", "Critical", "Ensure that the appropriate access is provided for the service in order for it to access the URI."},
+	"SessionLimitExceeded":          {"The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.", "Critical", "Reduce the number of other sessions before trying to establish the session or increase the limit of simultaneous sessions, if supported."},
+}
+
+// errorBody is the Redfish error response to a refusal.
+func errorBody(a Answer) object {
+	id := a.MessageID
+	if id == "" {
+		id = msgGeneralError
+	}
+	m, known := messages[id[strings.LastIndexByte(id, '.')+1:]]
+	if !known {
+		m = message{"The request was refused.", "Critical", "None."}
+	}
+	args := a.Args
+	if len(args) == 0 && strings.Contains(m.text, "%1") && a.RetryAfter > 0 {
+		args = []string{strconv.Itoa(seconds(a.RetryAfter))}
+	}
+	text := m.text
+	for i, arg := range args {
+		text = strings.ReplaceAll(text, "%"+strconv.Itoa(i+1), arg)
+	}
+	if a.Message != "" {
+		text = a.Message
+	}
+	if args == nil {
+		args = []string{}
+	}
+	return object{"error": object{
+		"code":    id,
+		"message": text,
+		"@Message.ExtendedInfo": []object{{
+			"@odata.type":     "#Message.v1_1_2.Message",
+			"MessageId":       id,
+			"Message":         text,
+			"MessageArgs":     args,
+			"MessageSeverity": m.severity,
+			"Severity":        m.severity,
+			"Resolution":      m.resolution,
+		}},
+	}}
+}
+
+// seconds rounds up, since HTTP knows no shorter wait.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

@@ -1,0 +1,79 @@
+package fakebmc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Request is what a client asks of a BMC. Build the ones about power with
+// BMC.PowerRequest and BMC.ResetRequest: their paths are those of the Redfish
+// service, so that a Rule means the same in the simulator and on the wire.
+type Request struct {
+	Client    string    `json:"client,omitempty"` // who asks, for the log
+	Method    string    `json:"method"`           // upper case; empty for a connection that was reset before any request
+	Path      string    `json:"path"`             // without trailing slash
+	ResetType ResetType `json:"reset,omitempty"`  // of a ComputerSystem.Reset
+
+	// run executes a request that is the Redfish service's own business, or refuses
+	// one that must not be executed, such as an unauthenticated one.
+	run func() Answer
+}
+
+// Answer is what the client gets.
+type Answer struct {
+	Status     int           `json:"status"`               // HTTP status; 0 when the connection broke
+	PowerState PowerState    `json:"powerState,omitempty"` // the reported state, for a power request; empty is null
+	MessageID  string        `json:"messageId,omitempty"`  // Redfish message of a refusal
+	Args       []string      `json:"args,omitempty"`       // of the message
+	Message    string        `json:"message,omitempty"`    // text that replaces the registry's
+	RetryAfter time.Duration `json:"retryAfter,omitempty"` // nanoseconds; 0 is none
+	Cause      error         `json:"-"`                    // ErrUnreachable, or the System's error
+
+	content *content // of an answer to the service's own requests
+}
+
+// Err is nil when the request was accepted. It wraps Cause.
+func (a Answer) Err() error {
+	switch {
+	case a.Status >= 200 && a.Status < 300:
+		return nil
+	case errors.Is(a.Cause, ErrUnreachable):
+		return a.Cause
+	case a.Cause != nil:
+		return fmt.Errorf("bmc answered %d %s: %w", a.Status, a.MessageID, a.Cause)
+	}
+	return fmt.Errorf("bmc answered %d %s", a.Status, a.MessageID)
+}
+
+// Never is the time of something that has not happened.
+const Never time.Duration = -1
+
+// Record is the log entry of one request, evidence in reports. Times are
+// nanoseconds on the BMC's Clock, or Never.
+type Record struct {
+	Seq      uint64        `json:"seq"` // counts from 1 for each BMC, in order of arrival
+	Host     string        `json:"host"`
+	Request  Request       `json:"request"`
+	Received time.Duration `json:"received"`
+	Executed time.Duration `json:"executed"`         // Never when it was refused or ignored
+	Answered time.Duration `json:"answered"`         // Never for a hang
+	Actual   PowerState    `json:"actual,omitempty"` // the true state when a power request was executed
+	Answer   Answer        `json:"answer"`
+	Rules    []string      `json:"rules,omitempty"` // names of the rules that fired, in order
+}
+
+func refusal(status int, id string, cause error, args ...string) Answer {
+	return Answer{Status: status, MessageID: id, Args: args, Cause: cause}
+}
+
+func resetRefusal(t ResetType, err error) Answer {
+	switch {
+	case errors.Is(err, ErrConflict):
+		return refusal(http.StatusConflict, msgParameterConflict, err, "ResetType", string(t))
+	case errors.Is(err, ErrUnsupported):
+		return refusal(http.StatusBadRequest, msgParameterNotInList, err, string(t), "ResetType", "ComputerSystem.Reset")
+	}
+	return refusal(http.StatusInternalServerError, msgInternalError, err)
+}

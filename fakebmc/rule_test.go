@@ -1,0 +1,136 @@
+package fakebmc_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
+)
+
+func TestParseRulesRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, rules string
+		want        []string // every one must be reported
+	}{
+		{"no array", `{}`, []string{"reading rules"}},
+		{"no JSON", `[`, []string{"reading rules"}},
+		{"no effect", `[{"name": "a"}]`, []string{"effect is empty"}},
+		{"unquoted null", `[{"name": "a", "effect": {"report": null}}]`, []string{"effect is empty", `quote "null"`}},
+		{"two effects", `[{"name": "a", "effect": {"hang": true, "lag": "1s"}}]`, []string{"one of hang, lag"}},
+		{"unknown key", `[{"name": "a", "effect": {"explode": true}}]`, []string{"rule 1", "explode"}},
+		{"number as duration", `[{"name": "a", "effect": {"delay": 5}}]`, []string{"rule 1"}},
+		{"duration without unit", `[{"name": "a", "effect": {"delay": "5"}}]`, []string{`"5" is not a duration`}},
+		{"same names", `[{"name": "a", "effect": {"hang": true}}, {"name": "a", "effect": {"hang": true}}]`, []string{"two of this name"}},
+		{"all at once", `[
+			{"name": "", "when": {"host": "[", "path": "redfish/", "method": "get", "phase": ["on"], "reset": [""]}, "effect": {"delay": "-1s"}},
+			{"name": "b", "when": {"from": "2s", "until": "1s"}, "effect": {"refuse": {"status": 204, "id": "a b", "retry": "-1s"}}},
+			{"name": "c", "when": {"from": "-2s"}, "effect": {"ignore": true, "stage": "executed"}},
+			{"name": "d", "effect": {"hang": true, "stage": "later"}},
+			{"effect": 1}
+		]`, []string{
+			`"": name must match`, `host "["`, `path "redfish/"`, `method "get"`, `phase "on"`, "empty type", `"": durations must`,
+			`"b": until must`, "not 204", `"a b" is not a message id`, `"b": refuse retry`,
+			`"c": from and until must not be negative`, `"c": stage goes with`, `"d": stage "later"`, "rule 5",
+		}},
+		{"never fires", `[
+			{"name": "a", "when": {"reset": ["On"]}, "effect": {"lag": "1s"}},
+			{"name": "b", "when": {"method": "POST"}, "effect": {"report": "Off"}},
+			{"name": "c", "when": {"method": "GET"}, "effect": {"ignore": true}},
+			{"name": "d", "when": {"method": "GET", "reset": ["On"]}, "effect": {"hang": true}},
+			{"name": "e", "when": {"reset": ["On"]}, "effect": {"stuck": {}}}
+		]`, []string{`"a": lag and report`, `"b": lag and report`, `"c": a reset is a POST`, `"d": a reset is a POST`, `"e": stuck concerns`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := fakebmc.ParseRules([]byte(c.rules))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q is missing in:\n%v", w, err)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParseRules(f *testing.F) {
+	f.Add(`[{"name": "a", "when": {"host": "node-*", "method": "POST", "path": "/redfish/v1/Systems/*/Actions/*",
+		"reset": ["ForceOff"], "phase": ["On"], "from": "1s", "until": "1m", "skip": 1, "count": 2}, "effect": {"delay": "5s", "stage": "executed"}}]`)
+	f.Add(`[{"name": "a", "effect": {"stuck": {"report": "PoweringOff", "for": "1m"}}}, {"name": "b", "effect": {"report": "null"}}]`)
+	f.Add(`[{"name": "a", "effect": {"refuse": {"status": 409, "id": "iLO.2.14.InvalidOperationForSystemState", "args": ["x"], "text": "Power is off", "retry": "30s"}}}]`)
+	f.Add(`[{"name": "a", "effect": {"unreachable": true}}, {"name": "b", "effect": {"lag": "9223372036854775807ns"}}, {"name": "c", "effect": {"ignore": true}}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		rules, err := fakebmc.ParseRules([]byte(text))
+		if err != nil {
+			return
+		}
+		data, err := json.Marshal(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := fakebmc.ParseRules(data)
+		if err != nil {
+			t.Fatalf("own output refused: %v\n%s", err, data)
+		}
+		if more, _ := json.Marshal(again); string(more) != string(data) {
+			t.Fatalf("%s became %s", data, more)
+		}
+		// Whatever the rules, a request is answered at most once, and a rule that
+		// fires is one that is in force.
+		clk := &systemtest.Clock{}
+		b := fakebmc.New("node-1", fakebmc.NewHost(clk, fakebmc.Timing{}, true), clk, fakebmc.OnRequest(func(r fakebmc.Record) {
+			for _, name := range r.Rules {
+				if !inForce(rules, name) {
+					t.Errorf("%q fired", name)
+				}
+			}
+		}))
+		for _, r := range rules {
+			if err := b.AddRule(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, req := range []fakebmc.Request{b.PowerRequest(""), b.ResetRequest("", "GracefulShutdown"), b.ResetRequest("", "ForceOff"), b.PowerRequest("")} {
+			answers := 0
+			b.Do(req, func(fakebmc.Answer) { answers++ })
+			clk.Advance(time.Minute)
+			if answers > 1 {
+				t.Fatalf("%s %s: %d answers", req.Method, req.ResetType, answers)
+			}
+		}
+		b.Close()
+		clk.Advance(time.Hour)
+		if n := clk.Waiting(); n > 0 {
+			t.Fatalf("%d timers are left", n)
+		}
+	})
+}
+
+func inForce(rules []fakebmc.Rule, name string) bool {
+	for _, r := range rules {
+		if r.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRuleKeys keeps the promise that a YAML decoder that lower-cases field names needs no tags.
+func TestRuleKeys(t *testing.T) {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[fakebmc.Rule](), reflect.TypeFor[fakebmc.Selector](), reflect.TypeFor[fakebmc.Effect](),
+		reflect.TypeFor[fakebmc.Stuck](), reflect.TypeFor[fakebmc.Refusal](),
+	} {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != strings.ToLower(f.Name) {
+				t.Errorf("%s.%s has the JSON key %q", typ, f.Name, key)
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package fakebmc
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Config says how a Server talks to its clients. The zero value serves HTTP
+// without authentication, on loopback addresses only.
+type Config struct {
+	// Username and Password are the account for Basic and session authentication.
+	// There is none by default, and none is needed on loopback.
+	Username, Password string
+	// Certificate, given or from SelfSigned, makes it HTTPS.
+	Certificate *tls.Certificate
+	// MaxSessions is the limit of concurrent sessions per listener; 0 is 16.
+	MaxSessions int
+	// SessionTimeout ends a session that is not used, after 30 seconds to 24 hours
+	// as Redfish has it; 0 is 30 minutes.
+	SessionTimeout time.Duration
+	// Clock is what sessions age on; nil is Wall.
+	Clock Clock
+	// HoldLimit is how long a request without an answer holds its connection if
+	// the client doesn't leave; 0 is 10 minutes.
+	HoldLimit time.Duration
+	// OnRequest has the Record of the requests to a listener of several hosts that
+	// concern none of them, such as a login. All others go to their BMC's hook.
+	OnRequest func(Record)
+}
+
+// Server serves BMCs over Redfish. One listener for each host is how real BMCs
+// are, and lets each crash, hang or be cut off for itself; a listener of several
+// hosts is there for scale.
+type Server struct {
+	cfg     Config
+	closing chan struct{}
+	running sync.WaitGroup // accept loops and connections
+
+	mu     sync.Mutex
+	closed bool
+	served []*BMC
+	fronts []*http.Server
+}
+
+// NewServer returns a Server without a listener.
+func NewServer(cfg Config) (*Server, error) {
+	if (cfg.Username == "") != (cfg.Password == "") {
+		return nil, errors.New("serving bmcs: user name and password go together; set both or none")
+	}
+	cfg.MaxSessions = orDefault(cfg.MaxSessions, 16)
+	cfg.SessionTimeout = orDefault(cfg.SessionTimeout, 30*time.Minute)
+	cfg.HoldLimit = orDefault(cfg.HoldLimit, 10*time.Minute)
+	if cfg.SessionTimeout < 30*time.Second || cfg.SessionTimeout > 24*time.Hour {
+		return nil, fmt.Errorf("serving bmcs: session timeout %v is outside Redfish's 30s to 24h", cfg.SessionTimeout)
+	}
+	if cfg.MaxSessions < 0 || cfg.HoldLimit < 0 {
+		return nil, errors.New("serving bmcs: limits must not be negative")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = Wall()
+	}
+	return &Server{cfg: cfg, closing: make(chan struct{})}, nil
+}
+
+func orDefault[T int | time.Duration](v, d T) T {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// Listen serves the BMCs on an address, host:port, and returns the URL of the
+// service, without path. An empty host is 127.0.0.1, port 0 a free one. An address
+// other than loopback needs an account. The Server closes the BMCs in the end.
+func (s *Server) Listen(addr string, bmcs ...*BMC) (url string, err error) {
+	svc, err := s.service(bmcs)
+	if err != nil {
+		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
+	}
+	ln, err := s.listen(addr)
+	if err != nil {
+		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
+	}
+	url = "http://" + ln.Addr().String()
+	var accept net.Listener = ln
+	if len(bmcs) == 1 {
+		accept = severed{ln, bmcs[0]}
+	}
+	if s.cfg.Certificate != nil {
+		url = "https://" + ln.Addr().String()
+		accept = tls.NewListener(accept, &tls.Config{
+			Certificates: []tls.Certificate{*s.cfg.Certificate},
+			MinVersion:   tls.VersionTLS12,
+		})
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true) // BMCs speak no other, and HTTP/2 has no connection to reset
+	h := &http.Server{
+		Handler: svc, Protocols: protocols, ConnState: s.track,
+		ReadHeaderTimeout: ioTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		ErrorLog: log.New(io.Discard, "", 0), // broken handshakes; requests are in the Records
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		ln.Close()
+		return "", fmt.Errorf("serving bmcs on %s: the server is closed", addr)
+	}
+	s.served = append(s.served, bmcs...)
+	s.served = append(s.served, svc.common)
+	s.fronts = append(s.fronts, h)
+	s.running.Go(func() { _ = h.Serve(accept) }) // ends with Close
+	return url, nil
+}
+
+func (s *Server) service(bmcs []*BMC) (*service, error) {
+	if len(bmcs) == 0 {
+		return nil, errors.New("no bmc given")
+	}
+	svc := &service{
+		bmcs: map[string]*BMC{}, account: account{s.cfg.Username, s.cfg.Password},
+		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
+		hold:     s.cfg.HoldLimit, closing: s.closing, common: bmcs[0],
+	}
+	for _, b := range bmcs {
+		if b.host == "" || strings.ContainsAny(b.host, "/?#%\\ \t\r\n") {
+			return nil, fmt.Errorf("host name %q can't be a path segment", b.host)
+		}
+		if svc.bmcs[b.host] != nil {
+			return nil, fmt.Errorf("two bmcs of host %q", b.host)
+		}
+		svc.bmcs[b.host] = b
+		svc.hosts = append(svc.hosts, b.host)
+	}
+	if len(bmcs) > 1 {
+		svc.common = New("", nil, s.cfg.Clock, OnRequest(s.cfg.OnRequest))
+	}
+	return svc, nil
+}
+
+func (s *Server) listen(addr string) (*net.TCPListener, error) {
+	if strings.HasPrefix(addr, ":") {
+		addr = "127.0.0.1" + addr
+	}
+	tcp, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if !tcp.IP.IsLoopback() && s.cfg.Username == "" {
+		return nil, errors.New("the address is not loopback; set a user name and a password")
+	}
+	return net.ListenTCP("tcp", tcp)
+}
+
+// track lets Close wait for the connections, and with them for the requests. A
+// new one is counted by the accept loop, which is counted itself.
+func (s *Server) track(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.running.Add(1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed { // net/http may have missed it
+			_ = conn.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.running.Done()
+	}
+}
+
+// Close ends all listeners, connections and requests, those that hang or wait for
+// a delay included, and closes the BMCs. When it returns nothing is left running.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.closing)
+	s.mu.Unlock()
+	var errs []error
+	for _, h := range s.fronts {
+		errs = append(errs, h.Close())
+	}
+	for _, b := range s.served {
+		b.Close()
+	}
+	s.running.Wait()
+	return errors.Join(errs...)
+}
+
+// severed is a listener that resets every connection while rules cut its BMC off.
+type severed struct {
+	net.Listener
+	bmc *BMC
+}
+
+func (l severed) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil || l.bmc.connect(conn.RemoteAddr().String()) {
+			return conn, err
+		}
+		abort(conn)
+	}
+}

@@ -1,0 +1,96 @@
+package fakebmc
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// account is what a client must prove to know. The zero account asks for nothing.
+type account struct{ user, password string }
+
+func (a account) open() bool { return a == account{} }
+
+// admits compares in constant time, also when the lengths differ.
+func (a account) admits(user, password string) bool {
+	return a.open() || equal(a.user, user)&equal(a.password, password) == 1
+}
+
+func equal(a, b string) int {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:])
+}
+
+// sessions are the Redfish sessions of one service.
+type sessions struct {
+	clk     Clock
+	limit   int
+	timeout time.Duration
+
+	mu   sync.Mutex
+	next int
+	open []*session // in order of creation
+}
+
+type session struct {
+	id, user string
+	token    [sha256.Size]byte // hashed, so that comparing takes constant time
+	used     time.Duration
+}
+
+// create returns a new session's id and token; ok is false when there are too many.
+func (s *sessions) create(user string) (id, token string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	if len(s.open) >= s.limit {
+		return "", "", false
+	}
+	s.next++
+	id, token = strconv.Itoa(s.next), rand.Text()
+	s.open = append(s.open, &session{id, user, sha256.Sum256([]byte(token)), s.clk.Now()})
+	return id, token, true
+}
+
+// use tells whether a token's session lives, and keeps it alive.
+func (s *sessions) use(token string) bool {
+	hash := sha256.Sum256([]byte(token))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	for _, x := range s.open {
+		if subtle.ConstantTimeCompare(x.token[:], hash[:]) == 1 {
+			x.used = s.clk.Now()
+			return true
+		}
+	}
+	return false
+}
+
+func (s *sessions) end(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.open)
+	s.open = slices.DeleteFunc(s.open, func(x *session) bool { return x.id == id })
+	return len(s.open) < n
+}
+
+// list returns the ids that live, oldest first, and their users.
+func (s *sessions) list() (ids, users []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire()
+	for _, x := range s.open {
+		ids, users = append(ids, x.id), append(users, x.user)
+	}
+	return ids, users
+}
+
+func (s *sessions) expire() {
+	now := s.clk.Now()
+	s.open = slices.DeleteFunc(s.open, func(x *session) bool { return now-x.used >= s.timeout })
+}
