@@ -48,7 +48,8 @@ const (
 	// reset or watchdog. Note says which.
 	BootEnded Kind = "boot-ended"
 	// WorkloadStarted and WorkloadStopped bracket one process of the exclusive
-	// workload. Object is the workload.
+	// workload. Object is the workload, UID the UID of the Pod whose process it
+	// is. The end of a boot stops its processes without an event of their own.
 	WorkloadStarted Kind = "workload-started"
 	WorkloadStopped Kind = "workload-stopped"
 	// HostPaused and HostResumed bracket a time in which the host makes no
@@ -61,24 +62,36 @@ const (
 	LinkCut      Kind = "link-cut"
 	LinkRestored Kind = "link-restored"
 	// EvidenceLost and EvidenceRegained bracket a time in which the observer
-	// of Host saw nothing. What happened meanwhile is unknown.
+	// of Host saw nothing. What happened meanwhile is unknown. Having regained
+	// it, the observer repeats what then stands: PowerOff, or BootStarted,
+	// BootComplete and WorkloadStarted of what runs. Without a Host it is the
+	// API observer that missed versions.
 	EvidenceLost     Kind = "evidence-lost"
 	EvidenceRegained Kind = "evidence-regained"
 )
 
-// API events. Object is "Kind/name" of the object that changed, UID its UID,
-// and Host the host that it stands for where there is one.
+// API events. Object is "Kind/name" of the object that changed, UID its UID.
+//
+// Host is the name of the host of the topology that the object stands for at
+// that version, and is always set: for a BareMetalHost its own, for a Machine
+// that of the BareMetalHost it consumes, for a Node that of the machine whose
+// kubelet registers it, for a Pod that of the Node it is bound to. Only a Pod
+// that was never bound has none. Objects that stand for no host of the topology
+// are not recorded. An object that is gone has removed its annotations: there is
+// an AnnotationRemoved for each.
 const (
 	NodeCreated Kind = "node-created"
 	NodeDeleted Kind = "node-deleted"
-	// NodeReady and NodeNotReady are changes of the Ready condition. Note has
-	// the condition's status (True, False, Unknown).
+	// NodeReady and NodeNotReady are changes of the Ready condition; a Node that
+	// is created Ready has a NodeReady right after. Note has the condition's
+	// status (True, False, Unknown).
 	NodeReady    Kind = "node-ready"
 	NodeNotReady Kind = "node-not-ready"
 	// NodeLabels is the Node's set of labels, as "k=v,k=v" sorted, in Value;
 	// recorded on creation and on every change.
 	NodeLabels Kind = "node-labels"
-	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable.
+	// NodeCordoned and NodeUncordoned are changes of spec.unschedulable, which
+	// is false in a Node that is created unless a NodeCordoned follows.
 	NodeCordoned   Kind = "node-cordoned"
 	NodeUncordoned Kind = "node-uncordoned"
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
@@ -87,7 +100,8 @@ const (
 	PodBound   Kind = "pod-bound"
 	PodDeleted Kind = "pod-deleted"
 	// AnnotationSet and AnnotationRemoved are changes of a fencing annotation on
-	// a BareMetalHost or Machine. Key is the annotation; Value its value.
+	// a BareMetalHost or Machine. Key is the annotation; Value its value. Setting
+	// one that is there is a change of its value.
 	AnnotationSet     Kind = "annotation-set"
 	AnnotationRemoved Kind = "annotation-removed"
 	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
@@ -124,7 +138,10 @@ const (
 
 // Engine events.
 const (
-	// RunStarted is the first event; the topology is up and healthy.
+	// RunStarted is the first event; the topology is up and healthy. What stands
+	// then is recorded right after it, at the same time, as if it had just
+	// happened: each host's BootStarted, BootComplete and WorkloadStarted (or
+	// PowerOff), NodeCreated, NodeReady, NodeLabels, PodBound, annotations.
 	RunStarted Kind = "run-started"
 	// OpApplied says that an operation of the plan was accepted. Value is the
 	// operation, Note the step's name.
@@ -180,7 +197,8 @@ type Event struct {
 	// Object is "Kind/name" of an API object, or the workload's name.
 	Object string `json:"object,omitempty"`
 	UID    string `json:"uid,omitempty"`
-	// Actor is who did it, where that is known.
+	// Actor is who did it, where that is known: of an API event the writer, of
+	// a power edge string(Engine) when the scenario itself caused it.
 	Actor string `json:"actor,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`

@@ -1,0 +1,32 @@
+package history
+
+// Lacks returns the name of the first field that an event of its kind must have
+// and this one has not, or "". A history with such an event is no evidence: a
+// Node that was deleted nobody knows where.
+func (e *Event) Lacks() string {
+	switch e.Kind {
+	case PowerOn, PowerOff, WatchdogFired, HostPaused, HostResumed, BMCCommand, BMCFault:
+		return first(e.Host, "host")
+	case BootStarted, BootComplete, BootEnded:
+		return first(e.Host, "host", e.Boot, "boot")
+	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState, LinkCut, LinkRestored:
+		return first(e.Host, "host", e.Object, "object")
+	case NodeCreated, NodeDeleted, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:
+		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
+	case PodDeleted: // one that was never bound has no host
+		return first(e.Object, "object", e.UID, "uid")
+	case AnnotationSet, AnnotationRemoved:
+		return first(e.Host, "host", e.Object, "object", e.Key, "key")
+	}
+	return ""
+}
+
+// first returns the name behind the first empty value of value, name pairs.
+func first(pairs ...string) string {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i] == "" {
+			return pairs[i+1]
+		}
+	}
+	return ""
+}

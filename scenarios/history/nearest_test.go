@@ -1,0 +1,33 @@
+package history_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+func TestNearest(t *testing.T) {
+	names := []string{"hosts", "host", "workload", "timings", "restore", "removeFault", "node-deleted", "node-created"}
+	for _, tc := range []struct{ name, want string }{
+		{"host", "host"},
+		{"hsot", "host"},
+		{"Host", "host"},
+		{"worklod", "workload"},
+		{"removefault", "removeFault"},
+		{"node-deletd", "node-deleted"},
+		{"node_deleted", "node-deleted"},
+		{"restart", "restore"},
+		{"h", ""},
+		{"", ""},
+		{"banana", ""},
+		{strings.Repeat("workload", 1<<16), ""},
+	} {
+		if got := history.Nearest(tc.name, names); got != tc.want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	if got := history.Nearest("a", nil); got != "" {
+		t.Errorf("Nearest among none = %q", got)
+	}
+}

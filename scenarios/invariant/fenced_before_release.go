@@ -1,0 +1,164 @@
+package invariant
+
+import "github.com/fencelab/fencelab/scenarios/history"
+
+var fencedBeforeRelease = Invariant{
+	ID:    "fenced-before-release",
+	Claim: "A Node is deleted for fencing, or its workload released, only when no process of that boot runs.",
+	Seed:  "000, 002, 004",
+	New: func(p Params) Checker {
+		return &releases{
+			ruling: ruling{id: "fenced-before-release", skew: p.Timings.Skew},
+			hosts:  newRoster[releaseHost](p.Hosts),
+		}
+	},
+}
+
+// releases judges every NodeDeleted and PodDeleted.
+//
+// While fencing is in progress no boot may run that ran when it was decided or
+// that completed since, because its kubelet then uses the Node. A boot that began
+// later and hasn't completed knows nothing of the Node: that is the other
+// claim's business. Without fencing a Node may be deleted from under a running
+// boot, as when a Machine is deleted after draining; but not from under a process
+// of the exclusive workload, for that releases it.
+type releases struct {
+	ruling
+	hosts roster[releaseHost]
+}
+
+type releaseHost struct {
+	body
+	fence fence
+	node  string
+	// fenced is the boot that ran when fencing was decided.
+	fenced    string
+	processes []process
+	// stopped is the last process that stopped while its boot went on.
+	stopped process
+}
+
+// process is one process of an exclusive workload: of a Pod, unless uid is empty.
+type process struct {
+	object, uid string
+	// event is its start, or its stop once that has come.
+	event history.Event
+}
+
+func (c *releases) Observe(e history.Event) *Violation {
+	c.ripen(e.At)
+	if e.Host != "" {
+		c.judge(&e)
+	}
+	return c.tell()
+}
+
+func (c *releases) judge(e *history.Event) {
+	switch e.Kind.Layer() {
+	case history.World, history.API:
+	default:
+		return
+	}
+	h := c.hosts.of(e.Host)
+	if h.body.observe(e) {
+		h.processes = h.processes[:0]
+		c.settle(cause{host: e.Host}, e)
+	}
+	switch e.Kind {
+	case history.WorkloadStarted:
+		if e.Boot == "" || e.Boot == h.boot {
+			h.start(e)
+		}
+	case history.WorkloadStopped:
+		h.stop(e)
+		c.settle(cause{e.Host, e.Object}, e)
+	case history.EvidenceLost:
+		h.processes = h.processes[:0] // repeated when it is regained
+	case history.NodeCreated:
+		h.node = e.UID
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if h.fence.observe(e, h.node) {
+			h.fenced = h.boot
+		}
+	case history.NodeDeleted:
+		c.nodeDeleted(h, e)
+	case history.PodDeleted:
+		c.podDeleted(h, e)
+	}
+}
+
+func (h *releaseHost) start(e *history.Event) {
+	for _, p := range h.processes {
+		if p.object == e.Object && p.uid == e.UID {
+			return // repeated
+		}
+	}
+	h.processes = append(h.processes, process{e.Object, e.UID, *e})
+}
+
+func (h *releaseHost) stop(e *history.Event) {
+	for i, p := range h.processes {
+		if p.object == e.Object && (e.UID == "" || p.uid == "" || p.uid == e.UID) {
+			h.stopped = process{p.object, p.uid, *e}
+			h.processes = append(h.processes[:i], h.processes[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
+	fencing := h.fence.active()
+	if fencing {
+		c.judged++
+	}
+	if h.node == e.UID {
+		h.node = ""
+	}
+	if h.fence.node == e.UID {
+		h.fence.node = ""
+	}
+	switch {
+	case !h.known():
+		c.suspend(e, ", and nobody saw whether "+e.Host+" still ran")
+	case fencing && h.boot != "" && (h.complete || h.boot == h.fenced):
+		c.accuse(cause{e.Host, ""}, &h.began, e, "boot "+h.boot+" of "+e.Host+" still ran")
+	case !fencing && len(h.processes) > 0:
+		p := &h.processes[0]
+		c.accuse(cause{e.Host, p.object}, &p.event, e, p.object+" still ran there")
+	case fencing && c.near(&h.ended, e):
+		c.close(&h.ended, e)
+	case !fencing && c.near(&h.stopped.event, e):
+		c.close(&h.stopped.event, e)
+	}
+}
+
+func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
+	if h.fence.active() {
+		c.judged++
+	}
+	if !h.known() {
+		c.suspend(e, ", and nobody saw whether its process still ran")
+		return
+	}
+	// A process that doesn't say whose it is counts as the Pod's only when there
+	// is no other that it could be taken for.
+	for i := range h.processes {
+		p := &h.processes[i]
+		switch {
+		case p.uid == e.UID || p.uid == "" && len(h.processes) == 1:
+			c.accuse(cause{e.Host, p.object}, &p.event, e, p.object+" still ran there")
+			return
+		case p.uid == "":
+			c.suspend(e, ", and nobody said which process on "+e.Host+" was its")
+		}
+	}
+	for _, last := range []*history.Event{&h.stopped.event, &h.ended} {
+		if c.near(last, e) {
+			c.close(last, e)
+		}
+	}
+}
+
+func (c *releases) Finish(complete bool) Result {
+	return c.verdict(complete, "nothing was released from a host that was being fenced")
+}

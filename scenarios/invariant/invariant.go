@@ -1,0 +1,141 @@
+// Package invariant holds the guarantees of fencing as checkers over a history.
+//
+// Each checker reads the events once, in order, and believes world and API
+// events only: what a controller or a BMC says is no evidence. Its verdict has
+// three values. A safety claim is violated at the event that broke it; a
+// liveness claim when something is still missing after the faults were
+// withdrawn; and a claim that nothing put to the test, or whose evidence is
+// missing, is unknown and never held.
+//
+// The terms are those of the design. A boot is one incarnation of a host and
+// runs until its last process is gone, by a power edge, a reset or the watchdog;
+// a paused host still runs. It is complete when its kubelet has started. The Node
+// of a boot is the Node object, by UID, that represented the host when fencing
+// was decided, and fencing is decided by the first API write that asks for it.
+package invariant
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Verdict is what a history says about a claim.
+type Verdict string
+
+// The verdicts.
+const (
+	Held     Verdict = "held"
+	Violated Verdict = "violated"
+	Unknown  Verdict = "unknown"
+)
+
+// Invariant is one guarantee.
+type Invariant struct {
+	// ID names it in scenarios and reports.
+	ID string
+	// Claim is the guarantee in one sentence.
+	Claim string
+	// Seed lists the seed documents that promise it.
+	Seed string
+	// Liveness says that it is judged after healing; otherwise it is safety,
+	// judged at every event. A claim with both sides is marked by its liveness.
+	Liveness bool
+	// New returns a checker for one history.
+	New func(Params) Checker
+}
+
+// Params is what a checker must know beside the history.
+type Params struct {
+	Timings Timings
+	// Hosts are the hosts of the topology. No report about one of them is
+	// missing evidence.
+	Hosts []string
+}
+
+// Timings are those of the world that a history comes from.
+type Timings struct {
+	// Boot is the time from power on to a complete boot.
+	Boot time.Duration
+	// SoftOff and HardOff bound the time from a power-off command to off.
+	SoftOff, HardOff time.Duration
+	// Watchdog is the time after which an unfed watchdog resets its host.
+	Watchdog time.Duration
+	// Safe is the time after which a silent host can be assumed reset (seed 004).
+	Safe time.Duration
+	// Skew is how far apart two observers may date the same moment: the order
+	// of two events of different observers that are closer than this is not
+	// known. The observers are the API server's and one for each host. It is 0
+	// in the simulator.
+	Skew time.Duration
+}
+
+// Checker judges one history against one invariant.
+type Checker interface {
+	// Observe is called for every event in order. It returns the violation at
+	// the first event at which one is certain, once.
+	Observe(e history.Event) *Violation
+	// Pending says what a liveness claim still waits for, in a sentence, or ""
+	// when it waits for nothing. It means something after healing.
+	Pending() string
+	// Finish returns the verdict on what was observed. Complete says that the
+	// history was not cut short. It changes nothing.
+	Finish(complete bool) Result
+}
+
+// Violation is how a claim was broken.
+type Violation struct {
+	Invariant string
+	// First and Second are the two events that broke it, in order. While it is
+	// Open, First is the event that made the forbidden state and Second the one
+	// that must not happen in it.
+	First, Second history.Event
+	// Sentence names both and when they happened.
+	Sentence string
+	// Margin is the time from First to Second once both are known to be in the
+	// wrong order, and 0 while it is Open.
+	Margin time.Duration
+	// Open says that the event that should have come first hasn't happened yet.
+	// The checker that found the violation completes it in place, if the run
+	// goes on for long enough to see that.
+	Open bool
+}
+
+// Result is the verdict of one invariant on one history.
+type Result struct {
+	Invariant string
+	Verdict   Verdict
+	// Reason is a sentence: how it was violated, or why it is unknown. Empty
+	// when held.
+	Reason string
+	// Violation is set when violated.
+	Violation *Violation
+	// Judged counts the occasions that put the claim to the test.
+	Judged int
+}
+
+// All returns the invariants in the order of reports: safety first.
+func All() []Invariant {
+	return []Invariant{
+		fencedBeforeRelease, nodeDeletedBeforeBoot, atMostOne, holdRespected, oneCyclePerRequest,
+		powerRestored, nodeRestored, annotationsCleared,
+	}
+}
+
+// Lookup returns the invariant with an ID, or an error that names the nearest.
+func Lookup(id string) (Invariant, error) {
+	var ids []string
+	for _, inv := range All() {
+		if inv.ID == id {
+			return inv, nil
+		}
+		ids = append(ids, inv.ID)
+	}
+	hint := "the invariants are " + strings.Join(ids, ", ")
+	if nearest := history.Nearest(id, ids); nearest != "" {
+		hint = fmt.Sprintf("did you mean %q?", nearest)
+	}
+	return Invariant{}, fmt.Errorf("look up invariant %q: there is none; %s", id, hint)
+}

@@ -1,0 +1,143 @@
+package invariant
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+func TestAllAreDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, inv := range All() {
+		if seen[inv.ID] || !strings.HasSuffix(inv.Claim, ".") || inv.Seed == "" {
+			t.Errorf("%+v", inv)
+		}
+		seen[inv.ID] = true
+		if r := inv.New(Params{}).Finish(true); r.Invariant != inv.ID || r.Verdict != Unknown {
+			t.Errorf("%s of an empty history: %+v", inv.ID, r)
+		}
+		if got, err := Lookup(inv.ID); err != nil || got.ID != inv.ID {
+			t.Errorf("Lookup(%q) = %q, %v", inv.ID, got.ID, err)
+		}
+	}
+}
+
+func TestLookupNamesTheNearest(t *testing.T) {
+	for id, want := range map[string]string{
+		"at-most-once": "at-most-one", "node-restore": "node-restored", "fenced-befor-release": "fenced-before-release",
+		"powerrestored": "power-restored",
+		"quorum":        "the invariants are fenced-before-release, node-deleted-before-boot",
+	} {
+		if _, err := Lookup(id); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Lookup(%q): %v, want %s", id, err, want)
+		}
+	}
+}
+
+// TestFlawedHistory: an event that doesn't say what it is about is no evidence
+// for anything, but what was seen before it stays seen.
+func TestFlawedHistory(t *testing.T) {
+	tr, err := parseTranscript("testdata/fenced-before-release/violated-node-first.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := append([]history.Event(nil), tr.events...)
+	events = append(events, history.Event{At: time.Hour, Kind: history.NodeDeleted, Object: "Node/x", UID: "u"}, history.Event{At: time.Hour, Kind: history.Done})
+	for _, r := range Judge(record(events), All(), tr.params) {
+		switch {
+		case r.Invariant == "fenced-before-release" && r.Verdict == Violated:
+		case r.Verdict == Unknown && strings.HasSuffix(r.Reason, "node-deleted, has no host"):
+		default:
+			t.Errorf("%s is %s", r.Invariant, describe(r))
+		}
+	}
+}
+
+// TestPanelTellsAtTheEvent: the run loop stops at the event that made the
+// violation certain, and the sentence is completed when it goes on.
+func TestPanelTellsAtTheEvent(t *testing.T) {
+	tr, err := parseTranscript("testdata/node-deleted-before-boot/violated-power-on-first.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPanel([]Invariant{tr.invariant}, tr.params)
+	var v *Violation
+	for _, e := range record(tr.events).Events() {
+		if got := p.Observe(e); got != nil {
+			if e.Kind != history.BootComplete || !got.Open || got.Margin != 0 || got.First.Kind != history.NodeCreated {
+				t.Errorf("at %s: %+v", e.Kind, got)
+			}
+			v = got
+		}
+	}
+	if v == nil || v.Open || v.Margin != 1800*time.Millisecond || v.First.Kind != history.BootComplete || v.Second.Kind != history.NodeDeleted {
+		t.Errorf("in the end: %+v", v)
+	}
+}
+
+func TestPending(t *testing.T) {
+	tr, err := parseTranscript("testdata/power-restored/held-remediation.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPanel([]Invariant{powerRestored, nodeRestored, annotationsCleared}, tr.params)
+	was := map[string]bool{}
+	for _, e := range record(tr.events).Events() {
+		p.Observe(e)
+		for _, s := range p.Pending() {
+			was[s] = true
+		}
+	}
+	for _, want := range []string{
+		"worker-1 should be on and has been off since 14.0 s",
+		"host.metal3.io/external-remediation is still on Machine/m1, where it was set at 10.0 s",
+		"the Node of worker-1 has not been created again",
+		"the Node of worker-1 is not Ready",
+		"the Node of worker-1 lacks labels that it had: role=db,zone=a",
+	} {
+		if !was[want] {
+			t.Errorf("never pending: %s", want)
+		}
+	}
+	if !p.Settled() {
+		t.Errorf("still pending: %v", p.Pending())
+	}
+}
+
+// BenchmarkPanel judges a whole remediation with all invariants, as every run of
+// the simulator does, and reports the cost of one event.
+func BenchmarkPanel(b *testing.B) {
+	tr, err := parseTranscript("testdata/fenced-before-release/held-remediation.txt")
+	if err != nil {
+		b.Fatal(err)
+	}
+	events, all := record(tr.events).Events(), All()
+	b.ReportAllocs()
+	for b.Loop() {
+		p := NewPanel(all, tr.params)
+		for _, e := range events {
+			if v := p.Observe(e); v != nil {
+				b.Fatal(v.Sentence)
+			}
+		}
+		p.Results(true)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
+}
+
+// BenchmarkObserve is the cost of one event in a panel that exists already, for
+// the mix of events of a remediation.
+func BenchmarkObserve(b *testing.B) {
+	tr, err := parseTranscript("testdata/fenced-before-release/held-remediation.txt")
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := record(tr.events).Events()
+	p := NewPanel(All(), tr.params)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i = (i + 1) % len(events) {
+		p.Observe(events[i])
+	}
+}

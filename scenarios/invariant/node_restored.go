@@ -1,0 +1,178 @@
+package invariant
+
+import (
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var nodeRestored = Invariant{
+	ID:       "node-restored",
+	Claim:    "After remediation the Node is back: Ready, schedulable, with its labels.",
+	Seed:     "002, 004",
+	Liveness: true,
+	New: func(p Params) Checker {
+		return &nodes{ruling: ruling{id: "node-restored"}, hosts: newRoster[nodeHost](p.Hosts)}
+	},
+}
+
+// nodes judges the Nodes as they stand after healing: that of every host which had
+// one and should be on. Ready counts only while the host's boot is complete, for
+// an API object outlives the kubelet that wrote it.
+//
+// The labels are those that the Node had when it was deleted; others may have
+// come. It was schedulable before unless it was cordoned already when the first
+// thing happened to it: its boot ended, it stopped being Ready, was deleted, or
+// fencing was decided. Whoever cordons it later must uncordon it.
+type nodes struct {
+	ruling
+	hosts  roster[nodeHost]
+	healed history.Event
+}
+
+type nodeHost struct {
+	body
+	demand
+	had       bool
+	uid       string
+	ready     bool
+	cordoned  bool
+	labels    string
+	disturbed bool
+	// wasCordoned and wanted are how the Node was before.
+	wasCordoned bool
+	wanted      string
+	// since is the last event that took something away.
+	since history.Event
+}
+
+func (c *nodes) Observe(e history.Event) *Violation {
+	switch {
+	case e.Kind == history.Healed:
+		c.healed = e
+	case e.Host != "":
+		c.judge(&e)
+	}
+	return nil
+}
+
+func (c *nodes) judge(e *history.Event) {
+	layer := e.Kind.Layer()
+	if layer != history.World && layer != history.API {
+		return
+	}
+	h := c.hosts.of(e.Host)
+	if layer == history.World {
+		if ran := h.boot; h.body.observe(e) && ran != "" {
+			c.disturb(h, e)
+		}
+		return
+	}
+	h.demand.observe(e)
+	switch e.Kind {
+	case history.NodeCreated:
+		h.had, h.uid = true, e.UID
+		h.ready, h.cordoned, h.labels = false, false, ""
+	case history.AnnotationSet:
+		if e.Key == externalAnnotation || e.Key == remediationAnnotation {
+			c.disturb(h, e)
+		}
+	case history.NodeDeleted:
+		if e.UID == h.uid {
+			c.disturb(h, e)
+			if hasLabels(h.labels, h.wanted) {
+				h.wanted = h.labels
+			}
+			h.uid = ""
+		}
+	}
+	if e.UID != h.uid {
+		return // of a Node that was replaced
+	}
+	switch e.Kind {
+	case history.NodeReady:
+		h.ready = true
+	case history.NodeNotReady:
+		if h.ready { // a Node that is new wasn't Ready yet
+			c.disturb(h, e)
+		}
+		h.ready = false
+	case history.NodeLabels:
+		h.labels = e.Value
+	case history.NodeCordoned:
+		h.cordoned, h.since = true, *e
+	case history.NodeUncordoned:
+		h.cordoned = false
+	}
+}
+
+// disturb notes that something happened to the Node or its boot.
+func (c *nodes) disturb(h *nodeHost, e *history.Event) {
+	if !h.had {
+		return
+	}
+	c.judged++
+	h.since = *e
+	if !h.disturbed {
+		h.disturbed, h.wasCordoned = true, h.cordoned
+	}
+}
+
+func (c *nodes) lacking() lack {
+	var unknown lack
+	for i := range c.hosts.hosts {
+		h := &c.hosts.hosts[i]
+		s := &h.state
+		if !s.had || !s.demand.on() {
+			continue
+		}
+		what := ""
+		switch {
+		case s.uid == "":
+			what = "has not been created again"
+		case s.known() && !s.complete:
+			what = "has no kubelet: no boot of the host is complete"
+		case !s.ready:
+			what = "is not Ready"
+		case s.cordoned && s.disturbed && !s.wasCordoned:
+			what = "is still cordoned"
+		case !hasLabels(s.labels, s.wanted):
+			what = "lacks labels that it had: " + missingLabels(s.labels, s.wanted)
+		case !s.known():
+			if unknown.sentence == "" {
+				unknown = lack{sentence: "nobody saw whether the kubelet of " + h.name + " runs", blind: true}
+			}
+			continue
+		default:
+			continue
+		}
+		sentence := "the Node of " + h.name + " " + what
+		if s.since.Kind == "" {
+			return lack{sentence: sentence}
+		}
+		return lack{sentence: sentence, since: &s.since}
+	}
+	return unknown
+}
+
+func (c *nodes) Pending() string { return c.lacking().sentence }
+
+func (c *nodes) Finish(complete bool) Result {
+	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "nothing happened to any Node")
+}
+
+// hasLabels reports whether every label in wanted is in got. Both are "k=v,k=v",
+// sorted.
+func hasLabels(got, wanted string) bool {
+	return got == wanted || wanted == "" || missingLabels(got, wanted) == ""
+}
+
+func missingLabels(got, wanted string) string {
+	var missing []string
+	for label := range strings.SplitSeq(wanted, ",") {
+		if !strings.Contains(","+got+",", ","+label+",") {
+			missing = append(missing, label)
+		}
+	}
+	return strings.Join(missing, ",")
+}

@@ -1,0 +1,95 @@
+package invariant
+
+import (
+	"fmt"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Panel judges one history against several invariants, while it is made or
+// afterwards.
+type Panel struct {
+	checkers []Checker
+	// flaw says why the history as a whole is no evidence, if it isn't.
+	flaw string
+}
+
+// NewPanel returns a panel that has observed nothing.
+func NewPanel(invariants []Invariant, params Params) *Panel {
+	p := &Panel{checkers: make([]Checker, len(invariants))}
+	for i, inv := range invariants {
+		p.checkers[i] = inv.New(params)
+	}
+	return p
+}
+
+// Observe shows the next event to every checker. It returns the violation that
+// the event made certain, of the first invariant if there are several; Results
+// has them all.
+func (p *Panel) Observe(e history.Event) *Violation {
+	if p.flaw == "" {
+		p.flaw = flaw(&e)
+	}
+	var violation *Violation
+	for _, c := range p.checkers {
+		if v := c.Observe(e); v != nil && violation == nil {
+			violation = v
+		}
+	}
+	return violation
+}
+
+// Settled reports whether no liveness claim waits for anything.
+func (p *Panel) Settled() bool {
+	for _, c := range p.checkers {
+		if c.Pending() != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// Pending returns what the liveness claims still wait for, a sentence each.
+func (p *Panel) Pending() []string {
+	var sentences []string
+	for _, c := range p.checkers {
+		if s := c.Pending(); s != "" {
+			sentences = append(sentences, s)
+		}
+	}
+	return sentences
+}
+
+// Results returns the verdicts in the order of the panel's invariants. Complete
+// says that the history was not cut short. What broke a claim did so whatever
+// else is wrong with the history; nothing else is certain in a flawed one.
+func (p *Panel) Results(complete bool) []Result {
+	results := make([]Result, len(p.checkers))
+	for i, c := range p.checkers {
+		r := c.Finish(complete && p.flaw == "")
+		if r.Verdict != Violated && p.flaw != "" {
+			r.Verdict, r.Reason = Unknown, p.flaw
+		}
+		results[i] = r
+	}
+	return results
+}
+
+// Judge judges a whole history.
+func Judge(h *history.History, invariants []Invariant, params Params) []Result {
+	p := NewPanel(invariants, params)
+	for _, e := range h.Events() {
+		p.Observe(e)
+	}
+	return p.Results(h.Complete())
+}
+
+func flaw(e *history.Event) string {
+	if e.Kind == history.EvidenceLost && e.Host == "" {
+		return "the API observer missed versions from " + seconds(e.At) + " on"
+	}
+	if field := e.Lacks(); field != "" {
+		return fmt.Sprintf("the history is not evidence: event %d, %s, has no %s", e.Seq, e.Kind, field)
+	}
+	return ""
+}

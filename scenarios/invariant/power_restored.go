@@ -1,0 +1,74 @@
+package invariant
+
+import "github.com/fencelab/fencelab/scenarios/history"
+
+var powerRestored = Invariant{
+	ID:       "power-restored",
+	Claim:    "No host stays off that should be on.",
+	Seed:     "000, 001, 002",
+	Liveness: true,
+	New: func(p Params) Checker {
+		return &power{ruling: ruling{id: "power-restored"}, hosts: newRoster[powerHost](p.Hosts)}
+	},
+}
+
+// power judges the hosts as they stand after healing. A host should be on unless
+// spec.online is false, it isn't provisioned, or another client than the
+// remediation controller still holds it off with its own key.
+type power struct {
+	ruling
+	hosts  roster[powerHost]
+	healed history.Event
+}
+
+type powerHost struct {
+	body
+	demand
+	// edge is the last power edge.
+	edge history.Event
+}
+
+func (c *power) Observe(e history.Event) *Violation {
+	switch {
+	case e.Kind == history.Healed:
+		c.healed = e
+	case e.Host == "":
+	case e.Kind.Layer() == history.World:
+		h := c.hosts.of(e.Host)
+		h.body.observe(&e)
+		switch e.Kind {
+		case history.PowerOff:
+			c.judged++
+			h.edge = e
+		case history.PowerOn:
+			h.edge = e
+		}
+	case e.Kind.Layer() == history.API:
+		c.hosts.of(e.Host).demand.observe(&e)
+	}
+	return nil
+}
+
+func (c *power) lacking() lack {
+	var unknown lack
+	for i := range c.hosts.hosts {
+		h := &c.hosts.hosts[i]
+		s := &h.state
+		switch {
+		case !s.demand.on():
+		case !s.known():
+			if unknown.sentence == "" {
+				unknown = lack{sentence: "nobody saw whether " + h.name + " is on", blind: true}
+			}
+		case !s.body.on:
+			return lack{sentence: h.name + " should be on and has been off since " + seconds(s.edge.At), since: &s.edge}
+		}
+	}
+	return unknown
+}
+
+func (c *power) Pending() string { return c.lacking().sentence }
+
+func (c *power) Finish(complete bool) Result {
+	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no host went off")
+}

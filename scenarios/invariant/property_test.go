@@ -1,0 +1,192 @@
+package invariant
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// arbitrary returns a history of n events that no world would make: every kind, of
+// two hosts, with few enough names that events are about each other.
+func arbitrary(next func(n int) int, n int) []history.Event {
+	var kinds []history.Kind
+	for _, layer := range []history.Layer{history.World, history.API, history.Engine} {
+		kinds = append(kinds, history.Kinds(layer)...)
+	}
+	pick := func(values ...string) string { return values[next(len(values))] }
+	at := time.Duration(0)
+	events := make([]history.Event, 0, n+1)
+	for range n {
+		at += time.Duration(next(4)) * 10 * time.Millisecond
+		e := history.Event{At: at, Kind: kinds[next(len(kinds))], Host: pick("h1", "h2"), UID: pick("u1", "u2")}
+		switch e.Kind.Layer() {
+		case history.World:
+			e.Boot, e.Object, e.Actor = pick("b1", "b2", "b3"), pick("db-0", "db-1"), pick("", "", "scenario")
+			if next(8) == 0 {
+				e.Boot = ""
+			}
+		case history.API:
+			e.Object = pick("Machine/m1", "BareMetalHost/"+e.Host, "BareMetalHost/"+e.Host)
+			e.Key = pick(rebootAnnotation, remediationAnnotation, externalAnnotation, rebootAnnotation+"/a", rebootAnnotation+"/")
+			e.Value, e.Actor = pick("true", "false", "provisioned", "a=b,c=d", ""), pick("", "x", "y")
+		case history.Engine:
+			e.Value = pick("power-cut", "heal")
+		}
+		if next(64) == 0 {
+			e.Host = ""
+		}
+		events = append(events, e)
+	}
+	return append(events, history.Event{At: at, Kind: history.Done})
+}
+
+// checkProperties checks what must be true of the verdicts on any history.
+func checkProperties(t *testing.T, events []history.Event, params Params) (violated int) {
+	t.Helper()
+	all := All()
+	told := map[string]int{} // how many events it took
+	panel := NewPanel(all, params)
+	checkers := make([]Checker, len(all))
+	for i, inv := range all {
+		checkers[i] = inv.New(params)
+	}
+	for n, e := range record(events).Events() {
+		panel.Observe(e)
+		panel.Pending()
+		for i, c := range checkers {
+			if v := c.Observe(e); v != nil {
+				if before, again := told[all[i].ID]; again {
+					t.Fatalf("%s told a violation at event %d and again at %d", all[i].ID, before, n)
+				}
+				told[all[i].ID] = n
+			}
+		}
+		if settled := len(panel.Pending()) == 0; settled != panel.Settled() {
+			t.Fatal("Settled contradicts Pending")
+		}
+		for _, r := range panel.Results(false) {
+			_, isTold := told[r.Invariant]
+			if (r.Verdict == Violated) != isTold {
+				t.Fatalf("%s after event %d: %s, told %t: what is seen stays seen, and nothing else is certain of a prefix", r.Invariant, n, describe(r), isTold)
+			}
+			if r.Verdict == Held {
+				t.Fatalf("%s is held of a history that was cut short", r.Invariant)
+			}
+		}
+	}
+	results := panel.Results(true)
+	for i, r := range results {
+		if again := panel.Results(true)[i]; describe(again) != describe(r) {
+			t.Fatalf("%s: Finish says %s, then %s", r.Invariant, describe(r), describe(again))
+		}
+		if r.Verdict == Unknown && r.Reason == "" || r.Verdict == Held && r.Judged == 0 {
+			t.Fatalf("%s: %+v", r.Invariant, r)
+		}
+		if v := r.Violation; r.Verdict == Violated {
+			violated++
+			if v.First.At > v.Second.At || v.Sentence == "" || strings.Contains(v.Sentence, "{") || v.Invariant != r.Invariant {
+				t.Fatalf("%s: %+v", r.Invariant, *v)
+			}
+		}
+	}
+	return violated
+}
+
+func TestProperties(t *testing.T) {
+	seen := map[Verdict]int{}
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		params := Params{Hosts: []string{"h1", "h2"}, Timings: Timings{Skew: time.Duration(seed%3) * 15 * time.Millisecond}}
+		events := arbitrary(rng.IntN, 10+rng.IntN(60))
+		seen[Violated] += checkProperties(t, events, params)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if seen[Violated] < 1000 {
+		t.Errorf("only %d violations: the histories test nothing", seen[Violated])
+	}
+}
+
+// TestSkewOnlyDoubts: observers that agree less well make verdicts less certain
+// and never turn one into its opposite.
+func TestSkewOnlyDoubts(t *testing.T) {
+	softened := 0
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		h := record(arbitrary(rng.IntN, 10+rng.IntN(60)))
+		params := Params{Hosts: []string{"h1", "h2"}}
+		exact := Judge(h, All(), params)
+		params.Timings.Skew = 15 * time.Millisecond
+		for i, r := range Judge(h, All(), params) {
+			switch {
+			case r.Verdict == exact[i].Verdict:
+			case r.Verdict == Unknown:
+				softened++
+			default:
+				t.Errorf("seed %d, %s: %s becomes %s", seed, r.Invariant, describe(exact[i]), describe(r))
+			}
+		}
+	}
+	if softened == 0 {
+		t.Error("the skew changed no verdict")
+	}
+}
+
+// TestLostEvidenceIsNeverHeld hides each host and the API for the whole of each
+// history that holds.
+func TestLostEvidenceIsNeverHeld(t *testing.T) {
+	paths, _ := filepath.Glob("testdata/*/held*.txt")
+	for _, path := range paths {
+		tr, err := parseTranscript(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range []string{"", "worker-1", "worker-2"} {
+			var events []history.Event
+			for i, e := range tr.events {
+				if i == 1 {
+					events = append(events, history.Event{Kind: history.EvidenceLost, Host: host})
+				}
+				if e.Host == host && (e.Kind.Layer() == history.World) {
+					continue
+				}
+				events = append(events, e)
+			}
+			r := Judge(record(events), []Invariant{tr.invariant}, tr.params)[0]
+			onlyAPI := tr.invariant.ID == "annotations-cleared" && host != ""
+			other := host != "" && !hosts(tr.starred, tr.events)[host]
+			if r.Verdict == Held && !onlyAPI && !other {
+				t.Errorf("%s is held without the evidence of %q", path, host)
+			}
+		}
+	}
+}
+
+func hosts(indices []int, events []history.Event) map[string]bool {
+	set := map[string]bool{}
+	for _, i := range indices {
+		set[events[i].Host] = true
+	}
+	return set
+}
+
+func FuzzCheckers(f *testing.F) {
+	f.Add([]byte("a history that nobody would write"), uint8(0))
+	f.Fuzz(func(t *testing.T, choices []byte, skew uint8) {
+		i := 0
+		next := func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			i++
+			return int(choices[i%len(choices)]) % n
+		}
+		params := Params{Hosts: []string{"h1"}, Timings: Timings{Skew: time.Duration(skew) * time.Millisecond}}
+		checkProperties(t, arbitrary(next, min(200, len(choices))), params)
+	})
+}

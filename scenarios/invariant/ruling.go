@@ -1,0 +1,200 @@
+package invariant
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// ruling is what a checker has concluded so far. Every checker embeds one.
+//
+// A breach is certain only when the event that should have come first can't
+// have: with observers that agree to within skew it stays a suspicion for that
+// long, and becomes a doubt if the event comes in time.
+type ruling struct {
+	id   string
+	skew time.Duration
+	// judged counts the occasions that put the claim to the test.
+	judged int
+	// doubt is the first reason why a verdict of held would be a guess.
+	doubt    string
+	found    *Violation
+	cause    cause
+	told     bool
+	suspects []suspect
+}
+
+// cause is what must happen for a forbidden state to end: the boots of a host,
+// or one thing on it.
+type cause struct{ host, thing string }
+
+// ends reports whether c, as it happens, ends state s. A host without a thing
+// ends everything on it.
+func (c cause) ends(s cause) bool { return c.host == s.host && (c.thing == "" || c.thing == s.thing) }
+
+type suspect struct {
+	cause     cause
+	violation *Violation
+}
+
+// accuse says that breach happened in a state that forbids it: the one that
+// began with standing and that c will end. While completes the sentence.
+func (r *ruling) accuse(c cause, standing, breach *history.Event, while string) {
+	if r.found != nil {
+		return
+	}
+	v := &Violation{Invariant: r.id, First: *standing, Second: *breach, Open: true, Sentence: clause(breach) + ", while " + while}
+	if r.skew == 0 {
+		r.found, r.cause = v, c
+		return
+	}
+	r.suspects = append(r.suspects, suspect{c, v})
+}
+
+// settle says that state c ended with e.
+func (r *ruling) settle(c cause, e *history.Event) {
+	if v := r.found; v != nil && v.Open && c.ends(r.cause) {
+		breach := v.Second
+		v.First, v.Second, v.Margin, v.Open = breach, *e, e.At-breach.At, false
+		v.Sentence = clause(&breach) + "; " + strings.Replace(clause(e), "the Node of "+breach.Host, "its Node", 1) +
+			": " + seconds(v.Margin) + " too late"
+	}
+	kept := r.suspects[:0]
+	for _, s := range r.suspects {
+		if c.ends(s.cause) {
+			r.close(&s.violation.Second, e)
+		} else {
+			kept = append(kept, s)
+		}
+	}
+	r.suspects = kept
+}
+
+// ripen turns the suspicions that nothing can refute any more into a violation.
+// It comes before an event at this time is judged.
+func (r *ruling) ripen(now time.Duration) {
+	for len(r.suspects) > 0 && r.found == nil {
+		s := r.suspects[0]
+		if now-s.violation.Second.At < r.skew {
+			return
+		}
+		r.found, r.cause = s.violation, s.cause
+		r.suspects = r.suspects[1:]
+	}
+}
+
+// tell returns the violation once.
+func (r *ruling) tell() *Violation {
+	if r.found == nil || r.told {
+		return nil
+	}
+	r.told = true
+	return r.found
+}
+
+// near reports whether the order of e and an earlier event is not known. The
+// two come from different observers. The zero event is never near.
+func (r *ruling) near(earlier, e *history.Event) bool {
+	return r.skew > 0 && earlier.Kind != "" && e.At-earlier.At < r.skew
+}
+
+// close records the doubt that two events leave whose order is not known.
+func (r *ruling) close(a, b *history.Event) {
+	if a.At > b.At {
+		a, b = b, a
+	}
+	if r.doubt == "" {
+		r.doubt = fmt.Sprintf("too close to call: %s and %s are %s apart, and observers agree only to within %s",
+			clause(a), clause(b), millis(b.At-a.At), millis(r.skew))
+	}
+}
+
+// suspend records why a verdict of held would be a guess from e on.
+func (r *ruling) suspend(e *history.Event, why string) {
+	if r.doubt == "" {
+		r.doubt = clause(e) + why
+	}
+}
+
+// Pending is that of a claim without a liveness side.
+func (r *ruling) Pending() string { return "" }
+
+// verdict concludes. Untested is the reason when nothing put the claim to the
+// test.
+func (r *ruling) verdict(complete bool, untested string) Result {
+	v := r.found
+	if v == nil && complete && len(r.suspects) > 0 {
+		v = r.suspects[0].violation // nothing came to refute it
+	}
+	switch {
+	case v != nil:
+		return Result{Invariant: r.id, Verdict: Violated, Reason: v.Sentence, Violation: v, Judged: max(1, r.judged)}
+	case r.doubt != "":
+		return r.unknown(r.doubt)
+	case !complete:
+		return r.unknown("the history was cut short")
+	case r.judged == 0:
+		return r.unknown("never put to the test: " + untested)
+	}
+	return Result{Invariant: r.id, Verdict: Held, Judged: r.judged}
+}
+
+func (r *ruling) unknown(reason string) Result {
+	return Result{Invariant: r.id, Verdict: Unknown, Reason: reason, Judged: r.judged}
+}
+
+// lack is something that a liveness claim still waits for. Since is the event
+// that brought it about, the zero event if there is none; blind says that it may
+// have happened unseen.
+type lack struct {
+	sentence string
+	since    *history.Event
+	blind    bool
+}
+
+// verdictAfterHealing concludes a claim with a liveness side. Healed is the event
+// that withdrew the faults, the zero event if there was none.
+func (r *ruling) verdictAfterHealing(complete bool, healed *history.Event, missing lack, untested string) Result {
+	result := r.verdict(complete, untested)
+	switch {
+	case result.Verdict == Violated || !complete:
+	case healed.Kind == "":
+		if result.Verdict == Held {
+			return r.unknown("the faults were never withdrawn")
+		}
+	case missing.blind:
+		if result.Verdict == Held {
+			return r.unknown(missing.sentence)
+		}
+	case missing.sentence != "":
+		v := &Violation{Invariant: r.id, First: *healed, Second: *healed,
+			Sentence: missing.sentence + "; the faults were withdrawn at " + seconds(healed.At)}
+		if missing.since != nil {
+			v.First = *missing.since
+			if v.First.At > v.Second.At {
+				v.First, v.Second = v.Second, v.First
+			}
+		}
+		result.Verdict, result.Reason, result.Violation = Violated, v.Sentence, v
+	}
+	return result
+}
+
+// clause says what happened and when: "worker-1 was powered on at 41.2 s".
+func clause(e *history.Event) string { return e.Phrase() + " at " + seconds(e.At) }
+
+// seconds renders a time for a sentence: "41.2 s", to the millisecond.
+func seconds(d time.Duration) string {
+	text := strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text + " s"
+}
+
+func millis(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + " ms"
+}

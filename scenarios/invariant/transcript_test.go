@@ -1,0 +1,196 @@
+package invariant
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Rewriting is honest only if you can say why each changed verdict is right.
+var update = flag.Bool("update", false, "rewrite the expected verdicts in testdata")
+
+// transcript is a hand-written history with the verdict it must get, as in
+// testdata: a story in comments, the parameters, one event a line, and after a
+// line of dashes what the invariant says.
+//
+//	12.5 annotation-set worker-1 on=Machine/m1 key=host.metal3.io/external-remediation by=healthcheck
+//
+// is time, kind, host, and then the other fields by name. "healthy" stands for
+// what a host's observers record when the run starts: boot b1 is complete and the
+// Node n1 is Ready. Lines with a star are the two events on which a verdict of
+// held hangs: swapping them must break the claim.
+type transcript struct {
+	path, text string
+	invariant  Invariant
+	params     Params
+	events     []history.Event
+	starred    []int
+}
+
+func parseTranscript(path string) (*transcript, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	tr := &transcript{path: path}
+	tr.text, _, _ = strings.Cut(string(data), "----\n")
+	for n, line := range strings.Split(tr.text, "\n") {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if err := tr.line(line); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n+1, err)
+		}
+	}
+	return tr, nil
+}
+
+func (tr *transcript) line(line string) (err error) {
+	if name, value, ok := strings.Cut(line, ": "); ok {
+		switch name {
+		case "invariant":
+			tr.invariant, err = Lookup(value)
+		case "hosts":
+			tr.params.Hosts = strings.Fields(value)
+		case "skew":
+			tr.params.Timings.Skew, err = time.ParseDuration(value)
+		default:
+			err = fmt.Errorf("unknown parameter %q", name)
+		}
+		return err
+	}
+	rest, starred := strings.CutPrefix(line, "*")
+	fields := strings.Fields(rest)
+	at, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil {
+		return err
+	}
+	e := history.Event{At: time.Duration(at*1000+0.5) * time.Millisecond, Kind: history.Kind(fields[1])}
+	for _, field := range fields[2:] {
+		name, value, ok := strings.Cut(field, "=")
+		if !ok {
+			e.Host = field
+			continue
+		}
+		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "by": &e.Actor, "value": &e.Value}[name]
+		if into == nil {
+			return fmt.Errorf("unknown field %q", name)
+		}
+		*into = value
+	}
+	if starred {
+		tr.starred = append(tr.starred, len(tr.events))
+	}
+	if e.Kind == "healthy" {
+		node := "Node/" + e.Host
+		tr.events = append(tr.events,
+			history.Event{At: e.At, Kind: history.BootStarted, Host: e.Host, Boot: "b1"},
+			history.Event{At: e.At, Kind: history.BootComplete, Host: e.Host, Boot: "b1"},
+			history.Event{At: e.At, Kind: history.NodeCreated, Host: e.Host, Object: node, UID: "n1"},
+			history.Event{At: e.At, Kind: history.NodeReady, Host: e.Host, Object: node, UID: "n1"})
+		return nil
+	}
+	if strings.HasPrefix(string(e.Kind), "node-") && e.Object == "" {
+		e.Object = "Node/" + e.Host
+	}
+	if e.Kind.Layer() == "" {
+		return fmt.Errorf("unknown kind %q", e.Kind)
+	}
+	tr.events = append(tr.events, e)
+	return nil
+}
+
+// swapped returns the events with the two starred ones exchanged; the times stay.
+func (tr *transcript) swapped() []history.Event {
+	events := append([]history.Event(nil), tr.events...)
+	i, j := tr.starred[0], tr.starred[1]
+	events[i], events[j] = events[j], events[i]
+	events[i].At, events[j].At = events[j].At, events[i].At
+	return events
+}
+
+func record(events []history.Event) *history.History {
+	h := new(history.History)
+	for _, e := range events {
+		h.Append(e)
+	}
+	return h
+}
+
+func describe(r Result) string {
+	if r.Reason == "" {
+		return string(r.Verdict)
+	}
+	return string(r.Verdict) + ": " + r.Reason
+}
+
+// TestTranscripts judges every history of testdata with its invariant, and those
+// that hold with all others too, which must not be violated by a sound story.
+func TestTranscripts(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	verdicts := map[string]map[Verdict]bool{}
+	for _, path := range paths {
+		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
+			tr, err := parseTranscript(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := tr.invariant.ID
+			if dir := filepath.Base(filepath.Dir(path)); dir != id {
+				t.Fatalf("a transcript of %s is in %s", id, dir)
+			}
+			h := record(tr.events)
+			result := Judge(h, []Invariant{tr.invariant}, tr.params)[0]
+			if want := Verdict(strings.SplitN(filepath.Base(path), "-", 2)[0]); strings.TrimSuffix(string(want), ".txt") != string(result.Verdict) {
+				t.Errorf("the file's name promises %s, the verdict is %s", want, describe(result))
+			}
+			if verdicts[id] == nil {
+				verdicts[id] = map[Verdict]bool{}
+			}
+			verdicts[id][result.Verdict] = true
+			got := describe(result) + "\n"
+			if result.Verdict == Held {
+				for _, other := range Judge(h, All(), tr.params) {
+					if other.Verdict == Violated {
+						t.Errorf("%s is %s", other.Invariant, describe(other))
+					}
+				}
+				if len(tr.starred) != 2 {
+					t.Fatalf("%d events are starred, want 2", len(tr.starred))
+				}
+				mutant := Judge(record(tr.swapped()), []Invariant{tr.invariant}, tr.params)[0]
+				if mutant.Verdict != Violated {
+					t.Errorf("with the starred events swapped: %s", describe(mutant))
+				}
+				got += "swapped: " + describe(mutant) + "\n"
+			}
+			whole := tr.text + "----\n" + got
+			if *update {
+				if err := os.WriteFile(path, []byte(whole), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if data, _ := os.ReadFile(path); string(data) != whole {
+				t.Errorf("got\n%s\nwant what %s says (-update rewrites it)", got, path)
+			}
+		})
+	}
+	for _, inv := range All() {
+		for _, v := range []Verdict{Held, Violated, Unknown} {
+			if !verdicts[inv.ID][v] && !t.Failed() {
+				t.Errorf("no transcript of %s is %s", inv.ID, v)
+			}
+		}
+	}
+}
