@@ -1,0 +1,54 @@
+package scenarios
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Backend is a world that a plan can be played in. It is the one seam between
+// the scenario engine and the simulator or the lab; backendtest is its contract.
+//
+// A backend is used by one goroutine and for one run.
+type Backend interface {
+	// Start builds the plan's topology, brings it up healthy and starts the
+	// controllers. Operations and deviations that this world cannot perform
+	// are refused up front, all reasons joined in an Unsupported error, and
+	// then nothing is left behind. The events of bringing up come out of the
+	// first Advance, followed by one history.RunStarted.
+	Start(ctx context.Context, plan *Plan) (invariant.Timings, error)
+	// Apply performs one operation at the present time and returns when it has
+	// been accepted. What it leads to comes out of Advance.
+	Apply(op Op) error
+	// Advance lets the world run until the given time and hands over every
+	// event in order, each exactly once. When each returns true the world
+	// stops at that event's time. It returns the present time: until, or an
+	// earlier one when it was stopped.
+	Advance(until time.Duration, each func(history.Event) (stop bool)) (now time.Duration, err error)
+	// Stop tears everything down and returns what is worth keeping beside the
+	// history: consoles, BMC logs, API objects. It can be called after a
+	// failed Start, and twice.
+	Stop() ([]Artifact, error)
+}
+
+// Artifact is a file of evidence for the report's directory.
+type Artifact struct {
+	Name string
+	Data []byte
+}
+
+// Unsupported says that a backend cannot perform something that a plan asks for.
+type Unsupported struct {
+	Backend string
+	Reasons []string
+}
+
+func (u *Unsupported) Error() string {
+	text := "the " + u.Backend + " cannot perform this plan:"
+	for _, reason := range u.Reasons {
+		text += "\n  " + reason
+	}
+	return text
+}

@@ -1,0 +1,55 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+func parseDuration(data []byte) (time.Duration, error) {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return 0, fmt.Errorf("%s is not a duration: write it with its unit, such as 20s", data)
+	}
+	return durationOf(text)
+}
+
+func durationOf(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration: write it with its unit, such as 20s or 1m30s", text)
+	case d < 0:
+		return 0, fmt.Errorf("%q is a negative duration", text)
+	case d > maxDuration:
+		return 0, fmt.Errorf("%q is longer than %s", text, maxDuration)
+	}
+	return d, nil
+}
+
+// maxDuration keeps sums of durations far from overflow.
+const maxDuration = 10 * 365 * 24 * time.Hour
+
+func parseSpan(data []byte) (Span, error) {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return Span{}, fmt.Errorf("%s is not a duration: write it with its unit, such as 20s or 10s..20s", data)
+	}
+	from, to, isRange := strings.Cut(text, "..")
+	low, err := durationOf(strings.TrimSpace(from))
+	if err != nil {
+		return Span{}, err
+	}
+	if !isRange {
+		return Span{low, low}, nil
+	}
+	high, err := durationOf(strings.TrimSpace(to))
+	if err != nil {
+		return Span{}, err
+	}
+	if high < low {
+		return Span{}, fmt.Errorf("%q ends before it begins", text)
+	}
+	return Span{low, high}, nil
+}

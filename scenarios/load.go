@@ -1,0 +1,395 @@
+package scenarios
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Vocabulary is the names that a scenario can use beyond those of this package:
+// the controllers, and what they and the BMCs understand. main puts it together.
+type Vocabulary struct {
+	Controllers map[string]ControllerVocabulary
+	// Fault returns a pointer to a new rule of a BMC fault. If it has a method
+	// Validate() error, that is asked too. A rule that has a field name gets
+	// the name of its fault there.
+	Fault func() any
+}
+
+// ControllerVocabulary is what can be said to and about one controller.
+type ControllerVocabulary struct {
+	// Settings returns a pointer to a new settings struct that holds the
+	// defaults; nil when there is nothing to set. If it has a method
+	// Validate() error, that is asked too.
+	Settings func() any
+	// Facts and Actions are what an overlay's when and then can name; without
+	// actions the controller takes no overlay.
+	Facts, Actions []string
+	// CheckRule says what is wrong with an overlay rule whose names are right,
+	// such as the value of a fact; it may be nil.
+	CheckRule func(Rule) error
+	// Kinds are the kinds of objects in the controller's cache. Left out:
+	// nobody knows.
+	Kinds []string
+	// StandIn says that the controller takes part without being listed.
+	StandIn bool
+}
+
+// Bounds of a scenario file.
+const (
+	maxSize  = 1 << 20
+	maxDepth = 32
+)
+
+// Load reads a scenario file. It is strict: unknown fields, wrong types, missing
+// fields, references to nothing and operations that make no sense are errors.
+// All of them are returned at once, as Errors. name is what the file is called
+// in them.
+//
+// Settings and the rules of faults hold canonical JSON afterwards.
+func Load(name string, data []byte, vocab Vocabulary) (*Scenario, error) {
+	scenario, doc := load(name, data, vocab)
+	if err := doc.err(); err != nil {
+		return nil, err
+	}
+	return scenario, nil
+}
+
+// LoadPlan reads a plan file, as Plan.Text writes it, with the strictness of
+// Load. In addition a plan leaves nothing open: defaults are written out, and
+// ranges are single values.
+func LoadPlan(name string, data []byte, vocab Vocabulary) (*Plan, error) {
+	plan := new(Plan)
+	doc := parse(name, data)
+	if doc.head(KindPlan) {
+		doc.decode(plan)
+		v := newValidator(doc, vocab, &plan.Spec)
+		v.metadata(&plan.Metadata)
+		v.validate()
+		v.plan(plan)
+	}
+	if err := doc.err(); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// Lint returns what is allowed in a scenario file and still looks wrong. The
+// error is that of Load.
+func Lint(name string, data []byte, vocab Vocabulary) ([]Problem, error) {
+	scenario, doc := load(name, data, vocab)
+	if err := doc.err(); err != nil {
+		return nil, err
+	}
+	doc.lint(scenario)
+	doc.problems.sort()
+	return doc.problems, nil
+}
+
+func load(name string, data []byte, vocab Vocabulary) (*Scenario, *document) {
+	scenario := new(Scenario)
+	doc := parse(name, data)
+	if doc.head(KindScenario) {
+		doc.decode(scenario)
+		v := newValidator(doc, vocab, &scenario.Spec)
+		v.metadata(&scenario.Metadata)
+		v.validate()
+	}
+	return scenario, doc
+}
+
+// document is a parsed file: its tree, where everything is, and what is wrong
+// with it.
+type document struct {
+	name     string
+	lines    []string
+	root     *yaml.Node            // nil when the file could not be parsed
+	nodes    map[string]*yaml.Node // by field path
+	problems Errors
+}
+
+// parse reads a file's syntax. It takes the part of YAML that means the same to
+// everybody: one document; no anchors, aliases, merge keys or tags; keys that
+// are text and given once.
+func parse(name string, data []byte) *document {
+	doc := &document{name: name, lines: []string{""}, nodes: map[string]*yaml.Node{}}
+	if len(data) > maxSize {
+		doc.report(1, 1, "", fmt.Sprintf("the file has %d bytes: a scenario has at most %d", len(data), maxSize))
+		return doc
+	}
+	text := strings.ReplaceAll(string(data), "\r\n", "\n")
+	doc.lines = strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n")
+	if line, column, what := badCharacter(doc.lines); what != "" {
+		doc.report(line, column, "", what)
+		return doc
+	}
+	var nodes [2]yaml.Node
+	n, err := parseYAML(bytes.NewReader(data), nodes[:])
+	switch {
+	case err != nil:
+		doc.reportSyntax(data, err)
+		return doc
+	case n == 0 || nodes[0].Content[0].Tag == "!!null" && nodes[0].Content[0].Value == "":
+		doc.report(1, 1, "", fmt.Sprintf("the file is empty: a scenario begins with apiVersion: %s", APIVersion))
+		return doc
+	case n > 1:
+		doc.report(nodes[1].Line, nodes[1].Column, "", "a second document begins: a file holds one scenario")
+	}
+	doc.root = nodes[0].Content[0]
+	doc.inspect(doc.root, "", 1)
+	return doc
+}
+
+// badCharacter finds the first character that no text file holds.
+func badCharacter(lines []string) (line, column int, what string) {
+	for i, text := range lines {
+		column := 0
+		for at, r := range text {
+			column++
+			if _, size := utf8.DecodeRuneInString(text[at:]); r == utf8.RuneError && size == 1 {
+				return i + 1, column, "the file is not UTF-8 text"
+			}
+			if unprintable(r) {
+				return i + 1, column, fmt.Sprintf("the character %U has no place in a scenario", r)
+			}
+		}
+	}
+	return 0, 0, ""
+}
+
+// unprintable reports whether a character cannot be seen, or is one that not
+// every reader of YAML takes: U+2028 and U+2029 end a line there and nowhere else.
+func unprintable(r rune) bool {
+	return unicode.IsControl(r) && r != '\t' && r != '\n' ||
+		r == '\u2028' || r == '\u2029' || r == '\ufeff' || r&0xfffe == 0xfffe
+}
+
+// parseYAML parses as many documents as there is room for and says how many
+// there were.
+func parseYAML(r io.Reader, nodes []yaml.Node) (n int, err error) {
+	// The parser panics on a few inputs with odd comments ("internal error",
+	// it says): no file may take the program down.
+	defer func() {
+		if bug := recover(); bug != nil {
+			err = fmt.Errorf("the YAML parser cannot read this: %v", bug)
+		}
+	}()
+	decoder := yaml.NewDecoder(r)
+	for n < len(nodes) {
+		if err := decoder.Decode(&nodes[n]); errors.Is(err, io.EOF) {
+			return n, nil
+		} else if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// drip hands out a byte at a time, so that what was taken shows how far the
+// parser came.
+type drip struct {
+	data  []byte
+	taken int
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	if d.taken == len(d.data) {
+		return 0, io.EOF
+	}
+	p[0] = d.data[d.taken]
+	d.taken++
+	return 1, nil
+}
+
+// reportSyntax reports that the file is no YAML. The parser's own line is that
+// of the construct that it was in, which can be the whole file, and it names no
+// column: what it had read when it gave up is a better place.
+func (d *document) reportSyntax(data []byte, err error) {
+	reader := &drip{data: data}
+	_, _ = parseYAML(reader, make([]yaml.Node, 2)) // fails as it did before
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line, column := 0, 0
+	if _, scanErr := fmt.Sscanf(text, "line %d:", &line); scanErr == nil {
+		_, text, _ = strings.Cut(text, ": ")
+	}
+	if reader.taken < len(data) || line < 1 || line > len(d.lines) {
+		// The last character that means something is what it stumbled over.
+		read := bytes.TrimRight(bytes.TrimPrefix(data[:reader.taken], []byte("\ufeff")), " \t\r\n")
+		line = bytes.Count(read, []byte("\n")) + 1
+		column = max(utf8.RuneCount(read[bytes.LastIndexByte(read, '\n')+1:]), 1)
+	} else {
+		// It ran out of file: what it was in tells more.
+		if strings.HasPrefix(text, "did not find expected") {
+			line = min(line+1, len(d.lines)) // the parser, unlike the scanner, counts from 0
+		}
+		column = utf8.RuneCountInString(indentation(d.lines[line-1])) + 1
+	}
+	for i := line; i <= min(line+1, len(d.lines)); i++ {
+		if tab := strings.IndexByte(indentation(d.lines[i-1]), '\t'); tab >= 0 {
+			line, column, text = i, tab+1, "a tab cannot indent: use spaces"
+			break
+		}
+	}
+	d.report(line, column, "", "not YAML: "+text)
+}
+
+func indentation(line string) string {
+	return line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+}
+
+// inspect walks the tree, notes where every field is, and refuses what isn't
+// plain data.
+func (d *document) inspect(n *yaml.Node, path string, depth int) {
+	d.nodes[path] = n
+	at := func(n *yaml.Node, path, text string) { d.report(n.Line, n.Column, path, text) }
+	switch {
+	case depth > maxDepth:
+		at(n, path, fmt.Sprintf("nested more than %d deep", maxDepth))
+		n.Content = nil
+		return
+	case n.Kind == yaml.AliasNode:
+		at(n, path, fmt.Sprintf("alias *%s: write the value itself, aliases are not read", shorten(n.Value)))
+		return
+	case n.Anchor != "":
+		at(n, path, fmt.Sprintf("anchor &%s: anchors are not read, leave it out", shorten(n.Anchor)))
+	case n.Style&yaml.TaggedStyle != 0:
+		at(n, path, fmt.Sprintf("tag %s: tags are not read, leave it out", shorten(n.Tag)))
+	case isNull(n):
+		at(n, path, "has no value: write one, or leave the field out")
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
+		if i := strings.IndexFunc(n.Value, unprintable); i >= 0 {
+			r, _ := utf8.DecodeRuneInString(n.Value[i:])
+			at(n, path, fmt.Sprintf("the character %U has no place in a scenario", r))
+		}
+	case yaml.MappingNode:
+		first := map[string]int{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			switch {
+			case key.Kind == yaml.AliasNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
+				at(key, path, "a key with an anchor, alias or tag: write plain text")
+				continue
+			case strings.ContainsFunc(key.Value, unprintable):
+				at(key, path, fmt.Sprintf("the key %s has a character that has no place in a scenario", quote(key.Value)))
+			case key.Value == "<<": // in quotes too: Plan.Text leaves them out
+				at(key, path, "merge key <<: write the fields themselves, they are not merged")
+				continue
+			case key.Kind != yaml.ScalarNode || !isText(key):
+				at(key, path, fmt.Sprintf("%s as a key: keys are texts", describe(key)))
+				continue
+			}
+			field := join(path, key.Value)
+			if line, twice := first[key.Value]; twice {
+				at(key, field, fmt.Sprintf("%s was given already, in line %d", quote(key.Value), line))
+				continue
+			}
+			first[key.Value] = key.Line
+			d.inspect(value, field, depth+1)
+		}
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			d.inspect(item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		}
+	}
+}
+
+// join appends a key to a field path.
+func join(path, key string) string {
+	plain := key != "" && shorten(key) == key && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+	switch {
+	case !plain:
+		return fmt.Sprintf("%s[%s]", path, quote(key))
+	case path == "":
+		return key
+	default:
+		return path + "." + key
+	}
+}
+
+// head checks what kind of file it is. If it is the wrong one, that is all there
+// is to say about it.
+func (d *document) head(kind string) bool {
+	ok := d.root != nil
+	for _, head := range [...]struct{ field, want string }{{"apiVersion", APIVersion}, {"kind", kind}} {
+		n := d.nodes[head.field]
+		if n == nil || n.Kind != yaml.ScalarNode || !isText(n) || n.Value == head.want {
+			continue
+		}
+		ok = false
+		text := fmt.Sprintf("%s where %s is needed", quote(n.Value), head.want)
+		switch {
+		case head.field == "kind" && n.Value == KindPlan:
+			text += ": a plan is played with fencelab replay"
+		case head.field == "kind" && n.Value == KindScenario:
+			text += ": a scenario is played with fencelab run"
+		}
+		d.bad(head.field, "%s", text)
+	}
+	return ok
+}
+
+// within reports whether a field is, or is part of, another.
+func within(path, whole string) bool {
+	rest, ok := strings.CutPrefix(path, whole)
+	return ok && (rest == "" || whole == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// broken reports whether something is wrong with a field, with a part of it, or
+// with what it is a part of.
+func (d *document) broken(path string) bool {
+	if len(d.problems) == maxProblems {
+		return true // for all we know
+	}
+	for _, p := range d.problems {
+		if p.Path != "" && (within(p.Path, path) || within(path, p.Path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// bad reports something wrong with a field. A field that is not there is
+// reported where it would be.
+func (d *document) bad(path, format string, args ...any) {
+	n, place := d.nodes[path], path
+	for n == nil && place != "" {
+		place = place[:max(strings.LastIndexAny(place, ".["), 0)]
+		n = d.nodes[place]
+	}
+	if n == nil {
+		n = &yaml.Node{Line: 1, Column: 1}
+	}
+	d.report(n.Line, n.Column, path, fmt.Sprintf(format, args...))
+}
+
+// maxProblems bounds the work on a file that is nothing but mistakes.
+const maxProblems = 1000
+
+func (d *document) report(line, column int, path, text string) {
+	// The parser places what is missing at the end behind the last line.
+	line = min(max(line, 1), len(d.lines))
+	if len(d.problems) == maxProblems || slices.ContainsFunc(d.problems, func(p Problem) bool {
+		return p.Line == line && p.Column == column && p.Path == path // the first thing said is the clearest
+	}) {
+		return
+	}
+	d.problems = append(d.problems, Problem{File: d.name, Line: line, Column: column, Path: path, Text: text, excerpt: d.lines[line-1]})
+}
+
+func (d *document) err() error {
+	if len(d.problems) == 0 {
+		return nil
+	}
+	d.problems.sort()
+	return d.problems
+}

@@ -1,0 +1,219 @@
+// Package objects joins scenarios and the Kubernetes API, in both directions and
+// for both worlds: Topology makes the API objects of a topology, and Changes
+// turns versions of API objects into the API events of a history. So an object
+// means the same in the simulator's store and in a real API server.
+package objects
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Changes hands over what became different between two versions of an object, in
+// a fixed order. A nil before means that the object was created, a nil after that
+// it was deleted. Kinds that no invariant looks at give no events. The events
+// have neither number nor time.
+//
+// The host that an event belongs to is the object's own name for Nodes and
+// BareMetalHosts, the bound host for Pods, and the host that a Machine's
+// annotation names.
+func Changes(before, after metav1.Object, emit func(history.Event)) {
+	switch {
+	case isA[*corev1.Node](before, after):
+		node(as[*corev1.Node](before), as[*corev1.Node](after), emit)
+	case isA[*corev1.Pod](before, after):
+		pod(as[*corev1.Pod](before), as[*corev1.Pod](after), emit)
+	case isA[*api.BareMetalHost](before, after):
+		host(as[*api.BareMetalHost](before), as[*api.BareMetalHost](after), emit)
+	case isA[*clusterv1.Machine](before, after):
+		machine(as[*clusterv1.Machine](before), as[*clusterv1.Machine](after), emit)
+	}
+}
+
+func isA[T metav1.Object](before, after metav1.Object) bool {
+	_, b := before.(T)
+	_, a := after.(T)
+	return a || b
+}
+
+func as[T metav1.Object](o metav1.Object) T {
+	t, _ := o.(T)
+	return t
+}
+
+func node(before, after *corev1.Node, emit func(history.Event)) {
+	if after == nil {
+		emit(history.Event{Kind: history.NodeDeleted, Host: before.Name, Object: "Node/" + before.Name, UID: string(before.UID)})
+		return
+	}
+	event := history.Event{Host: after.Name, Object: "Node/" + after.Name, UID: string(after.UID)}
+	send := func(kind history.Kind, value string) {
+		e := event
+		e.Kind, e.Value = kind, value
+		emit(e)
+	}
+	if before == nil {
+		send(history.NodeCreated, "")
+	}
+	if before == nil || !mapsEqual(before.Labels, after.Labels) {
+		send(history.NodeLabels, labels(after.Labels))
+	}
+	if is, was := ready(after), ready(before); is != was {
+		kind := history.NodeNotReady
+		if is == corev1.ConditionTrue {
+			kind = history.NodeReady
+		}
+		e := event
+		e.Kind, e.Note = kind, string(is)
+		emit(e)
+	}
+	if was := before != nil && before.Spec.Unschedulable; was != after.Spec.Unschedulable {
+		if after.Spec.Unschedulable {
+			send(history.NodeCordoned, "")
+		} else {
+			send(history.NodeUncordoned, "")
+		}
+	}
+}
+
+// ready returns the status of a Node's Ready condition; a Node without the
+// condition isn't ready, and one that doesn't exist has no status.
+func ready(n *corev1.Node) corev1.ConditionStatus {
+	if n == nil {
+		return ""
+	}
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == corev1.NodeReady {
+			return n.Status.Conditions[i].Status
+		}
+	}
+	return ""
+}
+
+func labels(set map[string]string) string {
+	pairs := make([]string, 0, len(set))
+	for key, value := range set { // order does not matter: sorted below
+		pairs = append(pairs, key+"="+value)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+func pod(before, after *corev1.Pod, emit func(history.Event)) {
+	boundTo := func(p *corev1.Pod) string {
+		if p == nil {
+			return ""
+		}
+		return p.Spec.NodeName
+	}
+	event := func(kind history.Kind, p *corev1.Pod) history.Event {
+		return history.Event{Kind: kind, Host: p.Spec.NodeName, Object: "Pod/" + p.Name, UID: string(p.UID), Value: p.Annotations[api.NodeUIDAnnotation]}
+	}
+	switch {
+	case after == nil:
+		emit(event(history.PodDeleted, before))
+	case boundTo(before) == "" && boundTo(after) != "":
+		emit(event(history.PodBound, after))
+	}
+}
+
+func host(before, after *api.BareMetalHost, emit func(history.Event)) {
+	if after == nil {
+		event := history.Event{Host: before.Name, Object: "BareMetalHost/" + before.Name, UID: string(before.UID)}
+		annotations(before.Annotations, nil, api.IsRebootAnnotation, event, emit)
+		return
+	}
+	if before == nil {
+		before = new(api.BareMetalHost)
+		before.Spec.Online = !after.Spec.Online
+		before.Status.PoweredOn = !after.Status.PoweredOn
+	}
+	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
+	annotations(before.Annotations, after.Annotations, api.IsRebootAnnotation, event, emit)
+	send := func(kind history.Kind, value string) {
+		e := event
+		e.Kind, e.Value = kind, value
+		emit(e)
+	}
+	if before.Spec.Online != after.Spec.Online {
+		send(history.OnlineWanted, strconv.FormatBool(after.Spec.Online))
+	}
+	if before.Status.PoweredOn != after.Status.PoweredOn {
+		send(history.PowerReported, strconv.FormatBool(after.Status.PoweredOn))
+	}
+	if before.Status.Provisioning.State != after.Status.Provisioning.State {
+		send(history.ProvisioningState, string(after.Status.Provisioning.State))
+	}
+}
+
+func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
+	name := func(m *clusterv1.Machine) string {
+		_, host, _ := strings.Cut(m.Annotations[api.HostAnnotation], "/")
+		return host
+	}
+	var was, is map[string]string
+	event := history.Event{}
+	if before != nil {
+		was = before.Annotations
+		event = history.Event{Host: name(before), Object: "Machine/" + before.Name, UID: string(before.UID)}
+	}
+	if after != nil {
+		is = after.Annotations
+		event = history.Event{Host: name(after), Object: "Machine/" + after.Name, UID: string(after.UID)}
+	}
+	annotations(was, is, func(key string) bool { return key == api.ExternalRemediationAnnotation }, event, emit)
+}
+
+// annotations emits the changes among the annotations that matter, by key.
+func annotations(was, is map[string]string, matters func(string) bool, event history.Event, emit func(history.Event)) {
+	if mapsEqual(was, is) {
+		return
+	}
+	var keys []string
+	for key := range was { // order does not matter: sorted below
+		if matters(key) {
+			keys = append(keys, key)
+		}
+	}
+	for key := range is { // order does not matter: sorted below
+		if _, both := was[key]; matters(key) && !both {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		e := event
+		e.Key = key
+		before, had := was[key]
+		after, has := is[key]
+		switch {
+		case !has:
+			e.Kind = history.AnnotationRemoved
+		case !had || before != after:
+			e.Kind, e.Value = history.AnnotationSet, after
+		default:
+			continue
+		}
+		emit(e)
+	}
+}
+
+func mapsEqual(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for key, value := range a { // order does not matter: all have to agree
+		if other, ok := b[key]; !ok || other != value {
+			return false
+		}
+	}
+	return true
+}

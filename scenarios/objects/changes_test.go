@@ -1,0 +1,82 @@
+package objects
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+func TestChanges(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "u1", Labels: map[string]string{"b": "2", "a": "1"}}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if change != nil {
+			change(n)
+		}
+		return n
+	}
+	host := func(change func(*api.BareMetalHost)) *api.BareMetalHost {
+		h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "w1", UID: "h1"}}
+		h.Spec.Online, h.Status.PoweredOn = true, true
+		if change != nil {
+			change(h)
+		}
+		return h
+	}
+	machine := func(annotations map[string]string) *clusterv1.Machine {
+		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1", Annotations: annotations}}
+	}
+	pod := func(node string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "exclusive", UID: "p1", Annotations: map[string]string{api.NodeUIDAnnotation: "u1"}}}
+		p.Spec.NodeName = node
+		return p
+	}
+	for _, tc := range []struct {
+		name          string
+		before, after metav1.Object
+		want          string
+	}{
+		{"node created", nil, node(nil), "node-created w1 | node-labels w1 a=1,b=2 | node-ready w1 True"},
+		{"node deleted", node(nil), nil, "node-deleted w1"},
+		{"nothing", node(nil), node(nil), ""},
+		{"lost contact", node(nil), node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), "node-not-ready w1 Unknown"},
+		{"cordoned", node(nil), node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), "node-cordoned w1"},
+		{"relabelled", node(nil), node(func(n *corev1.Node) { delete(n.Labels, "a") }), "node-labels w1 b=2"},
+		{"host appears", nil, host(nil), "online-wanted w1 true | power-reported w1 true"},
+		{"host appears off", nil, host(func(h *api.BareMetalHost) { h.Status.PoweredOn = false }), "online-wanted w1 true | power-reported w1 false"},
+		{"request", host(nil), host(func(h *api.BareMetalHost) {
+			h.Annotations = map[string]string{"reboot.metal3.io/z": "x", "reboot.metal3.io": "", "other": ""}
+		}), "annotation-set w1 reboot.metal3.io | annotation-set w1 reboot.metal3.io/z x"},
+		{"request changed", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }),
+			host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": "{}"} }), "annotation-set w1 reboot.metal3.io {}"},
+		{"request gone", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }), host(nil), "annotation-removed w1 reboot.metal3.io"},
+		{"deprovisioned", host(nil), host(func(h *api.BareMetalHost) { h.Status.Provisioning.State = api.StateDeprovisioning }), "provisioning-state w1 deprovisioning"},
+		{"machine marked", machine(map[string]string{api.HostAnnotation: "default/w1"}),
+			machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), "annotation-set w1 host.metal3.io/external-remediation"},
+		{"marked machine deleted", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), nil,
+			"annotation-removed w1 host.metal3.io/external-remediation"},
+		{"pod bound", nil, pod("w1"), "pod-bound w1 u1"},
+		{"pod waits", nil, pod(""), ""},
+		{"pod scheduled", pod(""), pod("w1"), "pod-bound w1 u1"},
+		{"pod deleted", pod("w1"), nil, "pod-deleted w1 u1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			Changes(tc.before, tc.after, func(e history.Event) {
+				if e.Kind.Layer() != history.API {
+					t.Errorf("%s is not an API event", e.Kind)
+				}
+				got = append(got, strings.Join(strings.Fields(strings.Join([]string{string(e.Kind), e.Host, e.Key, e.Value, e.Note}, " ")), " "))
+			})
+			if text := strings.Join(got, " | "); text != tc.want {
+				t.Errorf("got  %s\nwant %s", text, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package objects
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios"
+)
+
+// Names of what every topology has.
+const (
+	// Namespace is where the Machines, BareMetalHosts and Pods are.
+	Namespace = "default"
+	// Cluster is the Cluster API cluster's name.
+	Cluster = "fencelab"
+	// WorkloadName is the Pod of the exclusive workload, and its process.
+	WorkloadName = "exclusive"
+)
+
+// Topology returns the objects that stand for a topology, in an order in which
+// they can be created: for each host a BareMetalHost and its Machine, then the
+// MachineHealthCheck, if any. Nodes are made by the hosts' kubelets. Their
+// status is set and has to be written through the status subresource as well,
+// where there is one.
+func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails) []client.Object {
+	var objs []client.Object
+	for _, h := range spec.Topology.Hosts {
+		objs = append(objs, hostObject(h.Name, bmc(h.Name)), machineObject(h.Name))
+	}
+	if spec.HealthCheck != nil {
+		objs = append(objs, healthCheck(spec.HealthCheck))
+	}
+	return objs
+}
+
+func hostObject(name string, bmc api.BMCDetails) *api.BareMetalHost {
+	h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
+	h.Spec = api.BareMetalHostSpec{
+		Online: true, BMC: bmc, ExternallyProvisioned: true,
+		ConsumerRef: &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: Namespace, Name: name},
+	}
+	h.Status = api.BareMetalHostStatus{PoweredOn: true, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
+	return h
+}
+
+func machineObject(name string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: Namespace, Name: name,
+		Labels:      map[string]string{clusterv1.ClusterNameLabel: Cluster},
+		Annotations: map[string]string{api.HostAnnotation: Namespace + "/" + name},
+	}}
+	m.Spec = clusterv1.MachineSpec{
+		ClusterName:       Cluster,
+		Bootstrap:         clusterv1.Bootstrap{DataSecretName: new(string)},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: api.GroupVersion.Group, Kind: "BareMetalHost", Name: name},
+	}
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
+	m.Status.Phase = string(clusterv1.MachinePhaseRunning)
+	return m
+}
+
+func healthCheck(h *scenarios.HealthCheck) *clusterv1.MachineHealthCheck {
+	seconds := func(d scenarios.Duration) *int32 {
+		s := int32((time.Duration(d) + time.Second - 1) / time.Second)
+		return &s
+	}
+	mhc := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Cluster}}
+	mhc.Spec = clusterv1.MachineHealthCheckSpec{
+		ClusterName: Cluster,
+		Selector:    metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: Cluster}},
+		Checks:      clusterv1.MachineHealthCheckChecks{NodeStartupTimeoutSeconds: seconds(h.NodeStartupTimeout)},
+	}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		mhc.Spec.Checks.UnhealthyNodeConditions = append(mhc.Spec.Checks.UnhealthyNodeConditions, clusterv1.UnhealthyNodeCondition{
+			Type: corev1.NodeReady, Status: status, TimeoutSeconds: seconds(h.UnhealthyAfter),
+		})
+	}
+	if h.MaxUnhealthy != "" {
+		limit := intstr.Parse(h.MaxUnhealthy)
+		mhc.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &limit
+	}
+	return mhc
+}

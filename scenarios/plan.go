@@ -1,0 +1,169 @@
+package scenarios
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Plan is a scenario with every choice made: the unit of replay. Playing the
+// same plan in the simulator gives the same history, event by event.
+type Plan struct {
+	// apiVersion is fencelab.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// kind is Plan.
+	Kind string `json:"kind"`
+	// metadata is the scenario's.
+	Metadata Metadata `json:"metadata"`
+	// seed is what the choices were drawn from.
+	Seed uint64 `json:"seed"`
+	// digest is the expected digest of the history, where one is known.
+	Digest string `json:"digest,omitempty"`
+	// spec is the scenario's, with every default written out and every range
+	// replaced by one value of it.
+	Spec Spec `json:"spec"`
+	// deviations are where the schedule leaves its default.
+	Deviations []Deviation `json:"deviations,omitempty"`
+}
+
+// Deviation makes one scheduling step differ from the default. Steps are named
+// by who takes them and which of that actor's steps it is, so that a deviation
+// keeps its meaning when others are added or taken away.
+type Deviation struct {
+	// step names the step: ACTOR/CLASS/N, N counted from 1.
+	Step string `json:"step"`
+	// delay is added to the time at which the step would be taken.
+	Delay Duration `json:"delay,omitzero"`
+	// fault is what goes wrong with the step instead.
+	Fault StepFault `json:"fault,omitempty"`
+}
+
+// StepFault is something that goes wrong with one step.
+type StepFault string
+
+// The faults of single steps.
+const (
+	// FaultCrashBefore and FaultCrashAfter kill the actor's process around the
+	// step.
+	FaultCrashBefore StepFault = "crash-before"
+	FaultCrashAfter  StepFault = "crash-after"
+	// FaultErrorBefore fails the call, which has no effect; FaultErrorAfter
+	// fails it although its effect stands.
+	FaultErrorBefore StepFault = "error-before"
+	FaultErrorAfter  StepFault = "error-after"
+	// FaultIgnore has a BMC accept a command and do nothing.
+	FaultIgnore StepFault = "ignore"
+	// FaultRelist has a cache skip to the present state: what lies between is
+	// never seen.
+	FaultRelist StepFault = "relist"
+)
+
+func (d Deviation) String() string {
+	switch {
+	case d.Fault == "":
+		return fmt.Sprintf("%s delayed by %s", d.Step, time.Duration(d.Delay))
+	case d.Delay == 0:
+		return fmt.Sprintf("%s %s", d.Step, d.Fault)
+	default:
+		return fmt.Sprintf("%s %s, delayed by %s", d.Step, d.Fault, time.Duration(d.Delay))
+	}
+}
+
+// Defaults of a scenario. Timings are those of the fast virtual machines of the
+// lab rather than of a rack server, so that one file tells the same story in
+// both worlds.
+const (
+	defaultBoot    = Duration(8 * time.Second)
+	defaultSoftOff = Duration(3 * time.Second)
+	defaultHardOff = Duration(300 * time.Millisecond)
+	defaultLease   = Duration(2 * time.Second)
+	defaultStep    = Duration(2 * time.Minute)
+	defaultSettle  = Duration(2 * time.Minute)
+)
+
+// Compile makes every choice that a scenario leaves open, drawing from the seed.
+// The scenario is not changed.
+func Compile(s *Scenario, seed uint64) (*Plan, error) {
+	p := &Plan{APIVersion: APIVersion, Kind: KindPlan, Metadata: s.Metadata, Seed: seed}
+	// A round trip through JSON is a deep copy: the plan shares nothing with
+	// the scenario.
+	data, err := json.Marshal(s.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("compile scenario %s: %w", s.Metadata.Name, err)
+	}
+	if err := json.Unmarshal(data, &p.Spec); err != nil {
+		return nil, fmt.Errorf("compile scenario %s: %w", s.Metadata.Name, err)
+	}
+	spec := &p.Spec
+	setDefault(&spec.Topology.Timings.Boot, defaultBoot)
+	setDefault(&spec.Topology.Timings.SoftOff, defaultSoftOff)
+	setDefault(&spec.Topology.Timings.HardOff, defaultHardOff)
+	setDefault(&spec.Topology.Lease, defaultLease)
+	setDefault(&spec.Limits.Step, defaultStep)
+	setDefault(&spec.Limits.Settle, defaultSettle)
+	for i := range spec.Steps {
+		step := &spec.Steps[i]
+		if step.After.Max > step.After.Min {
+			// One stream for each step: adding a step doesn't change what
+			// the others draw.
+			stream := Stream(seed, fmt.Sprintf("step %d after", i))
+			pick := step.After.Min + time.Duration(stream.Int64N(int64(step.After.Max-step.After.Min)+1))
+			step.After = Span{pick, pick}
+		}
+		if step.When.Event != "" {
+			step.When.Occurrence = max(step.When.Occurrence, 1)
+		}
+		if step.Do != nil && step.Do.Crash != nil && step.Do.Crash.Point == "" {
+			step.Do.Crash.Point = CrashAfter
+		}
+	}
+	return p, nil
+}
+
+func setDefault(d *Duration, value Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// Stream returns the named random stream of a seed. Streams of different names
+// are independent, so that a draw more in one place shifts nothing elsewhere.
+func Stream(seed uint64, name string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// With returns a copy of the plan with other deviations, sorted by step.
+func (p *Plan) With(deviations []Deviation) *Plan {
+	q := *p
+	q.Deviations = slices.Clone(deviations)
+	slices.SortStableFunc(q.Deviations, func(a, b Deviation) int { return bytes.Compare([]byte(a.Step), []byte(b.Step)) })
+	q.Digest = ""
+	return &q
+}
+
+// Text renders the plan as the file that replay reads.
+func (p *Plan) Text() []byte {
+	data, err := yaml.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("a plan is made of plain data: %v", err)) // unreachable: every field marshals
+	}
+	return data
+}
+
+// ID identifies the plan by its content.
+func (p *Plan) ID() string {
+	q := *p
+	q.Digest = ""
+	sum := sha256.Sum256(q.Text())
+	return hex.EncodeToString(sum[:])[:12]
+}

@@ -1,0 +1,322 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Verdict is the verdict on the whole run. A violation that was seen stands,
+// whatever else went wrong. Held needs a story that was told to its end, and a
+// guarantee that it put to the test; one that the scenario names itself must be
+// among those.
+func (o *Outcome) Verdict() (invariant.Verdict, string) {
+	tested := false
+	var doubt string
+	for _, r := range o.Results {
+		switch {
+		case r.Verdict == invariant.Violated:
+			return invariant.Violated, r.Invariant + ": " + r.Reason
+		case r.Verdict == invariant.Held:
+			tested = true
+		case doubt == "" && (r.Judged > 0 || len(o.Plan.Spec.Invariants) > 0):
+			doubt = r.Invariant + ": " + r.Reason
+		}
+	}
+	switch {
+	case o.Err != nil:
+		return invariant.Unknown, o.Err.Error()
+	case o.Stuck != "":
+		return invariant.Unknown, o.Stuck
+	case doubt != "":
+		return invariant.Unknown, doubt
+	case !tested:
+		return invariant.Unknown, "no guarantee was put to the test"
+	}
+	return invariant.Held, ""
+}
+
+// Meets compares the verdict with what the scenario expects of it. It returns ""
+// or what is different.
+func (o *Outcome) Meets() (mismatch string) {
+	verdict, reason := o.Verdict()
+	expected := o.Plan.Spec.Expect.Violated
+	if expected == "" {
+		if verdict == invariant.Held {
+			return ""
+		}
+		return reason
+	}
+	for _, r := range o.Results {
+		if r.Invariant == expected && r.Verdict == invariant.Violated {
+			return ""
+		}
+	}
+	if verdict == invariant.Violated {
+		return fmt.Sprintf("expected %s to be violated, but it was another: %s", expected, reason)
+	}
+	if reason != "" {
+		reason = ": " + reason
+	}
+	return fmt.Sprintf("expected %s to be violated, but the verdict is %s%s", expected, verdict, reason)
+}
+
+// Interrupted reports whether the run was ended from outside.
+func (o *Outcome) Interrupted() bool { return errors.Is(o.Err, context.Canceled) }
+
+// Violation returns the first violation by time, or nil.
+func (o *Outcome) Violation() *invariant.Violation {
+	var first *invariant.Violation
+	for _, r := range o.Results {
+		if v := r.Violation; v != nil && (first == nil || v.Second.Seq < first.Second.Seq) {
+			first = v
+		}
+	}
+	return first
+}
+
+// storyLength bounds how many events the report shows before a violation.
+const storyLength = 24
+
+// Text is the report for people. Replay is the command that plays the run again.
+func (o *Outcome) Text(replay string) string {
+	var b strings.Builder
+	verdict, reason := o.Verdict()
+	fmt.Fprintf(&b, "%s: %s\n", o.Plan.Metadata.Name, strings.ToUpper(string(verdict)))
+	if reason != "" {
+		fmt.Fprintf(&b, "  %s\n", reason)
+	}
+	if mismatch := o.Meets(); mismatch != "" && mismatch != reason {
+		fmt.Fprintf(&b, "  %s\n", mismatch)
+	}
+	fmt.Fprintf(&b, "\nGuarantees\n")
+	for _, r := range o.Results {
+		fmt.Fprintf(&b, "  %-24s %-9s", r.Invariant, r.Verdict)
+		switch {
+		case r.Reason != "":
+			fmt.Fprintf(&b, " %s\n", r.Reason)
+		default:
+			fmt.Fprintf(&b, " put to the test %s\n", times(r.Judged))
+		}
+		if r.Verdict == invariant.Violated {
+			if inv, err := invariant.Lookup(r.Invariant); err == nil {
+				fmt.Fprintf(&b, "  %-24s %-9s claim: %s (seed %s)\n", "", "", inv.Claim, inv.Seed)
+			}
+		}
+	}
+	if v := o.Violation(); v != nil {
+		fmt.Fprintf(&b, "\nWhat led to it (the two events that broke the claim are marked)\n")
+		o.story(&b, v)
+	}
+	fmt.Fprintf(&b, "\nRun\n  seed %d, %d of %d steps done, %d events in %s, digest %s\n",
+		o.Plan.Seed, o.Steps, len(o.Plan.Spec.Steps), o.History.Len(), o.Duration().Round(time.Millisecond), o.History.Digest())
+	for _, d := range o.Plan.Deviations {
+		fmt.Fprintf(&b, "  deviation: %s\n", d)
+	}
+	if replay != "" {
+		fmt.Fprintf(&b, "  replay: %s\n", replay)
+	}
+	return b.String()
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// story prints the events that matter up to the second one of a violation.
+func (o *Outcome) story(b *strings.Builder, v *invariant.Violation) {
+	var shown []history.Event
+	for _, e := range o.History.Events() {
+		// Effects repeat what the API and BMC events say. The first of the two
+		// events is always shown.
+		if e.Seq > v.Second.Seq || e.Kind == history.ControllerError || e.Kind == history.NodeLabels {
+			continue
+		}
+		shown = append(shown, e)
+	}
+	if skip := len(shown) - storyLength; skip > 0 {
+		kept := shown[skip:]
+		if len(kept) > 0 && v.First.Seq > 0 && v.First.Seq < kept[0].Seq {
+			o.line(b, v, v.First)
+		}
+		fmt.Fprintf(b, "      ... %d earlier events\n", skip)
+		shown = kept
+	}
+	for _, e := range shown {
+		o.line(b, v, e)
+	}
+}
+
+func (o *Outcome) line(b *strings.Builder, v *invariant.Violation, e history.Event) {
+	mark := " "
+	if e.Seq == v.First.Seq || e.Seq == v.Second.Seq {
+		mark = ">"
+	}
+	fmt.Fprintf(b, "  %s %4d %s\n", mark, e.Seq, e)
+}
+
+// Duration is how much of the world's time the run took.
+func (o *Outcome) Duration() time.Duration {
+	events := o.History.Events()
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].At
+}
+
+// Elapsed are the times between the scenario's landmarks, for reports of real
+// runs: from the first fault to fenced, and to recovered.
+func (o *Outcome) Elapsed() []string {
+	var start time.Duration
+	var lines []string
+	seen := map[history.Kind]bool{}
+	for _, e := range o.History.Events() {
+		switch e.Kind {
+		case history.RunStarted:
+			start = e.At
+			lines = append(lines, fmt.Sprintf("%8.3fs topology up", e.At.Seconds()))
+		case history.OpApplied:
+			lines = append(lines, fmt.Sprintf("%8.3fs %s", (e.At-start).Seconds(), e.Value))
+		case history.PowerOff, history.NodeDeleted, history.PowerOn, history.NodeCreated, history.WorkloadStarted, history.BootComplete:
+			if start > 0 && !seen[e.Kind] {
+				seen[e.Kind] = true
+				lines = append(lines, fmt.Sprintf("%8.3fs %s", (e.At-start).Seconds(), e.Phrase()))
+			}
+		}
+	}
+	return lines
+}
+
+// result is report.json.
+type result struct {
+	Scenario   string             `json:"scenario"`
+	Verdict    invariant.Verdict  `json:"verdict"`
+	Expected   string             `json:"expected"`
+	AsExpected bool               `json:"asExpected"`
+	Reason     string             `json:"reason,omitempty"`
+	Seed       uint64             `json:"seed"`
+	Plan       string             `json:"plan"`
+	Digest     string             `json:"digest"`
+	Events     int                `json:"events"`
+	Seconds    float64            `json:"seconds"`
+	Invariants []invariantResult  `json:"invariants"`
+	Replay     string             `json:"replay"`
+	Timings    *invariant.Timings `json:"timings,omitempty"`
+}
+
+type invariantResult struct {
+	ID      string            `json:"id"`
+	Verdict invariant.Verdict `json:"verdict"`
+	Reason  string            `json:"reason,omitempty"`
+	Judged  int               `json:"judged"`
+	First   int               `json:"firstEvent,omitempty"`
+	Second  int               `json:"secondEvent,omitempty"`
+	Margin  float64           `json:"marginSeconds,omitempty"`
+}
+
+// JSON is the report for programs.
+func (o *Outcome) JSON(replay string) []byte {
+	verdict, reason := o.Verdict()
+	expected := string(invariant.Held)
+	if v := o.Plan.Spec.Expect.Violated; v != "" {
+		expected = "violated: " + v
+	}
+	r := result{
+		Scenario: o.Plan.Metadata.Name, Verdict: verdict, Expected: expected, AsExpected: o.Meets() == "", Reason: reason,
+		Seed: o.Plan.Seed, Plan: o.Plan.ID(), Digest: o.History.Digest(), Events: o.History.Len(), Seconds: o.Duration().Seconds(), Replay: replay,
+		Timings: &o.Timings,
+	}
+	for _, res := range o.Results {
+		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged}
+		if v := res.Violation; v != nil {
+			line.First, line.Second, line.Margin = v.First.Seq, v.Second.Seq, v.Margin.Seconds()
+		}
+		r.Invariants = append(r.Invariants, line)
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("a report is made of plain data: %v", err)) // unreachable: every field marshals
+	}
+	return append(data, '\n')
+}
+
+// Save writes everything that is known of the run into a directory: the plan,
+// the history, the report for people and for programs, a JUnit file and the
+// backend's evidence.
+func (o *Outcome) Save(dir, replay string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save the report: %w", err)
+	}
+	var h strings.Builder
+	if _, err := o.History.WriteTo(&h); err != nil {
+		return fmt.Errorf("save the history: %w", err)
+	}
+	plan := *o.Plan
+	plan.Digest = o.History.Digest()
+	files := []Artifact{
+		{"plan.txt", plan.Text()}, {"history.jsonl", []byte(h.String())},
+		{"report.txt", []byte(o.Text(replay))}, {"report.json", o.JSON(replay)}, {"junit.xml", JUnit([]*Outcome{o})},
+	}
+	for _, f := range append(files, o.Artifacts...) {
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), f.Data, 0o644); err != nil {
+			return fmt.Errorf("save the report: %w", err)
+		}
+	}
+	return nil
+}
+
+// JUnit renders outcomes as a JUnit test suite, the form that continuous
+// integration systems read. A scenario that came out as expected passes.
+func JUnit(outcomes []*Outcome) []byte {
+	type message struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+	type testcase struct {
+		Class   string   `xml:"classname,attr"`
+		Name    string   `xml:"name,attr"`
+		Seconds string   `xml:"time,attr"`
+		Failure *message `xml:"failure,omitempty"`
+		Error   *message `xml:"error,omitempty"`
+	}
+	type testsuite struct {
+		XMLName  xml.Name   `xml:"testsuite"`
+		Name     string     `xml:"name,attr"`
+		Tests    int        `xml:"tests,attr"`
+		Failures int        `xml:"failures,attr"`
+		Errors   int        `xml:"errors,attr"`
+		Cases    []testcase `xml:"testcase"`
+	}
+	suite := testsuite{Name: "fencelab", Tests: len(outcomes)}
+	for _, o := range outcomes {
+		c := testcase{Class: "fencelab", Name: o.Plan.Metadata.Name, Seconds: fmt.Sprintf("%.3f", o.Duration().Seconds())}
+		if mismatch := o.Meets(); mismatch != "" {
+			m := &message{mismatch, o.Text("")}
+			if verdict, _ := o.Verdict(); verdict == invariant.Unknown {
+				c.Error = m
+				suite.Errors++
+			} else {
+				c.Failure = m
+				suite.Failures++
+			}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	data, err := xml.MarshalIndent(suite, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("a JUnit file is made of plain data: %v", err)) // unreachable: every field marshals
+	}
+	return append([]byte(xml.Header), append(data, '\n')...)
+}

@@ -1,0 +1,344 @@
+// Package scenarios turns a scenario file into a verdict: Load reads it
+// strictly, Compile makes a Plan of it that leaves no choice open, Run plays the
+// plan on a Backend and shows every event to the invariants, and a Report says
+// what came of it. The simulator and the lab are two Backends behind one
+// interface; nothing here knows which of them is at work.
+package scenarios
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// APIVersion and KindScenario head every scenario file.
+const (
+	APIVersion   = "fencelab.dev/v1alpha1"
+	KindScenario = "Scenario"
+	KindPlan     = "Plan"
+)
+
+// Scenario is one fencing story: who takes part, what goes wrong and when, and
+// which guarantees must hold.
+type Scenario struct {
+	// apiVersion is fencelab.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// kind is Scenario.
+	Kind string `json:"kind"`
+	// metadata names the scenario.
+	Metadata Metadata `json:"metadata"`
+	// spec is the story.
+	Spec Spec `json:"spec"`
+}
+
+// Metadata names a scenario and says what it is for.
+type Metadata struct {
+	// name is the scenario's name: lower-case letters, digits and dashes.
+	Name string `json:"name"`
+	// description says in a sentence or two what happens and what it shows.
+	Description string `json:"description"`
+	// seeds are the numbers of the design documents that the scenario
+	// exercises: 000 to 004.
+	Seeds []string `json:"seeds,omitempty"`
+	// upstream names the public thread, as owner/repository#number, whose bug
+	// the scenario repeats.
+	Upstream string `json:"upstream,omitempty"`
+}
+
+// Spec is the story of a scenario.
+type Spec struct {
+	// topology is the hosts and the exclusive workload. It is up and healthy
+	// when the story begins.
+	Topology Topology `json:"topology"`
+	// healthCheck is the MachineHealthCheck over all hosts that the controller
+	// healthcheck acts on. Left out: there is none.
+	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
+	// controllers are the controllers under test. The stand-ins for what a
+	// cluster does by itself (nodelifecycle, workload) run without being listed.
+	Controllers []Controller `json:"controllers"`
+	// steps happen in order: a step's trigger is looked for from the moment
+	// that the step before it was done. A step whose trigger is never seen
+	// makes the verdict unknown.
+	Steps []Step `json:"steps"`
+	// invariants are the guarantees to judge. Left out: all of them.
+	Invariants []string `json:"invariants,omitempty"`
+	// expect is what should come of it. Left out: every guarantee is held.
+	Expect Expectation `json:"expect,omitzero"`
+	// limits bound the run.
+	Limits Limits `json:"limits,omitzero"`
+	// worlds are the backends that can tell this story: sim, lab. Left out:
+	// both.
+	Worlds []string `json:"worlds,omitempty"`
+}
+
+// Topology is the machines of a scenario.
+type Topology struct {
+	// hosts are the bare-metal hosts, each with a BMC, a Machine and a Node.
+	Hosts []Host `json:"hosts"`
+	// workload is the exclusive workload: at most one copy of it may run.
+	Workload Workload `json:"workload,omitzero"`
+	// lease is how often a kubelet renews its Lease. A Node whose Lease is four
+	// times as old is no longer Ready.
+	Lease Duration `json:"lease,omitzero"`
+	// timings are what the simulator's hosts take. The lab's take what they
+	// take.
+	Timings HostTimings `json:"timings,omitzero"`
+}
+
+// Host is one machine.
+type Host struct {
+	// name is the name of the host, its Machine and its Node.
+	Name string `json:"name"`
+	// labels are put on the Node by its kubelet.
+	Labels map[string]string `json:"labels,omitempty"`
+	// watchdog is the time after which the host's watchdog resets it when
+	// nobody feeds it. Left out: no watchdog.
+	Watchdog Duration `json:"watchdog,omitzero"`
+}
+
+// Workload is a process of which at most one copy may run.
+type Workload struct {
+	// host is where it runs when the story begins. Left out: there is none.
+	Host string `json:"host,omitempty"`
+}
+
+// HealthCheck says when a Machine counts as unhealthy. Times are whole seconds.
+type HealthCheck struct {
+	// unhealthyAfter is how long a Node may be not Ready.
+	UnhealthyAfter Duration `json:"unhealthyAfter"`
+	// nodeStartupTimeout is how long a Machine may be without a Node.
+	NodeStartupTimeout Duration `json:"nodeStartupTimeout"`
+	// maxUnhealthy is how many Machines may be unhealthy at once for any of them
+	// to be remediated: a number, or a percentage such as 40%. Left out: 100%.
+	MaxUnhealthy string `json:"maxUnhealthy,omitempty"`
+}
+
+// HostTimings are how long simulated hosts take.
+type HostTimings struct {
+	// boot is from power on to the start of the kubelet.
+	Boot Duration `json:"boot,omitzero"`
+	// softOff is from a graceful shutdown request to power off.
+	SoftOff Duration `json:"softOff,omitzero"`
+	// hardOff is from a forced power-off to the last process being gone.
+	HardOff Duration `json:"hardOff,omitzero"`
+}
+
+// Controller is one controller under test.
+type Controller struct {
+	// name is a registered controller: fencelab list --controllers.
+	Name string `json:"name"`
+	// settings are the controller's own.
+	Settings json.RawMessage `json:"settings,omitempty"`
+	// overlay makes the controller wrong on purpose: the first rule whose facts
+	// all match decides in the controller's place.
+	Overlay []Rule `json:"overlay,omitempty"`
+}
+
+// Rule is one line of an overlay.
+type Rule struct {
+	// when is facts of the controller's state and their values. A fact that is
+	// left out may have any value.
+	When map[string]any `json:"when"`
+	// then is the action to take instead.
+	Then string `json:"then"`
+}
+
+// Step waits for its trigger and then does one thing. A step without do only
+// waits: it says what has to happen before the story goes on.
+type Step struct {
+	// name is what the step means, for people.
+	Name string `json:"name,omitempty"`
+	// when is what the step waits for. Left out: nothing.
+	When Trigger `json:"when,omitzero"`
+	// after is how long to wait once the trigger was seen.
+	After Span `json:"after,omitzero"`
+	// do is what to do then.
+	Do *Op `json:"do,omitempty"`
+}
+
+// Trigger is an event to wait for. Every field that is given must match.
+type Trigger struct {
+	// event is the kind of event, such as node-deleted or bmc-command.
+	Event string `json:"event,omitempty"`
+	// host is the event's host.
+	Host string `json:"host,omitempty"`
+	// object is the event's object, such as Node/worker-1.
+	Object string `json:"object,omitempty"`
+	// actor is who did it: a controller's name.
+	Actor string `json:"actor,omitempty"`
+	// key is the annotation's key.
+	Key string `json:"key,omitempty"`
+	// value is the event's value: a reset type, an annotation's value, an effect
+	// such as "patch BareMetalHost/worker-1".
+	Value string `json:"value,omitempty"`
+	// occurrence is which of the matching events it is, from 1. Left out: 1.
+	Occurrence int `json:"occurrence,omitempty"`
+}
+
+// Op is one thing that the scenario does to the world. Exactly one field is set.
+type Op struct {
+	// cut takes away the network between a host and the API server. The host
+	// goes on running.
+	Cut *HostOp `json:"cut,omitempty"`
+	// restore brings the network between a host and the API server back.
+	Restore *HostOp `json:"restore,omitempty"`
+	// stopKubelet kills the kubelet of a host. What it started goes on running.
+	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
+	// stopFeeding kills the process that feeds the host's watchdog.
+	StopFeeding *HostOp `json:"stopFeeding,omitempty"`
+	// ignoreShutdown makes the host's operating system ignore graceful shutdown
+	// requests, until its next boot.
+	IgnoreShutdown *HostOp `json:"ignoreShutdown,omitempty"`
+	// pause stops the host's processors: no process makes progress, and none is
+	// gone.
+	Pause *HostOp `json:"pause,omitempty"`
+	// resume lets a paused host go on.
+	Resume *HostOp `json:"resume,omitempty"`
+	// powerLoss switches the host off behind everybody's back. Its BMC stays up.
+	PowerLoss *HostOp `json:"powerLoss,omitempty"`
+	// powerUp switches the host on behind everybody's back.
+	PowerUp *HostOp `json:"powerUp,omitempty"`
+	// addFault makes a BMC misbehave.
+	AddFault *FaultOp `json:"addFault,omitempty"`
+	// removeFault ends a BMC's misbehaviour.
+	RemoveFault *FaultName `json:"removeFault,omitempty"`
+	// crash kills a controller, at once or around its n-th effect from now on.
+	Crash *CrashOp `json:"crash,omitempty"`
+	// freezeCache stops a controller's cache from learning of changes.
+	FreezeCache *CacheOp `json:"freezeCache,omitempty"`
+	// thawCache lets a controller's cache catch up.
+	ThawCache *CacheOp `json:"thawCache,omitempty"`
+	// annotate sets an annotation, as a user would.
+	Annotate *AnnotateOp `json:"annotate,omitempty"`
+	// removeAnnotation removes an annotation, as a user would.
+	RemoveAnnotation *AnnotateOp `json:"removeAnnotation,omitempty"`
+	// setOnline sets spec.online of a BareMetalHost, as a user would.
+	SetOnline *OnlineOp `json:"setOnline,omitempty"`
+	// heal withdraws every fault: the run does this by itself after the last
+	// step.
+	Heal *struct{} `json:"heal,omitempty"`
+}
+
+// HostOp names the host that an operation is done to.
+type HostOp struct {
+	// host is the host's name.
+	Host string `json:"host"`
+}
+
+// FaultOp is a fault of a BMC.
+type FaultOp struct {
+	// name is what to call the fault, in removeFault and in the history.
+	Name string `json:"name"`
+	// host is the host whose BMC misbehaves.
+	Host string `json:"host"`
+	// rule says which requests are bent, and how.
+	Rule json.RawMessage `json:"rule"`
+}
+
+// FaultName names a fault that was added before.
+type FaultName struct {
+	// name is the fault's name.
+	Name string `json:"name"`
+}
+
+// CrashPoint is the side of an effect on which a crash happens.
+type CrashPoint string
+
+// The crash points. A crash before the effect loses it; after it, the effect
+// stands but the controller never hears of it.
+const (
+	CrashBefore CrashPoint = "before"
+	CrashAfter  CrashPoint = "after"
+)
+
+// CrashOp kills the process of a controller and starts it again.
+type CrashOp struct {
+	// controller is the controller's name.
+	Controller string `json:"controller"`
+	// effect is the controller's n-th API write or BMC command from now on,
+	// counted from 1. Left out: the crash is immediate, unless each is set.
+	Effect int `json:"effect,omitempty"`
+	// each repeats the crash around every effect until the faults are withdrawn.
+	Each bool `json:"each,omitempty"`
+	// point is before or after the effect. Left out: after.
+	Point CrashPoint `json:"point,omitempty"`
+	// restartAfter is how long the controller stays down.
+	RestartAfter Duration `json:"restartAfter,omitzero"`
+}
+
+// CacheOp names one kind in one controller's cache.
+type CacheOp struct {
+	// controller is the controller's name.
+	Controller string `json:"controller"`
+	// kind is the kind of object, such as BareMetalHost.
+	Kind string `json:"kind"`
+}
+
+// AnnotateOp is an annotation of an object.
+type AnnotateOp struct {
+	// object is BareMetalHost/NAME or Machine/NAME.
+	Object string `json:"object"`
+	// key is the annotation.
+	Key string `json:"key"`
+	// value is its value.
+	Value string `json:"value,omitempty"`
+}
+
+// OnlineOp is a wanted power state.
+type OnlineOp struct {
+	// host is the BareMetalHost's name.
+	Host string `json:"host"`
+	// online is whether it should be on.
+	Online bool `json:"online"`
+}
+
+// Expectation is what should come of a run. The zero value expects every
+// guarantee to be held.
+type Expectation struct {
+	// violated is the invariant that the run has to break: for scenarios of
+	// controllers that are wrong on purpose.
+	Violated string `json:"violated,omitempty"`
+}
+
+// Limits bound a run, in the backend's time.
+type Limits struct {
+	// step is how long a step may wait for its trigger.
+	Step Duration `json:"step,omitzero"`
+	// settle is how long the run may make no progress after the faults were
+	// withdrawn, before what is still pending counts as lost.
+	Settle Duration `json:"settle,omitzero"`
+}
+
+// Duration is a length of time that is written with its unit: 20s, 1m30s.
+type Duration time.Duration
+
+// MarshalJSON writes the duration as a string with units.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads a string with units. A number without one is refused, and
+// so is a negative duration.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	parsed, err := parseDuration(data)
+	*d = Duration(parsed)
+	return err
+}
+
+// Span is a duration, or a range of them out of which Compile picks one: 10s or
+// 10s..20s.
+type Span struct {
+	Min, Max time.Duration
+}
+
+// MarshalJSON writes the span as a string.
+func (s Span) MarshalJSON() ([]byte, error) {
+	if s.Min == s.Max {
+		return json.Marshal(s.Min.String())
+	}
+	return json.Marshal(s.Min.String() + ".." + s.Max.String())
+}
+
+// UnmarshalJSON reads 10s or 10s..20s.
+func (s *Span) UnmarshalJSON(data []byte) error {
+	parsed, err := parseSpan(data)
+	*s = parsed
+	return err
+}

@@ -1,0 +1,262 @@
+package scenarios
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+//go:generate go test -run TestDescriptions . -update
+
+// descriptions are the doc comments of the fields of a scenario, as Type.field:
+// the sources are not there when the program runs.
+//
+//go:embed descriptions.json
+var descriptions []byte
+
+// SchemaID names the JSON Schema of scenario files.
+const SchemaID = "urn:fencelab:v1alpha1:scenario"
+
+// schemaPart is a JSON Schema, or a keyword's worth of one.
+type schemaPart map[string]any
+
+// Schema returns the JSON Schema (draft 2020-12) of scenario files that use a
+// vocabulary, for editors. It accepts everything that Load accepts, but for
+// unusual spellings of durations; it doesn't know of references from one place
+// of a file to another, which only Load checks.
+func Schema(vocab Vocabulary) ([]byte, error) {
+	b := schemaBuilder{vocab: vocab, defs: schemaPart{}, docs: map[string]string{}}
+	if err := json.Unmarshal(descriptions, &b.docs); err != nil {
+		return nil, fmt.Errorf("read the descriptions of the schema: %w", err)
+	}
+	b.rules = b.constraints()
+	root := b.object(reflect.TypeFor[Scenario](), true)
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["$id"] = SchemaID
+	root["title"] = "fencelab scenario"
+	root["$defs"] = b.defs
+	data, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the schema: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+type schemaBuilder struct {
+	vocab Vocabulary
+	defs  schemaPart
+	docs  map[string]string
+	// rules are what the types don't show, as Type.field. Those of a list are
+	// meant for its items.
+	rules map[string]schemaPart
+}
+
+const (
+	durationUnits   = `([0-9]+(\.[0-9]+)?(ns|us|µs|μs|ms|s|m|h))+`
+	durationPattern = `^(0|` + durationUnits + `)$`
+	spanPattern     = `^(0|` + durationUnits + `)( *\.\. *` + durationUnits + `)?$`
+)
+
+func enum(names []string) schemaPart { return schemaPart{"enum": names} }
+
+func pattern(p string) schemaPart { return schemaPart{"pattern": p} }
+
+func (b *schemaBuilder) constraints() map[string]schemaPart {
+	controllers := enum(slices.Sorted(maps.Keys(b.vocab.Controllers)))
+	rules := map[string]schemaPart{
+		"Scenario.apiVersion":      {"const": APIVersion},
+		"Scenario.kind":            {"const": KindScenario},
+		"Metadata.name":            pattern(dnsLabelPattern),
+		"Metadata.description":     pattern(`\S`),
+		"Metadata.seeds":           enum(seedNumbers),
+		"Metadata.upstream":        pattern(upstreamPattern),
+		"Host.name":                pattern(dnsLabelPattern),
+		"Host.labels":              pattern(labelValuePattern),
+		"HealthCheck.maxUnhealthy": pattern(maxUnhealthyPattern),
+		"Controller.name":          controllers,
+		"Trigger.event":            enum(eventKinds()),
+		"Trigger.occurrence":       {"minimum": 1},
+		"FaultOp.name":             {"minLength": 1},
+		"CrashOp.controller":       controllers,
+		"CrashOp.effect":           {"minimum": 1},
+		"CrashOp.point":            enum(crashPoints),
+		"CacheOp.controller":       controllers,
+		"AnnotateOp.object":        pattern(objectPattern),
+		"AnnotateOp.key":           pattern(qualifiedNamePattern),
+		"Spec.invariants":          enum(invariantIDs()),
+		"Spec.worlds":              enum(worlds),
+		"Expectation.violated":     enum(invariantIDs()),
+	}
+	if b.vocab.Fault != nil {
+		rules["FaultOp.rule"] = b.value(reflect.TypeOf(b.vocab.Fault()).Elem(), false)
+	}
+	return rules
+}
+
+// value is the schema of a type. The types of other packages have no required
+// fields, see decodeForeign.
+func (b *schemaBuilder) value(t reflect.Type, own bool) schemaPart {
+	switch pointer := reflect.PointerTo(t); {
+	case t == reflect.TypeFor[Span]():
+		return schemaPart{"type": "string", "pattern": spanPattern}
+	case t == reflect.TypeFor[json.RawMessage]():
+		return schemaPart{"type": "object"}
+	case pointer.Implements(jsonUnmarshaler) || pointer.Implements(textUnmarshaler):
+		return leaf(t)
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return b.value(t.Elem(), own)
+	case reflect.Struct:
+		return b.reference(t, own)
+	case reflect.Map:
+		return schemaPart{"type": "object", "additionalProperties": b.value(t.Elem(), own)}
+	case reflect.Slice:
+		return schemaPart{"type": "array", "items": b.value(t.Elem(), own)}
+	case reflect.String:
+		return schemaPart{"type": "string"}
+	case reflect.Bool:
+		return schemaPart{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return schemaPart{"type": "number"}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return schemaPart{"type": "integer", "minimum": 0}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return schemaPart{"type": "integer"}
+	default:
+		return schemaPart{"type": []string{"string", "number", "boolean"}} // any
+	}
+}
+
+// leaf is the schema of a type that reads itself: it reads what it writes.
+func leaf(t reflect.Type) schemaPart {
+	zero, err := json.Marshal(reflect.Zero(t).Interface())
+	switch {
+	case err == nil && string(zero) == `"0s"`:
+		return schemaPart{"type": "string", "pattern": durationPattern}
+	case err == nil && strings.HasPrefix(string(zero), `"`):
+		return schemaPart{"type": "string"}
+	default:
+		return schemaPart{}
+	}
+}
+
+// reference refers to the definition of a struct, and makes it if need be.
+func (b *schemaBuilder) reference(t reflect.Type, own bool) schemaPart {
+	name := t.Name()
+	switch {
+	case name == "":
+		return b.object(t, own)
+	case !own:
+		name = t.String() // with its package
+	}
+	if _, made := b.defs[name]; !made {
+		b.defs[name] = schemaPart{} // in case that the type contains itself
+		b.defs[name] = b.object(t, own)
+	}
+	return schemaPart{"$ref": "#/$defs/" + name}
+}
+
+func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
+	properties, required := schemaPart{}, []string{}
+	for _, f := range fieldsOf(t) {
+		name := t.Name() + "." + f.name
+		property := b.value(f.typ, own)
+		if own {
+			target := property
+			switch f.typ.Kind() {
+			case reflect.Slice:
+				if items, ok := property["items"].(schemaPart); ok {
+					target = items
+				}
+				if f.optional {
+					property["minItems"] = 1
+				}
+			case reflect.Map:
+				if values, ok := property["additionalProperties"].(schemaPart); ok {
+					target = values
+				}
+				if f.optional {
+					property["minProperties"] = 1
+				}
+			}
+			maps.Copy(target, b.rules[name])
+			if text := b.docs[name]; text != "" {
+				property["description"] = text
+			}
+			if !f.optional {
+				required = append(required, f.name)
+			}
+		}
+		properties[f.name] = property
+	}
+	object := schemaPart{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		object["required"] = required
+	}
+	switch t {
+	case reflect.TypeFor[Op]():
+		object["minProperties"], object["maxProperties"] = 1, 1
+	case reflect.TypeFor[Step]():
+		object["anyOf"] = []schemaPart{{"required": []string{"when"}}, {"required": []string{"after"}}, {"required": []string{"do"}}}
+	case reflect.TypeFor[Trigger]():
+		object["dependentRequired"] = schemaPart{"key": []string{"event"}, "host": []string{"event"}, "object": []string{"event"}, "actor": []string{"event"}, "value": []string{"event"}, "occurrence": []string{"event"}}
+	case reflect.TypeFor[Topology]():
+		properties["hosts"].(schemaPart)["minItems"] = 1
+	case reflect.TypeFor[HostTimings](), reflect.TypeFor[Limits]():
+		b.defaults(t, properties)
+	case reflect.TypeFor[Controller]():
+		object["allOf"] = b.perController()
+	}
+	return object
+}
+
+// defaults adds to durations what Compile makes of those that are left out.
+func (b *schemaBuilder) defaults(t reflect.Type, properties schemaPart) {
+	plan, err := Compile(new(Scenario), 0)
+	if err != nil {
+		return // unreachable: an empty scenario is plain data
+	}
+	var value reflect.Value
+	switch t {
+	case reflect.TypeFor[HostTimings]():
+		value = reflect.ValueOf(plan.Spec.Topology.Timings)
+	default:
+		value = reflect.ValueOf(plan.Spec.Limits)
+	}
+	for _, f := range fieldsOf(t) {
+		properties[f.name].(schemaPart)["default"] = value.FieldByIndex(f.index).Interface()
+	}
+}
+
+// perController says for each controller what its settings and overlay can be.
+func (b *schemaBuilder) perController() []schemaPart {
+	var parts []schemaPart
+	for _, name := range slices.Sorted(maps.Keys(b.vocab.Controllers)) {
+		vocab := b.vocab.Controllers[name]
+		then := schemaPart{"settings": false, "overlay": false}
+		if vocab.Settings != nil {
+			defaults := vocab.Settings()
+			then["settings"] = schemaPart{"$ref": b.value(reflect.TypeOf(defaults).Elem(), false)["$ref"], "default": defaults}
+		}
+		if len(vocab.Actions) > 0 {
+			facts := schemaPart{}
+			for _, fact := range vocab.Facts {
+				facts[fact] = true
+			}
+			then["overlay"] = schemaPart{"items": schemaPart{"properties": schemaPart{
+				"when": schemaPart{"properties": facts, "additionalProperties": false},
+				"then": enum(vocab.Actions),
+			}}}
+		}
+		parts = append(parts, schemaPart{
+			"if":   schemaPart{"properties": schemaPart{"name": schemaPart{"const": name}}, "required": []string{"name"}},
+			"then": schemaPart{"properties": then},
+		})
+	}
+	return parts
+}

@@ -1,0 +1,139 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+)
+
+// The descriptions of the schema are the doc comments of scenario.go.
+func TestDescriptions(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "scenario.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		if structure, ok := spec.Type.(*ast.StructType); ok {
+			for _, field := range structure.Fields.List {
+				if field.Tag == nil {
+					continue
+				}
+				name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"), ",")
+				doc := strings.Join(strings.Fields(field.Doc.Text()), " ")
+				if !strings.HasPrefix(doc, name+" ") {
+					t.Errorf("%s.%s: the doc comment must begin with the name: it is the description in the schema", spec.Name.Name, name)
+				}
+				docs[spec.Name.Name+"."+name] = doc
+			}
+		}
+		return true
+	})
+	data, err := json.MarshalIndent(docs, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(data, '\n')
+	if old, err := os.ReadFile("descriptions.json"); *update && (err != nil || !bytes.Equal(old, data)) {
+		t.Error("descriptions.json is a new one: run this once more, for the golden schema embeds it")
+	}
+	golden(t, "descriptions.json", data)
+}
+
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	data, err := scenarios.Schema(vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource(scenarios.SchemaID, doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile(scenarios.SchemaID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+func valid(t *testing.T, schema *jsonschema.Schema, data []byte) error {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(doc)
+}
+
+func TestSchema(t *testing.T) {
+	data, err := scenarios.Schema(vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("testdata", "schema.json"), data)
+	if again, _ := scenarios.Schema(vocabulary()); !bytes.Equal(data, again) {
+		t.Error("the schema is another one each time")
+	}
+	schema := compileSchema(t)
+	for _, pattern := range []string{"good/*.yaml", "lint/*.yaml"} {
+		for name, data := range corpus(t, pattern) {
+			if err := valid(t, schema, data); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// The schema refuses every bad file but those whose mistakes are between two
+// places of the file, which is more than it can see.
+func TestSchemaBad(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join("testdata", "schema-accepts.txt"))
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	schema := compileSchema(t)
+	var accepted []string
+	files := corpus(t, "bad/*.yaml")
+	for name, data := range files {
+		if valid(t, schema, data) == nil {
+			accepted = append(accepted, filepath.Base(name))
+		}
+	}
+	slices.Sort(accepted)
+	got := strings.Join(accepted, "\n") + "\n"
+	if *update {
+		golden(t, filepath.Join("testdata", "schema-accepts.txt"), []byte(got))
+	} else if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("accepted (-want +got):\n%s", diff)
+	}
+	if 3*len(accepted) > len(files) {
+		t.Errorf("the schema accepts %d of %d bad files", len(accepted), len(files))
+	}
+}

@@ -1,0 +1,135 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Title is what to call a step.
+func (s *Step) Title() string {
+	switch {
+	case s.Name != "":
+		return s.Name
+	case s.Do != nil:
+		return s.Do.String()
+	default:
+		return "wait for " + s.When.String()
+	}
+}
+
+// Matches reports whether an event is one that the trigger waits for.
+func (t Trigger) Matches(e history.Event) bool {
+	return t.Event == string(e.Kind) &&
+		matches(t.Host, e.Host) && matches(t.Object, e.Object) && matches(t.Actor, e.Actor) &&
+		matches(t.Key, e.Key) && matches(t.Value, e.Value)
+}
+
+func matches(want, got string) bool { return want == "" || want == got }
+
+func (t Trigger) String() string {
+	var b strings.Builder
+	b.WriteString(t.Event)
+	for _, field := range [...]struct{ name, value string }{
+		{"host", t.Host}, {"object", t.Object}, {"actor", t.Actor}, {"key", t.Key}, {"value", t.Value},
+	} {
+		if field.value != "" {
+			fmt.Fprintf(&b, " %s=%s", field.name, field.value)
+		}
+	}
+	if t.Occurrence > 1 {
+		fmt.Fprintf(&b, " (occurrence %d)", t.Occurrence)
+	}
+	return b.String()
+}
+
+// String says what the operation does in a few words: "cut worker-1".
+func (op Op) String() string {
+	on := func(what string, h *HostOp) string { return what + " " + h.Host }
+	switch {
+	case op.Cut != nil:
+		return on("cut", op.Cut)
+	case op.Restore != nil:
+		return on("restore", op.Restore)
+	case op.StopKubelet != nil:
+		return on("stop the kubelet of", op.StopKubelet)
+	case op.StopFeeding != nil:
+		return on("stop feeding the watchdog of", op.StopFeeding)
+	case op.IgnoreShutdown != nil:
+		return on("ignore shutdown on", op.IgnoreShutdown)
+	case op.Pause != nil:
+		return on("pause", op.Pause)
+	case op.Resume != nil:
+		return on("resume", op.Resume)
+	case op.PowerLoss != nil:
+		return on("power loss of", op.PowerLoss)
+	case op.PowerUp != nil:
+		return on("power up", op.PowerUp)
+	case op.AddFault != nil:
+		return fmt.Sprintf("add fault %s to the BMC of %s", op.AddFault.Name, op.AddFault.Host)
+	case op.RemoveFault != nil:
+		return "remove fault " + op.RemoveFault.Name
+	case op.Crash != nil && op.Crash.Each:
+		return fmt.Sprintf("crash %s %s each of its effects, restart after %s", op.Crash.Controller, op.Crash.Point, time.Duration(op.Crash.RestartAfter))
+	case op.Crash != nil && op.Crash.Effect == 0:
+		return fmt.Sprintf("crash %s, restart after %s", op.Crash.Controller, time.Duration(op.Crash.RestartAfter))
+	case op.Crash != nil:
+		return fmt.Sprintf("crash %s %s its effect %d, restart after %s", op.Crash.Controller, op.Crash.Point, op.Crash.Effect, time.Duration(op.Crash.RestartAfter))
+	case op.FreezeCache != nil:
+		return fmt.Sprintf("freeze %s in the cache of %s", op.FreezeCache.Kind, op.FreezeCache.Controller)
+	case op.ThawCache != nil:
+		return fmt.Sprintf("thaw %s in the cache of %s", op.ThawCache.Kind, op.ThawCache.Controller)
+	case op.Annotate != nil:
+		return fmt.Sprintf("annotate %s with %s=%s", op.Annotate.Object, op.Annotate.Key, op.Annotate.Value)
+	case op.RemoveAnnotation != nil:
+		return fmt.Sprintf("remove annotation %s from %s", op.RemoveAnnotation.Key, op.RemoveAnnotation.Object)
+	case op.SetOnline != nil:
+		return fmt.Sprintf("set %s online=%t", op.SetOnline.Host, op.SetOnline.Online)
+	case op.Heal != nil:
+		return "heal"
+	default:
+		return "nothing"
+	}
+}
+
+// host is the host that an operation is done to, if it is one.
+func (op Op) host() string {
+	for _, h := range [...]*HostOp{op.Cut, op.Restore, op.StopKubelet, op.StopFeeding, op.IgnoreShutdown, op.Pause, op.Resume, op.PowerLoss, op.PowerUp} {
+		if h != nil {
+			return h.Host
+		}
+	}
+	switch {
+	case op.AddFault != nil:
+		return op.AddFault.Host
+	case op.SetOnline != nil:
+		return op.SetOnline.Host
+	case op.Annotate != nil:
+		_, name, _ := strings.Cut(op.Annotate.Object, "/")
+		return name
+	case op.RemoveAnnotation != nil:
+		_, name, _ := strings.Cut(op.RemoveAnnotation.Object, "/")
+		return name
+	default:
+		return ""
+	}
+}
+
+// Kind is the name of the operation's one field, as in a scenario file.
+func (op Op) Kind() string {
+	data, err := json.Marshal(op)
+	if err != nil {
+		return ""
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) != nil || len(fields) != 1 {
+		return ""
+	}
+	for name := range fields { // order does not matter: there is one
+		return name
+	}
+	return ""
+}

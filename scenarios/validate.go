@@ -1,0 +1,642 @@
+package scenarios
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// The worlds that a scenario can be told in.
+const (
+	worldSim = "sim"
+	worldLab = "lab"
+)
+
+var (
+	worlds      = []string{worldSim, worldLab}
+	seedNumbers = []string{"000", "001", "002", "003", "004"}
+	crashPoints = []string{string(CrashBefore), string(CrashAfter)}
+	stepFaults  = []string{
+		string(FaultCrashBefore), string(FaultCrashAfter), string(FaultErrorBefore),
+		string(FaultErrorAfter), string(FaultIgnore), string(FaultRelist),
+	}
+	// annotated are the kinds that annotate can name; each has the host's name.
+	annotated = []string{"BareMetalHost", "Machine"}
+)
+
+// Grammars of names. Kubernetes sets those of labels and annotations; a host is
+// a Node and so has a name out of DNS.
+const (
+	maxUnhealthyPattern  = `^([0-9]{1,4}|[0-9]{1,2}%|100%)$`
+	dnsLabelPattern      = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	upstreamPattern      = `^[A-Za-z0-9][-A-Za-z0-9]*/[-A-Za-z0-9_.]+#[1-9][0-9]*$`
+	objectPattern        = `^(BareMetalHost|Machine)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	qualifiedNamePattern = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	labelValuePattern    = `^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`
+)
+
+var (
+	maxUnhealthy  = regexp.MustCompile(maxUnhealthyPattern)
+	dnsLabel      = regexp.MustCompile(dnsLabelPattern)
+	upstreamRef   = regexp.MustCompile(upstreamPattern)
+	qualifiedName = regexp.MustCompile(qualifiedNamePattern)
+	labelValue    = regexp.MustCompile(labelValuePattern)
+	digest        = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	deviationStep = regexp.MustCompile(`^[^/\s]+(/[^/\s]+)+/[1-9][0-9]{0,8}$`)
+)
+
+// eventKinds are the events that a step can wait for. What the engine records
+// itself is not among them: a step follows the one before it anyway.
+func eventKinds() []string {
+	var kinds []string
+	for _, layer := range [...]history.Layer{history.World, history.API, history.BMC, history.Controller} {
+		for _, kind := range history.Kinds(layer) {
+			kinds = append(kinds, string(kind))
+		}
+	}
+	return kinds
+}
+
+func invariantIDs() []string {
+	var ids []string
+	for _, inv := range invariant.All() {
+		ids = append(ids, inv.ID)
+	}
+	return ids
+}
+
+// validator finds what the types don't show: names of nothing, and operations
+// that make no sense where they are. It speaks of fields that the file has and
+// of which nothing worse was said.
+type validator struct {
+	doc   *document
+	vocab Vocabulary
+	spec  *Spec
+	// hosts and controllers are the names of those that take part. nil: their
+	// definitions are broken, so that nothing can be said about references.
+	hosts, controllers []string
+	invariants         []string
+	// faults are the names of the faults that were added so far; ended of those
+	// that were removed again.
+	faults, ended []string
+	// open are the states that earlier steps have begun: "cut worker-1".
+	open map[string]bool
+	// unsure says that a step is broken, so that nothing can be said about what
+	// earlier steps have done.
+	unsure bool
+}
+
+func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
+	v := &validator{
+		doc: doc, vocab: vocab, spec: spec, invariants: invariantIDs(),
+		open: map[string]bool{}, unsure: doc.broken("spec.steps"),
+	}
+	if !doc.broken("spec.topology.hosts") {
+		v.hosts = []string{}
+		for _, host := range spec.Topology.Hosts {
+			if host.Name != "" && !slices.Contains(v.hosts, host.Name) {
+				v.hosts = append(v.hosts, host.Name)
+			}
+		}
+	}
+	if !doc.broken("spec.controllers") {
+		v.controllers = []string{}
+		for _, c := range spec.Controllers {
+			v.controllers = append(v.controllers, c.Name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(vocab.Controllers)) {
+			if vocab.Controllers[name].StandIn && !slices.Contains(v.controllers, name) {
+				v.controllers = append(v.controllers, name)
+			}
+		}
+	}
+	return v
+}
+
+func (v *validator) bad(path, format string, args ...any) {
+	if v.doc.nodes[path] != nil && !v.doc.broken(path) {
+		v.doc.bad(path, format, args...)
+	}
+}
+
+// oneOf reports a name that isn't among the valid ones.
+func (v *validator) oneOf(path, what, name string, valid []string) bool {
+	if slices.Contains(valid, name) {
+		return true
+	}
+	if v.doc.nodes[path] != nil {
+		v.bad(path, "%s", unknown(what, name, valid))
+	}
+	return false
+}
+
+func (v *validator) host(path, name string) {
+	if v.hosts != nil && v.doc.nodes[path] != nil && !v.oneOf(path, "host", name, v.hosts) {
+		v.unsure = true
+	}
+}
+
+func (v *validator) controller(path, name string) {
+	_, exists := v.vocab.Controllers[name]
+	switch {
+	case v.controllers == nil || slices.Contains(v.controllers, name):
+	case exists:
+		v.bad(path, "the controller %s takes no part: add it to spec.controllers", name)
+	default:
+		v.oneOf(path, "controller", name, v.controllers)
+	}
+}
+
+// distinct reports names that are there twice.
+func (v *validator) distinct(names []string, path func(i int) string) {
+	for i, name := range names {
+		if first := slices.Index(names, name); first < i {
+			v.bad(path(i), "%s is there twice: first as %s", quote(name), path(first))
+		}
+	}
+}
+
+func (v *validator) metadata(m *Metadata) {
+	if !dnsLabel.MatchString(m.Name) {
+		v.bad("metadata.name", "%s is no name: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(m.Name))
+	}
+	if strings.TrimSpace(m.Description) == "" {
+		v.bad("metadata.description", "is empty: say in a sentence what happens and what it shows")
+	}
+	seed := func(i int) string { return fmt.Sprintf("metadata.seeds[%d]", i) }
+	for i, number := range m.Seeds {
+		v.oneOf(seed(i), "seed", number, seedNumbers)
+	}
+	v.distinct(m.Seeds, seed)
+	if !upstreamRef.MatchString(m.Upstream) {
+		v.bad("metadata.upstream", "%s is no thread: write owner/repository#number", quote(m.Upstream))
+	}
+}
+
+func (v *validator) validate() {
+	v.topology()
+	v.healthCheck()
+	v.controllerList()
+	for i := range v.spec.Steps {
+		v.step(fmt.Sprintf("spec.steps[%d]", i), &v.spec.Steps[i])
+	}
+	v.judgement()
+}
+
+func (v *validator) topology() {
+	path := func(i int) string { return fmt.Sprintf("spec.topology.hosts[%d].name", i) }
+	hosts := v.spec.Topology.Hosts
+	if len(hosts) == 0 {
+		v.bad("spec.topology.hosts", "is empty: a scenario needs a host")
+	}
+	names := make([]string, len(hosts))
+	for i, host := range hosts {
+		names[i] = host.Name
+		at := fmt.Sprintf("spec.topology.hosts[%d]", i)
+		if !dnsLabel.MatchString(host.Name) {
+			v.bad(path(i), "%s is no host name: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.Name))
+		}
+		for _, key := range slices.Sorted(maps.Keys(host.Labels)) {
+			if !qualifiedName.MatchString(key) || !labelValue.MatchString(host.Labels[key]) {
+				v.bad(join(at+".labels", key), "%s=%s is no label that Kubernetes takes", quote(key), quote(host.Labels[key]))
+			}
+		}
+	}
+	v.distinct(names, path)
+	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
+}
+
+// healthCheckController is the controller that acts on spec.healthCheck.
+const healthCheckController = "healthcheck"
+
+func (v *validator) healthCheck() {
+	check := v.spec.HealthCheck
+	if check == nil {
+		return
+	}
+	const path = "spec.healthCheck"
+	for _, timeout := range [...]struct {
+		name  string
+		value Duration
+	}{{"unhealthyAfter", check.UnhealthyAfter}, {"nodeStartupTimeout", check.NodeStartupTimeout}} {
+		if d := time.Duration(timeout.value); d <= 0 || d%time.Second != 0 {
+			v.bad(join(path, timeout.name), "%s: use whole seconds, at least one", d)
+		}
+	}
+	if !maxUnhealthy.MatchString(check.MaxUnhealthy) {
+		v.bad(path+".maxUnhealthy", "%s is neither a number of Machines nor a percentage such as 40%%", quote(check.MaxUnhealthy))
+	}
+	if v.controllers != nil && !slices.Contains(v.controllers, healthCheckController) {
+		v.doc.bad(path, "nobody acts on it: add the controller %s to spec.controllers", healthCheckController)
+	}
+}
+
+func (v *validator) controllerList() {
+	known := slices.Sorted(maps.Keys(v.vocab.Controllers))
+	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
+	var names []string
+	for i := range v.spec.Controllers {
+		c := &v.spec.Controllers[i]
+		names = append(names, c.Name)
+		at := fmt.Sprintf("spec.controllers[%d]", i)
+		if v.doc.broken(path(i)) || !v.oneOf(path(i), "controller", c.Name, known) {
+			continue
+		}
+		vocab := v.vocab.Controllers[c.Name]
+		if vocab.Settings == nil {
+			v.bad(at+".settings", "the controller %s has no settings", c.Name)
+		} else if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
+			v.ask(at+".settings", settings)
+		}
+		if len(vocab.Actions) == 0 {
+			v.bad(at+".overlay", "the controller %s takes no overlay", c.Name)
+		}
+		for j, rule := range c.Overlay {
+			v.overlay(fmt.Sprintf("%s.overlay[%d]", at, j), rule, vocab)
+		}
+	}
+	v.distinct(names, path)
+}
+
+// ask reports what a value of another package finds wrong with itself.
+func (v *validator) ask(path string, value any) {
+	if value, ok := value.(interface{ Validate() error }); ok {
+		if err := value.Validate(); err != nil {
+			v.bad(path, "%s", oneLine(err))
+		}
+	}
+}
+
+func (v *validator) overlay(path string, rule Rule, vocab ControllerVocabulary) {
+	ok := v.oneOf(path+".then", "action", rule.Then, vocab.Actions)
+	for _, fact := range slices.Sorted(maps.Keys(rule.When)) {
+		at := join(path+".when", fact)
+		ok = v.oneOf(at, "fact", fact, vocab.Facts) && ok
+		switch rule.When[fact].(type) {
+		case bool, string, float64:
+		default:
+			v.bad(at, "a fact is a text, a number, true or false")
+		}
+	}
+	if ok && vocab.CheckRule != nil {
+		if err := vocab.CheckRule(rule); err != nil {
+			v.bad(path, "%s", oneLine(err))
+		}
+	}
+}
+
+func (v *validator) step(path string, s *Step) {
+	if s.When == (Trigger{}) && s.After == (Span{}) && s.Do == nil {
+		v.bad(path, "waits for nothing and does nothing: give it when, after or do")
+	}
+	v.trigger(path+".when", s.When)
+	if s.Do != nil {
+		v.op(path+".do", s.Do)
+	}
+}
+
+func (v *validator) trigger(path string, t Trigger) {
+	kind := history.Kind(t.Event)
+	switch layer := kind.Layer(); {
+	case t.Event == "":
+		if t != (Trigger{}) {
+			v.bad(path, "names no event to wait for")
+		}
+	case layer == history.Engine:
+		v.bad(path+".event", "%s cannot be waited for: the scenario does it itself", t.Event)
+	case layer == "":
+		v.oneOf(path+".event", "event", t.Event, eventKinds())
+	}
+	if t.Occurrence < 1 {
+		v.bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
+	}
+	v.host(path+".host", t.Host)
+	v.controller(path+".actor", t.Actor)
+	if kind, name, _ := strings.Cut(t.Object, "/"); slices.Contains(annotated, kind) || kind == "Node" {
+		v.host(path+".object", name)
+	}
+	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
+		v.bad(path+".key", "only annotation-set and annotation-removed have a key")
+	}
+	switch kind {
+	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
+		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
+			v.bad(path+".event", "%s never happens: spec.topology has no workload", kind)
+		}
+	case history.WatchdogFired:
+		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h Host) bool {
+			return h.Watchdog > 0 && (t.Host == "" || t.Host == h.Name)
+		}) {
+			v.bad(path+".event", "%s never happens: the host has no watchdog", kind)
+		}
+	case history.BMCFault:
+		if t.Value != "" {
+			v.fault(path+".value", t.Value)
+		}
+	}
+}
+
+// op checks one operation against the operations before it.
+func (v *validator) op(path string, op *Op) {
+	if set := operations(op); len(set) != 1 {
+		if len(set) == 0 {
+			v.bad(path, "no operation: give it one of %s", strings.Join(operationNames(), ", "))
+		} else {
+			v.bad(path, "%d operations, %s: a step does one", len(set), strings.Join(set, " and "))
+		}
+		return
+	}
+	path = join(path, operations(op)[0])
+	host := func(h *HostOp) string {
+		v.host(path+".host", h.Host)
+		return h.Host
+	}
+	switch {
+	case op.Cut != nil:
+		v.open["cut "+host(op.Cut)] = true
+	case op.Restore != nil:
+		v.end(path, "cut "+host(op.Restore), "no step before this one has cut it")
+	case op.Pause != nil:
+		v.open["pause "+host(op.Pause)] = true
+	case op.Resume != nil:
+		v.end(path, "pause "+host(op.Resume), "no step before this one has paused it")
+	case op.StopKubelet != nil:
+		host(op.StopKubelet)
+	case op.StopFeeding != nil:
+		v.stopFeeding(path, host(op.StopFeeding))
+	case op.IgnoreShutdown != nil:
+		host(op.IgnoreShutdown)
+	case op.PowerLoss != nil:
+		host(op.PowerLoss)
+	case op.PowerUp != nil:
+		host(op.PowerUp)
+	case op.SetOnline != nil:
+		v.host(path+".host", op.SetOnline.Host)
+	case op.AddFault != nil:
+		v.addFault(path, op.AddFault)
+	case op.RemoveFault != nil:
+		v.removeFault(path+".name", op.RemoveFault.Name)
+	case op.Crash != nil:
+		v.crash(path, op.Crash)
+	case op.FreezeCache != nil:
+		v.cache(path, op.FreezeCache)
+		v.open[fmt.Sprintf("freeze %s %s", op.FreezeCache.Controller, op.FreezeCache.Kind)] = true
+		if len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, worldLab) {
+			v.bad(path, "the lab cannot freeze a cache: say worlds: [%s] in spec", worldSim)
+		}
+	case op.ThawCache != nil:
+		v.cache(path, op.ThawCache)
+		v.end(path, fmt.Sprintf("freeze %s %s", op.ThawCache.Controller, op.ThawCache.Kind), "no step before this one has frozen it")
+	case op.Annotate != nil:
+		v.annotation(path, op.Annotate)
+	case op.RemoveAnnotation != nil:
+		v.annotation(path, op.RemoveAnnotation)
+		v.bad(path+".value", "an annotation is removed whatever its value: leave it out")
+	case op.Heal != nil:
+		clear(v.open)
+		v.ended = slices.Clone(v.faults)
+	}
+}
+
+// operations names the fields of an Op that are set.
+func operations(op *Op) []string {
+	var set []string
+	value := reflect.ValueOf(op).Elem()
+	for _, f := range fieldsOf(value.Type()) {
+		if !value.FieldByIndex(f.index).IsNil() {
+			set = append(set, f.name)
+		}
+	}
+	return set
+}
+
+func operationNames() []string {
+	var names []string
+	for _, f := range fieldsOf(reflect.TypeFor[Op]()) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// end closes a state that an earlier step must have begun.
+func (v *validator) end(path, state, otherwise string) {
+	if !v.open[state] && !v.unsure {
+		v.bad(path, "%s", otherwise)
+	}
+	delete(v.open, state)
+}
+
+func (v *validator) stopFeeding(path, name string) {
+	for _, host := range v.spec.Topology.Hosts {
+		if host.Name == name && host.Watchdog == 0 {
+			v.bad(path+".host", "the host %s has no watchdog", name)
+		}
+	}
+}
+
+func (v *validator) crash(path string, op *CrashOp) {
+	v.controller(path+".controller", op.Controller)
+	if op.Effect < 1 {
+		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
+	}
+	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
+	switch {
+	case op.Each && op.Effect > 0:
+		v.bad(path+".effect", "each is around every effect: leave this out")
+	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
+		v.bad(path+".point", "before which effect? add effect or each")
+	}
+}
+
+func (v *validator) cache(path string, op *CacheOp) {
+	v.controller(path+".controller", op.Controller)
+	if kinds := v.vocab.Controllers[op.Controller].Kinds; len(kinds) > 0 {
+		v.oneOf(path+".kind", "kind in the cache of "+op.Controller, op.Kind, kinds)
+	} else if op.Kind == "" {
+		v.bad(path+".kind", "is empty: name a kind, such as BareMetalHost")
+	}
+}
+
+func (v *validator) annotation(path string, op *AnnotateOp) {
+	kind, name, named := strings.Cut(op.Object, "/")
+	switch {
+	case !named:
+		v.bad(path+".object", "%s is no object: write BareMetalHost/NAME or Machine/NAME", quote(op.Object))
+	case v.oneOf(path+".object", "kind", kind, annotated):
+		v.host(path+".object", name)
+	}
+	if !qualifiedName.MatchString(op.Key) {
+		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
+	}
+}
+
+func (v *validator) addFault(path string, op *FaultOp) {
+	v.host(path+".host", op.Host)
+	switch {
+	case op.Name == "":
+		v.bad(path+".name", "is empty: removeFault and the history call the fault by it")
+	case slices.Contains(v.faults, op.Name):
+		v.bad(path+".name", "a fault %s was added before: the history could not tell them apart", quote(op.Name))
+	default:
+		v.faults = append(v.faults, op.Name)
+	}
+	if v.vocab.Fault == nil {
+		v.bad(path+".rule", "faults are not known here")
+		return
+	}
+	rule := v.vocab.Fault()
+	if !v.doc.decodeForeign(path+".rule", rule) {
+		return
+	}
+	if err := nameRule(rule, op); err != nil {
+		v.bad(path+".rule.name", "%s", err)
+		return
+	}
+	v.ask(path+".rule", rule)
+}
+
+// nameRule gives the fault's name to a rule that can take one, in its JSON too.
+func nameRule(rule any, op *FaultOp) error {
+	value := reflect.ValueOf(rule).Elem()
+	for _, f := range fieldsOf(value.Type()) {
+		if f.name != "name" || f.typ.Kind() != reflect.String {
+			continue
+		}
+		field := value.FieldByIndex(f.index)
+		if written := field.String(); written != "" && written != op.Name {
+			return fmt.Errorf("the fault is called %s: leave the rule's name out", quote(op.Name))
+		}
+		field.SetString(op.Name)
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(op.Rule, &fields); err != nil {
+			return fmt.Errorf("read the rule again: %w", err)
+		}
+		named, err := json.Marshal(op.Name)
+		if err != nil {
+			return fmt.Errorf("name the rule: %w", err)
+		}
+		fields["name"] = named
+		if op.Rule, err = json.Marshal(fields); err != nil {
+			return fmt.Errorf("write the rule again: %w", err)
+		}
+	}
+	return nil
+}
+
+// fault reports a name that no step so far has added.
+func (v *validator) fault(path, name string) bool {
+	if v.unsure && !slices.Contains(v.faults, name) {
+		return false // the step that adds it may be one of the broken ones
+	}
+	return v.oneOf(path, "fault", name, v.faults)
+}
+
+func (v *validator) removeFault(path, name string) {
+	if !v.fault(path, name) {
+		return
+	}
+	if slices.Contains(v.ended, name) {
+		v.bad(path, "the fault %s has been removed before", quote(name))
+	}
+	v.ended = append(v.ended, name)
+}
+
+func (v *validator) judgement() {
+	inv := func(i int) string { return fmt.Sprintf("spec.invariants[%d]", i) }
+	for i, id := range v.spec.Invariants {
+		v.oneOf(inv(i), "invariant", id, v.invariants)
+	}
+	v.distinct(v.spec.Invariants, inv)
+	judged := v.spec.Invariants
+	if violated := v.spec.Expect.Violated; v.oneOf("spec.expect.violated", "invariant", violated, v.invariants) &&
+		len(judged) > 0 && !slices.Contains(judged, violated) {
+		v.bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
+	}
+	world := func(i int) string { return fmt.Sprintf("spec.worlds[%d]", i) }
+	for i, name := range v.spec.Worlds {
+		v.oneOf(world(i), "world", name, worlds)
+	}
+	v.distinct(v.spec.Worlds, world)
+}
+
+// plan checks what a plan has beyond a scenario.
+func (v *validator) plan(p *Plan) {
+	if !digest.MatchString(p.Digest) {
+		v.bad("digest", "%s is no digest: those have 16 hexadecimal digits", quote(p.Digest))
+	}
+	for i, d := range p.Deviations {
+		path := fmt.Sprintf("deviations[%d]", i)
+		if !deviationStep.MatchString(d.Step) {
+			v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
+		}
+		v.oneOf(path+".fault", "fault", string(d.Fault), stepFaults)
+		if d.Delay == 0 && d.Fault == "" {
+			v.bad(path, "deviates in nothing: give it a delay or a fault")
+		}
+	}
+	if len(v.doc.problems) > 0 {
+		return
+	}
+	// Compiling it once more finds what Compile would have to decide.
+	again, err := Compile(&Scenario{Metadata: p.Metadata, Spec: p.Spec}, p.Seed)
+	if err != nil {
+		v.bad("spec", "%s", oneLine(err))
+		return
+	}
+	again.Digest, again.Deviations = p.Digest, p.Deviations
+	if before, after := p.Text(), again.Text(); !bytes.Equal(before, after) {
+		v.bad("spec", "leaves something open, and a plan must not: %s", firstDifference(before, after))
+	}
+}
+
+// firstDifference shows the first line of a plan that compiling it adds or
+// changes.
+func firstDifference(before, after []byte) string {
+	lines := bytes.Split(after, []byte("\n"))
+	for i, old := range bytes.Split(before, []byte("\n")) {
+		if i < len(lines) && !bytes.Equal(old, lines[i]) {
+			return "write " + strconv.Quote(string(bytes.TrimSpace(lines[i])))
+		}
+	}
+	return "write the defaults out"
+}
+
+// lint reports what is allowed and still looks wrong.
+func (d *document) lint(s *Scenario) {
+	for i, step := range s.Spec.Steps {
+		path := fmt.Sprintf("spec.steps[%d]", i)
+		if step.Do == nil {
+			continue
+		}
+		if i == len(s.Spec.Steps)-1 {
+			d.bad(path, "the last step does something and nothing waits for what comes of it: add a step that does")
+		}
+		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
+			if op != nil && misspelledHook(op.Key) {
+				d.bad(path+".do", "%s is no deletion hook: those begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])
+			}
+		}
+	}
+}
+
+// hookDomains are the spellings of seed 003 that Cluster API acts on; the seed
+// has two more that nobody does.
+var hookDomains = [...]string{
+	"pre-drain.delete.hook.machine.cluster.x-k8s.io",
+	"pre-terminate.delete.hook.machine.cluster.x-k8s.io",
+}
+
+func misspelledHook(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return strings.Contains(domain, "hook.machine.cluster") && !slices.Contains(hookDomains[:], domain)
+}
