@@ -1,0 +1,171 @@
+// Package keeper removes what a process made, also when that process is killed with SIGKILL.
+//
+// A keeper is a second process: the program executes itself again, in a session of its own, and holds the write end
+// of a pipe to it. The kernel closes that pipe however the program ends, and then the keeper kills every process that
+// carries one of its marks and removes every directory that it made.
+//
+// A mark is an environment entry (or an argument, where the environment isn't ours to make). Marking beats a list of process ids: a child carries its mark from the moment it
+// executes, so nothing can slip through between a start and its registration; grandchildren inherit it; and a reused
+// process id doesn't carry it. Directories are made by the keeper itself for the same reason.
+//
+// The program calls [Main] first thing in main and in TestMain, and [Start] when it is about to make something.
+package keeper
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+const (
+	// roleVariable tells the executed copy that it is the keeper.
+	roleVariable = "FENCELAB_KEEPER_ROLE"
+	markVariable = "FENCELAB_KEEPER"
+	// minMark guards against a mark whose variable part came out empty.
+	minMark = 20
+)
+
+var mainCalled bool
+
+// Keeper is the program's handle on its keeper process. Its methods may be called from any goroutine.
+type Keeper struct {
+	mark string
+	cmd  *exec.Cmd
+
+	mu       sync.Mutex
+	requests io.WriteCloser
+	replies  *bufio.Scanner
+	closed   bool
+}
+
+// request and reply are one line of JSON each. The end of requests is the order to clean.
+type request struct {
+	Mark    string `json:"mark,omitempty"`    // kill processes that have an environment entry or an argument with this prefix
+	TempDir string `json:"tempDir,omitempty"` // make a directory of this pattern, and remove it at the end
+}
+
+type reply struct {
+	Dir   string `json:"dir,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Main does a keeper's work and exits if the process was started as a keeper; otherwise it returns at once.
+func Main() {
+	if os.Getenv(roleVariable) == "" {
+		mainCalled = true
+		return
+	}
+	os.Exit(keep(os.Stdin, os.Stdout))
+}
+
+// Start starts a keeper. It fails if [Main] hasn't been called, since the executed copy would then run the program anew.
+func Start() (*Keeper, error) {
+	if !mainCalled {
+		return nil, errors.New("start keeper: call keeper.Main first in main or TestMain")
+	}
+	k := &Keeper{mark: markVariable + "=" + rand.Text()}
+	k.cmd = exec.Command("/proc/self/exe")
+	k.cmd.Args = []string{"fencelab-keeper"}
+	// Nothing of our environment: we may ourselves be marked by another keeper, which must not kill this one.
+	k.cmd.Env = []string{roleVariable + "=1", "TMPDIR=" + os.TempDir()}
+	k.cmd.Dir = "/"
+	k.cmd.Stderr = os.Stderr
+	// A session of its own, because an interrupt from the terminal goes to the whole process group.
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	requests, err := k.cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	replies, err := k.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	if err := k.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	k.requests, k.replies = requests, bufio.NewScanner(replies)
+	if err := k.KillMarked(k.mark); err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Mark returns the environment entry ("NAME=value") that makes a process one of ours: append it to exec.Cmd.Env.
+func (k *Keeper) Mark() string { return k.mark }
+
+// KillMarked extends the keeper's duty to processes that have an environment entry or an argument beginning with prefix, for
+// programs whose environment is made by others (libvirt clears its children's). The prefix must be unique to what we make,
+// such as one that names a directory from [Keeper.TempDir].
+func (k *Keeper) KillMarked(prefix string) error {
+	if len(prefix) < minMark {
+		return fmt.Errorf("have keeper kill processes marked %q: that is too short to be unique to us", prefix)
+	}
+	_, err := k.ask(request{Mark: prefix})
+	return err
+}
+
+// TempDir makes a directory as [os.MkdirTemp] does (mode 0700), which is removed with all its content at the end.
+func (k *Keeper) TempDir(pattern string) (string, error) {
+	if pattern == "" || pattern != filepath.Base(pattern) {
+		return "", fmt.Errorf("have keeper make a directory: pattern %q is not a plain name", pattern)
+	}
+	r, err := k.ask(request{TempDir: pattern})
+	return r.Dir, err
+}
+
+// Close kills and removes everything, and returns when that is done. The error says what is left.
+func (k *Keeper) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	k.requests.Close()
+	var errs []error
+	for k.replies.Scan() {
+		var r reply
+		if err := json.Unmarshal(k.replies.Bytes(), &r); err == nil && r.Error != "" {
+			errs = append(errs, errors.New(r.Error))
+		}
+	}
+	if err := k.cmd.Wait(); err != nil && len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("wait for keeper: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Keeper) ask(q request) (reply, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return reply{}, errors.New("ask keeper: it is closed")
+	}
+	line, err := json.Marshal(q)
+	if err != nil {
+		return reply{}, fmt.Errorf("ask keeper: %w", err)
+	}
+	if _, err := k.requests.Write(append(line, '\n')); err != nil {
+		return reply{}, fmt.Errorf("ask keeper (was it killed?): %w", err)
+	}
+	if !k.replies.Scan() {
+		return reply{}, fmt.Errorf("ask keeper: no answer (was it killed?): %w", errors.Join(k.replies.Err(), io.ErrUnexpectedEOF))
+	}
+	var r reply
+	if err := json.Unmarshal(k.replies.Bytes(), &r); err != nil {
+		return reply{}, fmt.Errorf("ask keeper: answer %q: %w", k.replies.Text(), err)
+	}
+	if r.Error != "" {
+		return reply{}, errors.New(r.Error)
+	}
+	return r, nil
+}

@@ -1,0 +1,388 @@
+package vms
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+const (
+	// tickInterval is how often silence is looked for.
+	tickInterval = 100 * time.Millisecond
+	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel closes with the process.
+	portEndTimeout = 5 * time.Second
+	// actTimeout bounds the wait for the hypervisor's event about what was just done.
+	actTimeout = 20 * time.Second
+)
+
+// Domain is one host. Its methods may be called from any goroutine; those that change the power return when the event that
+// proves the change has been recorded, but for [Domain.Shutdown], which only asks the guest.
+type Domain struct {
+	lab      *Lab
+	name     string
+	spec     spec
+	libvirt  *libvirt.Domain
+	listener net.Listener
+	inputs   *queue[input]
+	done     chan struct{} // closed when run returns
+
+	power      sync.Mutex  // one change of power at a time
+	restarting atomic.Bool // the next reset is ours
+
+	// Guarded by lab.mu.
+	tracker *tracker
+	waiters []*waiter
+	port    net.Conn // nil while no QEMU runs
+
+	// Of run's goroutine.
+	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
+	stopSeen    time.Time
+	consoleMark int64 // the console's length when the boot began
+}
+
+// input is what a domain's goroutine learns: an event of the hypervisor, or something of the port.
+type input struct {
+	kind      Kind
+	detail    string
+	connected net.Conn
+	line      []byte
+	ended     bool // the port's connection
+}
+
+type waiter struct {
+	match func(Event) bool
+	seen  chan struct{}
+}
+
+func newDomain(l *Lab, name string, s spec, listener net.Listener) (*Domain, error) {
+	text, err := domainXML(s)
+	if err != nil {
+		return nil, err
+	}
+	d := &Domain{
+		lab: l, name: name, spec: s, listener: listener, inputs: newQueue[input](), done: make(chan struct{}),
+		tracker: newTracker(name, l.options.Silence, l.options.BootSilence),
+	}
+	if d.libvirt, err = l.hypervisor.conn.DomainDefineXML(text); err != nil {
+		return nil, fmt.Errorf("define host %s: %w", name, err)
+	}
+	l.hypervisor.mu.Lock()
+	l.hypervisor.domains[s.uuid] = d
+	l.hypervisor.mu.Unlock()
+	go d.listen()
+	go d.run()
+	return d, nil
+}
+
+// Name is HostConfig.Name.
+func (d *Domain) Name() string { return d.name }
+
+// UUID is the machine's UUID, as its firmware and libvirt have it.
+func (d *Domain) UUID() string { return d.spec.uuid }
+
+// Console is the path of the serial console's log, from all boots.
+func (d *Domain) Console() string { return d.spec.console }
+
+// State is the host's power state as of the events recorded so far: it says Off only after PoweredOff was recorded, so that whoever
+// acts upon it acts later in the history, too.
+func (d *Domain) State() State {
+	d.lab.mu.Lock()
+	defer d.lab.mu.Unlock()
+	return d.tracker.state
+}
+
+// On switches the host on; a host that isn't off stays as it is.
+func (d *Domain) On(ctx context.Context) error {
+	d.power.Lock()
+	defer d.power.Unlock()
+	if d.State() != StateOff {
+		return nil
+	}
+	return d.act(ctx, "switch on", isKind(PoweredOn), func() error {
+		if err := d.libvirt.Create(); err != nil {
+			return err
+		}
+		d.lab.hypervisor.reap(d.spec.name)
+		return nil
+	})
+}
+
+// ForceOff cuts the host's power.
+func (d *Domain) ForceOff(ctx context.Context) error {
+	d.power.Lock()
+	defer d.power.Unlock()
+	if d.State() == StateOff {
+		return nil
+	}
+	return d.act(ctx, "force off", isKind(PoweredOff), func() error {
+		// The guest may have switched itself off meanwhile.
+		if err := d.libvirt.Destroy(); !errors.Is(err, libvirt.ERR_OPERATION_INVALID) {
+			return err
+		}
+		return nil
+	})
+}
+
+// Shutdown presses the ACPI power button. The guest decides what comes of it: nothing, while it boots or was told
+// [evidence.IgnoreShutdown].
+func (d *Domain) Shutdown() error {
+	if err := d.libvirt.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN); err != nil {
+		return fmt.Errorf("shut host %s down: %w", d.name, err)
+	}
+	return nil
+}
+
+// Restart resets the host; it fails if the host is off.
+func (d *Domain) Restart(ctx context.Context) error {
+	d.power.Lock()
+	defer d.power.Unlock()
+	d.restarting.Store(true)
+	defer d.restarting.Store(false)
+	return d.act(ctx, "reset", isKind(Reset), func() error { return d.libvirt.Reset(0) })
+}
+
+// Pause stops the execution of the host, which looks like a kernel that hangs.
+func (d *Domain) Pause(ctx context.Context) error {
+	return d.act(ctx, "pause", isKind(Paused), d.libvirt.Suspend)
+}
+
+// Resume ends Pause.
+func (d *Domain) Resume(ctx context.Context) error {
+	return d.act(ctx, "resume", isKind(Resumed), d.libvirt.Resume)
+}
+
+// SetLink cuts the network cable or plugs it in, whether the host is on or off. It stays so until set anew.
+func (d *Domain) SetLink(up bool) error {
+	kind, state := LinkDown, "down"
+	if up {
+		kind, state = LinkUp, "up"
+	}
+	err := func() error {
+		text, err := d.libvirt.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE)
+		if err != nil {
+			return err
+		}
+		var now libvirtxml.Domain
+		if err := now.Unmarshal(text); err != nil {
+			return err
+		}
+		card := now.Devices.Interfaces[0]
+		card.Link = &libvirtxml.DomainInterfaceLink{State: state}
+		if text, err = card.Marshal(); err != nil {
+			return err
+		}
+		flags := libvirt.DOMAIN_DEVICE_MODIFY_CONFIG
+		if d.State() != StateOff {
+			flags |= libvirt.DOMAIN_DEVICE_MODIFY_LIVE
+		}
+		return d.libvirt.UpdateDeviceFlags(text, flags)
+	}()
+	if err != nil {
+		return fmt.Errorf("set link of host %s %s: %w", d.name, state, err)
+	}
+	d.lab.record(func(at time.Duration) []Event { return []Event{d.tracker.event(at, Listener, kind, "")} })
+	return nil
+}
+
+// Tell sends a command to the guest's PID 1 and returns when that has accepted it. Its effect ends with the boot.
+func (d *Domain) Tell(ctx context.Context, c evidence.Command) error {
+	accepted := func(e Event) bool { return e.Kind == Kind(evidence.Accepted) && e.Detail == string(c) && !e.Late }
+	return d.act(ctx, "tell "+string(c)+" to", accepted, func() error {
+		d.lab.mu.Lock()
+		port := d.port
+		d.lab.mu.Unlock()
+		if port == nil {
+			return errors.New("it is off")
+		}
+		_, err := fmt.Fprintln(port, c)
+		return err
+	})
+}
+
+func isKind(k Kind) func(Event) bool { return func(e Event) bool { return e.Kind == k } }
+
+// act does something to the host and waits until an event proves it.
+func (d *Domain) act(ctx context.Context, what string, proof func(Event) bool, do func() error) error {
+	w := &waiter{match: proof, seen: make(chan struct{})}
+	d.lab.mu.Lock()
+	d.waiters = append(d.waiters, w)
+	d.lab.mu.Unlock()
+	defer d.forget(w)
+	if err := do(); err != nil {
+		return fmt.Errorf("%s host %s: %w", what, d.name, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("no event proves it after %v", actTimeout))
+	defer cancel()
+	select {
+	case <-w.seen:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s host %s: %w", what, d.name, context.Cause(ctx))
+	}
+}
+
+func (d *Domain) forget(w *waiter) {
+	d.lab.mu.Lock()
+	defer d.lab.mu.Unlock()
+	for i := range d.waiters {
+		if d.waiters[i] == w {
+			d.waiters = append(d.waiters[:i], d.waiters[i+1:]...)
+			return
+		}
+	}
+}
+
+// notify is called with lab.mu held.
+func (d *Domain) notify(e Event) {
+	for _, w := range d.waiters {
+		select {
+		case <-w.seen:
+		default:
+			if w.match(e) {
+				close(w.seen)
+			}
+		}
+	}
+}
+
+// listen takes the connection of each QEMU process of this domain and reads it to its end.
+func (d *Domain) listen() {
+	for {
+		conn, err := d.listener.Accept()
+		if err != nil {
+			return // closed by remove
+		}
+		d.inputs.put(input{connected: conn})
+		lines := bufio.NewReader(conn)
+		for err == nil {
+			var line []byte
+			// What has no end of line at the connection's end was cut short by the power.
+			if line, err = lines.ReadBytes('\n'); err == nil {
+				d.inputs.put(input{line: line})
+			}
+		}
+		d.inputs.put(input{ended: true})
+		conn.Close()
+	}
+}
+
+// run makes events of the inputs, in their order.
+func (d *Domain) run() {
+	defer close(d.done)
+	ticks := time.NewTicker(tickInterval)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-d.inputs.wake:
+			items, closed := d.inputs.take()
+			for _, in := range items {
+				d.handle(in)
+			}
+			if closed {
+				return
+			}
+		case <-ticks.C:
+			if d.stop != nil && time.Since(d.stopSeen) > portEndTimeout {
+				d.lab.record(func(at time.Duration) []Event { return d.tracker.garbage(at, "(the port outlives its QEMU)") })
+				d.finishStop()
+			}
+			d.lab.record(d.tracker.tick)
+		}
+	}
+}
+
+func (d *Domain) handle(in input) {
+	switch {
+	case in.connected != nil:
+		d.setPort(in.connected)
+	case in.ended:
+		d.setPort(nil)
+		if d.stop != nil {
+			d.finishStop()
+		}
+	case in.line != nil:
+		d.lab.record(func(at time.Duration) []Event {
+			var l evidence.Line
+			if err := json.Unmarshal(in.line, &l); err != nil {
+				return d.tracker.garbage(at, string(in.line))
+			}
+			return d.tracker.line(at, l)
+		})
+	case in.kind == PoweredOff && d.port != nil:
+		// What the guest wrote before its end comes first in the history.
+		d.stop, d.stopSeen = &in, time.Now()
+	default:
+		if in.kind == Reset {
+			// The firmware itself adds a reset to every warm one, before anything could write to the console.
+			if in.detail = d.resetReason(); in.detail == resetGuest && d.consoleLength() == d.consoleMark {
+				return
+			}
+		}
+		if in.kind == PoweredOn || in.kind == Reset {
+			d.consoleMark = d.consoleLength()
+		}
+		d.lab.record(func(at time.Duration) []Event { return d.tracker.hypervisor(at, in.kind, in.detail) })
+	}
+}
+
+func (d *Domain) finishStop() {
+	in := *d.stop
+	d.stop = nil
+	d.lab.record(func(at time.Duration) []Event { return d.tracker.hypervisor(at, in.kind, in.detail) })
+}
+
+// setPort is called by run's goroutine only, which may therefore read port without the lock.
+func (d *Domain) setPort(conn net.Conn) {
+	d.lab.mu.Lock()
+	d.port = conn
+	d.lab.mu.Unlock()
+}
+
+func (d *Domain) consoleLength() int64 {
+	info, err := os.Stat(d.spec.console)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// resetReason tells who reset the machine. QEMU has written the console by the time that it reports the reset.
+func (d *Domain) resetReason() string {
+	if d.restarting.Load() {
+		return resetRequested
+	}
+	console, err := os.ReadFile(d.spec.console)
+	if err == nil && int64(len(console)) >= d.consoleMark && strings.Contains(string(console[d.consoleMark:]), "softdog: Initiating system reboot") {
+		return resetWatchdog
+	}
+	return resetGuest
+}
+
+// remove switches the host off and removes it from the hypervisor.
+func (d *Domain) remove() error {
+	errs := []error{d.ForceOff(context.Background())}
+	if err := d.libvirt.Undefine(); err != nil {
+		errs = append(errs, fmt.Errorf("undefine host %s: %w", d.name, err))
+	}
+	h := d.lab.hypervisor
+	h.mu.Lock()
+	delete(h.domains, d.spec.uuid)
+	h.mu.Unlock()
+	errs = append(errs, d.listener.Close())
+	d.inputs.close()
+	<-d.done
+	return errors.Join(errs...)
+}

@@ -1,0 +1,204 @@
+package vms
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// Observer says who vouches for an [Event].
+type Observer string
+
+// The observers. None of them is inside the guest's network or behind its BMC.
+const (
+	// Hypervisor: libvirt's events about the QEMU process. It alone knows about power: see [PoweredOff] and [Reset].
+	Hypervisor Observer = "hypervisor"
+	// Guest: a process in the guest wrote a line to the evidence port. It alone knows which processes run, and only while
+	// it is heard: after [EvidenceLost] nothing is known of them but what the hypervisor says.
+	Guest Observer = "guest"
+	// Listener: our own end of the port, about the guest's silence; and our own acts on the domain's cable.
+	Listener Observer = "listener"
+)
+
+// Kind says what an [Event] reports. Events of the observer Guest have the kinds of package evidence.
+type Kind string
+
+// What the hypervisor reports.
+const (
+	// PoweredOn: the machine executes its firmware.
+	PoweredOn Kind = "powered-on"
+	// PoweredOff: the QEMU process is gone, and all that the guest wrote before was read. It ends the boot and every process in it.
+	// Detail is libvirt's reason: shutdown (the guest powered itself off), destroyed, crashed or failed.
+	PoweredOff Kind = "powered-off"
+	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again.
+	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired) or guest (a panic or reboot).
+	Reset Kind = "reset"
+	// Paused: no instruction is executed; the boot and its processes go on existing.
+	Paused Kind = "paused"
+	// Resumed ends Paused.
+	Resumed Kind = "resumed"
+)
+
+// What the listener reports.
+const (
+	// EvidenceLost: the machine executes, but was silent for longer than [Options.Silence], or lines are missing.
+	EvidenceLost Kind = "evidence-lost"
+	// EvidenceRegained: a lost guest is heard again, or the hypervisor has ended its boot.
+	EvidenceRegained Kind = "evidence-regained"
+	// LinkDown and LinkUp: the network cable was cut or plugged in, by [Domain.SetLink].
+	LinkDown Kind = "link-down"
+	LinkUp   Kind = "link-up"
+)
+
+// Event is one physical fact about a host.
+type Event struct {
+	// At is when the fact was known here, by the monotonic clock, since the Lab was opened. For a fact that the guest or the
+	// hypervisor reports it is an upper bound of when it happened, some milliseconds late. Events are handed over in this order.
+	At       time.Duration
+	Host     string // HostConfig.Name
+	Observer Observer
+	Kind     Kind
+	Boot     string // the boot incarnation that it belongs to, if known; for PoweredOff and Reset the one that ended
+	Process  string // the workload's name; empty for init, the kubelet, and the host itself
+	Seq      uint64 // of a heartbeat
+	Detail   string
+	Uptime   time.Duration // of the guest by its own clock, in its own lines
+	// Late: the line is from a boot that has ended: it was on its way. It is no sign of life.
+	Late bool
+}
+
+// String is for logs.
+func (e Event) String() string {
+	return fmt.Sprintf("%9.3fs %s %s %s process=%q seq=%d boot=%.8s late=%t %s", e.At.Seconds(), e.Host, e.Observer, e.Kind, e.Process, e.Seq, e.Boot, e.Late, e.Detail)
+}
+
+// The details of a [Reset].
+const (
+	resetRequested = "requested"
+	resetWatchdog  = "watchdog"
+	resetGuest     = "guest"
+)
+
+// State is a host's power state, spelled as Redfish does.
+type State string
+
+// The states. A guest that shuts down is On until it is off.
+const (
+	StateOn     State = "On"
+	StateOff    State = "Off"
+	StatePaused State = "Paused"
+)
+
+// tracker turns what was observed about one host into events. It is pure: its caller owns the clock.
+type tracker struct {
+	host        string
+	silence     time.Duration // allowed once a boot was heard
+	bootSilence time.Duration // allowed from the start of the machine to its first line
+
+	state State
+	boot  string            // empty until the current boot was heard
+	ended map[string]bool   // boots
+	seq   map[string]uint64 // last heartbeat by process
+	heard time.Duration     // last sign of life, or the start of the wait for it
+	lost  bool
+}
+
+func newTracker(host string, silence, bootSilence time.Duration) *tracker {
+	return &tracker{host: host, silence: silence, bootSilence: bootSilence, state: StateOff, ended: map[string]bool{}}
+}
+
+func (t *tracker) event(at time.Duration, by Observer, kind Kind, detail string) Event {
+	return Event{At: at, Host: t.host, Observer: by, Kind: kind, Boot: t.boot, Detail: detail}
+}
+
+// hypervisor observes a change of the machine. libvirt also reports changes that are none, such as a resumption as part of the start.
+func (t *tracker) hypervisor(at time.Duration, kind Kind, detail string) []Event {
+	if kind == Resumed && t.state != StatePaused || kind == Paused && t.state != StateOn {
+		return nil
+	}
+	events := []Event{t.event(at, Hypervisor, kind, detail)}
+	t.heard = at
+	switch kind {
+	case PoweredOn, Resumed:
+		t.state = StateOn
+	case Paused:
+		t.state = StatePaused
+	case PoweredOff:
+		t.state = StateOff
+		return append(events, t.end(at)...)
+	case Reset:
+		return append(events, t.end(at)...)
+	}
+	return events
+}
+
+// end forgets the boot: the hypervisor's word settles what the lost evidence left open.
+func (t *tracker) end(at time.Duration) []Event {
+	var events []Event
+	if t.lost {
+		t.lost = false
+		events = append(events, t.event(at, Listener, EvidenceRegained, "the boot has ended"))
+	}
+	if t.boot != "" {
+		t.ended[t.boot] = true
+	}
+	t.boot, t.seq = "", nil
+	return events
+}
+
+// line observes what the guest wrote.
+func (t *tracker) line(at time.Duration, l evidence.Line) []Event {
+	e := Event{At: at, Host: t.host, Observer: Guest, Kind: Kind(l.Kind), Boot: l.Boot, Process: l.Process, Seq: l.Seq, Detail: l.Detail, Uptime: l.Uptime}
+	if t.ended[l.Boot] {
+		e.Late = true
+		return []Event{e}
+	}
+	var events []Event
+	if t.boot == "" {
+		t.boot, t.seq = l.Boot, map[string]uint64{}
+	}
+	if t.boot != l.Boot {
+		events = append(events, t.lose(at, fmt.Sprintf("boot %s speaks though the hypervisor reported no end of boot %s", l.Boot, t.boot))...)
+	}
+	t.heard = at
+	if l.Kind == evidence.WorkloadStarted {
+		delete(t.seq, l.Process) // a new process of that name counts anew
+	}
+	if l.Kind == evidence.Heartbeat {
+		if want := t.seq[l.Process] + 1; l.Seq != want {
+			events = append(events, t.lose(at, fmt.Sprintf("heartbeat %d of process %q came where %d was due", l.Seq, l.Process, want))...)
+		}
+		t.seq[l.Process] = l.Seq
+	}
+	if t.lost {
+		t.lost = false
+		events = append(events, t.event(at, Listener, EvidenceRegained, ""))
+	}
+	return append(events, e)
+}
+
+// garbage observes a line that can't be read.
+func (t *tracker) garbage(at time.Duration, text string) []Event {
+	return t.lose(at, fmt.Sprintf("unreadable line %.100q", text))
+}
+
+// tick observes that time passes.
+func (t *tracker) tick(at time.Duration) []Event {
+	bound := t.silence
+	if t.boot == "" {
+		bound = t.bootSilence
+	}
+	if t.state != StateOn || at-t.heard <= bound {
+		return nil
+	}
+	return t.lose(at, fmt.Sprintf("silent for more than %v", bound))
+}
+
+func (t *tracker) lose(at time.Duration, why string) []Event {
+	if t.lost {
+		return nil
+	}
+	t.lost = true
+	return []Event{t.event(at, Listener, EvidenceLost, why)}
+}

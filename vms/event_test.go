@@ -1,0 +1,234 @@
+package vms
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// TestTracker feeds one observation a line, "seconds what", to a tracker that allows 2 s of silence, and 10 s at boot. It expects events
+// written as "seconds kind boot [process]"; heartbeats and the plain echo of observations are left out.
+func TestTracker(t *testing.T) {
+	for _, c := range []struct{ name, observed, want string }{
+		{
+			"a life", `
+			0 powered-on
+			1 line A boot
+			2 line A heartbeat 1
+			3 line A heartbeat 2
+			4 line A done
+			5 powered-off
+			99 tick`, `
+			0 powered-on -
+			1 boot A
+			4 done A
+			5 powered-off A`,
+		},
+		{
+			"silence while it boots", `
+			0 powered-on
+			10 tick
+			11 tick
+			12 tick
+			13 line A boot`, `
+			0 powered-on -
+			11 evidence-lost -
+			13 evidence-regained A
+			13 boot A`,
+		},
+		{
+			"silence, and an end of the boot that settles it", `
+			0 powered-on
+			1 line A boot
+			3 tick
+			4 tick
+			5 tick
+			6 powered-off`, `
+			0 powered-on -
+			1 boot A
+			4 evidence-lost A
+			6 powered-off A
+			6 evidence-regained A`,
+		},
+		{
+			"a paused machine is silent by right", `
+			0 powered-on
+			1 line A boot
+			2 paused
+			50 tick
+			51 resumed
+			52 tick
+			54 tick`, `
+			0 powered-on -
+			1 boot A
+			2 paused A
+			51 resumed A
+			54 evidence-lost A`,
+		},
+		{
+			"changes that are none", `
+			0 resumed
+			1 powered-on
+			2 resumed
+			3 paused
+			4 paused`, `
+			1 powered-on -
+			3 paused -`,
+		},
+		{
+			"a reset begins another boot, and late lines of the first are no life", `
+			0 powered-on
+			1 line A boot
+			2 line A heartbeat 1
+			3 reset guest
+			5 line A workload-stopped db
+			6 line B boot
+			7 line B heartbeat 1
+			8 line A workload-started db`, `
+			0 powered-on -
+			1 boot A
+			3 reset A
+			5 workload-stopped A db late
+			6 boot B
+			8 workload-started A db late`,
+		},
+		{
+			"a requested reset before the first line", `
+			0 powered-on
+			1 reset requested
+			3 line A boot`, `
+			0 powered-on -
+			1 reset -
+			3 boot A`,
+		},
+		{
+			"a boot from nowhere", `
+			0 powered-on
+			1 line A boot
+			2 line B boot`, `
+			0 powered-on -
+			1 boot A
+			2 evidence-lost A
+			2 evidence-regained A
+			2 boot B`,
+		},
+		{
+			"missing heartbeats, by process", `
+			0 powered-on
+			1 line A boot
+			1 line A heartbeat 1
+			1 line A heartbeat 1 db
+			2 line A heartbeat 2
+			2 line A heartbeat 3 db
+			3 line A heartbeat 4 db
+			3 line A workload-started db
+			4 line A heartbeat 1 db`, `
+			0 powered-on -
+			1 boot A
+			2 evidence-lost A
+			2 evidence-regained A
+			3 workload-started A db`,
+		},
+		{
+			"garbage", `
+			0 powered-on
+			1 line A boot
+			1 garbage
+			2 line A heartbeat 1`, `
+			0 powered-on -
+			1 boot A
+			1 evidence-lost A
+			2 evidence-regained A`,
+		},
+		{
+			"a line that overtakes the start", `
+			0 line A boot
+			1 powered-on
+			2 line A heartbeat 1`, `
+			0 boot A
+			1 powered-on A`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tracker := newTracker("h", 2*time.Second, 10*time.Second)
+			var got []string
+			for _, line := range lines(c.observed) {
+				for _, e := range observe(t, tracker, line) {
+					if e.Kind == Kind(evidence.Heartbeat) {
+						continue
+					}
+					boot := e.Boot
+					if boot == "" {
+						boot = "-"
+					}
+					text := strings.TrimSpace(fmt.Sprintf("%g %s %s %s", e.At.Seconds(), e.Kind, boot, e.Process))
+					if e.Late {
+						text += " late"
+					}
+					got = append(got, text)
+				}
+			}
+			if want := lines(c.want); strings.Join(got, "\n") != strings.Join(want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+func lines(s string) (all []string) {
+	for _, l := range strings.Split(strings.TrimSpace(s), "\n") {
+		all = append(all, strings.TrimSpace(l))
+	}
+	return all
+}
+
+func observe(t *testing.T, tracker *tracker, text string) []Event {
+	f := append(strings.Fields(text), "", "", "", "")
+	var seconds int
+	fmt.Sscan(f[0], &seconds)
+	at := time.Duration(seconds) * time.Second
+	switch f[1] {
+	case "tick":
+		return tracker.tick(at)
+	case "garbage":
+		return tracker.garbage(at, "{")
+	case "line":
+		l := evidence.Line{Boot: f[2], Kind: evidence.Kind(f[3])}
+		if l.Kind == evidence.Heartbeat {
+			fmt.Sscan(f[4], &l.Seq)
+			l.Process = f[5]
+		} else {
+			l.Process = f[4]
+		}
+		return tracker.line(at, l)
+	case string(PoweredOn), string(PoweredOff), string(Reset), string(Paused), string(Resumed):
+		return tracker.hypervisor(at, Kind(f[1]), f[2])
+	}
+	t.Fatalf("unknown observation %q", text)
+	return nil
+}
+
+func TestQueueLosesNothing(t *testing.T) {
+	const n = 10000
+	q, out := newQueue[int](), make(chan int)
+	go q.pump(out, nil)
+	go func() {
+		for i := range n {
+			q.put(i)
+		}
+		q.close()
+	}()
+	next := 0
+	for i := range out {
+		if i != next {
+			t.Fatalf("got %d, want %d", i, next)
+		}
+		next++
+	}
+	if next != n {
+		t.Errorf("got %d of %d", next, n)
+	}
+}

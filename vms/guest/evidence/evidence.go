@@ -1,0 +1,78 @@
+// Package evidence is the language between a guest and its host: the guest's configuration, which the host puts into
+// the initramfs, and the lines of JSON that the two exchange over a virtio-serial port.
+//
+// The port is out of band: it is memory shared with the hypervisor, so neither a cut network nor a failed API server
+// hides a guest from it. Each line is written with one write, so that several processes of a guest share the port.
+package evidence
+
+import "time"
+
+const (
+	// ConfigPath is where the guest finds its [Config].
+	ConfigPath = "/config.json"
+	// PortName is the virtio-serial port's name, found by the guest under /sys/class/virtio-ports.
+	PortName = "fencelab.evidence"
+	// ModuleDir holds the kernel modules that the guest loads, in the order of their names.
+	ModuleDir = "/modules"
+	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user code.
+	ConsoleGreeting = "fencelab guest runs"
+)
+
+// Config is what a guest is told at build time of its initramfs.
+type Config struct {
+	Name      string        `json:"name"`              // of the host and of its Node
+	Heartbeat time.Duration `json:"heartbeat"`         // between two heartbeats of PID 1 and of each workload
+	Softdog   time.Duration `json:"softdog,omitempty"` // the software watchdog's margin, whole seconds; 0: not loaded
+	Kubelet   *Kubelet      `json:"kubelet,omitempty"` // nil: no kubelet runs
+}
+
+// Kubelet configures the guest's kubelet, which speaks to a real kube-apiserver.
+type Kubelet struct {
+	Server     string            `json:"server"`               // base URL, such as https://10.0.2.2:6443
+	ServerName string            `json:"serverName,omitempty"` // expected in the server's certificate if it isn't the URL's host
+	CA         string            `json:"ca"`                   // PEM
+	Token      string            `json:"token"`                // bearer token
+	Labels     map[string]string `json:"labels,omitempty"`     // of the Node
+	Lease      time.Duration     `json:"lease"`                // between two renewals of the Lease in kube-node-lease
+	Status     time.Duration     `json:"status"`               // between two reports of the Ready condition
+	Pods       time.Duration     `json:"pods"`                 // between two listings of the Node's Pods
+	Grace      time.Duration     `json:"grace"`                // from SIGTERM to SIGKILL of a workload
+}
+
+// Kind says what a [Line] reports.
+type Kind string
+
+// What a guest reports. [Line.Process] is the workload's name (its Pod's), empty for PID 1 and the kubelet.
+const (
+	Boot            Kind = "boot"             // PID 1 runs
+	Heartbeat       Kind = "heartbeat"        // the process lives; Seq counts from 1 in each process
+	KubeletStarted  Kind = "kubelet-started"  // the kubelet's process runs and has sent nothing yet: the boot is complete
+	KubeletStopped  Kind = "kubelet-stopped"  // the kubelet's process is gone, said by PID 1
+	WorkloadStarted Kind = "workload-started" // the workload's process runs, said by itself; Detail is its Pod's UID
+	WorkloadStopped Kind = "workload-stopped" // the workload's process is gone, said by the kubelet that waited for it; Detail as before
+	Accepted        Kind = "accepted"         // a command was received and takes effect next; Detail names it
+	ShuttingDown    Kind = "shutting-down"    // the ACPI power button was pressed; workloads are stopped next
+	ShutdownIgnored Kind = "shutdown-ignored" // the power button was pressed and IgnoreShutdown holds
+	Done            Kind = "done"             // last line of a graceful shutdown
+	Trouble         Kind = "trouble"          // something failed in the guest; Detail says what
+)
+
+// Line is what the guest writes.
+type Line struct {
+	Kind    Kind          `json:"kind"`
+	Boot    string        `json:"boot"` // /proc/sys/kernel/random/boot_id: one incarnation of the kernel
+	Uptime  time.Duration `json:"uptime"`
+	Process string        `json:"process,omitempty"`
+	Seq     uint64        `json:"seq,omitempty"`
+	Detail  string        `json:"detail,omitempty"`
+}
+
+// Command is what the host tells the guest's PID 1, one word a line. Its effect lasts until the boot ends.
+type Command string
+
+// The commands.
+const (
+	IgnoreShutdown Command = "ignore-shutdown" // a soft shutdown gets stuck
+	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin
+	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
+)

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+const (
+	deviceTimeout = 20 * time.Second
+	devicePoll    = 5 * time.Millisecond
+)
+
+// runInit is PID 1. After the set-up a single goroutine does everything, so that freezing it freezes all of user space's
+// heart: the feeder of the watchdog, the reaction to the power button and the heartbeats.
+func runInit() error {
+	fmt.Println(evidence.ConsoleGreeting)
+	if err := mountAll(); err != nil {
+		return err
+	}
+	config, err := readConfig()
+	if err != nil {
+		return err
+	}
+	if err := loadModules(config); err != nil {
+		return err
+	}
+	port, err := openPort()
+	if err != nil {
+		return err
+	}
+	out, err := newWitness(port, "")
+	if err != nil {
+		return err
+	}
+	out.say(evidence.Boot, "")
+	complain := func(err error) {
+		if err != nil {
+			out.say(evidence.Trouble, err.Error())
+		}
+	}
+
+	var feed func() error
+	feeding := make(<-chan time.Time)
+	if config.Softdog > 0 {
+		dog, err := openWatchdog()
+		complain(err)
+		if err == nil {
+			feed, feeding = dog.feed, time.Tick(config.Softdog/4)
+			complain(feed())
+		}
+	}
+	complain(configureNetwork())
+	button, err := powerButton()
+	complain(err)
+	commands := readCommands(port)
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	var kubelet *exec.Cmd
+	if config.Kubelet != nil {
+		kubelet, err = spawn(port, "kubelet")
+		complain(err)
+	}
+
+	ignoreShutdown, shuttingDown := false, false
+	beats := time.Tick(config.Heartbeat)
+	out.beat()
+	for {
+		select {
+		case <-beats:
+			out.beat()
+		case <-feeding:
+			complain(feed())
+		case command := <-commands:
+			out.say(evidence.Accepted, string(command))
+			switch command {
+			case evidence.IgnoreShutdown:
+				ignoreShutdown = true
+			case evidence.StopFeeding:
+				feeding = nil
+			case evidence.Hang:
+				unix.Kill(-1, unix.SIGSTOP)
+				select {} // PID 1 can't be stopped by a signal, so it stops itself
+			}
+		case <-button:
+			switch {
+			case ignoreShutdown:
+				out.say(evidence.ShutdownIgnored, "")
+			case !shuttingDown:
+				shuttingDown = true
+				out.say(evidence.ShuttingDown, "")
+				if kubelet == nil {
+					return powerOff(out)
+				}
+				complain(kubelet.Process.Signal(unix.SIGTERM))
+			}
+		case <-children:
+			if reap(kubelet) {
+				kubelet = nil
+				out.say(evidence.KubeletStopped, "")
+				if shuttingDown {
+					return powerOff(out)
+				}
+			}
+		}
+	}
+}
+
+func readConfig() (evidence.Config, error) {
+	var c evidence.Config
+	text, err := os.ReadFile(evidence.ConfigPath)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w", err)
+	}
+	return c, nil
+}
+
+// spawn executes this program in another role, with the port as its fourth descriptor.
+func spawn(port *os.File, args ...string) (*exec.Cmd, error) {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{port}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %v: %w", args, err)
+	}
+	return cmd, nil
+}
+
+// reap collects ended children, which PID 1 also inherits from others, and tells whether child was one of them.
+func reap(child *exec.Cmd) (ended bool) {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if err != nil || pid <= 0 {
+			return ended
+		}
+		if child != nil && pid == child.Process.Pid {
+			ended = true
+		}
+	}
+}
+
+func powerOff(out *witness) error {
+	out.say(evidence.Done, "")
+	unix.Sync()
+	return fmt.Errorf("power off: %w", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
+}
+
+func readCommands(port *os.File) <-chan evidence.Command {
+	commands := make(chan evidence.Command)
+	go func() {
+		for lines := bufio.NewScanner(port); lines.Scan(); {
+			commands <- evidence.Command(lines.Text())
+		}
+	}()
+	return commands
+}

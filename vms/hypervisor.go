@@ -1,0 +1,181 @@
+package vms
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"libvirt.org/go/libvirt"
+
+	"github.com/fencelab/fencelab/ci/keeper"
+)
+
+// qemuConf keeps libvirt's driver from touching anything of the machine: QEMU runs as we do, and there is no change of owners,
+// no cgroups, no mount namespaces, no security labels, no virtlogd.
+const qemuConf = `user = "+%d"
+group = "+%d"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+namespaces = []
+cgroup_controllers = []
+stdio_handler = "file"
+`
+
+// hypervisor is libvirt's QEMU driver inside our own process, with all of its state in a directory of ours. So it sees
+// none of the machine's domains and networks, and needs neither a daemon nor its socket.
+//
+// libvirt allows one embedded driver in a process and can't move it, therefore all Labs of a process share it, and it
+// stays until the process ends. Then the keeper kills what is left of its QEMU processes and removes the directory.
+type hypervisor struct {
+	conn   *libvirt.Connect
+	keeper *keeper.Keeper
+	dir    string // for the driver and the Labs
+
+	mu      sync.Mutex
+	domains map[string]*Domain // by UUID
+}
+
+// embedded keeps a failure as well: libvirt's state can't be set up twice.
+var embedded struct {
+	sync.Once
+	hypervisor *hypervisor
+	err        error
+}
+
+// connect returns the process's hypervisor. cache, of the first call, is where libvirt keeps what it learns about the QEMU binary, which takes seconds.
+func connect(cache string) (*hypervisor, error) {
+	embedded.Do(func() {
+		h := &hypervisor{domains: map[string]*Domain{}}
+		if embedded.err = h.start(cache); embedded.err == nil {
+			embedded.hypervisor = h
+		} else if h.keeper != nil {
+			embedded.err = errors.Join(embedded.err, h.keeper.Close())
+		}
+	})
+	return embedded.hypervisor, embedded.err
+}
+
+func (h *hypervisor) start(cache string) (err error) {
+	if h.keeper, err = keeper.Start(); err != nil {
+		return err
+	}
+	// Short, since the paths of unix sockets below it are limited to 108 bytes.
+	if h.dir, err = h.keeper.TempDir("fencelab-vms-*"); err != nil {
+		return err
+	}
+	root := filepath.Join(h.dir, "libvirt")
+	if err := os.MkdirAll(filepath.Join(root, "etc"), 0o700); err != nil {
+		return fmt.Errorf("prepare libvirt's directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), fmt.Appendf(nil, qemuConf, os.Getuid(), os.Getgid()), 0o600); err != nil {
+		return fmt.Errorf("prepare libvirt's directory: %w", err)
+	}
+	if cache, err = filepath.Abs(cache); err == nil {
+		err = os.MkdirAll(cache, 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(cache, filepath.Join(root, "cache"))
+	}
+	if err != nil {
+		return fmt.Errorf("prepare libvirt's directory: %w", err)
+	}
+	// The marks that libvirt itself gives, to the QEMU of a domain and to one that it asks for its capabilities (-qmp).
+	for _, mark := range []string{"XDG_CACHE_HOME=" + root + "/", "unix:" + root + "/"} {
+		if err := h.keeper.KillMarked(mark); err != nil {
+			return err
+		}
+	}
+	return h.open(root)
+}
+
+func (h *hypervisor) open(root string) error {
+	// libvirt reads this once, when it is first used. Its warnings are no news to our user; they are kept as evidence.
+	const logOutputs = "LIBVIRT_LOG_OUTPUTS"
+	if _, set := os.LookupEnv(logOutputs); !set {
+		os.Setenv(logOutputs, "3:file:"+filepath.Join(h.dir, "libvirt.log"))
+		defer os.Unsetenv(logOutputs)
+	}
+	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+		return fmt.Errorf("start libvirt's event loop: %w; run vms/assets.sh", err)
+	}
+	go func() {
+		for {
+			libvirt.EventRunDefaultImpl()
+		}
+	}()
+	var err error
+	if h.conn, err = libvirt.NewConnect("qemu:///embed?root=" + root); err != nil {
+		return fmt.Errorf("open libvirt's embedded QEMU driver: %w; run vms/assets.sh", err)
+	}
+	if _, err = h.conn.DomainEventLifecycleRegister(nil, h.lifecycle); err == nil {
+		_, err = h.conn.DomainEventRebootRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain) { h.tell(d, Reset, "") })
+	}
+	if err != nil {
+		return fmt.Errorf("listen to libvirt's events: %w", err)
+	}
+	// libvirt takes a QEMU for alive until its parent has collected it. QEMU makes itself a child of init, and in a container
+	// that may be seconds late, so from here on we are the parent and collect (see reap). Not earlier: the QEMUs that libvirt
+	// asks for their capabilities, here, would be ours too.
+	if _, err := h.conn.GetCapabilities(); err != nil {
+		return fmt.Errorf("learn about QEMU: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become the parent of QEMU: %w", err)
+	}
+	return nil
+}
+
+// reap collects the QEMU process of a domain as soon as it ends. A failure only makes the end known later.
+func (h *hypervisor) reap(domain string) {
+	text, err := os.ReadFile(filepath.Join(h.dir, "libvirt", "run", "qemu", domain+".pid"))
+	if err != nil {
+		return
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return
+	}
+	if process, err := os.FindProcess(pid); err == nil {
+		go process.Wait()
+	}
+}
+
+var stopReasons = map[libvirt.DomainEventStoppedDetailType]string{
+	libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:  "shutdown",
+	libvirt.DOMAIN_EVENT_STOPPED_DESTROYED: "destroyed",
+	libvirt.DOMAIN_EVENT_STOPPED_CRASHED:   "crashed",
+	libvirt.DOMAIN_EVENT_STOPPED_FAILED:    "failed",
+}
+
+// lifecycle is called on libvirt's event loop, as is everything that it calls.
+func (h *hypervisor) lifecycle(_ *libvirt.Connect, d *libvirt.Domain, event *libvirt.DomainEventLifecycle) {
+	switch event.Event {
+	case libvirt.DOMAIN_EVENT_STARTED:
+		h.tell(d, PoweredOn, "")
+	case libvirt.DOMAIN_EVENT_STOPPED:
+		h.tell(d, PoweredOff, stopReasons[libvirt.DomainEventStoppedDetailType(event.Detail)])
+	case libvirt.DOMAIN_EVENT_SUSPENDED:
+		h.tell(d, Paused, "")
+	case libvirt.DOMAIN_EVENT_RESUMED:
+		h.tell(d, Resumed, "")
+	}
+}
+
+func (h *hypervisor) tell(d *libvirt.Domain, kind Kind, detail string) {
+	uuid, err := d.GetUUIDString()
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	domain := h.domains[uuid]
+	h.mu.Unlock()
+	if domain != nil {
+		domain.inputs.put(input{kind: kind, detail: detail})
+	}
+}

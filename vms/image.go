@@ -1,0 +1,75 @@
+package vms
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// Image is what every guest boots: a kernel, and an initramfs that lacks only the guest's own configuration.
+type Image struct {
+	Kernel    string // path
+	initramfs []byte
+}
+
+// LoadImage builds the image from a directory that vms/assets.sh filled: kernel, modules/ and guest.
+func LoadImage(assets string) (*Image, error) {
+	kernel := filepath.Join(assets, "kernel")
+	if _, err := os.Stat(kernel); err != nil {
+		return nil, fmt.Errorf("load guest image: %w; run vms/assets.sh", err)
+	}
+	guest, err := os.ReadFile(filepath.Join(assets, "guest"))
+	if err != nil {
+		return nil, fmt.Errorf("load guest image: %w; run vms/assets.sh", err)
+	}
+	files, err := moduleFiles(filepath.Join(assets, "modules"))
+	if err != nil {
+		return nil, err
+	}
+	order, err := loadOrder(files, guestModules)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	a := archive{w: &b}
+	a.directory("dev")
+	// The kernel opens the console for PID 1 before that can mount anything.
+	a.charDevice("dev/console", 5, 1)
+	a.directory(strings.TrimPrefix(evidence.ModuleDir, "/"))
+	for i, path := range order {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("load guest image: %w", err)
+		}
+		a.file(fmt.Sprintf("%s/%02d-%s", strings.TrimPrefix(evidence.ModuleDir, "/"), i, filepath.Base(path)), 0o600, content)
+	}
+	a.file("init", 0o755, guest)
+	if err := a.close(); err != nil {
+		return nil, err
+	}
+	return &Image{Kernel: kernel, initramfs: b.Bytes()}, nil
+}
+
+// WriteInitramfs writes the initramfs for one guest. The file holds the guest's API token, so only its owner may read it.
+func (i *Image) WriteInitramfs(path string, config evidence.Config) error {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("write initramfs of %s: %w", config.Name, err)
+	}
+	var own bytes.Buffer
+	a := archive{w: &own}
+	a.file(strings.TrimPrefix(evidence.ConfigPath, "/"), 0o600, text)
+	if err := a.close(); err != nil {
+		return err
+	}
+	// The kernel unpacks archives that follow each other. Uncompressed, since unpacking is slow under emulation.
+	if err := os.WriteFile(path, append(i.initramfs[:len(i.initramfs):len(i.initramfs)], own.Bytes()...), 0o600); err != nil {
+		return fmt.Errorf("write initramfs of %s: %w", config.Name, err)
+	}
+	return nil
+}

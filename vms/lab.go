@@ -1,0 +1,200 @@
+// Package vms runs the lab's hosts as libvirt domains and tells what physically happens to them.
+//
+// A [Lab] holds domains; each [Domain] boots a kernel and one static program (package guest) in about two seconds, even
+// without KVM. [Lab.Events] merges two out-of-band observers into one ordered stream: libvirt, which alone knows about
+// power, and the guest itself through a virtio-serial port, which alone knows about its processes. See [Observer].
+//
+// Nothing of the machine is used but the QEMU binary, libvirt's library and /dev/kvm where it works: the libvirt driver
+// is embedded in this process with its state in a temporary directory, networks are QEMU's own (no bridge, no privilege;
+// the guest reaches the host's loopback at 10.0.2.2). [Lab.Close] removes everything, and a keeper (package keeper) does
+// so when the process is killed. vms/assets.sh installs and builds what the Lab needs.
+//
+// Build with the tag libvirt_dlopen: libvirt's library is then loaded when the first Lab is opened, not linked.
+package vms
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// Options say where a Lab finds and leaves its files, and how long a guest may be silent.
+type Options struct {
+	Assets   string // what vms/assets.sh filled
+	Evidence string // directory for the consoles' logs, which are kept; empty: they are removed with the Lab
+	// Silence is how long a guest that was heard may be silent before its evidence counts as lost; 0: 3 s.
+	Silence time.Duration
+	// BootSilence is the same from the start of the machine to its first line; 0: 30 s.
+	BootSilence time.Duration
+}
+
+// Lab is a set of hosts. Its methods may be called from any goroutine.
+type Lab struct {
+	options     Options
+	hypervisor  *hypervisor
+	image       *Image
+	accelerator Accelerator
+	reason      string
+	emulator    string
+	dir         string
+	opened      time.Time
+	events      chan Event
+	closing     chan struct{}
+
+	mu      sync.Mutex // orders the events of all domains
+	queue   *queue[Event]
+	domains []*Domain
+	closed  bool
+}
+
+// Open starts the hypervisor of this process and decides between KVM and emulation, which takes seconds on the first time after
+// a boot of the machine.
+func Open(ctx context.Context, o Options) (_ *Lab, err error) {
+	o.Silence, o.BootSilence = cmp.Or(o.Silence, 3*time.Second), cmp.Or(o.BootSilence, 30*time.Second)
+	l := &Lab{options: o, opened: time.Now(), events: make(chan Event), closing: make(chan struct{}), queue: newQueue[Event]()}
+	if l.image, err = LoadImage(o.Assets); err != nil {
+		return nil, err
+	}
+	if l.emulator, err = exec.LookPath(emulator); err != nil {
+		return nil, fmt.Errorf("find QEMU: %w; run vms/assets.sh", err)
+	}
+	if l.hypervisor, err = connect(filepath.Join(o.Assets, "libvirt")); err != nil {
+		return nil, err
+	}
+	if l.dir, err = os.MkdirTemp(l.hypervisor.dir, "lab-*"); err != nil {
+		return nil, fmt.Errorf("open lab: %w", err)
+	}
+	if o.Evidence == "" {
+		l.options.Evidence = l.dir
+	} else if l.options.Evidence, err = filepath.Abs(o.Evidence); err == nil {
+		err = os.MkdirAll(l.options.Evidence, 0o755)
+	}
+	if err == nil {
+		l.accelerator, l.reason, err = chooseAccelerator(ctx, l.image, o.Assets, l.dir, l.hypervisor.keeper.Mark())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open lab: %w", err), os.RemoveAll(l.dir))
+	}
+	go l.queue.pump(l.events, l.closing)
+	return l, nil
+}
+
+// Accelerator tells how guests are executed, and why so.
+func (l *Lab) Accelerator() (Accelerator, string) { return l.accelerator, l.reason }
+
+// Events returns the one stream of all hosts' events, in the order of their times. It has no bound, so a slow reader loses
+// nothing. It is closed by [Lab.Close].
+func (l *Lab) Events() <-chan Event { return l.events }
+
+// Now is the time in terms of [Event.At].
+func (l *Lab) Now() time.Duration { return time.Since(l.opened) }
+
+// HostConfig describes a host.
+type HostConfig struct {
+	Name      string
+	MemoryMiB uint          // 0: 160
+	Heartbeat time.Duration // between two heartbeats of each process; 0: 200 ms
+	// Softdog is the margin of the guest's software watchdog in whole seconds; 0: the guest has none. It resets a guest whose
+	// user space hangs, but not one whose kernel hangs or that is paused.
+	Softdog time.Duration
+	Kubelet *evidence.Kubelet // nil: the guest has no kubelet
+}
+
+// NewDomain defines a host; it is off.
+func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
+	if c.Softdog%time.Second != 0 || c.Softdog < 0 {
+		return nil, fmt.Errorf("define host %s: softdog margin %v is not in whole seconds", c.Name, c.Softdog)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, fmt.Errorf("define host %s: the lab is closed", c.Name)
+	}
+	for _, d := range l.domains {
+		if d.name == c.Name {
+			return nil, fmt.Errorf("define host %s: there is one of that name", c.Name)
+		}
+	}
+	number := len(l.domains)
+	id := make([]byte, 16)
+	rand.Read(id)
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // a random UUID, RFC 9562 section 5.4
+	s := spec{
+		name:        "fencelab-" + c.Name,
+		uuid:        fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
+		accelerator: l.accelerator,
+		emulator:    l.emulator,
+		memoryMiB:   cmp.Or(c.MemoryMiB, 160),
+		kernel:      l.image.Kernel,
+		initramfs:   filepath.Join(l.dir, fmt.Sprintf("%d.cpio", number)),
+		console:     filepath.Join(l.options.Evidence, c.Name+".console"),
+		port:        filepath.Join(l.dir, fmt.Sprintf("%d.port", number)),
+		mac:         fmt.Sprintf("52:54:00:%02x:%02x:%02x", id[0], id[1], id[2]),
+	}
+	if s.kernel, err = filepath.Abs(s.kernel); err != nil {
+		return nil, fmt.Errorf("define host %s: %w", c.Name, err)
+	}
+	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 200*time.Millisecond), Softdog: c.Softdog, Kubelet: c.Kubelet}
+	if err := l.image.WriteInitramfs(s.initramfs, config); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", s.port)
+	if err != nil {
+		return nil, fmt.Errorf("define host %s: %w", c.Name, err)
+	}
+	d, err := newDomain(l, c.Name, s, listener)
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	l.domains = append(l.domains, d)
+	return d, nil
+}
+
+// record stamps and appends what f makes of the present moment. All events of a Lab are made here, hence their order.
+func (l *Lab) record(f func(at time.Duration) []Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range f(l.Now()) {
+		l.queue.put(e)
+		for _, d := range l.domains {
+			if d.name == e.Host {
+				d.notify(e)
+			}
+		}
+	}
+}
+
+// Close switches every host off, removes all that the Lab made but the consoles in Options.Evidence, and closes the stream of
+// events; those that nobody has read by then are gone.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	domains := l.domains
+	l.mu.Unlock()
+	var errs []error
+	for _, d := range domains {
+		errs = append(errs, d.remove())
+	}
+	close(l.closing)
+	l.queue.close()
+	errs = append(errs, os.RemoveAll(l.dir))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close lab: %w", err)
+	}
+	return nil
+}

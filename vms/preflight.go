@@ -1,0 +1,69 @@
+package vms
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Finding is one thing that a Lab needs or likes, and what was found of it.
+type Finding struct {
+	Subject string // QEMU, libvirt, guest image, KVM
+	OK      bool
+	// Needed: no Lab opens without it. What is not needed makes the Lab slower.
+	Needed bool
+	Detail string // the version or place if OK, else the reason and what to do
+}
+
+// Preflight finds out by trying whether a Lab can be opened with these assets: it opens libvirt's embedded driver, and it
+// boots a guest under KVM if /dev/kvm is there (seconds at the first time after a boot of the machine).
+func Preflight(ctx context.Context, assets string) []Finding {
+	finding := func(subject string, needed bool, detail string, err error) Finding {
+		if err != nil {
+			detail = err.Error()
+		}
+		return Finding{Subject: subject, OK: err == nil, Needed: needed, Detail: detail}
+	}
+	version, err := emulatorVersion(ctx)
+	findings := []Finding{finding("QEMU", true, version, err)}
+	image, imageErr := LoadImage(assets)
+	findings = append(findings, finding("guest image", true, assets, imageErr))
+	// libvirt's cache must not make an assets directory that nobody asked for.
+	if imageErr != nil {
+		return append(findings, finding("libvirt", true, "", fmt.Errorf("not tried without a guest image")))
+	}
+	h, err := connect(filepath.Join(assets, "libvirt"))
+	detail := ""
+	if err == nil {
+		var v uint32
+		if v, err = h.conn.GetLibVersion(); err == nil {
+			detail = fmt.Sprintf("embedded driver of libvirt %d.%d.%d", v/1000000, v/1000%1000, v%1000)
+		}
+	}
+	findings = append(findings, finding("libvirt", true, detail, err))
+	if err != nil {
+		return findings
+	}
+	scratch, err := os.MkdirTemp(h.dir, "preflight-*")
+	if err != nil {
+		return append(findings, finding("KVM", false, "", err))
+	}
+	defer os.RemoveAll(scratch)
+	accelerator, reason, err := chooseAccelerator(ctx, image, assets, scratch, h.keeper.Mark())
+	if err == nil && accelerator != KVM {
+		err = fmt.Errorf("guests are emulated, which takes about three times as long: %s", reason)
+	}
+	return append(findings, finding("KVM", false, reason, err))
+}
+
+func emulatorVersion(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, emulator, "--version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("run %s: %w %s; run vms/assets.sh", emulator, err, out)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line, nil
+}

@@ -1,0 +1,85 @@
+package vms
+
+import (
+	"fmt"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// kernelArguments: the console for people and as evidence; a panic (PID 1 ended) resets the machine after a second; and what
+// saves half a second of each boot: no self-tests, no waiting for grace periods and for a keyboard controller.
+const kernelArguments = "console=ttyS0 quiet panic=1 cryptomgr.notests rcupdate.rcu_expedited=1 i8042.noaux i8042.nokbd"
+
+// emulationArguments keep an emulated kernel from calibrating anything: on a busy machine, what it measures over some
+// milliseconds can be wrong by a factor of ten, and then so are its watchdog and all of its time. The HPET needs no calibration.
+const emulationArguments = " clocksource=hpet tsc=unstable nolapic_timer no_timer_check"
+
+// spec is what varies between domains.
+type spec struct {
+	name, uuid        string
+	accelerator       Accelerator
+	emulator          string
+	memoryMiB         uint
+	kernel, initramfs string
+	console           string // log file; appended over the domain's whole life
+	port              string // unix socket on which we listen for the evidence
+	mac               string
+}
+
+// domainXML describes a host. A reset, whoever asks for it, keeps the QEMU process and restarts the machine in it; every
+// other end of the guest destroys the process, so that "off" always means that no process is left.
+func domainXML(s spec) (string, error) {
+	cpu := &libvirtxml.DomainCPU{Mode: "maximum"}
+	arguments := kernelArguments + emulationArguments
+	if s.accelerator == KVM {
+		cpu.Mode, arguments = "host-passthrough", kernelArguments
+	}
+	domain := libvirtxml.Domain{
+		Type:   string(s.accelerator),
+		Name:   s.name,
+		UUID:   s.uuid,
+		Memory: &libvirtxml.DomainMemory{Value: s.memoryMiB, Unit: "MiB"},
+		VCPU:   &libvirtxml.DomainVCPU{Value: 1},
+		OS: &libvirtxml.DomainOS{
+			Type:    &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "pc", Type: "hvm"},
+			Kernel:  s.kernel,
+			Initrd:  s.initramfs,
+			Cmdline: arguments,
+		},
+		Features:   &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}},
+		CPU:        cpu,
+		Clock:      &libvirtxml.DomainClock{Offset: "utc"},
+		OnPoweroff: "destroy",
+		OnReboot:   "restart",
+		OnCrash:    "destroy",
+		Devices: &libvirtxml.DomainDeviceList{
+			Emulator:    s.emulator,
+			Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}, {Type: "virtio-serial"}},
+			Interfaces: []libvirtxml.DomainInterface{{
+				MAC: &libvirtxml.DomainInterfaceMAC{Address: s.mac},
+				// QEMU's own network stack: it needs no privilege and no bridge, and reaches the host's loopback as 10.0.2.2.
+				Source: &libvirtxml.DomainInterfaceSource{User: &libvirtxml.DomainInterfaceSourceUser{}},
+				Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+				// No boot ROM: the firmware would try the network and cost a second.
+				ROM:  &libvirtxml.DomainROM{Enabled: "no"},
+				Link: &libvirtxml.DomainInterfaceLink{State: "up"},
+			}},
+			Serials: []libvirtxml.DomainSerial{{
+				Source: &libvirtxml.DomainChardevSource{File: &libvirtxml.DomainChardevSourceFile{Path: s.console, Append: "on"}},
+			}},
+			Channels: []libvirtxml.DomainChannel{{
+				// QEMU connects to us when it starts: one connection is one life of the process, and its end proves the process's end.
+				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "connect", Path: s.port}},
+				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: evidence.PortName}},
+			}},
+			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"},
+		},
+	}
+	text, err := domain.Marshal()
+	if err != nil {
+		return "", fmt.Errorf("describe domain %s: %w", s.name, err)
+	}
+	return text, nil
+}
