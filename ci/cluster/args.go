@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// commands are the programs of the control plane, which build.sh puts into one directory.
+var commands = []string{"etcd", "kube-apiserver"}
+
+// The files of a cluster's directory, in which both processes run.
+const (
+	caFile             = "ca.crt"
+	servingCertFile    = "serving.crt"
+	servingKeyFile     = "serving.key"
+	serviceAccountFile = "service-accounts.key"
+	tokenFile          = "tokens.csv"
+)
+
+// etcd listens on Unix sockets in its private directory: it checks no credentials, and it needs no port. Its flags want
+// "host:port", which for a Unix socket is the whole file name.
+const (
+	etcdClients = "unix://clients:0"
+	etcdPeers   = "unix://peers:0"
+)
+
+func etcdArgs() []string {
+	return []string{
+		"--name=fencelab",
+		"--data-dir=data",
+		"--listen-client-urls=" + etcdClients,
+		"--advertise-client-urls=" + etcdClients,
+		"--listen-peer-urls=" + etcdPeers,
+		"--initial-advertise-peer-urls=" + etcdPeers,
+		"--initial-cluster=fencelab=" + etcdPeers,
+		"--unsafe-no-fsync", // its data never outlives it
+	}
+}
+
+func apiServerArgs(port uint16) []string {
+	return []string{
+		"--etcd-servers=" + etcdClients,
+		"--bind-address=" + loopback.String(),
+		fmt.Sprintf("--secure-port=%d", port),
+		"--permit-port-sharing", // we hold the port
+		// Without an address to advertise it looks for a default route, which a machine without network lacks; and it
+		// can't publish a loopback address as an endpoint.
+		"--advertise-address=" + loopback.String(),
+		"--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + servingCertFile,
+		"--tls-private-key-file=" + servingKeyFile,
+		"--client-ca-file=" + caFile,
+		"--token-auth-file=" + tokenFile,
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + serviceAccountFile,
+		"--service-account-signing-key-file=" + serviceAccountFile,
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--disable-admission-plugins=ServiceAccount",
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--allow-privileged",
+		"--profiling=false",
+	}
+}
+
+// writeFiles writes what the arguments name.
+func (c *Cluster) writeFiles(dir string) error {
+	servingCert, servingKey, err := c.authority.issueServing()
+	if err != nil {
+		return err
+	}
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	serviceAccountKey, err := keyPEM(key)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		caFile:             c.authority.certificate,
+		servingCertFile:    servingCert,
+		servingKeyFile:     servingKey,
+		serviceAccountFile: serviceAccountKey,
+		tokenFile:          tokenLines(c.nodeTokens),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

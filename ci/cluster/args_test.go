@@ -1,0 +1,29 @@
+package cluster
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestArgs(t *testing.T) {
+	const golden = "testdata/args.golden"
+	got := "etcd\n  " + strings.Join(etcdArgs(), "\n  ") + "\nkube-apiserver\n  " + strings.Join(apiServerArgs(6443), "\n  ") + "\n"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("command lines (-golden +now); after a look at each, rewrite them with -update:\n%s", diff)
+	}
+}

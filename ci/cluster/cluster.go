@@ -1,0 +1,189 @@
+// Package cluster starts a Kubernetes control plane for tests and labs: etcd and kube-apiserver as child processes in
+// a temporary directory, on the loopback interface only.
+//
+// It is the API and nothing more. Without a controller manager no garbage is collected, a deleted namespace stays
+// Terminating and no Pod is created from a StatefulSet; without a scheduler a Pod needs spec.nodeName. Everything that
+// authenticates, authorizes or admits a request is the real thing: RBAC, the Node authorizer, NodeRestriction,
+// ValidatingAdmissionPolicy. Only the ServiceAccount admission plugin is off, since nobody makes the default accounts.
+//
+// Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills the processes.
+// A program that calls [Launch] therefore calls [keeper.Main] first thing in main or TestMain.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fencelab/fencelab/ci/keeper"
+)
+
+const (
+	// readyTimeout bounds the start: 2 to 3 s on two idle cores, many times that while other builds run.
+	readyTimeout = 90 * time.Second
+	// stopTimeout is what a process gets between SIGTERM and SIGKILL. kube-apiserver needs about a second.
+	stopTimeout = 10 * time.Second
+)
+
+// Options say what the control plane is started from. The zero value is a good start.
+type Options struct {
+	// Bin is the directory with etcd and kube-apiserver; empty means [DefaultBin].
+	Bin string
+	// Nodes names the hosts whose kubelets authenticate with a bearer token, see [Cluster.NodeToken]. They are listed
+	// here because an API server reads its tokens once, when it starts.
+	Nodes []string
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	keeper     *keeper.Keeper
+	port       *port
+	authority  *authority
+	admin      *rest.Config
+	nodeTokens map[string]string
+
+	etcd, apiServer *process
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Launch starts a control plane and returns once it answers and has made its system namespaces. The context bounds the
+// start only. If a process ends instead, the error holds the last lines that it wrote.
+func Launch(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Bin == "" {
+		o.Bin = DefaultBin()
+	}
+	for _, name := range commands {
+		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
+			return nil, fmt.Errorf("launch control plane: %w: %s", err, remedy)
+		}
+	}
+	c := new(Cluster)
+	if err := c.launch(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("launch control plane: %w", err), c.release())
+	}
+	return c, nil
+}
+
+func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
+	if c.keeper, err = keeper.Start(); err != nil {
+		return err
+	}
+	dir, err := c.keeper.TempDir("fencelab-cluster-*")
+	if err != nil {
+		return err
+	}
+	if c.port, err = holdPort(); err != nil {
+		return err
+	}
+	if c.authority, err = newAuthority(); err != nil {
+		return err
+	}
+	c.admin = c.ConfigFor("fencelab:admin", "system:masters")
+	c.nodeTokens = newNodeTokens(o.Nodes)
+	if err := c.writeFiles(dir); err != nil {
+		return err
+	}
+	if c.etcd, err = c.start(o.Bin, dir, "etcd", etcdArgs()); err != nil {
+		return err
+	}
+	if c.apiServer, err = c.start(o.Bin, dir, "kube-apiserver", apiServerArgs(c.port.number)); err != nil {
+		return err
+	}
+	return c.awaitReady(ctx)
+}
+
+// awaitReady asks for readiness and then for the namespaces that kubelets need, which a ready server makes a little later.
+func (c *Cluster) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
+	defer cancel()
+	client, err := rest.HTTPClientFor(c.admin)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	for _, path := range []string{"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"} {
+		for {
+			answer := get(ctx, client, c.admin.Host+path)
+			if answer == nil {
+				break
+			}
+			select {
+			case <-c.etcd.exited:
+				return c.etcd.failure()
+			case <-c.apiServer.exited:
+				return c.apiServer.failure()
+			case <-ctx.Done():
+				return fmt.Errorf("await %s of kube-apiserver: %w; last answer: %w; its last lines:\n%s",
+					path, context.Cause(ctx), answer, c.apiServer.tail())
+			case <-time.After(30 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// get returns nil for the answer 200.
+func get(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return nil
+}
+
+// Address is the API server's host:port on the loopback interface. Its certificate is also valid for localhost, for
+// kubernetes, and for 10.0.2.2, the address by which a guest on QEMU's user network reaches this loopback.
+func (c *Cluster) Address() string { return c.port.address() }
+
+// CA is the certificate, in PEM, that vouches for the API server.
+func (c *Cluster) CA() []byte { return c.authority.certificate }
+
+// Pause stops the API server where it stands, as a hung machine would; clients see open connections without answers.
+func (c *Cluster) Pause() error { return c.apiServer.pause() }
+
+// Resume undoes [Cluster.Pause].
+func (c *Cluster) Resume() error { return c.apiServer.resume() }
+
+// Stop ends the processes and removes the directory. Its error also tells if a process had ended before it was asked
+// to: then what was observed says nothing about controllers. Later calls return the same.
+func (c *Cluster) Stop() error {
+	c.stop.Do(func() {
+		// The API server first, so that it isn't seen to fail without its etcd.
+		c.stopErr = errors.Join(c.apiServer.stop(), c.etcd.stop(), c.release())
+	})
+	return c.stopErr
+}
+
+// release gives back what was taken, killing what still runs.
+func (c *Cluster) release() error {
+	var errs []error
+	if c.keeper != nil {
+		errs = append(errs, c.keeper.Close())
+	}
+	if c.port != nil {
+		errs = append(errs, c.port.release())
+	}
+	return errors.Join(errs...)
+}

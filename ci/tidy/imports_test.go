@@ -1,0 +1,127 @@
+package tidy
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// layer says what the packages of a directory and below may import besides the standard library and themselves. A
+// deeper directory's own layer replaces it.
+type layer struct {
+	dir string
+	may []string // import paths and all below them; "./" stands for the module
+	why string
+}
+
+var (
+	anyYAML     = []string{"go.yaml.in/yaml/v3", "sigs.k8s.io/yaml"}
+	kubernetes  = []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"}
+	capi        = []string{"sigs.k8s.io/cluster-api/api"}
+	client      = []string{"sigs.k8s.io/controller-runtime/pkg/client"}
+	reconciler  = []string{"sigs.k8s.io/controller-runtime/pkg/reconcile", "k8s.io/utils/clock"}
+	events      = []string{"k8s.io/client-go/tools/events", "k8s.io/client-go/tools/record"}
+	everyClient = []string{"k8s.io/client-go", "k8s.io/apiextensions-apiserver/pkg/apis", "sigs.k8s.io/controller-runtime", "k8s.io/utils", "github.com/go-logr/logr", "k8s.io/klog/v2"}
+	system      = []string{"golang.org/x/sys/unix"}
+	testTools   = []string{"github.com/google/go-cmp", "github.com/onsi/ginkgo/v2", "github.com/onsi/gomega", "github.com/rogpeppe/go-internal",
+		"github.com/santhosh-tekuri/jsonschema/v6", "k8s.io/utils/clock/testing", "sigs.k8s.io/controller-runtime/pkg/client/fake"}
+)
+
+const (
+	whyController = "a controller never knows that it is tested, and acts only through a client and a clock that both worlds provide"
+	whyScenarios  = "the same scenario runs in both worlds, so the code that runs and judges it knows neither"
+	whyCI         = "the lab is an independent witness: it and the simulator don't know each other"
+)
+
+var layers = []layer{
+	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
+
+	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "github.com/invopop/jsonschema"}, anyYAML), whyScenarios},
+	{"scenarios/history", nil, "the history is the leaf that everything shares"},
+	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
+	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
+	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc"}, kubernetes, capi, client),
+		"it translates between scenarios and API objects, for both worlds alike"},
+
+	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient), whyController},
+	{"controllers/api", slices.Concat(kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
+	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
+
+	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc"}, kubernetes, capi, client, reconciler, events),
+		"the simulator needs no real API server, VM or network, and " + whyCI},
+	{"sim/kube", slices.Concat(kubernetes, client), "an API store knows objects, not fencing"},
+	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api"}, kubernetes, client, capi),
+		"the suite runs on the store and on a real API server alike"},
+
+	{"fakebmc", []string{"./fakebmc"}, "a BMC stands alone, so that it can serve any test"},
+	{"vms", slices.Concat([]string{"./vms", "./ci/keeper", "libvirt.org/go"}, system), "the VMs know libvirt and nothing of Kubernetes"},
+	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
+
+	{"ci/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
+	{"ci/cluster", slices.Concat([]string{"./ci/keeper"}, kubernetes, everyClient, anyYAML, system), "a control plane serves any test; " + whyCI},
+	{"ci/ironic", slices.Concat([]string{"./ci/keeper"}, anyYAML, system), "an Ironic serves any test; " + whyCI},
+	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
+	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
+}
+
+// testLayers are what tests may import in addition. everything in testTools may be used by any test.
+var testLayers = []layer{
+	{"sim/kube", []string{"./sim/kube"}, ""},
+	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./ci/keeper"}, everyClient, anyYAML), ""},
+	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
+	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},
+	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
+	{"ci/keeper", system, ""},
+}
+
+// layerOf returns the layer with the longest directory that holds dir.
+func layerOf(layers []layer, dir string) (found layer, ok bool) {
+	deep := func(l layer) int { return 2*len(strings.Split(l.dir, "/")) - strings.Count(l.dir, "*") }
+	for _, l := range layers {
+		prefix := dir
+		if parts := strings.Split(dir, "/"); len(parts) > strings.Count(l.dir, "/") {
+			prefix = strings.Join(parts[:strings.Count(l.dir, "/")+1], "/")
+		}
+		if matches, _ := path.Match(l.dir, prefix); matches && (!ok || deep(l) > deep(found)) {
+			found, ok = l, true
+		}
+	}
+	return found, ok
+}
+
+// imports lists imports that no layer allows.
+func imports(t *tree) (problems []string, err error) {
+	packages := t.packages()
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
+		l, ok := layerOf(layers, dir)
+		if !ok {
+			problems = append(problems, fmt.Sprintf("%s: no layer says what this package may import: add one to ci/tidy", dir))
+			continue
+		}
+		extra, _ := layerOf(testLayers, dir)
+		for _, s := range packages[dir] {
+			may := append(slices.Clip(l.may), "./"+dir)
+			if s.isTest() {
+				may = slices.Concat(may, extra.may, testTools)
+			}
+			for _, spec := range s.file.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					return nil, err
+				}
+				if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+					continue // the standard library
+				}
+				short := strings.Replace(imported, module+"/", "./", 1)
+				if !slices.ContainsFunc(may, func(m string) bool { return m == "./" && strings.HasPrefix(short, m) || under(short, m) }) {
+					problems = append(problems, fmt.Sprintf("%s:%d: imports %s: %s", s.path, t.fset.Position(spec.Pos()).Line, short,
+						l.why))
+				}
+			}
+		}
+	}
+	return problems, nil
+}

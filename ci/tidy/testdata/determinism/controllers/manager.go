@@ -1,0 +1,5 @@
+package controllers
+
+import "time"
+
+func run() { time.Sleep(time.Second) }

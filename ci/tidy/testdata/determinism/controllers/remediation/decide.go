@@ -1,0 +1,5 @@
+package remediation
+
+import "time"
+
+func decide(since time.Time) bool { return time.Since(since) > time.Minute }

@@ -1,0 +1,5 @@
+package fakebmc
+
+import "time"
+
+var start = time.Now()

@@ -1,0 +1,5 @@
+package scenarios
+
+func broken() { missing() }
+
+func loop() { go broken() }

@@ -1,0 +1,5 @@
+package keeper
+
+import (
+	_ "golang.org/x/sys/unix"
+)

@@ -1,0 +1,6 @@
+package fakebmc
+
+import (
+	_ "github.com/stmcginnis/gofish"
+	_ "net/http"
+)

@@ -1,0 +1,5 @@
+package fakebmc
+
+import (
+	_ "github.com/stmcginnis/gofish"
+)

@@ -1,0 +1,5 @@
+package other
+
+import (
+	_ "example.com/anything"
+)

@@ -1,0 +1,6 @@
+package explore
+
+import (
+	_ "github.com/fencelab/fencelab/ci/lab"
+	_ "github.com/fencelab/fencelab/sim"
+)

@@ -1,0 +1,2 @@
+// Command is anything.
+package main

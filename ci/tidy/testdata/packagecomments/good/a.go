@@ -1,0 +1,2 @@
+// Package good is good.
+package good

@@ -1,0 +1,1 @@
+package good_test

@@ -1,0 +1,3 @@
+// A stray comment.
+
+package none

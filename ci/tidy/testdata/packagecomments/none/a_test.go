@@ -1,0 +1,2 @@
+// Package none is introduced in the wrong place.
+package none

@@ -1,0 +1,2 @@
+// Package teststhere holds tests.
+package teststhere

@@ -1,0 +1,2 @@
+// Package twice is one thing.
+package twice

@@ -1,0 +1,2 @@
+// Package twice is another.
+package twice

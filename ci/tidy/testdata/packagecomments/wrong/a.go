@@ -1,0 +1,2 @@
+// The wrong beginning.
+package wrong

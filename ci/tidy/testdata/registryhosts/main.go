@@ -1,0 +1,3 @@
+package main
+
+const proxy = "https://proxy.example.org"
