@@ -181,7 +181,8 @@ type Op struct {
 	Cut *HostOp `json:"cut,omitempty"`
 	// restore brings the network between a host and the API server back.
 	Restore *HostOp `json:"restore,omitempty"`
-	// stopKubelet kills the kubelet of a host. What it started goes on running.
+	// stopKubelet kills the kubelet of a host, until its next boot. What it
+	// started goes on running.
 	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
 	// stopFeeding kills the process that feeds the host's watchdog.
 	StopFeeding *HostOp `json:"stopFeeding,omitempty"`

@@ -366,7 +366,7 @@ func (d *Domain) resetReason() string {
 	}
 	console, err := os.ReadFile(d.spec.console)
 	if err == nil && int64(len(console)) >= d.consoleMark && strings.Contains(string(console[d.consoleMark:]), "softdog: Initiating system reboot") {
-		return resetWatchdog
+		return ResetWatchdog
 	}
 	return resetGuest
 }

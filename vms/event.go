@@ -76,8 +76,9 @@ func (e Event) String() string {
 // The details of a [Reset].
 const (
 	resetRequested = "requested"
-	resetWatchdog  = "watchdog"
 	resetGuest     = "guest"
+	// ResetWatchdog: the console shows that softdog fired.
+	ResetWatchdog = "watchdog"
 )
 
 // State is a host's power state, spelled as Redfish does.

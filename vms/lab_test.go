@@ -235,7 +235,7 @@ func TestWatchdogFiresWhenNotFed(t *testing.T) {
 		}
 		reset := l.await(Reset, "")
 		t.Logf("%s to reset, with a margin of %v: %v", command, margin, reset.At-told.At)
-		if reset.Boot != boot.Boot || reset.Detail != resetWatchdog {
+		if reset.Boot != boot.Boot || reset.Detail != ResetWatchdog {
 			t.Errorf("the watchdog of boot %s fired: %v", boot.Boot, reset)
 		}
 	}

@@ -26,6 +26,7 @@ type (
 		Namespace         string            `json:"namespace,omitempty"`
 		UID               string            `json:"uid,omitempty"`
 		Labels            map[string]string `json:"labels,omitempty"`
+		Annotations       map[string]string `json:"annotations,omitempty"`
 		ResourceVersion   string            `json:"resourceVersion,omitempty"`
 		DeletionTimestamp *string           `json:"deletionTimestamp,omitempty"`
 		OwnerReferences   []ownerReference  `json:"ownerReferences,omitempty"`

@@ -84,6 +84,10 @@ func runInit() error {
 			switch command {
 			case evidence.IgnoreShutdown:
 				ignoreShutdown = true
+			case evidence.StopKubelet:
+				if kubelet != nil {
+					complain(kubelet.Process.Kill())
+				}
 			case evidence.StopFeeding:
 				feeding = nil
 			case evidence.Hang:

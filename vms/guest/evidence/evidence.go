@@ -73,6 +73,7 @@ type Command string
 // The commands.
 const (
 	IgnoreShutdown Command = "ignore-shutdown" // a soft shutdown gets stuck
+	StopKubelet    Command = "stop-kubelet"    // the kubelet is killed and not started again; workloads run on
 	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
 )
