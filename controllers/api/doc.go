@@ -5,4 +5,5 @@
 //
 // +kubebuilder:object:generate=true
 // +groupName=metal3.io
+// +versionName=v1alpha1
 package api

@@ -1,0 +1,64 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// SetAnnotation returns the patch that gives obj the annotation key. The patch
+// fails with a conflict unless obj is still what was read.
+func SetAnnotation(obj client.Object, key, value string) client.Patch {
+	return patch(obj, fmt.Sprintf(`"annotations":{%s:%s}`, Quote(key), Quote(value)), "")
+}
+
+// RemoveAnnotations returns the patch that takes the annotations keys from obj,
+// all at once. The patch fails with a conflict unless obj is still what was read.
+func RemoveAnnotations(obj client.Object, keys ...string) client.Patch {
+	fields := []byte(`"annotations":{`)
+	for i, key := range slices.Sorted(slices.Values(keys)) {
+		if i > 0 {
+			fields = append(fields, ',')
+		}
+		fields = append(fields, Quote(key)+":null"...)
+	}
+	return patch(obj, string(append(fields, '}')), "")
+}
+
+// SetStatus returns the patch that merges fields, the inside of a JSON object,
+// into the status of obj: {"poweredOn":true} without the braces. It is meant for
+// the status subresource, and fails with a conflict unless obj is still what was
+// read.
+func SetStatus(obj client.Object, fields string) client.Patch {
+	return patch(obj, "", `,"status":{`+fields+"}")
+}
+
+// SetSpec returns the patch that merges fields, the inside of a JSON object, into
+// the spec of obj. The patch fails with a conflict unless obj is still what was
+// read.
+func SetSpec(obj client.Object, fields string) client.Patch {
+	return patch(obj, "", `,"spec":{`+fields+"}")
+}
+
+// patch builds a merge patch of nothing but what changes. Every patch names the
+// resourceVersion that its decision was based on, so that a decision never
+// outlives its facts.
+func patch(obj client.Object, metadata, more string) client.Patch {
+	body := `{"metadata":{"resourceVersion":` + Quote(obj.GetResourceVersion())
+	if metadata != "" {
+		body += "," + metadata
+	}
+	return client.RawPatch(types.MergePatchType, []byte(body+"}"+more+"}"))
+}
+
+// Quote encodes a string as JSON, for SetStatus.
+func Quote(s string) string {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("encode the string %q: %v", s, err)) // strings always encode
+	}
+	return string(quoted)
+}

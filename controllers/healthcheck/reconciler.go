@@ -1,0 +1,368 @@
+package healthcheck
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+// defaultStartup is Cluster API's default of checks.nodeStartupTimeoutSeconds.
+const defaultStartup = 600 * time.Second
+
+// waitingReason is the reason of the condition while it is Unknown.
+const waitingReason = "WaitingForNode"
+
+// Settings are the options of the health check.
+type Settings struct {
+	// MissingNodeUnhealthyAtOnce gives a Machine whose Node was deleted no time
+	// at all, as OpenShift's health check does: the variant that makes seed
+	// 002's truth table loop (design, decision 6).
+	MissingNodeUnhealthyAtOnce bool `json:"missingNodeUnhealthyAtOnce"`
+}
+
+// DefaultSettings returns the options of the health check that seed 002 assumes.
+func DefaultSettings() Settings { return Settings{} }
+
+// Reconciler is the health check. All fields but Warn must be set.
+type Reconciler struct {
+	// Client writes, and reads from a cache.
+	Client client.Client
+	// Live reads from the API server. A Machine is only marked by a count of
+	// what is there now: a cache that lags would let too many be marked.
+	Live  client.Reader
+	Clock clock.PassiveClock
+	// Warn reports a MachineHealthCheck that can't be acted on; may be nil.
+	Warn     func(about client.Object, reason, message string)
+	Settings Settings
+	// Decide is the function Decide, or a wrong one to be tested against.
+	Decide func(State) Action
+
+	mutex  sync.Mutex
+	warned map[types.UID]int64 // generation
+}
+
+// What is read is shared with the cache and never changed: a reconcile looks at
+// every Machine of the check, and copying them all would be most of its work.
+
+// target is a Machine that a MachineHealthCheck selects.
+type target struct {
+	machine *clusterv1.Machine
+	state   State
+	// deadline is when it will be Expired; zero if it is or nothing runs out.
+	deadline time.Time
+}
+
+// Reconcile does one step for one of the Machines of a MachineHealthCheck.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var check clusterv1.MachineHealthCheck
+	if err := r.Client.Get(ctx, request.NamespacedName, &check, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, paused := check.Annotations[clusterv1.PausedAnnotation]; paused || r.refuse(&check) {
+		return reconcile.Result{}, nil
+	}
+	next, action, after, err := r.assess(ctx, r.Client, &check)
+	if err == nil && action == Mark {
+		next, action, after, err = r.assess(ctx, r.Live, &check)
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("assess MachineHealthCheck %s: %w", request, err)
+	}
+	if err := client.IgnoreNotFound(r.act(ctx, next, action)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("%s of Machine %s: %w", action, client.ObjectKeyFromObject(next.machine), err)
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// assess finds the first Machine that something is to be done about, and how
+// long it is until the next deadline.
+func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) (target, Action, time.Duration, error) {
+	targets, err := r.targets(ctx, reader, check)
+	if err != nil {
+		return target{}, Nothing, 0, err
+	}
+	// A Machine whose time has not expired yet is no capacity either.
+	unhealthy := 0
+	for i := range targets {
+		if s := &targets[i].state; s.Remediating || s.Missing || s.Sick {
+			unhealthy++
+		}
+	}
+	limit, err := allowed(check, len(targets))
+	if err != nil {
+		return target{}, Nothing, 0, err
+	}
+	var next target
+	action := Nothing
+	var after time.Duration
+	for _, t := range targets {
+		t.state.Allowed = unhealthy <= limit
+		if action == Nothing {
+			if action = r.Decide(t.state); action != Nothing {
+				next = t
+			}
+		}
+		if !t.deadline.IsZero() {
+			if left := t.deadline.Sub(r.Clock.Now()); after == 0 || left < after {
+				after = left
+			}
+		}
+	}
+	return next, action, after, nil
+}
+
+// targets are the Machines that a MachineHealthCheck selects, in order of their
+// names.
+func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) ([]target, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("parse its selector: %w", err)
+	}
+	var machines clusterv1.MachineList
+	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list its Machines: %w", err)
+	}
+	var targets []target
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		if !selects(check, selector, machine) {
+			continue
+		}
+		t := target{machine: machine}
+		if err := r.examine(ctx, reader, check, &t); err != nil {
+			return nil, fmt.Errorf("examine Machine %s: %w", machine.Name, err)
+		}
+		targets = append(targets, t)
+	}
+	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.machine.Name, b.machine.Name) })
+	return targets, nil
+}
+
+func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, machine *clusterv1.Machine) bool {
+	_, skip := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	_, paused := machine.Annotations[clusterv1.PausedAnnotation]
+	return !skip && !paused && machine.DeletionTimestamp == nil &&
+		machine.Spec.ClusterName == check.Spec.ClusterName && selector.Matches(labels.Set(machine.Labels))
+}
+
+// examine gathers the facts about one Machine.
+func (r *Reconciler) examine(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck, t *target) error {
+	s := &t.state
+	remediating, err := remediating(ctx, reader, t.machine)
+	if err != nil {
+		return err
+	}
+	s.Remediating = remediating
+	var since time.Time
+	s.Recorded, since = recorded(t.machine)
+
+	// Nothing that was so before the start-up counts: neither the absence of a
+	// Node nor what the host's last boot left in it.
+	startup := defaultStartup
+	if seconds := check.Spec.Checks.NodeStartupTimeoutSeconds; seconds != nil {
+		startup = time.Duration(*seconds) * time.Second
+	}
+	var started time.Time
+	if s.Recorded == Waiting && startup > 0 {
+		started = since.Add(startup)
+	}
+
+	var node corev1.Node
+	s.Missing = true
+	if t.machine.Status.NodeRef.IsDefined() {
+		err := reader.Get(ctx, types.NamespacedName{Name: t.machine.Status.NodeRef.Name}, &node, client.UnsafeDisableDeepCopy)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("read Node %s: %w", t.machine.Status.NodeRef.Name, err)
+		}
+		s.Missing = err != nil
+	}
+	now := r.Clock.Now()
+	switch {
+	case s.Remediating:
+		return nil
+	case s.Missing && t.machine.Status.NodeRef.IsDefined() && r.Settings.MissingNodeUnhealthyAtOnce:
+		s.Expired = true
+		return nil
+	case s.Missing:
+		t.deadline = started
+	default:
+		t.deadline = sickUntil(check, &node)
+		if s.Sick = !t.deadline.IsZero(); s.Sick && t.deadline.Before(started) {
+			t.deadline = started
+		}
+	}
+	if !t.deadline.IsZero() && !now.Before(t.deadline) {
+		s.Expired, t.deadline = true, time.Time{}
+	}
+	return nil
+}
+
+// remediating reports whether a Machine is marked, or its host not let go of yet.
+func remediating(ctx context.Context, reader client.Reader, machine *clusterv1.Machine) (bool, error) {
+	if _, marked := machine.Annotations[api.ExternalRemediationAnnotation]; marked {
+		return true, nil
+	}
+	namespace, name, ok := strings.Cut(machine.Annotations[api.HostAnnotation], "/")
+	if !ok {
+		return false, nil
+	}
+	var host api.BareMetalHost
+	if err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &host, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read its BareMetalHost: %w", err)
+	}
+	_, held := host.Annotations[api.RemediationRebootAnnotation]
+	return held, nil
+}
+
+// recorded reads the verdict from a Machine's condition.
+func recorded(machine *clusterv1.Machine) (Verdict, time.Time) {
+	for _, c := range machine.Status.Conditions {
+		if c.Type != clusterv1.MachineHealthCheckSucceededCondition {
+			continue
+		}
+		switch c.Status {
+		case metav1.ConditionUnknown:
+			return Waiting, c.LastTransitionTime.Time
+		case metav1.ConditionFalse:
+			return Unhealthy, c.LastTransitionTime.Time
+		}
+	}
+	return Healthy, time.Time{}
+}
+
+// sickUntil is when the first unhealthy condition of a Node has lasted for too
+// long; zero if it has none.
+func sickUntil(check *clusterv1.MachineHealthCheck, node *corev1.Node) time.Time {
+	var first time.Time
+	for _, sick := range check.Spec.Checks.UnhealthyNodeConditions {
+		for _, c := range node.Status.Conditions {
+			if c.Type != sick.Type || c.Status != sick.Status {
+				continue
+			}
+			deadline := c.LastTransitionTime.Time
+			if sick.TimeoutSeconds != nil {
+				deadline = deadline.Add(time.Duration(*sick.TimeoutSeconds) * time.Second)
+			}
+			if first.IsZero() || deadline.Before(first) {
+				first = deadline
+			}
+		}
+	}
+	return first
+}
+
+// allowed is how many of total Machines may be unhealthy at once for any of them
+// to be marked. A percentage is rounded down.
+func allowed(check *clusterv1.MachineHealthCheck, total int) (int, error) {
+	limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo
+	if limit == nil {
+		return total, nil
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(limit, total, false)
+	if err != nil {
+		return 0, fmt.Errorf("parse unhealthyLessThanOrEqualTo: %w", err)
+	}
+	return n, nil
+}
+
+// act has the one effect of an action.
+func (r *Reconciler) act(ctx context.Context, t target, action Action) error {
+	switch action {
+	case Mark:
+		return r.Client.Patch(ctx, t.machine.DeepCopy(), api.SetAnnotation(t.machine, api.ExternalRemediationAnnotation, ""))
+	case RecordHealthy:
+		return r.record(ctx, t.machine, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)
+	case RecordWaiting:
+		return r.record(ctx, t.machine, metav1.ConditionUnknown, waitingReason)
+	case RecordUnhealthy:
+		reason := clusterv1.MachineHealthCheckUnhealthyNodeReason
+		if t.state.Missing {
+			reason = clusterv1.MachineHealthCheckNodeDeletedReason
+		}
+		return r.record(ctx, t.machine, metav1.ConditionFalse, reason)
+	}
+	return nil
+}
+
+func (r *Reconciler) record(ctx context.Context, machine *clusterv1.Machine, status metav1.ConditionStatus, reason string) error {
+	condition := metav1.Condition{
+		Type:               clusterv1.MachineHealthCheckSucceededCondition,
+		Status:             status,
+		Reason:             reason,
+		ObservedGeneration: machine.Generation,
+		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+	}
+	conditions := slices.DeleteFunc(slices.Clone(machine.Status.Conditions), func(c metav1.Condition) bool {
+		return c.Type == condition.Type
+	})
+	conditions = append(conditions, condition)
+	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+	data, err := json.Marshal(conditions)
+	if err != nil {
+		return err
+	}
+	return r.Client.Status().Patch(ctx, machine.DeepCopy(), api.SetStatus(machine, `"conditions":`+string(data)))
+}
+
+// refuse reports whether a MachineHealthCheck asks for something that this
+// controller doesn't do, and says so once. Half of a check would mark Machines
+// that the whole would not.
+func (r *Reconciler) refuse(check *clusterv1.MachineHealthCheck) bool {
+	var field string
+	switch spec := &check.Spec; {
+	case spec.Remediation.TriggerIf.UnhealthyInRange != "":
+		field = "remediation.triggerIf.unhealthyInRange"
+	case spec.Remediation.TemplateRef.IsDefined():
+		field = "remediation.templateRef"
+	case len(spec.Checks.UnhealthyMachineConditions) > 0:
+		field = "checks.unhealthyMachineConditions"
+	default:
+		return false
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if generation, ok := r.warned[check.UID]; r.Warn != nil && (!ok || generation != check.Generation) {
+		if r.warned == nil {
+			r.warned = map[types.UID]int64{}
+		}
+		r.warned[check.UID] = check.Generation
+		r.Warn(check, "NotSupported", "spec."+field+" is not supported: no Machine is marked for this check until it is removed")
+	}
+	return true
+}
+
+// ChecksOf maps a Machine, a Node or a BareMetalHost to every MachineHealthCheck:
+// there are few of them.
+func ChecksOf(ctx context.Context, reader client.Reader, _ client.Object) []reconcile.Request {
+	var checks clusterv1.MachineHealthCheckList
+	if err := reader.List(ctx, &checks, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // a cache that has not synced: it brings every check when it has
+	}
+	var requests []reconcile.Request
+	for i := range checks.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&checks.Items[i])})
+	}
+	slices.SortFunc(requests, func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) })
+	return requests
+}

@@ -1,0 +1,162 @@
+// Package nodelifecycle stands in for the part of kube-controller-manager that
+// notices a dead kubelet: where none runs, as in the embedded control plane and
+// in the simulator, it sets the Ready condition of a Node to Unknown when the
+// Node's Lease has not been renewed in time. Only a kubelet sets it back. And it
+// keeps the taints that go with that condition: the API server gives every new
+// Node the one of a Node that isn't ready, and somebody has to take it away.
+package nodelifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+// Settings are the options of the stand-in.
+type Settings struct {
+	// NodeMonitorGracePeriod is how old a Node's Lease may grow.
+	NodeMonitorGracePeriod metav1.Duration `json:"nodeMonitorGracePeriod"`
+}
+
+// DefaultSettings returns the settings of kube-controller-manager.
+func DefaultSettings() Settings {
+	return Settings{NodeMonitorGracePeriod: metav1.Duration{Duration: 50 * time.Second}}
+}
+
+// Reconciler is the stand-in for the node lifecycle controller. All fields must
+// be set.
+type Reconciler struct {
+	// Client writes, and reads Nodes from a cache.
+	Client client.Client
+	// Live reads Leases. They are not watched: each is renewed every few
+	// seconds, and matters once in a grace period.
+	Live     client.Reader
+	Clock    clock.PassiveClock
+	Settings Settings
+}
+
+// Reconcile looks at the Lease of one Node and says when to look again.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var node corev1.Node
+	if err := r.Client.Get(ctx, request.NamespacedName, &node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	ready := readyStatus(&node)
+	if taints, changed := taintsFor(node.Spec.Taints, ready); changed {
+		if err := client.IgnoreNotFound(r.setTaints(ctx, &node, taints)); err != nil {
+			return reconcile.Result{}, fmt.Errorf("set the taints of Node %s: %w", node.Name, err)
+		}
+		// The write brings an event, but the Lease must be watched even if that
+		// event is late.
+		return reconcile.Result{RequeueAfter: r.Settings.NodeMonitorGracePeriod.Duration}, nil
+	}
+	if ready == corev1.ConditionUnknown {
+		return reconcile.Result{}, nil // the kubelet's word brings an event
+	}
+	renewed, err := r.renewed(ctx, &node)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	grace := r.Settings.NodeMonitorGracePeriod.Duration
+	if left := grace - r.Clock.Now().Sub(renewed); left > 0 {
+		return reconcile.Result{RequeueAfter: min(left, grace)}, nil
+	}
+	if err := client.IgnoreNotFound(r.setUnknown(ctx, &node)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("set Ready of Node %s to Unknown: %w", node.Name, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// renewed is when the kubelet was last heard of: never before it registered.
+func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
+	var lease coordinationv1.Lease
+	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
+	if err := r.Live.Get(ctx, key, &lease); err != nil && !apierrors.IsNotFound(err) {
+		return time.Time{}, fmt.Errorf("read Lease %s: %w", key, err)
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Before(&metav1.MicroTime{Time: node.CreationTimestamp.Time}) {
+		return node.CreationTimestamp.Time, nil
+	}
+	return lease.Spec.RenewTime.Time, nil
+}
+
+func (r *Reconciler) setUnknown(ctx context.Context, node *corev1.Node) error {
+	now := metav1.NewTime(r.Clock.Now())
+	unknown := corev1.NodeCondition{
+		Type:               corev1.NodeReady,
+		Status:             corev1.ConditionUnknown,
+		Reason:             "NodeStatusUnknown",
+		Message:            "the kubelet has stopped renewing its Lease",
+		LastTransitionTime: now,
+		LastHeartbeatTime:  now,
+	}
+	conditions := slices.DeleteFunc(slices.Clone(node.Status.Conditions), func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady
+	})
+	data, err := json.Marshal(append(conditions, unknown))
+	if err != nil {
+		return err
+	}
+	return r.Client.Status().Patch(ctx, node, api.SetStatus(node, `"conditions":`+string(data)))
+}
+
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return corev1.ConditionFalse
+}
+
+// taintsFor returns the taints that a Node should have, and whether they differ
+// from those it has: beside others' taints, one that keeps Pods from being bound
+// to a Node that isn't Ready, or is out of reach.
+func taintsFor(taints []corev1.Taint, ready corev1.ConditionStatus) (wanted []corev1.Taint, changed bool) {
+	want := ""
+	switch ready {
+	case corev1.ConditionFalse:
+		want = corev1.TaintNodeNotReady
+	case corev1.ConditionUnknown:
+		want = corev1.TaintNodeUnreachable
+	}
+	has := want == ""
+	for _, t := range taints {
+		ours := t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
+		switch {
+		case !ours:
+			wanted = append(wanted, t)
+		case t.Key == want:
+			wanted = append(wanted, t)
+			has = true
+		default:
+			changed = true
+		}
+	}
+	if !has {
+		wanted = append(wanted, corev1.Taint{Key: want, Effect: corev1.TaintEffectNoSchedule})
+		changed = true
+	}
+	return wanted, changed
+}
+
+func (r *Reconciler) setTaints(ctx context.Context, node *corev1.Node, taints []corev1.Taint) error {
+	data, err := json.Marshal(taints)
+	if err != nil {
+		return err
+	}
+	return r.Client.Patch(ctx, node, api.SetSpec(node, `"taints":`+string(data)))
+}

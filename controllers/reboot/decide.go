@@ -1,0 +1,189 @@
+// Package reboot is the controller of a host's power: it honours spec.online and
+// the reboot annotations of a BareMetalHost (seeds 000 and 001).
+//
+// A reconcile reads the host and asks its BMC for the power state, decides, and
+// has one effect: one write to the API or one power command. Commands are only
+// ever accepted; whether they had their effect tells a later reading. The two
+// times in the host's status make a request exact: pendingRebootSince is later
+// than lastPoweredOn from the moment that a request was seen until the host,
+// known to be off, may boot again. They survive a crash at any point, so that
+// each request causes one power cycle.
+package reboot
+
+import "fmt"
+
+// PowerState is what is known about a host's power.
+type PowerState string
+
+// Only a BMC that says exactly Off makes a host Off. On is everything else that
+// a BMC may say, PoweringOff, PoweringOn and Paused included: the host is not
+// known to be off (design, decision 10). Unreachable is no answer at all.
+const (
+	On          PowerState = "On"
+	Off         PowerState = "Off"
+	Unreachable PowerState = "Unreachable"
+)
+
+// UnmarshalText accepts the three names only.
+func (p *PowerState) UnmarshalText(text []byte) error {
+	switch state := PowerState(text); state {
+	case On, Off, Unreachable:
+		*p = state
+		return nil
+	}
+	return fmt.Errorf("%q is none of %s, %s, %s", text, On, Off, Unreachable)
+}
+
+// ParsePowerState maps the PowerState property of a Redfish ComputerSystem (DSP2046),
+// empty when it is null, to what it proves.
+func ParsePowerState(property string) PowerState {
+	if property == string(Off) {
+		return Off
+	}
+	return On
+}
+
+// State is every fact that the decision about one host rests on.
+type State struct {
+	// Provisioned hosts take part in the reboot interface; others are out of
+	// its scope (seed 000).
+	Provisioned bool `json:"provisioned"`
+	// Deprovisioned hosts have no image any more, or lose it just now.
+	Deprovisioned bool `json:"deprovisioned"`
+	// Online is spec.online.
+	Online bool `json:"online"`
+	// Plain and Keyed say that reboot annotations of that form are present.
+	Plain bool `json:"plain"`
+	Keyed bool `json:"keyed"`
+	// Hard is set when at least one of them asks for a hard reboot: it takes
+	// priority over all that are soft (seed 000).
+	Hard bool `json:"hard"`
+	// StatusOn is status.poweredOn.
+	StatusOn bool `json:"statusOn"`
+	// Power is what the BMC says now.
+	Power PowerState `json:"power"`
+	// Pending is a recorded request that has not led to a boot yet.
+	Pending bool `json:"pending"`
+	// SoftFailed says that the soft shutdown had its time, or was refused.
+	SoftFailed bool `json:"softFailed"`
+	// ShutDownSent says that a soft shutdown was asked for. Forgotten in a
+	// crash, and then asked for once more.
+	ShutDownSent bool `json:"shutDownSent"`
+	// Commanded says that the command which would bring Power to where it
+	// should be, PowerOff or PowerOn, was accepted a moment ago.
+	Commanded bool `json:"commanded"`
+	// ErrorStale says that status.errorType and its count don't tell of the
+	// BMC's failures, or of their end.
+	ErrorStale bool `json:"errorStale"`
+}
+
+// Action is the one thing to do next.
+type Action string
+
+// The actions. Nothing and Wait have no effect: the host is looked at again
+// after the steady interval, or after the poll interval because a change of its
+// power is expected.
+const (
+	Nothing Action = "Nothing"
+	Wait    Action = "Wait"
+	// ClearAnnotations removes every reboot annotation, in one patch.
+	ClearAnnotations Action = "ClearAnnotations"
+	// ForgetRequest removes pendingRebootSince: it asked for a boot of an image
+	// that is gone.
+	ForgetRequest Action = "ForgetRequest"
+	// RecordPower writes the reading to status.poweredOn.
+	RecordPower Action = "RecordPower"
+	// RecordPending writes pendingRebootSince.
+	RecordPending Action = "RecordPending"
+	// RecordError writes or clears the power management error.
+	RecordError Action = "RecordError"
+	// RemovePlain removes the plain annotation: the host is off, so the request
+	// had what it asked for and the recorded times do the rest.
+	RemovePlain Action = "RemovePlain"
+	// RecordBoot writes lastPoweredOn while the host is known to be off.
+	RecordBoot Action = "RecordBoot"
+	// PowerOn, ShutDown (soft) and PowerOff (hard) command the BMC.
+	PowerOn  Action = "PowerOn"
+	ShutDown Action = "ShutDown"
+	PowerOff Action = "PowerOff"
+)
+
+// Actions is every action.
+var Actions = []Action{
+	Nothing, Wait, ClearAnnotations, ForgetRequest, RecordPower, RecordPending, RecordError,
+	RemovePlain, RecordBoot, PowerOn, ShutDown, PowerOff,
+}
+
+// Decide says what to do next about a host. What is on record is brought up to
+// date first, so that whoever reads the status never sees a request answered by
+// a power state from before it.
+func Decide(s State) Action {
+	requested := s.Plain || s.Keyed
+	switch {
+	case !s.Provisioned:
+		return leave(s, requested)
+	case s.Power == Unreachable:
+		// Without a reading no request is recorded either: a status that says
+		// off may be out of date, and must not look like the answer to it.
+		if s.ErrorStale {
+			return RecordError
+		}
+		return Wait
+	case (s.Power == On) != s.StatusOn:
+		return RecordPower
+	case requested && !s.Pending:
+		// Seed 000 asks for this only while poweredOn is true. A request that
+		// arrives while the host is off is recorded too, for a keyed one would
+		// otherwise hold the host off with a pendingRebootSince that never
+		// answers it. The host is known to be off here, so it is answered.
+		return RecordPending
+	case s.ErrorStale:
+		return RecordError
+	case s.Power == On && (s.Pending || !s.Online):
+		return turnOff(s)
+	case s.Power == Off && s.Online:
+		return turnOn(s)
+	}
+	return Nothing
+}
+
+// leave ends what a deprovisioned host was asked to do (seed 000).
+func leave(s State, requested bool) Action {
+	switch {
+	case s.Deprovisioned && requested:
+		return ClearAnnotations
+	case s.Deprovisioned && s.Pending:
+		return ForgetRequest
+	}
+	return Nothing
+}
+
+// turnOff is soft first and hard when that failed, or at once when any request
+// says so.
+func turnOff(s State) Action {
+	switch {
+	case !s.Hard && !s.SoftFailed && !s.ShutDownSent:
+		return ShutDown
+	case !s.Hard && !s.SoftFailed, s.Commanded:
+		return Wait
+	}
+	return PowerOff
+}
+
+// turnOn lets go of a host that is off: the plain annotation goes first, then
+// everybody who holds the host has to let go, then the boot is recorded, and
+// only then is the host powered on. A crash between any two of these is resumed
+// and causes no second reboot (design, decisions 2 and 3).
+func turnOn(s State) Action {
+	switch {
+	case s.Pending && s.Plain:
+		return RemovePlain
+	case s.Pending && s.Keyed:
+		return Wait
+	case s.Pending:
+		return RecordBoot
+	case s.Commanded:
+		return Wait
+	}
+	return PowerOn
+}

@@ -1,0 +1,332 @@
+package reboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+// Power commands the power of a host through its BMC. Every call is bounded in
+// time. A command that returns nil was accepted, not completed. One that the BMC
+// can never carry out for this host fails with errors.ErrUnsupported.
+type Power interface {
+	// State asks the BMC for the power state; it returns On or Off, never
+	// Unreachable, unless it fails.
+	State(ctx context.Context, host *api.BareMetalHost) (PowerState, error)
+	// On powers the host on.
+	On(ctx context.Context, host *api.BareMetalHost) error
+	// ShutDown asks the host's operating system to shut down.
+	ShutDown(ctx context.Context, host *api.BareMetalHost) error
+	// Off cuts the power.
+	Off(ctx context.Context, host *api.BareMetalHost) error
+}
+
+// Reconciler is the reboot controller. All fields but Warn must be set. It may
+// be used for several hosts at once, but for one host only once at a time, as
+// controller-runtime's queues guarantee.
+type Reconciler struct {
+	// Client writes.
+	Client client.Client
+	// Live reads from the API server, never from a cache: a pending reboot that
+	// is over already would cut the power of the freshly booted host.
+	Live  client.Reader
+	Clock clock.PassiveClock
+	Power Power
+	// Warn reports a problem with an object to its users; nil if nobody
+	// listens.
+	Warn     func(about client.Object, reason, message string)
+	Settings Settings
+	// Decide is the function Decide, or a wrong one to be tested against.
+	Decide func(State) Action
+
+	mutex sync.Mutex
+	hosts map[types.NamespacedName]*memory
+}
+
+// memory is what the controller remembers of a host. It may be lost at any time:
+// all that a reboot needs to be exact is in the host's status.
+type memory struct {
+	uid types.UID
+	// goal is the pendingRebootSince that the host goes off for; zero when it
+	// goes off because it should not be online.
+	goal time.Time
+	// since is when this process first wanted the host off for that goal.
+	since                     time.Time
+	shutDownSent, softRefused bool
+	// command is the last power command that was accepted, and when.
+	command   Action
+	commanded time.Time
+	// failures counts the BMC's failures in a row, the last being failure.
+	// readFailed says that it was the reading that failed.
+	failures   int
+	failure    string
+	readFailed bool
+	// warned has the annotation values that were complained about.
+	warned map[string]string
+}
+
+// Reconcile does one step for one host.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var host api.BareMetalHost
+	if err := r.Live.Get(ctx, request.NamespacedName, &host); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("read BareMetalHost %s: %w", request, err)
+	}
+	m := r.remember(&host)
+	state := r.observe(ctx, &host, m)
+	action := r.Decide(state)
+	if err := r.act(ctx, &host, m, action); err != nil {
+		if apierrors.IsNotFound(err) {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("%s of BareMetalHost %s: %w", action, request, err)
+	}
+	return r.after(state, m, action), nil
+}
+
+// observe gathers the facts.
+func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *memory) State {
+	provisioning := &host.Status.Provisioning
+	s := State{
+		Online:   host.Spec.Online,
+		StatusOn: host.Status.PoweredOn,
+		Power:    Unreachable,
+		Pending:  provisioning.RebootPending(),
+	}
+	switch provisioning.State {
+	case api.StateProvisioned, api.StateExternallyProvisioned:
+		s.Provisioned = true
+	case api.StateDeprovisioning, api.StateAvailable:
+		// Available too, lest a host that was deprovisioned while nobody looked
+		// takes an old request into its next life.
+		s.Deprovisioned = true
+	}
+	for _, request := range api.RebootRequests(host.Annotations) {
+		s.Plain = s.Plain || request.Key == ""
+		s.Keyed = s.Keyed || request.Key != ""
+		s.Hard = s.Hard || request.Mode == api.RebootHard
+		r.complain(host, m, request)
+	}
+	if !s.Provisioned {
+		return s
+	}
+	if power, err := r.Power.State(ctx, host); err != nil {
+		m.fail(fmt.Errorf("read the power state: %w", err), true)
+	} else {
+		s.Power = power
+		if m.readFailed {
+			m.succeed()
+		}
+	}
+	now := r.Clock.Now()
+	if s.Pending || !s.Online {
+		var goal time.Time
+		if s.Pending {
+			goal = provisioning.PendingRebootSince.Time
+		}
+		m.aim(goal, now)
+		s.ShutDownSent = m.shutDownSent
+		s.SoftFailed = m.softRefused || now.Sub(m.start()) >= r.Settings.SoftTimeout.Duration
+	} else {
+		m.since = time.Time{}
+	}
+	expected := PowerOn
+	if s.Power == On {
+		expected = PowerOff
+	}
+	s.Commanded = m.command == expected && now.Sub(m.commanded) < r.Settings.CommandInterval.Duration
+	s.ErrorStale = m.stale(&host.Status)
+	return s
+}
+
+// act has the one effect of an action.
+func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory, action Action) error {
+	switch action {
+	case ClearAnnotations:
+		var keys []string
+		for _, request := range api.RebootRequests(host.Annotations) {
+			keys = append(keys, request.Annotation)
+		}
+		return r.Client.Patch(ctx, host, api.RemoveAnnotations(host, keys...))
+	case RemovePlain:
+		return r.Client.Patch(ctx, host, api.RemoveAnnotations(host, api.RebootAnnotation))
+	case ForgetRequest:
+		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":null}`)
+	case RecordPower:
+		m.succeed() // it moved, whatever was said to the last command
+		m.command = ""
+		return r.setStatus(ctx, host, `"poweredOn":`+strconv.FormatBool(!host.Status.PoweredOn))
+	case RecordPending:
+		since := r.later(host.Status.Provisioning.LastPoweredOn)
+		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":"`+since+`"}`)
+	case RecordBoot:
+		booted := r.later(host.Status.Provisioning.PendingRebootSince)
+		return r.setStatus(ctx, host, `"provisioning":{"lastPoweredOn":"`+booted+`"}`)
+	case RecordError:
+		return r.setStatus(ctx, host, m.errorStatus())
+	case PowerOn, ShutDown, PowerOff:
+		r.command(ctx, host, m, action)
+	case Nothing:
+		m.succeed() // whatever failed is not wanted any more
+	}
+	return nil
+}
+
+// command commands the BMC. A failure is the BMC's, and kept for the status, not
+// an error of the controller.
+func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *memory, action Action) {
+	call := r.Power.Off
+	switch action {
+	case PowerOn:
+		call = r.Power.On
+	case ShutDown:
+		call = r.Power.ShutDown
+	}
+	err := call(ctx, host)
+	switch {
+	case err == nil:
+		m.succeed()
+		m.command, m.commanded = action, r.Clock.Now()
+		m.shutDownSent = m.shutDownSent || action == ShutDown
+	case action == ShutDown && errors.Is(err, errors.ErrUnsupported):
+		m.softRefused = true
+	default:
+		m.fail(fmt.Errorf("%s: %w", action, err), false)
+	}
+}
+
+// after says when to look at the host again. What was written brings its own
+// watch event, but power management doesn't rely on a watch that may lag: it
+// looks again by itself.
+func (r *Reconciler) after(s State, m *memory, action Action) reconcile.Result {
+	switch {
+	case !s.Provisioned:
+		return reconcile.Result{}
+	case m.failures > 0 && action != RecordError:
+		return reconcile.Result{RequeueAfter: r.backoff(m.failures)}
+	case action == Nothing:
+		return reconcile.Result{RequeueAfter: r.Settings.SteadyInterval.Duration}
+	}
+	return reconcile.Result{RequeueAfter: r.Settings.PollInterval.Duration}
+}
+
+func (r *Reconciler) backoff(failures int) time.Duration {
+	wait, most := r.Settings.PollInterval.Duration, r.Settings.MaxBackoff.Duration
+	for ; failures > 1 && wait < most; failures-- {
+		wait *= 2
+	}
+	return min(wait, most)
+}
+
+func (r *Reconciler) setStatus(ctx context.Context, host *api.BareMetalHost, fields string) error {
+	return r.Client.Status().Patch(ctx, host, api.SetStatus(host, fields))
+}
+
+// later is now, but later than the other of a host's two times, whatever the
+// clocks that they were taken from: else a request could be answered before it
+// was made, or never.
+func (r *Reconciler) later(other *metav1.MicroTime) string {
+	now := r.Clock.Now()
+	if other != nil && now.Sub(other.Time) < time.Microsecond {
+		now = other.Add(time.Microsecond)
+	}
+	return now.UTC().Format(metav1.RFC3339Micro)
+}
+
+// complain reports a value that was not understood, once.
+func (r *Reconciler) complain(host *api.BareMetalHost, m *memory, request api.RebootRequest) {
+	if request.Problem == "" || r.Warn == nil {
+		return
+	}
+	value := host.Annotations[request.Annotation]
+	if known, ok := m.warned[request.Annotation]; ok && known == value {
+		return
+	}
+	if m.warned == nil {
+		m.warned = map[string]string{}
+	}
+	m.warned[request.Annotation] = value
+	r.Warn(host, "RebootAnnotationNotUnderstood", request.Problem)
+}
+
+func (r *Reconciler) remember(host *api.BareMetalHost) *memory {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	key := client.ObjectKeyFromObject(host)
+	m := r.hosts[key]
+	if m == nil || m.uid != host.UID {
+		m = &memory{uid: host.UID}
+		if host.Status.ErrorType == api.PowerManagementError {
+			// Go on counting where the process before this one stopped.
+			m.failures, m.failure, m.readFailed = host.Status.ErrorCount, host.Status.ErrorMessage, true
+		}
+		if r.hosts == nil {
+			r.hosts = map[types.NamespacedName]*memory{}
+		}
+		r.hosts[key] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.hosts, key)
+}
+
+// aim notes what the host goes off for.
+func (m *memory) aim(goal, now time.Time) {
+	if m.since.IsZero() || !m.goal.Equal(goal) {
+		m.goal, m.since, m.shutDownSent, m.softRefused = goal, now, false, false
+	}
+}
+
+// start is when the soft shutdown's time began: when the request was recorded,
+// which survives a crash, or when this process saw it, should the recorded time
+// lie in the future.
+func (m *memory) start() time.Time {
+	if m.goal.IsZero() || m.since.Before(m.goal) {
+		return m.since
+	}
+	return m.goal
+}
+
+func (m *memory) fail(err error, reading bool) {
+	m.failures++
+	m.failure, m.readFailed = err.Error(), reading
+}
+
+func (m *memory) succeed() { m.failures, m.failure, m.readFailed = 0, "", false }
+
+// stale reports whether the status should be told about failures. It is when
+// they begin or end, and each time that their number has doubled, which bounds
+// the writes that a broken BMC can cause.
+func (m *memory) stale(status *api.BareMetalHostStatus) bool {
+	if status.ErrorType != api.PowerManagementError {
+		return m.failures > 0
+	}
+	return m.failures == 0 || m.failures >= 2*status.ErrorCount
+}
+
+func (m *memory) errorStatus() string {
+	if m.failures == 0 {
+		return `"errorType":null,"errorMessage":null,"errorCount":null`
+	}
+	return fmt.Sprintf(`"errorType":%q,"errorMessage":%s,"errorCount":%d`,
+		api.PowerManagementError, api.Quote(m.failure), m.failures)
+}

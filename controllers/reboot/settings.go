@@ -1,0 +1,42 @@
+package reboot
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Settings are the times of the reboot controller.
+type Settings struct {
+	// SoftTimeout is how long a soft shutdown may take before the host is
+	// powered off hard. It counts from pendingRebootSince.
+	SoftTimeout metav1.Duration `json:"softTimeout"`
+	// PollInterval is how often a host is looked at while a change of its power
+	// is expected, or it has to be held off.
+	PollInterval metav1.Duration `json:"pollInterval"`
+	// SteadyInterval is how often a host is looked at otherwise: somebody may
+	// have pressed its button.
+	SteadyInterval metav1.Duration `json:"steadyInterval"`
+	// CommandInterval is how long an accepted PowerOff or PowerOn is given to
+	// show before it is sent again. BMCs ignore commands; but a slow one may
+	// carry out each, and a second PowerOff could hit the next boot.
+	CommandInterval metav1.Duration `json:"commandInterval"`
+	// BMCTimeout bounds every call to a BMC.
+	BMCTimeout metav1.Duration `json:"bmcTimeout"`
+	// MaxBackoff bounds the interval between attempts at a BMC that fails,
+	// which starts at PollInterval and doubles.
+	MaxBackoff metav1.Duration `json:"maxBackoff"`
+}
+
+// DefaultSettings returns the settings that upstream's baremetal-operator uses
+// where it has them.
+func DefaultSettings() Settings {
+	return Settings{
+		SoftTimeout:     metav1.Duration{Duration: 180 * time.Second},
+		PollInterval:    metav1.Duration{Duration: 2 * time.Second},
+		SteadyInterval:  metav1.Duration{Duration: 60 * time.Second},
+		CommandInterval: metav1.Duration{Duration: 10 * time.Second},
+		BMCTimeout:      metav1.Duration{Duration: 10 * time.Second},
+		MaxBackoff:      metav1.Duration{Duration: 30 * time.Second},
+	}
+}

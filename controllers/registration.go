@@ -1,0 +1,240 @@
+// Package controllers is the table of fencelab's controllers. A Registration
+// says as data what a controller reconciles and watches and how to make one;
+// SetupWithManager hands it to a controller-runtime manager, and the simulator
+// makes a simulated process of the same value. There is no other wiring.
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/healthcheck"
+	"github.com/fencelab/fencelab/controllers/nodelifecycle"
+	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/controllers/remediation"
+	"github.com/fencelab/fencelab/controllers/workload"
+)
+
+// Registration is one controller, as data.
+type Registration struct {
+	// Name is the controller's, in lower case.
+	Name string
+	// For is an empty object of the kind whose keys are reconciled.
+	For client.Object
+	// Watches are the other kinds that lead to a reconcile.
+	Watches []Watch
+	// Workers is how many keys may be reconciled at once, never one of them
+	// twice. More than one where a call can block for long.
+	Workers int
+	// Settings returns a pointer to the controller's default settings, which
+	// have JSON tags.
+	Settings func() any
+	// Facts and Actions are the names that an overlay's rules may use; empty
+	// for a controller that can't be overlaid.
+	Facts, Actions []string
+	// StandIn marks a controller that does what a cluster's own components do,
+	// where those are missing.
+	StandIn bool
+	// New makes the controller. It starts nothing. It is called once for each
+	// incarnation of a process.
+	New func(Deps) (reconcile.Reconciler, error)
+
+	check func([]Rule) error
+}
+
+// Watch is a kind whose events lead to reconciles of other keys.
+type Watch struct {
+	// Kind is an empty object of it.
+	Kind client.Object
+	// Map returns the keys that an event of the object touches. Its reader is
+	// the controller's cache.
+	Map func(context.Context, client.Reader, client.Object) []reconcile.Request
+}
+
+// Deps are what a controller is made of.
+type Deps struct {
+	// Client writes, and reads from a cache.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Clock is the only clock.
+	Clock clock.PassiveClock
+	// Warn reports a problem to the users of an object; may be nil.
+	Warn func(about client.Object, reason, message string)
+	// Power reaches the BMCs for the reboot controller; nil for Redfish.
+	Power reboot.Power
+	// Settings is what Registration.Settings returned, perhaps changed; nil for
+	// the defaults.
+	Settings any
+	// Overlay makes the controller wrong on purpose.
+	Overlay []Rule
+}
+
+// All returns every controller, in a fixed order.
+func All() []Registration { return slices.Clone(registrations) }
+
+// Lookup returns the controller called name. Its error names the nearest one.
+func Lookup(name string) (Registration, error) {
+	var names []string
+	for _, r := range registrations {
+		if r.Name == name {
+			return r, nil
+		}
+		names = append(names, r.Name)
+	}
+	return Registration{}, fmt.Errorf("there is no controller %q; %s", name, suggest(name, names))
+}
+
+// Selection is a controller that was chosen to run, and how.
+type Selection struct {
+	Registration
+	// Settings and Overlay are those of Deps.
+	Settings any
+	Overlay  []Rule
+}
+
+// Select chooses the controller called name. Settings are JSON over its defaults;
+// a field that it doesn't have is an error.
+func Select(name string, settings json.RawMessage, overlay []Rule) (Selection, error) {
+	r, err := Lookup(name)
+	if err != nil {
+		return Selection{}, err
+	}
+	s := Selection{Registration: r, Settings: r.Settings(), Overlay: overlay}
+	if len(settings) > 0 {
+		strict, err := kjson.UnmarshalStrict(settings, s.Settings)
+		if err := errors.Join(append(strict, err)...); err != nil {
+			return Selection{}, fmt.Errorf("read the settings of the controller %s: %w", name, err)
+		}
+	}
+	return s, r.CheckOverlay(overlay)
+}
+
+// CheckOverlay reports what is wrong with rules for this controller.
+func (r Registration) CheckOverlay(rules []Rule) error {
+	if len(rules) == 0 {
+		return nil
+	}
+	if r.check == nil {
+		return fmt.Errorf("the controller %s can't be overlaid", r.Name)
+	}
+	if err := r.check(rules); err != nil {
+		return fmt.Errorf("overlay of the controller %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+var registrations = []Registration{
+	register(overlayable(Registration{
+		Name: "reboot",
+		For:  &api.BareMetalHost{},
+		// One unreachable BMC must not keep the others waiting.
+		Workers: 16,
+	}, reboot.Decide, reboot.Actions), reboot.DefaultSettings, func(d Deps, settings reboot.Settings) (reconcile.Reconciler, error) {
+		power := d.Power
+		if power == nil {
+			power = reboot.NewRedfish(d.Live, settings.BMCTimeout.Duration)
+		}
+		decide, err := Overlaid(reboot.Decide, reboot.Actions, d.Overlay)
+		return &reboot.Reconciler{
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Power: power, Warn: d.Warn, Settings: settings, Decide: decide,
+		}, err
+	}),
+	register(overlayable(Registration{
+		Name: "remediation",
+		For:  &api.BareMetalHost{},
+		Watches: []Watch{
+			{Kind: &clusterv1.Machine{}, Map: remediation.HostOfMachine},
+			{Kind: &corev1.Node{}, Map: remediation.HostOfNode},
+		},
+		Workers: 1,
+	}, remediation.Decide, remediation.Actions), remediation.DefaultSettings, func(d Deps, settings remediation.Settings) (reconcile.Reconciler, error) {
+		right := remediation.Decide
+		if settings.KeepMarkUntilNodeReturns {
+			right = remediation.KeepMark
+		}
+		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
+		return &remediation.Reconciler{Client: d.Client, Live: d.Live, Decide: decide}, err
+	}),
+	register(overlayable(Registration{
+		Name: "healthcheck",
+		For:  &clusterv1.MachineHealthCheck{},
+		Watches: []Watch{
+			{Kind: &clusterv1.Machine{}, Map: healthcheck.ChecksOf},
+			{Kind: &corev1.Node{}, Map: healthcheck.ChecksOf},
+			{Kind: &api.BareMetalHost{}, Map: healthcheck.ChecksOf},
+		},
+		Workers: 1,
+	}, healthcheck.Decide, healthcheck.Actions), healthcheck.DefaultSettings, func(d Deps, settings healthcheck.Settings) (reconcile.Reconciler, error) {
+		decide, err := Overlaid(healthcheck.Decide, healthcheck.Actions, d.Overlay)
+		return &healthcheck.Reconciler{
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: decide,
+		}, err
+	}),
+	register(Registration{
+		Name:    "nodelifecycle",
+		For:     &corev1.Node{},
+		Workers: 1,
+		StandIn: true,
+	}, nodelifecycle.DefaultSettings, func(d Deps, settings nodelifecycle.Settings) (reconcile.Reconciler, error) {
+		return &nodelifecycle.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}, nil
+	}),
+	register(Registration{
+		Name:    "workload",
+		For:     &corev1.Pod{},
+		Watches: []Watch{{Kind: &corev1.Node{}, Map: workload.PodOfNode}},
+		Workers: 1,
+		StandIn: true,
+	}, workload.DefaultSettings, func(d Deps, settings workload.Settings) (reconcile.Reconciler, error) {
+		return &workload.Reconciler{Client: d.Client, Live: d.Live, Settings: settings}, nil
+	}),
+}
+
+// register completes a registration with its settings and constructor.
+func register[S any](r Registration, defaults func() S, construct func(Deps, S) (reconcile.Reconciler, error)) Registration {
+	r.Settings = func() any { s := defaults(); return &s }
+	r.New = func(d Deps) (reconcile.Reconciler, error) {
+		settings := defaults()
+		switch s := d.Settings.(type) {
+		case nil:
+		case *S:
+			settings = *s
+		default:
+			return nil, fmt.Errorf("make the controller %s: settings are a %T and must be a %T, as Registration.Settings returns", r.Name, s, &settings)
+		}
+		if err := r.CheckOverlay(d.Overlay); err != nil {
+			return nil, err
+		}
+		reconciler, err := construct(d, settings)
+		if err != nil {
+			return nil, fmt.Errorf("make the controller %s: %w", r.Name, err)
+		}
+		return reconciler, nil
+	}
+	return r
+}
+
+// overlayable completes a registration with what its Decide tells about facts
+// and actions.
+func overlayable[S any, A ~string](r Registration, decide func(S) A, actions []A) Registration {
+	r.Facts = factNames[S]()
+	for _, a := range actions {
+		r.Actions = append(r.Actions, string(a))
+	}
+	r.check = func(rules []Rule) error {
+		_, err := Overlaid(decide, actions, rules)
+		return err
+	}
+	return r
+}

@@ -1,0 +1,125 @@
+// Package remediation is the machine remediation controller, the MRC of seed
+// 002: it power-cycles the host of a Machine that was marked as unhealthy, and
+// deletes the Machine's Node while the host is off.
+//
+// All that it knows is in four annotations and objects, so that it resumes
+// where it, or the process before it, stopped; and it visits hosts, not
+// Machines, so that a host is let go of even when its Machine has vanished.
+// The cache only proposes: nothing is done but by a decision on the host, the
+// Machine and the Node as the API server has them now.
+package remediation
+
+// State is every fact that the decision about one host rests on.
+type State struct {
+	// NodeExists: the Machine has a nodeRef, and that Node exists.
+	NodeExists bool `json:"nodeExists"`
+	// NeedsRemediation: the Machine has the external-remediation annotation.
+	NeedsRemediation bool `json:"needsRemediation"`
+	// StatusOn is the host's status.poweredOn.
+	StatusOn bool `json:"statusOn"`
+	// RebootAnnotation: the host has this controller's reboot annotation.
+	RebootAnnotation bool `json:"rebootAnnotation"`
+	// AnswersRequest: the annotation was seen by the reboot controller, and the
+	// host has not booted since. Only then a host that is off is off because of
+	// it, and stays off. Implies RebootAnnotation.
+	AnswersRequest bool `json:"answersRequest"`
+	// PoweredOffMark: the Machine has the powered-off-for-remediation
+	// annotation.
+	PoweredOffMark bool `json:"poweredOffMark"`
+}
+
+// PoweredOn is the truth table's third column. Off counts only when it answers
+// our request (design, decision 4): poweredOn may be false since before, and then
+// the host could boot, or be up already, while its Node is deleted. The reboot
+// controller answers sooner or later, off or on, so waiting for it blocks
+// nothing. A host that is off for another reason, such as a power failure, counts
+// as on until it was asked for: only then it is certain to stay off.
+func (s State) PoweredOn() bool { return s.StatusOn || !s.AnswersRequest }
+
+// Action is the one thing to do next.
+type Action string
+
+// The actions of the truth table, and the two that KeepMark adds.
+const (
+	Nothing                Action = "Nothing"
+	AddReboot              Action = "AddReboot"
+	DeleteNode             Action = "DeleteNode"
+	RemoveNeedsRemediation Action = "RemoveNeedsRemediation"
+	RemoveReboot           Action = "RemoveReboot"
+	// AddPoweredOffMark marks the Machine: its Node is gone and its host is off.
+	AddPoweredOffMark Action = "AddPoweredOffMark"
+	// Finish removes that mark and the needs-remediation annotation, at once.
+	Finish Action = "Finish"
+)
+
+// Actions is every action.
+var Actions = []Action{
+	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AddPoweredOffMark, Finish,
+}
+
+// row is a line of the truth table in the order of its columns: does the Node
+// exist, is there a needs-remediation annotation, is the host powered on, is
+// there a reboot annotation.
+type row [4]bool
+
+// o and x read as the 0 and 1 of seed 002.
+const (
+	o = false
+	x = true
+)
+
+// table is the truth table of seed 002, line by line, and the line that it
+// lacks (design, decision 5).
+var table = map[row]Action{
+	{o, x, x, o}: AddReboot,
+	{x, x, x, o}: AddReboot,
+	{x, x, o, x}: DeleteNode,
+	{o, o, x, o}: Nothing,
+	{o, o, x, x}: Nothing,
+	{o, x, o, o}: Nothing,
+	{o, x, x, x}: Nothing,
+	{x, o, o, o}: Nothing,
+	{x, o, x, o}: Nothing,
+	{x, o, x, x}: Nothing,
+	{x, x, o, o}: Nothing,
+	{x, x, x, x}: Nothing,
+	{o, x, o, x}: RemoveNeedsRemediation,
+	{o, o, o, x}: RemoveReboot,
+	{x, o, o, x}: RemoveReboot,
+
+	{o, o, o, o}: Nothing,
+}
+
+// Decide looks up what to do next about a host.
+func Decide(s State) Action { return table[s.row()] }
+
+func (s State) row() row {
+	return row{s.NodeExists, s.NeedsRemediation, s.PoweredOn(), s.RebootAnnotation}
+}
+
+// keepMarkTable is what KeepMark does differently. Its fifth column is the
+// powered-off mark.
+var keepMarkTable = map[[5]bool]Action{
+	{o, x, o, x, o}: AddPoweredOffMark,
+	{o, x, o, x, x}: RemoveReboot,
+	{o, x, x, o, x}: Nothing, // it boots
+	{x, x, x, o, x}: Finish,
+
+	// Somebody else removed the needs-remediation annotation.
+	{o, o, x, o, x}: Finish,
+	{x, o, x, o, x}: Finish,
+}
+
+// KeepMark decides like Decide, but leaves the needs-remediation annotation on
+// the Machine until its Node is back. The truth table removes it while there is
+// no Node, and a health check that calls a missing Node unhealthy at once then
+// marks the Machine again, and again (design, decision 6; upstream
+// openshift/cluster-api-provider-baremetal#59). A mark of our own on the
+// Machine, like upstream's, tells a Node that we deleted from one that never was.
+func KeepMark(s State) Action {
+	r := s.row()
+	if action, ok := keepMarkTable[[5]bool{r[0], r[1], r[2], r[3], s.PoweredOffMark}]; ok {
+		return action
+	}
+	return Decide(s)
+}

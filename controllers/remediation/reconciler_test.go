@@ -1,0 +1,261 @@
+package remediation
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+var (
+	ctx   = context.Background()
+	key   = types.NamespacedName{Namespace: "metal3", Name: "worker-1"}
+	epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// objects are the three objects of a remediation in the state s.
+func objects(s State) (*api.BareMetalHost, *clusterv1.Machine, *corev1.Node) {
+	host := &api.BareMetalHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Annotations: map[string]string{}},
+		Spec: api.BareMetalHostSpec{
+			Online:      true,
+			ConsumerRef: &corev1.ObjectReference{Kind: "Machine", Name: "worker-1", Namespace: key.Namespace},
+		},
+		Status: api.BareMetalHostStatus{PoweredOn: s.StatusOn},
+	}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: "worker-1", UID: "machine-uid",
+			Annotations: map[string]string{api.HostAnnotation: key.String()},
+		},
+		Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "worker-1"}},
+	}
+	if s.RebootAnnotation {
+		host.Annotations[api.RemediationRebootAnnotation] = "{}"
+	}
+	if s.AnswersRequest {
+		host.Status.Provisioning.PendingRebootSince = &metav1.MicroTime{Time: epoch}
+	}
+	if s.NeedsRemediation {
+		machine.Annotations[api.ExternalRemediationAnnotation] = ""
+	}
+	if s.PoweredOffMark {
+		machine.Annotations[api.PoweredOffForRemediationAnnotation] = ""
+	}
+	var node *corev1.Node
+	if s.NodeExists {
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "node-uid"}}
+	}
+	return host, machine, node
+}
+
+func server(hooks interceptor.Funcs, objs ...client.Object) client.WithWatch {
+	builder := fake.NewClientBuilder().WithScheme(api.NewScheme()).WithStatusSubresource(&api.BareMetalHost{})
+	for _, obj := range objs {
+		builder.WithObjects(obj)
+	}
+	return interceptor.NewClient(builder.Build(), hooks)
+}
+
+func serve(s State, hooks interceptor.Funcs) client.WithWatch {
+	host, machine, node := objects(s)
+	if node == nil {
+		return server(hooks, host, machine)
+	}
+	return server(hooks, host, machine, node)
+}
+
+func step(t *testing.T, r *Reconciler) {
+	t.Helper()
+	if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func current(t *testing.T, c client.Client) State {
+	t.Helper()
+	found, err := read(ctx, c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.state()
+}
+
+// TestEffects checks for every state that what is read is what is there, and
+// that one reconcile changes exactly what its action says.
+func TestEffects(t *testing.T) {
+	for name, decide := range map[string]func(State) Action{"Decide": Decide, "KeepMark": KeepMark} {
+		everyState(func(s State) {
+			c := serve(s, interceptor.Funcs{})
+			if got := current(t, c); got != s {
+				t.Fatalf("%+v is read as %+v", s, got)
+			}
+			want := s
+			switch decide(s) {
+			case AddReboot:
+				want.RebootAnnotation, want.AnswersRequest = true, false
+			case DeleteNode:
+				want.NodeExists = false
+			case RemoveNeedsRemediation:
+				want.NeedsRemediation = false
+			case RemoveReboot:
+				want.RebootAnnotation, want.AnswersRequest = false, false
+			case AddPoweredOffMark:
+				want.PoweredOffMark = true
+			case Finish:
+				want.NeedsRemediation, want.PoweredOffMark = false, false
+			}
+			step(t, &Reconciler{Client: c, Live: c, Decide: decide})
+			if got := current(t, c); got != want {
+				t.Errorf("%s: %s of %+v led to %+v", name, decide(s), s, got)
+			}
+		})
+	}
+}
+
+func TestRequestIsHardAndTraceable(t *testing.T) {
+	c := serve(State{NodeExists: true, NeedsRemediation: true, StatusOn: true}, interceptor.Funcs{})
+	step(t, &Reconciler{Client: c, Live: c, Decide: Decide})
+	var host api.BareMetalHost
+	if err := c.Get(ctx, key, &host); err != nil {
+		t.Fatal(err)
+	}
+	value := host.Annotations[api.RemediationRebootAnnotation]
+	if mode, err := api.ParseRebootMode(value); mode != api.RebootHard || err != nil || !strings.Contains(value, "machine-uid") {
+		t.Errorf("the annotation's value is %s: %s, %v", value, mode, err)
+	}
+}
+
+var answered = State{NodeExists: true, NeedsRemediation: true, RebootAnnotation: true, AnswersRequest: true}
+
+func TestCacheOnlyProposes(t *testing.T) {
+	// The cache still shows the host held off; it was let go of since.
+	stale := serve(answered, interceptor.Funcs{})
+	live := serve(State{NodeExists: true, NeedsRemediation: true, StatusOn: true, RebootAnnotation: true}, interceptor.Funcs{})
+	step(t, &Reconciler{Client: stale, Live: live, Decide: Decide})
+	if !current(t, stale).NodeExists || !current(t, live).NodeExists {
+		t.Error("a Node was deleted because of what the cache said")
+	}
+}
+
+func TestNodeOfNextBootIsSpared(t *testing.T) {
+	for name, change := range map[string]func(client.Client){
+		"recreated": func(c client.Client) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
+			must(t, c.Delete(ctx, node))
+			must(t, c.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "next-boot"}}))
+		},
+		"written by its kubelet again": func(c client.Client) {
+			var node corev1.Node
+			must(t, c.Get(ctx, types.NamespacedName{Name: "worker-1"}, &node))
+			node.Labels = map[string]string{"boot": "next"}
+			must(t, c.Update(ctx, &node))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(answered, interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+					options := (&client.DeleteOptions{}).ApplyOptions(opts)
+					change(c)
+					// The fake client doesn't check the UID.
+					var node corev1.Node
+					must(t, c.Get(ctx, client.ObjectKeyFromObject(obj), &node))
+					if p := options.Preconditions; p != nil && (*p.UID != node.UID || *p.ResourceVersion != node.ResourceVersion) {
+						return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, nil)
+					}
+					return c.Delete(ctx, obj, opts...)
+				},
+			})
+			r := &Reconciler{Client: c, Live: c, Decide: Decide}
+			if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); !apierrors.IsConflict(err) {
+				t.Errorf("error %v, want a conflict", err)
+			}
+			if !current(t, c).NodeExists {
+				t.Error("the Node of the next boot was deleted")
+			}
+		})
+	}
+}
+
+func TestHostThatChangedSinceKeepsItsNode(t *testing.T) {
+	gets := 0
+	c := serve(answered, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*corev1.Node); ok {
+				if gets++; gets == 2 { // the live read: somebody lets the host go
+					var host api.BareMetalHost
+					must(t, c.Get(ctx, types.NamespacedName{Namespace: "metal3", Name: "worker-1"}, &host))
+					must(t, c.Patch(ctx, &host, api.RemoveAnnotations(&host, api.RemediationRebootAnnotation)))
+				}
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	r := &Reconciler{Client: c, Live: c, Decide: Decide}
+	if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err == nil {
+		t.Error("no error")
+	}
+	if gets != 2 || !current(t, c).NodeExists {
+		t.Errorf("after %d reads the Node exists: %t", gets, current(t, c).NodeExists)
+	}
+}
+
+func TestHostIsReleasedWithoutItsMachine(t *testing.T) {
+	for name, change := range map[string]func(*api.BareMetalHost, *clusterv1.Machine) []client.Object{
+		"machine vanished": func(h *api.BareMetalHost, _ *clusterv1.Machine) []client.Object { return []client.Object{h} },
+		"no consumer": func(h *api.BareMetalHost, m *clusterv1.Machine) []client.Object {
+			h.Spec.ConsumerRef = nil
+			return []client.Object{h, m}
+		},
+		"machine names another host": func(h *api.BareMetalHost, m *clusterv1.Machine) []client.Object {
+			m.Annotations[api.HostAnnotation] = "metal3/worker-2"
+			return []client.Object{h, m}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, machine, node := objects(answered)
+			c := server(interceptor.Funcs{}, append(change(host, machine), node)...)
+			step(t, &Reconciler{Client: c, Live: c, Decide: Decide})
+			if got := current(t, c); got.RebootAnnotation {
+				t.Error("the host is held for ever")
+			}
+			must(t, c.Get(ctx, types.NamespacedName{Name: "worker-1"}, &corev1.Node{}))
+		})
+	}
+}
+
+func TestHostsOf(t *testing.T) {
+	_, machine, node := objects(answered)
+	other := machine.DeepCopy()
+	other.Name, other.Status.NodeRef.Name = "worker-2", "worker-2"
+	other.Annotations[api.HostAnnotation] = "metal3/worker-2"
+	c := server(interceptor.Funcs{}, machine, other)
+	if got := HostOfNode(ctx, c, node); len(got) != 1 || got[0].NamespacedName != key {
+		t.Errorf("the Node's hosts are %v", got)
+	}
+	for _, value := range []string{"", "worker-1", "/worker-1", "metal3/"} {
+		machine.Annotations[api.HostAnnotation] = value
+		if got := HostOfMachine(ctx, c, machine); got != nil {
+			t.Errorf("the host %q is %v", value, got)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

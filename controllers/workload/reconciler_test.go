@@ -1,0 +1,160 @@
+package workload
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+var (
+	ctx = context.Background()
+	key = types.NamespacedName{Namespace: "default", Name: "exclusive"}
+)
+
+func node(name, uid string, ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
+}
+
+func pod(nodeName, nodeUID string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name, UID: "pod-uid",
+			Annotations: map[string]string{api.NodeUIDAnnotation: nodeUID},
+		},
+		Spec: corev1.PodSpec{NodeName: nodeName},
+	}
+}
+
+// serve returns an API server; deletes collects the options of Pod deletions.
+func serve(deletes *[]client.DeleteOptions, objs ...client.Object) client.WithWatch {
+	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(api.NewScheme()).WithObjects(objs...).Build(), interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if deletes != nil {
+				*deletes = append(*deletes, *(&client.DeleteOptions{}).ApplyOptions(opts))
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+}
+
+func step(t *testing.T, c client.Client, live client.Reader, settings Settings) {
+	t.Helper()
+	r := &Reconciler{Client: c, Live: live, Settings: settings}
+	if _, err := r.Reconcile(ctx, ThePod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func current(t *testing.T, c client.Client) *corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	err := c.Get(ctx, key, &pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pod
+}
+
+func TestPodIsBound(t *testing.T) {
+	cordoned, tainted, leaving := node("a", "1", corev1.ConditionTrue), node("a", "1", corev1.ConditionTrue), node("a", "1", corev1.ConditionTrue)
+	cordoned.Spec.Unschedulable = true
+	tainted.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"f/f"}
+	b, c := node("b", "2", corev1.ConditionTrue), node("c", "3", corev1.ConditionTrue)
+	for name, tc := range map[string]struct {
+		nodes     []client.Object
+		preferred string
+		want      string
+	}{
+		"first by name":           {[]client.Object{c, b}, "", "b"},
+		"preferred":               {[]client.Object{b, c}, "c", "c"},
+		"preferred before others": {[]client.Object{b, c}, "b", "b"},
+		"preferred is not Ready":  {[]client.Object{node("a", "1", corev1.ConditionUnknown), b, c}, "a", "b"},
+		"preferred is missing":    {[]client.Object{c, b}, "z", "b"},
+		"cordoned":                {[]client.Object{cordoned, b}, "a", "b"},
+		"tainted":                 {[]client.Object{tainted, b}, "", "b"},
+		"being deleted":           {[]client.Object{leaving, b}, "", "b"},
+		"none":                    {[]client.Object{cordoned}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := serve(nil, tc.nodes...)
+			settings := DefaultSettings()
+			settings.PreferredNode = tc.preferred
+			step(t, server, server, settings)
+			pod := current(t, server)
+			if tc.want == "" {
+				if pod != nil {
+					t.Fatalf("bound to %s", pod.Spec.NodeName)
+				}
+				return
+			}
+			uid := map[string]string{"b": "2", "c": "3"}[tc.want]
+			if pod == nil || pod.Spec.NodeName != tc.want || pod.Annotations[api.NodeUIDAnnotation] != uid {
+				t.Errorf("the Pod is %+v", pod)
+			}
+		})
+	}
+}
+
+func TestOnlyADeletedNodeReleases(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cached, live []client.Object
+		released     bool
+	}{
+		"Ready":         {[]client.Object{node("a", "1", corev1.ConditionTrue)}, []client.Object{node("a", "1", corev1.ConditionTrue)}, false},
+		"not Ready":     {[]client.Object{node("a", "1", corev1.ConditionUnknown)}, []client.Object{node("a", "1", corev1.ConditionUnknown)}, false},
+		"deleted":       {nil, nil, true},
+		"recreated":     {[]client.Object{node("a", "2", corev1.ConditionTrue)}, []client.Object{node("a", "2", corev1.ConditionTrue)}, true},
+		"cache lags":    {nil, []client.Object{node("a", "1", corev1.ConditionTrue)}, false},
+		"cache is late": {[]client.Object{node("a", "1", corev1.ConditionTrue)}, nil, false}, // its event will come
+	} {
+		t.Run(name, func(t *testing.T) {
+			var deletes []client.DeleteOptions
+			server := serve(&deletes, append(tc.cached, pod("a", "1"))...)
+			step(t, server, serve(nil, tc.live...), DefaultSettings())
+			if released := current(t, server) == nil; released != tc.released {
+				t.Errorf("released %t", released)
+			}
+			for _, d := range deletes {
+				if *d.GracePeriodSeconds != 0 || d.Preconditions == nil || *d.Preconditions.UID != "pod-uid" {
+					t.Errorf("deleted with %+v", d)
+				}
+			}
+		})
+	}
+}
+
+func TestOthersAreLeftAlone(t *testing.T) {
+	server := serve(nil, node("a", "1", corev1.ConditionTrue))
+	r := &Reconciler{Client: server, Live: server, Settings: DefaultSettings()}
+	other := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "other"}}
+	if _, err := r.Reconcile(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	if current(t, server) != nil {
+		t.Error("an event of another Pod led to a reconcile")
+	}
+	if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if current(t, server) == nil {
+		t.Error("its own event did not")
+	}
+}
