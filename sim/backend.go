@@ -1,0 +1,495 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/kube"
+)
+
+// Simulator holds what the simulated worlds of one goroutine share.
+type Simulator struct {
+	server  *kube.Server
+	kinds   kinds
+	threads threads
+}
+
+// kinds are the kinds that the world itself deals with.
+type kinds struct {
+	node, pod, lease, host, machine *kube.Kind
+}
+
+// New compiles the simulated API server's kinds.
+func New() (*Simulator, error) {
+	builtin := []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Node"}, {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"},
+		{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+	}
+	custom := []kube.CustomResource{
+		{GroupVersionKind: api.GroupVersion.WithKind("BareMetalHost"), Plural: "baremetalhosts", Status: true},
+		{GroupVersionKind: clusterv1.GroupVersion.WithKind("Machine"), Plural: "machines", Status: true},
+		{GroupVersionKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"), Plural: "machinehealthchecks", Status: true},
+	}
+	server, err := kube.NewServer(api.NewScheme(), builtin, custom)
+	if err != nil {
+		return nil, fmt.Errorf("build the simulated API server: %w", err)
+	}
+	s := &Simulator{server: server}
+	for _, k := range server.Kinds() {
+		switch k.Kind {
+		case "Node":
+			s.kinds.node = k
+		case "Pod":
+			s.kinds.pod = k
+		case "Lease":
+			s.kinds.lease = k
+		case "BareMetalHost":
+			s.kinds.host = k
+		case "Machine":
+			s.kinds.machine = k
+		}
+	}
+	return s, nil
+}
+
+// Backend returns a world in which one plan can be played.
+func (s *Simulator) Backend() *Backend { return &Backend{sim: s} }
+
+// Backend is a simulated world. It implements scenarios.Backend.
+type Backend struct {
+	sim *Simulator
+	// Watch, if set before Start, is shown every step before it is scheduled and
+	// may change it. Replay from a plan needs none.
+	Watch func(Step) (scenarios.Deviation, bool)
+
+	w         *world
+	store     *kube.Store
+	hosts     []*host
+	bmcs      map[string]*fakebmc.BMC
+	processes []*process
+	// faults are the BMC rules that were added, by name, with their host.
+	faults map[string]string
+	// waiting is what the topology lacks before the story can begin.
+	waiting map[string]bool
+}
+
+// Start builds the topology. It refuses plans for things that the simulator
+// doesn't have.
+func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
+	w := &world{watch: b.Watch, notice: b.isUp}
+	if err := w.deviate(plan.Deviations); err != nil {
+		return invariant.Timings{}, err
+	}
+	b.w = w
+	b.store = kube.NewStore(b.sim.server, wallClock{w}.Now, b.committed)
+	b.bmcs, b.faults, b.waiting = make(map[string]*fakebmc.BMC), make(map[string]string), make(map[string]bool)
+
+	spec := &plan.Spec
+	for i := range spec.Topology.Hosts {
+		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
+	}
+	for _, obj := range objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }) {
+		if err := b.create(obj); err != nil {
+			return invariant.Timings{}, err
+		}
+	}
+	for _, h := range b.hosts {
+		h.on = true
+		h.begin(history.PowerOn)
+		w.cancel(h.transition)
+		h.complete()
+	}
+	if err := b.addControllers(spec); err != nil {
+		return invariant.Timings{}, err
+	}
+	for _, p := range b.processes {
+		p.restart(startLatency)
+	}
+	t := spec.Topology.Timings
+	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff)}, nil
+}
+
+// deviate takes over a plan's deviations.
+func (w *world) deviate(deviations []scenarios.Deviation) error {
+	for _, d := range deviations {
+		name, err := parseStepName(d.Step)
+		if err != nil {
+			return err
+		}
+		if w.deviations == nil {
+			w.deviations = make(map[stepName]scenarios.Deviation)
+		}
+		w.deviations[name] = d
+	}
+	return nil
+}
+
+func parseStepName(text string) (stepName, error) {
+	parts := strings.Split(text, "/")
+	var n int
+	if len(parts) == 3 {
+		if _, err := fmt.Sscanf(parts[2], "%d", &n); err == nil && n > 0 && fmt.Sprint(n) == parts[2] {
+			return stepName{parts[0], Class(parts[1]), n}, nil
+		}
+	}
+	return stepName{}, fmt.Errorf("deviation of step %q: a step is ACTOR/CLASS/N, such as remediation/api/3", text)
+}
+
+func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) {
+	t := topology.Timings
+	h := &host{w: b.w, actor: actor{name: config.Name}, name: config.Name, timings: hostTimings{
+		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
+	}}
+	h.kubelet = &kubelet{
+		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, store: b.store, kinds: &b.sim.kinds,
+		labels: config.Labels, lease: time.Duration(topology.Lease),
+	}
+	bmcActor := &actor{name: config.Name + ".bmc"}
+	b.bmcs[config.Name] = fakebmc.New(config.Name, h, clock{b.w, bmcActor}, fakebmc.OnRequest(func(r fakebmc.Record) {
+		if len(r.Rules) > 0 {
+			b.w.emit(history.Event{Kind: history.BMCFault, Host: config.Name, Actor: r.Request.Client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
+		}
+	}))
+	b.hosts = append(b.hosts, h)
+	b.waiting["Node/"+config.Name] = true
+	if topology.Workload.Host == config.Name {
+		b.waiting["workload"] = true
+	}
+}
+
+// create stores an object with its status.
+func (b *Backend) create(obj client.Object) error {
+	created, err := b.store.Create("scenario", obj)
+	if err == nil {
+		if kind, _ := b.sim.server.KindOf(obj); kind.Status {
+			obj.SetResourceVersion(created.GetResourceVersion())
+			_, err = b.store.UpdateStatus("scenario", obj)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("create the topology's %T %s: %w", obj, obj.GetName(), err)
+	}
+	return nil
+}
+
+// addControllers makes a process of each controller of the plan and of each
+// stand-in.
+func (b *Backend) addControllers(spec *scenarios.Spec) error {
+	chosen, err := objects.Controllers(spec)
+	if err != nil {
+		return err
+	}
+	for _, c := range chosen {
+		p := &process{
+			w: b.w, actor: actor{name: c.Name}, store: b.store, registration: c.Registration, bmcs: b.bmcs, threads: &b.sim.threads,
+			deps: controllers.Deps{Clock: wallClock{b.w}, Settings: c.Settings, Overlay: c.Overlay},
+		}
+		p.deps.Warn = func(obj client.Object, reason, message string) {
+			b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
+		}
+		if err := b.watch(p, c.For, nil); err != nil {
+			return err
+		}
+		for _, watch := range c.Watches {
+			if err := b.watch(p, watch.Kind, watch.Map); err != nil {
+				return err
+			}
+		}
+		b.processes = append(b.processes, p)
+	}
+	return nil
+}
+
+// watch gives a process a stream for a kind, or adds a mapping to the one it has.
+func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
+	kind, err := b.sim.server.KindOf(obj)
+	if err != nil {
+		return fmt.Errorf("controller %s: %w", p.actor.name, err)
+	}
+	i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.kind == kind })
+	if i < 0 {
+		i = len(p.streams)
+		p.kinds = append(p.kinds, kind)
+		p.streams = append(p.streams, &stream{p: p, kind: kind, actor: actor{name: p.actor.name + "." + kind.Kind}})
+	}
+	if mapping == nil {
+		p.streams[i].reconciled = true
+	} else {
+		p.streams[i].mappings = append(p.streams[i].mappings, mapping)
+	}
+	return nil
+}
+
+// committed is told of every change in the API: it makes events of it and tells
+// those who watch.
+func (b *Backend) committed(c kube.Change) {
+	objects.Changes(c.Old, c.New, func(e history.Event) {
+		e.Actor = c.Actor
+		b.w.emit(e)
+	})
+	if c.Kind == b.sim.kinds.pod {
+		for _, obj := range [...]client.Object{c.Old, c.New} {
+			if pod, ok := obj.(*corev1.Pod); ok {
+				if h := b.host(pod.Spec.NodeName); h != nil {
+					h.kubelet.podChanged()
+				}
+			}
+		}
+	}
+	for _, p := range b.processes {
+		p.changed(c.Kind)
+	}
+}
+
+// isUp notes what of the topology has come up, and begins the story once all of
+// it has.
+func (b *Backend) isUp(e history.Event) {
+	if len(b.waiting) == 0 {
+		return
+	}
+	switch e.Kind {
+	case history.NodeReady:
+		delete(b.waiting, e.Object)
+	case history.WorkloadStarted:
+		delete(b.waiting, "workload")
+	}
+	if len(b.waiting) == 0 {
+		b.w.emit(history.Event{Kind: history.RunStarted})
+	}
+}
+
+func (b *Backend) host(name string) *host {
+	for _, h := range b.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+func (b *Backend) process(name string) *process {
+	for _, p := range b.processes {
+		if p.actor.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Advance takes steps until the given time.
+func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+	return b.w.advance(until, each)
+}
+
+// Apply performs one operation at the present time.
+func (b *Backend) Apply(op scenarios.Op) error {
+	onHost := func(h *scenarios.HostOp, do func(*host)) error {
+		host := b.host(h.Host)
+		if host == nil {
+			return fmt.Errorf("the topology has no host %q", h.Host)
+		}
+		do(host)
+		return nil
+	}
+	switch {
+	case op.Cut != nil:
+		return onHost(op.Cut, b.cut)
+	case op.Restore != nil:
+		return onHost(op.Restore, b.restore)
+	case op.StopKubelet != nil:
+		return onHost(op.StopKubelet, func(h *host) { h.kubelet.stop() })
+	case op.StopFeeding != nil:
+		return onHost(op.StopFeeding, (*host).stopFeeding)
+	case op.IgnoreShutdown != nil:
+		return onHost(op.IgnoreShutdown, func(h *host) { h.ignoresShutdown = true })
+	case op.Pause != nil:
+		return onHost(op.Pause, (*host).pause)
+	case op.Resume != nil:
+		return onHost(op.Resume, (*host).resume)
+	case op.PowerLoss != nil:
+		return onHost(op.PowerLoss, func(h *host) {
+			if h.on {
+				b.w.cancel(h.transition)
+				h.powerOff("lost its power")
+			}
+		})
+	case op.PowerUp != nil:
+		return onHost(op.PowerUp, (*host).powerOn)
+	case op.AddFault != nil:
+		return b.addFault(op.AddFault)
+	case op.RemoveFault != nil:
+		return b.removeFault(op.RemoveFault.Name)
+	case op.Crash != nil:
+		return b.crash(op.Crash)
+	case op.FreezeCache != nil:
+		return b.onStream(op.FreezeCache, func(s *stream) { s.frozen = true })
+	case op.ThawCache != nil:
+		return b.onStream(op.ThawCache, (*stream).thaw)
+	case op.Annotate != nil:
+		return b.annotate(op.Annotate.Object, op.Annotate.Key, &op.Annotate.Value)
+	case op.RemoveAnnotation != nil:
+		return b.annotate(op.RemoveAnnotation.Object, op.RemoveAnnotation.Key, nil)
+	case op.SetOnline != nil:
+		return b.setOnline(op.SetOnline)
+	case op.Heal != nil:
+		return b.heal()
+	}
+	return errors.New("the operation is empty")
+}
+
+func (b *Backend) cut(h *host) {
+	if !h.kubelet.cut {
+		h.kubelet.cut = true
+		b.w.emit(history.Event{Kind: history.LinkCut, Host: h.name, Object: "api"})
+	}
+}
+
+func (b *Backend) restore(h *host) {
+	if h.kubelet.cut {
+		b.w.emit(history.Event{Kind: history.LinkRestored, Host: h.name, Object: "api"})
+		h.kubelet.reconnect()
+	}
+}
+
+func (b *Backend) addFault(f *scenarios.FaultOp) error {
+	bmc := b.bmcs[f.Host]
+	if bmc == nil {
+		return fmt.Errorf("the topology has no host %q", f.Host)
+	}
+	var rule fakebmc.Rule
+	if err := json.Unmarshal(f.Rule, &rule); err != nil {
+		return fmt.Errorf("read fault %s: %w", f.Name, err)
+	}
+	rule.Name = f.Name
+	if err := bmc.AddRule(rule); err != nil {
+		return err
+	}
+	b.faults[f.Name] = f.Host
+	return nil
+}
+
+func (b *Backend) removeFault(name string) error {
+	host, ok := b.faults[name]
+	if !ok {
+		return fmt.Errorf("there is no fault %q", name)
+	}
+	delete(b.faults, name)
+	b.bmcs[host].RemoveRule(name)
+	return nil
+}
+
+func (b *Backend) crash(c *scenarios.CrashOp) error {
+	p := b.process(c.Controller)
+	if p == nil {
+		return fmt.Errorf("the controller %q is not part of this run", c.Controller)
+	}
+	if c.Effect == 0 && !c.Each {
+		p.kill(time.Duration(c.RestartAfter), "")
+		return nil
+	}
+	p.crashAt, p.effects = c, 0
+	return nil
+}
+
+func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
+	if p := b.process(c.Controller); p != nil {
+		for _, s := range p.streams {
+			if s.kind.Kind == c.Kind {
+				do(s)
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the controller %q is not part of this run, or doesn't watch %s", c.Controller, c.Kind)
+}
+
+// annotate sets or, with a nil value, removes an annotation.
+func (b *Backend) annotate(object, key string, value *string) error {
+	kind, name, _ := strings.Cut(object, "/")
+	of := map[string]*kube.Kind{"BareMetalHost": b.sim.kinds.host, "Machine": b.sim.kinds.machine}[kind]
+	if of == nil {
+		return fmt.Errorf("annotate %s: only a BareMetalHost or a Machine can be annotated", object)
+	}
+	return b.change(of, name, func(obj client.Object) {
+		annotations := obj.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		if value == nil {
+			delete(annotations, key)
+		} else {
+			annotations[key] = *value
+		}
+		obj.SetAnnotations(annotations)
+	})
+}
+
+func (b *Backend) setOnline(o *scenarios.OnlineOp) error {
+	return b.change(b.sim.kinds.host, o.Host, func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = o.Online })
+}
+
+// change updates an object as a user would.
+func (b *Backend) change(kind *kube.Kind, name string, change func(client.Object)) error {
+	obj, err := b.store.Get(kind, client.ObjectKey{Namespace: objects.Namespace, Name: name})
+	if err != nil {
+		return err
+	}
+	obj = obj.DeepCopyObject().(client.Object)
+	change(obj)
+	_, err = b.store.Update("user", obj)
+	return err
+}
+
+// heal withdraws every fault: links, BMC rules, frozen caches, paused hosts, and
+// controllers that are down or about to crash. What a guest lost until its next
+// boot stays lost.
+func (b *Backend) heal() error {
+	for _, h := range b.hosts {
+		b.restore(h)
+		h.resume()
+		for _, rule := range b.bmcs[h.name].Rules() {
+			b.bmcs[h.name].RemoveRule(rule.Name)
+		}
+	}
+	clear(b.faults)
+	for _, p := range b.processes {
+		p.crashAt = nil
+		if !p.up {
+			p.restart(startLatency)
+		}
+		for _, s := range p.streams {
+			s.thaw()
+		}
+	}
+	return nil
+}
+
+// Stop forgets the world. The evidence of a simulated run is its history.
+func (b *Backend) Stop() ([]scenarios.Artifact, error) {
+	if b.w == nil {
+		return nil, nil
+	}
+	for _, p := range b.processes {
+		p.life++
+		p.abandon()
+	}
+	b.w, b.processes = nil, nil
+	return nil, nil
+}

@@ -1,0 +1,71 @@
+package sim_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim"
+)
+
+func catalog(t testing.TB) []*scenarios.Scenario {
+	t.Helper()
+	files, err := filepath.Glob("../scenarios/catalog/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the catalog: %v, %d files", err, len(files))
+	}
+	var all []*scenarios.Scenario
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := scenarios.Load(file, data, objects.Vocabulary())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func play(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *scenarios.Outcome {
+	t.Helper()
+	outcome, err := scenarios.Run(context.Background(), plan, s.Backend(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.Err != nil {
+		t.Fatal(outcome.Err)
+	}
+	return outcome
+}
+
+// TestCatalog plays every scenario twice: it must come out as it says, and the
+// same both times.
+func TestCatalog(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range catalog(t) {
+		t.Run(scenario.Metadata.Name, func(t *testing.T) {
+			plan, err := scenarios.Compile(scenario, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := play(t, s, plan)
+			if mismatch := first.Meets(); mismatch != "" {
+				t.Errorf("%s\n%s", mismatch, first.Text(""))
+			}
+			second := play(t, s, plan)
+			if at := history.Diff(first.History, second.History); at >= 0 {
+				t.Errorf("played twice, event %d differs", at+1)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package sim
+
+import "iter"
+
+// coroutine runs one reconcile after the other and is suspended at their calls.
+// It outlives reconciles, processes and worlds: starting one, and growing its
+// stack each time, would cost more than a typical reconcile.
+type coroutine struct {
+	next func() (*call, bool)
+	// body is what to run when it is resumed while idle.
+	body  func()
+	yield func(*call) bool
+	// dying makes the call that it is suspended at panic instead of returning.
+	dying bool
+}
+
+// killed unwinds the reconcile of a process that died. Calls that deferred
+// functions make on the way have no effect: they panic as well.
+type killed struct{}
+
+func newCoroutine() *coroutine {
+	c := new(coroutine)
+	c.next, _ = iter.Pull(func(yield func(*call) bool) {
+		c.yield = yield
+		for {
+			c.body()
+			c.body = nil
+			if !yield(nil) {
+				return
+			}
+		}
+	})
+	return c
+}
+
+// run starts body, up to its first call. It returns nil when body has ended.
+func (c *coroutine) run(body func()) *call {
+	c.body = body
+	return c.resume()
+}
+
+// resume goes on behind the call that it is suspended at.
+func (c *coroutine) resume() *call {
+	next, _ := c.next()
+	return next
+}
+
+// suspend is called by body: it waits until it is resumed.
+func (c *coroutine) suspend(at *call) {
+	if c.dying {
+		panic(killed{})
+	}
+	c.yield(at)
+	if c.dying {
+		panic(killed{})
+	}
+}
+
+// kill unwinds body.
+func (c *coroutine) kill() {
+	c.dying = true
+	for c.resume() != nil { // a deferred function that recovers doesn't get away
+	}
+	c.dying = false
+}
+
+// threads are idle coroutines.
+type threads struct{ idle []*coroutine }
+
+func (t *threads) get() *coroutine {
+	if n := len(t.idle); n > 0 {
+		c := t.idle[n-1]
+		t.idle = t.idle[:n-1]
+		return c
+	}
+	return newCoroutine()
+}
+
+func (t *threads) put(c *coroutine) { t.idle = append(t.idle, c) }

@@ -1,0 +1,186 @@
+// Package explore searches the schedules of a scenario for one that breaks a
+// guarantee. A schedule is the default one with deviations; strategies differ in
+// which deviations they try.
+package explore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/sim"
+)
+
+// Delays are how late a single step is made in a sweep: later than its
+// neighbours, later than a poll or a boot, and later than a whole remediation.
+var Delays = []time.Duration{time.Second, 15 * time.Second, 90 * time.Second}
+
+// Steps plays the plan and returns the steps of its schedule, in the order in
+// which they were scheduled.
+func Steps(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *scenarios.Outcome, error) {
+	var steps []sim.Step
+	backend := s.Backend()
+	backend.Watch = func(step sim.Step) (scenarios.Deviation, bool) {
+		steps = append(steps, step)
+		return scenarios.Deviation{}, false
+	}
+	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	return steps, outcome, err
+}
+
+// Sweep returns every single deviation from the schedule whose steps are given:
+// each delay, each fault and each crash point, one at a time. Steps of the
+// time before the story begins are left alone: the topology comes up healthy.
+func Sweep(steps []sim.Step, storyBegins time.Duration) []scenarios.Deviation {
+	var deviations []scenarios.Deviation
+	for _, step := range steps {
+		if step.At < storyBegins {
+			continue
+		}
+		for _, fault := range step.Faults() {
+			deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Fault: fault})
+		}
+		for _, delay := range Delays {
+			deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Delay: scenarios.Duration(delay)})
+		}
+	}
+	return deviations
+}
+
+// Random returns a source of deviations that is drawn from a seed while the plan
+// is played, and the list of what it drew. How often steps deviate, and how, is
+// drawn for each run, so that runs differ in kind and not only in detail.
+func Random(seed uint64, storyBegins time.Duration) (watch func(sim.Step) (scenarios.Deviation, bool), drawn *[]scenarios.Deviation) {
+	style := scenarios.Stream(seed, "explore style")
+	// On the average one step in rate deviates; a fault has the share faults
+	// among the deviations.
+	rate := 1 << (3 + style.IntN(6))
+	faults := style.Float64()
+	streams := make(map[string]*rand.Rand)
+	drawn = new([]scenarios.Deviation)
+	return func(step sim.Step) (scenarios.Deviation, bool) {
+		if step.At < storyBegins {
+			return scenarios.Deviation{}, false
+		}
+		// One stream for each actor: what one of them does shifts no other's
+		// draws.
+		stream := streams[step.Actor]
+		if stream == nil {
+			stream = scenarios.Stream(seed, "explore "+step.Actor)
+			streams[step.Actor] = stream
+		}
+		if stream.IntN(rate) != 0 {
+			return scenarios.Deviation{}, false
+		}
+		d := scenarios.Deviation{Step: step.Name()}
+		if possible := step.Faults(); len(possible) > 0 && stream.Float64() < faults {
+			d.Fault = possible[stream.IntN(len(possible))]
+		} else {
+			// Delays of all orders of magnitude, from 1 ms to 2 min.
+			d.Delay = scenarios.Duration(time.Millisecond << stream.IntN(17))
+		}
+		*drawn = append(*drawn, d)
+		return d, true
+	}, drawn
+}
+
+// Tally counts outcomes and keeps the first of each that was not expected.
+type Tally struct {
+	// Tried is how many schedules were played.
+	Tried int `json:"tried"`
+	// Held, Violated and Unknown are how many of them came out how.
+	Held     int `json:"held"`
+	Violated int `json:"violated"`
+	Unknown  int `json:"unknown"`
+	// Steps is the number of scheduling steps over all schedules, and Simulated
+	// the virtual time.
+	Simulated time.Duration `json:"simulated"`
+	// Failed has a plan for each guarantee that was violated, and one for the
+	// first unknown verdict, with the reason.
+	Failed []Failure `json:"failed,omitempty"`
+}
+
+// Failure is a schedule that broke a guarantee, or whose verdict is unknown.
+type Failure struct {
+	// Invariant is the guarantee, or "" for an unknown verdict.
+	Invariant  string                `json:"invariant"`
+	Reason     string                `json:"reason"`
+	Deviations []scenarios.Deviation `json:"deviations"`
+	// Count is how many schedules failed like this.
+	Count int `json:"count"`
+}
+
+// Add counts an outcome.
+func (t *Tally) Add(o *scenarios.Outcome, deviations []scenarios.Deviation) {
+	t.Tried++
+	t.Simulated += o.Duration()
+	verdict, reason := o.Verdict()
+	switch verdict {
+	case invariant.Held:
+		t.Held++
+		return
+	case invariant.Violated:
+		t.Violated++
+		for _, r := range o.Results {
+			if r.Verdict == invariant.Violated {
+				t.fail(Failure{Invariant: r.Invariant, Reason: r.Reason, Deviations: deviations, Count: 1})
+			}
+		}
+	default:
+		t.Unknown++
+		t.fail(Failure{Reason: reason, Deviations: deviations, Count: 1})
+	}
+}
+
+func (t *Tally) fail(f Failure) {
+	for i := range t.Failed {
+		if t.Failed[i].Invariant == f.Invariant {
+			t.Failed[i].Count += f.Count
+			return
+		}
+	}
+	t.Failed = append(t.Failed, f)
+}
+
+// Merge adds another tally, of schedules that come after this one's.
+func (t *Tally) Merge(other Tally) {
+	t.Tried += other.Tried
+	t.Held += other.Held
+	t.Violated += other.Violated
+	t.Unknown += other.Unknown
+	t.Simulated += other.Simulated
+	for _, f := range other.Failed {
+		t.fail(f)
+	}
+}
+
+// Play plays one schedule: the plan with the given deviations.
+func Play(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, deviations []scenarios.Deviation) (*scenarios.Outcome, error) {
+	outcome, err := scenarios.Run(ctx, plan.With(deviations), s.Backend(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if outcome.Err != nil {
+		return outcome, fmt.Errorf("play %s with %v: %w", plan.Metadata.Name, deviations, outcome.Err)
+	}
+	return outcome, nil
+}
+
+// PlayRandom plays one random schedule and returns the deviations that were
+// drawn, with which Play gives the same history.
+func PlayRandom(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, seed uint64, storyBegins time.Duration) (*scenarios.Outcome, []scenarios.Deviation, error) {
+	backend := s.Backend()
+	var drawn *[]scenarios.Deviation
+	backend.Watch, drawn = Random(seed, storyBegins)
+	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if outcome.Err != nil {
+		return outcome, *drawn, fmt.Errorf("play %s with %v: %w", plan.Metadata.Name, *drawn, outcome.Err)
+	}
+	return outcome, *drawn, nil
+}

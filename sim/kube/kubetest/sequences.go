@@ -1,0 +1,157 @@
+package kubetest
+
+// A Sequence is a fact about the API server, and the requests that show it.
+type Sequence struct {
+	Name string
+	// Fact is what the transcript shows, in one sentence.
+	Fact string
+	Ops  []Op
+}
+
+// Sequences returns the facts that fencing leans on, and the smallest sequences
+// on which the simulated server once differed from the real one.
+func Sequences() []Sequence {
+	const (
+		node, pod, lease, secret, event, host = "Node", "Pod", "Lease", "Secret", "Event", "BareMetalHost"
+	)
+	create := func(kind, name string, edit ...string) Op {
+		return Op{Verb: "create", Kind: kind, Name: name, Edit: edit}
+	}
+	update := func(kind, name string, edit ...string) Op {
+		return Op{Verb: "update", Kind: kind, Name: name, Edit: edit}
+	}
+	status := func(op Op) Op { op.Status = true; return op }
+	stale := func(op Op) Op { op.Base = "previous"; return op }
+	patch := func(kind, name, patch string, edit ...string) Op {
+		return Op{Verb: "patch", Kind: kind, Name: name, Patch: patch, Edit: edit}
+	}
+	remove := func(kind, name string, conditions ...string) Op {
+		return Op{Verb: "delete", Kind: kind, Name: name, If: conditions}
+	}
+	grace := func(op Op, seconds string) Op { op.Grace = seconds; return op }
+	return []Sequence{
+		{"stale update", "An update of an older version is a conflict, with and without status.", []Op{
+			create(node, "a"), update(node, "a", "label=1"), stale(update(node, "a", "label=2")), status(stale(update(node, "a", "status=1"))),
+			create(host, "a"), update(host, "a", "spec=1"), stale(update(host, "a", "spec=0")), status(stale(update(host, "a", "status=1"))),
+		}},
+		{"unconditional update", "Without resourceVersion an update wins for Nodes and Secrets, and is invalid for custom resources and Leases.", []Op{
+			create(node, "a"), {Verb: "update", Kind: node, Name: "a", Version: "none", Edit: []string{"spec=1"}},
+			create(secret, "a"), {Verb: "update", Kind: secret, Name: "a", Version: "none", Edit: []string{"spec=1"}},
+			create(host, "a"), {Verb: "update", Kind: host, Name: "a", Version: "none", Edit: []string{"spec=1"}},
+			{Verb: "update", Kind: host, Name: "a", Status: true, Version: "none", Edit: []string{"status=1"}},
+			create(lease, "a"), {Verb: "update", Kind: lease, Name: "a", Version: "none", Edit: []string{"spec=1"}},
+		}},
+		{"uid of an update", "An update that carries the UID of an earlier object of that name is a conflict.", []Op{
+			create(node, "a"), remove(node, "a"), create(node, "a"), {Verb: "update", Kind: node, Name: "a", Base: "first", Version: "none", Edit: []string{"spec=1"}},
+			create(host, "a"), remove(host, "a"), create(host, "a"), {Verb: "update", Kind: host, Name: "a", Base: "first"},
+		}},
+		{"uid in a patch", "A patch may name the UID; a wrong one is an invalid change of an immutable field, not a conflict.", []Op{
+			create(node, "a"), patch(node, "a", `{"metadata":{"uid":UID,"labels":{"l":"1"}}}`),
+			patch(node, "a", `{"metadata":{"uid":"00000000-0000-0000-0000-0000000000ff","labels":{"l":"2"}}}`),
+		}},
+		{"delete by uid", "A deletion with the UID of an earlier object of that name does not touch the new one.", []Op{
+			create(node, "a"), remove(node, "a", "uid"), create(node, "a"), remove(node, "a", "wrong-uid"), remove(node, "a", "uid"), remove(node, "a", "uid"),
+		}},
+		{"delete by version", "A deletion may require a resourceVersion.", []Op{
+			create(host, "a"), update(host, "a", "spec=1"), remove(host, "a", "old-rv"), remove(host, "a", "rv"),
+		}},
+		{"no-op writes", "A write that changes nothing changes no version and is not watched.", []Op{
+			create(node, "a"), update(node, "a"), patch(node, "a", `{"spec":{"unschedulable":null}}`), status(update(node, "a")),
+			create(lease, "a", "time=1"), update(lease, "a", "time=1"), update(lease, "a", "empty"),
+			create(host, "a"), update(host, "a"), status(update(host, "a")), status(update(host, "a")), patch(host, "a", `{}`),
+		}},
+		{"finalizers", "Deletion waits for finalizers; the name stays taken, a second deletion does nothing, none can be added, and the last one gone ends it.", []Op{
+			create(host, "a", "finalizer+a", "finalizer+b"), remove(host, "a"), create(host, "a"), remove(host, "a"),
+			update(host, "a", "finalizer-a"), {Verb: "update", Kind: host, Name: "a", Edit: []string{"finalizer+a"}},
+			update(host, "a", "finalizer-b"), {Verb: "get", Kind: host, Name: "a"}, create(host, "a"),
+		}},
+		{"finalizers of a Node", "A Node's finalizer holds it, and a patch can take it away.", []Op{
+			create(node, "a", "finalizer+a"), remove(node, "a", "uid"), patch(node, "a", "lock", "finalizer-a"), {Verb: "get", Kind: node, Name: "a"},
+		}},
+		{"status of a custom resource", "Its status is written through the subresource only, which takes nothing else.", []Op{
+			create(host, "a", "status=2"), update(host, "a", "status=2", "spec=1"), status(update(host, "a", "status=1", "label=1", "spec=0")),
+			patch(host, "a", `{"status":{"poweredOn":false}}`),
+		}},
+		{"status of a Node", "A Node is created with its status; later the subresource writes it, and the labels too.", []Op{
+			create(node, "a", "status=1"), update(node, "a", "status=2", "spec=1"), status(update(node, "a", "status=2", "label=1", "spec=0", "finalizer+a")),
+		}},
+		{"first status", "An empty status is not an absent one: the first write of it is a write.", []Op{
+			create(host, "a"), status(update(host, "a")), status(update(host, "a")),
+			create(host, "b"), status(patch(host, "b", `{"status":{"errorMessage":"x"}}`)), status(patch(host, "b", `{"status":{"poweredOn":false}}`)),
+			status(update(host, "b")), status(update(host, "b")),
+		}},
+		{"partial status", "The conflict of a patch is found before the field that it leaves out.", []Op{
+			create(host, "a"), update(host, "a", "label=1"), status(stale(patch(host, "a", "lock", "status=2"))), status(patch(host, "a", "lock", "time=1")),
+			status(patch(host, "a", "merge", "status=1")), status(patch(host, "a", `{"status":null}`)),
+		}},
+		{"locked patch", "A merge patch is conditional exactly when it names a resourceVersion.", []Op{
+			create(host, "a"), update(host, "a", "label=1"), stale(patch(host, "a", "lock", "annotate=1")), stale(patch(host, "a", "merge", "annotate=1")),
+			patch(host, "a", "lock", "annotate=2"), patch(host, "a", `{"metadata":{"resourceVersion":OLDRV,"annotations":{"a":"3"}}}`),
+			patch(host, "a", `{"metadata":{"resourceVersion":null,"annotations":{"a":"3"}}}`),
+			create(node, "a"), patch(node, "a", `{"metadata":{"resourceVersion":null,"annotations":{"a":"3"}}}`),
+		}},
+		{"merge patch", "Null deletes, lists are replaced, unknown fields vanish, wrong types are invalid, and it must be an object.", []Op{
+			create(host, "a", "bmc=1", "consumer", "annotate=1", "finalizer+a"), patch(host, "a", `{"metadata":{"annotations":{"a":null,"b":"c"},"finalizers":["fencelab.dev/b"]}}`),
+			patch(host, "a", `{"spec":{"bmc":null,"consumerRef":null,"unknown":1}}`), patch(host, "a", `{"spec":{"online":"yes"}}`), patch(host, "a", `{"spec":{"online":null}}`),
+			patch(host, "a", `[]`), patch(host, "a", `{"metadata":{"name":"other"}}`), patch(host, "nobody", `{}`),
+			create(node, "a", "taint=1"), patch(node, "a", `{"spec":{"taints":null,"unschedulable":"yes"}}`), patch(node, "a", `{"spec":null}`),
+		}},
+		{"strategic merge patch", "Custom resources don't support it.", []Op{
+			create(node, "a", "label=1"), patch(node, "a", `strategic:{"metadata":{"labels":{"l":null,"m":"1"}},"spec":{"unschedulable":true}}`),
+			create(host, "a"), patch(host, "a", `strategic:{"spec":{"online":true}}`),
+		}},
+		{"generation", "It counts changes of a custom resource's spec and its deletion, nothing else; no client can set it.", []Op{
+			create(host, "a", "generation", "finalizer+a"), update(host, "a", "label=1", "generation"), update(host, "a", "spec=1"), status(update(host, "a", "status=1")),
+			patch(host, "a", `{"metadata":{"generation":9}}`), remove(host, "a"), remove(host, "a"),
+			create(node, "a", "generation"), update(node, "a", "spec=1"),
+		}},
+		{"immutable metadata", "Creation times are kept, deletion times can't be set.", []Op{
+			create(host, "a"), update(host, "a", "created", "label=1"), update(host, "a", "deleting"), patch(host, "a", `{"metadata":{"deletionTimestamp":"2024-05-06T07:08:09Z"}}`),
+		}},
+		{"generated names", "The server appends five letters; a name that is given wins.", []Op{
+			create(event, "g*"), create(event, "g*"), {Verb: "list", Kind: event},
+		}},
+		{"create with a version", "It is an internal error, checked after validity and before existence.", []Op{
+			{Verb: "create", Kind: node, Name: "a", Version: "wrong"}, {Verb: "create", Kind: node, Name: "a", Version: "wrong", Edit: []string{"badlabel"}},
+			create(node, "a"), {Verb: "create", Kind: node, Name: "a", Version: "wrong"}, create(node, "a"),
+		}},
+		{"validity", "Labels, finalizers and taints are checked.", []Op{
+			create(node, "a", "badlabel"), create(node, "a", "badfinalizer"), create(node, "a", "twotaints"), create(node, "a"), update(node, "a", "badlabel"), update(node, "a", "twotaints"),
+		}},
+		{"new Node", "A new Node is tainted as not ready, its provider id can be set once.", []Op{
+			create(node, "a", "taint=1"), update(node, "a", "provider=1"), update(node, "a", "provider=2"), create(node, "b", "capacity=1"), status(update(node, "b", "capacity=2")),
+		}},
+		{"put of a Lease", "It creates the Lease, but not under the UID of one that is gone.", []Op{
+			update(lease, "a", "spec=1"), remove(lease, "a"), update(lease, "a", "spec=2"), {Verb: "update", Kind: lease, Name: "a", UID: "none", Edit: []string{"spec=2"}},
+			update(lease, "a", "duration=0"),
+		}},
+		{"put of a Lease being deleted", "A creating PUT keeps a deletionTimestamp, which a deletion completes.", []Op{
+			update(lease, "a", "finalizer+a", "deleting"), remove(lease, "a"), update(lease, "a", "finalizer-a"),
+		}},
+		{"times", "Times keep seconds, micro times microseconds.", []Op{
+			create(lease, "a", "time=1"), create(node, "a", "status=1"), create(host, "a"), status(update(host, "a", "time=1")), status(update(host, "a", "zerotime")),
+		}},
+		{"secret", "stringData goes into data, the type can't change, and immutable means it.", []Op{
+			create(secret, "a", "spec=1", "string=2"), update(secret, "a", "type"), patch(secret, "a", `{"data":{"k":null}}`), update(secret, "a", "nil"),
+			update(secret, "a", "immutable"), update(secret, "a", "spec=2"), update(secret, "a", "label=1"),
+		}},
+		{"new pod", "It is pending, with defaults, and tolerates an unreachable node for five minutes.", []Op{
+			create(pod, "a"), update(pod, "a", "nodename=m"), status(update(pod, "a", "status=1", "label=1", "nodename=m", "owner")), create(pod, "b", "toleration"),
+		}},
+		{"deletion of a pod", "A pod on a node is marked first; deleting it at once is two events.", []Op{
+			create(pod, "a"), remove(pod, "a"), remove(pod, "a"), grace(remove(pod, "a"), "7"), grace(remove(pod, "a"), "1000"), grace(remove(pod, "a"), "0"),
+			create(pod, "b"), status(update(pod, "b", "status=2")), remove(pod, "b"), create(pod, "c", "nodename="), remove(pod, "c", "uid"),
+		}},
+		{"finalizer of a pod", "A pod waits for its grace period and for its finalizers.", []Op{
+			create(pod, "a", "finalizer+a"), grace(remove(pod, "a"), "7"), update(pod, "a", "finalizer-a"), grace(remove(pod, "a"), "0"),
+			create(pod, "b", "finalizer+a"), grace(remove(pod, "b"), "0"), remove(pod, "b"), update(pod, "b", "finalizer-a"),
+		}},
+		{"selectors", "A live list selects by label, name and node.", []Op{
+			create(pod, "a", "label=1"), create(pod, "b"), create(pod, "c", "nodename="), {Verb: "list", Kind: pod, Edit: []string{"label=1"}},
+			{Verb: "list", Kind: pod, Edit: []string{"node=n"}}, {Verb: "list", Kind: pod, Edit: []string{"name=c"}}, {Verb: "list", Kind: pod},
+		}},
+		{"not found", "Errors name the resource and the object.", []Op{
+			{Verb: "get", Kind: host, Name: "a"}, update(host, "a"), status(update(host, "a")), patch(host, "a", "merge", "label=1"), remove(host, "a"), update(node, "a"),
+		}},
+	}
+}

@@ -1,0 +1,362 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"unsafe"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+// applyMerge applies a JSON merge patch (RFC 7386) to a copy of the current
+// record. The copy shares with the record whatever the patch doesn't touch.
+//
+// The result has the typed content that encoding the object, merging and
+// decoding would give: unknown fields are pruned, as decoding or a structural
+// schema does.
+func (s *Store) applyMerge(k *Kind, current *record, data []byte, status, strategic bool) (*record, error) {
+	patch, err := members(data)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	for _, fixed := range [][2]string{{"kind", k.Kind}, {"apiVersion", k.GroupVersion().String()}} {
+		name, want := fixed[0], fixed[1]
+		raw, ok := patch[name]
+		if !ok {
+			continue
+		}
+		var got string
+		if err := json.Unmarshal(raw, &got); err != nil || got != want {
+			return nil, s.refuse("patch", k, current.key, "a patch that sets %s to %s", name, raw)
+		}
+		delete(patch, name)
+	}
+	if why := k.strategy.unpatchable; why != nil {
+		if what := why(current.obj, patch); what != "" {
+			return nil, s.refuse("patch", k, current.key, "%s", what)
+		}
+	}
+	if k.Custom && k.Status {
+		// The subresource ignores these, and so does validation. Only the field
+		// manager looks at them, and forgets all it knows when they have a wrong
+		// type, which is a write.
+		ignored := map[string]json.RawMessage{}
+		for name, raw := range patch { // order does not matter: it only splits the map
+			if name != "metadata" && (name == "status") != status {
+				ignored[name] = raw
+				delete(patch, name)
+			}
+		}
+		scratch := merge{custom: true, sparse: map[string]bool{}}
+		if err := scratch.structure(k.plan, reflect.ValueOf(k.shallow(current.obj)).UnsafePointer(), ignored, "", false); err != nil {
+			return nil, err
+		}
+		if e := scratch.invalid; e != nil && !e.required {
+			return nil, s.refuse("patch", k, current.key, "a value of the wrong type in the ignored field %s", e.path)
+		}
+	}
+	rec := &record{key: current.key, obj: k.shallow(current.obj)}
+	m := merge{custom: k.Custom, strategic: strategic}
+	if k.Custom {
+		m.sparse = map[string]bool{}
+		for _, mark := range current.sparse {
+			m.sparse[mark] = true
+		}
+	}
+	if err := m.structure(k.plan, reflect.ValueOf(rec.obj).UnsafePointer(), patch, "", false); err != nil {
+		return nil, s.patchError(k, current, err)
+	}
+	if e := m.invalid; e != nil {
+		rec.invalid = field.Invalid(field.NewPath(e.path), "", e.why)
+	}
+	if len(m.sparse) > 0 {
+		rec.sparse = slices.Sorted(maps.Keys(m.sparse))
+	}
+	meta := metaOf(rec.obj)
+	if meta.Name != current.key.Name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", meta.Name, current.key.Name))
+	}
+	switch meta.Namespace {
+	case current.key.Namespace:
+	case "":
+		meta.Namespace = current.key.Namespace
+	default:
+		if !k.Namespaced {
+			meta.Namespace = ""
+			break
+		}
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	k.normalise(rec.obj)
+	return rec, nil
+}
+
+// patchError turns an error of merging into the server's answer.
+func (s *Store) patchError(k *Kind, current *record, err error) error {
+	switch err := err.(type) {
+	case *notEquivalent:
+		return s.refuse("patch", k, current.key, "%s", err.what)
+	case *mismatch:
+		if k.Custom {
+			return s.refuse("patch", k, current.key, "a value of the wrong type at %s", err.path)
+		}
+		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.path+": "+err.why)})
+	}
+	return err
+}
+
+// A mismatch is a value of the wrong JSON type, or a required field that isn't
+// there after the patch.
+type mismatch struct {
+	path, why string
+	required  bool
+}
+
+func (e *mismatch) Error() string { return e.path + ": " + e.why }
+
+// notEquivalent is a patch whose outcome isn't modelled.
+type notEquivalent struct{ what string }
+
+func (e *notEquivalent) Error() string { return e.what }
+
+// members parses one JSON object, one level deep.
+func members(data []byte) (map[string]json.RawMessage, error) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, fmt.Errorf("a patch must be a JSON object, not %s", data)
+	}
+	return m, nil
+}
+
+func isNull(raw json.RawMessage) bool   { return bytes.Equal(raw, []byte("null")) }
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// merge is one merge patch being applied.
+type merge struct {
+	custom, strategic bool
+	// sparse are the marks of the record (see record.sparse).
+	sparse map[string]bool
+	// invalid is the first mismatch in the content of a custom resource: there
+	// a patch is merged without regard to types, and validated after all other
+	// checks.
+	invalid *mismatch
+}
+
+// structure merges into the structure at p. fresh says that the structure was
+// absent before, so that its fields are absent unless the patch sets them.
+func (m *merge) structure(plan *plan, p unsafe.Pointer, patch map[string]json.RawMessage, path string, fresh bool) error {
+	if err := m.directive(patch); err != nil {
+		return err
+	}
+	for i := range plan.fields {
+		f := &plan.fields[i]
+		raw, ok := patch[f.name]
+		if !ok && !fresh {
+			continue
+		}
+		at := path
+		if m.custom {
+			if at != "" {
+				at += "."
+			}
+			at += f.name
+		}
+		var err error
+		switch {
+		case !ok || isNull(raw):
+			err = m.remove(f, p, at)
+		default:
+			err = m.set(f, p, raw, at)
+		}
+		if e, ok := err.(*mismatch); ok && m.marked(at) {
+			if m.invalid == nil {
+				m.invalid = e
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// directive refuses the instructions that a strategic merge patch may hold.
+func (m *merge) directive(patch map[string]json.RawMessage) error {
+	if m.strategic {
+		for _, name := range slices.Sorted(maps.Keys(patch)) {
+			if strings.HasPrefix(name, "$") {
+				return &notEquivalent{"the strategic merge patch directive " + name}
+			}
+		}
+	}
+	return nil
+}
+
+// marked reports whether marks are kept for a path. Metadata has none: the
+// server decodes it into its Go type.
+func (m *merge) marked(path string) bool { return m.custom && !strings.HasPrefix(path, "metadata") }
+
+func (m *merge) unmark(path string) {
+	for mark := range m.sparse { // order does not matter: it only deletes
+		if mark[1:] == path || strings.HasPrefix(mark[1:], path+".") {
+			delete(m.sparse, mark)
+		}
+	}
+}
+
+func (m *merge) remove(f *member, p unsafe.Pointer, path string) error {
+	if f.plan.typ == objectMetaType {
+		return &notEquivalent{"a patch that removes metadata"}
+	}
+	f.at(p).SetZero()
+	if !m.marked(path) {
+		return nil
+	}
+	m.unmark(path)
+	if !f.sent(p) {
+		return nil
+	}
+	if !f.optional() && strings.Contains(path, ".") {
+		return &mismatch{path, "Required value", true}
+	}
+	m.sparse["-"+path] = true
+	return nil
+}
+
+func (m *merge) set(f *member, p unsafe.Pointer, raw json.RawMessage, path string) error {
+	marked := m.marked(path)
+	present := f.sent(p)
+	if marked && len(m.sparse) > 0 {
+		present = present && !m.sparse["-"+path] || m.sparse["+"+path]
+	}
+	if !present {
+		f.at(p).SetZero()
+	}
+	if marked {
+		delete(m.sparse, "-"+path)
+		delete(m.sparse, "+"+path)
+	}
+	if err := m.value(f.plan, f.pointer(p), raw, path, marked && !present, f.merged); err != nil {
+		return err
+	}
+	if marked && !f.sent(p) {
+		m.sparse["+"+path] = true
+	}
+	return nil
+}
+
+// value merges raw, which isn't null, into the value at p.
+func (m *merge) value(plan *plan, p unsafe.Pointer, raw json.RawMessage, path string, fresh, merged bool) error {
+	switch plan.shape {
+	case pointer:
+		if plan.elem.shape != structure {
+			break
+		}
+		old := reflect.NewAt(plan.typ, p).Elem()
+		elem := reflect.New(plan.elem.typ)
+		if !old.IsNil() {
+			elem.Elem().Set(old.Elem())
+		} else {
+			fresh = m.marked(path)
+		}
+		old.Set(elem)
+		return m.value(plan.elem, elem.UnsafePointer(), raw, path, fresh, false)
+	case structure:
+		if !isObject(raw) {
+			return &mismatch{path: path, why: "must be an object"}
+		}
+		patch, err := members(raw)
+		if err != nil {
+			return &mismatch{path: path, why: err.Error()}
+		}
+		return m.structure(plan, p, patch, path, fresh)
+	case dictionary:
+		return m.dictionary(plan, p, raw, path)
+	case list:
+		if m.strategic && merged {
+			return &notEquivalent{"a strategic merge patch of the list " + path}
+		}
+	}
+	decoded := reflect.New(plan.typ)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, decoded.Interface()); err != nil {
+		return &mismatch{path: path, why: err.Error()}
+	}
+	if m.marked(path) && plan.shape == list && plan.elem.shape != leaf {
+		if err := sameJSON(raw, decoded.Interface(), path); err != nil {
+			return err
+		}
+	}
+	reflect.NewAt(plan.typ, p).Elem().Set(decoded.Elem())
+	return nil
+}
+
+// sameJSON refuses a list whose elements leave out what Go would write, or the
+// reverse: there are no marks for the inside of a list.
+func sameJSON(raw json.RawMessage, typed any, path string) error {
+	again, err := json.Marshal(typed)
+	if err != nil {
+		return err
+	}
+	var x, y any
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(again, &y); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(x, y) {
+		return &notEquivalent{fmt.Sprintf("a list at %s that Go would encode otherwise", path)}
+	}
+	return nil
+}
+
+func (m *merge) dictionary(plan *plan, p unsafe.Pointer, raw json.RawMessage, path string) error {
+	if !isObject(raw) {
+		return &mismatch{path: path, why: "must be an object"}
+	}
+	patch, err := members(raw)
+	if err != nil {
+		return &mismatch{path: path, why: err.Error()}
+	}
+	old := reflect.NewAt(plan.typ, p).Elem()
+	merged := reflect.MakeMapWithSize(plan.typ, old.Len()+len(patch))
+	for it := old.MapRange(); it.Next(); {
+		merged.SetMapIndex(it.Key(), it.Value())
+	}
+	if err := m.directive(patch); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		raw := patch[name]
+		key := reflect.ValueOf(name).Convert(plan.typ.Key())
+		if isNull(raw) {
+			merged.SetMapIndex(key, reflect.Value{})
+			continue
+		}
+		value := reflect.New(plan.typ.Elem())
+		if was := merged.MapIndex(key); was.IsValid() {
+			value.Elem().Set(was)
+		}
+		if m.marked(path) && plan.elem.shape == structure {
+			return &notEquivalent{"a patch inside the map " + path}
+		}
+		if err := m.value(plan.elem, value.UnsafePointer(), raw, path+"."+name, false, false); err != nil {
+			return err
+		}
+		merged.SetMapIndex(key, value.Elem())
+	}
+	old.Set(merged)
+	return nil
+}

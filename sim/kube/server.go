@@ -1,0 +1,265 @@
+// Package kube is the Kubernetes API of the deterministic simulator: a
+// revisioned in-memory API server and the lagging caches that controllers read.
+//
+// A Server holds what depends only on the kinds: it is built once and shared.
+// A Store is one cluster's objects and their change log; a run has one. A View
+// is the informer cache of one process: it lags behind the log, kind by kind,
+// and moves only when told to. A Client is what a reconciler gets: reads come
+// from its View, writes go to the Store through a Gate, which is where the
+// simulator delays, fails or crashes them.
+//
+// Objects are typed, immutable once stored and shared by pointer between the
+// Store, its log and all Views; copies are made only where a caller could hold
+// on to one. Nothing is encoded on the way, so what an encoding would change
+// (times, empty collections) is changed by a plan compiled per type.
+//
+// The behaviour is that of kube-apiserver 1.36 with its default admission
+// plugins; package kubetest holds the two against each other. What is not
+// modelled is refused with Unmodelled, never approximated. Some things can't be
+// noticed when they are missing: namespaces (every namespace exists), managed
+// fields (nobody sees any), what the schema of a CustomResourceDefinition says
+// beyond types and required fields (defaults, patterns, rules; a field counts as
+// required when its Go tag has neither omitempty nor omitzero, as controller-gen
+// has it), and that Events expire.
+package kube
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A CustomResource declares a kind that a CustomResourceDefinition adds, and
+// which the server therefore treats by its generic rules.
+type CustomResource struct {
+	schema.GroupVersionKind
+	// Plural is the resource name, in lower case.
+	Plural        string
+	ClusterScoped bool
+	// Status says that status is a subresource.
+	Status bool
+}
+
+// A Kind is one kind of a Server; it identifies the kind everywhere in this
+// package.
+type Kind struct {
+	schema.GroupVersionKind
+	// Resource is the plural, as in URLs and errors.
+	Resource   string
+	Namespaced bool
+	// Custom says that the kind comes from a CustomResourceDefinition.
+	Custom bool
+	// Status says that the kind has a status subresource.
+	Status bool
+
+	index    int
+	typ      reflect.Type // of the structure, not the pointer
+	listType reflect.Type
+	items    []int // the index of the list's field Items
+	plan     *plan
+	strategy strategy
+	// status and content are the fields of the structure beside TypeMeta and
+	// ObjectMeta; status is among content.
+	status  *member
+	content []member
+}
+
+func (k *Kind) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
+}
+
+// New returns an empty object of the kind.
+func (k *Kind) New() client.Object { return reflect.New(k.typ).Interface().(client.Object) }
+
+// A Server is the set of kinds that Stores can hold. It is immutable and may be
+// shared between goroutines.
+type Server struct {
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+	kinds  []*Kind
+	byType map[reflect.Type]*Kind // object and list types
+}
+
+// NewServer compiles the kinds. builtin names kinds that kube-apiserver itself
+// serves; it fails for one whose behaviour isn't modelled, and for a type that
+// the scheme lacks.
+func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom []CustomResource) (*Server, error) {
+	s := &Server{scheme: scheme, byType: map[reflect.Type]*Kind{}}
+	var versions []schema.GroupVersion
+	plannerOf := func(custom bool) *planner {
+		return &planner{custom: custom, plans: map[reflect.Type]*plan{}, pending: map[reflect.Type]bool{}}
+	}
+	builtinPlans, customPlans := plannerOf(false), plannerOf(true)
+	for _, gvk := range builtin {
+		b, ok := builtins[gvk]
+		if !ok {
+			return nil, fmt.Errorf("serve %v: the behaviour of this built-in kind is not modelled", gvk)
+		}
+		k := &Kind{GroupVersionKind: gvk, Resource: b.resource, Namespaced: b.namespaced, Status: b.status, strategy: b.strategy}
+		if err := s.add(k, builtinPlans); err != nil {
+			return nil, err
+		}
+		versions = append(versions, gvk.GroupVersion())
+	}
+	for _, c := range custom {
+		k := &Kind{
+			GroupVersionKind: c.GroupVersionKind, Resource: c.Plural, Namespaced: !c.ClusterScoped,
+			Custom: true, Status: c.Status, strategy: customStrategy,
+		}
+		if err := s.add(k, customPlans); err != nil {
+			return nil, err
+		}
+		versions = append(versions, c.GroupVersion())
+	}
+	mapper := meta.NewDefaultRESTMapper(versions)
+	for _, k := range s.kinds {
+		scope := meta.RESTScopeRoot
+		if k.Namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		plural := k.GroupVersion().WithResource(k.Resource)
+		mapper.AddSpecific(k.GroupVersionKind, plural, plural, scope)
+	}
+	s.mapper = mapper
+	return s, nil
+}
+
+func (s *Server) add(k *Kind, plans *planner) error {
+	obj, err := s.scheme.New(k.GroupVersionKind)
+	if err != nil {
+		return fmt.Errorf("serve %v: %w; register its type first", k.GroupVersionKind, err)
+	}
+	list, err := s.scheme.New(k.GroupVersion().WithKind(k.Kind + "List"))
+	if err != nil {
+		return fmt.Errorf("serve %v: %w; register its list type first", k.GroupVersionKind, err)
+	}
+	k.typ, k.listType = reflect.TypeOf(obj).Elem(), reflect.TypeOf(list).Elem()
+	items, ok := k.listType.FieldByName("Items")
+	if !ok || items.Type != reflect.SliceOf(k.typ) {
+		return fmt.Errorf("serve %v: %v has no Items of type []%v", k.GroupVersionKind, k.listType, k.typ)
+	}
+	k.items = items.Index
+	if k.plan, err = plans.compile(k.typ); err != nil {
+		return fmt.Errorf("serve %v: %w", k.GroupVersionKind, err)
+	}
+	for i := range k.plan.fields {
+		f := &k.plan.fields[i]
+		switch f.name {
+		case "kind", "apiVersion", "metadata":
+			continue
+		case "status":
+			k.status = f
+		}
+		k.content = append(k.content, *f)
+	}
+	if k.Status && k.status == nil {
+		return fmt.Errorf("serve %v: %v has no field status", k.GroupVersionKind, k.typ)
+	}
+	k.index = len(s.kinds)
+	s.kinds = append(s.kinds, k)
+	s.byType[k.typ], s.byType[k.listType] = k, k
+	return nil
+}
+
+// Kinds returns all kinds, in the order of their declaration.
+func (s *Server) Kinds() []*Kind { return slices.Clone(s.kinds) }
+
+// KindOf returns the kind of a typed object or list.
+func (s *Server) KindOf(obj runtime.Object) (*Kind, error) {
+	if t := reflect.TypeOf(obj); t != nil && t.Kind() == reflect.Pointer {
+		if k, ok := s.byType[t.Elem()]; ok {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("find the kind of %T: this server doesn't serve it; declare it in NewServer", obj)
+}
+
+// metaOf returns the metadata of a typed object without the interface calls of
+// meta.Accessor.
+func metaOf(obj client.Object) *metav1.ObjectMeta {
+	return obj.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta)
+}
+
+// shallow copies the structure of an object; everything below it is shared.
+func (k *Kind) shallow(obj client.Object) client.Object {
+	c := reflect.New(k.typ)
+	c.Elem().Set(reflect.ValueOf(obj).Elem())
+	return c.Interface().(client.Object)
+}
+
+// setStatus makes the status of obj that of from, shared.
+func (k *Kind) setStatus(obj, from client.Object) {
+	k.status.set(reflect.ValueOf(obj).UnsafePointer(), reflect.ValueOf(from).UnsafePointer())
+}
+
+// dropStatus empties the status of obj.
+func (k *Kind) dropStatus(obj client.Object) {
+	k.status.at(reflect.ValueOf(obj).UnsafePointer()).SetZero()
+}
+
+// sentStatus reports whether Go would encode the status of obj.
+func (k *Kind) sentStatus(obj client.Object) bool {
+	return k.status.sent(reflect.ValueOf(obj).UnsafePointer())
+}
+
+// missing names a required field that obj would send as null, if any.
+func (k *Kind) missing(obj client.Object) string {
+	if k.plan.missing == nil {
+		return ""
+	}
+	return k.plan.missing(reflect.ValueOf(obj).UnsafePointer())
+}
+
+// sameContent compares everything but the metadata.
+func (k *Kind) sameContent(a, b client.Object) bool {
+	x, y := reflect.ValueOf(a).UnsafePointer(), reflect.ValueOf(b).UnsafePointer()
+	for i := range k.content {
+		f := &k.content[i]
+		if !f.plan.equal(f.pointer(x), f.pointer(y)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *Kind) same(a, b client.Object) bool {
+	return k.plan.equal(reflect.ValueOf(a).UnsafePointer(), reflect.ValueOf(b).UnsafePointer())
+}
+
+func (k *Kind) normalise(obj client.Object) {
+	if k.plan.normal != nil {
+		k.plan.normal(reflect.ValueOf(obj).UnsafePointer())
+	}
+}
+
+// handOut makes dst a copy of a stored object: a deep one, unless the caller
+// shares, having promised with client.UnsafeDisableDeepCopy to change nothing.
+func (k *Kind) handOut(dst, src client.Object, share bool) {
+	if !share {
+		src = src.DeepCopyObject().(client.Object)
+	}
+	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
+}
+
+// shares reports whether a reader asked for no copies.
+func shares(option *bool) bool { return option != nil && *option }
+
+// copyList makes the items of list copies of stored objects, as handOut does.
+// typed keeps their kind and version.
+func (k *Kind) copyList(list client.ObjectList, objs []client.Object, typed, share bool) {
+	items := reflect.MakeSlice(reflect.SliceOf(k.typ), len(objs), len(objs))
+	for i, obj := range objs {
+		item := items.Index(i).Addr().Interface().(client.Object)
+		k.handOut(item, obj, share)
+		if !typed {
+			item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		}
+	}
+	reflect.ValueOf(list).Elem().FieldByIndex(k.items).Set(items)
+}

@@ -1,0 +1,234 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A View is the informer cache of one process. Every kind in it is a stream of
+// its own with its own lag: it holds the state after some prefix of the kind's
+// changes, and moves on only by Deliver and Relist. A restarted process has a
+// new View.
+type View struct {
+	store   *Store
+	streams []stream // by Kind.index
+}
+
+type stream struct {
+	watched bool
+	synced  bool
+	next    int // the first change of the log that isn't in the table
+	table   table
+	indexes []fieldIndex
+}
+
+type fieldIndex struct {
+	field   string
+	extract client.IndexerFunc
+}
+
+// NewView returns the empty cache of a process that watches these kinds. No
+// kind can be read before its first Relist, because a real process waits for
+// its caches to sync before it starts its controllers.
+func NewView(store *Store, kinds ...*Kind) *View {
+	v := &View{store: store, streams: make([]stream, len(store.server.kinds))}
+	for _, k := range kinds {
+		v.streams[k.index].watched = true
+	}
+	return v
+}
+
+// Index declares a field index, which List needs for a field selector.
+func (v *View) Index(k *Kind, name string, extract client.IndexerFunc) {
+	s := &v.streams[k.index]
+	s.indexes = append(s.indexes, fieldIndex{name, extract})
+}
+
+// Watches reports whether the kind is in the View.
+func (v *View) Watches(k *Kind) bool { return v.streams[k.index].watched }
+
+// Pending reports whether there are changes of the kind that the View doesn't
+// show yet.
+func (v *View) Pending(k *Kind) bool { return v.Lag(k) > 0 }
+
+// Lag returns the number of changes of the kind that the View doesn't show yet.
+// It is 0 for a kind that was never listed or isn't watched.
+func (v *View) Lag(k *Kind) int {
+	s := &v.streams[k.index]
+	if !s.synced {
+		return 0
+	}
+	return len(v.store.logs[k.index]) - s.next
+}
+
+// Next returns the change that Deliver would deliver. It panics if none is
+// pending. Old is as the watch sends it, not as the View has it.
+func (v *View) Next(k *Kind) Change {
+	return v.store.logs[k.index][v.streams[k.index].next]
+}
+
+// Deliver shows the next change of the kind and returns it as an informer hands
+// it to its event handlers. It panics if none is pending.
+func (v *View) Deliver(k *Kind) Change {
+	s := &v.streams[k.index]
+	c := v.store.logs[k.index][s.next]
+	s.next++
+	if c.New == nil {
+		s.table.drop(c.Key)
+	} else {
+		s.table.put(c.record)
+	}
+	return c
+}
+
+// Relist jumps to the present, as an informer does when it starts or when its
+// watch was lost for too long. It returns what the handlers see: objects that
+// are new or differ, in list order, then those that are gone, as tombstones
+// with the last state that the View had. What happened in between is lost.
+func (v *View) Relist(k *Kind) []Change {
+	s := &v.streams[k.index]
+	head := v.store.tables[k.index]
+	var changes []Change
+	found := func(key client.ObjectKey, before, after *record) {
+		c := Change{Kind: k, Key: key, Revision: v.store.revision, record: after}
+		if before != nil {
+			c.Old = before.obj
+		}
+		if after != nil {
+			c.New = after.obj
+		}
+		c.Tombstone = after == nil
+		changes = append(changes, c)
+	}
+	for _, r := range head {
+		if old := s.table.get(r.key); old != r {
+			found(r.key, old, r)
+		}
+	}
+	for _, r := range s.table {
+		if head.get(r.key) == nil {
+			found(r.key, r, nil)
+		}
+	}
+	s.table = slices.Clone(head)
+	s.next = len(v.store.logs[k.index])
+	s.synced = true
+	return changes
+}
+
+// Get copies the cached object into obj. Its errors are those of
+// controller-runtime's cache.
+func (v *View) Get(key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	var o client.GetOptions
+	o.ApplyOptions(opts)
+	k, s, err := v.stream("get", obj, key)
+	if err != nil {
+		return err
+	}
+	if !k.Namespaced {
+		key.Namespace = ""
+	}
+	r := s.table.get(key)
+	if r == nil {
+		// the cache has no resource names: it puts the kind there
+		return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name)
+	}
+	k.handOut(obj, r.obj, shares(o.UnsafeDisableDeepCopy))
+	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return nil
+}
+
+// List copies the cached objects into list, in the order of namespace and name;
+// the real cache has the order of a Go map.
+func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	k, s, err := v.stream("list", list, client.ObjectKey{Namespace: o.Namespace})
+	if err != nil {
+		return err
+	}
+	if o.Continue != "" {
+		return errors.New("continue list option is not supported by the cache")
+	}
+	matches, err := s.fieldMatcher(o.FieldSelector)
+	if err != nil {
+		return err
+	}
+	var found []client.Object
+	for _, r := range s.table {
+		if o.Limit > 0 && int64(len(found)) >= o.Limit {
+			break
+		}
+		if selected(r, &o) && (matches == nil || matches(r.obj)) {
+			found = append(found, r.obj)
+		}
+	}
+	k.copyList(list, found, true, shares(o.UnsafeDisableDeepCopy))
+	list.SetContinue("continue-not-supported")
+	return nil
+}
+
+// fieldMatcher returns nil when everything matches.
+func (s *stream) fieldMatcher(sel fields.Selector) (func(client.Object) bool, error) {
+	if sel == nil {
+		return nil, nil
+	}
+	requirements := sel.Requirements()
+	extractors := make([]client.IndexerFunc, len(requirements))
+	for i, r := range requirements {
+		if r.Operator != selection.Equals && r.Operator != selection.DoubleEquals {
+			requirements = nil
+			break
+		}
+		at := slices.IndexFunc(s.indexes, func(x fieldIndex) bool { return x.field == r.Field })
+		if at < 0 {
+			return nil, fmt.Errorf("Index with name field:%s does not exist", r.Field) // client-go's words
+		}
+		extractors[i] = s.indexes[at].extract
+	}
+	if len(requirements) == 0 {
+		return nil, errors.New("non-exact field matches are not supported by the cache")
+	}
+	return func(obj client.Object) bool {
+		for i, r := range requirements {
+			if !slices.Contains(extractors[i](obj), r.Value) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// stream finds the stream of a typed object or list. A real client would start
+// an informer for a kind that isn't watched yet and wait for it; here that is
+// refused, because every kind that is read must be one whose lag is explored.
+func (v *View) stream(verb string, obj runtime.Object, key client.ObjectKey) (*Kind, *stream, error) {
+	k, err := v.store.kindOf(verb, obj, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &v.streams[k.index]
+	switch {
+	case !s.watched:
+		return nil, nil, v.store.refuse(verb, k, key, "a cached read of a kind that the process doesn't watch")
+	case !s.synced:
+		return nil, nil, v.store.refuse(verb, k, key, "a cached read before the cache has synced")
+	}
+	return k, s, nil
+}
+
+func selected(r *record, o *client.ListOptions) bool {
+	if o.Namespace != "" && r.key.Namespace != o.Namespace {
+		return false
+	}
+	return o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(metaOf(r.obj).Labels))
+}

@@ -1,0 +1,362 @@
+package kube_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/sim/kube"
+)
+
+var ctx = context.Background()
+
+func node(name string, labels ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, l := range labels {
+		n.Labels = map[string]string{l: ""}
+	}
+	return n
+}
+
+func pod(name, nodeName string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.PodSpec{NodeName: nodeName, Containers: []corev1.Container{{Name: "c", Image: "c:1"}}},
+	}
+}
+
+// describe writes changes down as handlers see them.
+func describe(changes []kube.Change) string {
+	var lines []string
+	for _, c := range changes {
+		version := func(o client.Object) string {
+			if o == nil {
+				return "-"
+			}
+			return o.GetResourceVersion()
+		}
+		line := fmt.Sprintf("%s %s>%s", c.Key.Name, version(c.Old), version(c.New))
+		if c.Tombstone {
+			line += " tombstone"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, ", ")
+}
+
+func TestViewLagsByKind(t *testing.T) {
+	store := newStore()
+	nodes, pods := kindOf(&corev1.Node{}), kindOf(&corev1.Pod{})
+	view := kube.NewView(store, nodes, pods)
+	view.Relist(nodes)
+	view.Relist(pods)
+	must(store.Create("x", node("a")))    // 2
+	must(store.Create("x", pod("p", ""))) // 3
+	must(store.Create("x", node("b")))    // 4
+	check(store.Delete("x", nodes, client.ObjectKey{Name: "a"}, nil))
+
+	var got corev1.Node
+	if err := view.Get(client.ObjectKey{Name: "a"}, &got); !apierrors.IsNotFound(err) {
+		t.Fatalf("before any delivery: %v", err)
+	} else if !strings.Contains(err.Error(), `Node "a" not found`) {
+		t.Errorf("the cache names the kind, not the resource: %v", err)
+	}
+	if view.Lag(nodes) != 3 || view.Lag(pods) != 1 {
+		t.Errorf("lag %d and %d, want 3 and 1", view.Lag(nodes), view.Lag(pods))
+	}
+	if c := view.Next(nodes); c.Key.Name != "a" || view.Lag(nodes) != 3 {
+		t.Errorf("Next moved the view or showed %v", c.Key)
+	}
+	view.Deliver(nodes)
+	if err := view.Get(client.ObjectKey{Name: "a", Namespace: "ignored"}, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Kind != "Node" || got.ResourceVersion != "2" {
+		t.Errorf("got %s at %s", got.Kind, got.ResourceVersion)
+	}
+	var changes []kube.Change
+	for view.Pending(nodes) {
+		changes = append(changes, view.Deliver(nodes))
+	}
+	// the deletion carries its own version
+	if d := describe(changes); d != "b ->4, a 5>-" {
+		t.Errorf("delivered %s", d)
+	}
+	if !view.Pending(pods) {
+		t.Error("delivering Nodes has moved the pods")
+	}
+}
+
+func TestRelistLosesWhatHappenedInBetween(t *testing.T) {
+	store := newStore()
+	nodes := kindOf(&corev1.Node{})
+	for _, name := range []string{"c", "a", "b"} {
+		must(store.Create("x", node(name))) // c 2, a 3, b 4
+	}
+	view := kube.NewView(store, nodes)
+	if d := describe(view.Relist(nodes)); d != "a ->3, b ->4, c ->2" {
+		t.Errorf("first list: %s", d)
+	}
+	if d := describe(view.Relist(nodes)); d != "" {
+		t.Errorf("an unchanged list is news: %s", d)
+	}
+	check(store.Delete("x", nodes, client.ObjectKey{Name: "a"}, nil)) // 5
+	must(store.Create("x", node("a", "new")))                         // 6
+	check(store.Delete("x", nodes, client.ObjectKey{Name: "b"}, nil)) // 7
+	must(store.Create("x", node("d")))                                // 8
+	check(store.Delete("x", nodes, client.ObjectKey{Name: "d"}, nil)) // 9
+	view.Deliver(nodes)
+	if d := describe(view.Relist(nodes)); d != "a ->6, b 4>- tombstone" {
+		t.Errorf("list after a gap: %s", d)
+	}
+	if view.Pending(nodes) {
+		t.Error("a list leaves nothing pending")
+	}
+	must(store.Create("x", node("e")))
+	if d := describe([]kube.Change{view.Deliver(nodes)}); d != "e ->10" {
+		t.Errorf("after the list: %s", d)
+	}
+}
+
+func TestCachedList(t *testing.T) {
+	store := newStore()
+	nodes, pods, hosts := kindOf(&corev1.Node{}), kindOf(&corev1.Pod{}), kindOf(&api.BareMetalHost{})
+	for _, obj := range []client.Object{node("b", "x"), node("a"), node("c", "x"), pod("p", "a"), pod("q", "b")} {
+		must(store.Create("x", obj))
+	}
+	view := kube.NewView(store, nodes, pods, hosts)
+	view.Index(pods, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
+	for _, k := range []*kube.Kind{nodes, pods} {
+		view.Relist(k)
+	}
+	names := func(list client.ObjectList, opts ...client.ListOption) string {
+		if err := view.List(list, opts...); err != nil {
+			return err.Error()
+		}
+		var names []string
+		switch list := list.(type) {
+		case *corev1.NodeList:
+			for _, n := range list.Items {
+				names = append(names, n.Kind+"/"+n.Name)
+			}
+		case *corev1.PodList:
+			for _, p := range list.Items {
+				names = append(names, p.Kind+"/"+p.Name)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	for _, test := range []struct {
+		what string
+		list client.ObjectList
+		opts []client.ListOption
+		want string
+	}{
+		{"all, in the order of names", &corev1.NodeList{}, nil, "Node/a Node/b Node/c"},
+		{"by label", &corev1.NodeList{}, []client.ListOption{client.HasLabels{"x"}}, "Node/b Node/c"},
+		{"limited", &corev1.NodeList{}, []client.ListOption{client.Limit(2)}, "Node/a Node/b"},
+		{"by index", &corev1.PodList{}, []client.ListOption{client.MatchingFields{"spec.nodeName": "b"}}, "Pod/q"},
+		{"in another namespace", &corev1.PodList{}, []client.ListOption{client.InNamespace("kube-system")}, ""},
+		{"without an index", &corev1.PodList{}, []client.ListOption{client.MatchingFields{"status.phase": "Running"}}, "Index with name field:status.phase does not exist"},
+		{"continued", &corev1.PodList{}, []client.ListOption{client.Continue("x")}, "continue list option is not supported by the cache"},
+		{"before the cache has synced", &api.BareMetalHostList{}, nil, "list BareMetalHost /: a cached read before the cache has synced is not modelled by the simulated API server"},
+		{"of a kind that isn't watched", &corev1.SecretList{}, nil, "list Secret /: a cached read of a kind that the process doesn't watch is not modelled by the simulated API server"},
+	} {
+		if got := names(test.list, test.opts...); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
+		}
+	}
+}
+
+// TestNothingIsSharedWithCallers changes everything that callers get and gave,
+// and expects the server not to notice.
+func TestNothingIsSharedWithCallers(t *testing.T) {
+	store := newStore()
+	hosts := kindOf(&api.BareMetalHost{})
+	view := kube.NewView(store, hosts)
+	view.Relist(hosts)
+	c := kube.NewClient(view, plainGate{}, "x")
+	live := kube.NewReader(store, plainGate{}, "x")
+	key := client.ObjectKey{Namespace: "default", Name: "h"}
+	spoil := func(h *api.BareMetalHost) {
+		h.Annotations["a"] = "spoilt"
+		h.Finalizers[0] = "spoilt"
+		h.Spec.ConsumerRef.Name = "spoilt"
+	}
+	host := newHost("h")
+	check(c.Create(ctx, host))
+	spoil(host)
+	check(live.Get(ctx, key, host))
+	spoil(host)
+	view.Deliver(hosts)
+	check(c.Get(ctx, key, host))
+	from := host.DeepCopy()
+	host.Annotations["b"] = "c"
+	check(c.Patch(ctx, host, client.MergeFrom(from)))
+	spoil(host)
+	check(live.Get(ctx, key, host))
+	check(c.Update(ctx, host))
+	spoil(host)
+	var list api.BareMetalHostList
+	check(c.List(ctx, &list))
+	spoil(&list.Items[0])
+	check(live.List(ctx, &list))
+	spoil(&list.Items[0])
+	for view.Pending(hosts) {
+		view.Deliver(hosts)
+	}
+	for name, read := range map[string]func() error{
+		"the server": func() error { return live.Get(ctx, key, host) },
+		"the view":   func() error { return c.Get(ctx, key, host) },
+	} {
+		check(read())
+		if host.Annotations["a"] != "b" || host.Annotations["b"] != "c" || host.Finalizers[0] != "baremetalhost.metal3.io" || host.Spec.ConsumerRef.Name != "h" {
+			t.Errorf("%s shares memory with a caller: %+v", name, host)
+		}
+	}
+}
+
+// A faultyGate answers with an error of its own, before or after the call.
+type faultyGate struct {
+	after, before error
+	kept          *kube.Call
+}
+
+func (g *faultyGate) Call(c *kube.Call) error {
+	g.kept = c
+	if g.before != nil {
+		return g.before
+	}
+	if err := c.Execute(); err != nil {
+		return err
+	}
+	return g.after
+}
+
+func TestGate(t *testing.T) {
+	lost := errors.New("connection lost")
+	store := newStore()
+	hosts := kindOf(&api.BareMetalHost{})
+	key := client.ObjectKey{Namespace: "default", Name: "h"}
+	gate := &faultyGate{}
+	c := kube.NewClient(kube.NewView(store), gate, "x")
+	check(c.Create(ctx, newHost("h")))
+	stored := func() *api.BareMetalHost { return must(store.Get(hosts, key)).(*api.BareMetalHost) }
+
+	host := stored().DeepCopy()
+	host.Spec.Online = false
+	gate.after = lost
+	if err := c.Update(ctx, host); !errors.Is(err, lost) {
+		t.Fatalf("lost answer: %v", err)
+	}
+	if stored().Spec.Online || host.ResourceVersion == stored().ResourceVersion {
+		t.Error("an answer that was lost is committed, but the caller's object is as it was")
+	}
+
+	gate.after, gate.before = nil, lost
+	host = stored().DeepCopy()
+	host.Spec.BootMACAddress = "delayed"
+	if err := c.Update(ctx, host); !errors.Is(err, lost) {
+		t.Fatalf("lost request: %v", err)
+	}
+	host.Spec.BootMACAddress = "changed after the caller gave up"
+	if err := gate.kept.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored().Spec.BootMACAddress; got != "delayed" {
+		t.Errorf("a delayed request wrote %q", got)
+	}
+
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	gate.kept = nil
+	if err := c.Update(cancelled, host); !errors.Is(err, context.Canceled) || gate.kept != nil {
+		t.Errorf("with a cancelled context: %v, %v", err, gate.kept)
+	}
+}
+
+// TestRefusals lists requests that are refused as not modelled, each of which
+// the Store remembers.
+func TestRefusals(t *testing.T) {
+	host, node := newHost("h"), node("n")
+	for name, request := range map[string]func(*kube.Client) error{
+		"apply":            func(c *kube.Client) error { return c.Apply(ctx, nil) },
+		"deletecollection": func(c *kube.Client) error { return c.DeleteAllOf(ctx, host) },
+		"a JSON patch": func(c *kube.Client) error {
+			return c.Patch(ctx, host, client.RawPatch("application/json-patch+json", []byte(`[]`)))
+		},
+		"an apply patch": func(c *kube.Client) error {
+			return c.Patch(ctx, host, client.RawPatch("application/apply-patch+yaml", []byte(`{}`)))
+		},
+		"a list directive": func(c *kube.Client) error {
+			return c.Patch(ctx, node, client.RawPatch("application/strategic-merge-patch+json", []byte(`{"metadata":{"finalizers":["a/b"]}}`)))
+		},
+		"a directive": func(c *kube.Client) error {
+			return c.Patch(ctx, node, client.RawPatch("application/strategic-merge-patch+json", []byte(`{"metadata":{"$patch":"replace"}}`)))
+		},
+		"foreground": func(c *kube.Client) error {
+			return c.Delete(ctx, host, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		},
+		"dry run":  func(c *kube.Client) error { return c.Update(ctx, host, client.DryRunAll) },
+		"scale":    func(c *kube.Client) error { return c.SubResource("scale").Update(ctx, host) },
+		"eviction": func(c *kube.Client) error { return c.SubResource("eviction").Create(ctx, host, host) },
+		"managed fields": func(c *kube.Client) error {
+			h := host.DeepCopy()
+			h.Name = "i"
+			h.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+			return c.Create(ctx, h)
+		},
+		"garbage collection": func(c *kube.Client) error {
+			h := host.DeepCopy()
+			h.Name = "i"
+			h.Finalizers = []string{"foregroundDeletion"}
+			return c.Create(ctx, h)
+		},
+		"volumes": func(c *kube.Client) error {
+			p := pod("p", "n")
+			p.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+			return c.Create(ctx, p)
+		},
+		"an unknown type": func(c *kube.Client) error {
+			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "default"}})
+		},
+		"a live page": func(c *kube.Client) error { return c.Reader.List(ctx, &corev1.NodeList{}, client.Limit(1)) },
+		"a live field": func(c *kube.Client) error {
+			return c.Reader.List(ctx, &corev1.NodeList{}, client.MatchingFields{"spec.unschedulable": "true"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore()
+			must(store.Create("setup", newHost("h")))
+			must(store.Create("setup", node.DeepCopy()))
+			before := store.Revision()
+			err := request(kube.NewClient(kube.NewView(store), plainGate{}, "x"))
+			var refused *kube.Unmodelled
+			if !errors.As(err, &refused) {
+				t.Fatalf("got %v, want Unmodelled", err)
+			}
+			if store.Refusal() != refused {
+				t.Errorf("the store remembers %v", store.Refusal())
+			}
+			if store.Revision() != before {
+				t.Error("a refused request has changed something")
+			}
+		})
+	}
+}
+
+func TestNewServerRefusesWhatItDoesNotKnow(t *testing.T) {
+	_, err := kube.NewServer(api.NewScheme(), []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Service")}, nil)
+	if err == nil || !strings.Contains(err.Error(), "not modelled") {
+		t.Errorf("got %v", err)
+	}
+}

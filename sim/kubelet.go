@@ -1,0 +1,304 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/sim/kube"
+)
+
+// What a kubelet and its container runtime take, beside the lease interval that
+// the scenario sets.
+const (
+	registerAfter  = 200 * time.Millisecond
+	registerRetry  = time.Second
+	podNoticed     = 50 * time.Millisecond
+	containerStart = 300 * time.Millisecond
+	containerStop  = 100 * time.Millisecond
+)
+
+// leaseNamespace is where kubelets keep their Leases.
+const leaseNamespace = "kube-node-lease"
+
+// kubelet is the kubelet process of a host's boot: it registers the Node, renews
+// its Lease, and runs the Pods that are bound to that Node. What it started goes
+// on running when it dies or loses the API server.
+type kubelet struct {
+	w      *world
+	actor  actor
+	host   *host
+	store  *kube.Store
+	kinds  *kinds
+	labels map[string]string
+	lease  time.Duration
+	// cut says that the API server cannot be reached.
+	cut bool
+
+	// life numbers the processes, so that a step of one that died does nothing.
+	life  int
+	alive bool
+	node  types.UID
+	// missed says that Pods changed while the API server was out of reach.
+	missed     bool
+	syncing    bool
+	containers []*container
+}
+
+// container is one Pod's process, or about to be.
+type container struct {
+	pod     types.UID
+	key     client.ObjectKey
+	running bool
+	change  *step
+}
+
+// do lets the kubelet do something after a delay, unless it is dead by then. A
+// paused host makes it wait.
+func (k *kubelet) do(class Class, delay time.Duration, f func(scenarios.StepFault)) *step {
+	life := k.life
+	return k.w.schedule(&k.actor, class, false, delay, func(fault scenarios.StepFault) {
+		k.host.unlessPaused(func() {
+			if life == k.life {
+				f(fault)
+			}
+		})
+	})
+}
+
+// start is the kubelet process starting, in a new boot or again in the same one.
+func (k *kubelet) start() {
+	k.life++
+	k.alive, k.node, k.syncing, k.missed = true, "", false, false
+	k.do(ClassKubelet, registerAfter, k.register)
+}
+
+// stop kills the kubelet process alone. What it was about to start or stop stays
+// as it is.
+func (k *kubelet) stop() {
+	k.life++
+	k.alive = false
+	k.containers = slices.DeleteFunc(k.containers, func(c *container) bool {
+		k.w.cancel(c.change)
+		c.change = nil
+		return !c.running
+	})
+}
+
+// kill is the end of the boot: every process is gone.
+func (k *kubelet) kill() {
+	k.life++
+	k.alive = false
+	for _, c := range k.containers {
+		k.w.cancel(c.change)
+	}
+	k.containers = nil
+}
+
+// shutDown stops the containers, as a graceful shutdown of the host does first.
+func (k *kubelet) shutDown() {
+	k.life++
+	k.alive = false
+	for _, c := range slices.Clone(k.containers) {
+		k.stopContainer(c)
+	}
+}
+
+// register makes the Node that represents this boot, or takes over the one that
+// is there.
+func (k *kubelet) register(fault scenarios.StepFault) {
+	if k.cut || fault != "" {
+		k.do(ClassKubelet, registerRetry, k.register)
+		return
+	}
+	name := k.host.name
+	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: name})
+	switch {
+	case apierrors.IsNotFound(err):
+		node := newNode(name, k.labels, k.w)
+		created, err := k.store.Create(k.actor.name, node)
+		if err != nil {
+			k.w.fail(err)
+			return
+		}
+		k.node = created.GetUID()
+	case err != nil:
+		k.w.fail(err)
+		return
+	default:
+		k.node = obj.GetUID()
+	}
+	k.renew("")
+	k.sync("")
+}
+
+// renew renews the Lease, sees to it that the Node is Ready, and comes again.
+func (k *kubelet) renew(fault scenarios.StepFault) {
+	if !k.cut && fault == "" {
+		k.renewLease()
+		k.reportReady()
+	}
+	k.do(ClassKubelet, k.lease, k.renew)
+}
+
+func (k *kubelet) renewLease() {
+	key := client.ObjectKey{Namespace: leaseNamespace, Name: k.host.name}
+	now := metav1.NewMicroTime(epoch.Add(k.w.now))
+	obj, err := k.store.Get(k.kinds.lease, key)
+	if apierrors.IsNotFound(err) {
+		seconds := int32(max(1, 4*k.lease/time.Second))
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &key.Name, &seconds, &now
+		_, err = k.store.Create(k.actor.name, lease)
+	} else if err == nil {
+		lease := *obj.(*coordinationv1.Lease) // the store copies what it is given
+		lease.Spec.RenewTime = &now
+		_, err = k.store.Update(k.actor.name, &lease)
+	}
+	if err != nil {
+		k.w.fail(err)
+	}
+}
+
+// reportReady sets the Ready condition. A Node that was deleted is not made
+// again before the kubelet starts anew, as with the real kubelet.
+func (k *kubelet) reportReady() {
+	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.host.name})
+	if err != nil || obj.GetUID() != k.node || isReady(obj.(*corev1.Node)) {
+		return
+	}
+	node := obj.(*corev1.Node).DeepCopy()
+	node.Status.Conditions = []corev1.NodeCondition{readyCondition(k.w)}
+	if _, err := k.store.UpdateStatus(k.actor.name, node); err != nil {
+		k.w.fail(err)
+	}
+}
+
+// podChanged tells the kubelet that a Pod bound to its Node is different.
+func (k *kubelet) podChanged() {
+	switch {
+	case !k.alive || k.node == "" || k.syncing:
+	case k.cut:
+		k.missed = true
+	default:
+		k.syncing = true
+		k.do(ClassKubelet, podNoticed, k.sync)
+	}
+}
+
+// reconnect is the API server coming back into reach.
+func (k *kubelet) reconnect() {
+	k.cut = false
+	if k.missed {
+		k.missed = false
+		k.podChanged()
+	}
+}
+
+// sync starts and stops containers so that they match the Pods bound to this
+// Node: to this very incarnation of it, because a Pod of an earlier one is an
+// orphan that may already run elsewhere.
+func (k *kubelet) sync(fault scenarios.StepFault) {
+	k.syncing = false
+	if k.cut || fault != "" {
+		k.missed = true
+		if !k.cut {
+			k.do(ClassKubelet, registerRetry, func(scenarios.StepFault) { k.reconnect() })
+		}
+		return
+	}
+	var wanted []types.UID
+	for _, obj := range k.store.List(k.kinds.pod, "") {
+		pod := obj.(*corev1.Pod)
+		if pod.Spec.NodeName == k.host.name && pod.DeletionTimestamp == nil && pod.Annotations[api.NodeUIDAnnotation] == string(k.node) {
+			wanted = append(wanted, pod.UID)
+			k.startContainer(pod)
+		}
+	}
+	for _, c := range slices.Clone(k.containers) {
+		if !slices.Contains(wanted, c.pod) {
+			k.stopContainer(c)
+		}
+	}
+}
+
+func (k *kubelet) startContainer(pod *corev1.Pod) {
+	for _, c := range k.containers {
+		if c.pod == pod.UID {
+			return
+		}
+	}
+	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)}
+	k.containers = append(k.containers, c)
+	c.change = k.do(ClassWorkload, containerStart, func(scenarios.StepFault) {
+		c.change, c.running = nil, true
+		k.host.startWorkload(workload{c.key.Name, c.pod})
+	})
+}
+
+func (k *kubelet) stopContainer(c *container) {
+	switch {
+	case c.running && c.change == nil:
+		c.change = k.do(ClassWorkload, containerStop, func(scenarios.StepFault) {
+			k.host.stopWorkload(workload{c.key.Name, c.pod})
+			k.forget(c)
+			k.confirmDeletion(c)
+		})
+	case !c.running:
+		k.w.cancel(c.change)
+		k.forget(c)
+	}
+}
+
+func (k *kubelet) forget(c *container) {
+	if i := slices.Index(k.containers, c); i >= 0 {
+		k.containers = slices.Delete(k.containers, i, i+1)
+	}
+}
+
+// confirmDeletion removes a Pod whose graceful deletion waits for its container
+// to be gone.
+func (k *kubelet) confirmDeletion(c *container) {
+	obj, err := k.store.Get(k.kinds.pod, c.key)
+	if !k.alive || k.cut || err != nil || obj.GetUID() != c.pod || obj.GetDeletionTimestamp() == nil {
+		return
+	}
+	zero := int64(0)
+	if err := k.store.Delete(k.actor.name, k.kinds.pod, c.key, &metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &c.pod}}); err != nil {
+		k.w.fail(err)
+	}
+}
+
+func newNode(name string, labels map[string]string, w *world) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	for key, value := range labels { // order does not matter: into a map
+		node.Labels[key] = value
+	}
+	node.Status.Conditions = []corev1.NodeCondition{readyCondition(w)}
+	return node
+}
+
+func readyCondition(w *world) corev1.NodeCondition {
+	now := metav1.NewTime(epoch.Add(w.now))
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+}
+
+func isReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

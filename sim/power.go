@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// bmcTimeout is when a controller gives up on a BMC that doesn't answer.
+const bmcTimeout = 10 * time.Second
+
+var errBMCTimeout = errors.New("the BMC did not answer within " + bmcTimeout.String())
+
+// power is how one incarnation of a controller reaches the BMCs. It implements
+// reboot.Power.
+type power struct {
+	p    *process
+	life int
+}
+
+// State reads the reported power state.
+func (pw power) State(_ context.Context, host *api.BareMetalHost) (reboot.PowerState, error) {
+	var answer fakebmc.Answer
+	bmc, err := pw.bmc(host)
+	if err != nil {
+		return "", err
+	}
+	err = pw.request(host.Name, bmc.PowerRequest(pw.p.actor.name), &answer)
+	return reboot.ParsePowerState(string(answer.PowerState)), err
+}
+
+// On, ShutDown and Off give a command. They return when it is accepted.
+func (pw power) On(_ context.Context, host *api.BareMetalHost) error {
+	return pw.command(host, fakebmc.ResetOn)
+}
+
+// ShutDown asks for a graceful shutdown.
+func (pw power) ShutDown(_ context.Context, host *api.BareMetalHost) error {
+	return pw.command(host, fakebmc.ResetGracefulShutdown)
+}
+
+// Off takes the power away.
+func (pw power) Off(_ context.Context, host *api.BareMetalHost) error {
+	return pw.command(host, fakebmc.ResetForceOff)
+}
+
+func (pw power) bmc(host *api.BareMetalHost) (*fakebmc.BMC, error) {
+	if bmc := pw.p.bmcs[host.Name]; bmc != nil {
+		return bmc, nil
+	}
+	return nil, errors.New("reach the BMC of " + host.Name + ": the topology has no such host")
+}
+
+func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error {
+	bmc, err := pw.bmc(host)
+	if err != nil {
+		return err
+	}
+	var answer fakebmc.Answer
+	return pw.request(host.Name, bmc.ResetRequest(pw.p.actor.name, reset), &answer)
+}
+
+// request is one request to a BMC as a step. A request that hangs ends with the
+// client's own timeout.
+func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
+	p := pw.p
+	c := &call{class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable }}
+	if request.ResetType != "" {
+		c.effect = "bmc " + string(request.ResetType) + " " + host
+	}
+	c.run = func(ignored bool, done func(error)) {
+		if request.ResetType != "" {
+			p.w.emit(history.Event{Kind: history.BMCCommand, Host: host, Actor: p.actor.name, Value: string(request.ResetType)})
+		}
+		if ignored {
+			done(nil)
+			return
+		}
+		var timeout *step
+		answered := false
+		p.bmcs[host].Do(request, func(a fakebmc.Answer) {
+			answered = true
+			p.w.cancel(timeout)
+			*answer = a
+			done(a.Err())
+		})
+		if !answered {
+			timeout = p.w.schedule(&p.actor, ClassTimeout, false, bmcTimeout, func(scenarios.StepFault) { done(errBMCTimeout) })
+		}
+	}
+	return p.perform(pw.life, c)
+}

@@ -1,0 +1,460 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/sim/kube"
+)
+
+// How long what lies between a controller and the world takes by default.
+const (
+	apiLatency   = 5 * time.Millisecond
+	watchLatency = 10 * time.Millisecond
+	workLatency  = time.Millisecond
+	startLatency = 500 * time.Millisecond
+	bmcLatency   = 20 * time.Millisecond
+	// The rate limiter of a controller-runtime work queue.
+	retryBase = 5 * time.Millisecond
+	retryMax  = 1000 * time.Second
+)
+
+// process is one controller: its cache, its queue with one worker, and the
+// reconcile that is in flight. It is what controller-runtime's manager is to the
+// same Registration in the lab. It can be killed at every call and starts again
+// with an empty memory.
+type process struct {
+	w            *world
+	actor        actor
+	store        *kube.Store
+	registration controllers.Registration
+	deps         controllers.Deps
+	kinds        []*kube.Kind
+	streams      []*stream
+	bmcs         map[string]*fakebmc.BMC
+	threads      *threads
+
+	// life numbers the incarnations, so that a step of a dead one does nothing.
+	life       int
+	up         bool
+	view       *kube.View
+	client     *kube.Client
+	reconciler reconcile.Reconciler
+
+	queue  []reconcile.Request
+	items  map[reconcile.Request]*item
+	work   *step
+	flight *flight
+	// crash is armed for an effect to come.
+	crashAt *scenarios.CrashOp
+	effects int
+}
+
+// item is what the queue knows of one request.
+type item struct {
+	queued, processing, dirty bool
+	failures                  int
+	timer                     *step
+}
+
+// stream is the watch of one kind that feeds a process's cache, in order.
+type stream struct {
+	p     *process
+	kind  *kube.Kind
+	actor actor
+	// reconciled says that the process reconciles this very kind; mappings turn
+	// its objects into requests for others.
+	reconciled bool
+	mappings   []mapFunc
+	frozen     bool
+	// due is when the last delivery that was scheduled will happen: streams
+	// don't overtake themselves.
+	due time.Duration
+}
+
+type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.Request
+
+// flight is a reconcile that has begun and not ended.
+type flight struct {
+	request reconcile.Request
+	thread  *coroutine
+	result  reconcile.Result
+	err     error
+	panic   any
+}
+
+// call is what a reconcile waits for: an API call or a BMC request.
+type call struct {
+	class Class
+	// effect is what the call does to the world, or "" for a read.
+	effect string
+	// run performs it and calls done, at once or later.
+	run func(ignored bool, done func(error))
+	// lost is the error of a call whose answer, or which itself, gets lost.
+	lost func() error
+	err  error
+	// answered guards against an answer after the client gave up.
+	answered bool
+}
+
+// start is a new incarnation: empty memory, caches filled from the present
+// state, and every object of its kind to be looked at.
+func (p *process) start() {
+	p.life++
+	p.up = true
+	p.queue, p.items = p.queue[:0], make(map[reconcile.Request]*item)
+	p.view = kube.NewView(p.store, p.kinds...)
+	g := gate{p, p.life}
+	p.client = kube.NewClient(p.view, g, p.actor.name)
+	deps := p.deps
+	deps.Client, deps.Live = p.client, kube.NewReader(p.store, g, p.actor.name)
+	deps.Power = power{p, p.life}
+	reconciler, err := p.registration.New(deps)
+	if err != nil {
+		p.w.fail(fmt.Errorf("start controller %s: %w", p.actor.name, err))
+		return
+	}
+	p.reconciler = reconciler
+	p.w.emit(history.Event{Kind: history.ControllerStarted, Actor: p.actor.name})
+	for _, s := range p.streams {
+		s.due = p.w.now
+		s.relist()
+	}
+}
+
+// kill ends the incarnation. Whatever it had in flight has no further effect.
+func (p *process) kill(restartAfter time.Duration, note string) {
+	if !p.up {
+		return
+	}
+	p.life++
+	p.up = false
+	if p.crashAt != nil && !p.crashAt.Each {
+		p.crashAt = nil
+	}
+	p.w.cancel(p.work)
+	p.work = nil
+	for _, it := range p.items { // order does not matter: cancelling steps
+		p.w.cancel(it.timer)
+	}
+	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: note})
+	p.abandon()
+	p.restart(max(restartAfter, startLatency))
+}
+
+// abandon unwinds the reconcile in flight.
+func (p *process) abandon() {
+	if f := p.flight; f != nil {
+		p.flight = nil
+		f.thread.kill()
+		p.threads.put(f.thread)
+	}
+}
+
+func (p *process) restart(after time.Duration) {
+	life := p.life
+	p.w.schedule(&p.actor, ClassStart, false, after, func(scenarios.StepFault) {
+		if !p.up && p.life == life {
+			p.start()
+		}
+	})
+}
+
+// changed is told of every committed change.
+func (p *process) changed(kind *kube.Kind) {
+	if !p.up {
+		return
+	}
+	for _, s := range p.streams {
+		if s.kind == kind && !s.frozen {
+			s.expect()
+		}
+	}
+}
+
+// expect schedules the delivery of one change.
+func (s *stream) expect() {
+	life := s.p.life
+	delay := max(watchLatency, s.due-s.p.w.now)
+	delivery := s.p.w.schedule(&s.actor, ClassDeliver, false, delay, func(fault scenarios.StepFault) {
+		switch {
+		case life != s.p.life || s.frozen || !s.p.view.Pending(s.kind):
+		case fault == scenarios.FaultRelist:
+			s.relist()
+		default:
+			s.handle(s.p.view.Deliver(s.kind))
+		}
+	})
+	s.due = delivery.at
+}
+
+// relist brings the cache to the present state; what lies between is never
+// seen.
+func (s *stream) relist() {
+	for _, change := range s.p.view.Relist(s.kind) {
+		s.handle(change)
+	}
+}
+
+// thaw lets a frozen stream catch up, one change after the other.
+func (s *stream) thaw() {
+	if !s.frozen {
+		return
+	}
+	s.frozen = false
+	if s.p.up {
+		for range s.p.view.Lag(s.kind) {
+			s.expect()
+		}
+	}
+}
+
+// handle enqueues what a change in the cache concerns, as the registration says:
+// the state before the change counts as well as the one after it.
+func (s *stream) handle(change kube.Change) {
+	for _, obj := range [...]client.Object{change.Old, change.New} {
+		if obj == nil {
+			continue
+		}
+		if s.reconciled {
+			s.p.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+		}
+		for _, mapping := range s.mappings {
+			for _, request := range mapping(context.Background(), s.p.client, obj) {
+				s.p.enqueue(request)
+			}
+		}
+	}
+}
+
+func (p *process) item(r reconcile.Request) *item {
+	it := p.items[r]
+	if it == nil {
+		it = new(item)
+		p.items[r] = it
+	}
+	return it
+}
+
+// enqueue puts a request into the queue, once; one that is being worked on
+// comes again afterwards.
+func (p *process) enqueue(r reconcile.Request) {
+	it := p.item(r)
+	switch {
+	case it.processing:
+		it.dirty = true
+	case !it.queued:
+		it.queued = true
+		p.queue = append(p.queue, r)
+		p.wake()
+	}
+}
+
+// enqueueAfter does so later. Of several delays for a request the shortest
+// counts.
+func (p *process) enqueueAfter(r reconcile.Request, delay time.Duration) {
+	it := p.item(r)
+	at := p.w.now + delay
+	if it.timer != nil && it.timer.index >= 0 {
+		if it.timer.at <= at {
+			return
+		}
+		p.w.cancel(it.timer)
+	}
+	it.timer = p.w.schedule(&p.actor, ClassTimer, false, delay, func(scenarios.StepFault) {
+		it.timer = nil
+		p.enqueue(r)
+	})
+}
+
+// wake lets the worker take the next request, if it is free.
+func (p *process) wake() {
+	if p.work == nil && p.flight == nil && len(p.queue) > 0 {
+		p.work = p.w.schedule(&p.actor, ClassWork, false, workLatency, func(scenarios.StepFault) {
+			p.work = nil
+			p.begin()
+		})
+	}
+}
+
+// begin starts the reconcile of the first request in the queue.
+func (p *process) begin() {
+	request := p.queue[0]
+	p.queue = slices.Delete(p.queue, 0, 1)
+	it := p.item(request)
+	it.queued, it.processing = false, true
+
+	f := &flight{request: request, thread: p.threads.get()}
+	p.flight = f
+	p.next(f, f.thread.run(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				if _, ok := v.(killed); !ok {
+					f.panic = v
+				}
+			}
+		}()
+		f.result, f.err = p.reconciler.Reconcile(context.Background(), request)
+	}))
+}
+
+// next serves the call that a reconcile has come to, or concludes it when there
+// is none.
+func (p *process) next(f *flight, c *call) {
+	if c != nil {
+		p.serve(f, c)
+		return
+	}
+	p.flight = nil
+	p.threads.put(f.thread)
+	p.finish(f)
+	p.wake()
+}
+
+// finish does with the request what its reconcile asked for.
+func (p *process) finish(f *flight) {
+	it := p.item(f.request)
+	it.processing = false
+	if f.panic != nil {
+		// controller-runtime recovers panics and retries as well.
+		f.err = fmt.Errorf("panic: %v", f.panic)
+	}
+	var unmodelled *kube.Unmodelled
+	switch {
+	case errors.As(f.err, &unmodelled):
+		p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
+	case f.err != nil:
+		p.w.emit(history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: f.request.Name, Value: f.err.Error()})
+		delay := retryMax
+		if it.failures < 18 { // 5 ms << 18 is beyond the maximum
+			delay = min(retryBase<<it.failures, retryMax)
+		}
+		it.failures++
+		p.enqueueAfter(f.request, delay)
+	case f.result.RequeueAfter > 0:
+		it.failures = 0
+		p.enqueueAfter(f.request, f.result.RequeueAfter)
+	default:
+		it.failures = 0
+	}
+	if it.dirty {
+		it.dirty = false
+		p.enqueue(f.request)
+	}
+}
+
+// serve performs the call that a reconcile waits for, as a step of its own.
+func (p *process) serve(f *flight, c *call) {
+	life := p.life
+	latency := apiLatency
+	if c.class == ClassBMC {
+		latency = bmcLatency
+	}
+	p.w.schedule(&p.actor, c.class, c.effect != "", latency, func(fault scenarios.StepFault) {
+		if life != p.life {
+			return
+		}
+		if c.effect != "" {
+			if at := p.crashAt; at != nil && (at.Each || p.effects+1 == at.Effect) {
+				fault = scenarios.FaultCrashAfter
+				if at.Point == scenarios.CrashBefore {
+					fault = scenarios.FaultCrashBefore
+				}
+			}
+		}
+		switch fault {
+		case scenarios.FaultCrashBefore:
+			p.kill(p.downtime(), "before "+c.what())
+			return
+		case scenarios.FaultErrorBefore:
+			p.answer(f, c, c.lost())
+			return
+		}
+		c.run(fault == scenarios.FaultIgnore, func(err error) {
+			if life != p.life || c.answered {
+				return
+			}
+			if c.effect != "" && err == nil {
+				p.effects++
+				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect})
+			}
+			switch fault {
+			case scenarios.FaultCrashAfter:
+				if err == nil || p.crashAt == nil {
+					p.kill(p.downtime(), "after "+c.what())
+					return
+				}
+			case scenarios.FaultErrorAfter:
+				err = c.lost()
+			}
+			p.answer(f, c, err)
+		})
+	})
+}
+
+// crashDowntime is how long a process is down after a crash that no step of the
+// scenario asked for.
+const crashDowntime = 3 * time.Second
+
+func (p *process) downtime() time.Duration {
+	if p.crashAt != nil {
+		return time.Duration(p.crashAt.RestartAfter)
+	}
+	return crashDowntime
+}
+
+func (c *call) what() string {
+	if c.effect == "" {
+		return "a read"
+	}
+	return c.effect
+}
+
+// answer hands a call's result to the reconcile and lets it go on.
+func (p *process) answer(f *flight, c *call, err error) {
+	if c.answered {
+		return
+	}
+	c.answered = true
+	c.err = err
+	p.next(f, f.thread.resume())
+}
+
+// perform suspends the reconcile in flight until the call is answered.
+func (p *process) perform(life int, c *call) error {
+	if life != p.life || p.flight == nil {
+		panic(killed{})
+	}
+	p.flight.thread.suspend(c)
+	return c.err
+}
+
+// gate makes a scheduling step of every API call of one incarnation.
+type gate struct {
+	p    *process
+	life int
+}
+
+// Call implements kube.Gate.
+func (g gate) Call(k *kube.Call) error {
+	c := &call{
+		class: ClassAPI,
+		run:   func(_ bool, done func(error)) { done(k.Execute()) },
+		lost:  func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
+	}
+	if k.Writes() {
+		c.effect = string(k.Verb) + " " + k.Kind.Kind + "/" + k.Key.Name
+	}
+	return g.p.perform(g.life, c)
+}

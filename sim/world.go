@@ -1,0 +1,315 @@
+// Package sim is the deterministic world: simulated hosts, BMCs, kubelets and
+// controller processes on one virtual clock. Nothing happens in it but steps,
+// one at a time, in an order that the plan decides; the same plan gives the same
+// history on every run and every machine.
+//
+// It has no goroutine, no wall clock and no randomness of its own. A reconcile
+// runs as a coroutine that is suspended at every API and BMC call, so that
+// everything else can happen in between, and its process can be killed there.
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// epoch is the wall-clock time at which every run begins.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// maxSteps bounds a run, so that a loop of steps that takes no virtual time ends
+// in an error instead of never.
+const maxSteps = 2_000_000
+
+// world is the clock, the steps that are due, and where events go.
+type world struct {
+	now   time.Duration
+	queue stepQueue
+	order uint64 // of steps with the same time: first come, first served
+	taken int
+	// deviations are the steps that leave their default.
+	deviations map[stepName]scenarios.Deviation
+	// watch is told of every step that is about to be scheduled; it may be nil.
+	watch func(Step) (scenarios.Deviation, bool)
+	// notice is told of every event at once.
+	notice func(history.Event)
+	// events are what has happened and was not handed over yet.
+	events []history.Event
+	// broken is why the simulation cannot go on: something was asked of it that
+	// it doesn't model.
+	broken error
+}
+
+// Class is a kind of step. What can go wrong with a step depends on it.
+type Class string
+
+// The classes of steps.
+const (
+	ClassAPI      Class = "api"      // a controller's call reaches the API server
+	ClassDeliver  Class = "deliver"  // a change reaches a cache
+	ClassStart    Class = "start"    // a controller process starts, or restarts
+	ClassWork     Class = "work"     // a worker takes the next request of its queue
+	ClassTimer    Class = "timer"    // a delayed request becomes due
+	ClassBMC      Class = "bmc"      // a request reaches a BMC
+	ClassAnswer   Class = "answer"   // a BMC's own timer fires
+	ClassTimeout  Class = "timeout"  // a client gives up on a BMC
+	ClassPower    Class = "power"    // a host's power changes
+	ClassBoot     Class = "boot"     // a host reaches the next stage of its boot
+	ClassKubelet  Class = "kubelet"  // a kubelet talks to the API server
+	ClassWorkload Class = "workload" // a container starts or stops
+	ClassWatchdog Class = "watchdog" // a watchdog fires
+)
+
+// Step is a step as a strategy sees it.
+type Step struct {
+	Actor string
+	Class Class
+	// N counts the actor's steps of this class from 1.
+	N int
+	// At is when it will be taken by default.
+	At time.Duration
+	// Effect says that the step changes the world outside of its actor: an API
+	// write or a BMC command.
+	Effect bool
+}
+
+// Name is how a plan refers to the step.
+func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s.N) }
+
+// Faults returns what can go wrong with the step, besides coming late.
+func (s Step) Faults() []scenarios.StepFault {
+	switch {
+	case s.Class == ClassAPI && s.Effect:
+		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultErrorBefore, scenarios.FaultErrorAfter}
+	case s.Class == ClassAPI:
+		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore}
+	case s.Class == ClassBMC && s.Effect:
+		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultErrorBefore, scenarios.FaultErrorAfter, scenarios.FaultIgnore}
+	case s.Class == ClassBMC:
+		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore}
+	case s.Class == ClassDeliver:
+		return []scenarios.StepFault{scenarios.FaultRelist}
+	case s.Class == ClassKubelet:
+		return []scenarios.StepFault{scenarios.FaultErrorBefore}
+	default:
+		return nil
+	}
+}
+
+type stepName struct {
+	actor string
+	class Class
+	n     int
+}
+
+// actor is somebody whose steps are counted, class by class.
+type actor struct {
+	name   string
+	counts [12]struct {
+		class Class
+		n     int
+	}
+}
+
+func (a *actor) next(class Class) int {
+	for i := range a.counts {
+		c := &a.counts[i]
+		if c.class == class || c.class == "" {
+			c.class = class
+			c.n++
+			return c.n
+		}
+	}
+	panic("an actor has more classes of steps than there are")
+}
+
+// step is something that will happen.
+type step struct {
+	at    time.Duration
+	order uint64
+	// fault is what goes wrong with it, by the plan.
+	fault scenarios.StepFault
+	run   func(scenarios.StepFault)
+	// index is its place in the queue, or -1 when it is taken or cancelled.
+	index int
+}
+
+// schedule lets a step of an actor happen after a delay, unless the plan or the
+// strategy says otherwise.
+func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration, run func(scenarios.StepFault)) *step {
+	at := w.now + delay
+	n := a.next(class)
+	var deviation scenarios.Deviation
+	deviates := false
+	if len(w.deviations) > 0 {
+		deviation, deviates = w.deviations[stepName{a.name, class, n}]
+	}
+	if w.watch != nil {
+		if d, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: effect}); ok {
+			deviation, deviates = d, true
+		}
+	}
+	s := &step{at: at, run: run}
+	if deviates {
+		s.at += time.Duration(deviation.Delay)
+		s.fault = deviation.Fault
+		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Value: deviation.String()})
+	}
+	w.order++
+	s.order = w.order
+	w.queue.push(s)
+	return s
+}
+
+// cancel takes back a step that has not happened yet. A nil step is fine.
+func (w *world) cancel(s *step) {
+	if s != nil && s.index >= 0 {
+		w.queue.remove(s.index)
+	}
+}
+
+// emit records an event at the present time.
+func (w *world) emit(e history.Event) {
+	e.At = w.now
+	w.events = append(w.events, e)
+	w.notice(e)
+}
+
+// advance takes the steps that are due until the given time and hands over the
+// events. It stops early, at the time of the event, when each returns true.
+func (w *world) advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+	for {
+		if stopped := w.handOver(each); stopped {
+			return w.now, w.broken
+		}
+		if w.broken != nil {
+			return w.now, w.broken
+		}
+		s := w.queue.first()
+		if s == nil || s.at > until {
+			w.now = until
+			return w.now, nil
+		}
+		w.queue.remove(0)
+		w.now = s.at
+		if w.taken++; w.taken > maxSteps {
+			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without coming to an end: some step repeats without letting time pass", w.taken, w.now)
+		}
+		s.run(s.fault)
+	}
+}
+
+// handOver gives out the events one by one. Those behind an event that stopped
+// the run stay for the next time.
+func (w *world) handOver(each func(history.Event) bool) (stopped bool) {
+	for i := 0; i < len(w.events); i++ {
+		if each(w.events[i]) {
+			w.events = w.events[:copy(w.events, w.events[i+1:])]
+			return true
+		}
+	}
+	w.events = w.events[:0]
+	return false
+}
+
+// fail records why the simulation cannot go on.
+func (w *world) fail(err error) {
+	if w.broken == nil {
+		w.broken = err
+	}
+}
+
+// stepQueue is a binary heap of steps by time, then by order of scheduling.
+type stepQueue struct{ steps []*step }
+
+func (q *stepQueue) less(i, j int) bool {
+	a, b := q.steps[i], q.steps[j]
+	return a.at < b.at || a.at == b.at && a.order < b.order
+}
+
+func (q *stepQueue) swap(i, j int) {
+	q.steps[i], q.steps[j] = q.steps[j], q.steps[i]
+	q.steps[i].index, q.steps[j].index = i, j
+}
+
+func (q *stepQueue) first() *step {
+	if len(q.steps) == 0 {
+		return nil
+	}
+	return q.steps[0]
+}
+
+func (q *stepQueue) push(s *step) {
+	s.index = len(q.steps)
+	q.steps = append(q.steps, s)
+	q.up(s.index)
+}
+
+func (q *stepQueue) remove(i int) {
+	last := len(q.steps) - 1
+	removed := q.steps[i]
+	if i != last {
+		q.swap(i, last)
+	}
+	q.steps[last] = nil
+	q.steps = q.steps[:last]
+	if i != last {
+		if !q.down(i) {
+			q.up(i)
+		}
+	}
+	removed.index = -1
+}
+
+func (q *stepQueue) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !q.less(i, parent) {
+			return
+		}
+		q.swap(i, parent)
+		i = parent
+	}
+}
+
+func (q *stepQueue) down(i int) (moved bool) {
+	for {
+		child := 2*i + 1
+		if child >= len(q.steps) {
+			return moved
+		}
+		if right := child + 1; right < len(q.steps) && q.less(right, child) {
+			child = right
+		}
+		if !q.less(child, i) {
+			return moved
+		}
+		q.swap(i, child)
+		i, moved = child, true
+	}
+}
+
+// clock is the world's clock for a BMC (fakebmc.Clock): its timers are steps.
+type clock struct {
+	w *world
+	a *actor
+}
+
+func (c clock) Now() time.Duration { return c.w.now }
+
+func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	s := c.w.schedule(c.a, ClassAnswer, false, d, func(scenarios.StepFault) { f() })
+	return func() bool {
+		pending := s.index >= 0
+		c.w.cancel(s)
+		return pending
+	}
+}
+
+// wallClock is the world's clock for a controller (k8s.io/utils/clock).
+type wallClock struct{ w *world }
+
+func (c wallClock) Now() time.Time                  { return epoch.Add(c.w.now) }
+func (c wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
