@@ -1,0 +1,81 @@
+# Every target installs or builds what it lacks; see "make help".
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# libvirt is loaded when it is used, so that the one binary runs anywhere.
+GO        := CGO_ENABLED=1 go
+TAGS      := libvirt_dlopen
+CACHE     := .cache
+FENCELAB  := bin/fencelab
+SCENARIOS ?= scenarios/catalog
+SEED      ?= 1
+FUZZTIME  ?= 60s
+
+##@ Every day
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/fencelab
+	$(GO) build -tags $(TAGS) -o $(FENCELAB) .
+
+.PHONY: test
+test: controlplane ## Run every test that needs no virtual machine (about 3 minutes; the first time builds kube-apiserver: 5 more)
+	$(GO) test -tags $(TAGS) ./...
+
+.PHONY: check
+check: ## Check format, vet, staticcheck, generated files and the rules of ci/tidy (about a minute)
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet -tags $(TAGS) ./...
+	$(GO) run -modfile=ci/tools/go.mod honnef.co/go/tools/cmd/staticcheck -tags $(TAGS) ./...
+	$(GO) test ./ci/tidy
+	@ci/generate.sh --check
+
+.PHONY: run
+run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
+	$(FENCELAB) run $(SCENARIOS) --seed $(SEED)
+
+##@ The real world
+
+.PHONY: e2e
+e2e: build lab ## Run the scenarios on a real API server and VMs (about 6 minutes; the first time installs and builds: 8 more)
+	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 40m -v ./ci/lab
+
+.PHONY: e2e-quick
+e2e-quick: build lab ## The part of e2e that every change has to pass (about 2 minutes)
+	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -v ./ci/lab
+
+.PHONY: lab
+lab: controlplane ## Install and build what the lab needs
+	@vms/assets.sh $(CACHE)/lab
+
+.PHONY: controlplane
+controlplane: ## Build etcd and kube-apiserver from their Go modules
+	@ci/cluster/build.sh
+
+##@ Now and then
+
+.PHONY: bench
+bench: build ## Measure what docs/performance.md reports
+	@ci/bench.sh
+
+.PHONY: fuzz
+fuzz: ## Fuzz the parsers (FUZZTIME each)
+	$(GO) test ./controllers/api -run '^$$' -fuzz FuzzParseRebootMode -fuzztime $(FUZZTIME)
+	$(GO) test ./controllers/api -run '^$$' -fuzz FuzzRebootRequests -fuzztime $(FUZZTIME)
+	$(GO) test ./scenarios -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME)
+	$(GO) test ./fakebmc -run '^$$' -fuzz FuzzParseRules -fuzztime $(FUZZTIME)
+
+.PHONY: golden
+golden: ## Write the golden files anew; review the difference before you commit it
+	$(GO) test -tags $(TAGS) ./scenarios/... ./fakebmc/... ./vms/... ./ci/cluster/... ./controllers/... ./sim/... . -update
+
+.PHONY: generate
+generate: ## Generate deep copies, CRDs, RBAC and the schema's descriptions
+	@ci/generate.sh
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin out $(CACHE)

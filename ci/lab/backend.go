@@ -1,0 +1,627 @@
+// Package lab is the real world behind scenarios.Backend: a kube-apiserver, the
+// controllers under real managers, hosts that are virtual machines, and a Redfish
+// BMC for each of them.
+//
+// What happened is told by three observers on the near side of every fault: the
+// hypervisor and the guest's evidence port (package vms), and a watch of the API
+// server. Their clocks are one; how late they are is bounded by Skew.
+package lab
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/manifests"
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/vms"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+const (
+	// skew bounds how differently late the observers are: the API's watch and
+	// libvirt's events are some milliseconds behind what they report.
+	skew = 25 * time.Millisecond
+	// lag is how long events are held back, so that those of all observers can
+	// be put in order.
+	lag = 50 * time.Millisecond
+	// command bounds what is asked of a host or of the API server.
+	commandTimeout = 20 * time.Second
+)
+
+// Options say where a lab finds what it is made of.
+type Options struct {
+	// Assets is what vms/assets.sh filled; empty: DefaultAssets.
+	Assets string
+	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
+	Bin string
+	// Log is told what the lab is doing; may be nil.
+	Log io.Writer
+}
+
+// DefaultAssets is FENCELAB_LAB, or the lab directory beside cluster.DefaultBin.
+func DefaultAssets() string {
+	return cmp.Or(os.Getenv("FENCELAB_LAB"), filepath.Join(filepath.Dir(cluster.DefaultBin()), "lab"))
+}
+
+// Missing says what this machine lacks for a lab.
+type Missing struct{ Reasons []string }
+
+func (m *Missing) Error() string {
+	return "the lab cannot run here:\n  " + strings.Join(m.Reasons, "\n  ") + "\nrun make lab, or see fencelab doctor"
+}
+
+// Check returns a Missing error unless everything that a lab needs is here.
+func Check(ctx context.Context, o Options) error {
+	var reasons []string
+	for _, f := range cluster.Preflight(ctx, o.Bin) {
+		if f.Remedy != "" {
+			reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
+		}
+	}
+	for _, f := range vms.Preflight(ctx, cmp.Or(o.Assets, DefaultAssets())) {
+		if f.Needed && !f.OK {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", f.Subject, f.Detail))
+		}
+	}
+	if len(reasons) > 0 {
+		return &Missing{reasons}
+	}
+	return nil
+}
+
+// Backend is one lab. It implements scenarios.Backend.
+type Backend struct {
+	options Options
+	ctx     context.Context
+	cancel  context.CancelFunc
+	began   time.Time
+	plan    *scenarios.Plan
+
+	cluster   *cluster.Cluster
+	admin     client.WithWatch
+	vms       *vms.Lab
+	server    *fakebmc.Server
+	hosts     map[string]*host
+	names     []string // of hosts, in the plan's order
+	password  string
+	processes []*process
+	// faults are the BMC rules that were added, by name, with their host.
+	faults    map[string]string
+	observers sync.WaitGroup
+	stream    *stream
+	keeper    *keeper.Keeper
+	dir       string // of the consoles
+	stopped   bool
+}
+
+// host is one of the lab's machines with its BMC.
+type host struct {
+	domain *vms.Domain
+	bmc    *fakebmc.BMC
+	url    string
+	cut    bool
+	paused bool
+}
+
+// New returns a lab that has not been started.
+func New(o Options) *Backend { return &Backend{options: o} }
+
+func (b *Backend) logf(format string, args ...any) {
+	if b.options.Log != nil {
+		fmt.Fprintf(b.options.Log, "lab: "+format+"\n", args...)
+	}
+}
+
+// Start brings up the control plane, the hosts and the controllers. The events
+// of this, and RunStarted when all are healthy, come out of Advance.
+func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
+	if reasons := unsupported(plan); len(reasons) > 0 {
+		return timings, &scenarios.Unsupported{Backend: "lab", Reasons: reasons}
+	}
+	if err := Check(ctx, b.options); err != nil {
+		return timings, err
+	}
+	b.ctx, b.cancel = context.WithCancel(ctx)
+	b.plan, b.began = plan, time.Now()
+	b.hosts, b.faults, b.password = make(map[string]*host), make(map[string]string), rand.Text()
+	b.stream = newStream(b.since)
+	for _, h := range plan.Spec.Topology.Hosts {
+		b.names = append(b.names, h.Name)
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"starting the control plane", b.startCluster},
+		{"opening the hypervisor", b.openVMs},
+		{"making the hosts and their BMCs", b.makeHosts},
+		{"creating the topology", b.createTopology},
+		{"watching the API", b.watchAPI},
+		{"switching the hosts on", b.switchOn},
+		{"starting the controllers", b.startControllers},
+	} {
+		b.logf("%s", step.what)
+		if err := step.do(); err != nil {
+			return timings, fmt.Errorf("%s: %w", step.what, err)
+		}
+		if ctx.Err() != nil {
+			return timings, context.Cause(ctx)
+		}
+	}
+	t := plan.Spec.Topology.Timings
+	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Skew: skew}, nil
+}
+
+// unsupported says what of a plan only the simulator can do.
+func unsupported(plan *scenarios.Plan) []string {
+	var reasons []string
+	for _, d := range plan.Deviations {
+		reasons = append(reasons, fmt.Sprintf("deviation %s: the lab's steps take their own time", d))
+	}
+	for i, step := range plan.Spec.Steps {
+		if do := step.Do; do != nil && (do.FreezeCache != nil || do.ThawCache != nil) {
+			reasons = append(reasons, fmt.Sprintf("step %d: %s: a real cache cannot be stopped", i+1, do))
+		}
+	}
+	return reasons
+}
+
+func (b *Backend) since() time.Duration { return time.Since(b.began) }
+
+func (b *Backend) startCluster() (err error) {
+	if b.cluster, err = cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: b.names}); err != nil {
+		return err
+	}
+	if err := b.cluster.Install(b.ctx, manifests.FS); err != nil {
+		return err
+	}
+	scheme := api.NewScheme()
+	if err := rbacv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
+	return err
+}
+
+// as is the administrator's configuration for clients whose writes are to bear a
+// name.
+func (b *Backend) as(name string) *rest.Config {
+	config := rest.CopyConfig(b.cluster.Config())
+	config.UserAgent = name
+	return config
+}
+
+func (b *Backend) openVMs() (err error) {
+	if b.keeper, err = keeper.Start(); err != nil {
+		return err
+	}
+	if b.dir, err = b.keeper.TempDir("fencelab-consoles-"); err != nil {
+		return err
+	}
+	if b.vms, err = vms.Open(b.ctx, vms.Options{Assets: cmp.Or(b.options.Assets, DefaultAssets()), Evidence: b.dir}); err != nil {
+		return err
+	}
+	offset := b.since() - b.vms.Now()
+	b.observers.Add(1)
+	go func() {
+		defer b.observers.Done()
+		for e := range b.vms.Events() {
+			for _, event := range worldEvents(e) {
+				event.At = offset + e.At
+				b.stream.put(event)
+			}
+		}
+	}()
+	accelerator, why := b.vms.Accelerator()
+	b.logf("guests are executed by %s: %s", accelerator, why)
+	return nil
+}
+
+// worldEvents translates what the hypervisor and the guest saw. A line of a boot
+// that has ended was late, and everything in it is over.
+func worldEvents(e vms.Event) []history.Event {
+	event := history.Event{Host: e.Host, Boot: e.Boot, Note: e.Detail}
+	of := func(kinds ...history.Kind) []history.Event {
+		var events []history.Event
+		for _, kind := range kinds {
+			if (kind == history.BootEnded || kind == history.BootStarted || kind == history.BootComplete) && e.Boot == "" {
+				continue // the boot was never heard of
+			}
+			event.Kind = kind
+			events = append(events, event)
+		}
+		return events
+	}
+	if e.Late {
+		return nil
+	}
+	switch e.Kind {
+	case vms.PoweredOn:
+		return of(history.PowerOn)
+	case vms.PoweredOff:
+		return of(history.BootEnded, history.PowerOff)
+	case vms.Reset:
+		if e.Detail == vms.ResetWatchdog {
+			return of(history.WatchdogFired, history.BootEnded)
+		}
+		return of(history.BootEnded)
+	case vms.Paused:
+		return of(history.HostPaused)
+	case vms.Resumed:
+		return of(history.HostResumed)
+	case vms.EvidenceLost:
+		return of(history.EvidenceLost)
+	case vms.EvidenceRegained:
+		return of(history.EvidenceRegained)
+	case vms.LinkDown, vms.LinkUp:
+		event.Object, event.Boot, event.Note = "api", "", ""
+		if e.Kind == vms.LinkDown {
+			return of(history.LinkCut)
+		}
+		return of(history.LinkRestored)
+	case vms.Kind(evidence.Boot):
+		return of(history.BootStarted)
+	case vms.Kind(evidence.KubeletStarted):
+		return of(history.BootComplete)
+	case vms.Kind(evidence.WorkloadStarted), vms.Kind(evidence.WorkloadStopped):
+		event.Object, event.UID, event.Note = e.Process, e.Detail, ""
+		if e.Kind == vms.Kind(evidence.WorkloadStarted) {
+			return of(history.WorkloadStarted)
+		}
+		return of(history.WorkloadStopped)
+	}
+	return nil
+}
+
+// bmcUser is the account of the BMCs; its password is drawn for each run.
+const bmcUser = "fencelab"
+
+func (b *Backend) makeHosts() error {
+	server, err := fakebmc.NewServer(fakebmc.Config{Username: bmcUser, Password: b.password})
+	if err != nil {
+		return err
+	}
+	b.server = server
+	topology := &b.plan.Spec.Topology
+	for _, config := range topology.Hosts {
+		lease := time.Duration(topology.Lease)
+		domain, err := b.vms.NewDomain(vms.HostConfig{
+			Name: config.Name, Softdog: time.Duration(config.Watchdog),
+			Kubelet: &evidence.Kubelet{
+				Server: "https://10.0.2.2:" + b.cluster.Address()[strings.LastIndex(b.cluster.Address(), ":")+1:],
+				CA:     string(b.cluster.CA()), Token: b.cluster.NodeToken(config.Name), Labels: config.Labels,
+				Lease: lease, Status: lease, Pods: 500 * time.Millisecond, Grace: 5 * time.Second,
+			},
+		})
+		if err != nil {
+			return err
+		}
+		h := &host{domain: domain}
+		h.bmc = fakebmc.New(config.Name, system{b.ctx, domain}, fakebmc.Wall(), fakebmc.OnRequest(func(r fakebmc.Record) { b.requested(config.Name, r) }))
+		if h.url, err = server.Listen("127.0.0.1:0", h.bmc); err != nil {
+			return err
+		}
+		b.hosts[config.Name] = h
+	}
+	return nil
+}
+
+// requested records what a BMC was asked for, when the request was answered or
+// is known to hang.
+func (b *Backend) requested(host string, r fakebmc.Record) {
+	if r.Request.ResetType != "" {
+		note := ""
+		if err := r.Answer.Err(); err != nil {
+			note = err.Error()
+		}
+		b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Value: string(r.Request.ResetType), Note: note})
+	}
+	if len(r.Rules) > 0 {
+		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
+	}
+}
+
+// bmcSecret is the Secret that opens the BMCs.
+const bmcSecret = "bmc"
+
+func (b *Backend) createTopology() error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: bmcSecret},
+		StringData: map[string]string{"username": bmcUser, "password": b.password}}
+	if err := b.admin.Create(b.ctx, secret); err != nil {
+		return err
+	}
+	for _, obj := range objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
+		return api.BMCDetails{Address: "redfish+" + b.hosts[host].url + "/redfish/v1/Systems/" + host, CredentialsName: bmcSecret}
+	}) {
+		status := obj.DeepCopyObject().(client.Object)
+		if err := b.admin.Create(b.ctx, obj); err != nil {
+			return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
+		}
+		status.SetResourceVersion(obj.GetResourceVersion())
+		if err := b.admin.Status().Update(b.ctx, status); err != nil {
+			return fmt.Errorf("set the status of %T %s: %w", obj, obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func (b *Backend) switchOn() error {
+	b.stream.await(b.plan)
+	for _, name := range b.names {
+		if err := b.hosts[name].domain.On(b.ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Advance waits, and hands over what the observers saw.
+func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+	return b.stream.advance(b.ctx, until, each)
+}
+
+// Apply performs one operation.
+func (b *Backend) Apply(op scenarios.Op) error {
+	ctx, cancel := context.WithTimeout(b.ctx, commandTimeout)
+	defer cancel()
+	on := func(o *scenarios.HostOp, do func(*host) error) error {
+		h := b.hosts[o.Host]
+		if h == nil {
+			return fmt.Errorf("the topology has no host %q", o.Host)
+		}
+		return do(h)
+	}
+	tell := func(c evidence.Command) func(*host) error {
+		return func(h *host) error { return h.domain.Tell(ctx, c) }
+	}
+	switch {
+	case op.Cut != nil:
+		return on(op.Cut, func(h *host) error { h.cut = true; return h.domain.SetLink(false) })
+	case op.Restore != nil:
+		return on(op.Restore, func(h *host) error { h.cut = false; return h.domain.SetLink(true) })
+	case op.StopKubelet != nil:
+		return on(op.StopKubelet, tell(evidence.StopKubelet))
+	case op.StopFeeding != nil:
+		return on(op.StopFeeding, tell(evidence.StopFeeding))
+	case op.IgnoreShutdown != nil:
+		return on(op.IgnoreShutdown, tell(evidence.IgnoreShutdown))
+	case op.Pause != nil:
+		return on(op.Pause, func(h *host) error { h.paused = true; return h.domain.Pause(ctx) })
+	case op.Resume != nil:
+		return on(op.Resume, func(h *host) error { return h.resume(ctx) })
+	case op.PowerLoss != nil:
+		return on(op.PowerLoss, func(h *host) error { return h.domain.ForceOff(ctx) })
+	case op.PowerUp != nil:
+		return on(op.PowerUp, func(h *host) error { return h.domain.On(ctx) })
+	case op.AddFault != nil:
+		return b.addFault(op.AddFault)
+	case op.RemoveFault != nil:
+		return b.removeFault(op.RemoveFault.Name)
+	case op.Crash != nil:
+		return b.crash(op.Crash)
+	case op.Annotate != nil:
+		return b.annotate(ctx, op.Annotate.Object, op.Annotate.Key, &op.Annotate.Value)
+	case op.RemoveAnnotation != nil:
+		return b.annotate(ctx, op.RemoveAnnotation.Object, op.RemoveAnnotation.Key, nil)
+	case op.SetOnline != nil:
+		h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: op.SetOnline.Host}}
+		return b.patch(ctx, h, map[string]any{"spec": map[string]any{"online": op.SetOnline.Online}})
+	case op.Heal != nil:
+		return b.heal(ctx)
+	}
+	return fmt.Errorf("the lab cannot %s", op)
+}
+
+// resume lets a paused host go on; one that was switched off meanwhile has
+// nothing to resume.
+func (h *host) resume(ctx context.Context) error {
+	if !h.paused {
+		return nil
+	}
+	h.paused = false
+	if h.domain.State() != vms.StatePaused {
+		return nil
+	}
+	return h.domain.Resume(ctx)
+}
+
+func (b *Backend) addFault(f *scenarios.FaultOp) error {
+	h := b.hosts[f.Host]
+	if h == nil {
+		return fmt.Errorf("the topology has no host %q", f.Host)
+	}
+	var rule fakebmc.Rule
+	if err := json.Unmarshal(f.Rule, &rule); err != nil {
+		return fmt.Errorf("read fault %s: %w", f.Name, err)
+	}
+	rule.Name = f.Name
+	if err := h.bmc.AddRule(rule); err != nil {
+		return err
+	}
+	b.faults[f.Name] = f.Host
+	return nil
+}
+
+func (b *Backend) removeFault(name string) error {
+	host, ok := b.faults[name]
+	if !ok {
+		return fmt.Errorf("there is no fault %q", name)
+	}
+	delete(b.faults, name)
+	b.hosts[host].bmc.RemoveRule(name)
+	return nil
+}
+
+func (b *Backend) crash(c *scenarios.CrashOp) error {
+	for _, p := range b.processes {
+		if p.name == c.Controller {
+			p.arm(c)
+			return nil
+		}
+	}
+	return fmt.Errorf("the controller %q is not part of this run", c.Controller)
+}
+
+// annotate sets or, with a nil value, removes an annotation.
+func (b *Backend) annotate(ctx context.Context, object, key string, value *string) error {
+	kind, name, _ := strings.Cut(object, "/")
+	meta := metav1.ObjectMeta{Namespace: objects.Namespace, Name: name}
+	var obj client.Object
+	switch kind {
+	case "BareMetalHost":
+		obj = &api.BareMetalHost{ObjectMeta: meta}
+	case "Machine":
+		obj = &clusterv1.Machine{ObjectMeta: meta}
+	default:
+		return fmt.Errorf("annotate %s: only a BareMetalHost or a Machine can be annotated", object)
+	}
+	return b.patch(ctx, obj, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+}
+
+// patch changes an object as a user would.
+func (b *Backend) patch(ctx context.Context, obj client.Object, change map[string]any) error {
+	data, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	return b.admin.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", data), client.FieldOwner("user"))
+}
+
+// heal withdraws every fault.
+func (b *Backend) heal(ctx context.Context) error {
+	var errs []error
+	for _, name := range b.names {
+		h := b.hosts[name]
+		if h.cut {
+			h.cut = false
+			errs = append(errs, h.domain.SetLink(true))
+		}
+		errs = append(errs, h.resume(ctx))
+		for _, rule := range h.bmc.Rules() {
+			h.bmc.RemoveRule(rule.Name)
+		}
+	}
+	clear(b.faults)
+	for _, p := range b.processes {
+		p.heal()
+	}
+	return errors.Join(errs...)
+}
+
+// Stop removes everything and returns the consoles and the last state of the
+// API.
+func (b *Backend) Stop() ([]scenarios.Artifact, error) {
+	if b.stopped || b.ctx == nil {
+		return nil, nil
+	}
+	b.stopped = true
+	artifacts := b.dump()
+	b.cancel()
+	var errs []error
+	for _, p := range b.processes {
+		p.stop()
+	}
+	if b.server != nil {
+		errs = append(errs, b.server.Close())
+	}
+	if b.vms != nil {
+		errs = append(errs, b.vms.Close())
+	}
+	if b.cluster != nil {
+		errs = append(errs, b.cluster.Stop())
+	}
+	b.observers.Wait()
+	if b.dir != "" {
+		for _, name := range b.names {
+			if data, err := os.ReadFile(filepath.Join(b.dir, name+".console")); err == nil {
+				artifacts = append(artifacts, scenarios.Artifact{Name: name + ".console", Data: data})
+			}
+		}
+		errs = append(errs, b.keeper.Close())
+	}
+	return artifacts, errors.Join(errs...)
+}
+
+// dump is the state of the API for the report's directory.
+func (b *Backend) dump() []scenarios.Artifact {
+	if b.admin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), commandTimeout)
+	defer cancel()
+	var dumped []client.Object
+	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &api.BareMetalHostList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}} {
+		if err := b.admin.List(ctx, list); err != nil {
+			b.logf("dump %T: %v", list, err)
+			continue
+		}
+		dumped = append(dumped, items(list)...)
+	}
+	for _, obj := range dumped {
+		obj.SetManagedFields(nil)
+	}
+	data, err := json.MarshalIndent(dumped, "", "  ")
+	if err != nil {
+		b.logf("dump the API: %v", err)
+		return nil
+	}
+	return []scenarios.Artifact{{Name: "api.json", Data: append(data, '\n')}}
+}
+
+// system is a domain as the machine behind a BMC.
+type system struct {
+	ctx    context.Context
+	domain *vms.Domain
+}
+
+// PowerState implements fakebmc.System.
+func (s system) PowerState() (fakebmc.PowerState, error) {
+	return fakebmc.PowerState(s.domain.State()), nil
+}
+
+// Reset implements fakebmc.System. libvirt carries commands out at once, so that
+// accepting one is to have done it.
+func (s system) Reset(t fakebmc.ResetType) error {
+	ctx, cancel := context.WithTimeout(s.ctx, commandTimeout)
+	defer cancel()
+	off := s.domain.State() == vms.StateOff
+	switch {
+	case t == fakebmc.ResetOn:
+		return s.domain.On(ctx)
+	case t == fakebmc.ResetForceOff:
+		return s.domain.ForceOff(ctx)
+	case t == fakebmc.ResetGracefulShutdown && !off:
+		return s.domain.Shutdown()
+	case t == fakebmc.ResetForceRestart && !off:
+		return s.domain.Restart(ctx)
+	case slices.Contains([]fakebmc.ResetType{fakebmc.ResetGracefulShutdown, fakebmc.ResetForceRestart}, t):
+		return fmt.Errorf("%s of %s, which is off: %w", t, s.domain.Name(), fakebmc.ErrConflict)
+	}
+	return fmt.Errorf("%s of %s: %w", t, s.domain.Name(), fakebmc.ErrUnsupported)
+}

@@ -1,0 +1,127 @@
+package lab_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+func TestMain(m *testing.M) {
+	keeper.Main()
+	os.Exit(m.Run())
+}
+
+// TestLab runs the catalogue's stories on a real API server and virtual machines.
+// FENCELAB_E2E=quick takes only those that every change has to pass;
+// FENCELAB_REQUIRE_LAB=1 turns a machine that can't run a lab into a failure.
+func TestLab(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the lab takes minutes")
+	}
+	if os.Getenv("FENCELAB_E2E") == "" && os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+		t.Skip("the lab's scenarios run with make e2e")
+	}
+	if err := lab.Check(t.Context(), lab.Options{}); err != nil {
+		if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "fencelab lab")
+}
+
+const catalog = "../../scenarios/catalog"
+
+var full = Label("full")
+
+var _ = Describe("the lab", func() {
+	BeforeEach(func() {
+		labels := CurrentSpecReport().Labels()
+		if os.Getenv("FENCELAB_E2E") == "quick" && strings.Contains(strings.Join(labels, " "), "full") {
+			Skip("not part of the quick run")
+		}
+	})
+
+	DescribeTable("tells the story", func(ctx SpecContext, file string) { tell(ctx, file) },
+		Entry("of a plain power cycle", "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of a stuck soft shutdown", full, "reboot-annotation/stuck-soft-shutdown.yaml"),
+		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
+		Entry("of a host that is cut off, a second time", full, "machine-remediation/cut-off-host.yaml"),
+		Entry("of controllers that crash after each of their effects", full, "machine-remediation/crash-after-each-effect.yaml"),
+		Entry("of a BMC that cannot be reached", full, "machine-remediation/unreachable-bmc.yaml"),
+	)
+
+	DescribeTable("catches the wrong controller", func(ctx SpecContext, file string) { tell(ctx, file) },
+		Entry("that deletes the Node before the power-off", "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
+		Entry("that powers on before the Node is deleted", full, "machine-remediation/wrong-powers-on-before-node-deleted.yaml"),
+		Entry("that trusts a stale poweredOn", full, "machine-remediation/wrong-trusts-stale-powered-on.yaml"),
+	)
+
+	AfterEach(func() {
+		Expect(leftovers()).To(BeEmpty(), "a lab leaves nothing behind")
+	})
+})
+
+// tell plays a scenario and expects what it expects.
+func tell(ctx context.Context, file string) {
+	GinkgoHelper()
+	path := filepath.Join(catalog, file)
+	data, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	scenario, err := scenarios.Load(path, data, objects.Vocabulary())
+	Expect(err).NotTo(HaveOccurred())
+	plan, err := scenarios.Compile(scenario, 1)
+	Expect(err).NotTo(HaveOccurred())
+
+	began := time.Now()
+	outcome, err := scenarios.Run(ctx, plan, lab.New(lab.Options{Log: GinkgoWriter}), nil)
+	Expect(err).NotTo(HaveOccurred())
+	verdict, _ := outcome.Verdict()
+	// Not into the report: whoever waits for the run wants to see it now.
+	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(outcome.Elapsed(), "\n  "))
+	if mismatch := outcome.Meets(); mismatch != "" {
+		dir := filepath.Join("../../out", fmt.Sprintf("%s-lab-%s", plan.Metadata.Name, plan.ID()))
+		replay := "bin/fencelab replay --backend lab " + strings.TrimPrefix(filepath.Join(dir, "plan.txt"), "../../")
+		Expect(outcome.Save(dir, replay)).To(Succeed())
+		Fail(mismatch + "\n\n" + outcome.Text(replay))
+	}
+}
+
+// leftovers are our child processes, but for the keepers, which wait for our end,
+// and the consoles' directories.
+func leftovers() []string {
+	var left []string
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		data, _ := os.ReadFile(file) // it may have ended meanwhile
+		_, rest, found := bytes.Cut(data, []byte(") "))
+		var state string
+		var parent int
+		if !found {
+			continue
+		}
+		if _, err := fmt.Sscanf(string(rest), "%s %d", &state, &parent); err != nil || parent != os.Getpid() {
+			continue
+		}
+		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if !bytes.Contains(command, []byte("keeper")) {
+			left = append(left, string(bytes.ReplaceAll(command, []byte{0}, []byte(" "))))
+		}
+	}
+	consoles, _ := filepath.Glob(filepath.Join(os.TempDir(), "fencelab-consoles-*"))
+	return append(left, consoles...)
+}

@@ -1,0 +1,116 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// watchAPI observes every version of the objects that matter. It uses plain
+// watches: an informer would merge versions.
+func (b *Backend) watchAPI() error {
+	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &api.BareMetalHostList{}, &clusterv1.MachineList{}} {
+		if err := b.admin.List(b.ctx, list); err != nil {
+			return fmt.Errorf("list %T: %w", list, err)
+		}
+		w, err := b.admin.Watch(b.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", list, err)
+		}
+		versions := make(map[types.UID]metav1.Object)
+		for _, obj := range items(list) {
+			b.observed(nil, obj)
+			versions[obj.GetUID()] = obj
+		}
+		b.observers.Add(1)
+		go func() {
+			defer b.observers.Done()
+			b.follow(b.ctx, w, versions)
+		}()
+	}
+	return nil
+}
+
+// follow turns a watch into events. The lab lives for minutes, in which the API
+// server ends no watch and forgets no version; when one ends all the same,
+// versions were missed, and the run has no verdict.
+func (b *Backend) follow(ctx context.Context, w watch.Interface, versions map[types.UID]metav1.Object) {
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		obj, ok := e.Object.(metav1.Object)
+		if !ok {
+			b.stream.fail(fmt.Errorf("the watch of the API server ended with %v", e.Object))
+			return
+		}
+		before := versions[obj.GetUID()]
+		if e.Type == watch.Deleted {
+			delete(versions, obj.GetUID())
+			if before == nil {
+				before = obj
+			}
+			b.observed(before, nil)
+			continue
+		}
+		versions[obj.GetUID()] = obj
+		b.observed(before, obj)
+	}
+	if ctx.Err() == nil {
+		b.stream.fail(fmt.Errorf("the watch of the API server ended"))
+	}
+}
+
+func (b *Backend) observed(before, after metav1.Object) {
+	actor := writer(before, after)
+	objects.Changes(before, after, func(e history.Event) {
+		e.Actor = actor
+		b.stream.now(e)
+	})
+}
+
+// writer is who made a version, as far as the API server's record of managed
+// fields tells: the one manager whose entry is new or different.
+func writer(before, after metav1.Object) string {
+	if after == nil {
+		return ""
+	}
+	var known []metav1.ManagedFieldsEntry
+	if before != nil {
+		known = before.GetManagedFields()
+	}
+	found := ""
+	for _, entry := range after.GetManagedFields() {
+		same := false
+		for _, k := range known {
+			same = same || reflect.DeepEqual(k, entry)
+		}
+		if same || found == entry.Manager {
+			continue
+		}
+		if found != "" {
+			return "" // taking a field over changes two entries
+		}
+		found = entry.Manager
+	}
+	return found
+}
+
+// items are the objects of a list.
+func items(list client.ObjectList) []client.Object {
+	slice := reflect.ValueOf(list).Elem().FieldByName("Items")
+	objs := make([]client.Object, slice.Len())
+	for i := range objs {
+		objs[i] = slice.Index(i).Addr().Interface().(client.Object)
+	}
+	return objs
+}

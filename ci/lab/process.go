@@ -1,0 +1,363 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// Controllers speak through the history. controller-runtime's own logger complains
+// when nobody has set it.
+func init() { ctrl.SetLogger(logr.Discard()) }
+
+// restartDelay is how long a controller is down at least.
+const restartDelay = 500 * time.Millisecond
+
+// errDead is what a killed process's requests end with, before they are sent.
+var errDead = errors.New("the process was killed")
+
+// process is one controller under a manager of its own, so that it can be killed
+// alone. A killed one may still run some code, but nothing that it does gets out
+// any more.
+type process struct {
+	b          *Backend
+	name       string
+	controller controllers.Selection
+
+	mu    sync.Mutex
+	life  *life
+	crash *scenarios.CrashOp
+	// effects counts those since the crash was armed.
+	effects int
+	over    bool
+}
+
+// life is one incarnation of a process.
+type life struct {
+	dead   bool
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (b *Backend) startControllers() error {
+	chosen, err := objects.Controllers(&b.plan.Spec)
+	if err != nil {
+		return err
+	}
+	for _, c := range chosen {
+		if err := b.grant(c.Name); err != nil {
+			return fmt.Errorf("grant the controller %s its roles: %w", c.Name, err)
+		}
+		p := &process{b: b, name: c.Name, controller: c}
+		b.processes = append(b.processes, p)
+		if err := p.start(); err != nil {
+			return fmt.Errorf("controller %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// userOf is the user that a controller authenticates as.
+func userOf(controller string) string { return "fencelab:" + controller }
+
+// grant binds a controller's own role to its user, and nothing more: a role that
+// lacks a verb must be found here and not in production.
+func (b *Backend) grant(controller string) error {
+	user := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userOf(controller)}
+	role := func(name string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+	}
+	err := b.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "lab-" + controller}, Subjects: []rbacv1.Subject{user}, RoleRef: role("fencelab-" + controller),
+	})
+	if err != nil || controller != "reboot" {
+		return err
+	}
+	return b.admin.Create(b.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: "lab-" + controller},
+		Subjects:   []rbacv1.Subject{user}, RoleRef: role("fencelab-bmc-credentials"),
+	})
+}
+
+// start is a new incarnation.
+func (p *process) start() error {
+	ctx, cancel := context.WithCancel(p.b.ctx)
+	l := &life{cancel: cancel, done: make(chan struct{})}
+	run, err := p.manager(l)
+	if err != nil {
+		cancel()
+		return err
+	}
+	p.mu.Lock()
+	p.life = l
+	p.mu.Unlock()
+	p.b.stream.now(history.Event{Kind: history.ControllerStarted, Actor: p.name})
+	go func() {
+		defer close(l.done)
+		err := run.Start(ctx)
+		p.mu.Lock()
+		dead := l.dead || p.over
+		p.mu.Unlock()
+		if err != nil && !dead && p.b.ctx.Err() == nil {
+			p.b.stream.fail(fmt.Errorf("controller %s ended: %w", p.name, err))
+		}
+	}()
+	return nil
+}
+
+// manager makes a manager with the one controller, all of whose effects pass
+// through gates.
+func (p *process) manager(l *life) (ctrl.Manager, error) {
+	config := p.b.cluster.ConfigFor(userOf(p.name))
+	config.UserAgent = p.name
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &gate{p, l, next} })
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: api.NewScheme(), Logger: logr.Discard(),
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	})
+	if err != nil {
+		return nil, err
+	}
+	selection := p.controller
+	if settings, ok := selection.Settings.(*reboot.Settings); ok {
+		construct := selection.New
+		selection.New = func(d controllers.Deps) (reconcile.Reconciler, error) {
+			d.Power = &powerGate{p, l, reboot.NewRedfish(d.Live, settings.BMCTimeout.Duration)}
+			return construct(d)
+		}
+	}
+	return mgr, controllers.SetupWithManager(mgr, selection)
+}
+
+// arm makes the process crash, now or around an effect to come.
+func (p *process) arm(c *scenarios.CrashOp) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.Effect == 0 && !c.Each {
+		p.kill(c, "")
+		return
+	}
+	p.crash, p.effects = c, 0
+}
+
+// due reports whether the next effect is one around which to crash. It is called
+// with mu held.
+func (p *process) due(point scenarios.CrashPoint) bool {
+	return p.crash != nil && p.crash.Point == point && (p.crash.Each || p.effects+1 == p.crash.Effect)
+}
+
+// kill ends the incarnation and lets another one start. It is called with mu
+// held.
+func (p *process) kill(c *scenarios.CrashOp, note string) {
+	if p.life == nil || p.life.dead {
+		return
+	}
+	p.life.dead = true
+	p.life.cancel()
+	if p.crash != nil && !p.crash.Each {
+		p.crash = nil
+	}
+	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note})
+	l := p.life
+	delay := max(restartDelay, time.Duration(c.RestartAfter))
+	go func() {
+		<-l.done
+		select {
+		case <-time.After(delay):
+		case <-p.b.ctx.Done():
+			return
+		}
+		p.revive(l)
+	}()
+}
+
+// revive starts a new incarnation after l, unless somebody else has.
+func (p *process) revive(l *life) {
+	p.mu.Lock()
+	current := p.life == l && !p.over
+	p.mu.Unlock()
+	if !current {
+		return
+	}
+	if err := p.start(); err != nil && p.b.ctx.Err() == nil {
+		p.b.stream.fail(fmt.Errorf("restart controller %s: %w", p.name, err))
+	}
+}
+
+// heal disarms the crash. A process that is down comes back by itself, within
+// the time that its crash set.
+func (p *process) heal() {
+	p.mu.Lock()
+	p.crash = nil
+	l := p.life
+	dead := l != nil && l.dead
+	p.mu.Unlock()
+	if dead {
+		<-l.done
+		p.revive(l)
+	}
+}
+
+func (p *process) stop() {
+	p.mu.Lock()
+	p.over = true
+	l := p.life
+	p.mu.Unlock()
+	if l != nil {
+		l.cancel()
+		<-l.done
+	}
+}
+
+// effect performs something that a controller does to the world, around which it
+// may crash.
+func (p *process) effect(l *life, what string, do func() error) error {
+	p.mu.Lock()
+	switch {
+	case l.dead:
+		p.mu.Unlock()
+		return errDead
+	case p.due(scenarios.CrashBefore):
+		p.kill(p.crash, "before "+what)
+		p.mu.Unlock()
+		return errDead
+	}
+	p.mu.Unlock()
+	if err := do(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.dead {
+		return errDead
+	}
+	p.b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: what})
+	if p.due(scenarios.CrashAfter) {
+		p.kill(p.crash, "after "+what)
+		return errDead
+	}
+	p.effects++
+	return nil
+}
+
+func (l *life) isDead(p *process) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.dead
+}
+
+// gate is the way of an incarnation's requests to the API server.
+type gate struct {
+	p    *process
+	life *life
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
+	what := apiEffect(request)
+	if what == "" {
+		if g.life.isDead(g.p) {
+			return nil, errDead
+		}
+		return g.next.RoundTrip(request)
+	}
+	var response *http.Response
+	err := g.p.effect(g.life, what, func() (err error) {
+		response, err = g.next.RoundTrip(request)
+		if err == nil && response.StatusCode >= 400 {
+			return errRefused // no effect: the caller gets the answer as it is
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errRefused):
+		return response, nil
+	case err != nil && response != nil:
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		return nil, err
+	}
+	return response, err
+}
+
+var errRefused = errors.New("the API server refused")
+
+// verbs and kinds name effects as the simulator does.
+var (
+	verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+	kinds = map[string]string{
+		"nodes": "Node", "pods": "Pod", "leases": "Lease", "secrets": "Secret",
+		"baremetalhosts": "BareMetalHost", "machines": "Machine", "machinehealthchecks": "MachineHealthCheck",
+	}
+)
+
+// apiEffect is what a request does to the objects that matter, such as "delete
+// Node/worker-1", or "" when it changes none of them.
+func apiEffect(request *http.Request) string {
+	verb := verbs[request.Method]
+	if verb == "" {
+		return ""
+	}
+	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	for i, part := range parts {
+		kind := kinds[part]
+		if kind == "" {
+			continue
+		}
+		if i+1 < len(parts) {
+			return verb + " " + kind + "/" + parts[i+1]
+		}
+		return verb + " " + kind + "/"
+	}
+	return ""
+}
+
+// powerGate is the way of an incarnation's commands to the BMCs.
+type powerGate struct {
+	p    *process
+	life *life
+	next reboot.Power
+}
+
+// State implements reboot.Power.
+func (g *powerGate) State(ctx context.Context, host *api.BareMetalHost) (reboot.PowerState, error) {
+	if g.life.isDead(g.p) {
+		return reboot.Unreachable, errDead
+	}
+	return g.next.State(ctx, host)
+}
+
+// On implements reboot.Power.
+func (g *powerGate) On(ctx context.Context, host *api.BareMetalHost) error {
+	return g.p.effect(g.life, "bmc On "+host.Name, func() error { return g.next.On(ctx, host) })
+}
+
+// ShutDown implements reboot.Power.
+func (g *powerGate) ShutDown(ctx context.Context, host *api.BareMetalHost) error {
+	return g.p.effect(g.life, "bmc GracefulShutdown "+host.Name, func() error { return g.next.ShutDown(ctx, host) })
+}
+
+// Off implements reboot.Power.
+func (g *powerGate) Off(ctx context.Context, host *api.BareMetalHost) error {
+	return g.p.effect(g.life, "bmc ForceOff "+host.Name, func() error { return g.next.Off(ctx, host) })
+}

@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// stream puts the events of all observers in the order of their times.
+type stream struct {
+	since func() time.Duration
+
+	mu      sync.Mutex
+	pending []history.Event
+	failure error
+	// waiting is what the topology lacks before the story can begin; nil before
+	// that is known.
+	waiting map[string]bool
+	// handed is the time up to which events were handed over. One that turns up
+	// later with an earlier time is dated to then: order cannot be mended.
+	handed time.Duration
+	// changed wakes advance.
+	changed chan struct{}
+}
+
+func newStream(since func() time.Duration) *stream {
+	return &stream{since: since, changed: make(chan struct{}, 1)}
+}
+
+// now records an event of the present moment.
+func (s *stream) now(e history.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.At = s.since()
+	s.insert(e)
+}
+
+// put records an event with its own time.
+func (s *stream) put(e history.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.insert(e)
+}
+
+// insert is called with mu held.
+func (s *stream) insert(e history.Event) {
+	e.At = max(e.At, s.handed)
+	i, _ := slices.BinarySearchFunc(s.pending, e, func(a, b history.Event) int {
+		if a.At <= b.At { // behind those of the same time
+			return -1
+		}
+		return 1
+	})
+	s.pending = slices.Insert(s.pending, i, e)
+	if len(s.waiting) > 0 {
+		switch e.Kind {
+		case history.NodeReady:
+			delete(s.waiting, e.Object)
+		case history.WorkloadStarted:
+			delete(s.waiting, "workload")
+		}
+		if len(s.waiting) == 0 {
+			s.insert(history.Event{At: e.At, Kind: history.RunStarted})
+		}
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// fail ends the run: an observer cannot go on, so that nothing is certain any
+// more.
+func (s *stream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.failure = err
+	}
+}
+
+// await says what has to come up before the story begins.
+func (s *stream) await(plan *scenarios.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = make(map[string]bool)
+	for _, h := range plan.Spec.Topology.Hosts {
+		s.waiting["Node/"+h.Name] = true
+	}
+	if plan.Spec.Topology.Workload.Host != "" {
+		s.waiting["workload"] = true
+	}
+}
+
+// take returns the next event if it is not later than the given time.
+func (s *stream) take(until time.Duration) (history.Event, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		return history.Event{}, false, s.failure
+	}
+	if len(s.pending) == 0 || s.pending[0].At > until {
+		s.handed = max(s.handed, until)
+		return history.Event{}, false, nil
+	}
+	e := s.pending[0]
+	s.pending = s.pending[1:]
+	s.handed = max(s.handed, e.At)
+	return e, true, nil
+}
+
+// advance hands over what happens until the given time, each event a moment
+// after it happened.
+func (s *stream) advance(ctx context.Context, until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+	for {
+		known := min(s.since()-lag, until)
+		for {
+			e, ok, err := s.take(known)
+			if err != nil {
+				return s.handed, err
+			}
+			if !ok {
+				break
+			}
+			if each(e) {
+				return e.At, nil
+			}
+		}
+		if known == until {
+			return until, nil
+		}
+		wait := time.NewTimer(lag)
+		if rest := until + lag - s.since(); rest < lag {
+			wait.Reset(max(rest, time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return s.handed, context.Cause(ctx)
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+}

@@ -1,0 +1,579 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/explore"
+)
+
+// runner is one invocation of run or replay.
+type runner struct {
+	backend   string
+	seed      uint64
+	out       string
+	strategy  string
+	schedules int
+	workers   int
+	trace     bool
+
+	stdout, talk io.Writer
+	simulator    *sim.Simulator
+	worst        int
+}
+
+func runCommand() *cobra.Command {
+	r := &runner{}
+	cmd := &cobra.Command{
+		Use:   "run FILE|DIR...",
+		Short: "Run scenarios and judge them",
+		Long: `Run plays each scenario in a world and says which guarantees held.
+
+The simulator plays one schedule (benign), a number of random ones (random), or
+each single deviation from the benign one: every delay, every fault and every
+crash point (sweep). The lab plays the scenario once, on virtual machines.
+
+What is needed to look into a run that did not come out as expected, and to play
+it again, is saved below --out.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.stdout, r.talk = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return r.run(cmd.Context(), args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.backend, "backend", "sim", "the world to run in: sim or lab")
+	flags.Uint64Var(&r.seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
+	flags.StringVar(&r.out, "out", "", "directory for the reports of all runs (default: out, for those that fail)")
+	flags.StringVar(&r.strategy, "strategy", "benign", "schedules to try in the simulator: benign, random or sweep")
+	flags.IntVar(&r.schedules, "schedules", 1000, "how many random schedules to try for each scenario")
+	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "worker processes for random and sweep")
+	flags.BoolVarP(&r.trace, "trace", "v", false, "print every event as it happens")
+	return cmd
+}
+
+func (r *runner) run(ctx context.Context, args []string) error {
+	if !slices.Contains([]string{"benign", "random", "sweep"}, r.strategy) {
+		return invalid(fmt.Errorf("--strategy %s: choose benign, random or sweep", r.strategy))
+	}
+	if r.backend != "sim" && r.backend != "lab" {
+		return invalid(fmt.Errorf("--backend %s: choose sim or lab", r.backend))
+	}
+	if r.backend == "lab" && r.strategy != "benign" {
+		return invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", r.strategy))
+	}
+	if r.schedules < 1 || r.workers < 1 {
+		return invalid(errors.New("--schedules and --workers must be at least 1"))
+	}
+	loaded, err := load(args)
+	if err != nil {
+		return invalid(err)
+	}
+	if r.backend == "sim" {
+		if r.simulator, err = sim.New(); err != nil {
+			return &exit{exitInternal, err}
+		}
+	}
+	began := time.Now()
+	ran := 0
+	for _, s := range loaded {
+		if len(s.Spec.Worlds) > 0 && !slices.Contains(s.Spec.Worlds, r.backend) {
+			fmt.Fprintf(r.talk, "skipped   %s: it can be told in %s only\n", s.Metadata.Name, strings.Join(s.Spec.Worlds, " and "))
+			continue
+		}
+		plan, err := scenarios.Compile(s, r.seed)
+		if err != nil {
+			return &exit{exitInternal, err}
+		}
+		if err := r.play(ctx, plan); err != nil {
+			return err
+		}
+		ran++
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	fmt.Fprintf(r.talk, "%d scenarios in %s\n", ran, time.Since(began).Round(time.Millisecond))
+	if ran == 0 && r.worst == exitHeld {
+		return &exit{exitUnknown, fmt.Errorf("none of the scenarios can be told in the %s", r.backend)}
+	}
+	return r.finish()
+}
+
+func (r *runner) finish() error {
+	if r.worst != exitHeld {
+		return &exit{code: r.worst}
+	}
+	return nil
+}
+
+// play plays one plan by the chosen strategy.
+func (r *runner) play(ctx context.Context, plan *scenarios.Plan) error {
+	if r.strategy == "benign" {
+		return r.single(ctx, plan)
+	}
+	return r.explore(ctx, plan)
+}
+
+// single plays one schedule of a plan and reports on it.
+func (r *runner) single(ctx context.Context, plan *scenarios.Plan) error {
+	began := time.Now()
+	outcome, err := r.outcome(ctx, plan)
+	if err != nil {
+		return err
+	}
+	r.report(outcome, time.Since(began))
+	return nil
+}
+
+// outcome plays one schedule.
+func (r *runner) outcome(ctx context.Context, plan *scenarios.Plan) (*scenarios.Outcome, error) {
+	var backend scenarios.Backend
+	if r.backend == "lab" {
+		backend = lab.New(lab.Options{Log: r.talk})
+	} else {
+		backend = r.simulator.Backend()
+	}
+	var listen func(history.Event)
+	switch {
+	case r.trace:
+		listen = func(e history.Event) { fmt.Fprintf(r.talk, "%5d %s\n", e.Seq, e) }
+	case r.backend == "lab":
+		listen = func(e history.Event) {
+			if layer := e.Kind.Layer(); layer == history.World || layer == history.Engine {
+				fmt.Fprintf(r.talk, "  %s\n", e)
+			}
+		}
+	}
+	outcome, err := scenarios.Run(ctx, plan, backend, listen)
+	var unsupported *scenarios.Unsupported
+	var missing *lab.Missing
+	switch {
+	case errors.As(err, &unsupported):
+		return nil, invalid(fmt.Errorf("%s: %w", plan.Metadata.Name, err))
+	case errors.As(err, &missing):
+		return nil, &exit{exitEnvironment, err}
+	case err != nil && ctx.Err() != nil:
+		return nil, &exit{exitUnknown, fmt.Errorf("%s: interrupted", plan.Metadata.Name)}
+	case err != nil:
+		return nil, &exit{exitInternal, fmt.Errorf("%s: %w", plan.Metadata.Name, err)}
+	}
+	return outcome, nil
+}
+
+// report prints what came of a run and saves what is worth keeping.
+func (r *runner) report(o *scenarios.Outcome, took time.Duration) {
+	mismatch := o.Meets()
+	verdict, _ := o.Verdict()
+	word := string(verdict)
+	if mismatch != "" {
+		word = strings.ToUpper(word)
+	}
+	expected := ""
+	if o.Plan.Spec.Expect.Violated != "" && mismatch == "" {
+		expected = ", as expected: " + o.Plan.Spec.Expect.Violated
+	}
+	fmt.Fprintf(r.stdout, "%s  %-44s %s, %d events, digest %s%s\n", r.paint(word, verdict, mismatch == ""), o.Plan.Metadata.Name,
+		o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest(), expected)
+	if r.backend == "lab" {
+		fmt.Fprintf(r.stdout, "  wall time %s\n", took.Round(100*time.Millisecond))
+		for _, line := range o.Elapsed() {
+			fmt.Fprintf(r.stdout, "  %s\n", line)
+		}
+	}
+	dir := r.out
+	if dir == "" && mismatch != "" {
+		dir = "out"
+	}
+	replay := ""
+	if dir != "" {
+		dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, r.backend, o.Plan.ID()))
+		replay = fmt.Sprintf("fencelab replay %s", filepath.Join(dir, "plan.txt"))
+		if r.backend == "lab" {
+			replay += " --backend lab"
+		}
+		if err := o.Save(dir, replay); err != nil {
+			fmt.Fprintf(r.talk, "fencelab: %v\n", err)
+			r.worst = exitInternal
+		}
+	}
+	if mismatch != "" {
+		fmt.Fprintf(r.stdout, "\n%s\n", o.Text(replay))
+	}
+	r.worst = max(r.worst, exitCode(o))
+}
+
+// exitCode is the exit code of one outcome.
+func exitCode(o *scenarios.Outcome) int {
+	if o.Meets() == "" {
+		return exitHeld
+	}
+	verdict, _ := o.Verdict()
+	switch {
+	case o.Err != nil && !o.Interrupted() && verdict != invariant.Violated:
+		return exitInternal
+	case verdict == invariant.Unknown:
+		return exitUnknown
+	default:
+		return exitViolated
+	}
+}
+
+// paint colours a word on a terminal: green when all is as expected, red when
+// not.
+func (r *runner) paint(word string, verdict invariant.Verdict, expected bool) string {
+	padded := fmt.Sprintf("%-8s", word)
+	f, ok := r.stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("NO_COLOR") != "" {
+		return padded
+	}
+	colour := "31"
+	switch {
+	case expected:
+		colour = "32"
+	case verdict == invariant.Unknown:
+		colour = "33"
+	}
+	return "\x1b[" + colour + "m" + padded + "\x1b[0m"
+}
+
+// explore tries many schedules of a plan in worker processes.
+func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
+	steps, benign, err := explore.Steps(ctx, r.simulator, plan)
+	if err != nil {
+		return &exit{exitInternal, err}
+	}
+	if mismatch := benign.Meets(); mismatch != "" || plan.Spec.Expect.Violated != "" || benign.Err != nil {
+		// Nothing to search for: the benign schedule breaks it already.
+		r.report(benign, 0)
+		return nil
+	}
+	task := task{Plan: plan, Strategy: r.strategy, Seed: r.seed, StoryBegins: storyBegins(benign)}
+	total := r.schedules
+	if r.strategy == "sweep" {
+		task.Deviations = explore.Sweep(steps, task.StoryBegins)
+		total = len(task.Deviations)
+	}
+	began := time.Now()
+	tally, err := r.search(ctx, task, total)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began)
+	verdict, code := invariant.Held, exitHeld
+	switch {
+	case tally.Violated > 0:
+		verdict, code = invariant.Violated, exitViolated
+	case tally.Unknown > 0 || tally.Tried == 0:
+		verdict, code = invariant.Unknown, exitUnknown
+	}
+	word := string(verdict)
+	if code != exitHeld {
+		word = strings.ToUpper(word)
+	}
+	what := "random schedules"
+	if r.strategy == "sweep" {
+		what = fmt.Sprintf("single deviations from %d steps", len(steps))
+	}
+	fmt.Fprintf(r.stdout, "%s  %-44s %d %s: %d held, %d violated, %d unknown; %.0f schedules/s, %s simulated\n",
+		r.paint(word, verdict, code == exitHeld), plan.Metadata.Name, tally.Tried, what, tally.Held, tally.Violated, tally.Unknown,
+		float64(tally.Tried)/took.Seconds(), tally.Simulated.Round(time.Second))
+	for _, f := range tally.Failed {
+		outcome, err := r.outcome(ctx, plan.With(f.Deviations))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(r.stdout, "\n%d schedules like this one:\n", f.Count)
+		r.report(outcome, 0)
+	}
+	r.worst = max(r.worst, code)
+	return nil
+}
+
+// storyBegins is when the topology was up.
+func storyBegins(o *scenarios.Outcome) time.Duration {
+	for _, e := range o.History.Events() {
+		if e.Kind == history.RunStarted {
+			return e.At
+		}
+	}
+	return 0
+}
+
+// task is what a worker process is given on its standard input. It plays every
+// Workers-th schedule, beginning with the Worker-th.
+type task struct {
+	Plan        *scenarios.Plan       `json:"plan"`
+	Strategy    string                `json:"strategy"`
+	Seed        uint64                `json:"seed"`
+	StoryBegins time.Duration         `json:"storyBegins"`
+	Deviations  []scenarios.Deviation `json:"deviations,omitempty"`
+	Total       int                   `json:"total"`
+	Worker      int                   `json:"worker"`
+	Workers     int                   `json:"workers"`
+}
+
+// search shares the schedules out among worker processes, one for each core,
+// and adds up what they found.
+func (r *runner) search(ctx context.Context, t task, total int) (explore.Tally, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return explore.Tally{}, &exit{exitInternal, fmt.Errorf("find the own executable: %w", err)}
+	}
+	type share struct {
+		tally explore.Tally
+		err   error
+	}
+	t.Total, t.Workers = total, min(r.workers, max(1, total))
+	shares := make([]chan share, t.Workers)
+	for i := range shares {
+		t.Worker = i
+		input, err := json.Marshal(t)
+		if err != nil {
+			return explore.Tally{}, &exit{exitInternal, err}
+		}
+		shares[i] = make(chan share, 1)
+		go func() {
+			var out, errs bytes.Buffer
+			cmd := exec.CommandContext(ctx, self, "worker")
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &errs
+			cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+			var s share
+			if err := cmd.Run(); err != nil {
+				s.err = fmt.Errorf("worker %d: %w\n%s", i, err, errs.Bytes())
+			} else if err := json.Unmarshal(out.Bytes(), &s.tally); err != nil {
+				s.err = fmt.Errorf("worker %d answered with nonsense: %w", i, err)
+			}
+			shares[i] <- s
+		}()
+	}
+	var sum explore.Tally
+	var failures []error
+	for _, c := range shares { // in order, so that the same schedules give the same report
+		s := <-c
+		sum.Merge(s.tally)
+		failures = append(failures, s.err)
+	}
+	if ctx.Err() != nil {
+		return sum, nil
+	}
+	if err := errors.Join(failures...); err != nil {
+		return sum, &exit{exitInternal, err}
+	}
+	return sum, nil
+}
+
+// workerCommand is the other side of search.
+func workerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "worker",
+		Short:  "Play schedules for a search",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Most of what a schedule allocates is dead by its end.
+			debug.SetGCPercent(800)
+			debug.SetMemoryLimit(1 << 30)
+			var t task
+			if err := json.NewDecoder(bufio.NewReader(cmd.InOrStdin())).Decode(&t); err != nil {
+				return &exit{exitInternal, fmt.Errorf("read the task: %w", err)}
+			}
+			s, err := sim.New()
+			if err != nil {
+				return &exit{exitInternal, err}
+			}
+			tally, err := t.play(cmd.Context(), s)
+			if err != nil {
+				return &exit{exitInternal, err}
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(tally)
+		},
+	}
+}
+
+// recheck is how many schedules there are to each one that is played twice, to
+// see that it comes out the same.
+const recheck = 50
+
+func (t *task) play(ctx context.Context, s *sim.Simulator) (explore.Tally, error) {
+	var tally explore.Tally
+	for i := t.Worker; i < t.Total && ctx.Err() == nil; i += t.Workers {
+		var outcome *scenarios.Outcome
+		var deviations []scenarios.Deviation
+		var err error
+		if t.Strategy == "sweep" {
+			deviations = t.Deviations[i : i+1]
+			outcome, err = explore.Play(ctx, s, t.Plan, deviations)
+		} else {
+			outcome, deviations, err = explore.PlayRandom(ctx, s, t.Plan, t.Seed+uint64(i), t.StoryBegins)
+		}
+		if err != nil {
+			return tally, err
+		}
+		if i%recheck == 0 {
+			again, err := explore.Play(ctx, s, t.Plan, deviations)
+			if err != nil {
+				return tally, err
+			}
+			if at := history.Diff(outcome.History, again.History); at >= 0 {
+				return tally, fmt.Errorf("the simulator is not deterministic: played twice with %v, event %d differs", deviations, at+1)
+			}
+		}
+		tally.Add(outcome, deviations)
+	}
+	return tally, nil
+}
+
+func replayCommand() *cobra.Command {
+	r := &runner{strategy: "benign"}
+	cmd := &cobra.Command{
+		Use:   "replay PLAN",
+		Short: "Play a saved plan again",
+		Long: `Replay plays the plan.txt of a saved run. In the simulator every event must come
+out as before; where the plan has the digest of its history, that is checked, and
+the first event that differs from the history.jsonl beside it is shown.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.stdout, r.talk = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return r.replay(cmd.Context(), args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.backend, "backend", "sim", "the world to replay in: sim or lab")
+	flags.StringVar(&r.out, "out", "", "directory for the report (default: none)")
+	flags.BoolVarP(&r.trace, "trace", "v", false, "print every event as it happens")
+	return cmd
+}
+
+func (r *runner) replay(ctx context.Context, file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return invalid(err)
+	}
+	plan, err := scenarios.LoadPlan(file, data, vocabulary())
+	if err != nil {
+		return invalid(err)
+	}
+	if r.backend == "sim" {
+		if r.simulator, err = sim.New(); err != nil {
+			return &exit{exitInternal, err}
+		}
+	}
+	outcome, err := r.outcome(ctx, plan)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(r.stdout, outcome.Text(""))
+	if r.out != "" {
+		if err := outcome.Save(r.out, "fencelab replay "+filepath.Join(r.out, "plan.txt")); err != nil {
+			return &exit{exitInternal, err}
+		}
+	}
+	if digest := outcome.History.Digest(); r.backend == "sim" && plan.Digest != "" && digest != plan.Digest {
+		return &exit{exitInternal, fmt.Errorf("the history came out differently (digest %s, was %s)%s", digest, plan.Digest,
+			firstDifference(outcome.History, filepath.Join(filepath.Dir(file), "history.jsonl")))}
+	}
+	r.worst = exitCode(outcome)
+	return r.finish()
+}
+
+// firstDifference compares a history with a saved one.
+func firstDifference(h *history.History, saved string) string {
+	f, err := os.Open(saved)
+	if err != nil {
+		return ": it was made by another version of fencelab, or of the plan"
+	}
+	defer f.Close()
+	before, err := history.Read(f)
+	if err != nil {
+		return ": " + err.Error()
+	}
+	i := history.Diff(before, h)
+	if i < 0 {
+		return ""
+	}
+	text := func(h *history.History) string {
+		if i < h.Len() {
+			return h.Events()[i].String()
+		}
+		return "(the end)"
+	}
+	return fmt.Sprintf(":\nevent %d was %s\nnow it is   %s", i+1, text(before), text(h))
+}
+
+// load reads the scenario files and all those in the directories, in order, and
+// returns all errors at once.
+func load(args []string) ([]*scenarios.Scenario, error) {
+	var loaded []*scenarios.Scenario
+	var failures []error
+	names := map[string]string{}
+	for _, arg := range args {
+		files, err := scenarioFiles(arg)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				failures = append(failures, err)
+				continue
+			}
+			s, err := scenarios.Load(file, data, vocabulary())
+			if err != nil {
+				failures = append(failures, err)
+				continue
+			}
+			if other, ok := names[s.Metadata.Name]; ok && other != file {
+				failures = append(failures, fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other))
+			}
+			names[s.Metadata.Name] = file
+			loaded = append(loaded, s)
+		}
+	}
+	return loaded, errors.Join(failures...)
+}
+
+// scenarioFiles returns the file itself, or the .yaml files below a directory.
+func scenarioFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(file) == ".yaml" {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("%s: there is no .yaml file in it", path)
+	}
+	return files, err
+}
