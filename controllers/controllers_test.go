@@ -95,7 +95,7 @@ var (
 // bed is a host that goes on and off at once. Its kubelet registers the Node
 // when it has time.
 type bed struct {
-	t      *testing.T
+	t      testing.TB
 	client client.WithWatch
 	clock  *clocktesting.FakePassiveClock
 	on     bool
@@ -105,7 +105,7 @@ type bed struct {
 	deletedWhileOn int
 }
 
-func newBed(t *testing.T, s situation) *bed {
+func newBed(t testing.TB, s situation) *bed {
 	b := &bed{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), on: s.on}
 	host := &api.BareMetalHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: worker.Namespace, Name: worker.Name, Annotations: map[string]string{}},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/backendtest"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -67,5 +68,41 @@ func TestCatalog(t *testing.T) {
 				t.Errorf("played twice, event %d differs", at+1)
 			}
 		})
+	}
+}
+
+func TestBackend(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range catalog(t) {
+		if scenario.Metadata.Name != "plain-power-cycle" {
+			continue
+		}
+		plan, err := scenarios.Compile(scenario, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backendtest.Run(t, func(testing.TB) scenarios.Backend { return s.Backend() }, plan, nil)
+	}
+}
+
+// TestBadDeviation: a deviation that names no step is a mistake, not
+// a schedule.
+func TestBadDeviation(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := scenarios.Compile(catalog(t)[0], 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"", "remediation", "remediation/api", "remediation/api/0", "remediation/api/x", "remediation/api/01", "a/b/c/1"} {
+		bad := plan.With([]scenarios.Deviation{{Step: step}})
+		if _, err := s.Backend().Start(context.Background(), bad); err == nil {
+			t.Errorf("the step %q was accepted", step)
+		}
 	}
 }

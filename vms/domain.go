@@ -170,6 +170,9 @@ func (d *Domain) SetLink(up bool) error {
 	if up {
 		kind, state = LinkUp, "up"
 	}
+	// A host that is just being switched on would start with the old state and be left with it.
+	d.power.Lock()
+	defer d.power.Unlock()
 	err := func() error {
 		text, err := d.libvirt.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE)
 		if err != nil {
@@ -185,8 +188,16 @@ func (d *Domain) SetLink(up bool) error {
 			return err
 		}
 		flags := libvirt.DOMAIN_DEVICE_MODIFY_CONFIG
-		if d.State() != StateOff {
-			flags |= libvirt.DOMAIN_DEVICE_MODIFY_LIVE
+		active, err := d.libvirt.IsActive()
+		if err != nil {
+			return err
+		}
+		if active {
+			// The guest may switch itself off meanwhile.
+			err := d.libvirt.UpdateDeviceFlags(text, flags|libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+			if !errors.Is(err, libvirt.ERR_OPERATION_INVALID) {
+				return err
+			}
 		}
 		return d.libvirt.UpdateDeviceFlags(text, flags)
 	}()

@@ -323,7 +323,7 @@ func (b *Backend) makeHosts() error {
 			return err
 		}
 		h := &host{domain: domain}
-		h.bmc = fakebmc.New(config.Name, system{b.ctx, domain}, fakebmc.Wall(), fakebmc.OnRequest(func(r fakebmc.Record) { b.requested(config.Name, r) }))
+		h.bmc = fakebmc.New(config.Name, system{b, domain}, fakebmc.Wall(), fakebmc.OnRequest(func(r fakebmc.Record) { b.requested(config.Name, r) }))
 		if h.url, err = server.Listen("127.0.0.1:0", h.bmc); err != nil {
 			return err
 		}
@@ -332,10 +332,11 @@ func (b *Backend) makeHosts() error {
 	return nil
 }
 
-// requested records what a BMC was asked for, when the request was answered or
-// is known to hang.
+// requested records what a BMC was asked for and did not carry out, when the
+// request was answered or is known to hang. What it carries out is recorded when
+// it begins: see system.Reset.
 func (b *Backend) requested(host string, r fakebmc.Record) {
-	if r.Request.ResetType != "" {
+	if r.Request.ResetType != "" && r.Executed == fakebmc.Never {
 		note := ""
 		if err := r.Answer.Err(); err != nil {
 			note = err.Error()
@@ -596,7 +597,7 @@ func (b *Backend) dump() []scenarios.Artifact {
 
 // system is a domain as the machine behind a BMC.
 type system struct {
-	ctx    context.Context
+	b      *Backend
 	domain *vms.Domain
 }
 
@@ -608,7 +609,8 @@ func (s system) PowerState() (fakebmc.PowerState, error) {
 // Reset implements fakebmc.System. libvirt carries commands out at once, so that
 // accepting one is to have done it.
 func (s system) Reset(t fakebmc.ResetType) error {
-	ctx, cancel := context.WithTimeout(s.ctx, commandTimeout)
+	s.b.stream.now(history.Event{Kind: history.BMCCommand, Host: s.domain.Name(), Value: string(t)})
+	ctx, cancel := context.WithTimeout(s.b.ctx, commandTimeout)
 	defer cancel()
 	off := s.domain.State() == vms.StateOff
 	switch {

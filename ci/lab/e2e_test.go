@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/backendtest"
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
@@ -24,13 +25,55 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestBackend holds the lab against the contract of all worlds.
+func TestBackend(t *testing.T) {
+	if os.Getenv("FENCELAB_E2E") == "quick" {
+		t.Skip("not part of the quick run")
+	}
+	requireLab(t)
+	plan := compile(t, "reboot-annotation/plain-power-cycle.yaml")
+	frozen := plan.With([]scenarios.Deviation{{Step: "reboot/api/1", Fault: scenarios.FaultCrashBefore}})
+	backendtest.Run(t, func(t testing.TB) scenarios.Backend {
+		return lab.New(lab.Options{Log: t.Output()})
+	}, plan, frozen)
+}
+
+func compile(t require, file string) *scenarios.Plan {
+	t.Helper()
+	path := filepath.Join(catalog, file)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	scenario, err := scenarios.Load(path, data, objects.Vocabulary())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	plan, err := scenarios.Compile(scenario, 1)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return plan
+}
+
+// require is what testing.T and Ginkgo have in common.
+type require interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
 // TestLab runs the catalogue's stories on a real API server and virtual machines.
 // FENCELAB_E2E=quick takes only those that every change has to pass;
 // FENCELAB_REQUIRE_LAB=1 turns a machine that can't run a lab into a failure.
 func TestLab(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the lab takes minutes")
-	}
+	requireLab(t)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "fencelab lab")
+}
+
+// requireLab skips a test where no lab can run, or was not asked for.
+func requireLab(t *testing.T) {
+	t.Helper()
 	if os.Getenv("FENCELAB_E2E") == "" && os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("the lab's scenarios run with make e2e")
 	}
@@ -40,8 +83,6 @@ func TestLab(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "fencelab lab")
 }
 
 const catalog = "../../scenarios/catalog"
@@ -79,14 +120,7 @@ var _ = Describe("the lab", func() {
 // tell plays a scenario and expects what it expects.
 func tell(ctx context.Context, file string) {
 	GinkgoHelper()
-	path := filepath.Join(catalog, file)
-	data, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	scenario, err := scenarios.Load(path, data, objects.Vocabulary())
-	Expect(err).NotTo(HaveOccurred())
-	plan, err := scenarios.Compile(scenario, 1)
-	Expect(err).NotTo(HaveOccurred())
-
+	plan := compile(GinkgoT(), file)
 	began := time.Now()
 	outcome, err := scenarios.Run(ctx, plan, lab.New(lab.Options{Log: GinkgoWriter}), nil)
 	Expect(err).NotTo(HaveOccurred())

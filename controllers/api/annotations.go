@@ -59,7 +59,7 @@ type RebootRequest struct {
 // first and the keyed ones in order of their keys.
 func RebootRequests(annotations map[string]string) []RebootRequest {
 	var requests []RebootRequest
-	for annotation, value := range annotations { // sorted below
+	for annotation, value := range annotations { // order does not matter: sorted below
 		key, ok := rebootKey(annotation)
 		if !ok {
 			continue

@@ -51,7 +51,7 @@ type Reconciler struct {
 // Reconcile looks at the Lease of one Node and says when to look again.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
-	if err := r.Client.Get(ctx, request.NamespacedName, &node); err != nil {
+	if err := r.Client.Get(ctx, request.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	ready := readyStatus(&node)
@@ -84,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
 	var lease coordinationv1.Lease
 	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
-	if err := r.Live.Get(ctx, key, &lease); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.Live.Get(ctx, key, &lease, client.UnsafeDisableDeepCopy); err != nil && !apierrors.IsNotFound(err) {
 		return time.Time{}, fmt.Errorf("read Lease %s: %w", key, err)
 	}
 	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Before(&metav1.MicroTime{Time: node.CreationTimestamp.Time}) {
@@ -110,7 +110,7 @@ func (r *Reconciler) setUnknown(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	return r.Client.Status().Patch(ctx, node, api.SetStatus(node, `"conditions":`+string(data)))
+	return r.Client.Status().Patch(ctx, node.DeepCopy(), api.SetStatus(node, `"conditions":`+string(data)))
 }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
@@ -158,5 +158,5 @@ func (r *Reconciler) setTaints(ctx context.Context, node *corev1.Node, taints []
 	if err != nil {
 		return err
 	}
-	return r.Client.Patch(ctx, node, api.SetSpec(node, `"taints":`+string(data)))
+	return r.Client.Patch(ctx, node.DeepCopy(), api.SetSpec(node, `"taints":`+string(data)))
 }

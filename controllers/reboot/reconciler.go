@@ -80,7 +80,7 @@ type memory struct {
 // Reconcile does one step for one host.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var host api.BareMetalHost
-	if err := r.Live.Get(ctx, request.NamespacedName, &host); err != nil {
+	if err := r.Live.Get(ctx, request.NamespacedName, &host, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
 			return reconcile.Result{}, nil

@@ -97,11 +97,13 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	return f, nil
 }
 
+// get reads an object that is not going to be changed: what is written is always
+// what the live reader had, and that is nobody else's.
 func get[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, reader client.Reader, key types.NamespacedName, into P) (P, error) {
-	if err := reader.Get(ctx, key, into); err != nil {
+	if err := reader.Get(ctx, key, into, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

@@ -54,7 +54,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod
-	err := r.Client.Get(ctx, key, &pod)
+	err := r.Client.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		err = r.bind(ctx, key)

@@ -2,49 +2,61 @@ package explore_test
 
 import (
 	"context"
-	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/objects"
-	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/explore"
 )
 
-func load(t testing.TB, file string) *scenarios.Plan {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenario, err := scenarios.Load(file, data, objects.Vocabulary())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := scenarios.Compile(scenario, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
-
-// BenchmarkSchedules plays random schedules of a remediation on three hosts: the
-// figure that docs/performance.md reports. Run it with GOMAXPROCS=1.
+// BenchmarkSchedules plays schedules of a remediation on three hosts as a worker
+// process does: the figures that docs/performance.md reports. Run it with
+// GOMAXPROCS=1.
 func BenchmarkSchedules(b *testing.B) {
-	s, err := sim.New()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
+	s, plan := simulator(b), load(b, "machine-remediation/three-hosts.yaml")
+	steps, benign, err := explore.Steps(context.Background(), s, plan)
 	if err != nil {
 		b.Fatal(err)
 	}
-	plan := load(b, "../../scenarios/catalog/machine-remediation/three-hosts.yaml")
-	var simulated time.Duration
-	for i := 0; b.Loop(); i++ {
-		outcome, _, err := explore.PlayRandom(context.Background(), s, plan, uint64(i), 0)
-		if err != nil {
-			b.Fatal(err)
-		}
-		simulated += outcome.Duration()
+	deviations := explore.Sweep(steps, storyBegins(benign))
+	report := func(b *testing.B, simulated time.Duration) {
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
+		b.ReportMetric(simulated.Seconds()/b.Elapsed().Seconds(), "simulated/wall")
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
-	b.ReportMetric(simulated.Seconds()/b.Elapsed().Seconds(), "simulated/wall")
+	b.Run("benign", func(b *testing.B) {
+		var simulated time.Duration
+		for b.Loop() {
+			outcome, err := explore.Play(context.Background(), s, plan, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			simulated += outcome.Duration()
+		}
+		report(b, simulated)
+	})
+	b.Run("sweep", func(b *testing.B) {
+		var simulated time.Duration
+		for i := 0; b.Loop(); i++ {
+			at := i % len(deviations)
+			outcome, err := explore.Play(context.Background(), s, plan, deviations[at:at+1])
+			if err != nil {
+				b.Fatal(err)
+			}
+			simulated += outcome.Duration()
+		}
+		report(b, simulated)
+	})
+	b.Run("random", func(b *testing.B) {
+		var simulated time.Duration
+		for i := 0; b.Loop(); i++ {
+			outcome, _, err := explore.PlayRandom(context.Background(), s, plan, uint64(i), storyBegins(benign))
+			if err != nil {
+				b.Fatal(err)
+			}
+			simulated += outcome.Duration()
+		}
+		report(b, simulated)
+	})
 }

@@ -2,7 +2,9 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -141,8 +143,7 @@ func (c *planner) build(p *plan) error {
 		return nil
 	case quantityType:
 		p.equal = func(a, b unsafe.Pointer) bool {
-			x, y := (*resource.Quantity)(a), (*resource.Quantity)(b)
-			return x.Cmp(*y) == 0 && quantityFormat(x) == quantityFormat(y)
+			return sameQuantity(*(*resource.Quantity)(a), *(*resource.Quantity)(b))
 		}
 		return nil
 	}
@@ -185,11 +186,10 @@ func (c *planner) opaque(p *plan) {
 
 func same[T comparable](a, b unsafe.Pointer) bool { return *(*T)(a) == *(*T)(b) }
 
-func quantityFormat(q *resource.Quantity) resource.Format {
-	if q.Format == "" {
-		return resource.DecimalSI
-	}
-	return q.Format
+// sameQuantity reports whether two quantities are written alike.
+func sameQuantity(x, y resource.Quantity) bool {
+	format := func(f resource.Format) resource.Format { return cmp.Or(f, resource.DecimalSI) }
+	return x.Cmp(y) == 0 && format(x.Format) == format(y.Format)
 }
 
 // planTime plans metav1.Time and metav1.MicroTime, both a struct around one
@@ -498,18 +498,16 @@ func (c *planner) dictionary(p *plan) error {
 	}
 	p.elem, p.shape = elem, dictionary
 	t := p.typ
-	if t.Key().Kind() == reflect.String && elem.typ.Kind() == reflect.String {
+	named := t.Key().Kind() == reflect.String
+	if named && elem.typ.Kind() == reflect.String {
 		p.equal = func(a, b unsafe.Pointer) bool {
 			x, y := *(*map[string]string)(a), *(*map[string]string)(b)
-			if len(x) != len(y) || (x == nil) != (y == nil) {
-				return false
-			}
-			for k, v := range x { // order does not matter: it only compares
-				if w, ok := y[k]; !ok || v != w {
-					return false
-				}
-			}
-			return true
+			return (x == nil) == (y == nil) && maps.Equal(x, y)
+		}
+	} else if named && elem.typ == quantityType {
+		p.equal = func(a, b unsafe.Pointer) bool {
+			x, y := *(*map[string]resource.Quantity)(a), *(*map[string]resource.Quantity)(b)
+			return (x == nil) == (y == nil) && maps.EqualFunc(x, y, sameQuantity)
 		}
 	} else {
 		p.equal = func(a, b unsafe.Pointer) bool {

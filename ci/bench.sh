@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Measures what docs/performance.md reports. Each benchmark runs six times on one core; compare medians, since a machine that is
+# shared with others is noisy. About three minutes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+echo "== schedules of a remediation on three hosts, one core (scenarios/catalog/machine-remediation/three-hosts.yaml)"
+GOMAXPROCS=1 go test ./sim/explore -run '^$' -bench Schedules -benchtime 2s -count 6 -benchmem
+echo "== what a step is made of"
+GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./fakebmc ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
+echo "== whole commands, two worker processes"
+for scenario in cut-off-host three-hosts; do
+	bin/fencelab run "scenarios/catalog/machine-remediation/$scenario.yaml" --strategy sweep
+done
+bin/fencelab run scenarios/catalog/machine-remediation/three-hosts.yaml --strategy random --schedules 10000
