@@ -39,7 +39,7 @@ const (
 var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
-	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "github.com/invopop/jsonschema"}, anyYAML), whyScenarios},
+	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant"}, anyYAML), whyScenarios},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
@@ -69,7 +69,7 @@ var layers = []layer{
 
 // testLayers are what tests may import in addition. everything in testTools may be used by any test.
 var testLayers = []layer{
-	{"sim/kube", []string{"./sim/kube"}, ""},
+	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./ci/keeper"}, everyClient, anyYAML), ""},
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
 	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},

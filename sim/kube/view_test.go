@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -358,5 +360,52 @@ func TestNewServerRefusesWhatItDoesNotKnow(t *testing.T) {
 	_, err := kube.NewServer(api.NewScheme(), []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Service")}, nil)
 	if err == nil || !strings.Contains(err.Error(), "not modelled") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestUncopiedReads: who asks for no copies gets the cache's own objects, and who
+// doesn't can do with his what he likes.
+func TestUncopiedReads(t *testing.T) {
+	server, err := kube.NewServer(api.NewScheme(), []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Node")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := kube.NewStore(server, func() time.Time { return time.Unix(0, 0) }, nil)
+	if _, err := store.Create("test", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	view := kube.NewView(store, server.Kinds()...)
+	view.Relist(server.Kinds()[0])
+	get := func(opts ...client.GetOption) *corev1.Node {
+		t.Helper()
+		var node corev1.Node
+		if err := view.Get(client.ObjectKey{Name: "n"}, &node, opts...); err != nil {
+			t.Fatal(err)
+		}
+		return &node
+	}
+	list := func(opts ...client.ListOption) *corev1.Node {
+		t.Helper()
+		var nodes corev1.NodeList
+		if err := view.List(&nodes, opts...); err != nil || len(nodes.Items) != 1 {
+			t.Fatalf("list: %v, %d items", err, len(nodes.Items))
+		}
+		return &nodes.Items[0]
+	}
+	shared := func(a, b *corev1.Node) bool {
+		return reflect.ValueOf(a.Labels).UnsafePointer() == reflect.ValueOf(b.Labels).UnsafePointer()
+	}
+	cached := get(client.UnsafeDisableDeepCopy)
+	if !shared(cached, get(client.UnsafeDisableDeepCopy)) || !shared(cached, list(client.UnsafeDisableDeepCopy)) {
+		t.Error("a read without copies was copied")
+	}
+	for _, node := range []*corev1.Node{get(), list()} {
+		if shared(cached, node) {
+			t.Error("a copy shares its labels with the cache")
+		}
+		node.Labels["a"] = "2"
+	}
+	if got := get().Labels["a"]; got != "1" {
+		t.Errorf("the cache was changed through a copy: a=%s", got)
 	}
 }

@@ -201,7 +201,7 @@ func realClient(t *testing.T) client.WithWatch {
 			t.Error(err)
 		}
 	})
-	if err := c.Install(ctx, os.DirFS("testdata/crd")); err != nil {
+	if err := c.Install(ctx, os.DirFS("../../../controllers/manifests/crds")); err != nil {
 		t.Fatal(err)
 	}
 	config := rest.CopyConfig(c.Config())
