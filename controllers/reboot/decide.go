@@ -176,9 +176,9 @@ func turnOff(s State) Action {
 // and causes no second reboot (design, decisions 2 and 3).
 func turnOn(s State) Action {
 	switch {
-	case s.Pending && s.Plain:
+	case s.Plain:
 		return RemovePlain
-	case s.Pending && s.Keyed:
+	case s.Keyed:
 		return Wait
 	case s.Pending:
 		return RecordBoot

@@ -323,7 +323,11 @@ func TestHoldIsEnforced(t *testing.T) {
 	w.annotate(api.RebootAnnotation+"/a", hard)
 	w.run(func() bool { return !w.host().Status.PoweredOn })
 	w.on = true // somebody pressed the button
+	pressed := w.clock.Now()
 	w.run(func() bool { return !w.on })
+	if took := w.clock.Now().Sub(pressed); took >= w.reconciler.Settings.CommandInterval.Duration {
+		t.Errorf("off again only after %s: the PowerOff from before was waited for", took)
+	}
 	if w.boots != 0 {
 		t.Errorf("the controller booted a host that is held")
 	}
@@ -453,7 +457,9 @@ func TestUnreachableBMC(t *testing.T) {
 		t.Error("a request was recorded without a reading")
 	}
 	w.restart()
-	w.step()
+	if after := w.step(); after != w.reconciler.Settings.MaxBackoff.Duration {
+		t.Errorf("after a restart it looks again after %s", after)
+	}
 	if got := w.host().Status.ErrorCount; got < host.Status.ErrorCount {
 		t.Errorf("a restart took the count from %d to %d", host.Status.ErrorCount, got)
 	}
