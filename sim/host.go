@@ -43,6 +43,8 @@ type host struct {
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)
+	// told is the state that the watchers know.
+	told fakebmc.PowerState
 }
 
 type hostTimings struct {
@@ -77,6 +79,10 @@ func (h *host) Watch(f func(fakebmc.PowerState)) (stop func()) {
 
 func (h *host) tell() {
 	state, _ := h.PowerState()
+	if state == h.told {
+		return
+	}
+	h.told = state
 	for _, f := range h.watchers {
 		if f != nil {
 			f(state)
@@ -95,9 +101,6 @@ func (h *host) Reset(t fakebmc.ResetType) error {
 	case fakebmc.ResetForceOff:
 		h.forceOff("forced off by its BMC")
 	case fakebmc.ResetGracefulShutdown:
-		if !h.on {
-			return fmt.Errorf("shut down %s, which is off: %w", h.name, fakebmc.ErrConflict)
-		}
 		h.shutDown()
 	case fakebmc.ResetForceRestart:
 		if !h.on || h.goingDown {

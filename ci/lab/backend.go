@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -618,12 +617,14 @@ func (s system) Reset(t fakebmc.ResetType) error {
 		return s.domain.On(ctx)
 	case t == fakebmc.ResetForceOff:
 		return s.domain.ForceOff(ctx)
-	case t == fakebmc.ResetGracefulShutdown && !off:
+	case t == fakebmc.ResetGracefulShutdown && off:
+		return nil
+	case t == fakebmc.ResetGracefulShutdown:
 		return s.domain.Shutdown()
-	case t == fakebmc.ResetForceRestart && !off:
-		return s.domain.Restart(ctx)
-	case slices.Contains([]fakebmc.ResetType{fakebmc.ResetGracefulShutdown, fakebmc.ResetForceRestart}, t):
+	case t == fakebmc.ResetForceRestart && off:
 		return fmt.Errorf("%s of %s, which is off: %w", t, s.domain.Name(), fakebmc.ErrConflict)
+	case t == fakebmc.ResetForceRestart:
+		return s.domain.Restart(ctx)
 	}
 	return fmt.Errorf("%s of %s: %w", t, s.domain.Name(), fakebmc.ErrUnsupported)
 }
