@@ -26,9 +26,41 @@ import (
 
 // Simulator holds what the simulated worlds of one goroutine share.
 type Simulator struct {
-	server  *kube.Server
-	kinds   kinds
-	threads threads
+	server   *kube.Server
+	kinds    kinds
+	threads  threads
+	prepared prepared
+}
+
+// prepared is what all schedules of a plan begin with, so that it is made once:
+// the topology in the API, and the controllers' settings.
+type prepared struct {
+	// hosts tells whether a plan is of the same family: plans that were made of
+	// one another by With share everything but their deviations.
+	hosts       *scenarios.Host
+	store       *kube.Store
+	controllers []controllers.Selection
+}
+
+func (s *Simulator) prepare(spec *scenarios.Spec) (*prepared, error) {
+	if len(spec.Topology.Hosts) == 0 {
+		return nil, errors.New("the topology has no hosts")
+	}
+	if s.prepared.hosts == &spec.Topology.Hosts[0] {
+		return &s.prepared, nil
+	}
+	chosen, err := objects.Controllers(spec)
+	if err != nil {
+		return nil, err
+	}
+	store := kube.NewStore(s.server, func() time.Time { return epoch }, nil)
+	for _, obj := range objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }) {
+		if err := create(store, obj); err != nil {
+			return nil, err
+		}
+	}
+	s.prepared = prepared{hosts: &spec.Topology.Hosts[0], store: store, controllers: chosen}
+	return &s.prepared, nil
 }
 
 // kinds are the kinds that the world itself deals with.
@@ -98,16 +130,20 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	b.w = w
-	b.store = kube.NewStore(b.sim.server, wallClock{w}.Now, b.committed)
+	prepared, err := b.sim.prepare(&plan.Spec)
+	if err != nil {
+		return invariant.Timings{}, err
+	}
+	b.store = prepared.store.Fork(wallClock{w}.Now, b.committed)
 	b.bmcs, b.faults, b.waiting = make(map[string]*fakebmc.BMC), make(map[string]string), make(map[string]bool)
 
 	spec := &plan.Spec
 	for i := range spec.Topology.Hosts {
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
-	for _, obj := range objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }) {
-		if err := b.create(obj); err != nil {
-			return invariant.Timings{}, err
+	for _, kind := range b.sim.server.Kinds() {
+		for _, change := range b.store.Log(kind) {
+			b.committed(change)
 		}
 	}
 	for _, h := range b.hosts {
@@ -116,7 +152,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		w.cancel(h.transition)
 		h.complete()
 	}
-	if err := b.addControllers(spec); err != nil {
+	if err := b.addControllers(prepared.controllers); err != nil {
 		return invariant.Timings{}, err
 	}
 	for _, p := range b.processes {
@@ -175,12 +211,12 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 }
 
 // create stores an object with its status.
-func (b *Backend) create(obj client.Object) error {
-	created, err := b.store.Create("scenario", obj)
+func create(store *kube.Store, obj client.Object) error {
+	created, err := store.Create("scenario", obj)
 	if err == nil {
-		if kind, _ := b.sim.server.KindOf(obj); kind.Status {
+		if kind, _ := store.Server().KindOf(obj); kind.Status {
 			obj.SetResourceVersion(created.GetResourceVersion())
-			_, err = b.store.UpdateStatus("scenario", obj)
+			_, err = store.UpdateStatus("scenario", obj)
 		}
 	}
 	if err != nil {
@@ -191,11 +227,7 @@ func (b *Backend) create(obj client.Object) error {
 
 // addControllers makes a process of each controller of the plan and of each
 // stand-in.
-func (b *Backend) addControllers(spec *scenarios.Spec) error {
-	chosen, err := objects.Controllers(spec)
-	if err != nil {
-		return err
-	}
+func (b *Backend) addControllers(chosen []controllers.Selection) error {
 	for _, c := range chosen {
 		p := &process{
 			w: b.w, actor: actor{name: c.Name}, store: b.store, registration: c.Registration, bmcs: b.bmcs, threads: &b.sim.threads,

@@ -159,9 +159,9 @@ func (k *kubelet) renewLease() {
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &key.Name, &seconds, &now
 		_, err = k.store.Create(k.actor.name, lease)
 	} else if err == nil {
-		lease := *obj.(*coordinationv1.Lease) // the store copies what it is given
+		lease := *obj.(*coordinationv1.Lease)
 		lease.Spec.RenewTime = &now
-		_, err = k.store.Update(k.actor.name, &lease)
+		_, err = k.store.Put(k.actor.name, &lease)
 	}
 	if err != nil {
 		k.w.fail(err)

@@ -273,7 +273,7 @@ func createLease(_ *Store, _ *Kind, rec *record) error {
 func updateLease(s *Store, k *Kind, rec, _ *record) error { return createLease(s, k, rec) }
 
 func validateLease(obj, _ client.Object) field.ErrorList {
-	lease, spec := obj.(*coordinationv1.Lease).Spec, field.NewPath("spec")
+	lease, spec := &obj.(*coordinationv1.Lease).Spec, specPath
 	var errs field.ErrorList
 	if d := lease.LeaseDurationSeconds; d != nil && *d <= 0 {
 		errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))

@@ -153,10 +153,13 @@ func (r Reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	if err != nil {
 		return err
 	}
-	var o client.GetOptions
-	o.ApplyOptions(opts)
-	if o.Raw != nil && *o.Raw != (metav1.GetOptions{}) {
-		return r.store.refuse("get", k, key, "raw get options")
+	share := uncopied(opts)
+	if !share && len(opts) > 0 {
+		var o client.GetOptions
+		o.ApplyOptions(opts)
+		if o.Raw != nil && *o.Raw != (metav1.GetOptions{}) {
+			return r.store.refuse("get", k, key, "raw get options")
+		}
 	}
 	if !k.Namespaced {
 		key.Namespace = ""
@@ -168,7 +171,7 @@ func (r Reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	if err := r.call(ctx, c); err != nil {
 		return err
 	}
-	c.share = shares(o.UnsafeDisableDeepCopy)
+	c.share = share
 	return c.into(obj, schema.GroupVersionKind{})
 }
 

@@ -250,6 +250,20 @@ func (k *Kind) handOut(dst, src client.Object, share bool) {
 // shares reports whether a reader asked for no copies.
 func shares(option *bool) bool { return option != nil && *option }
 
+// uncopied is shares for a single object, without the options' allocations in the
+// usual cases.
+func uncopied(opts []client.GetOption) bool {
+	switch {
+	case len(opts) == 0:
+		return false
+	case len(opts) == 1 && opts[0] == client.GetOption(client.UnsafeDisableDeepCopy):
+		return true
+	}
+	var o client.GetOptions
+	o.ApplyOptions(opts)
+	return shares(o.UnsafeDisableDeepCopy)
+}
+
 // copyList makes the items of list copies of stored objects, as handOut does.
 // typed keeps their kind and version.
 func (k *Kind) copyList(list client.ObjectList, objs []client.Object, typed, share bool) {

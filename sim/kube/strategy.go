@@ -106,7 +106,7 @@ func (s *Store) checkMetadata(verb string, k *Kind, key client.ObjectKey, m *met
 func (k *Kind) validate(rec *record, old client.Object) field.ErrorList {
 	var errs field.ErrorList
 	obj := rec.obj
-	m, path := metaOf(obj), field.NewPath("metadata")
+	m, path := metaOf(obj), metadataPath
 	if rec.invalid != nil {
 		errs = append(errs, rec.invalid)
 	}
@@ -147,6 +147,9 @@ func (k *Kind) validate(rec *record, old client.Object) field.ErrorList {
 	}
 	return errs
 }
+
+// Paths of errors, made once: most objects have none.
+var metadataPath, specPath = field.NewPath("metadata"), field.NewPath("spec")
 
 func immutable(path *field.Path, value any) *field.Error {
 	return field.Invalid(path, value, apivalidation.FieldImmutableErrorMsg)

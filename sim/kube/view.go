@@ -128,8 +128,6 @@ func (v *View) Relist(k *Kind) []Change {
 // Get copies the cached object into obj. Its errors are those of
 // controller-runtime's cache.
 func (v *View) Get(key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	var o client.GetOptions
-	o.ApplyOptions(opts)
 	k, s, err := v.stream("get", obj, key)
 	if err != nil {
 		return err
@@ -142,8 +140,7 @@ func (v *View) Get(key client.ObjectKey, obj client.Object, opts ...client.GetOp
 		// the cache has no resource names: it puts the kind there
 		return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name)
 	}
-	k.handOut(obj, r.obj, shares(o.UnsafeDisableDeepCopy))
-	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	k.handOut(obj, r.obj, uncopied(opts)) // what is stored has its kind
 	return nil
 }
 
