@@ -132,7 +132,7 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 // targets are the Machines that a MachineHealthCheck selects, in order of their
 // names.
 func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) ([]target, error) {
-	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	selector, err := selectorOf(check)
 	if err != nil {
 		return nil, fmt.Errorf("parse its selector: %w", err)
 	}
@@ -154,6 +154,15 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	}
 	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.machine.Name, b.machine.Name) })
 	return targets, nil
+}
+
+// selectorOf is the selector of a check. Most have labels only, which need not be
+// parsed again in every reconcile.
+func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
+	if selector := &check.Spec.Selector; len(selector.MatchExpressions) == 0 && len(selector.MatchLabels) > 0 {
+		return labels.SelectorFromValidatedSet(selector.MatchLabels), nil
+	}
+	return metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 }
 
 func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, machine *clusterv1.Machine) bool {

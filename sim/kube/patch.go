@@ -23,7 +23,7 @@ import (
 // decoding would give: unknown fields are pruned, as decoding or a structural
 // schema does.
 func (s *Store) applyMerge(k *Kind, current *record, data []byte, status, strategic bool) (*record, error) {
-	patch, err := members(data)
+	patch, err := decodePatch(data)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
@@ -55,12 +55,14 @@ func (s *Store) applyMerge(k *Kind, current *record, data []byte, status, strate
 				delete(patch, name)
 			}
 		}
-		scratch := merge{custom: true, sparse: map[string]bool{}}
-		if err := scratch.structure(k.plan, reflect.ValueOf(k.shallow(current.obj)).UnsafePointer(), ignored, "", false); err != nil {
-			return nil, err
-		}
-		if e := scratch.invalid; e != nil && !e.required {
-			return nil, s.refuse("patch", k, current.key, "a value of the wrong type in the ignored field %s", e.path)
+		if len(ignored) > 0 {
+			scratch := merge{custom: true, sparse: map[string]bool{}}
+			if err := scratch.structure(k.plan, reflect.ValueOf(k.shallow(current.obj)).UnsafePointer(), ignored, "", false); err != nil {
+				return nil, err
+			}
+			if e := scratch.invalid; e != nil && !e.required {
+				return nil, s.refuse("patch", k, current.key, "a value of the wrong type in the ignored field %s", e.path)
+			}
 		}
 	}
 	rec := &record{key: current.key, obj: k.shallow(current.obj)}
@@ -127,16 +129,58 @@ type notEquivalent struct{ what string }
 
 func (e *notEquivalent) Error() string { return e.what }
 
-// members parses one JSON object, one level deep.
+// members splits one JSON object, one level deep. Of several members of a name the
+// last counts. The data must be valid JSON: see decodePatch.
 func members(data []byte) (map[string]json.RawMessage, error) {
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, err
-	}
-	if m == nil {
+	data = bytes.TrimSpace(data)
+	if !isObject(data) {
 		return nil, fmt.Errorf("a patch must be a JSON object, not %s", data)
 	}
+	m := make(map[string]json.RawMessage)
+	name, begin, depth := "", 1, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			end := i + 1
+			for ; data[end] != '"'; end++ {
+				if data[end] == '\\' {
+					end++
+				}
+			}
+			i = end
+		case '{', '[':
+			if depth++; depth == 1 {
+				begin = i + 1
+			}
+		case ':':
+			if depth == 1 {
+				if err := json.Unmarshal(data[begin:i], &name); err != nil {
+					return nil, err
+				}
+				begin = i + 1
+			}
+		case ',', '}', ']':
+			if depth == 1 {
+				if raw := bytes.TrimSpace(data[begin:i]); len(raw) > 0 {
+					m[name] = raw
+				}
+				begin = i + 1
+			}
+			if data[i] != ',' {
+				depth--
+			}
+		}
+	}
 	return m, nil
+}
+
+// decodePatch is members of what came from outside.
+func decodePatch(data []byte) (map[string]json.RawMessage, error) {
+	if !json.Valid(data) {
+		var any json.RawMessage
+		return nil, json.Unmarshal(data, &any) // it says what is wrong
+	}
+	return members(data)
 }
 
 func isNull(raw json.RawMessage) bool   { return bytes.Equal(raw, []byte("null")) }
