@@ -173,7 +173,7 @@ var registrations = []Registration{
 		Watches: []Watch{
 			{Kind: &clusterv1.Machine{}, Map: healthcheck.ChecksOf},
 			{Kind: &corev1.Node{}, Map: healthcheck.ChecksOf},
-			{Kind: &api.BareMetalHost{}, Map: healthcheck.ChecksOf},
+			{Kind: &api.BareMetalHost{}, Map: healthcheck.ChecksOfHost},
 		},
 		Workers: 1,
 	}, healthcheck.Decide, healthcheck.Actions), healthcheck.DefaultSettings, func(d Deps, settings healthcheck.Settings) (reconcile.Reconciler, error) {

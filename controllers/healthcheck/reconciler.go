@@ -140,7 +140,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
-	var targets []target
+	targets := make([]target, 0, len(machines.Items))
 	for i := range machines.Items {
 		machine := &machines.Items[i]
 		if !selects(check, selector, machine) {
@@ -374,4 +374,14 @@ func ChecksOf(ctx context.Context, reader client.Reader, _ client.Object) []reco
 	}
 	slices.SortFunc(requests, func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) })
 	return requests
+}
+
+// ChecksOfHost maps a host to the checks while it is being remediated: nothing
+// else about a host matters to them. A map function sees a host before and after
+// each change, so that the end of a remediation is seen as well.
+func ChecksOfHost(ctx context.Context, reader client.Reader, host client.Object) []reconcile.Request {
+	if _, remediated := host.GetAnnotations()[api.RemediationRebootAnnotation]; !remediated {
+		return nil
+	}
+	return ChecksOf(ctx, reader, host)
 }

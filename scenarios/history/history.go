@@ -17,6 +17,9 @@ type History struct {
 	events []Event
 }
 
+// usual is how many events most histories have.
+const usual = 128
+
 // Append adds an event, numbers it, and returns it. Events come in the order of
 // their times; a backend that hands them over out of order is broken, and that
 // must not be hidden by sorting, so Append panics.
@@ -25,6 +28,9 @@ func (h *History) Append(e Event) Event {
 		panic(fmt.Sprintf("history: %q at %s comes after %q at %s", e.Kind, e.At, h.events[n-1].Kind, h.events[n-1].At))
 	}
 	e.Seq = len(h.events) + 1
+	if h.events == nil {
+		h.events = make([]Event, 0, usual)
+	}
 	h.events = append(h.events, e)
 	return e
 }

@@ -266,8 +266,8 @@ func uncopied(opts []client.GetOption) bool {
 
 // copyList makes the items of list copies of stored objects, as handOut does.
 // typed keeps their kind and version.
-func (k *Kind) copyList(list client.ObjectList, objs []client.Object, typed, share bool) {
-	items := reflect.MakeSlice(reflect.SliceOf(k.typ), len(objs), len(objs))
+func (k *Kind) copyList(list client.ObjectList, objs []client.Object, typed, share bool) (items reflect.Value) {
+	items = reflect.MakeSlice(reflect.SliceOf(k.typ), len(objs), len(objs))
 	for i, obj := range objs {
 		item := items.Index(i).Addr().Interface().(client.Object)
 		k.handOut(item, obj, share)
@@ -275,5 +275,10 @@ func (k *Kind) copyList(list client.ObjectList, objs []client.Object, typed, sha
 			item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		}
 	}
+	k.setItems(list, items)
+	return items
+}
+
+func (k *Kind) setItems(list client.ObjectList, items reflect.Value) {
 	reflect.ValueOf(list).Elem().FieldByIndex(k.items).Set(items)
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,15 @@ type stream struct {
 	next    int // the first change of the log that isn't in the table
 	table   table
 	indexes []fieldIndex
+	// listed is the last list that was handed out without copies; it is good
+	// until the stream moves on.
+	listed listed
+}
+
+type listed struct {
+	valid     bool
+	namespace string
+	items     reflect.Value
 }
 
 type fieldIndex struct {
@@ -82,6 +92,7 @@ func (v *View) Deliver(k *Kind) Change {
 	s := &v.streams[k.index]
 	c := v.store.logs[k.index][s.next]
 	s.next++
+	s.listed.valid = false
 	if c.New == nil {
 		s.table.drop(c.Key)
 	} else {
@@ -120,6 +131,7 @@ func (v *View) Relist(k *Kind) []Change {
 		}
 	}
 	s.table = slices.Clone(head)
+	s.listed.valid = false
 	s.next = len(v.store.logs[k.index])
 	s.synced = true
 	return changes
@@ -153,6 +165,12 @@ func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 	if err != nil {
 		return err
 	}
+	plain := shares(o.UnsafeDisableDeepCopy) && o.Limit == 0 && o.Continue == "" && o.FieldSelector == nil && o.LabelSelector == nil
+	if plain && s.listed.valid && s.listed.namespace == o.Namespace {
+		k.setItems(list, s.listed.items)
+		list.SetContinue("continue-not-supported")
+		return nil
+	}
 	if o.Continue != "" {
 		return errors.New("continue list option is not supported by the cache")
 	}
@@ -169,7 +187,10 @@ func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 			found = append(found, r.obj)
 		}
 	}
-	k.copyList(list, found, true, shares(o.UnsafeDisableDeepCopy))
+	items := k.copyList(list, found, true, shares(o.UnsafeDisableDeepCopy))
+	if plain {
+		s.listed = listed{true, o.Namespace, items}
+	}
 	list.SetContinue("continue-not-supported")
 	return nil
 }

@@ -408,4 +408,16 @@ func TestUncopiedReads(t *testing.T) {
 	if got := get().Labels["a"]; got != "1" {
 		t.Errorf("the cache was changed through a copy: a=%s", got)
 	}
+	changed := get()
+	changed.Labels["a"] = "3"
+	if _, err := store.Update("test", changed); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(client.UnsafeDisableDeepCopy).Labels["a"]; got != "1" {
+		t.Errorf("a list shows a change that was not delivered: a=%s", got)
+	}
+	view.Deliver(server.Kinds()[0])
+	if got := list(client.UnsafeDisableDeepCopy).Labels["a"]; got != "3" {
+		t.Errorf("a list doesn't show a change that was delivered: a=%s", got)
+	}
 }
