@@ -79,6 +79,14 @@ func listCommand() *cobra.Command {
 	return cmd
 }
 
+// scenarioArgs wants at least one scenario file or directory.
+func scenarioArgs(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("name the scenario files or directories, such as %s", catalog)
+	}
+	return nil
+}
+
 func orNone(names []string) string { return cmp.Or(strings.Join(names, " "), "none") }
 
 func expectation(s *scenarios.Scenario) string {
@@ -92,7 +100,7 @@ func lintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR...",
 		Short: "Check scenario files without running them",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := load(args)
 			if err != nil {
@@ -119,7 +127,7 @@ func lintCommand() *cobra.Command {
 					}
 				}
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d scenarios are valid, %d warnings\n", len(loaded), warnings)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s valid, %s\n", count(len(loaded), "scenario"), count(warnings, "warning"))
 			return nil
 		},
 	}
@@ -154,7 +162,7 @@ func doctorCommand() *cobra.Command {
 				if !good {
 					mark = "MISSING"
 				}
-				fmt.Fprintf(out, "  %s  %-22s %s\n", mark, subject, detail)
+				fmt.Fprintf(out, "  %s  %-22s %s\n", mark, subject, strings.ReplaceAll(detail, "\n", "\n"+strings.Repeat(" ", 34)))
 			}
 			fmt.Fprintf(out, "sim\n")
 			if _, err := sim.New(); err != nil {

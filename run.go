@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +41,9 @@ type runner struct {
 
 	stdout, talk io.Writer
 	simulator    *sim.Simulator
-	worst        int
+	// worst is the exit code so far; unexpected is how many scenarios didn't come
+	// out as expected.
+	worst, unexpected int
 }
 
 func runCommand() *cobra.Command {
@@ -57,7 +59,7 @@ crash point (sweep). The lab plays the scenario once, on virtual machines.
 
 What is needed to look into a run that did not come out as expected, and to play
 it again, is saved below --out.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.stdout, r.talk = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return r.run(cmd.Context(), args)
@@ -78,8 +80,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	if !slices.Contains([]string{"benign", "random", "sweep"}, r.strategy) {
 		return invalid(fmt.Errorf("--strategy %s: choose benign, random or sweep", r.strategy))
 	}
-	if r.backend != "sim" && r.backend != "lab" {
-		return invalid(fmt.Errorf("--backend %s: choose sim or lab", r.backend))
+	if err := r.checkBackend(); err != nil {
+		return err
 	}
 	if r.backend == "lab" && r.strategy != "benign" {
 		return invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", r.strategy))
@@ -107,19 +109,44 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return &exit{exitInternal, err}
 		}
+		before := r.worst
+		r.worst = exitHeld
 		if err := r.play(ctx, plan); err != nil {
 			return err
 		}
 		ran++
+		if r.worst != exitHeld {
+			r.unexpected++
+		}
+		r.worst = worse(before, r.worst)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	fmt.Fprintf(r.talk, "%d scenarios in %s\n", ran, time.Since(began).Round(time.Millisecond))
+	summary := "as expected"
+	if r.unexpected > 0 {
+		summary = fmt.Sprintf("%d not as expected", r.unexpected)
+	}
+	fmt.Fprintf(r.talk, "%s in %s: %s\n", count(ran, "scenario"), time.Since(began).Round(time.Millisecond), summary)
 	if ran == 0 && r.worst == exitHeld {
 		return &exit{exitUnknown, fmt.Errorf("none of the scenarios can be told in the %s", r.backend)}
 	}
 	return r.finish()
+}
+
+func (r *runner) checkBackend() error {
+	if r.backend != "sim" && r.backend != "lab" {
+		return invalid(fmt.Errorf("--backend %s: choose sim or lab", r.backend))
+	}
+	return nil
+}
+
+// count is a number of things: "1 scenario", "2 scenarios".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func (r *runner) finish() error {
@@ -210,19 +237,32 @@ func (r *runner) report(o *scenarios.Outcome, took time.Duration) {
 	replay := ""
 	if dir != "" {
 		dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, r.backend, o.Plan.ID()))
-		replay = fmt.Sprintf("fencelab replay %s", filepath.Join(dir, "plan.txt"))
+		replay = replayOf(dir)
 		if r.backend == "lab" {
 			replay += " --backend lab"
 		}
 		if err := o.Save(dir, replay); err != nil {
 			fmt.Fprintf(r.talk, "fencelab: %v\n", err)
-			r.worst = exitInternal
+			r.worst = worse(r.worst, exitInternal)
 		}
 	}
 	if mismatch != "" {
 		fmt.Fprintf(r.stdout, "\n%s\n", o.Text(replay))
 	}
-	r.worst = max(r.worst, exitCode(o))
+	r.worst = worse(r.worst, exitCode(o))
+}
+
+// replayOf is the command that plays a saved run again. It calls this program as
+// the user did, so that it works where the user is.
+func replayOf(dir string) string {
+	return fmt.Sprintf("%s replay %s", os.Args[0], filepath.Join(dir, "plan.txt"))
+}
+
+// worse returns the exit code that counts when several runs end differently. A
+// violation that was seen stands, whatever else is unknown.
+func worse(a, b int) int {
+	order := [...]int{exitHeld, exitUnknown, exitViolated, exitInvalid, exitEnvironment, exitInternal}
+	return order[max(slices.Index(order[:], a), slices.Index(order[:], b))]
 }
 
 // exitCode is the exit code of one outcome.
@@ -286,7 +326,7 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 	switch {
 	case tally.Violated > 0:
 		verdict, code = invariant.Violated, exitViolated
-	case tally.Unknown > 0 || tally.Tried == 0:
+	case tally.Unknown > 0 || tally.Tried < total:
 		verdict, code = invariant.Unknown, exitUnknown
 	}
 	word := string(verdict)
@@ -297,18 +337,23 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 	if r.strategy == "sweep" {
 		what = fmt.Sprintf("single deviations from %d steps", len(steps))
 	}
-	fmt.Fprintf(r.stdout, "%s  %-44s %d %s: %d held, %d violated, %d unknown; %.0f schedules/s, %s simulated\n",
+	if tally.Tried < total {
+		what += fmt.Sprintf(" (interrupted, of %d)", total)
+	}
+	fmt.Fprintf(r.stdout, "%s  %-44s %d %s: %d held, %d violated, %d unknown; %s simulated\n",
 		r.paint(word, verdict, code == exitHeld), plan.Metadata.Name, tally.Tried, what, tally.Held, tally.Violated, tally.Unknown,
-		float64(tally.Tried)/took.Seconds(), tally.Simulated.Round(time.Second))
+		tally.Simulated.Round(time.Second))
+	fmt.Fprintf(r.talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
 	for _, f := range tally.Failed {
-		outcome, err := r.outcome(ctx, plan.With(f.Deviations))
+		// What an interrupted search has found is still shown.
+		outcome, err := r.outcome(context.WithoutCancel(ctx), plan.With(f.Deviations))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(r.stdout, "\n%d schedules like this one:\n", f.Count)
+		fmt.Fprintf(r.stdout, "\n%s like this one:\n", count(f.Count, "schedule"))
 		r.report(outcome, 0)
 	}
-	r.worst = max(r.worst, code)
+	r.worst = worse(r.worst, code)
 	return nil
 }
 
@@ -348,26 +393,14 @@ func (r *runner) search(ctx context.Context, t task, total int) (explore.Tally, 
 	}
 	t.Total, t.Workers = total, min(r.workers, max(1, total))
 	shares := make([]chan share, t.Workers)
+	bar := newProgress(r.talk, t.Plan.Metadata.Name, total)
 	for i := range shares {
 		t.Worker = i
-		input, err := json.Marshal(t)
-		if err != nil {
-			return explore.Tally{}, &exit{exitInternal, err}
-		}
 		shares[i] = make(chan share, 1)
-		go func() {
-			var out, errs bytes.Buffer
-			cmd := exec.CommandContext(ctx, self, "worker")
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &errs
-			cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-			var s share
-			if err := cmd.Run(); err != nil {
-				s.err = fmt.Errorf("worker %d: %w\n%s", i, err, errs.Bytes())
-			} else if err := json.Unmarshal(out.Bytes(), &s.tally); err != nil {
-				s.err = fmt.Errorf("worker %d answered with nonsense: %w", i, err)
-			}
-			shares[i] <- s
-		}()
+		go func(t task) {
+			tally, err := t.hand(ctx, self, bar)
+			shares[i] <- share{tally, err}
+		}(t)
 	}
 	var sum explore.Tally
 	var failures []error
@@ -376,13 +409,90 @@ func (r *runner) search(ctx context.Context, t task, total int) (explore.Tally, 
 		sum.Merge(s.tally)
 		failures = append(failures, s.err)
 	}
-	if ctx.Err() != nil {
-		return sum, nil
-	}
-	if err := errors.Join(failures...); err != nil {
+	bar.clear()
+	if err := errors.Join(failures...); err != nil && ctx.Err() == nil {
 		return sum, &exit{exitInternal, err}
 	}
 	return sum, nil
+}
+
+// lastWords is how long a worker that was told to stop may take to say what it
+// has found. A schedule takes milliseconds.
+const lastWords = 5 * time.Second
+
+// hand gives the task to a worker process and returns what it found. The worker
+// stops when its input ends: when this run is interrupted, and when this process
+// is gone, however it ended.
+func (t task) hand(ctx context.Context, self string, bar *progress) (explore.Tally, error) {
+	var tally explore.Tally
+	failed := func(err error, output []byte) (explore.Tally, error) {
+		return tally, fmt.Errorf("worker %d: %w\n%s", t.Worker, err, output)
+	}
+	task, err := json.Marshal(t)
+	if err != nil {
+		return failed(err, nil)
+	}
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, "worker")
+	cmd.Stderr, cmd.Env, cmd.WaitDelay = &errs, append(os.Environ(), "GOMAXPROCS=1"), lastWords
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return failed(err, nil)
+	}
+	cmd.Cancel = in.Close
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return failed(err, nil)
+	}
+	if err := cmd.Start(); err != nil {
+		return failed(err, nil)
+	}
+	_, err = in.Write(task)
+	for found := json.NewDecoder(out); err == nil; {
+		var part explore.Tally
+		if err = found.Decode(&part); err == nil {
+			tally.Merge(part)
+			bar.add(part.Tried)
+		}
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		return failed(err, errs.Bytes())
+	}
+	if err != io.EOF {
+		return failed(fmt.Errorf("read what it found: %w", err), errs.Bytes())
+	}
+	return tally, nil
+}
+
+// progress is a line on a terminal that says how far a search has come.
+type progress struct {
+	mu          sync.Mutex
+	to          io.Writer // nil: not a terminal
+	name        string
+	done, total int
+}
+
+func newProgress(to io.Writer, name string, total int) *progress {
+	if f, ok := to.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		to = nil
+	}
+	return &progress{to: to, name: name, total: total}
+}
+
+func (p *progress) add(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += n
+	if p.to != nil {
+		fmt.Fprintf(p.to, "\r\x1b[K          %-44s %d of %d schedules", p.name, p.done, p.total)
+	}
+}
+
+func (p *progress) clear() {
+	if p.to != nil {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
 }
 
 // workerCommand is the other side of search.
@@ -393,57 +503,78 @@ func workerCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Most of what a schedule allocates is dead by its end.
-			debug.SetGCPercent(800)
-			debug.SetMemoryLimit(1 << 30)
+			// What a schedule allocates is dead by its end, so that the
+			// collector has the less to do the later it runs.
+			debug.SetGCPercent(-1)
+			debug.SetMemoryLimit(512 << 20)
 			var t task
-			if err := json.NewDecoder(bufio.NewReader(cmd.InOrStdin())).Decode(&t); err != nil {
+			if err := json.NewDecoder(cmd.InOrStdin()).Decode(&t); err != nil {
 				return &exit{exitInternal, fmt.Errorf("read the task: %w", err)}
 			}
+			ctx, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			go func() {
+				// Nothing more comes: this returns when nobody wants the result any more.
+				io.Copy(io.Discard, cmd.InOrStdin())
+				stop()
+			}()
 			s, err := sim.New()
 			if err != nil {
 				return &exit{exitInternal, err}
 			}
-			tally, err := t.play(cmd.Context(), s)
-			if err != nil {
+			if err := t.play(ctx, s, json.NewEncoder(cmd.OutOrStdout())); err != nil {
 				return &exit{exitInternal, err}
 			}
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(tally)
+			return nil
 		},
 	}
 }
 
-// recheck is how many schedules there are to each one that is played twice, to
-// see that it comes out the same.
-const recheck = 50
+const (
+	// recheck is how many schedules there are to each one that is played twice,
+	// to see that it comes out the same.
+	recheck = 50
+	// part is how many schedules a worker plays between two reports.
+	part = 25
+)
 
-func (t *task) play(ctx context.Context, s *sim.Simulator) (explore.Tally, error) {
+// play plays the worker's schedules and reports what it found, part by part.
+func (t *task) play(ctx context.Context, s *sim.Simulator, found *json.Encoder) error {
 	var tally explore.Tally
 	for i := t.Worker; i < t.Total && ctx.Err() == nil; i += t.Workers {
-		var outcome *scenarios.Outcome
-		var deviations []scenarios.Deviation
-		var err error
-		if t.Strategy == "sweep" {
-			deviations = t.Deviations[i : i+1]
-			outcome, err = explore.Play(ctx, s, t.Plan, deviations)
-		} else {
-			outcome, deviations, err = explore.PlayRandom(ctx, s, t.Plan, t.Seed+uint64(i), t.StoryBegins)
-		}
+		outcome, deviations, err := t.schedule(s, i)
 		if err != nil {
-			return tally, err
+			return err
 		}
 		if i%recheck == 0 {
-			again, err := explore.Play(ctx, s, t.Plan, deviations)
+			again, err := explore.Play(context.Background(), s, t.Plan, deviations)
 			if err != nil {
-				return tally, err
+				return err
 			}
 			if at := history.Diff(outcome.History, again.History); at >= 0 {
-				return tally, fmt.Errorf("the simulator is not deterministic: played twice with %v, event %d differs", deviations, at+1)
+				return fmt.Errorf("the simulator is not deterministic: played twice with %v, event %d differs", deviations, at+1)
 			}
 		}
 		tally.Add(outcome, deviations)
+		if tally.Tried == part {
+			if err := found.Encode(tally); err != nil {
+				return err
+			}
+			tally = explore.Tally{}
+		}
 	}
-	return tally, nil
+	return found.Encode(tally)
+}
+
+// schedule plays the i-th schedule, to its end even when the search is
+// interrupted: half a schedule says nothing.
+func (t *task) schedule(s *sim.Simulator, i int) (*scenarios.Outcome, []scenarios.Deviation, error) {
+	if t.Strategy != "sweep" {
+		return explore.PlayRandom(context.Background(), s, t.Plan, t.Seed+uint64(i), t.StoryBegins)
+	}
+	deviations := t.Deviations[i : i+1]
+	outcome, err := explore.Play(context.Background(), s, t.Plan, deviations)
+	return outcome, deviations, err
 }
 
 func replayCommand() *cobra.Command {
@@ -468,6 +599,9 @@ the first event that differs from the history.jsonl beside it is shown.`,
 }
 
 func (r *runner) replay(ctx context.Context, file string) error {
+	if err := r.checkBackend(); err != nil {
+		return err
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return invalid(err)
@@ -487,13 +621,15 @@ func (r *runner) replay(ctx context.Context, file string) error {
 	}
 	fmt.Fprintln(r.stdout, outcome.Text(""))
 	if r.out != "" {
-		if err := outcome.Save(r.out, "fencelab replay "+filepath.Join(r.out, "plan.txt")); err != nil {
+		if err := outcome.Save(r.out, replayOf(r.out)); err != nil {
 			return &exit{exitInternal, err}
 		}
 	}
 	if digest := outcome.History.Digest(); r.backend == "sim" && plan.Digest != "" && digest != plan.Digest {
 		return &exit{exitInternal, fmt.Errorf("the history came out differently (digest %s, was %s)%s", digest, plan.Digest,
 			firstDifference(outcome.History, filepath.Join(filepath.Dir(file), "history.jsonl")))}
+	} else if r.backend == "sim" && plan.Digest != "" {
+		fmt.Fprintf(r.stdout, "replayed: %d events, every one as before\n", outcome.History.Len())
 	}
 	r.worst = exitCode(outcome)
 	return r.finish()

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// documents are the README and the pages that it leads to.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := make(map[string]string)
+	for _, file := range append(files, "README.md") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[file] = string(data)
+	}
+	return texts
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	// slugDrops is what a heading's anchor leaves out of it.
+	slugDrops = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// TestLinks follows every relative link of the documents, to its heading.
+func TestLinks(t *testing.T) {
+	texts := documents(t)
+	anchors := func(file string) (found []string) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(data), ""), -1) {
+			found = append(found, strings.ReplaceAll(slugDrops.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-"))
+		}
+		return found
+	}
+	for file, text := range texts {
+		for _, l := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			path, anchor, _ := strings.Cut(l[1], "#")
+			if strings.Contains(path, ":") {
+				continue // another site's
+			}
+			target := file
+			if path != "" {
+				target = filepath.Join(filepath.Dir(file), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", file, l[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(target), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", file, l[1])
+			}
+		}
+	}
+}
+
+// TestConsole runs the commands of every console block where a fresh clone would
+// run them after make build, and compares what they print. A line of dots stands
+// for lines that are left out.
+func TestConsole(t *testing.T) {
+	for file, text := range documents(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := clone(dir); err != nil {
+				t.Fatal(err)
+			}
+			self, err := exec.LookPath(program)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(self, filepath.Join(dir, "bin", program)); err != nil {
+				t.Fatal(err)
+			}
+			now := fence.ReplaceAllStringFunc(text, func(block string) string {
+				parts := fence.FindStringSubmatch(block)
+				if parts[1] != "console" {
+					return block
+				}
+				return "```console\n" + session(t, dir, parts[2]) + "```"
+			})
+			if now == text {
+				return
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			t.Errorf("%s doesn't show what the commands print; run make golden. Now it is:\n%s", file, difference(text, now))
+		})
+	}
+}
+
+const elided = "..."
+
+// duration is what differs from run to run.
+var duration = regexp.MustCompile(`\b[0-9.]+(µs|ms|s): |\b[0-9]+ schedules/s`)
+
+// session runs the commands of a console block, which stand behind "$ ", and
+// returns the block with what they print now.
+func session(t *testing.T, dir, block string) string {
+	t.Helper()
+	var now strings.Builder
+	lines := strings.SplitAfter(block, "\n")
+	for i := 0; i < len(lines) && lines[i] != ""; {
+		command, ok := strings.CutPrefix(lines[i], "$ ")
+		if !ok {
+			t.Fatalf("a console block begins with %q, not with a command", lines[i])
+		}
+		now.WriteString(lines[i])
+		end := i + 1
+		for end < len(lines) && lines[end] != "" && !strings.HasPrefix(lines[end], "$ ") {
+			end++
+		}
+		shown := lines[i+1 : end]
+		i = end
+
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = dir
+		output, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); err != nil && code != exitViolated {
+			t.Errorf("%s: %v\n%s", strings.TrimSpace(command), err, output)
+		}
+		printed := strings.SplitAfter(strings.TrimRight(string(output), "\n")+"\n", "\n")
+		printed = printed[:len(printed)-1]
+		if at := slices.Index(shown, elided+"\n"); at >= 0 {
+			tail := len(shown) - at - 1
+			if len(printed) < at+tail {
+				t.Fatalf("%s: printed too little:\n%s", strings.TrimSpace(command), output)
+			}
+			printed = slices.Concat(printed[:at], []string{elided + "\n"}, printed[len(printed)-tail:])
+		}
+		for j, line := range printed {
+			if j < len(shown) && duration.ReplaceAllString(line, "") == duration.ReplaceAllString(shown[j], "") {
+				line = shown[j]
+			}
+			now.WriteString(line)
+		}
+	}
+	return now.String()
+}
+
+func difference(before, after string) string {
+	var b strings.Builder
+	old := strings.Split(before, "\n")
+	for i, line := range strings.Split(after, "\n") {
+		if i >= len(old) || line != old[i] {
+			fmt.Fprintf(&b, "%d: %s\n", i+1, line)
+		}
+	}
+	return b.String()
+}
+
+// TestExcerpts shows that every piece of YAML about scenarios is taken from one
+// that the tests run. The rules of fakebmc have a page, and tests, of their own.
+func TestExcerpts(t *testing.T) {
+	var sources []string
+	for _, pattern := range []string{"docs/examples/*.yaml", "scenarios/catalog/*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources = append(sources, "\n"+string(data))
+		}
+	}
+	found := 0
+	texts := documents(t)
+	delete(texts, "docs/fakebmc.md")
+	for file, text := range texts {
+		for _, block := range fence.FindAllStringSubmatch(text, -1) {
+			if block[1] != "yaml" {
+				continue
+			}
+			found++
+			if !slices.ContainsFunc(sources, func(source string) bool { return excerpt(source, block[2]) }) {
+				t.Errorf("%s has YAML that no example and no scenario of the catalogue has:\n%s", file, block[2])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the documents show no YAML")
+	}
+}
+
+// excerpt reports whether the source has the block's lines, all further indented
+// by the same number of spaces.
+func excerpt(source, block string) bool {
+	for indent := 0; indent <= 12; indent += 2 {
+		margin := "\n" + strings.Repeat(" ", indent)
+		if strings.Contains(source, margin+strings.ReplaceAll(strings.TrimSuffix(block, "\n"), "\n", margin)+"\n") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestComplete shows that the documents leave out nothing that a scenario can
+// say, and nothing that fencelab judges.
+func TestComplete(t *testing.T) {
+	texts := documents(t)
+	mentions := func(file, what string) {
+		if !strings.Contains(texts[file], what) {
+			t.Errorf("%s says nothing of %s", file, what)
+		}
+	}
+	for _, inv := range invariant.All() {
+		mentions("README.md", fmt.Sprintf("| `%s` | %s | %s |", inv.ID, inv.Claim, inv.Seed))
+	}
+	const reference = "docs/scenarios.md"
+	for _, layer := range []history.Layer{history.World, history.API, history.BMC, history.Controller} {
+		for _, kind := range history.Kinds(layer) {
+			mentions(reference, fmt.Sprintf("`%s`", kind))
+		}
+	}
+	schema, err := scenarios.Schema(vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types struct {
+		Definitions map[string]struct {
+			Properties map[string]any `json:"properties"`
+		} `json:"$defs"`
+	}
+	if err := json.Unmarshal(schema, &types); err != nil {
+		t.Fatal(err)
+	}
+	for name, definition := range types.Definitions {
+		if strings.HasPrefix(name, "fakebmc.") {
+			continue // documented on a page of its own
+		}
+		for property := range definition.Properties {
+			mentions(reference, fmt.Sprintf("`%s`", property))
+		}
+	}
+}
