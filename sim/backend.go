@@ -156,7 +156,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	for _, p := range b.processes {
-		p.restart(startLatency)
+		if p.actor.name != objects.WorkloadController {
+			p.restart(startLatency)
+		}
 	}
 	t := spec.Topology.Timings
 	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff)}, nil
@@ -302,8 +304,14 @@ func (b *Backend) isUp(e history.Event) {
 	case history.WorkloadStarted:
 		delete(b.waiting, "workload")
 	}
-	if len(b.waiting) == 0 {
+	switch {
+	case len(b.waiting) == 0:
 		b.w.emit(history.Event{Kind: history.RunStarted})
+	case len(b.waiting) == 1 && b.waiting["workload"]:
+		// Only now the workload can be put where the scenario wants it.
+		if p := b.process(objects.WorkloadController); p != nil && p.life == 0 {
+			p.restart(startLatency)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +12,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -69,11 +73,26 @@ func (b *Backend) startControllers() error {
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		b.processes = append(b.processes, p)
+		if c.Name == objects.WorkloadController {
+			b.observers.Go(func() { p.startLast() })
+			continue
+		}
 		if err := p.start(); err != nil {
 			return fmt.Errorf("controller %s: %w", c.Name, err)
 		}
 	}
 	return nil
+}
+
+// startLast starts the process when all Nodes are Ready.
+func (p *process) startLast() {
+	select {
+	case <-p.b.stream.nodesReady:
+		if err := p.start(); err != nil && p.b.ctx.Err() == nil {
+			p.b.stream.fail(fmt.Errorf("start controller %s: %w", p.name, err))
+		}
+	case <-p.b.ctx.Done():
+	}
 }
 
 // userOf is the user that a controller authenticates as.
@@ -138,12 +157,17 @@ func (p *process) manager(l *life) (ctrl.Manager, error) {
 		return nil, err
 	}
 	selection := p.controller
-	if settings, ok := selection.Settings.(*reboot.Settings); ok {
-		construct := selection.New
-		selection.New = func(d controllers.Deps) (reconcile.Reconciler, error) {
+	construct := selection.New
+	selection.New = func(d controllers.Deps) (reconcile.Reconciler, error) {
+		if settings, ok := selection.Settings.(*reboot.Settings); ok {
 			d.Power = &powerGate{p, l, reboot.NewRedfish(d.Live, settings.BMCTimeout.Duration)}
-			return construct(d)
 		}
+		warn := d.Warn
+		d.Warn = func(about client.Object, reason, message string) {
+			p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: about.GetName(), Value: reason, Note: message})
+			warn(about, reason, message)
+		}
+		return construct(d)
 	}
 	return mgr, controllers.SetupWithManager(mgr, selection)
 }
@@ -327,7 +351,34 @@ func apiEffect(request *http.Request) string {
 		if i+1 < len(parts) {
 			return verb + " " + kind + "/" + parts[i+1]
 		}
-		return verb + " " + kind + "/"
+		return verb + " " + kind + "/" + nameInBody(request)
+	}
+	return ""
+}
+
+// nameInBody is the name of the object that a request creates.
+func nameInBody(request *http.Request) string {
+	if request.GetBody == nil {
+		return ""
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return ""
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return ""
+	}
+	var created struct{ Metadata struct{ Name string } }
+	if json.Unmarshal(data, &created) == nil {
+		return created.Metadata.Name
+	}
+	// Built-in kinds travel as protobuf, behind four bytes that say so.
+	var object runtime.Unknown
+	var pod corev1.Pod
+	if len(data) > 4 && object.Unmarshal(data[4:]) == nil && pod.Unmarshal(object.Raw) == nil {
+		return pod.Name // metadata is the first field of every kind
 	}
 	return ""
 }

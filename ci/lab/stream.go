@@ -20,15 +20,16 @@ type stream struct {
 	// waiting is what the topology lacks before the story can begin; nil before
 	// that is known.
 	waiting map[string]bool
+	// nodesReady is closed when at most the workload is waited for.
+	nodesReady chan struct{}
+	announced  bool
 	// handed is the time up to which events were handed over. One that turns up
 	// later with an earlier time is dated to then: order cannot be mended.
 	handed time.Duration
-	// changed wakes advance.
-	changed chan struct{}
 }
 
 func newStream(since func() time.Duration) *stream {
-	return &stream{since: since, changed: make(chan struct{}, 1)}
+	return &stream{since: since, nodesReady: make(chan struct{})}
 }
 
 // now records an event of the present moment.
@@ -63,13 +64,13 @@ func (s *stream) insert(e history.Event) {
 		case history.WorkloadStarted:
 			delete(s.waiting, "workload")
 		}
+		if len(s.waiting) == 1 && s.waiting["workload"] && !s.announced {
+			s.announced = true
+			close(s.nodesReady)
+		}
 		if len(s.waiting) == 0 {
 			s.insert(history.Event{At: e.At, Kind: history.RunStarted})
 		}
-	}
-	select {
-	case s.changed <- struct{}{}:
-	default:
 	}
 }
 

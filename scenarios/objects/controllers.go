@@ -13,7 +13,9 @@ import (
 // Names of the stand-ins for what a cluster does by itself.
 const (
 	nodeLifecycle = "nodelifecycle"
-	workload      = "workload"
+	// WorkloadController is to be started when all Nodes are Ready, so that it
+	// finds the one that the scenario wants the workload on.
+	WorkloadController = "workload"
 )
 
 // missedLeases is how many Leases a kubelet may miss before its Node is no
@@ -39,7 +41,7 @@ func Controllers(spec *scenarios.Spec) ([]controllers.Selection, error) {
 	}
 	add(nodeLifecycle, map[string]string{"nodeMonitorGracePeriod": (missedLeases * time.Duration(spec.Topology.Lease)).String()})
 	if host := spec.Topology.Workload.Host; host != "" {
-		add(workload, map[string]string{"name": WorkloadName, "namespace": Namespace, "preferredNode": host})
+		add(WorkloadController, map[string]string{"name": WorkloadName, "namespace": Namespace, "preferredNode": host})
 	}
 	var chosen []controllers.Selection
 	for _, c := range listed {

@@ -117,16 +117,17 @@ func isStatus(err error, code int) bool {
 }
 
 type api struct {
-	server, token string
-	client        *http.Client
+	name, server, token string
+	client              *http.Client
 }
 
-func newAPI(config *evidence.Kubelet) (*api, error) {
+func newAPI(name string, config *evidence.Kubelet) (*api, error) {
 	roots := x509.NewCertPool()
 	if config.CA != "" && !roots.AppendCertsFromPEM([]byte(config.CA)) {
 		return nil, errors.New("read the API server's CA: no certificate in it")
 	}
 	return &api{
+		name:   name,
 		server: strings.TrimSuffix(config.Server, "/"),
 		token:  config.Token,
 		client: &http.Client{
@@ -155,6 +156,7 @@ func (a *api) do(ctx context.Context, method, path, contentType string, in, out 
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+a.token)
+	request.Header.Set("User-Agent", a.name) // the API server takes it for the manager of what is written
 	request.Header.Set("Accept", "application/json")
 	if in != nil {
 		request.Header.Set("Content-Type", contentType)

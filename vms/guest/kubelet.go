@@ -49,7 +49,7 @@ func runKubelet() error {
 	if err != nil {
 		return err
 	}
-	api, err := newAPI(config.Kubelet)
+	api, err := newAPI(config.Name+".kubelet", config.Kubelet)
 	if err != nil {
 		return err
 	}
