@@ -1,7 +1,9 @@
 package fakebmc
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -9,33 +11,51 @@ import (
 	"time"
 )
 
-// systemsPath and resetAction make the paths of the two power requests.
+// The paths of the requests that a BMC executes itself.
 const (
-	systemsPath = "/redfish/v1/Systems"
-	resetAction = "/Actions/ComputerSystem.Reset"
+	systemsPath        = "/redfish/v1/Systems"
+	managersPath       = "/redfish/v1/Managers"
+	resetAction        = "/Actions/ComputerSystem.Reset"
+	managerResetAction = "/Actions/Manager.Reset"
 )
 
 // BMC controls the power of one System and answers requests about it, truthfully
-// unless a Rule says otherwise. All methods may be called concurrently, also from
+// unless a Rule says otherwise. It lives apart from its host: it can restart, and
+// both can lose their power. All methods may be called concurrently, also from
 // within a reply; no lock is held while the System is read or reset, nor during
 // the record hook or a reply.
 type BMC struct {
-	host       string
-	sys        System
-	clk        Clock
-	onRecord   func(Record)
-	systemPath string
-	resetPath  string
+	host        string
+	sys         System
+	peers       map[string]System
+	clk         Clock
+	onRecord    func(Record)
+	restartTime time.Duration
+	resets      []ResetType // what the System executes, in the order of everyReset
+	systemPath  string
+	resetPath   string
+	managerPath string // of Manager.Reset
 
-	seq    atomic.Uint64
-	closed atomic.Bool
-	rules  atomic.Pointer[[]*rule] // replaced as a whole; never nil
-	mem    memory
+	seq   atomic.Uint64
+	life  atomic.Int32            // up, down or closed
+	rules atomic.Pointer[[]*rule] // replaced as a whole; never nil
+	mem   memory
 
-	mu      sync.Mutex       // guards what follows, and writers of closed and rules
-	pending map[uint64]*call // requests that wait for the clock, by Seq
-	unwatch func()           // non-nil while edges are recorded
+	mu      sync.Mutex        // guards what follows, and writers of life and rules
+	pending map[uint64]*call  // requests that wait for the clock, by Seq
+	chores  map[*chore]func() // what the BMC will do by itself, and how to stop it
+	late    []func()          // chores that fell due while it was down
+	outage  *outage           // the one that it is in
+	unwatch func()            // non-nil while edges are recorded
+	lost    chan struct{}     // closed when it goes down
 }
+
+// The values of life.
+const (
+	up int32 = iota
+	down
+	closed
+)
 
 // Option changes a BMC at construction.
 type Option func(*BMC)
@@ -46,14 +66,35 @@ func OnRequest(f func(Record)) Option {
 	return func(b *BMC) { b.onRecord = f }
 }
 
+// Peers are the systems, by name, that a swap rule may act upon instead. The map
+// must not change any more.
+func Peers(systems map[string]System) Option {
+	return func(b *BMC) { b.peers = systems }
+}
+
+// RestartTime is how long the BMC is away after a Manager.Reset; 0 is not at all.
+func RestartTime(d time.Duration) Option {
+	return func(b *BMC) { b.restartTime = d }
+}
+
 // New returns the BMC of a host. The host's name is also the Id of its Redfish
 // resources, so it must be non-empty and fit a path segment.
 func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	b := &BMC{
 		host: host, sys: sys, clk: clk,
-		systemPath: systemsPath + "/" + host,
-		resetPath:  systemsPath + "/" + host + resetAction,
-		pending:    map[uint64]*call{},
+		systemPath:  systemsPath + "/" + host,
+		resetPath:   systemsPath + "/" + host + resetAction,
+		managerPath: managersPath + "/" + host + managerResetAction,
+		pending:     map[uint64]*call{},
+		chores:      map[*chore]func(){},
+		lost:        make(chan struct{}),
+		mem:         memory{changed: Never},
+	}
+	more, _ := sys.(Resetter)
+	for _, t := range everyReset {
+		if t.Known() || more != nil && slices.Contains(more.Resets(), t) {
+			b.resets = append(b.resets, t)
+		}
 	}
 	b.rules.Store(new([]*rule))
 	for _, o := range opts {
@@ -75,6 +116,11 @@ func (b *BMC) ResetRequest(client string, t ResetType) Request {
 	return Request{Client: client, Method: http.MethodPost, Path: b.resetPath, ResetType: t}
 }
 
+// ManagerResetRequest asks for a restart of the BMC itself.
+func (b *BMC) ManagerResetRequest(client string) Request {
+	return Request{Client: client, Method: http.MethodPost, Path: b.managerPath, ResetType: ResetForceRestart}
+}
+
 // Do handles a request. reply is called once: at once, or later by the Clock. For
 // a hang, and after Close, it is never called.
 func (b *BMC) Do(req Request, reply func(Answer)) {
@@ -82,18 +128,19 @@ func (b *BMC) Do(req Request, reply func(Answer)) {
 		Seq: b.seq.Add(1), Host: b.host, Request: req,
 		Received: b.clk.Now(), Executed: Never, Answered: Never,
 	}
-	if b.closed.Load() {
+	if b.life.Load() != up {
 		rec.Answer = Answer{Cause: ErrUnreachable}
 		b.answer(&rec, reply)
 		return
 	}
 	var v verdict
 	if rules := *b.rules.Load(); len(rules) > 0 {
-		v = judge(rules, &arrival{Request: &req, bmc: b, kind: b.kind(&req), now: rec.Received})
+		v = judge(rules, &arrival{Request: req, bmc: b, kind: b.kind(&req), now: rec.Received})
 	}
 	if len(v.fired) == 0 {
 		b.execute(&rec, &v)
 		b.answer(&rec, reply)
+		b.afterwards(&rec)
 		return
 	}
 	b.misbehave(rec, v, reply)
@@ -104,17 +151,19 @@ func (b *BMC) Do(req Request, reply func(Answer)) {
 func (b *BMC) misbehave(rec Record, v verdict, reply func(Answer)) {
 	c := &call{b: b, rec: rec, verdict: v, reply: reply}
 	c.rec.Rules = v.fired
-	c.wait(v.delay[before], c.execute)
+	c.wait(v.delay(Received), c.execute)
 }
 
 func (b *BMC) kind(r *Request) kind {
 	switch {
-	case r.run != nil:
+	case r.wire != nil && r.wire.run != nil:
 		return other
 	case r.ResetType != "" && r.Path == b.resetPath && r.Method == http.MethodPost:
 		return reset
 	case r.Path == b.systemPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		return read
+	case r.Path == b.managerPath && r.Method == http.MethodPost:
+		return managerReset
 	}
 	return other
 }
@@ -130,63 +179,148 @@ func (b *BMC) actual() PowerState {
 // execute does what the request asks for and fills in the answer.
 func (b *BMC) execute(rec *Record, v *verdict) {
 	now := b.clk.Now()
-	switch b.kind(&rec.Request) {
-	case read:
-		actual, err := b.sys.PowerState()
-		if err != nil {
-			rec.Answer = refusal(http.StatusInternalServerError, msgInternalError, err)
+	if w := rec.Request.wire; w != nil {
+		if a, refused := w.refuses(rec.Request.Method, v); refused {
+			rec.Answer = a
 			return
 		}
-		rec.Executed, rec.Actual = now, actual
-		rec.Answer = Answer{Status: http.StatusOK, PowerState: b.reported(now, actual, v)}
+	}
+	switch b.kind(&rec.Request) {
+	case read:
+		b.read(rec, v, now)
 	case reset:
 		b.reset(rec, v, now)
+	case managerReset:
+		if v.first(func(e *Effect) bool { return e.Ignore }) == nil {
+			rec.Executed = now
+		}
+		rec.Answer = Answer{Status: http.StatusNoContent}
 	default:
-		if rec.Request.run == nil {
+		if rec.Request.wire == nil {
 			rec.Answer = refusal(http.StatusNotFound, msgMissingAtURI, nil, rec.Request.Path)
 			return
 		}
-		rec.Answer = rec.Request.run()
+		rec.Answer = rec.Request.wire.run(*v)
 		if rec.Answer.Status < 400 {
 			rec.Executed = now
 		}
 	}
 }
 
+// afterwards is what follows when a request has been answered.
+func (b *BMC) afterwards(rec *Record) {
+	if rec.Request.ResetType != "" && rec.Executed != Never && b.restartTime > 0 && b.kind(&rec.Request) == managerReset {
+		b.goDown(&outage{last: b.actual()}, b.restartTime)
+	}
+}
+
+func (b *BMC) read(rec *Record, v *verdict, now time.Duration) {
+	actual, err := b.sys.PowerState()
+	if err != nil {
+		rec.Answer = refusal(http.StatusInternalServerError, msgInternalError, err)
+		return
+	}
+	rec.Executed, rec.Actual = now, actual
+	if other := b.swapped(v); other != nil {
+		if actual, err = other.PowerState(); err != nil {
+			rec.Answer = refusal(http.StatusInternalServerError, msgInternalError, err)
+			return
+		}
+	}
+	rec.Answer = Answer{Status: http.StatusOK, PowerState: b.reported(now, actual, v)}
+}
+
 func (b *BMC) reset(rec *Record, v *verdict, now time.Duration) {
 	t := rec.Request.ResetType
-	switch {
-	case !t.Known():
+	if !slices.Contains(b.resets, t) {
 		rec.Answer = resetRefusal(t, fmt.Errorf("%w: %q", ErrUnsupported, t))
 		return
-	case v.ignore:
-	case v.stuck != nil:
-		b.mem.beginStuck(now, v.stuck)
-	default:
-		if err := b.sys.Reset(t); err != nil {
+	}
+	later := v.first(func(e *Effect) bool { return e.Ignore || e.Stuck != nil || e.Transition != nil })
+	switch {
+	case later == nil:
+		if sub := v.first(func(e *Effect) bool { return e.Substitute != "" }); sub != nil {
+			t = sub.Substitute
+		}
+		sys := b.sys
+		if other := b.swapped(v); other != nil {
+			sys = other
+		}
+		if err := sys.Reset(t); err != nil {
 			rec.Answer = resetRefusal(t, err)
 			return
 		}
 		rec.Executed = now
-		b.mem.endStuck()
+		b.overtake(nil)
+	case later.Stuck != nil:
+		b.overtake(&underway{report: string(later.Stuck.Report), from: b.actual(), until: end(now, later.Stuck.For)})
+	case later.Transition != nil && !b.mem.transits(t): // asking again doesn't begin it again
+		u := &underway{reset: t, report: later.Transition.Report, from: b.actual(), until: Never}
+		b.overtake(u)
+		u.chore = b.later(time.Duration(later.Transition.For), func() { b.act(ClientBMC, t) })
+	}
+	if len(v.effects) > 0 {
+		b.follow(v, t)
 	}
 	rec.Answer = Answer{Status: http.StatusNoContent}
+	if e := v.first(func(e *Effect) bool { return e.Task != nil }); e != nil {
+		rec.Answer = Answer{Status: http.StatusAccepted, task: b.mem.newTask(b.host, t, now, e.Task)}
+	}
+}
+
+// follow plans what the BMC will do by itself after an accepted reset.
+func (b *BMC) follow(v *verdict, t ResetType) {
+	for _, e := range v.effects {
+		switch {
+		case e.Auto != nil:
+			b.later(time.Duration(e.Auto.After), func() { b.act(ClientBMC, e.Auto.Reset) })
+		case e.Duplicate != 0:
+			b.later(time.Duration(e.Duplicate), func() { b.act(ClientBMC, t) })
+		}
+	}
+}
+
+// overtake ends the reset that the BMC thinks is under way, and begins another
+// one unless u is nil.
+func (b *BMC) overtake(u *underway) {
+	if old := b.mem.replace(u); old != nil && old.chore != nil {
+		b.cancel(old.chore)
+	}
+}
+
+// swapped is the system of another host that a swap rule acts upon, or nil.
+func (b *BMC) swapped(v *verdict) System {
+	e := v.first(func(e *Effect) bool { return e.Swap != "" })
+	if e == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.peers)) {
+		if name != b.host && glob(e.Swap, name) {
+			return b.peers[name]
+		}
+	}
+	return nil
 }
 
 // reported bends the actual state into what the client is told.
 func (b *BMC) reported(now time.Duration, actual PowerState, v *verdict) PowerState {
-	if v.report != nil {
-		if v.report.Report == reportNull {
-			return ""
-		}
-		return PowerState(v.report.Report)
+	if e := v.first(func(e *Effect) bool { return e.Report != "" }); e != nil {
+		return told(e.Report)
 	}
-	if v.lag > 0 {
-		if past, ok := b.mem.stateAt(now - v.lag); ok {
+	if lag := v.lag(); lag > 0 {
+		if past, ok := b.mem.stateAt(now - lag); ok {
 			return past
 		}
 	}
 	return b.mem.believed(now, actual)
+}
+
+// told is the state of a rule's report.
+func told(report string) PowerState {
+	if report == reportNull {
+		return ""
+	}
+	return PowerState(report)
 }
 
 func (b *BMC) answer(rec *Record, reply func(Answer)) {
@@ -200,7 +334,7 @@ func (b *BMC) log(rec *Record) {
 		return
 	}
 	r := *rec
-	r.Request.run, r.Answer.content = nil, nil // a log may live long, and a content may hold a token
+	r.Request.wire, r.Answer.content, r.Answer.verdict = nil, nil, nil // a log may live long, and a content may hold a token
 	b.onRecord(r)
 }
 
@@ -210,18 +344,29 @@ func (b *BMC) AddRule(r Rule) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	if r.When.Host != "" && !glob(r.When.Host, b.host) {
-		return nil
+	var added []*rule
+	for _, x := range r.expand() {
+		if x.When.Host == "" || glob(x.When.Host, b.host) {
+			added = append(added, newRule(x, &r))
+		}
+	}
+	if err := b.performable(added); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	old := *b.rules.Load()
-	if slices.ContainsFunc(old, func(o *rule) bool { return o.Name == r.Name }) {
+	if slices.ContainsFunc(old, func(o *rule) bool { return o.group.Name == r.Name }) {
 		b.mu.Unlock()
 		return fmt.Errorf("adding rule %q to the bmc of %s: there is one of this name; remove it first", r.Name, b.host)
 	}
-	b.setRules(append(slices.Clip(old), &rule{Rule: r}))
+	if b.life.Load() != closed {
+		b.setRules(append(slices.Clip(old), added...))
+	}
 	b.mu.Unlock()
 	b.watchEdges()
+	for _, x := range added {
+		b.schedule(x)
+	}
 	return nil
 }
 
@@ -230,42 +375,56 @@ func (b *BMC) AddRule(r Rule) error {
 func (b *BMC) RemoveRule(name string) bool {
 	b.mu.Lock()
 	old := *b.rules.Load()
-	rest := slices.DeleteFunc(slices.Clone(old), func(o *rule) bool { return o.Name == name })
+	rest := slices.DeleteFunc(slices.Clone(old), func(o *rule) bool { return o.group.Name == name })
 	b.setRules(rest)
 	b.mu.Unlock()
 	b.watchEdges()
+	for _, x := range old {
+		if x.group.Name == name {
+			b.finish(x)
+		}
+	}
 	return len(rest) < len(old)
 }
 
 // Rules returns the rules in force, in order.
 func (b *BMC) Rules() []Rule {
 	var all []Rule
+	var last *Rule
 	for _, r := range *b.rules.Load() {
-		all = append(all, r.Rule)
+		if r.group != last {
+			all = append(all, *r.group)
+		}
+		last = r.group
 	}
 	return all
 }
 
 func (b *BMC) setRules(rules []*rule) { b.rules.Store(&rules) }
 
-// connect asks whether a connection would be served now; the server calls it for
+// Reachable asks whether a connection would be served now; a server calls it for
 // each one. A refusal is recorded: it is the only trace of a client that was cut off.
-func (b *BMC) connect(client string) bool {
-	if b.closed.Load() {
+func (b *BMC) Reachable(client string) bool {
+	if b.life.Load() == closed {
 		return false
 	}
 	now := b.clk.Now()
-	for _, r := range *b.rules.Load() {
-		if !r.cutsOff() || !r.When.inWindow(now) ||
-			len(r.When.Phase) > 0 && !slices.Contains(r.When.Phase, b.actual()) {
-			continue
-		}
+	refused := func(rules ...string) bool {
 		b.log(&Record{
 			Seq: b.seq.Add(1), Host: b.host, Request: Request{Client: client},
 			Received: now, Executed: Never, Answered: now,
-			Answer: Answer{Cause: ErrUnreachable}, Rules: []string{r.Name},
+			Answer: Answer{Cause: ErrUnreachable}, Rules: rules,
 		})
 		return false
+	}
+	if b.life.Load() == down {
+		return refused()
+	}
+	for _, r := range *b.rules.Load() {
+		if r.cutsOff() && r.When.inWindow(now) &&
+			(len(r.When.Phase) == 0 || slices.Contains(r.When.Phase, b.actual())) {
+			return refused(r.Name)
+		}
 	}
 	return true
 }
@@ -279,7 +438,7 @@ func (b *BMC) Pending() []Record {
 	for _, c := range b.pending {
 		recs = append(recs, c.rec)
 	}
-	slices.SortFunc(recs, func(x, y Record) int { return int(x.Seq) - int(y.Seq) })
+	slices.SortFunc(recs, func(x, y Record) int { return cmp.Compare(x.Seq, y.Seq) })
 	return recs
 }
 
@@ -287,12 +446,21 @@ func (b *BMC) Pending() []Record {
 // executed nor answered. Later requests find the BMC unreachable.
 func (b *BMC) Close() {
 	b.mu.Lock()
-	b.closed.Store(true)
+	b.life.Store(closed)
 	for _, c := range b.pending {
 		c.stop()
 	}
+	for _, stop := range b.chores {
+		stop()
+	}
 	clear(b.pending)
+	clear(b.chores)
+	b.late = nil
+	old := *b.rules.Load()
 	b.setRules(nil)
 	b.mu.Unlock()
 	b.watchEdges()
+	for _, r := range old {
+		b.finish(r)
+	}
 }

@@ -108,7 +108,7 @@ func TestEffects(t *testing.T) {
 			{7 * s, "ForceRestart", "409 ActionParameterValueConflict", "Off"},
 			{7 * s, "On", "204", "PoweringOn"},
 			{11 * s, "read", "On", "On"},
-			{11 * s, "PowerCycle", "400 ActionParameterValueNotInList", "On"},
+			{11 * s, "ForceOn", "400 ActionParameterValueNotInList", "On"},
 		}},
 		{"delay: executed and answered late", []string{`{"when": {"reset": ["ForceOff"]}, "effect": {"delay": "5s"}}`}, []step{
 			{0, "ForceOff", "-", "On"},
@@ -386,7 +386,10 @@ func TestConcurrentUse(t *testing.T) {
 		logged[r.Seq]++
 	}))
 	rules := parse(t, `{"effect": {"lag": "10ns"}}`, `{"effect": {"delay": "3ns"}}`,
-		`{"effect": {"stuck": {"report": "PoweringOff"}}}`, `{"when": {"phase": ["Off"], "count": 9}, "effect": {"ignore": true}}`)
+		`{"effect": {"stuck": {"report": "PoweringOff"}}}`, `{"when": {"phase": ["Off"], "count": 9}, "effect": {"ignore": true}}`,
+		`{"effect": {"transition": {"for": "2ns"}}}`, `{"when": {"within": "5ns"}, "effect": {"duplicate": "3ns"}}`,
+		`{"when": {"reset": ["On"]}, "effect": {"auto": {"reset": "ForceOff", "after": "2ns"}}}`, `{"effect": {"loss": {"for": "3ns", "downtime": "1ns"}}}`,
+		`{"effect": {"restart": {"downtime": "4ns", "forget": true}}}`, `{"effect": {"guest": {"slow": "9ns"}}}`)
 	const each = 300
 	var clients, all sync.WaitGroup
 	var answers sync.WaitGroup
@@ -429,8 +432,8 @@ func TestConcurrentUse(t *testing.T) {
 			t.Errorf("request %d was logged %d times", seq, n)
 		}
 	}
-	if len(logged) != 6*each {
-		t.Errorf("%d requests were logged, want %d", len(logged), 6*each)
+	if len(logged) < 6*each { // and what the BMC did by itself
+		t.Errorf("%d requests were logged, want at least %d", len(logged), 6*each)
 	}
 }
 

@@ -2,7 +2,7 @@ package fakebmc
 
 import "time"
 
-// call is a request on which rules may have fired, on its way to its answer.
+// call is a request on which rules have fired, on its way to its answer.
 type call struct {
 	b       *BMC
 	rec     Record
@@ -12,7 +12,7 @@ type call struct {
 }
 
 // wait goes on with next after d. The call is pending meanwhile; whoever takes it
-// out of the pending ones, the clock or Close, is the only one to touch it.
+// out of the pending ones, the clock, an outage or Close, is the only one to touch it.
 func (c *call) wait(d time.Duration, next func()) {
 	if d == 0 {
 		next()
@@ -20,10 +20,16 @@ func (c *call) wait(d time.Duration, next func()) {
 	}
 	b := c.b
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed.Load() {
+	switch b.life.Load() {
+	case closed:
+		b.mu.Unlock()
+		return
+	case down:
+		b.mu.Unlock()
+		c.lose()
 		return
 	}
+	defer b.mu.Unlock()
 	b.pending[c.rec.Seq] = c
 	c.stop = b.clk.AfterFunc(d, func() {
 		b.mu.Lock()
@@ -36,23 +42,34 @@ func (c *call) wait(d time.Duration, next func()) {
 	})
 }
 
+// lose ends the call with its connection.
+func (c *call) lose() {
+	c.rec.Answer = Answer{Cause: ErrUnreachable}
+	c.b.answer(&c.rec, c.reply)
+}
+
 func (c *call) execute() {
-	if c.endedAt(before) {
+	if c.endedAt(Received) {
 		return
 	}
 	c.b.execute(&c.rec, &c.verdict)
-	c.wait(c.verdict.delay[after], c.answer)
+	c.wait(c.verdict.delay(Executed), c.answer)
 }
 
 func (c *call) answer() {
-	if !c.endedAt(after) {
+	if !c.endedAt(Executed) {
+		c.rec.Answer.verdict = &c.verdict
 		c.b.answer(&c.rec, c.reply)
+	}
+	c.b.afterwards(&c.rec)
+	if e := c.verdict.first(func(e *Effect) bool { return e.Restart != nil && e.at(Executed) }); e != nil {
+		c.b.restart(e.Restart)
 	}
 }
 
 // endedAt ends the call if a rule does so at this stage.
-func (c *call) endedAt(stage int) bool {
-	e := c.verdict.end[stage]
+func (c *call) endedAt(s Stage) bool {
+	e := c.verdict.end(s)
 	switch {
 	case e == nil:
 		return false
@@ -61,18 +78,26 @@ func (c *call) endedAt(stage int) bool {
 		c.b.log(&c.rec)
 		return true
 	case e.Unreachable:
-		c.rec.Answer = Answer{Cause: ErrUnreachable}
-	default:
-		c.rec.Answer = e.Refuse.answer()
+		c.lose()
+		return true
+	case e.Restart != nil:
+		c.lose()
+		c.b.restart(e.Restart)
+		return true
 	}
+	c.rec.Answer = e.Refuse.answer()
+	c.rec.Answer.verdict = &c.verdict
 	c.b.answer(&c.rec, c.reply)
 	return true
 }
 
 func (r *Refusal) answer() Answer {
 	id := r.ID
-	if id == "" {
+	if id == "" && r.Body == "" {
 		id = msgGeneralError
 	}
-	return Answer{Status: r.Status, MessageID: id, Args: r.Args, Message: r.Text, RetryAfter: time.Duration(r.Retry)}
+	return Answer{
+		Status: r.Status, MessageID: id, Args: r.Args, Message: r.Text, RetryAfter: time.Duration(r.Retry),
+		Code: r.Code, refusal: r,
+	}
 }

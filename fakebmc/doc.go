@@ -7,6 +7,9 @@
 //	internal  what the BMC remembers: requests under way, edges it has seen
 //	reported  what a client is told: the actual state, bent by Rules
 //
+// The BMC lives apart from its host: it restarts and forgets, and both lose their
+// AC power together. Presets name what real BMCs were seen to do.
+//
 // BMC is the controller, independent of any protocol. It has no goroutine and no
 // clock of its own, so the simulator drives it on virtual time exactly as Server
 // drives it over HTTP on wall time: one implementation of every fault, two clocks.

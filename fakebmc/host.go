@@ -14,8 +14,9 @@ type Timing struct {
 	Shutdown time.Duration // graceful, by the guest, through PoweringOff to Off
 }
 
-// Host is a System in memory, for tests and for BMCs at scale. A restart keeps
-// it On and counts as a boot, as a reset line does on real boards.
+// Host is a System in memory, for tests and for BMCs at scale. It executes every
+// reset type. A restart keeps it On and counts as a boot, as a reset line does on
+// real boards.
 type Host struct {
 	clk    Clock
 	timing Timing
@@ -24,6 +25,11 @@ type Host struct {
 	state    PowerState
 	graceful bool // PoweringOff by the guest, which a hard reset overtakes
 	boots    int
+	nmis     int
+	guest    Guest
+	boot     Boot
+	bootedBy Boot // the override of the last boot
+	image    string
 	cancel   func() bool // of the transition under way
 	round    int         // the transition's number; a late timer of an older one is void
 	watchers []*func(PowerState)
@@ -33,18 +39,25 @@ type Host struct {
 
 // NewHost returns a Host that is On, in its first boot, or Off.
 func NewHost(clk Clock, t Timing, on bool) *Host {
-	h := &Host{clk: clk, timing: t, state: Off}
+	h := &Host{clk: clk, timing: t, state: Off, boot: Boot{Enabled: bootDisabled, Target: "None", Mode: "UEFI"}}
 	if on {
 		h.state, h.boots = On, 1
 	}
 	return h
 }
 
-// PowerState implements System.
+// PowerState implements System. A paused guest shows while the host is On.
 func (h *Host) PowerState() (PowerState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state, nil
+	return h.shown(), nil
+}
+
+func (h *Host) shown() PowerState {
+	if h.state == On && h.guest.Paused {
+		return Paused
+	}
+	return h.state
 }
 
 // Boots counts the boots that have begun.
@@ -53,6 +66,23 @@ func (h *Host) Boots() int {
 	defer h.mu.Unlock()
 	return h.boots
 }
+
+// Nmis counts the diagnostic interrupts.
+func (h *Host) Nmis() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nmis
+}
+
+// BootedBy is the override that was in force when the last boot began.
+func (h *Host) BootedBy() Boot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bootedBy
+}
+
+// Resets implements Resetter.
+func (h *Host) Resets() []ResetType { return everyReset }
 
 // Reset implements System. On is refused with ErrConflict while the host powers
 // off: accepting it would mean to forget it.
@@ -66,36 +96,57 @@ func (h *Host) Reset(t ResetType) error {
 
 func (h *Host) begin(t ResetType) error {
 	conflict := func() error { return fmt.Errorf("%s of a host that is %s: %w", t, h.state, ErrConflict) }
+	obeys := h.state == On && !h.guest.Ignore && !h.guest.Paused
 	switch t {
 	case ResetOn:
-		switch h.state {
-		case PoweringOff:
-			return conflict()
-		case Off:
-			h.boots++
-			h.pass(PoweringOn, h.timing.On, On)
-		}
+		return h.powerOn(conflict)
 	case ResetForceOff:
 		if h.state != Off && (h.state != PoweringOff || h.graceful) {
-			h.pass(PoweringOff, h.timing.Off, Off)
-			h.graceful = false
+			h.pass(PoweringOff, h.timing.Off, func() { h.become(Off) })
 		}
 	case ResetGracefulShutdown:
-		switch h.state {
-		case PoweringOn:
+		if h.state == PoweringOn {
 			return conflict() // no guest yet to hear of it
-		case On:
-			h.pass(PoweringOff, h.timing.Shutdown, Off)
-			h.graceful = true
+		}
+		if obeys {
+			h.shutDown(func() { h.become(Off) })
+		}
+	case ResetGracefulRestart:
+		if h.state != On {
+			return conflict()
+		}
+		if obeys {
+			h.shutDown(h.restart)
 		}
 	case ResetForceRestart:
 		if h.state == Off || h.state == PoweringOff && !h.graceful {
 			return conflict()
 		}
-		h.boots++
-		if h.state == PoweringOff {
-			h.stopTransition()
-			h.become(On)
+		if h.state == PoweringOn {
+			h.bootNow() // and goes on powering on
+			return nil
+		}
+		h.stopTransition()
+		h.restart()
+	case ResetNmi:
+		if h.state == Off || h.state == PoweringOff {
+			return conflict()
+		}
+		h.nmis++
+	case ResetPowerCycle:
+		if h.state == Off || h.state == PoweringOff {
+			return conflict()
+		}
+		h.pass(PoweringOff, h.timing.Off, func() {
+			h.become(Off)
+			_ = h.powerOn(nil)
+		})
+	case ResetPushPowerButton:
+		switch {
+		case h.state == Off:
+			return h.powerOn(conflict)
+		case obeys:
+			h.shutDown(func() { h.become(Off) })
 		}
 	default:
 		return fmt.Errorf("%w: %q", ErrUnsupported, t)
@@ -103,17 +154,52 @@ func (h *Host) begin(t ResetType) error {
 	return nil
 }
 
-// pass goes to a final state through a transitional one, instead of the
-// transition under way.
-func (h *Host) pass(through PowerState, d time.Duration, final PowerState) {
+func (h *Host) powerOn(conflict func() error) error {
+	switch h.state {
+	case PoweringOff:
+		return conflict()
+	case Off:
+		h.bootNow()
+		h.pass(PoweringOn, h.timing.On, func() { h.become(On) })
+	}
+	return nil
+}
+
+func (h *Host) shutDown(then func()) {
+	d := h.timing.Shutdown
+	if h.guest.Slow > 0 {
+		d = time.Duration(h.guest.Slow)
+	}
+	h.pass(PoweringOff, d, then)
+	h.graceful = true
+}
+
+// restart is a boot without a power edge.
+func (h *Host) restart() {
+	h.bootNow()
+	h.become(On)
+}
+
+// bootNow begins a boot, which consumes an override that is valid once.
+func (h *Host) bootNow() {
+	h.boots++
+	h.bootedBy = h.boot
+	if h.boot.Enabled == bootOnce {
+		h.boot.Enabled, h.boot.Target = bootDisabled, "None"
+	}
+}
+
+// pass goes through a transitional state, instead of the transition under way.
+func (h *Host) pass(through PowerState, d time.Duration, then func()) {
 	h.stopTransition()
 	h.become(through)
+	h.graceful = false
 	round := h.round
 	h.cancel = h.clk.AfterFunc(d, func() {
 		h.mu.Lock()
 		if h.round == round {
 			h.cancel = nil
-			h.become(final)
+			then()
 		}
 		h.mu.Unlock()
 		h.tell()
@@ -129,11 +215,71 @@ func (h *Host) stopTransition() {
 }
 
 func (h *Host) become(s PowerState) {
-	if s != h.state {
-		h.state = s
-		h.untold = append(h.untold, s)
+	before := h.shown()
+	h.state = s
+	if now := h.shown(); now != before {
+		h.untold = append(h.untold, now)
 	}
 }
+
+// LoseAC implements Mains.
+func (h *Host) LoseAC() error {
+	h.mu.Lock()
+	h.stopTransition()
+	h.become(Off)
+	h.mu.Unlock()
+	h.tell()
+	return nil
+}
+
+// SetGuest implements GuestSystem. A shutdown that is under way goes on.
+func (h *Host) SetGuest(g Guest) error {
+	h.mu.Lock()
+	before := h.shown()
+	h.guest = g
+	if now := h.shown(); now != before {
+		h.untold = append(h.untold, now)
+	}
+	h.mu.Unlock()
+	h.tell()
+	return nil
+}
+
+// Boot implements Booter.
+func (h *Host) Boot() (Boot, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.boot, nil
+}
+
+// SetBoot implements Booter.
+func (h *Host) SetBoot(b Boot) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b.Mode == "" {
+		b.Mode = h.boot.Mode
+	}
+	h.boot = b
+	return nil
+}
+
+// Media implements MediaBay.
+func (h *Host) Media() (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.image, nil
+}
+
+// InsertMedia implements MediaBay. The image is noted, never read.
+func (h *Host) InsertMedia(image string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.image = image
+	return nil
+}
+
+// EjectMedia implements MediaBay.
+func (h *Host) EjectMedia() error { return h.InsertMedia("") }
 
 // Watch implements Watcher.
 func (h *Host) Watch(f func(PowerState)) (stop func()) {

@@ -10,12 +10,29 @@ import (
 // rule is a Rule in force on one BMC, with its own count of matches.
 type rule struct {
 	Rule
-	matched atomic.Uint64
+	group    *Rule // the rule that was added, of which this one is a part
+	concerns func(kind, Request) bool
+	matched  atomic.Uint64
+	stop     []func() bool // timers of a rule that takes place by itself
+	begun    bool          // it has taken place; both under the BMC's mu
+}
+
+func newRule(r Rule, group *Rule) *rule {
+	n := &rule{Rule: r, group: group}
+	for _, k := range effects {
+		if k.set(&r.Effect) {
+			n.concerns = k.concerns
+		}
+	}
+	if n.spontaneous() {
+		n.concerns = never
+	}
+	return n
 }
 
 // arrival is what selectors look at.
 type arrival struct {
-	*Request
+	Request
 	bmc    *BMC
 	kind   kind
 	now    time.Duration
@@ -36,97 +53,120 @@ func (a *arrival) phase() PowerState {
 type kind int
 
 const (
-	other kind = iota // the service's own business
-	read              // GET or HEAD of the ComputerSystem
-	reset             // a ComputerSystem.Reset
+	other        kind = iota // the service's own business
+	read                     // GET or HEAD of the ComputerSystem
+	reset                    // a ComputerSystem.Reset
+	managerReset             // a Manager.Reset
 )
 
-// The stages as indices into a verdict.
-const (
-	before = iota
-	after
-)
-
-// verdict is the sum of the effects of all rules that fired on one request.
+// verdict is the effects of all rules that fired on one request, in their order.
 type verdict struct {
-	delay  [2]time.Duration
-	end    [2]*Effect // what ends it instead of an answer: hang, unreachable or refuse
-	ignore bool
-	stuck  *Stuck
-	lag    time.Duration
-	report *Effect
-	fired  []string
+	effects []*Effect
+	fired   []string
 }
 
 func judge(rules []*rule, a *arrival) verdict {
 	var v verdict
 	for _, r := range rules {
-		if !r.Effect.concerns(a) || !r.When.matches(a) {
+		if r.concerns != nil && !r.concerns(a.kind, a.Request) || !r.When.matches(a) {
 			continue
 		}
 		n := r.matched.Add(1)
 		if n <= r.When.Skip || r.When.Count != 0 && n-r.When.Skip > r.When.Count {
 			continue
 		}
+		v.effects = append(v.effects, &r.Effect)
 		v.fired = append(v.fired, r.Name)
-		v.add(&r.Effect)
 	}
 	return v
 }
 
-func (v *verdict) add(e *Effect) {
-	stage := before
-	if e.Stage == Executed {
-		stage = after
+// first returns the effect that counts of those that exclude each other, or nil.
+func (v *verdict) first(is func(*Effect) bool) *Effect {
+	for _, e := range v.effects {
+		if is(e) {
+			return e
+		}
 	}
-	switch {
-	case e.Delay != 0:
-		v.delay[stage] += time.Duration(e.Delay)
-	case e.Lag != 0:
-		v.lag += time.Duration(e.Lag)
-	case e.Ignore:
-		v.ignore = true
-	case e.Stuck != nil && v.stuck == nil:
-		v.stuck = e.Stuck
-	case e.Report != "" && v.report == nil:
-		v.report = e
-	case (e.Hang || e.Unreachable || e.Refuse != nil) && v.end[stage] == nil:
-		v.end[stage] = e
-	}
+	return nil
 }
 
-// concerns tells whether the effect means anything for the request, so that
-// other requests don't use up a rule's count.
-func (e *Effect) concerns(a *arrival) bool {
-	switch {
-	case e.Lag != 0, e.Report != "":
-		return a.kind == read
-	case e.Ignore:
-		return a.kind == reset
-	case e.Stuck != nil:
-		return a.kind == reset && a.ResetType == ResetGracefulShutdown
+func (v *verdict) delay(s Stage) (sum time.Duration) {
+	for _, e := range v.effects {
+		if e.at(s) {
+			sum += time.Duration(e.Delay)
+		}
 	}
-	return true
+	return sum
 }
+
+func (v *verdict) lag() (sum time.Duration) {
+	for _, e := range v.effects {
+		sum += time.Duration(e.Lag)
+	}
+	return sum
+}
+
+// end is what ends a request at a stage instead of an answer.
+func (v *verdict) end(s Stage) *Effect {
+	for _, e := range v.effects {
+		if e.at(s) && (e.Hang || e.Unreachable || e.Refuse != nil || e.Restart != nil && s == Received) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (e *Effect) at(s Stage) bool { return e.Stage == s || e.Stage == "" && s == Received }
 
 // matches leaves the host out: AddRule keeps rules for other hosts away.
 func (s *Selector) matches(a *arrival) bool {
 	return s.inWindow(a.now) &&
+		s.matchesClient(&a.Request) &&
+		(s.Via == "" || s.Via == a.via()) &&
 		(s.Method == "" || s.Method == a.Method) &&
 		(s.Path == "" || glob(s.Path, a.Path)) &&
+		(s.Header == "" || s.matchesHeader(a)) &&
 		(len(s.Reset) == 0 || a.kind == reset && slices.Contains(s.Reset, a.ResetType)) &&
-		(len(s.Phase) == 0 || slices.Contains(s.Phase, a.phase()))
+		(len(s.Phase) == 0 || slices.Contains(s.Phase, a.phase())) &&
+		(s.Within == 0 || a.bmc.mem.changedWithin(a.now, time.Duration(s.Within)))
+}
+
+// matchesClient selects the BMC's own requests by their full name only: no
+// fault of the network or of a client may hit them.
+func (s *Selector) matchesClient(r *Request) bool {
+	if r.own {
+		return s.Client == r.Client
+	}
+	return s.Client == "" || glob(s.Client, r.Client)
+}
+
+func (s *Selector) matchesHeader(a *arrival) bool {
+	name, pattern, _ := s.header()
+	return a.wire != nil && a.wire.header.Get(name) != "" && glob(pattern, a.wire.header.Get(name))
 }
 
 func (s *Selector) inWindow(now time.Duration) bool {
 	return now >= time.Duration(s.From) && (s.Until == 0 || now < time.Duration(s.Until))
 }
 
+// everything tells that nothing selects some requests.
+func (s *Selector) everything() bool {
+	return len(s.Phase) == 0 && s.Within == 0 && s.everyRequest()
+}
+
+func (s *Selector) everyRequest() bool {
+	return s.Client == "" && s.Via == "" && s.Method == "" && s.Path == "" && s.Header == "" && len(s.Reset) == 0 && s.Skip == 0 && s.Count == 0
+}
+
 // cutsOff tells whether the rule stops connections and not only some requests.
 func (r *Rule) cutsOff() bool {
-	w := &r.When
-	return r.Effect.Unreachable && r.Effect.Stage != Executed &&
-		w.Method == "" && w.Path == "" && len(w.Reset) == 0 && w.Skip == 0 && w.Count == 0
+	return r.Effect.Unreachable && r.Effect.Stage != Executed && r.When.Within == 0 && r.When.everyRequest()
+}
+
+// spontaneous tells whether the rule takes place by itself when it comes into force.
+func (r *Rule) spontaneous() bool {
+	return r.Effect.standing() || r.Effect.Restart != nil && r.When.everything()
 }
 
 func glob(pattern, name string) bool {

@@ -1,18 +1,26 @@
 package fakebmc
 
 import (
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
 
 // memory is the BMC's internal state: what it knows about its host beyond what
-// the host is now. A restart of the BMC would lose it.
+// the host is now. A restart that forgets loses all but the restore policy.
 type memory struct {
-	mu    sync.Mutex
-	stuck *stuckShutdown
+	mu     sync.Mutex
+	under  *underway
+	boot   *bootReport
+	policy RestorePolicy
+	tasks  []*task
+	nextID int
+	timer  Watchdog
 	// edges are the power states seen and when, oldest first; kept only while a
-	// lag rule needs them, and then never empty.
-	edges []edge
+	// rule needs them, and then never empty.
+	edges   []edge
+	changed time.Duration // when the last edge was seen to happen, or Never
 }
 
 type edge struct {
@@ -20,31 +28,57 @@ type edge struct {
 	state PowerState
 }
 
-// stuckShutdown is a graceful shutdown that was accepted and never ends.
-type stuckShutdown struct {
-	report PowerState
+// underway is a reset that was accepted and not executed: yet, or ever.
+type underway struct {
+	reset  ResetType
+	report string
+	from   PowerState    // of the host; when it leaves this, the BMC believes it
 	until  time.Duration // Never is for ever
+	chore  *chore        // that will execute it
+}
+
+// bootReport is what a BMC says of its host when it has just booted.
+type bootReport struct {
+	report string
+	until  time.Duration
 }
 
 // remember appends an edge and drops those that no lag reaches any more.
 func (m *memory) remember(now time.Duration, s PowerState, maxLag time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := len(m.edges); n > 0 && m.edges[n-1].state == s {
-		return
+	if n := len(m.edges); n > 0 {
+		if m.edges[n-1].state == s {
+			return
+		}
+		m.changed = now
 	}
 	m.edges = append(m.edges, edge{now, s})
 	drop := 0
 	for drop+1 < len(m.edges) && m.edges[drop+1].at <= now-maxLag {
 		drop++
 	}
-	m.edges = append(m.edges[:0], m.edges[drop:]...)
+	m.edges = slices.Delete(m.edges, 0, drop)
 }
 
 func (m *memory) forgetEdges() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.edges = nil
+	m.edges, m.changed = nil, Never
+}
+
+// forget is what a restart may do. Edges are no knowledge of the BMC's but of
+// what a rule must repeat.
+func (m *memory) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.under, m.boot, m.tasks, m.timer = nil, nil, nil, Watchdog{}
+}
+
+func (m *memory) changedWithin(now, d time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed != Never && now-m.changed < d
 }
 
 // stateAt is the power state at a time, or the oldest one known.
@@ -59,35 +93,104 @@ func (m *memory) stateAt(t time.Duration) (PowerState, bool) {
 	return "", false
 }
 
-func (m *memory) beginStuck(now time.Duration, s *Stuck) {
+// replace begins a reset that is under way, or none, and returns the one before.
+func (m *memory) replace(u *underway) *underway {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	until := Never
-	if s.For > 0 {
-		until = now + time.Duration(s.For)
-	}
-	m.stuck = &stuckShutdown{report: s.Report, until: until}
+	old := m.under
+	m.under = u
+	return old
 }
 
-func (m *memory) endStuck() {
+// transits tells whether a reset of this type waits for its execution already.
+func (m *memory) transits(t ResetType) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stuck = nil
+	return m.under != nil && m.under.chore != nil && m.under.reset == t
 }
 
-// believed bends the actual state by a shutdown that the BMC thinks is under way.
+func (m *memory) insist(report string, until time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boot = &bootReport{report, until}
+}
+
+// believed bends the actual state by what the BMC thinks is under way.
 func (m *memory) believed(now time.Duration, actual PowerState) PowerState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stuck == nil {
+	if m.boot != nil {
+		if m.boot.until == Never || now < m.boot.until {
+			return told(m.boot.report)
+		}
+		m.boot = nil
+	}
+	u := m.under
+	if u == nil {
 		return actual
 	}
-	if actual != On || m.stuck.until != Never && now >= m.stuck.until {
-		m.stuck = nil // a later boot is none of its business
+	if actual != u.from || u.until != Never && now >= u.until {
+		if u.chore == nil {
+			m.under = nil // a later boot is none of its business
+		}
 		return actual
 	}
-	if m.stuck.report != "" {
-		return m.stuck.report
+	if u.report != "" {
+		return told(u.report)
 	}
 	return actual
+}
+
+// task is a reset that was answered with 202.
+type task struct {
+	id       string
+	reset    ResetType
+	begun    time.Duration
+	fault    TaskFault
+	looks    uint64 // at its monitor
+	finished bool
+}
+
+func (m *memory) newTask(host string, t ResetType, now time.Duration, f *TaskFault) *task {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nextID++
+	n := &task{id: host + "-" + strconv.Itoa(m.nextID), reset: t, begun: now, fault: *f}
+	m.tasks = append(m.tasks, n)
+	if len(m.tasks) > maxTasks {
+		m.tasks = slices.Delete(m.tasks, 0, 1)
+	}
+	return n
+}
+
+// maxTasks is how many tasks a BMC remembers, the newest ones.
+const maxTasks = 32
+
+func (m *memory) taskIDs() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var ids []string
+	for _, t := range m.tasks {
+		ids = append(ids, t.id)
+	}
+	return ids
+}
+
+// look returns a task and whether the host has got there. A look at the monitor
+// counts.
+func (m *memory) look(id string, now time.Duration, actual PowerState, monitor bool) (t task, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.tasks, func(t *task) bool { return t.id == id })
+	if i < 0 {
+		return task{}, false
+	}
+	x := m.tasks[i]
+	if monitor {
+		if x.looks++; x.looks <= x.fault.Missing {
+			return task{}, false
+		}
+	}
+	x.finished = x.finished || x.fault.Early || now >= x.begun+time.Duration(x.fault.After) && x.reset.leadsTo(actual)
+	return *x, true
 }

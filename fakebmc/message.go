@@ -10,6 +10,9 @@ import (
 // the service sends itself. A refuse rule may send any id.
 const baseRegistry = "Base.1.18."
 
+// eventRegistry is that of the messages in power events.
+const eventRegistry = "ResourceEvent.1.4."
+
 const (
 	msgGeneralError       = baseRegistry + "GeneralError"
 	msgInternalError      = baseRegistry + "InternalError"
@@ -25,6 +28,15 @@ const (
 	msgNoValidSession     = baseRegistry + "NoValidSession"
 	msgUnauthorized       = baseRegistry + "ResourceAtUriUnauthorized"
 	msgSessionLimit       = baseRegistry + "SessionLimitExceeded"
+
+	msgPreconditionFailed   = baseRegistry + "PreconditionFailed"
+	msgPreconditionRequired = baseRegistry + "PreconditionRequired"
+	msgPropertyUnknown      = baseRegistry + "PropertyUnknown"
+	msgPropertyType         = baseRegistry + "PropertyValueTypeError"
+	msgPropertyNotInList    = baseRegistry + "PropertyValueNotInList"
+	msgAccessDenied         = baseRegistry + "AccessDenied"
+	msgResourceInUse        = baseRegistry + "ResourceInUse"
+	msgQueryNotSupported    = baseRegistry + "QueryNotSupported"
 )
 
 // message is an entry of the registry; %1 and so on stand for arguments.
@@ -40,8 +52,8 @@ var messages = map[string]message{
 	"ServiceTemporarilyUnavailable": {"The service is temporarily unavailable.  Retry in %1 seconds.", "Critical", "Wait for the indicated retry duration and retry the operation."},
 	"ActionParameterMissing":        {"The action %1 requires the parameter %2 to be present in the request body.", "Critical", "Supply the action with the required parameter in the request body when the request is resubmitted."},
 	"ActionParameterValueNotInList": {"The value '%1' for the parameter %2 in the action %3 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
-	"ActionParameterValueConflict":  {"The parameter '%1' with the requested value of '%2' does not meet the constraints of the implementation.", "Warning", "Update the value for the parameter, or other parameters that conflict with it, and resubmit the request."},
-	"ActionNotSupported":            {"The action %1 is not supported by the resource.", "Critical", "The action supplied cannot be resubmitted to the implementation.  Perhaps the action was invalid, the wrong resource was the target or the implementation documentation may be of assistance."},
+	"ActionParameterValueConflict":  {"The parameter '%1' with the requested value of '%2' does not meet the constraints of the implementation.", "Warning", "None."},
+	"ActionNotSupported":            {"The action %1 is not supported by the resource.", "Critical", "Check the Actions property in the resource for the supported actions."},
 	"OperationNotAllowed":           {"The HTTP method is not allowed on this resource.", "Critical", "None."},
 	"MalformedJSON":                 {"The request body submitted was malformed JSON and could not be parsed by the receiving service.", "Critical", "Ensure that the request body is valid JSON and resubmit the request."},
 	"UnrecognizedRequestBody":       {"The service detected a malformed request body that it was unable to interpret.", "Warning", "Correct the request body and resubmit the request if it failed."},
@@ -52,7 +64,24 @@ var messages = map[string]message{
 	"InsufficientPrivilege":         {"There are insufficient privileges for the account or credentials associated with the current session to perform the requested operation.", "Critical", "Either abandon the operation or change the associated access rights and resubmit the request if the operation failed."},
 	"NoValidSession":                {"There is no valid session established with the implementation.", "Critical", "Establish a session before attempting any operations."},
 	"ResourceAtUriUnauthorized":     {"While accessing the resource at '%1', the service received an authorization error '%2'.", "Critical", "Ensure that the appropriate access is provided for the service in order for it to access the URI."},
+	"PropertyUnknown":               {"The property %1 is not in the list of valid properties for the resource.", "Warning", "Remove the unknown property from the request body and resubmit the request if the operation failed."},
+	"PropertyValueTypeError":        {"The value '%1' for the property %2 is not a type that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
+	"PropertyValueNotInList":        {"The value '%1' for the property %2 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
+	"AccessDenied":                  {"While attempting to establish a connection to '%1', the service denied access.", "Critical", "Attempt to ensure that the URI is correct and that the service has the appropriate credentials."},
+	"ResourcePoweredOn":             {"The resource '%1' has powered on.", "OK", "None."},
+	"ResourcePoweringOn":            {"The resource '%1' is powering on.", "OK", "None."},
+	"ResourcePoweredOff":            {"The resource '%1' has powered off.", "OK", "None."},
+	"ResourcePoweringOff":           {"The resource '%1' is powering off.", "OK", "None."},
+	"ResourcePaused":                {"The resource '%1' was paused.", "OK", "None."},
 	"SessionLimitExceeded":          {"The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.", "Critical", "Reduce the number of other sessions before trying to establish the session or increase the limit of simultaneous sessions, if supported."},
+}
+
+// fill puts arguments into a message's text.
+func fill(text string, args ...string) string {
+	for i, arg := range args {
+		text = strings.ReplaceAll(text, "%"+strconv.Itoa(i+1), arg)
+	}
+	return text
 }
 
 // errorBody is the Redfish error response to a refusal.
@@ -69,10 +98,7 @@ func errorBody(a Answer) object {
 	if len(args) == 0 && strings.Contains(m.text, "%1") && a.RetryAfter > 0 {
 		args = []string{strconv.Itoa(seconds(a.RetryAfter))}
 	}
-	text := m.text
-	for i, arg := range args {
-		text = strings.ReplaceAll(text, "%"+strconv.Itoa(i+1), arg)
-	}
+	text := fill(m.text, args...)
 	if a.Message != "" {
 		text = a.Message
 	}

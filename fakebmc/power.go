@@ -21,7 +21,7 @@ const (
 // ResetType is a Redfish Resource.ResetType.
 type ResetType string
 
-// The reset types that every System executes. No other one is advertised.
+// The reset types that every System executes.
 const (
 	ResetOn               ResetType = "On"
 	ResetForceOff         ResetType = "ForceOff"
@@ -29,16 +29,41 @@ const (
 	ResetForceRestart     ResetType = "ForceRestart"
 )
 
+// The reset types that a System may execute as well: see Resetter.
+const (
+	ResetGracefulRestart ResetType = "GracefulRestart" // by the guest, which stays on
+	ResetNmi             ResetType = "Nmi"             // a diagnostic interrupt
+	ResetPowerCycle      ResetType = "PowerCycle"      // hard off, and on again
+	ResetPushPowerButton ResetType = "PushPowerButton" // on when off, else what the guest makes of it
+)
+
 var (
 	powerStates = []PowerState{On, Off, PoweringOn, PoweringOff, Paused}
 	resetTypes  = []ResetType{ResetOn, ResetForceOff, ResetGracefulShutdown, ResetForceRestart}
+	everyReset  = []ResetType{
+		ResetOn, ResetForceOff, ResetGracefulShutdown, ResetGracefulRestart,
+		ResetForceRestart, ResetNmi, ResetPowerCycle, ResetPushPowerButton,
+	}
 )
 
 // Known reports whether t is a type that every System executes.
 func (t ResetType) Known() bool { return slices.Contains(resetTypes, t) }
 
+// leadsTo tells whether a state is where a reset of this type ends.
+func (t ResetType) leadsTo(s PowerState) bool {
+	switch t {
+	case ResetForceOff, ResetGracefulShutdown:
+		return s == Off
+	case ResetNmi, ResetPushPowerButton:
+		return s == On || s == Off
+	}
+	return s == On
+}
+
 // System is the machine whose power the BMC controls. Package systemtest is its
-// contract, and runs on every implementation.
+// contract, and runs on every implementation. What a System can do beyond it, it
+// says by the interfaces Watcher, Resetter, Booter, MediaBay, GuestSystem and Mains;
+// only that is advertised.
 type System interface {
 	// PowerState returns the actual state: On, Off, PoweringOn, PoweringOff or Paused.
 	PowerState() (PowerState, error)
@@ -51,17 +76,60 @@ type System interface {
 }
 
 // Watcher is a System that tells each edge of its power state when it happens.
-// Without it a lag rule samples the state instead, and is as coarse as its samples.
+// Without it a lag rule samples the state instead, and is as coarse as its samples,
+// and there are no power events.
 type Watcher interface {
 	// Watch calls f with every new state until stop is called.
 	Watch(f func(PowerState)) (stop func())
 }
 
+// Resetter is a System that executes more reset types than those that all execute.
+type Resetter interface {
+	// Resets returns all types that Reset executes. They must not change.
+	Resets() []ResetType
+}
+
+// Boot is where a System boots from instead of its default.
+type Boot struct {
+	Enabled string // Disabled, Once or Continuous
+	Target  string // None, Pxe, Cd, Hdd, UefiHttp or BiosSetup
+	Mode    string // UEFI or Legacy; empty changes nothing
+}
+
+// Booter is a System that can be told where to boot from.
+type Booter interface {
+	// Boot returns the override in force. A boot that begins ends one that is
+	// valid once.
+	Boot() (Boot, error)
+	// SetBoot sets it for the next boot.
+	SetBoot(Boot) error
+}
+
+// MediaBay is a System with a virtual CD drive. The image's URL has been allowed;
+// the service itself never fetches one.
+type MediaBay interface {
+	Media() (image string, err error) // empty when there is none
+	InsertMedia(image string) error
+	EjectMedia() error
+}
+
+// GuestSystem is a System whose guest can be told to misbehave.
+type GuestSystem interface {
+	SetGuest(Guest) error
+}
+
+// Mains is a System that can lose its AC power: without a transition, and without
+// a word to the guest. Others are forced off.
+type Mains interface {
+	LoseAC() error
+}
+
 var (
 	// ErrConflict: the system's present state forbids the reset.
 	ErrConflict = errors.New("the present power state forbids it")
-	// ErrUnsupported: the system doesn't execute this reset type.
-	ErrUnsupported = errors.New("reset type is not supported")
+	// ErrUnsupported: the system doesn't execute this reset type, or can't do
+	// what a rule asks of it.
+	ErrUnsupported = errors.New("it is not supported")
 	// ErrUnreachable: there is no answer because there is no connection.
 	ErrUnreachable = errors.New("bmc is unreachable: connection refused or reset")
 )

@@ -9,16 +9,43 @@ import (
 
 // Request is what a client asks of a BMC. Build the ones about power with
 // BMC.PowerRequest and BMC.ResetRequest: their paths are those of the Redfish
-// service, so that a Rule means the same in the simulator and on the wire.
+// service, so that a Rule means the same in the simulator, over IPMI and on the wire.
 type Request struct {
 	Client    string    `json:"client,omitempty"` // who asks, for the log
-	Method    string    `json:"method"`           // upper case; empty for a connection that was reset before any request
+	Via       string    `json:"via,omitempty"`    // ViaIPMI; empty is Redfish
+	Method    string    `json:"method"`           // upper case; empty for what happens without a request: a connection that was reset, a rule that takes place by itself
 	Path      string    `json:"path"`             // without trailing slash
-	ResetType ResetType `json:"reset,omitempty"`  // of a ComputerSystem.Reset
+	ResetType ResetType `json:"reset,omitempty"`  // of a ComputerSystem.Reset or Manager.Reset
 
-	// run executes a request that is the Redfish service's own business, or refuses
-	// one that must not be executed, such as an unauthenticated one.
-	run func() Answer
+	own  bool  // the BMC's own
+	wire *wire // nil in the simulator
+}
+
+// The protocols by which a request can come.
+const (
+	ViaRedfish = "redfish"
+	ViaIPMI    = "ipmi"
+)
+
+// The clients of the resets that a BMC executes by itself.
+const (
+	ClientBMC      = "bmc"      // a transition, an automatic or a duplicate reset
+	ClientWatchdog = "watchdog" // the host watchdog timer has expired
+	ClientRestore  = "restore"  // a power restore policy
+)
+
+func (r *Request) via() string {
+	if r.Via == "" {
+		return ViaRedfish
+	}
+	return r.Via
+}
+
+func (r *Request) scheme() string {
+	if r.wire == nil {
+		return ""
+	}
+	return r.wire.scheme
 }
 
 // Answer is what the client gets.
@@ -29,9 +56,13 @@ type Answer struct {
 	Args       []string      `json:"args,omitempty"`       // of the message
 	Message    string        `json:"message,omitempty"`    // text that replaces the registry's
 	RetryAfter time.Duration `json:"retryAfter,omitempty"` // nanoseconds; 0 is none
+	Code       uint8         `json:"code,omitempty"`       // IPMI completion code of a refusal; 0 is derived from the status
 	Cause      error         `json:"-"`                    // ErrUnreachable, or the System's error
 
 	content *content // of an answer to the service's own requests
+	verdict *verdict // for what a rule does to the answer's form
+	refusal *Refusal // that the answer comes from
+	task    *task    // of a 202
 }
 
 // Err is nil when the request was accepted. It wraps Cause.
@@ -57,7 +88,7 @@ type Record struct {
 	Host     string        `json:"host"`
 	Request  Request       `json:"request"`
 	Received time.Duration `json:"received"`
-	Executed time.Duration `json:"executed"`         // Never when it was refused or ignored
+	Executed time.Duration `json:"executed"`         // Never when it was refused, ignored or put off
 	Answered time.Duration `json:"answered"`         // Never for a hang
 	Actual   PowerState    `json:"actual,omitempty"` // the true state when a power request was executed
 	Answer   Answer        `json:"answer"`

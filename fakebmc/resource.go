@@ -11,22 +11,44 @@ import (
 // object is a Redfish resource as JSON; keys are written in order.
 type object map[string]any
 
-// The schema versions to which the resources keep.
+// The schema versions to which the resources keep. testdata/schema.json says what
+// they allow.
 const (
 	rootType           = "#ServiceRoot.v1_14_0.ServiceRoot"
-	systemType         = "#ComputerSystem.v1_18_0.ComputerSystem"
+	systemType         = "#ComputerSystem.v1_20_0.ComputerSystem"
 	managerType        = "#Manager.v1_15_0.Manager"
 	chassisType        = "#Chassis.v1_20_0.Chassis"
+	mediaType          = "#VirtualMedia.v1_5_1.VirtualMedia"
 	sessionServiceType = "#SessionService.v1_1_8.SessionService"
 	sessionType        = "#Session.v1_4_0.Session"
+	taskServiceType    = "#TaskService.v1_2_0.TaskService"
+	taskType           = "#Task.v1_7_0.Task"
+	accountServiceType = "#AccountService.v1_11_0.AccountService"
+	accountType        = "#ManagerAccount.v1_9_0.ManagerAccount"
+	roleType           = "#Role.v1_3_1.Role"
+	eventServiceType   = "#EventService.v1_8_0.EventService"
+	registryFileType   = "#MessageRegistryFile.v1_1_3.MessageRegistryFile"
+	eventType          = "#Event.v1_7_0.Event"
 	redfishVersion     = "1.15.0"
 
 	rootPath           = "/redfish/v1"
-	managersPath       = rootPath + "/Managers"
 	chassisPath        = rootPath + "/Chassis"
 	sessionServicePath = rootPath + "/SessionService"
 	sessionsPath       = sessionServicePath + "/Sessions"
+	taskServicePath    = rootPath + "/TaskService"
+	tasksPath          = taskServicePath + "/Tasks"
+	monitorsPath       = taskServicePath + "/TaskMonitors"
+	accountServicePath = rootPath + "/AccountService"
+	accountsPath       = accountServicePath + "/Accounts"
+	rolesPath          = accountServicePath + "/Roles"
+	eventServicePath   = rootPath + "/EventService"
+	eventStreamPath    = eventServicePath + "/SSE"
+	registriesPath     = rootPath + "/Registries"
+	metadataPath       = rootPath + "/$metadata"
+	odataPath          = rootPath + "/odata"
 )
+
+const administrator = "Administrator"
 
 func link(path string) object { return object{"@odata.id": path} }
 
@@ -49,15 +71,21 @@ func collection(path, typ, name string, ids ...string) object {
 	}
 }
 
+// services are the resources that the root leads to, by property.
+var services = []struct{ property, path string }{
+	{"Systems", systemsPath}, {"Managers", managersPath}, {"Chassis", chassisPath},
+	{"SessionService", sessionServicePath}, {"AccountService", accountServicePath},
+	{"Tasks", taskServicePath}, {"EventService", eventServicePath}, {"Registries", registriesPath},
+}
+
 // root carries @odata.id with the trailing slash that clients ask for.
 func root(uuid string) object {
 	r := resource(rootPath+"/", rootType, "RootService", "Root Service")
 	r["RedfishVersion"] = redfishVersion
 	r["UUID"] = uuid
-	r["Systems"] = link(systemsPath)
-	r["Managers"] = link(managersPath)
-	r["Chassis"] = link(chassisPath)
-	r["SessionService"] = link(sessionServicePath)
+	for _, s := range services {
+		r[s.property] = link(s.path)
+	}
 	r["Links"] = object{"Sessions": link(sessionsPath)}
 	return r
 }
@@ -65,57 +93,61 @@ func root(uuid string) object {
 func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
 
 // system advertises only what is executed. Boot is there because clients can't
-// do without it; nothing in it can be set.
-func system(host string, p PowerState) object {
-	path := systemsPath + "/" + host
-	r := resource(path, systemType, host, host)
+// do without it; nothing in it can be set unless the System is a Booter.
+func (b *BMC) system(p PowerState) object {
+	r := resource(b.systemPath, systemType, b.host, b.host)
 	r["SystemType"] = "Physical"
 	r["Manufacturer"] = "fencelab"
 	r["Model"] = "fakebmc"
-	r["SerialNumber"] = host
-	r["UUID"] = uuid(host)
+	r["SerialNumber"] = b.host
+	r["UUID"] = uuid(b.host)
 	r["Status"] = healthy()
 	r["PowerState"] = p
 	if p == "" {
 		r["PowerState"] = nil
 	}
-	r["Boot"] = object{
-		"BootSourceOverrideEnabled":                         "Disabled",
-		"BootSourceOverrideTarget":                          "None",
-		"BootSourceOverrideTarget@Redfish.AllowableValues":  []string{"None"},
-		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{"Disabled"},
+	for key, value := range b.settings() {
+		r[key] = value
 	}
+	r["PowerRestorePolicy@Redfish.AllowableValues"] = restorePolicies
 	r["Links"] = object{
-		"ManagedBy": links(managersPath, host),
-		"Chassis":   links(chassisPath, host),
+		"ManagedBy": links(managersPath, b.host),
+		"Chassis":   links(chassisPath, b.host),
 	}
 	r["Actions"] = object{"#ComputerSystem.Reset": object{
-		"target":                            path + resetAction,
-		"ResetType@Redfish.AllowableValues": resetTypes,
+		"target":                            b.resetPath,
+		"ResetType@Redfish.AllowableValues": b.resets,
 	}}
 	return r
 }
 
-func manager(host string) object {
-	r := resource(managersPath+"/"+host, managerType, host, "Manager of "+host)
+func (b *BMC) manager() object {
+	r := resource(managersPath+"/"+b.host, managerType, b.host, "Manager of "+b.host)
 	r["ManagerType"] = "BMC"
-	r["UUID"] = uuid("manager of " + host)
+	r["UUID"] = uuid("manager of " + b.host)
 	r["PowerState"] = On
 	r["Status"] = healthy()
 	r["Links"] = object{
-		"ManagerForServers": links(systemsPath, host),
-		"ManagerForChassis": links(chassisPath, host),
+		"ManagerForServers": links(systemsPath, b.host),
+		"ManagerForChassis": links(chassisPath, b.host),
+	}
+	r["Actions"] = object{"#Manager.Reset": object{
+		"target":                            b.managerPath,
+		"ResetType@Redfish.AllowableValues": managerResets,
+	}}
+	if _, ok := b.sys.(MediaBay); ok {
+		r["VirtualMedia"] = link(b.mediaPath())
 	}
 	return r
 }
 
-func chassis(host string) object {
-	r := resource(chassisPath+"/"+host, chassisType, host, "Chassis of "+host)
+func (b *BMC) chassis() object {
+	r := resource(chassisPath+"/"+b.host, chassisType, b.host, "Chassis of "+b.host)
 	r["ChassisType"] = "RackMount"
 	r["Status"] = healthy()
 	r["Links"] = object{
-		"ComputerSystems": links(systemsPath, host),
-		"ManagedBy":       links(managersPath, host),
+		"ComputerSystems": links(systemsPath, b.host),
+		"ManagedBy":       links(managersPath, b.host),
 	}
 	return r
 }
@@ -135,6 +167,136 @@ func sessionResource(id, user string) object {
 	r["Password"] = nil
 	r["SessionType"] = "Redfish"
 	return r
+}
+
+func taskService() object {
+	r := resource(taskServicePath, taskServiceType, "TaskService", "Task Service")
+	r["ServiceEnabled"] = true
+	r["CompletedTaskOverWritePolicy"] = "Oldest"
+	r["LifeCycleEventOnTaskStateChange"] = false
+	r["Status"] = healthy()
+	r["Tasks"] = link(tasksPath)
+	return r
+}
+
+func (t *task) resource() object {
+	r := resource(tasksPath+"/"+t.id, taskType, t.id, string(t.reset)+" of a system")
+	r["TaskMonitor"] = monitorsPath + "/" + t.id
+	r["TaskState"], r["PercentComplete"] = "Running", 0
+	if t.finished {
+		r["TaskState"], r["PercentComplete"] = "Completed", 100
+	}
+	r["TaskStatus"] = "OK"
+	r["Messages"] = []object{}
+	return r
+}
+
+// accountService is read-only: the account is given to the server.
+func accountService() object {
+	r := resource(accountServicePath, accountServiceType, "AccountService", "Account Service")
+	r["ServiceEnabled"] = true
+	r["Status"] = healthy()
+	r["Accounts"] = link(accountsPath)
+	r["Roles"] = link(rolesPath)
+	return r
+}
+
+func accountResource(user string) object {
+	r := resource(accountsPath+"/1", accountType, "1", "Account of "+user)
+	r["UserName"] = user
+	r["Password"] = nil
+	r["Enabled"] = true
+	r["Locked"] = false
+	r["RoleId"] = administrator
+	r["AccountTypes"] = []string{"Redfish", "IPMI"}
+	r["Links"] = object{"Role": link(rolesPath + "/" + administrator)}
+	return r
+}
+
+// roles are those that every service must have (DSP0266, privilege model). The
+// account has the first one.
+var roles = []struct {
+	id         string
+	privileges []string
+}{
+	{administrator, []string{"Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf", "ConfigureComponents"}},
+	{"Operator", []string{"Login", "ConfigureSelf", "ConfigureComponents"}},
+	{"ReadOnly", []string{"Login", "ConfigureSelf"}},
+}
+
+func role(id string, privileges []string) object {
+	r := resource(rolesPath+"/"+id, roleType, id, id+" Role")
+	r["RoleId"] = id
+	r["IsPredefined"] = true
+	r["AssignedPrivileges"] = privileges
+	return r
+}
+
+func eventService() object {
+	r := resource(eventServicePath, eventServiceType, "EventService", "Event Service")
+	r["ServiceEnabled"] = true
+	r["Status"] = healthy()
+	r["ServerSentEventUri"] = eventStreamPath
+	r["EventFormatTypes"] = []string{"Event"}
+	return r
+}
+
+// registries are the message registries that are used, as DMTF publishes them.
+var registries = []struct{ id, version string }{{"Base", "1.18.2"}, {"ResourceEvent", "1.4.3"}}
+
+func registryFile(id, version string) object {
+	minor := version[:strings.LastIndexByte(version, '.')]
+	r := resource(registriesPath+"/"+id, registryFileType, id, id+" Message Registry File")
+	r["Registry"] = id + "." + minor
+	r["Languages"] = []string{"en"}
+	r["Location"] = []object{{
+		"Language":       "en",
+		"PublicationUri": "http://redfish.dmtf.org/registries/" + id + "." + version + ".json",
+	}}
+	return r
+}
+
+// odata is the OData service document, which lists what the root leads to.
+func odata() object {
+	values := []object{{"name": "Service", "kind": "Singleton", "url": rootPath + "/"}}
+	for _, s := range services {
+		values = append(values, object{"name": s.property, "kind": "Singleton", "url": s.path})
+	}
+	return object{"@odata.context": metadataPath, "value": values}
+}
+
+// metadata is the OData metadata document: where the schemas of all types are.
+func metadata() []byte {
+	var x strings.Builder
+	x.WriteString("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
+		"<edmx:Edmx xmlns:edmx=\"http://docs.oasis-open.org/odata/ns/edmx\" Version=\"4.0\">\n")
+	reference := func(schema string, namespaces ...string) {
+		fmt.Fprintf(&x, "  <edmx:Reference Uri=\"http://redfish.dmtf.org/schemas/v1/%s_v1.xml\">\n", schema)
+		for _, n := range namespaces {
+			fmt.Fprintf(&x, "    <edmx:Include Namespace=\"%s\"/>\n", n)
+		}
+		x.WriteString("  </edmx:Reference>\n")
+	}
+	for _, typ := range []string{
+		rootType, systemType, managerType, chassisType, mediaType, sessionServiceType, sessionType, taskServiceType,
+		taskType, accountServiceType, accountType, roleType, eventServiceType, registryFileType, eventType,
+	} {
+		namespace := strings.TrimPrefix(typ[:strings.LastIndexByte(typ, '.')], "#")
+		schema, _, _ := strings.Cut(namespace, ".")
+		reference(schema, schema, namespace)
+	}
+	for _, c := range []string{
+		"ComputerSystem", "Manager", "Chassis", "VirtualMedia", "Session", "Task", "ManagerAccount", "Role", "MessageRegistryFile",
+	} {
+		reference(c+"Collection", c+"Collection")
+	}
+	reference("Message", "Message", "Message.v1_1_2")
+	x.WriteString("  <edmx:Reference Uri=\"http://redfish.dmtf.org/schemas/v1/RedfishExtensions_v1.xml\">\n" +
+		"    <edmx:Include Namespace=\"RedfishExtensions.v1_0_0\" Alias=\"Redfish\"/>\n  </edmx:Reference>\n" +
+		"  <edmx:DataServices>\n    <Schema xmlns=\"http://docs.oasis-open.org/odata/ns/edm\" Namespace=\"Service\">\n" +
+		"      <EntityContainer Name=\"Service\" Extends=\"ServiceRoot.v1_14_0.ServiceContainer\"/>\n" +
+		"    </Schema>\n  </edmx:DataServices>\n</edmx:Edmx>\n")
+	return []byte(x.String())
 }
 
 // uuid derives a name-based UUID (RFC 9562, version 8), so that a host keeps it
@@ -157,6 +319,9 @@ func describedBy(o object) string {
 
 // content is the body and the further headers of an answer.
 type content struct {
-	body   object
-	header http.Header
+	body     object
+	settings string // of the body: see matchesSettings
+	header   http.Header
+	xml      []byte // instead of a body
+	stream   func(http.ResponseWriter, *http.Request)
 }

@@ -12,94 +12,44 @@ import (
 	"time"
 )
 
-// Rule makes a BMC misbehave: an Effect on the requests that When selects.
-// Of several rules that match a request all fire, in the order in which they were
-// added: delays add up, of effects that exclude each other the first one counts.
+// Rule makes a BMC misbehave: an Effect on the requests that When selects, or a
+// Preset. Of several rules that match a request all fire, in the order in which
+// they were added: delays add up, of effects that exclude each other the first one
+// counts.
 //
 // Every key is one word, so that its YAML and its JSON spelling are the same.
 type Rule struct {
 	Name   string   `json:"name"`
 	When   Selector `json:"when,omitzero"`
-	Effect Effect   `json:"effect"`
+	Effect Effect   `json:"effect,omitzero"`
+	// Preset stands for the rules of the preset of this name instead of an Effect.
+	// What When sets replaces what each of them says.
+	Preset string `json:"preset,omitempty"`
 }
 
 // Selector says which requests a Rule concerns. Every field that is set must
-// match; the zero Selector selects all.
+// match; the zero Selector selects all but those that the BMC makes itself.
 type Selector struct {
 	Host   string       `json:"host,omitempty"`   // glob (package path) on the host name
+	Client string       `json:"client,omitempty"` // glob on who asks; the BMC's own resets have ClientBMC, ClientWatchdog and ClientRestore, and are selected by their name only
+	Via    string       `json:"via,omitempty"`    // redfish or ipmi
 	Method string       `json:"method,omitempty"` // GET, HEAD, POST, PATCH, PUT or DELETE
 	Path   string       `json:"path,omitempty"`   // glob (package path) on the path without trailing slash
+	Header string       `json:"header,omitempty"` // name: glob on the value, of an HTTP header
 	Reset  []ResetType  `json:"reset,omitempty"`  // any of these, known or not
 	Phase  []PowerState `json:"phase,omitempty"`  // the actual state on arrival is any of these
+	Within Duration     `json:"within,omitempty"` // the actual state has changed so short ago
 	From   Duration     `json:"from,omitempty"`   // on the BMC's clock, inclusive
 	Until  Duration     `json:"until,omitempty"`  // on the BMC's clock, exclusive; 0 is for ever
 	Skip   uint64       `json:"skip,omitempty"`   // lets the first Skip matches pass
 	Count  uint64       `json:"count,omitempty"`  // then fires Count times; 0 is always
 }
 
-// Effect is what happens to a selected request. Exactly one is set; Stage goes
-// with delay, hang, unreachable and refuse.
-type Effect struct {
-	// Delay lets the request wait.
-	Delay Duration `json:"delay,omitempty"`
-	// Hang never answers. The client's own timeout must end it.
-	Hang bool `json:"hang,omitempty"`
-	// Ignore accepts a reset and does nothing.
-	Ignore bool `json:"ignore,omitempty"`
-	// Stuck accepts a GracefulShutdown, and the host stays on.
-	Stuck *Stuck `json:"stuck,omitempty"`
-	// Lag lets the reported power state follow the actual one so much later.
-	Lag Duration `json:"lag,omitempty"`
-	// Report is the power state that is reported, whatever the actual one: any
-	// string, enumerated or not; "null" reports JSON null.
-	Report string `json:"report,omitempty"`
-	// Unreachable breaks the connection. Without a method, path, reset, skip or
-	// count, and before execution, no connection is served at all.
-	Unreachable bool `json:"unreachable,omitempty"`
-	// Refuse answers with an error.
-	Refuse *Refusal `json:"refuse,omitempty"`
-
-	// Stage tells when it happens: before the request is executed (the default),
-	// or after, when the client can't know that it was.
-	Stage Stage `json:"stage,omitempty"`
-}
-
-// Stage is a point in the life of a request.
-type Stage string
-
-// The stages at which an Effect can happen.
-const (
-	Received Stage = "received"
-	Executed Stage = "executed"
-)
-
-// Stuck is a graceful shutdown that the guest never finishes.
-type Stuck struct {
-	// Report is the state to report meanwhile, usually PoweringOff; empty reports
-	// the actual state. It ends after For, with the next reset that is executed,
-	// and when the host leaves On.
-	Report PowerState `json:"report,omitempty"`
-	For    Duration   `json:"for,omitempty"` // 0 is for ever
-}
-
-// Refusal is an error answer.
-type Refusal struct {
-	Status int      `json:"status"`          // 400 to 599
-	ID     string   `json:"id,omitempty"`    // message id such as Base.1.18.ResourceInUse or IDRAC.2.8.SYS518; empty is Base's GeneralError
-	Args   []string `json:"args,omitempty"`  // message arguments
-	Text   string   `json:"text,omitempty"`  // message text, since clients match on it; empty is the registry's
-	Retry  Duration `json:"retry,omitempty"` // Retry-After, in whole seconds; 0 sends none
-}
-
-const reportNull = "null"
-
-// maxDuration keeps sums of durations far from overflow.
-const maxDuration = Duration(365 * 24 * time.Hour)
-
 var (
-	methods   = []string{"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"}
-	ruleName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}$`)
-	messageID = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(\.[A-Za-z0-9]+)*$`)
+	methods    = []string{"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"}
+	ruleName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}$`)
+	messageID  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(\.[A-Za-z0-9]+)*$`)
+	headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 )
 
 // ParseRules reads a JSON array of rules, strictly: unknown keys, duplicate
@@ -144,19 +94,85 @@ func (r Rule) Validate() error {
 		bad("name must match %s", ruleName)
 	}
 	r.When.validate(bad)
-	r.Effect.validate(bad)
-	r.validateTogether(bad)
+	if r.Preset == "" {
+		r.Effect.validate(bad)
+		r.validateTogether(bad)
+		return errors.Join(errs...)
+	}
+	if set := r.Effect.keys(); len(set) > 0 || r.Effect.Stage != "" {
+		bad("preset and effect exclude each other; use a rule for each")
+	}
+	if p, ok := presetNamed(r.Preset); !ok {
+		bad("there is no preset %q; %s", r.Preset, nearestPresets(r.Preset))
+	} else {
+		for _, x := range p.Rules {
+			x.When = x.When.overlaid(r.When)
+			x.When.validate(bad)
+			x.validateTogether(bad)
+		}
+	}
 	return errors.Join(errs...)
 }
 
+// expand returns the rules that r stands for. Their names begin with r's.
+func (r Rule) expand() []Rule {
+	if r.Preset == "" {
+		return []Rule{r}
+	}
+	p, _ := presetNamed(r.Preset) // Validate has seen it
+	rules := make([]Rule, len(p.Rules))
+	for i, x := range p.Rules {
+		x.When = x.When.overlaid(r.When)
+		if x.Name = r.Name; len(rules) > 1 {
+			x.Name = fmt.Sprintf("%s/%d", r.Name, i+1)
+		}
+		rules[i] = x
+	}
+	return rules
+}
+
+// overlaid returns s with what o sets instead.
+func (s Selector) overlaid(o Selector) Selector {
+	for _, f := range []struct{ into, from *string }{
+		{&s.Host, &o.Host}, {&s.Client, &o.Client}, {&s.Via, &o.Via}, {&s.Method, &o.Method}, {&s.Path, &o.Path}, {&s.Header, &o.Header},
+	} {
+		if *f.from != "" {
+			*f.into = *f.from
+		}
+	}
+	for _, f := range []struct{ into, from *Duration }{{&s.Within, &o.Within}, {&s.From, &o.From}, {&s.Until, &o.Until}} {
+		if *f.from != 0 {
+			*f.into = *f.from
+		}
+	}
+	for _, f := range []struct{ into, from *uint64 }{{&s.Skip, &o.Skip}, {&s.Count, &o.Count}} {
+		if *f.from != 0 {
+			*f.into = *f.from
+		}
+	}
+	if o.Reset != nil {
+		s.Reset = o.Reset
+	}
+	if o.Phase != nil {
+		s.Phase = o.Phase
+	}
+	return s
+}
+
 func (s Selector) validate(bad func(string, ...any)) {
-	for _, g := range []struct{ key, glob string }{{"host", s.Host}, {"path", s.Path}} {
-		if _, err := path.Match(g.glob, ""); err != nil {
-			bad("%s %q is not a glob: %v", g.key, g.glob, err)
+	for _, g := range []struct{ key, glob string }{{"host", s.Host}, {"client", s.Client}, {"path", s.Path}} {
+		if !isGlob(g.glob) {
+			bad("%s %q is not a glob", g.key, g.glob)
 		}
 	}
 	if s.Path != "" && (s.Path[0] != '/' || strings.HasSuffix(s.Path, "/")) {
 		bad("path %q must begin with a slash and not end with one", s.Path)
+	}
+	if s.Via != "" && s.Via != ViaRedfish && s.Via != ViaIPMI {
+		bad("via %q is neither %s nor %s", s.Via, ViaRedfish, ViaIPMI)
+	}
+	if name, value, ok := s.header(); s.Header != "" && (!ok || !headerName.MatchString(name) || !isGlob(value)) {
+		bad("header %q must be a name, a colon and a glob", s.Header)
 	}
 	if s.Method != "" && !slices.Contains(methods, s.Method) {
 		bad("method %q is none of %s", s.Method, strings.Join(methods, ", "))
@@ -175,50 +191,29 @@ func (s Selector) validate(bad func(string, ...any)) {
 	if s.Until != 0 && s.Until <= s.From {
 		bad("until must be later than from")
 	}
+	if s.Within < 0 || s.Within > maxDuration {
+		bad("within must be between 0 and %v", time.Duration(maxDuration))
+	}
 }
 
-func (e Effect) validate(bad func(string, ...any)) {
-	set := e.names()
-	switch {
-	case len(set) == 0:
-		bad("effect is empty; set one of %s (and quote \"null\")", strings.Join(effectNames, ", "))
-	case len(set) > 1:
-		bad("effect must be one of %s; use a rule for each", strings.Join(set, ", "))
-	}
-	for _, d := range []Duration{e.Delay, e.Lag} {
-		if d < 0 || d > maxDuration {
-			bad("durations must be between 0 and %v", time.Duration(maxDuration))
-		}
-	}
-	if e.Stuck != nil && (e.Stuck.For < 0 || e.Stuck.For > maxDuration) {
-		bad("stuck for must be between 0 and %v", time.Duration(maxDuration))
-	}
-	switch e.Stage {
-	case "", Received:
-	case Executed:
-		if e.Delay == 0 && !e.Hang && !e.Unreachable && e.Refuse == nil {
-			bad("stage goes with delay, hang, unreachable and refuse only")
-		}
-	default:
-		bad("stage %q is neither %s nor %s", e.Stage, Received, Executed)
-	}
-	if r := e.Refuse; r != nil {
-		if r.Status < 400 || r.Status > 599 {
-			bad("refuse needs a status from 400 to 599, not %d", r.Status)
-		}
-		if r.ID != "" && !messageID.MatchString(r.ID) {
-			bad("refuse id %q is not a message id such as Base.1.18.ResourceInUse", r.ID)
-		}
-		if r.Retry < 0 {
-			bad("refuse retry must not be negative")
-		}
-	}
+// IsZero reports whether s selects all requests.
+func (s Selector) IsZero() bool { return s.Host == "" && s.From == 0 && s.Until == 0 && s.everything() }
+
+func (s *Selector) header() (name, glob string, ok bool) {
+	name, glob, ok = strings.Cut(s.Header, ":")
+	return name, strings.TrimSpace(glob), ok
+}
+
+func isGlob(pattern string) bool {
+	_, err := path.Match(pattern, "")
+	return err == nil
 }
 
 // validateTogether finds selectors that the effect can never meet.
 func (r Rule) validateTogether(bad func(string, ...any)) {
-	w, e := r.When, r.Effect
-	read, reset := e.Lag != 0 || e.Report != "", e.Ignore || e.Stuck != nil
+	w, e := &r.When, &r.Effect
+	read := e.Lag != 0 || e.Report != "" || len(e.Advertise) > 0
+	reset := e.Ignore || e.Stuck != nil || e.Transition != nil || e.Substitute != "" || e.Duplicate != 0 || e.Auto != nil || e.Task != nil
 	if read && len(w.Reset) > 0 {
 		bad("lag and report concern reads, so reset can't select them")
 	}
@@ -231,18 +226,14 @@ func (r Rule) validateTogether(bad func(string, ...any)) {
 	if e.Stuck != nil && len(w.Reset) > 0 && !slices.Contains(w.Reset, ResetGracefulShutdown) {
 		bad("stuck concerns %s, which reset leaves out", ResetGracefulShutdown)
 	}
-}
-
-var effectNames = []string{"delay", "hang", "ignore", "stuck", "lag", "report", "unreachable", "refuse"}
-
-// names returns the effects that are set, in the order of effectNames.
-func (e Effect) names() []string {
-	set := []bool{e.Delay != 0, e.Hang, e.Ignore, e.Stuck != nil, e.Lag != 0, e.Report != "", e.Unreachable, e.Refuse != nil}
-	var names []string
-	for i, is := range set {
-		if is {
-			names = append(names, effectNames[i])
-		}
+	if e.standing() && !w.everything() {
+		bad("%s lasts while the rule is in force: only host, from and until go with it", e.keys()[0])
 	}
-	return names
+	if w.Client == ClientBMC && (e.Auto != nil || e.Duplicate != 0 || e.Transition != nil || e.Restart != nil) ||
+		w.Client == ClientRestore && e.Restart != nil {
+		bad("%s would bring itself about for ever when the client is %s", e.keys()[0], w.Client)
+	}
+	if w.Header != "" && w.Via == ViaIPMI {
+		bad("ipmi has no headers")
+	}
 }

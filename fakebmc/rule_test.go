@@ -2,6 +2,8 @@ package fakebmc_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -36,13 +38,27 @@ func TestParseRulesRefuses(t *testing.T) {
 			`"b": until must`, "not 204", `"a b" is not a message id`, `"b": refuse retry`,
 			`"c": from and until must not be negative`, `"c": stage goes with`, `"d": stage "later"`, "rule 5",
 		}},
+		{"effects", `[
+			{"name": "a", "effect": {"transition": {"for": "0s"}}}, {"name": "b", "effect": {"substitute": "Explode"}},
+			{"name": "c", "effect": {"restart": {"downtime": "1s", "restore": "Sometimes"}}}, {"name": "d", "effect": {"auth": "none"}},
+			{"name": "e", "effect": {"etag": "x"}}, {"name": "f", "effect": {"drop": "a b"}}, {"name": "g", "effect": {"guest": {}}},
+			{"name": "h", "effect": {"swap": "["}}, {"name": "i", "effect": {"refuse": {"status": 100, "body": "{}"}}},
+			{"name": "j", "effect": {"refuse": {"status": 500, "headers": {"X": "a\nb"}}}}, {"name": "k", "when": {"via": "smoke"}, "effect": {"hang": true}},
+			{"name": "l", "when": {"header": "x"}, "effect": {"hang": true}}, {"name": "m", "effect": {"loss": {"for": "-1s"}}},
+			{"name": "n", "effect": {"auto": {"reset": "", "after": "1s"}}}
+		]`, []string{`"a": transition for`, `"b": reset type "Explode"`, `"c": restore "Sometimes"`, `"d": auth "none"`, `"e": etag "x"`, `"f": drop "a b"`,
+			`"g": guest is empty`, `"h": swap "["`, `"i": refuse needs a status from 200`, `"j": refuse header`, `"k": via "smoke"`, `"l": header "x"`,
+			`"m": loss for must`, `"n": reset type ""`}},
 		{"never fires", `[
 			{"name": "a", "when": {"reset": ["On"]}, "effect": {"lag": "1s"}},
 			{"name": "b", "when": {"method": "POST"}, "effect": {"report": "Off"}},
 			{"name": "c", "when": {"method": "GET"}, "effect": {"ignore": true}},
 			{"name": "d", "when": {"method": "GET", "reset": ["On"]}, "effect": {"hang": true}},
-			{"name": "e", "when": {"reset": ["On"]}, "effect": {"stuck": {}}}
-		]`, []string{`"a": lag and report`, `"b": lag and report`, `"c": a reset is a POST`, `"d": a reset is a POST`, `"e": stuck concerns`}},
+			{"name": "e", "when": {"reset": ["On"]}, "effect": {"stuck": {}}},
+			{"name": "f", "when": {"client": "bmc"}, "effect": {"auto": {"reset": "On", "after": "1s"}}},
+			{"name": "g", "when": {"method": "POST"}, "effect": {"loss": {}}},
+			{"name": "h", "when": {"via": "ipmi", "header": "Accept: *"}, "effect": {"hang": true}}
+		]`, []string{`"f": auto would bring itself about`, `"g": loss lasts while`, `"h": ipmi has no headers`, `"a": lag and report`, `"b": lag and report`, `"c": a reset is a POST`, `"d": a reset is a POST`, `"e": stuck concerns`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := fakebmc.ParseRules([]byte(c.rules))
@@ -64,6 +80,17 @@ func FuzzParseRules(f *testing.F) {
 	f.Add(`[{"name": "a", "effect": {"stuck": {"report": "PoweringOff", "for": "1m"}}}, {"name": "b", "effect": {"report": "null"}}]`)
 	f.Add(`[{"name": "a", "effect": {"refuse": {"status": 409, "id": "iLO.2.14.InvalidOperationForSystemState", "args": ["x"], "text": "Power is off", "retry": "30s"}}}]`)
 	f.Add(`[{"name": "a", "effect": {"unreachable": true}}, {"name": "b", "effect": {"lag": "9223372036854775807ns"}}, {"name": "c", "effect": {"ignore": true}}]`)
+	for _, p := range fakebmc.Presets() {
+		f.Add(`[{"name": "a", "preset": "` + p.Name + `"}]`)
+		for i := range p.Rules {
+			p.Rules[i].Name = fmt.Sprint("rule-", i)
+		}
+		rules, err := json.Marshal(p.Rules)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(rules))
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		rules, err := fakebmc.ParseRules([]byte(text))
 		if err != nil {
@@ -85,13 +112,13 @@ func FuzzParseRules(f *testing.F) {
 		clk := &systemtest.Clock{}
 		b := fakebmc.New("node-1", fakebmc.NewHost(clk, fakebmc.Timing{}, true), clk, fakebmc.OnRequest(func(r fakebmc.Record) {
 			for _, name := range r.Rules {
-				if !inForce(rules, name) {
+				if preset, _, _ := strings.Cut(name, "/"); !inForce(rules, name) && !inForce(rules, preset) {
 					t.Errorf("%q fired", name)
 				}
 			}
 		}))
 		for _, r := range rules {
-			if err := b.AddRule(r); err != nil {
+			if err := b.AddRule(r); err != nil && !errors.Is(err, fakebmc.ErrUnsupported) {
 				t.Fatal(err)
 			}
 		}
@@ -124,7 +151,8 @@ func inForce(rules []fakebmc.Rule, name string) bool {
 func TestRuleKeys(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[fakebmc.Rule](), reflect.TypeFor[fakebmc.Selector](), reflect.TypeFor[fakebmc.Effect](),
-		reflect.TypeFor[fakebmc.Stuck](), reflect.TypeFor[fakebmc.Refusal](),
+		reflect.TypeFor[fakebmc.Stuck](), reflect.TypeFor[fakebmc.Refusal](), reflect.TypeFor[fakebmc.Transition](), reflect.TypeFor[fakebmc.Auto](),
+		reflect.TypeFor[fakebmc.Restart](), reflect.TypeFor[fakebmc.Loss](), reflect.TypeFor[fakebmc.Guest](), reflect.TypeFor[fakebmc.TaskFault](),
 	} {
 		for i := range typ.NumField() {
 			f := typ.Field(i)

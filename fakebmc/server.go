@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,9 @@ type Config struct {
 	// SessionTimeout ends a session that is not used, after 30 seconds to 24 hours
 	// as Redfish has it; 0 is 30 minutes.
 	SessionTimeout time.Duration
+	// Media are the URLs of images, or of directories of images, that may be inserted
+	// as virtual media; none by default. The server itself never fetches one.
+	Media []string
 	// Clock is what sessions age on; nil is Wall.
 	Clock Clock
 	// HoldLimit is how long a request without an answer holds its connection if
@@ -41,6 +45,7 @@ type Config struct {
 // hosts is there for scale.
 type Server struct {
 	cfg     Config
+	media   []*url.URL
 	closing chan struct{}
 	running sync.WaitGroup // accept loops and connections
 
@@ -67,7 +72,15 @@ func NewServer(cfg Config) (*Server, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = Wall()
 	}
-	return &Server{cfg: cfg, closing: make(chan struct{})}, nil
+	s := &Server{cfg: cfg, closing: make(chan struct{})}
+	for _, m := range cfg.Media {
+		u, err := url.Parse(m)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil {
+			return nil, fmt.Errorf("serving bmcs: virtual media may lie at %q, which is no URL with a scheme and a host", m)
+		}
+		s.media = append(s.media, u)
+	}
+	return s, nil
 }
 
 func orDefault[T int | time.Duration](v, d T) T {
@@ -129,7 +142,8 @@ func (s *Server) service(bmcs []*BMC) (*service, error) {
 	svc := &service{
 		bmcs: map[string]*BMC{}, account: account{s.cfg.Username, s.cfg.Password},
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
-		hold:     s.cfg.HoldLimit, closing: s.closing, common: bmcs[0],
+		hold:     s.cfg.HoldLimit, closing: s.closing, common: bmcs[0], allowed: s.media,
+		streams: make(chan struct{}, maxStreams),
 	}
 	for _, b := range bmcs {
 		if b.host == "" || strings.ContainsAny(b.host, "/?#%\\ \t\r\n") {
@@ -144,6 +158,7 @@ func (s *Server) service(bmcs []*BMC) (*service, error) {
 	if len(bmcs) > 1 {
 		svc.common = New("", nil, s.cfg.Clock, OnRequest(s.cfg.OnRequest))
 	}
+	svc.sessions.lost = svc.common.Lost
 	return svc, nil
 }
 
@@ -208,7 +223,7 @@ type severed struct {
 func (l severed) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
-		if err != nil || l.bmc.connect(conn.RemoteAddr().String()) {
+		if err != nil || l.bmc.Reachable(conn.RemoteAddr().String()) {
 			return conn, err
 		}
 		abort(conn)

@@ -161,6 +161,12 @@ func resetBody(t fakebmc.ResetType) string { return fmt.Sprintf(`{"ResetType": %
 
 var account = fakebmc.Config{Username: "admin", Password: "s3cret"}
 
+// severed tells that the connection was reset, whichever side of the socket
+// noticed it first.
+func severed(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
 func TestGoldenResources(t *testing.T) {
 	one := newRig(t, account, "node-1")
 	many := newRig(t, account, "node-1", "node-2")
@@ -192,7 +198,20 @@ func TestGoldenResources(t *testing.T) {
 		{"sessions", one, "GET", loginURL, "", 200},
 		{"session", one, "GET", loginURL + "/1", "", 200},
 		{"session-created", one, "POST", loginURL, login, 201},
-		{"error-reset-type", one, "POST", resetURL, resetBody("PowerCycle"), 400},
+		{"error-reset-type", one, "POST", resetURL, resetBody("ForceOn"), 400},
+		{"virtual-media-collection", one, "GET", "/redfish/v1/Managers/node-1/VirtualMedia", "", 200},
+		{"virtual-media", one, "GET", "/redfish/v1/Managers/node-1/VirtualMedia/Cd", "", 200},
+		{"task-service", one, "GET", "/redfish/v1/TaskService", "", 200},
+		{"account-service", one, "GET", "/redfish/v1/AccountService", "", 200},
+		{"account", one, "GET", "/redfish/v1/AccountService/Accounts/1", "", 200},
+		{"role", one, "GET", "/redfish/v1/AccountService/Roles/Administrator", "", 200},
+		{"event-service", one, "GET", "/redfish/v1/EventService", "", 200},
+		{"registries", one, "GET", "/redfish/v1/Registries", "", 200},
+		{"tasks", one, "GET", "/redfish/v1/TaskService/Tasks", "", 200},
+		{"accounts", one, "GET", "/redfish/v1/AccountService/Accounts", "", 200},
+		{"roles", one, "GET", "/redfish/v1/AccountService/Roles", "", 200},
+		{"registry-base", one, "GET", "/redfish/v1/Registries/Base", "", 200},
+		{"odata", one, "GET", "/redfish/v1/odata", "", 200},
 		{"error-missing", one, "GET", "/redfish/v1/Nothing", "", 404},
 	} {
 		t.Run(c.file, func(t *testing.T) {
@@ -272,7 +291,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		collect(body)
 	}
 	visit("/redfish/v1/")
-	if len(visited) != 12 { // root, 4 collections, SessionService, 3 resources for each host
+	if len(visited) != 29 { // root, 4 services, 8 collections, an account, 3 roles, 2 registries; 5 resources for each of 2 hosts
 		t.Errorf("visited %d resources: %v", len(visited), visited)
 	}
 }
@@ -310,7 +329,7 @@ func TestGofish(t *testing.T) {
 				t.Fatalf("systems %v, %v", systems, err)
 			}
 			system := systems[0]
-			if want := []redfish.ResetType{"On", "ForceOff", "GracefulShutdown", "ForceRestart"}; !slices.Equal(system.SupportedResetTypes, want) {
+			if want := []redfish.ResetType{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "PowerCycle", "PushPowerButton"}; !slices.Equal(system.SupportedResetTypes, want) {
 				t.Errorf("reset types %v, want %v", system.SupportedResetTypes, want)
 			}
 			for _, step := range []struct {
@@ -372,7 +391,7 @@ func TestEffectsOnTheWire(t *testing.T) {
 		}
 	}
 	reset := func(r *rig, got reply, err error) {
-		if !errors.Is(err, syscall.ECONNRESET) {
+		if !severed(err) {
 			r.t.Errorf("%d, %v; want a connection reset", got.status, err)
 		}
 	}
@@ -492,7 +511,7 @@ func TestTLSConnectionsAreReset(t *testing.T) {
 			t.Fatalf("without a rule: %d", got.status)
 		}
 		r.rule(rule)
-		if got, err := r.try(t.Context(), "GET", systemURL, ""); !errors.Is(err, syscall.ECONNRESET) {
+		if got, err := r.try(t.Context(), "GET", systemURL, ""); !severed(err) {
 			t.Errorf("%s: %d, %v; want a connection reset", rule, got.status, err)
 		}
 	}
@@ -508,7 +527,7 @@ func TestHostsBehindOneListener(t *testing.T) {
 		shared = append(shared, rec)
 	}}, "node-1", "node-2")
 	r.rule(`{"when": {"host": "node-1"}, "effect": {"unreachable": true}}`)
-	if got, err := r.try(t.Context(), "GET", systemURL, ""); !errors.Is(err, syscall.ECONNRESET) {
+	if got, err := r.try(t.Context(), "GET", systemURL, ""); !severed(err) {
 		t.Errorf("node-1: %d, %v; want a connection reset", got.status, err)
 	}
 	for _, path := range []string{"/redfish/v1/Systems", "/redfish/v1/Systems/node-2", "/redfish/v1/"} {
@@ -553,6 +572,8 @@ func TestProtocol(t *testing.T) {
 		{"bare slash", "GET", "/", "", nil, 404, "ResourceMissingAtURI"},
 		{"OData-Version 4.0", "GET", systemURL, "", []string{"OData-Version", "4.0"}, 200, ""},
 		{"other OData-Version", "GET", systemURL, "", []string{"OData-Version", "3.0"}, 412, "HeaderInvalid"},
+		{"an OData query", "GET", systemURL + "?$select=PowerState", "", nil, 501, "QueryNotSupported"},
+		{"another query", "GET", systemURL + "?x=1", "", nil, 200, ""},
 		{"form data", "POST", resetURL, resetBody("ForceOff"), []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "HeaderInvalid"},
 		{"no content type", "POST", resetURL, resetBody("ForceOff"), []string{"Content-Type", ""}, 415, "HeaderInvalid"},
 		{"malformed", "POST", resetURL, `{"ResetType": `, nil, 400, "MalformedJSON"},
@@ -562,7 +583,7 @@ func TestProtocol(t *testing.T) {
 		{"no reset type", "POST", resetURL, `{}`, nil, 400, "ActionParameterMissing"},
 		{"no body", "POST", resetURL, ``, []string{"Content-Type", "application/json"}, 400, "MalformedJSON"},
 		{"lower case", "POST", resetURL, resetBody("forceoff"), nil, 400, "ActionParameterValueNotInList"},
-		{"not advertised", "POST", resetURL, resetBody("PushPowerButton"), nil, 400, "ActionParameterValueNotInList"},
+		{"not advertised", "POST", resetURL, resetBody("ForceOn"), nil, 400, "ActionParameterValueNotInList"},
 		{"too long", "POST", resetURL, long, nil, 413, "UnrecognizedRequestBody"},
 		{"login without name", "POST", loginURL, `{"Password": "x"}`, nil, 400, "PropertyMissing"},
 		{"login without password", "POST", loginURL, `{"UserName": "x"}`, nil, 400, "PropertyMissing"},
@@ -599,10 +620,10 @@ func TestETag(t *testing.T) {
 	if tag == "" || first.json(t)["@odata.etag"] != tag {
 		t.Errorf("ETag %q, @odata.etag %v", tag, first.json(t)["@odata.etag"])
 	}
-	if want := `<http://redfish.dmtf.org/schemas/v1/ComputerSystem.v1_18_0.json>; rel=describedby`; first.header.Get("Link") != want {
+	if want := `<http://redfish.dmtf.org/schemas/v1/ComputerSystem.v1_20_0.json>; rel=describedby`; first.header.Get("Link") != want {
 		t.Errorf("Link %q, want %q", first.header.Get("Link"), want)
 	}
-	if got := first.header.Get("Allow"); got != "GET, HEAD" {
+	if got := first.header.Get("Allow"); got != "GET, HEAD, PATCH" {
 		t.Errorf("Allow %q", got)
 	}
 	if got := r.do("GET", systemURL, "", "If-None-Match", tag); got.status != 304 || len(got.body) != 0 {
@@ -752,6 +773,7 @@ func TestListenRefuses(t *testing.T) {
 	}
 	for _, cfg := range []fakebmc.Config{
 		{Username: "admin"}, {Password: "x"}, {SessionTimeout: time.Second}, {SessionTimeout: 25 * time.Hour}, {MaxSessions: -1},
+		{Media: []string{"/images"}}, {Media: []string{"http://user@127.0.0.1/"}},
 	} {
 		if _, err := fakebmc.NewServer(cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)
@@ -859,6 +881,11 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("GET", "/redfish/v1/Systems/../Systems/node-1", "", "", "")
 	f.Add("POST", loginURL, `{"UserName": "admin", "Password": null}`, "", "")
 	f.Add("DELETE", loginURL+"/1", "[]", "Basic Og==", "")
+	f.Add("PATCH", systemURL, `{"PowerRestorePolicy": "AlwaysOn", "Boot": {"BootSourceOverrideTarget": "Pxe"}}`, "", "")
+	f.Add("POST", managerURL+"/Actions/Manager.Reset", resetBody("ForceRestart"), "", "")
+	f.Add("POST", mediaURL+"/Actions/VirtualMedia.InsertMedia", `{"Image": "http://127.0.0.1/x"}`, "Basic", "x")
+	f.Add("GET", "/redfish/v1/$metadata", "", "", "")
+	f.Add("GET", "/redfish/v1/TaskService/TaskMonitors/node-1-1?$expand=.", "", "", "")
 	clk := &systemtest.Clock{}
 	host := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
 	server, err := fakebmc.NewServer(account)
@@ -866,7 +893,8 @@ func FuzzHTTP(f *testing.F) {
 		f.Fatal(err)
 	}
 	defer server.Close()
-	url, err := server.Listen(":0", fakebmc.New("node-1", host, clk))
+	bmc := fakebmc.New("node-1", host, clk, fakebmc.RestartTime(time.Hour))
+	url, err := server.Listen(":0", bmc)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -884,6 +912,9 @@ func FuzzHTTP(f *testing.F) {
 		clk.Advance(time.Minute)
 		if p, _ := host.PowerState(); p != fakebmc.On || host.Boots() != 1 {
 			t.Fatalf("the host is %s in boot %d", p, host.Boots())
+		}
+		if boot, _ := host.Boot(); boot.Enabled != "Disabled" || bmc.RestorePolicy() != fakebmc.LastState || !bmc.Reachable("") {
+			t.Fatalf("boot %+v, policy %s, or the BMC restarted", boot, bmc.RestorePolicy())
 		}
 	})
 }

@@ -30,6 +30,7 @@ type sessions struct {
 	clk     Clock
 	limit   int
 	timeout time.Duration
+	lost    func() <-chan struct{} // of the BMC that keeps them
 
 	mu   sync.Mutex
 	next int
@@ -40,24 +41,25 @@ type session struct {
 	id, user string
 	token    [sha256.Size]byte // hashed, so that comparing takes constant time
 	used     time.Duration
+	lost     <-chan struct{}
 }
 
-// create returns a new session's id and token; ok is false when there are too many.
-func (s *sessions) create(user string) (id, token string, ok bool) {
+// create returns a new session's id and token; ok is false when as many as limit are open.
+func (s *sessions) create(user string, limit int) (id, token string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
-	if len(s.open) >= s.limit {
+	if len(s.open) >= limit {
 		return "", "", false
 	}
 	s.next++
 	id, token = strconv.Itoa(s.next), rand.Text()
-	s.open = append(s.open, &session{id, user, sha256.Sum256([]byte(token)), s.clk.Now()})
+	s.open = append(s.open, &session{id, user, sha256.Sum256([]byte(token)), s.clk.Now(), s.lost()})
 	return id, token, true
 }
 
-// use tells whether a token's session lives, and keeps it alive.
-func (s *sessions) use(token string) bool {
+// use returns the id of a token's session, and keeps it alive.
+func (s *sessions) use(token string) (id string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,10 +67,10 @@ func (s *sessions) use(token string) bool {
 	for _, x := range s.open {
 		if subtle.ConstantTimeCompare(x.token[:], hash[:]) == 1 {
 			x.used = s.clk.Now()
-			return true
+			return x.id, true
 		}
 	}
-	return false
+	return "", false
 }
 
 func (s *sessions) end(id string) bool {
@@ -92,5 +94,12 @@ func (s *sessions) list() (ids, users []string) {
 
 func (s *sessions) expire() {
 	now := s.clk.Now()
-	s.open = slices.DeleteFunc(s.open, func(x *session) bool { return now-x.used >= s.timeout })
+	s.open = slices.DeleteFunc(s.open, func(x *session) bool {
+		select {
+		case <-x.lost:
+			return true
+		default:
+			return now-x.used >= s.timeout
+		}
+	})
 }

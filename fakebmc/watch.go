@@ -1,19 +1,20 @@
 package fakebmc
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
 // lagSample is how often the state of a System that is no Watcher is sampled
-// while a lag rule is in force.
+// while a rule about edges is in force.
 const lagSample = 50 * time.Millisecond
 
 // watchEdges begins or ends the recording of edges, as the rules in force need it.
 func (b *BMC) watchEdges() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	needed := b.longestLag() > 0
+	needed := b.needsEdges()
 	switch {
 	case needed && b.unwatch == nil:
 		b.mem.forgetEdges()
@@ -70,4 +71,8 @@ func (b *BMC) longestLag() (sum time.Duration) {
 		sum += time.Duration(r.Effect.Lag)
 	}
 	return sum
+}
+
+func (b *BMC) needsEdges() bool {
+	return slices.ContainsFunc(*b.rules.Load(), func(r *rule) bool { return r.Effect.Lag > 0 || r.When.Within > 0 })
 }

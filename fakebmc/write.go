@@ -27,11 +27,26 @@ func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
 	if a.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Basic realm="fakebmc"`)
 	}
+	if a.refusal != nil {
+		for name, value := range a.refusal.Headers {
+			h.Set(name, value)
+		}
+	}
 	body := object(nil)
 	switch {
+	case a.refusal != nil && a.refusal.Body != "":
+		send(w, a, "application/json; charset=utf-8", []byte(a.refusal.Body))
+		return
 	case a.Status >= 400:
 		body = errorBody(a)
-	case a.content != nil:
+	case a.content == nil:
+		a.verdict.dropFrom(h)
+		w.WriteHeader(a.Status)
+		return
+	case a.content.xml != nil:
+		send(w, a, "application/xml; charset=utf-8", a.content.xml)
+		return
+	default:
 		body = a.content.body
 		for k, v := range a.content.header {
 			h[k] = v
@@ -39,12 +54,12 @@ func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
 		if l := describedBy(body); l != "" {
 			h.Set("Link", l)
 		}
-	default:
-		w.WriteHeader(a.Status)
-		return
+	}
+	if a.Status == http.StatusOK {
+		a.verdict.bend(body)
 	}
 	if a.Status == http.StatusOK && body["@odata.type"] != nil {
-		tag := etag(body)
+		tag := etag(body, a.content.settings)
 		h.Set("ETag", tag)
 		if match := r.Header.Get("If-None-Match"); match == tag || match == "*" {
 			w.WriteHeader(http.StatusNotModified)
@@ -52,17 +67,71 @@ func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
 		}
 		body["@odata.etag"] = tag
 	}
-	data := marshal(body)
-	h.Set("Content-Type", "application/json; charset=utf-8")
+	send(w, a, "application/json; charset=utf-8", marshal(body))
+}
+
+func send(w http.ResponseWriter, a Answer, contentType string, data []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(data)))
+	a.verdict.dropFrom(h)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(data) // a client that left is not our trouble
 }
 
-// etag is weak: it names the content, not its bytes.
-func etag(o object) string {
+// dropFrom leaves out the headers that rules drop.
+func (v *verdict) dropFrom(h http.Header) {
+	if v == nil {
+		return
+	}
+	for _, e := range v.effects {
+		if e.Drop != "" {
+			h.Del(e.Drop)
+		}
+	}
+}
+
+// bend changes a body as rules have it.
+func (v *verdict) bend(body object) {
+	if v == nil {
+		return
+	}
+	for _, e := range v.effects {
+		if len(e.Advertise) > 0 {
+			if actions, ok := body["Actions"].(object); ok {
+				if action, ok := actions["#ComputerSystem.Reset"].(object); ok {
+					action["ResetType@Redfish.AllowableValues"] = e.Advertise
+				}
+			}
+		}
+		if e.Omit != "" {
+			omit(body, strings.Split(e.Omit, "/"))
+		}
+	}
+}
+
+func omit(o object, path []string) {
+	if len(path) == 1 {
+		delete(o, path[0])
+		return
+	}
+	if inner, ok := o[path[0]].(object); ok {
+		omit(inner, path[1:])
+	}
+}
+
+// etag is weak: it names the content, not its bytes. Its first part names only
+// what can be changed: see matchesSettings.
+func etag(o object, settings string) string {
+	if settings == "" {
+		settings = "0"
+	}
+	return fmt.Sprintf(`W/"%s.%s"`, settings, hash(o))
+}
+
+func hash(o object) string {
 	h := sha256.Sum256(marshal(o))
-	return fmt.Sprintf(`W/"%x"`, h[:8])
+	return fmt.Sprintf("%x", h[:8])
 }
 
 func marshal(o object) []byte {

@@ -142,6 +142,7 @@ func Run(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 		s.settle()
 	})
 	t.Run("watch", func(t *testing.T) { testWatch(t, begin(t, start, true)) })
+	runOptional(t, start)
 }
 
 func testWatch(t *testing.T, s *subject) {

@@ -1,0 +1,131 @@
+package fakebmc
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+)
+
+// Admin is a small HTTP API to the rules of running BMCs:
+//
+//	GET    /v1/presets                    every Preset
+//	GET    /v1/hosts                      the hosts and their rules in force
+//	POST   /v1/hosts/{host}/rules         add a Rule; host is a glob
+//	DELETE /v1/hosts/{host}/rules/{name}  remove it; host is a glob
+//
+// It asks for no password, so serve it on loopback only. A page in a browser can't
+// use it: it answers to no other name than a loopback one, and takes JSON only.
+func Admin(bmcs ...*BMC) http.Handler {
+	a := admin(bmcs)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/presets", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, presets()) })
+	mux.HandleFunc("GET /v1/hosts", a.list)
+	mux.HandleFunc("POST /v1/hosts/{host}/rules", a.add)
+	mux.HandleFunc("DELETE /v1/hosts/{host}/rules/{name...}", a.remove)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !localName(r.Host) {
+			respond(w, http.StatusForbidden, problem(fmt.Errorf("the admin API is not served as %q; use a loopback address", r.Host)))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func localName(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+type admin []*BMC
+
+func (a admin) matching(pattern string) (matching []*BMC, err error) {
+	for _, b := range a {
+		if isGlob(pattern) && glob(pattern, b.host) {
+			matching = append(matching, b)
+		}
+	}
+	if len(matching) == 0 {
+		err = fmt.Errorf("no host matches %q", pattern)
+	}
+	return matching, err
+}
+
+func (a admin) list(w http.ResponseWriter, _ *http.Request) {
+	type host struct {
+		Host  string `json:"host"`
+		Rules []Rule `json:"rules"`
+	}
+	hosts := []host{}
+	for _, b := range a {
+		hosts = append(hosts, host{b.host, append([]Rule{}, b.Rules()...)})
+	}
+	respond(w, http.StatusOK, hosts)
+}
+
+// add is all or nothing: where one host refuses the rule, no host has it.
+func (a admin) add(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(w, r)
+	switch {
+	case err != nil:
+		respond(w, http.StatusBadRequest, problem(err))
+		return
+	case !isJSON(r):
+		respond(w, http.StatusUnsupportedMediaType, problem(fmt.Errorf("content type %q; use application/json", r.Header.Get("Content-Type"))))
+		return
+	}
+	rules, err := ParseRules(append(append([]byte{'['}, body...), ']'))
+	if err != nil || len(rules) != 1 {
+		respond(w, http.StatusBadRequest, problem(fmt.Errorf("reading one rule: %w", err)))
+		return
+	}
+	hosts, err := a.matching(r.PathValue("host"))
+	if err != nil {
+		respond(w, http.StatusNotFound, problem(err))
+		return
+	}
+	for i, b := range hosts {
+		if err := b.AddRule(rules[0]); err != nil {
+			for _, done := range hosts[:i] {
+				done.RemoveRule(rules[0].Name)
+			}
+			respond(w, http.StatusConflict, problem(err))
+			return
+		}
+	}
+	respond(w, http.StatusCreated, rules[0])
+}
+
+func (a admin) remove(w http.ResponseWriter, r *http.Request) {
+	hosts, err := a.matching(r.PathValue("host"))
+	if err != nil {
+		respond(w, http.StatusNotFound, problem(err))
+		return
+	}
+	removed := false
+	for _, b := range hosts {
+		removed = b.RemoveRule(r.PathValue("name")) || removed
+	}
+	if !removed {
+		respond(w, http.StatusNotFound, problem(fmt.Errorf("no rule %q is in force there", r.PathValue("name"))))
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func problem(err error) any { return map[string]string{"error": err.Error()} }
+
+func respond(w http.ResponseWriter, status int, v any) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		status, data = http.StatusInternalServerError, nil
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // a client that left is not our trouble
+}

@@ -1,0 +1,116 @@
+package fakebmc_test
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/fakebmc"
+)
+
+// The Python that has Debian's sushy; another one first in PATH hasn't.
+const systemPython = "/usr/bin/python3"
+
+// requireClient skips, or fails with FENCELAB_REQUIRE_CLIENTS set, without a
+// client that fakebmc/clients.sh installs.
+func requireClient(t *testing.T, command string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), command, args...).CombinedOutput()
+	switch {
+	case err == nil:
+	case os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "":
+		t.Fatalf("%s: %v; fakebmc/clients.sh installs it\n%s", command, err, out)
+	default:
+		t.Skipf("%s: %v; fakebmc/clients.sh installs it", command, err)
+	}
+}
+
+func secured(t *testing.T) fakebmc.Config {
+	t.Helper()
+	cert, err := fakebmc.SelfSigned("127.0.0.1", "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := account
+	cfg.Certificate = cert
+	return cfg
+}
+
+// trust is a file with the certificate, if any, for clients that verify.
+func trust(t *testing.T, cert *tls.Certificate) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "bmc.pem")
+	var data []byte
+	if cert != nil {
+		data = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]})
+	}
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestSushy(t *testing.T) {
+	requireClient(t, systemPython, "-c", "import sushy")
+	for name, cfg := range map[string]fakebmc.Config{"http": account, "https": secured(t)} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, cfg, "node-1")
+			sushy := exec.CommandContext(t.Context(), systemPython, "-W", "ignore", "testdata/sushy_session.py", r.url, systemURL, "admin", "s3cret")
+			sushy.Env = append(os.Environ(), "REQUESTS_CA_BUNDLE="+trust(t, cfg.Certificate))
+			out, err := sushy.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			golden(t, "sushy_session.txt", out)
+			if n := r.hosts[0].Nmis(); n != 2 {
+				t.Errorf("%d interrupts, want 2", n)
+			}
+		})
+	}
+}
+
+func TestFenceRedfish(t *testing.T) {
+	requireClient(t, "fence_redfish", "--action", "metadata")
+	r := newRig(t, secured(t), "node-1")
+	u, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		action, want string
+		fails        bool
+		state        fakebmc.PowerState
+		boots, nmis  int
+	}{
+		{"monitor", "", false, "On", 1, 0},
+		{"status", "Status: ON", false, "On", 1, 0},
+		{"off", "Success: Powered OFF", false, "Off", 1, 0},
+		{"off", "Success: Already OFF", false, "Off", 1, 0},
+		{"status", "Status: OFF", true, "Off", 1, 0}, // exit code 2 means off
+		{"on", "Success: Powered ON", false, "On", 2, 0},
+		{"reboot", "Success: Rebooted", false, "On", 3, 0},
+		{"diag", "", false, "On", 3, 1},
+	} {
+		out, err := exec.CommandContext(t.Context(), "fence_redfish", "--ip", u.Hostname(), "--ipport", u.Port(), "--ssl-insecure",
+			"--username", "admin", "--password", "s3cret", "--action", step.action).CombinedOutput()
+		if (err != nil) != step.fails || !strings.Contains(string(out), step.want) {
+			t.Errorf("%s: %v\n%s", step.action, err, out)
+		}
+		r.until(step.state)
+		if b, n := r.hosts[0].Boots(), r.hosts[0].Nmis(); b != step.boots || n != step.nmis {
+			t.Errorf("after %s: %d boots and %d interrupts, want %d and %d", step.action, b, n, step.boots, step.nmis)
+		}
+	}
+	if _, err := exec.CommandContext(t.Context(), "fence_redfish", "--ip", u.Hostname(), "--ipport", u.Port(), "--ssl-insecure",
+		"--username", "admin", "--password", "wrong", "--action", "off").CombinedOutput(); err == nil {
+		t.Error("a wrong password powers off")
+	}
+	if p, _ := r.hosts[0].PowerState(); p != fakebmc.On {
+		t.Errorf("the host is %s", p)
+	}
+}

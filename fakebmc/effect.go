@@ -1,0 +1,368 @@
+package fakebmc
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Effect is what happens to a selected request, or by itself. Exactly one is set;
+// Stage goes with delay, hang, unreachable, refuse and restart.
+type Effect struct {
+	// Delay lets the request wait.
+	Delay Duration `json:"delay,omitempty"`
+	// Hang never answers. The client's own timeout must end it.
+	Hang bool `json:"hang,omitempty"`
+	// Ignore accepts a reset, of the host or of the BMC, and does nothing.
+	Ignore bool `json:"ignore,omitempty"`
+	// Stuck accepts a GracefulShutdown, and the host stays on.
+	Stuck *Stuck `json:"stuck,omitempty"`
+	// Transition accepts a reset and executes it later.
+	Transition *Transition `json:"transition,omitempty"`
+	// Substitute executes another reset type than the one asked for.
+	Substitute ResetType `json:"substitute,omitempty"`
+	// Duplicate executes a reset once more so much later.
+	Duplicate Duration `json:"duplicate,omitempty"`
+	// Auto lets the BMC reset the host by itself after an accepted reset.
+	Auto *Auto `json:"auto,omitempty"`
+	// Swap acts upon another host: the first one, in order of names, whose name
+	// matches this glob. See Peers.
+	Swap string `json:"swap,omitempty"`
+	// Lag lets the reported power state follow the actual one so much later.
+	Lag Duration `json:"lag,omitempty"`
+	// Report is the power state that is reported, whatever the actual one: any
+	// string, enumerated or not; "null" reports JSON null.
+	Report string `json:"report,omitempty"`
+	// Unreachable breaks the connection. Without a method, path, reset, client,
+	// via, header, skip or count, and before execution, no connection is served at all.
+	Unreachable bool `json:"unreachable,omitempty"`
+	// Refuse answers with an error, or with any other given answer.
+	Refuse *Refusal `json:"refuse,omitempty"`
+	// Restart restarts the BMC, not its host.
+	Restart *Restart `json:"restart,omitempty"`
+	// Loss takes the AC power away from host and BMC while the rule is in force.
+	Loss *Loss `json:"loss,omitempty"`
+	// Guest changes how the guest behaves while the rule is in force. The System
+	// must be a GuestSystem.
+	Guest *Guest `json:"guest,omitempty"`
+	// Cap refuses a login when so many sessions are open.
+	Cap uint64 `json:"cap,omitempty"`
+	// Expire ends the session in which the request comes, before it is executed.
+	Expire bool `json:"expire,omitempty"`
+	// Auth leaves one way to authenticate: basic or session.
+	Auth string `json:"auth,omitempty"`
+	// Etag is required: a change without If-Match is refused (428), or reject: a
+	// POST with If-Match is (400).
+	Etag string `json:"etag,omitempty"`
+	// Drop leaves a header out of the answer.
+	Drop string `json:"drop,omitempty"`
+	// Omit leaves a property out of the body, such as Links/ManagedBy.
+	Omit string `json:"omit,omitempty"`
+	// Advertise are the reset types that the ComputerSystem lists, whatever is executed.
+	Advertise []ResetType `json:"advertise,omitempty"`
+	// Task answers a reset with 202 and a Task.
+	Task *TaskFault `json:"task,omitempty"`
+
+	// Stage tells when it happens: before the request is executed (the default),
+	// or after, when the client can't know that it was.
+	Stage Stage `json:"stage,omitempty"`
+}
+
+// Stage is a point in the life of a request.
+type Stage string
+
+// The stages at which an Effect can happen.
+const (
+	Received Stage = "received"
+	Executed Stage = "executed"
+)
+
+// Stuck is a graceful shutdown that the guest never finishes.
+type Stuck struct {
+	// Report is the state to report meanwhile, usually PoweringOff; empty reports
+	// the actual state. It ends after For, with the next reset that is executed,
+	// and when the host leaves On.
+	Report PowerState `json:"report,omitempty"`
+	For    Duration   `json:"for,omitempty"` // 0 is for ever
+}
+
+// Transition is a reset that the BMC carries out only after For. The next reset
+// that is executed overtakes it.
+type Transition struct {
+	For    Duration `json:"for"`
+	Report string   `json:"report,omitempty"` // the state to report meanwhile; empty is the actual one
+}
+
+// Auto is a reset by the BMC itself: a restore policy, a timer, a second master.
+type Auto struct {
+	Reset ResetType `json:"reset"`
+	After Duration  `json:"after"`
+}
+
+// Restart is a restart of the BMC. At the stage received, the default, the
+// request is lost with the connection; at the stage executed it is answered first.
+// Without anything that selects a request the BMC restarts when the rule comes
+// into force, or at from.
+type Restart struct {
+	Downtime Duration `json:"downtime"`
+	// Forget loses what the BMC remembers: transitions, tasks and timers.
+	// Sessions are lost always.
+	Forget bool `json:"forget,omitempty"`
+	// Restore is a power restore policy that is applied, wrongly, after the restart.
+	Restore RestorePolicy `json:"restore,omitempty"`
+	// Report is the state that is reported during For after the restart.
+	Report string   `json:"report,omitempty"`
+	For    Duration `json:"for,omitempty"`
+}
+
+// Loss is a loss of AC power: the host is off at once and its BMC is gone. It ends
+// after For, or with the rule. Then the BMC boots and restores the host.
+type Loss struct {
+	For      Duration      `json:"for,omitempty"` // 0 is until the rule is removed
+	Downtime Duration      `json:"downtime,omitempty"`
+	Restore  RestorePolicy `json:"restore,omitempty"` // empty is the one that the BMC is set to
+}
+
+// Guest is how an operating system behaves. The zero Guest obeys.
+type Guest struct {
+	Ignore bool     `json:"ignore,omitempty"` // the ACPI power button
+	Slow   Duration `json:"slow,omitempty"`   // how long it takes to shut down
+	Paused bool     `json:"paused,omitempty"` // its processors stand still
+}
+
+// TaskFault is a reset that is answered 202 with the Location of a Task monitor.
+// The Task is Completed when the host has got there.
+type TaskFault struct {
+	After   Duration `json:"after,omitempty"`   // not before this time
+	Early   bool     `json:"early,omitempty"`   // Completed at once, whatever the host does
+	Missing uint64   `json:"missing,omitempty"` // so many first looks at the monitor find nothing (404)
+}
+
+// Refusal is an answer of its own.
+type Refusal struct {
+	Status  int               `json:"status"`            // 400 to 599, with a body also 200 to 299
+	ID      string            `json:"id,omitempty"`      // message id such as Base.1.18.ResourceInUse or IDRAC.2.8.SYS518; empty is Base's GeneralError
+	Args    []string          `json:"args,omitempty"`    // message arguments
+	Text    string            `json:"text,omitempty"`    // message text, since clients match on it; empty is the registry's
+	Retry   Duration          `json:"retry,omitempty"`   // Retry-After, in whole seconds; 0 sends none
+	Body    string            `json:"body,omitempty"`    // sent as it is instead of an extended error
+	Headers map[string]string `json:"headers,omitempty"` // further headers
+	Code    uint8             `json:"code,omitempty"`    // IPMI completion code; 0 is derived from the status
+}
+
+const (
+	reportNull   = "null"
+	authBasic    = "basic"
+	authSession  = "session"
+	etagRequired = "required"
+	etagReject   = "reject"
+)
+
+// maxDuration keeps sums of durations far from overflow.
+const maxDuration = Duration(365 * 24 * time.Hour)
+
+// effects lists every effect: its key, whether it is set, and the requests for
+// which it means anything (nil: all), so that others don't use up a rule's count.
+// A Request is handed over by value, or each one would be put on the heap.
+var effects = []struct {
+	key      string
+	set      func(*Effect) bool
+	concerns func(kind, Request) bool
+}{
+	{"delay", func(e *Effect) bool { return e.Delay != 0 }, nil},
+	{"hang", func(e *Effect) bool { return e.Hang }, nil},
+	{"ignore", func(e *Effect) bool { return e.Ignore }, func(k kind, _ Request) bool { return k == reset || k == managerReset }},
+	{"stuck", func(e *Effect) bool { return e.Stuck != nil }, func(k kind, r Request) bool { return k == reset && r.ResetType == ResetGracefulShutdown }},
+	{"transition", func(e *Effect) bool { return e.Transition != nil }, isReset},
+	{"substitute", func(e *Effect) bool { return e.Substitute != "" }, isReset},
+	{"duplicate", func(e *Effect) bool { return e.Duplicate != 0 }, isReset},
+	{"auto", func(e *Effect) bool { return e.Auto != nil }, isReset},
+	{"swap", func(e *Effect) bool { return e.Swap != "" }, func(k kind, _ Request) bool { return k == reset || k == read }},
+	{"lag", func(e *Effect) bool { return e.Lag != 0 }, isRead},
+	{"report", func(e *Effect) bool { return e.Report != "" }, isRead},
+	{"unreachable", func(e *Effect) bool { return e.Unreachable }, nil},
+	{"refuse", func(e *Effect) bool { return e.Refuse != nil }, nil},
+	{"restart", func(e *Effect) bool { return e.Restart != nil }, nil},
+	{"loss", func(e *Effect) bool { return e.Loss != nil }, never},
+	{"guest", func(e *Effect) bool { return e.Guest != nil }, never},
+	{"cap", func(e *Effect) bool { return e.Cap != 0 }, func(_ kind, r Request) bool { return r.wire != nil && r.wire.login }},
+	{"expire", func(e *Effect) bool { return e.Expire }, func(_ kind, r Request) bool { return r.scheme() == authSession }},
+	{"auth", func(e *Effect) bool { return e.Auth != "" }, func(_ kind, r Request) bool { return r.scheme() != "" || r.wire != nil && r.wire.login }},
+	{"etag", func(e *Effect) bool { return e.Etag != "" }, func(_ kind, r Request) bool {
+		return r.wire != nil && !r.wire.login && (r.Method == http.MethodPost || r.Method == http.MethodPatch)
+	}},
+	{"drop", func(e *Effect) bool { return e.Drop != "" }, func(_ kind, r Request) bool { return r.wire != nil }},
+	{"omit", func(e *Effect) bool { return e.Omit != "" }, func(_ kind, r Request) bool { return r.wire != nil && r.Method == http.MethodGet }},
+	{"advertise", func(e *Effect) bool { return len(e.Advertise) > 0 }, isRead},
+	{"task", func(e *Effect) bool { return e.Task != nil }, isReset},
+}
+
+func isRead(k kind, _ Request) bool  { return k == read }
+func isReset(k kind, _ Request) bool { return k == reset }
+func never(kind, Request) bool       { return false }
+
+// keys returns the keys of the effects that are set, in the order of effects.
+func (e *Effect) keys() []string {
+	var keys []string
+	for _, k := range effects {
+		if k.set(e) {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}
+
+func effectKeys() string {
+	var keys []string
+	for _, k := range effects {
+		keys = append(keys, k.key)
+	}
+	return strings.Join(keys, ", ")
+}
+
+// IsZero reports whether nothing is set.
+func (e Effect) IsZero() bool { return len(e.keys()) == 0 && e.Stage == "" }
+
+// standing tells whether the effect is a condition that lasts, not something
+// that happens to a request.
+func (e *Effect) standing() bool { return e.Loss != nil || e.Guest != nil }
+
+func (e *Effect) validate(bad func(string, ...any)) {
+	set := e.keys()
+	switch {
+	case len(set) == 0:
+		bad("effect is empty; set one of %s (and quote \"null\")", effectKeys())
+	case len(set) > 1:
+		bad("effect must be one of %s; use a rule for each", strings.Join(set, ", "))
+	}
+	e.validateDurations(bad)
+	switch e.Stage {
+	case "", Received:
+	case Executed:
+		if e.Delay == 0 && !e.Hang && !e.Unreachable && e.Refuse == nil && e.Restart == nil {
+			bad("stage goes with delay, hang, unreachable, refuse and restart only")
+		}
+	default:
+		bad("stage %q is neither %s nor %s", e.Stage, Received, Executed)
+	}
+	for _, t := range e.resets() {
+		if !slices.Contains(everyReset, t) {
+			bad("reset type %q is none of %v", t, everyReset)
+		}
+	}
+	for _, p := range e.policies() {
+		if p != "" && !slices.Contains(restorePolicies, p) {
+			bad("restore %q is none of %v", p, restorePolicies)
+		}
+	}
+	if e.Auth != "" && e.Auth != authBasic && e.Auth != authSession {
+		bad("auth %q is neither %s nor %s", e.Auth, authBasic, authSession)
+	}
+	if e.Etag != "" && e.Etag != etagRequired && e.Etag != etagReject {
+		bad("etag %q is neither %s nor %s", e.Etag, etagRequired, etagReject)
+	}
+	if e.Swap != "" && !isGlob(e.Swap) {
+		bad("swap %q is not a glob", e.Swap)
+	}
+	if e.Drop != "" && !headerName.MatchString(e.Drop) {
+		bad("drop %q is not the name of a header", e.Drop)
+	}
+	if e.Guest != nil && *e.Guest == (Guest{}) {
+		bad("guest is empty; set ignore, slow or paused")
+	}
+	if e.Refuse != nil {
+		e.Refuse.validate(bad)
+	}
+}
+
+func (r *Refusal) validate(bad func(string, ...any)) {
+	switch {
+	case r.Body == "" && (r.Status < 400 || r.Status > 599):
+		bad("refuse needs a status from 400 to 599, not %d; any from 200 goes with a body", r.Status)
+	case r.Status < 200 || r.Status > 599:
+		bad("refuse needs a status from 200 to 599, not %d", r.Status)
+	}
+	if r.ID != "" && !messageID.MatchString(r.ID) {
+		bad("refuse id %q is not a message id such as Base.1.18.ResourceInUse", r.ID)
+	}
+	for name, value := range r.Headers {
+		if !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n") {
+			bad("refuse header %q: %q can't be sent", name, value)
+		}
+	}
+}
+
+// resets are the reset types that the effect names; an empty one is a mistake.
+func (e *Effect) resets() []ResetType {
+	types := slices.Clone(e.Advertise)
+	if e.Substitute != "" {
+		types = append(types, e.Substitute)
+	}
+	if e.Auto != nil {
+		types = append(types, e.Auto.Reset)
+	}
+	return types
+}
+
+func (e *Effect) policies() []RestorePolicy {
+	var all []RestorePolicy
+	if e.Restart != nil {
+		all = append(all, e.Restart.Restore)
+	}
+	if e.Loss != nil {
+		all = append(all, e.Loss.Restore)
+	}
+	return all
+}
+
+func (e *Effect) validateDurations(bad func(string, ...any)) {
+	durations := []struct {
+		key string
+		d   Duration
+	}{{"", e.Delay}, {"", e.Lag}, {"", e.Duplicate}}
+	add := func(key string, d Duration) {
+		durations = append(durations, struct {
+			key string
+			d   Duration
+		}{key, d})
+	}
+	if s := e.Stuck; s != nil {
+		add("stuck for ", s.For)
+	}
+	if t := e.Transition; t != nil {
+		add("transition for ", t.For)
+		if t.For == 0 {
+			bad("transition for must not be 0; use report or stuck instead")
+		}
+	}
+	if a := e.Auto; a != nil {
+		add("auto after ", a.After)
+	}
+	if r := e.Restart; r != nil {
+		add("restart downtime ", r.Downtime)
+		add("restart for ", r.For)
+	}
+	if l := e.Loss; l != nil {
+		add("loss for ", l.For)
+		add("loss downtime ", l.Downtime)
+	}
+	if g := e.Guest; g != nil {
+		add("guest slow ", g.Slow)
+	}
+	if t := e.Task; t != nil {
+		add("task after ", t.After)
+	}
+	if r := e.Refuse; r != nil {
+		add("refuse retry ", r.Retry)
+	}
+	for _, x := range durations {
+		switch {
+		case x.d >= 0 && x.d <= maxDuration:
+		case x.key == "":
+			bad("durations must be between 0 and %v", time.Duration(maxDuration))
+		default:
+			bad("%smust be between 0 and %v", x.key, time.Duration(maxDuration))
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package fakebmc
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// powerMessages are the events of edges. Others than these aren't sent.
+var powerMessages = map[PowerState]string{
+	On: "ResourcePoweredOn", Off: "ResourcePoweredOff", PoweringOn: "ResourcePoweringOn",
+	PoweringOff: "ResourcePoweringOff", Paused: "ResourcePaused",
+}
+
+// maxUnsent is how many events a slow reader of a stream may be behind.
+const maxUnsent = 256
+
+// maxStreams is how many event streams a service serves at a time.
+const maxStreams = 16
+
+type powerEvent struct {
+	bmc   *BMC
+	state PowerState
+}
+
+// stream sends the power edges of all hosts that tell them, as Server-Sent Events
+// with one Redfish Event each. It ends with its reader, when the service closes,
+// when a BMC that serves it goes down, and when the reader is too far behind: a
+// gap must not look like silence.
+func (s *service) stream(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{})
+	events := make(chan powerEvent, maxUnsent)
+	var behind atomic.Bool
+	overrun := make(chan struct{})
+	for _, host := range s.hosts {
+		b := s.bmcs[host]
+		if watcher, ok := b.sys.(Watcher); ok {
+			defer watcher.Watch(func(p PowerState) {
+				select {
+				case events <- powerEvent{b, p}:
+				default:
+					if behind.CompareAndSwap(false, true) {
+						close(overrun)
+					}
+				}
+			})()
+		}
+	}
+	lost := s.common.Lost()
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("OData-Version", "4.0")
+	_, _ = w.Write([]byte(": power events\n\n"))
+	for n := 1; ; n++ {
+		if err := c.Flush(); err != nil {
+			return
+		}
+		select {
+		case e := <-events:
+			_ = c.SetWriteDeadline(time.Now().Add(ioTimeout))
+			data, err := json.Marshal(e.resource(n))
+			if err != nil {
+				return
+			}
+			if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", n, data); err != nil {
+				return
+			}
+		case <-overrun:
+			return
+		case <-lost:
+			abortRequest(w)
+			return
+		case <-r.Context().Done():
+			return
+		case <-s.closing:
+			return
+		}
+	}
+}
+
+func (e powerEvent) resource(n int) object {
+	id := strconv.Itoa(n)
+	key := powerMessages[e.state]
+	m := messages[key]
+	return object{
+		"@odata.type": eventType, "Id": id, "Name": "Power event",
+		"Events": []object{{
+			"EventId": id, "MemberId": "0", "EventType": "Other", "MessageId": eventRegistry + key,
+			"Message": fill(m.text, e.bmc.systemPath), "MessageArgs": []string{e.bmc.systemPath},
+			"MessageSeverity": m.severity, "OriginOfCondition": link(e.bmc.systemPath),
+		}},
+	}
+}

@@ -1,0 +1,301 @@
+// Package fleet runs many BMCs at once, as the command "fencelab bmc" does: hosts
+// in memory or given ones, over Redfish and IPMI, with faults from the start and an
+// API to change them.
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/ipmi"
+)
+
+// Host is a given system, such as a libvirt domain.
+type Host struct {
+	Name   string
+	System fakebmc.System
+}
+
+// Options say what Run serves. At least one host is needed; all else has defaults.
+type Options struct {
+	Hosts []Host // given systems; nothing of them is closed
+	Fake  int    // and so many in memory, fake-1 and on, which are on
+	// Timing is that of the hosts in memory.
+	Timing fakebmc.Timing
+	// Listen is the address of the first host's Redfish service, host:port; each
+	// further host is one port up. An empty host is 127.0.0.1, port 0 a free one for
+	// each. Other addresses than loopback need Username and Password.
+	Listen string
+	// Shared serves all hosts behind the one address instead.
+	Shared bool
+	// IPMI is the address of the first host's IPMI service; each further one is one
+	// port up. Empty serves none. It needs Username and Password on loopback, too.
+	IPMI               string
+	Username, Password string
+	// TLS serves HTTPS, with Certificate or a generated one.
+	TLS         bool
+	Certificate *tls.Certificate
+	// Media are where the images lie that may be inserted: see fakebmc.Config.
+	Media []string
+	// RestartTime is how long a BMC is away after a Manager.Reset.
+	RestartTime time.Duration
+	// Rules are in force on every host from the start.
+	Rules []fakebmc.Rule
+	// Admin is the address of the admin API, on loopback; empty serves none.
+	Admin string
+	// Records has each request as a line of JSON; nil has none.
+	Records io.Writer
+	// Ready is written what is served, and where, once all is.
+	Ready io.Writer
+}
+
+const maxFake = 10000
+
+// Run serves until ctx ends. When it returns nothing is left running. The error
+// is nil when ctx has ended it.
+func Run(ctx context.Context, o Options) error {
+	if len(o.Hosts)+o.Fake == 0 {
+		return errors.New("running bmcs: there is no host; give systems or a number of hosts in memory")
+	}
+	if o.Fake < 0 || o.Fake > maxFake {
+		return fmt.Errorf("running bmcs: %d hosts in memory; the number must be from 0 to %d", o.Fake, maxFake)
+	}
+	f := &fleet{o: o, clk: fakebmc.Wall()}
+	defer f.close()
+	if err := f.start(); err != nil {
+		return fmt.Errorf("running bmcs: %w", err)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-f.failed():
+		return fmt.Errorf("running bmcs: %w", err)
+	}
+}
+
+type fleet struct {
+	o      Options
+	clk    fakebmc.Clock
+	bmcs   []*fakebmc.BMC
+	server *fakebmc.Server
+	ipmi   []*ipmi.Server
+	admin  *http.Server
+	fail   chan error
+	ended  sync.WaitGroup
+
+	mu sync.Mutex // of Records
+}
+
+func (f *fleet) failed() <-chan error { return f.fail }
+
+func (f *fleet) start() error {
+	f.fail = make(chan error, 1)
+	hosts := f.o.Hosts
+	for i := range f.o.Fake {
+		hosts = append(hosts, Host{fmt.Sprintf("fake-%d", i+1), fakebmc.NewHost(f.clk, f.o.Timing, true)})
+	}
+	systems := map[string]fakebmc.System{}
+	for _, h := range hosts {
+		if systems[h.Name] != nil {
+			return fmt.Errorf("two hosts are named %q", h.Name)
+		}
+		systems[h.Name] = h.System
+	}
+	for _, h := range hosts {
+		b := fakebmc.New(h.Name, h.System, f.clk, fakebmc.Peers(systems), fakebmc.RestartTime(f.o.RestartTime), fakebmc.OnRequest(f.record()))
+		f.bmcs = append(f.bmcs, b)
+		for _, r := range f.o.Rules {
+			if err := b.AddRule(r); err != nil {
+				return err
+			}
+		}
+	}
+	urls, err := f.serveRedfish()
+	if err != nil {
+		return err
+	}
+	addresses, err := f.serveIPMI()
+	if err != nil {
+		return err
+	}
+	admin, err := f.serveAdmin()
+	if err != nil {
+		return err
+	}
+	return f.announce(urls, addresses, admin)
+}
+
+// record is nil without a place for the records, so that none is made.
+func (f *fleet) record() func(fakebmc.Record) {
+	if f.o.Records == nil {
+		return nil
+	}
+	enc := json.NewEncoder(f.o.Records)
+	return func(r fakebmc.Record) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if err := enc.Encode(r); err != nil {
+			f.report(fmt.Errorf("writing a request's record: %w", err))
+		}
+	}
+}
+
+func (f *fleet) report(err error) {
+	select {
+	case f.fail <- err:
+	default: // an earlier one ends the fleet already
+	}
+}
+
+func (f *fleet) serveRedfish() (urls []string, err error) {
+	cfg := fakebmc.Config{
+		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
+	}
+	host, port, err := splitAddress(f.o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if f.o.TLS && cfg.Certificate == nil {
+		if cfg.Certificate, err = fakebmc.SelfSigned(host, "localhost"); err != nil {
+			return nil, err
+		}
+	}
+	if f.server, err = fakebmc.NewServer(cfg); err != nil {
+		return nil, err
+	}
+	if f.o.Shared {
+		url, err := f.server.Listen(net.JoinHostPort(host, strconv.Itoa(port)), f.bmcs...)
+		return []string{url}, err
+	}
+	for i, b := range f.bmcs {
+		url, err := f.server.Listen(address(host, port, i), b)
+		if err != nil {
+			return nil, err
+		}
+		urls = append(urls, url)
+	}
+	return urls, nil
+}
+
+func (f *fleet) serveIPMI() (addresses []string, err error) {
+	if f.o.IPMI == "" {
+		return nil, nil
+	}
+	host, port, err := splitAddress(f.o.IPMI)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range f.bmcs {
+		s, err := ipmi.Listen(address(host, port, i), b, ipmi.Config{Username: f.o.Username, Password: f.o.Password, Clock: f.clk})
+		if err != nil {
+			return nil, err
+		}
+		f.ipmi = append(f.ipmi, s)
+		addresses = append(addresses, s.Addr().String())
+	}
+	return addresses, nil
+}
+
+func (f *fleet) serveAdmin() (url string, err error) {
+	if f.o.Admin == "" {
+		return "", nil
+	}
+	host, port, err := splitAddress(f.o.Admin)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return "", fmt.Errorf("serving the admin API on %s: it has no password, so it must be a loopback address", f.o.Admin)
+	}
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return "", fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err)
+	}
+	f.admin = &http.Server{
+		Handler: fakebmc.Admin(f.bmcs...), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+	}
+	f.ended.Go(func() {
+		if err := f.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			f.report(fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err))
+		}
+	})
+	return "http://" + ln.Addr().String(), nil
+}
+
+func (f *fleet) announce(urls, addresses []string, admin string) error {
+	if f.o.Ready == nil {
+		return nil
+	}
+	var table bytes.Buffer
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "HOST\tREDFISH\tIPMI")
+	for i, b := range f.bmcs {
+		ipmi := "-"
+		if addresses != nil {
+			ipmi = addresses[i]
+		}
+		fmt.Fprintf(t, "%s\t%s/redfish/v1/Systems/%s\t%s\n", b.Host(), urls[min(i, len(urls)-1)], b.Host(), ipmi)
+	}
+	if admin != "" {
+		fmt.Fprintf(t, "(admin)\t%s/v1/hosts\t-\n", admin)
+	}
+	_ = t.Flush() // to memory
+	if _, err := f.o.Ready.Write(table.Bytes()); err != nil {
+		return fmt.Errorf("telling what is served: %w", err)
+	}
+	return nil
+}
+
+func (f *fleet) close() {
+	if f.admin != nil {
+		_ = f.admin.Close() // the process forgets it anyway
+	}
+	for _, s := range f.ipmi {
+		_ = s.Close()
+	}
+	if f.server != nil {
+		_ = f.server.Close()
+	}
+	for _, b := range f.bmcs {
+		b.Close()
+	}
+	f.ended.Wait()
+}
+
+// splitAddress has loopback and a free port as defaults.
+func splitAddress(addr string) (host string, port int, err error) {
+	if addr == "" {
+		return "127.0.0.1", 0, nil
+	}
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("reading the address %q: %w", addr, err)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if port, err = strconv.Atoi(text); err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("reading the address %q: the port must be a number from 0 to 65535", addr)
+	}
+	return host, port, nil
+}
+
+// address is that of the i-th host.
+func address(host string, port, i int) string {
+	if port != 0 {
+		port += i
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
+}

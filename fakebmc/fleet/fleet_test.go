@@ -1,0 +1,196 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/fakebmc"
+)
+
+// run starts a fleet, waits until it is ready, and returns what it says and a
+// function that ends it.
+func run(t *testing.T, o Options) (ready string, stop func() error) {
+	t.Helper()
+	r, w := io.Pipe()
+	o.Ready = w
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		err := Run(ctx, o)
+		w.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	var said bytes.Buffer
+	lines := len(o.Hosts) + o.Fake + 1
+	if o.Admin != "" {
+		lines++
+	}
+	one := make([]byte, 1)
+	for strings.Count(said.String(), "\n") < lines {
+		if _, err := r.Read(one); err != nil {
+			t.Fatalf("the fleet ended: %v", <-ended)
+		}
+		said.Write(one)
+	}
+	return said.String(), func() error { cancel(); return <-ended }
+}
+
+func do(t *testing.T, method, url, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// column is a host's cell of the table.
+func column(ready, host string, n int) string {
+	for line := range strings.Lines(ready) {
+		if f := strings.Fields(line); len(f) > n && f[0] == host {
+			return f[n]
+		}
+	}
+	return ""
+}
+
+func TestRun(t *testing.T) {
+	var records bytes.Buffer
+	ready, stop := run(t, Options{
+		Hosts: []Host{{"given", fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, false)}}, Fake: 2,
+		Admin: ":0", Records: &records, Rules: []fakebmc.Rule{{Name: "twice", Preset: "on-ignored", When: fakebmc.Selector{Host: "given"}}},
+	})
+	given, fake := column(ready, "given", 1), column(ready, "fake-2", 1)
+	admin := strings.TrimSuffix(column(ready, "(admin)", 1), "/v1/hosts")
+	reset := func(system, body string) int {
+		status, _ := do(t, "POST", system+"/Actions/ComputerSystem.Reset", body)
+		return status
+	}
+	if got := reset(given, `{"ResetType": "On"}`); got != 204 {
+		t.Errorf("the ignored On: %d", got)
+	}
+	if _, body := do(t, "GET", given, ""); !strings.Contains(body, `"PowerState":"Off"`) {
+		t.Errorf("after the ignored On: %s", body)
+	}
+	if _, body := do(t, "GET", fake, ""); !strings.Contains(body, `"PowerState":"On"`) {
+		t.Errorf("a host in memory: %s", body)
+	}
+
+	// The admin API.
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/v1/presets", "", 200, "dell-redundant-off-409"},
+		{"GET", "/v1/hosts", "", 200, "on-ignored"},
+		{"POST", "/v1/hosts/fake-*/rules", `{"name": "lie", "effect": {"report": "Off"}}`, 201, "lie"},
+		{"POST", "/v1/hosts/fake-*/rules", `{"name": "lie", "effect": {"report": "Off"}}`, 409, "one of this name"},
+		{"POST", "/v1/hosts/fake-*/rules", `{"name": "two"}, {"name": "three"}`, 400, "effect is empty"},
+		{"POST", "/v1/hosts/fake-*/rules", `{"name": "a", "effect": {"hang": true}}, {"name": "b", "effect": {"hang": true}}`, 400, "one rule"},
+		{"POST", "/v1/hosts/nobody/rules", `{"name": "lie", "effect": {"report": "Off"}}`, 404, "no host"},
+		{"POST", "/v1/hosts/*/rules", `{"name": "twice", "effect": {"hang": true}}`, 409, "one of this name"},
+	} {
+		if status, body := do(t, c.method, admin+c.path, c.body); status != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, status, body)
+		}
+	}
+	if _, body := do(t, "GET", fake, ""); !strings.Contains(body, `"PowerState":"Off"`) {
+		t.Errorf("with the lie: %s", body)
+	}
+	if status, _ := do(t, "DELETE", admin+"/v1/hosts/fake-*/rules/lie", ""); status != 204 {
+		t.Errorf("removing it: %d", status)
+	}
+	if status, _ := do(t, "DELETE", admin+"/v1/hosts/fake-*/rules/lie", ""); status != 404 {
+		t.Errorf("removing it twice: %d", status)
+	}
+	if _, body := do(t, "GET", fake, ""); !strings.Contains(body, `"PowerState":"On"`) {
+		t.Errorf("without the lie: %s", body)
+	}
+
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := http.Get(fake); err == nil {
+		t.Error("it serves after its end")
+	}
+	var n int
+	for dec := json.NewDecoder(&records); dec.More(); n++ {
+		var r fakebmc.Record
+		if err := dec.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d records, want 5", n)
+	}
+}
+
+func TestShared(t *testing.T) {
+	ready, stop := run(t, Options{Fake: 3, Shared: true, Username: "admin", Password: "s3cret", IPMI: ":0", TLS: true})
+	defer stop()
+	a, b := column(ready, "fake-1", 1), column(ready, "fake-3", 1)
+	if strings.TrimSuffix(a, "fake-1") != strings.TrimSuffix(b, "fake-3") || !strings.HasPrefix(a, "https://127.0.0.1:") {
+		t.Errorf("%s", ready)
+	}
+	if column(ready, "fake-1", 2) == column(ready, "fake-2", 2) {
+		t.Errorf("%s", ready)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{}, "no host"},
+		{Options{Fake: -1}, "no host in memory"},
+		{Options{Fake: maxFake + 1}, "from 0 to"},
+		{Options{Fake: 1, Listen: "0.0.0.0:0"}, "not loopback"},
+		{Options{Fake: 1, Admin: "0.0.0.0:0"}, "loopback"},
+		{Options{Fake: 1, Listen: "127.0.0.1"}, "port"},
+		{Options{Fake: 1, Listen: "127.0.0.1:http"}, "port"},
+		{Options{Fake: 1, IPMI: ":0"}, "user name and a password"},
+		{Options{Fake: 1, Rules: []fakebmc.Rule{{Name: "a", Preset: "b"}}}, "no preset"},
+		{Options{Hosts: []Host{{"fake-1", fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)}}, Fake: 1}, "two hosts"},
+	} {
+		if err := Run(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) && c.o.Fake >= 0 {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}
+
+// TestAdminAnswersToLoopbackNamesOnly: a page that resolves to loopback is refused.
+func TestAdminAnswersToLoopbackNamesOnly(t *testing.T) {
+	ready, stop := run(t, Options{Fake: 1, Admin: ":0"})
+	defer stop()
+	req, err := http.NewRequest("GET", column(ready, "(admin)", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "evil.example"
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 403 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,177 @@
+package ipmi
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/fakebmc"
+)
+
+// client is the path of a BMC client that fakebmc/clients.sh installs.
+func client(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "" {
+		t.Fatalf("%v; fakebmc/clients.sh installs it", err)
+	}
+	t.Skipf("%v; fakebmc/clients.sh installs it", err)
+	return ""
+}
+
+type rig struct {
+	host   *fakebmc.Host
+	bmc    *fakebmc.BMC
+	server *Server
+	port   string
+}
+
+// newRig serves an in-memory host that is on and changes its state at once.
+func newRig(t *testing.T, rules ...fakebmc.Rule) *rig {
+	t.Helper()
+	clk := fakebmc.Wall()
+	r := &rig{host: fakebmc.NewHost(clk, fakebmc.Timing{}, true)}
+	r.bmc = fakebmc.New("node-1", r.host, clk)
+	for _, rule := range rules {
+		if err := r.bmc.AddRule(rule); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if r.server, err = Listen(":0", r.bmc, Config{Username: "admin", Password: "s3cret"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, r.port, err = net.SplitHostPort(r.server.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.server.Close(); err != nil {
+			t.Error(err)
+		}
+		r.bmc.Close()
+	})
+	return r
+}
+
+func (r *rig) run(t *testing.T, command string, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), command, args...).CombinedOutput()
+	return string(out), err
+}
+
+func TestIpmitool(t *testing.T) {
+	tool := client(t, "ipmitool")
+	for _, suite := range []string{"", "3", "17"} {
+		t.Run("suite "+suite, func(t *testing.T) {
+			r := newRig(t)
+			for _, step := range []struct {
+				command, want string
+				fails         bool
+				boots, nmis   int
+			}{
+				{"power status", "Chassis Power is on", false, 1, 0},
+				{"chassis status", "System Power         : on", false, 1, 0},
+				{"chassis status", "Power Restore Policy : previous", false, 1, 0},
+				{"chassis policy always-on", "Set chassis power restore policy to always-on", false, 1, 0},
+				{"chassis status", "Power Restore Policy : always-on", false, 1, 0},
+				{"power off", "Chassis Power Control: Down/Off", false, 1, 0},
+				{"power status", "Chassis Power is off", false, 1, 0},
+				{"power reset", "Command not supported in present state", true, 1, 0},
+				{"power on", "Chassis Power Control: Up/On", false, 2, 0},
+				{"power reset", "Chassis Power Control: Reset", false, 3, 0},
+				{"power diag", "Chassis Power Control: Diag", false, 3, 1},
+				{"power cycle", "Chassis Power Control: Cycle", false, 4, 1},
+				{"power soft", "Chassis Power Control: Soft", false, 4, 1},
+				{"power status", "Chassis Power is off", false, 4, 1},
+				{"mc info", "IPMI Version              : 2.0", false, 4, 1},
+				{"mc selftest", "passed", false, 4, 1},
+				{"mc watchdog get", "Watchdog Timer Action:  No action", false, 4, 1},
+				{"mc watchdog reset", "uninitialized watchdog", true, 4, 1},
+				{"raw 6 0x24 4 2 0 0 100 0", "", false, 4, 1}, // SMS/OS, power down, 10 s
+				{"mc watchdog get", "Initial Countdown:      10", false, 4, 1},
+				{"mc watchdog reset", "countdown restarted", false, 4, 1},
+				{"mc watchdog get", "Started/Running", false, 4, 1},
+				{"mc watchdog off", "Watchdog Timer Shutoff successful", false, 4, 1},
+				{"mc watchdog get", "Stopped", false, 4, 1},
+				{"mc guid", "System GUID", false, 4, 1},
+				{"mc reset cold", "Sent cold reset command to MC", false, 4, 1},
+				{"sel list", "Invalid command", true, 4, 1},
+			} {
+				args := []string{"-I", "lanplus", "-H", "127.0.0.1", "-p", r.port, "-U", "admin", "-P", "s3cret"}
+				if suite != "" {
+					args = append(args, "-C", suite)
+				}
+				got, err := r.run(t, tool, append(args, strings.Fields(step.command)...)...)
+				if !strings.Contains(got, step.want) || (err != nil) != step.fails {
+					t.Errorf("ipmitool %s: %v\n%s\nwant %q", step.command, err, got, step.want)
+				}
+				// The in-memory host goes through its states in no time, but on a clock.
+				for p, _ := r.host.PowerState(); p == fakebmc.PoweringOn || p == fakebmc.PoweringOff; p, _ = r.host.PowerState() {
+				}
+				if b, n := r.host.Boots(), r.host.Nmis(); b != step.boots || n != step.nmis {
+					t.Errorf("after %s: %d boots and %d interrupts, want %d and %d", step.command, b, n, step.boots, step.nmis)
+				}
+			}
+		})
+	}
+}
+
+func TestIpmitoolIsRefused(t *testing.T) {
+	tool := client(t, "ipmitool")
+	for _, c := range []struct {
+		name string
+		args string
+	}{
+		{"wrong password", "-U admin -P secret"},
+		{"wrong user", "-U root -P s3cret"},
+		{"no password", "-U admin -P "},
+		{"cipher suite 0", "-C 0 -U admin -P s3cret"},
+		{"cipher suite 1, without encryption", "-C 1 -U admin -P s3cret"},
+		{"ipmi 1.5", "-I lan -U admin -P s3cret"},
+		{"privilege of a user", "-L USER -U admin -P s3cret"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			args := strings.Split("-N 1 -R 1 -I lanplus -H 127.0.0.1 -p "+r.port+" "+c.args, " ")
+			if got, err := r.run(t, tool, append(args, "power", "off")...); err == nil {
+				t.Errorf("done: %s", got)
+			}
+			if p, _ := r.host.PowerState(); p != fakebmc.On {
+				t.Errorf("the host is %s", p)
+			}
+		})
+	}
+}
+
+func TestFenceIpmilan(t *testing.T) {
+	tool := client(t, "fence_ipmilan")
+	client(t, "ipmitool")
+	for _, cipher := range []string{"3", "17"} {
+		t.Run("cipher "+cipher, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			for _, step := range []struct {
+				action, want string
+				boots        int
+			}{
+				{"monitor", "", 1}, {"status", "Status: ON", 1}, {"off", "Success: Powered OFF", 1}, {"on", "Success: Powered ON", 2},
+				{"reboot", "Success: Rebooted", 3}, {"diag", "", 3},
+			} {
+				got, err := r.run(t, tool, "--ip", "127.0.0.1", "--ipport", r.port, "--lanplus", "--cipher", cipher, "--username", "admin",
+					"--password", "s3cret", "--action", step.action, "--power-wait", "0", "--delay", "0")
+				if err != nil || !strings.Contains(got, step.want) {
+					t.Errorf("%s: %v\n%s", step.action, err, got)
+				}
+				if b := r.host.Boots(); b != step.boots {
+					t.Errorf("after %s: %d boots, want %d", step.action, b, step.boots)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,380 @@
+package ipmi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
+)
+
+// console is the other end of the protocol, without a network.
+type console struct {
+	t        testing.TB
+	s        *Server
+	x        *session // keys and ids, as the console derives them
+	sequence uint32
+	last     []byte // the packet sent last
+}
+
+func newConsole(t testing.TB, clk fakebmc.Clock, b *fakebmc.BMC) *console {
+	return &console{t: t, s: newServer(b, Config{Username: "admin", Password: "s3cret", Clock: clk})}
+}
+
+// ask returns the answer to a packet so far, or nil.
+func (c *console) ask(packet []byte) (answer []byte) {
+	c.last = slices.Clone(packet)
+	c.s.handle("console", packet, func(b []byte) { answer = b })
+	return answer
+}
+
+// open begins a session and returns the status that refused it, if any.
+func (c *console) open(suite *suite, password string) byte {
+	c.t.Helper()
+	const id = 0x01020304
+	request := append([]byte{7, privilegeAdministrator, 0, 0}, le(id)...)
+	for kind, algorithm := range []byte{suite.auth, suite.integrity, suite.confidentiality} {
+		request = append(request, byte(kind), 0, 0, 8, algorithm, 0, 0, 0)
+	}
+	answer := c.ask(wrapPlus(payloadOpenSession, request))[rmcpHeader+plusHeader:]
+	if answer[1] != statusOK {
+		return answer[1]
+	}
+	x := &session{suite: suite, console: id, id: binary.LittleEndian.Uint32(answer[8:]), role: privilegeAdministrator, name: []byte("admin")}
+	copy(x.consoleRand[:], "a random number!")
+	request = append(append([]byte{8, 0, 0, 0}, le(x.id)...), x.consoleRand[:]...)
+	answer = c.ask(wrapPlus(payloadRAKP1, append(request, append([]byte{x.role, 0, 0, byte(len(x.name))}, x.name...)...)))[rmcpHeader+plusHeader:]
+	if answer[1] != statusOK {
+		return answer[1]
+	}
+	copy(x.bmcRand[:], answer[8:24])
+	guid := answer[24:40]
+	if want := suite.mac([]byte("s3cret"), le(x.console), le(x.id), x.consoleRand[:], x.bmcRand[:], guid, x.identity()); !bytes.Equal(answer[40:], want) {
+		c.t.Fatal("the BMC's proof in RAKP 2 is wrong")
+	}
+	key := []byte(password)
+	request = append([]byte{9, 0, 0, 0}, le(x.id)...)
+	answer = c.ask(wrapPlus(payloadRAKP3, append(request, suite.mac(key, x.bmcRand[:], le(x.console), x.identity())...)))[rmcpHeader+plusHeader:]
+	if answer[1] != statusOK {
+		return answer[1]
+	}
+	x.sik = suite.mac(key, x.consoleRand[:], x.bmcRand[:], x.identity())
+	x.k1, x.k2 = suite.mac(x.sik, slices.Repeat([]byte{1}, 20)), suite.mac(x.sik, slices.Repeat([]byte{2}, 20))
+	c.x = x
+	return statusOK
+}
+
+// command executes one in the session. answered is false without an answer yet.
+func (c *console) command(netFn, command byte, data ...byte) (code byte, body []byte, answered bool) {
+	c.t.Helper()
+	answer := c.ask(c.sealed(netFn, command, data...))
+	if answer == nil {
+		return 0, nil, false
+	}
+	p, ok := parsePlus(answer[rmcpHeader:])
+	if !ok || p.session != c.x.console {
+		c.t.Fatalf("answer %x", answer)
+	}
+	message, ok := c.x.open(p)
+	if !ok || sum(message[:3]) != 0 || sum(message[3:]) != 0 {
+		c.t.Fatalf("answer %x doesn't open", answer)
+	}
+	return message[6], message[7 : len(message)-1], true
+}
+
+func (c *console) sealed(netFn, command byte, data ...byte) []byte {
+	c.sequence++
+	head := []byte{bmcAddress, netFn << 2}
+	head = append(head, -sum(head))
+	rest := append([]byte{0x81, byte(c.sequence) << 2, command}, data...)
+	// A console seals as a BMC does, with the two ids exchanged.
+	out := &session{suite: c.x.suite, console: c.x.id, k1: c.x.k1, k2: c.x.k2, sent: c.sequence - 1}
+	packet, err := out.seal(append(append(head, rest...), -sum(rest)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return packet
+}
+
+func (c *console) mustOpen(suite *suite) {
+	c.t.Helper()
+	if status := c.open(suite, "s3cret"); status != statusOK {
+		c.t.Fatalf("the session is refused with %#x", status)
+	}
+	if code, level, _ := c.command(app, setSessionPrivilege, privilegeAdministrator); code != codeOK || level[0] != privilegeAdministrator {
+		c.t.Fatalf("privilege: %#x %v", code, level)
+	}
+}
+
+func newWorld(t testing.TB, rules ...string) (*systemtest.Clock, *fakebmc.Host, *fakebmc.BMC) {
+	t.Helper()
+	clk := &systemtest.Clock{}
+	host := fakebmc.NewHost(clk, fakebmc.Timing{On: 4 * time.Second, Off: 2 * time.Second, Shutdown: 20 * time.Second}, true)
+	b := fakebmc.New("node-1", host, clk)
+	for i, preset := range rules {
+		if err := b.AddRule(fakebmc.Rule{Name: fmt.Sprint("rule-", i), Preset: preset}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return clk, host, b
+}
+
+// TestPresets plays scripts against the presets that IPMI shows: at a time, a
+// command and its completion code, then the chassis' power as read ("" is no
+// answer), and the host.
+func TestPresets(t *testing.T) {
+	type step struct {
+		at      time.Duration
+		control int // of Chassis Control; -1 is none
+		code    int // -1 is no answer
+		status  string
+		host    fakebmc.PowerState
+	}
+	const s, none = time.Second, -1
+	const off, on, cycle, hardReset, soft = 0, 1, 2, 3, 5
+	for _, c := range []struct {
+		preset string
+		steps  []step
+	}{
+		{"ipmi-reset-when-off", []step{
+			{0, off, codeOK, "on", fakebmc.PoweringOff},
+			{2 * s, hardReset, codePresentState, "off", fakebmc.Off},
+			{2 * s, cycle, codePresentState, "off", fakebmc.Off},
+			{2 * s, on, codeOK, "on", fakebmc.PoweringOn},
+		}},
+		{"ipmi-off-while-booting", []step{
+			{0, none, 0, "", fakebmc.On},
+			{29 * s, off, -1, "", fakebmc.On},
+			{30 * s, none, 0, "0xc0", fakebmc.On},
+			{31 * s, none, 0, "0xc0", fakebmc.On},
+			{32 * s, none, 0, "off", fakebmc.On}, // and it runs
+			{90 * s, none, 0, "on", fakebmc.On},
+		}},
+		{"ipmi-cycle-answers-first", []step{
+			{0, cycle, codeOK, "on", fakebmc.On},
+			{9 * s, none, 0, "on", fakebmc.On},
+			{10 * s, none, 0, "on", fakebmc.PoweringOff},
+			{12 * s, none, 0, "on", fakebmc.PoweringOn},
+		}},
+		{"guest-ignores-acpi", []step{{0, soft, codeOK, "on", fakebmc.On}, {3600 * s, none, 0, "on", fakebmc.On}}},
+		{"off-ignored", []step{{0, off, codeOK, "on", fakebmc.On}, {3600 * s, none, 0, "on", fakebmc.On}}},
+		{"openbmc-off-while-running", []step{{0, none, 0, "off", fakebmc.On}}},
+		{"shared-nic-dark-when-off", []step{{0, off, codeOK, "on", fakebmc.PoweringOff}, {2 * s, none, 0, "", fakebmc.Off}, {3 * s, on, -1, "", fakebmc.Off}}},
+	} {
+		t.Run(c.preset, func(t *testing.T) {
+			clk, host, b := newWorld(t)
+			con := newConsole(t, clk, b)
+			con.mustOpen(&suites[0])
+			if err := b.AddRule(fakebmc.Rule{Name: "preset", Preset: c.preset}); err != nil {
+				t.Fatal(err)
+			}
+			for _, st := range c.steps {
+				// A client opens a session for each of its calls.
+				clk.Advance(st.at - clk.Now())
+				usable := con.ask(wrapPlus(payloadOpenSession, make([]byte, 32))) != nil
+				if usable {
+					con.sequence = 0
+					con.mustOpen(&suites[len(c.steps)%2])
+				}
+				if st.control != none {
+					code, _, answered := con.command(chassis, chassisControl, byte(st.control))
+					if answered != (st.code >= 0) || answered && int(code) != st.code {
+						t.Errorf("at %v: completion code %#x, answered %v; want %#x", st.at, code, answered, st.code)
+					}
+				}
+				got := ""
+				if code, body, answered := con.command(chassis, getChassisStatus); answered {
+					switch {
+					case code != codeOK:
+						got = fmt.Sprintf("%#x", code)
+					case body[0]&1 == 1:
+						got = "on"
+					default:
+						got = "off"
+					}
+				}
+				if p, _ := host.PowerState(); got != st.status || p != st.host {
+					t.Errorf("at %v: power %q and the host %s, want %q and %s", st.at, got, p, st.status, st.host)
+				}
+			}
+		})
+	}
+}
+
+func TestNothingUnauthenticatedIsExecuted(t *testing.T) {
+	for i := range suites {
+		clk, host, b := newWorld(t)
+		con := newConsole(t, clk, b)
+		if status := con.open(&suites[i], "secret"); status != statusInvalidIntegrity {
+			t.Errorf("a wrong password: status %#x", status)
+		}
+		con.mustOpen(&suites[i])
+		good := con.sealed(chassis, chassisControl, 0)
+		for at := rmcpHeader; at < len(good); at++ {
+			bad := slices.Clone(good)
+			bad[at] ^= 0x10
+			if con.ask(bad) != nil {
+				t.Errorf("a packet whose byte %d was changed is answered", at)
+			}
+		}
+		plain := con.sealed(chassis, chassisControl, 0)
+		plain[rmcpHeader+1] = payloadIPMI // neither signed nor encrypted
+		con.ask(plain)
+		if p, _ := host.PowerState(); p != fakebmc.On {
+			t.Fatalf("suite %d: the host is %s", suites[i].id, p)
+		}
+		if con.ask(good) == nil {
+			t.Error("the packet itself isn't answered")
+		}
+		clk.Advance(time.Minute / 2)
+		if code, _, _ := con.command(chassis, chassisControl, 1); code != codeOK {
+			t.Errorf("on: %#x", code)
+		}
+		clk.Advance(time.Minute / 4)
+		if con.ask(good) != nil {
+			t.Error("a replayed packet is answered")
+		}
+		if p, _ := host.PowerState(); p != fakebmc.On {
+			t.Errorf("suite %d: a replayed power-off was executed", suites[i].id)
+		}
+	}
+}
+
+func TestPrivileges(t *testing.T) {
+	clk, host, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	if status := con.open(&suites[0], "s3cret"); status != statusOK {
+		t.Fatal(status)
+	}
+	for _, c := range []struct {
+		netFn, command byte
+		data           []byte
+		code           byte
+	}{
+		{chassis, getChassisStatus, nil, codeOK},
+		{chassis, chassisControl, []byte{0}, codePrivilege}, // a session begins as a user's
+		{app, setWatchdog, make([]byte, 6), codePrivilege},
+		{app, setSessionPrivilege, []byte{5}, codePrivilegeTooHigh},
+		{app, setSessionPrivilege, []byte{privilegeOperator}, codeOK},
+		{chassis, chassisControl, nil, codeShort},
+		{chassis, chassisControl, []byte{9}, codeInvalidField},
+		{chassis, 0x7f, nil, codeInvalidCommand},
+		{0x2c, 0, nil, codeInvalidCommand},
+		{app, coldReset, nil, codePrivilege},
+		{chassis, chassisControl, []byte{0}, codeOK},
+		{app, closeSession, le(1), codeInvalidSessionEnd},
+	} {
+		if code, _, _ := con.command(c.netFn, c.command, c.data...); code != c.code {
+			t.Errorf("%#x %#x %v: completion code %#x, want %#x", c.netFn, c.command, c.data, code, c.code)
+		}
+	}
+	clk.Advance(time.Minute / 2)
+	if p, _ := host.PowerState(); p != fakebmc.Off {
+		t.Errorf("the host is %s", p)
+	}
+	if code, _, _ := con.command(app, closeSession, le(con.x.id)...); code != codeOK {
+		t.Errorf("close session: %#x", code)
+	}
+	if _, _, answered := con.command(chassis, getChassisStatus); answered {
+		t.Error("a closed session answers")
+	}
+	con.sequence = 0
+	con.mustOpen(&suites[0])
+	clk.Advance(sessionTimeout)
+	if _, _, answered := con.command(chassis, getChassisStatus); answered {
+		t.Error("a session that was not used for a minute answers")
+	}
+}
+
+// TestRestartEndsSessions: the BMC forgets them with everything else.
+func TestRestartEndsSessions(t *testing.T) {
+	clk, _, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	con.mustOpen(&suites[0])
+	restart := fakebmc.Rule{Name: "restart", Effect: fakebmc.Effect{Restart: &fakebmc.Restart{Downtime: fakebmc.Duration(10 * time.Second)}}}
+	if err := b.AddRule(restart); err != nil {
+		t.Fatal(err)
+	}
+	if con.ask(wrapPlus(payloadOpenSession, make([]byte, 32))) != nil {
+		t.Error("a BMC that is down answers")
+	}
+	clk.Advance(10 * time.Second)
+	if _, _, answered := con.command(chassis, getChassisStatus); answered {
+		t.Error("a session from before the restart answers")
+	}
+	con.sequence = 0
+	con.mustOpen(&suites[0])
+}
+
+func TestPresencePing(t *testing.T) {
+	clk, _, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	got := con.ask([]byte{6, 0, 0xff, 6, 0, 0, 0x11, 0xbe, 0x80, 42, 0, 0})
+	want := []byte{6, 0, 0xff, 6, 0, 0, 0x11, 0xbe, 0x40, 42, 0, 16, 0, 0, 0x11, 0xbe, 0, 0, 0, 0, 0x81, 0, 0, 0, 0, 0, 0, 0}
+	if !bytes.Equal(got, want) {
+		t.Errorf("pong %x, want %x", got, want)
+	}
+}
+
+func TestHandshakesAreLimited(t *testing.T) {
+	clk, _, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	for range 10 * maxHandshakes {
+		con.ask(wrapPlus(payloadOpenSession, append([]byte{0, 4, 0, 0, 1, 2, 3, 4}, 0, 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0)))
+	}
+	if n := len(con.s.handshakes); n != maxHandshakes {
+		t.Errorf("%d handshakes are kept", n)
+	}
+	con.mustOpen(&suites[0]) // whoever goes on at once gets in
+	for len(con.s.sessions) < maxSessions {
+		con.sequence = 0
+		con.mustOpen(&suites[0])
+	}
+	if status := con.open(&suites[0], "s3cret"); status != statusNoResources {
+		t.Errorf("one session too many: status %#x", status)
+	}
+}
+
+func TestListenRefuses(t *testing.T) {
+	_, _, b := newWorld(t)
+	for _, cfg := range []Config{{}, {Username: "admin"}, {Password: "x"}, {Username: "a-name-of-17-byte", Password: "x"}, {Username: "a", Password: "a password of 21 byte"}} {
+		if s, err := Listen(":0", b, cfg); err == nil {
+			s.Close()
+			t.Errorf("%+v was accepted", cfg)
+		}
+	}
+}
+
+// FuzzHandle sends packets to a BMC in which a session is open: whatever they
+// are, no power action happens without the password.
+func FuzzHandle(f *testing.F) {
+	clk, host, b := newWorld(f)
+	con := newConsole(f, clk, b)
+	f.Add([]byte{6, 0, 0xff, 6, 0, 0, 0x11, 0xbe, 0x80, 42, 0, 0})
+	f.Add(wrapOutside([]byte{0x20, 0x18, 0xc8, 0x81, 0, 0x38, 0x0e, 4, 0x35}))
+	for i := range suites {
+		con.mustOpen(&suites[i])
+		f.Add(con.last)
+		con.sequence = 0
+		con.open(&suites[i], "secret")
+		f.Add(con.last)
+	}
+	con.sequence = 0
+	con.mustOpen(&suites[0])
+	f.Add(con.sealed(chassis, chassisControl, 0)[:40])
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		con.s.handle("fuzz", packet, func([]byte) {})
+		// What passes for a session must not pass for a signed message.
+		if len(packet) > 12 {
+			copy(packet[rmcpHeader+2:], le(con.x.id))
+			con.s.handle("fuzz", packet, func([]byte) {})
+		}
+		if p, _ := host.PowerState(); p != fakebmc.On || host.Boots() != 1 || b.RestorePolicy() != fakebmc.LastState {
+			t.Fatalf("the host is %s in boot %d", p, host.Boots())
+		}
+	})
+}

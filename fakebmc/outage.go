@@ -1,0 +1,308 @@
+package fakebmc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// RestorePolicy is a Redfish ComputerSystem.PowerRestorePolicyTypes: what the BMC
+// does to its host when the AC power is back.
+type RestorePolicy string
+
+// The restore policies.
+const (
+	AlwaysOn  RestorePolicy = "AlwaysOn"
+	AlwaysOff RestorePolicy = "AlwaysOff"
+	LastState RestorePolicy = "LastState"
+)
+
+var restorePolicies = []RestorePolicy{AlwaysOn, AlwaysOff, LastState}
+
+// RestorePolicy returns the policy that is set; it outlives every restart.
+func (b *BMC) RestorePolicy() RestorePolicy {
+	b.mem.mu.Lock()
+	defer b.mem.mu.Unlock()
+	return cmp.Or(b.mem.policy, LastState)
+}
+
+// SetRestorePolicy sets what happens after a loss of AC power.
+func (b *BMC) SetRestorePolicy(p RestorePolicy) error {
+	if !slices.Contains(restorePolicies, p) {
+		return fmt.Errorf("setting the power restore policy of %s: %q is none of %v", b.host, p, restorePolicies)
+	}
+	b.mem.mu.Lock()
+	defer b.mem.mu.Unlock()
+	b.mem.policy = p
+	return nil
+}
+
+// outage is a time in which the BMC is down.
+type outage struct {
+	forget  bool
+	restore RestorePolicy // applied when it is up again; empty applies none
+	last    PowerState    // of the host, before
+	report  string        // reported so long after it is up again
+	insist  time.Duration
+	mains   *rule // the loss of AC power that holds it down
+}
+
+// chore is something that the BMC will do by itself.
+type chore struct{ _ byte }
+
+// later lets the BMC do f after d, or when it is up again.
+func (b *BMC) later(d time.Duration, f func()) *chore {
+	c := new(chore)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.life.Load() == closed {
+		return c
+	}
+	stop := b.clk.AfterFunc(d, func() {
+		b.mu.Lock()
+		_, mine := b.chores[c]
+		delete(b.chores, c)
+		if mine && b.life.Load() == down {
+			b.late = append(b.late, f)
+			mine = false
+		}
+		b.mu.Unlock()
+		if mine {
+			f()
+		}
+	})
+	b.chores[c] = func() { stop() }
+	return c
+}
+
+func (b *BMC) cancel(c *chore) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if stop := b.chores[c]; stop != nil {
+		stop()
+		delete(b.chores, c)
+	}
+}
+
+// act is a reset by the BMC itself. It is recorded like any other one.
+func (b *BMC) act(client string, t ResetType) {
+	req := b.ResetRequest(client, t)
+	req.own = true
+	b.Do(req, func(Answer) {})
+}
+
+// restart takes the BMC down for a while.
+func (b *BMC) restart(r *Restart) {
+	b.goDown(&outage{forget: r.Forget, restore: r.Restore, last: b.actual(), report: r.Report, insist: time.Duration(r.For)}, time.Duration(r.Downtime))
+}
+
+// Lost returns a channel that is closed when the BMC goes down the next time.
+// Whoever has a connection or a session with it must drop them then.
+func (b *BMC) Lost() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
+}
+
+// goDown begins an outage, which takes the place of one that is under way. It
+// ends after d, or with the loss of AC power if d is Never.
+func (b *BMC) goDown(o *outage, d time.Duration) {
+	b.mu.Lock()
+	if b.life.Load() == closed || b.outage != nil && b.outage.mains != nil && o.mains == nil {
+		b.mu.Unlock() // without power nothing restarts
+		return
+	}
+	b.life.Store(down)
+	b.outage = o
+	var cut []*call
+	for _, c := range b.pending {
+		c.stop()
+		cut = append(cut, c)
+	}
+	clear(b.pending)
+	if o.forget {
+		for _, stop := range b.chores {
+			stop()
+		}
+		clear(b.chores)
+		b.late = nil
+	}
+	close(b.lost)
+	b.lost = make(chan struct{})
+	b.mu.Unlock()
+
+	if o.forget {
+		b.mem.forget()
+	}
+	slices.SortFunc(cut, func(x, y *call) int { return cmp.Compare(x.rec.Seq, y.rec.Seq) })
+	for _, c := range cut {
+		c.lose()
+	}
+	if d != Never {
+		b.bootLater(o, d)
+	}
+}
+
+// bootLater ends the outage after d. Being down can't put it off.
+func (b *BMC) bootLater(o *outage, d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.life.Load() == closed {
+		return
+	}
+	c := new(chore)
+	stop := b.clk.AfterFunc(d, func() {
+		b.mu.Lock()
+		_, mine := b.chores[c]
+		delete(b.chores, c)
+		b.mu.Unlock()
+		if mine {
+			b.boot(o)
+		}
+	})
+	b.chores[c] = func() { stop() }
+}
+
+// boot ends an outage unless another one has taken its place.
+func (b *BMC) boot(o *outage) {
+	b.mu.Lock()
+	if b.outage != o || b.life.Load() != down {
+		b.mu.Unlock()
+		return
+	}
+	b.outage = nil
+	b.life.Store(up)
+	late := b.late
+	b.late = nil
+	b.mu.Unlock()
+	if o.report != "" {
+		b.mem.insist(o.report, end(b.clk.Now(), Duration(o.insist)))
+	}
+	for _, f := range late {
+		f()
+	}
+	switch {
+	case o.restore == AlwaysOn, o.restore == LastState && o.last != Off:
+		b.act(ClientRestore, ResetOn)
+	case o.restore == AlwaysOff && o.mains == nil:
+		b.act(ClientRestore, ResetForceOff)
+	}
+}
+
+// end is the end of a time that begins now; 0 is for ever.
+func end(now time.Duration, d Duration) time.Duration {
+	if d == 0 {
+		return Never
+	}
+	return now + time.Duration(d)
+}
+
+// performable returns the reasons why the System can't do what rules ask of it.
+func (b *BMC) performable(rules []*rule) error {
+	var errs []error
+	for _, r := range rules {
+		if _, ok := b.sys.(GuestSystem); r.Effect.Guest != nil && !ok {
+			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: this system can't be told how its guest behaves: %w", r.Name, b.host, ErrUnsupported))
+		}
+		if r.Effect.Swap != "" && len(b.peers) < 2 {
+			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: it knows no other host to swap with: %w", r.Name, b.host, ErrUnsupported))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// schedule lets a rule that takes place by itself begin, at once or at from.
+func (b *BMC) schedule(r *rule) {
+	if !r.spontaneous() {
+		return
+	}
+	now := b.clk.Now()
+	if r.When.Until != 0 {
+		b.onClock(r, time.Duration(r.When.Until)-now, func() { b.finish(r) })
+	}
+	if wait := time.Duration(r.When.From) - now; wait > 0 {
+		b.onClock(r, wait, func() { b.begin(r) })
+		return
+	}
+	b.begin(r)
+}
+
+func (b *BMC) onClock(r *rule, d time.Duration, f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Contains(*b.rules.Load(), r) {
+		r.stop = append(r.stop, b.clk.AfterFunc(max(d, 0), f))
+	}
+}
+
+// begin lets a rule take place by itself, and records it: there is no request
+// that would tell of it.
+func (b *BMC) begin(r *rule) {
+	now := b.clk.Now()
+	if r.When.Until != 0 && now >= time.Duration(r.When.Until) {
+		return
+	}
+	b.mu.Lock()
+	if !slices.Contains(*b.rules.Load(), r) {
+		b.mu.Unlock()
+		return
+	}
+	r.begun = true
+	b.mu.Unlock()
+	var err error
+	switch {
+	case r.Effect.Restart != nil:
+		b.restart(r.Effect.Restart)
+	case r.Effect.Guest != nil:
+		err = b.sys.(GuestSystem).SetGuest(*r.Effect.Guest)
+	case r.Effect.Loss != nil:
+		err = b.loseAC(r)
+	}
+	b.log(&Record{
+		Seq: b.seq.Add(1), Host: b.host, Request: Request{Client: ClientBMC}, Received: now, Executed: now, Answered: Never,
+		Answer: Answer{Cause: err}, Rules: []string{r.Name},
+	})
+}
+
+func (b *BMC) loseAC(r *rule) error {
+	o := &outage{forget: true, restore: cmp.Or(r.Effect.Loss.Restore, b.RestorePolicy()), last: b.actual(), mains: r}
+	b.goDown(o, Never)
+	if d := r.Effect.Loss.For; d != 0 {
+		b.onClock(r, time.Duration(d), func() { b.powerBack(r) })
+	}
+	if m, ok := b.sys.(Mains); ok {
+		return m.LoseAC()
+	}
+	return b.sys.Reset(ResetForceOff)
+}
+
+// powerBack lets the BMC boot when the loss of AC power is over.
+func (b *BMC) powerBack(r *rule) {
+	b.mu.Lock()
+	o := b.outage
+	b.mu.Unlock()
+	if o != nil && o.mains == r {
+		b.bootLater(o, time.Duration(r.Effect.Loss.Downtime))
+	}
+}
+
+// finish ends what a rule began by itself, and its timers.
+func (b *BMC) finish(r *rule) {
+	b.mu.Lock()
+	for _, stop := range r.stop {
+		stop()
+	}
+	r.stop = nil
+	begun := r.begun
+	r.begun = false
+	b.mu.Unlock()
+	switch {
+	case !begun:
+	case r.Effect.Guest != nil:
+		_ = b.sys.(GuestSystem).SetGuest(Guest{}) // a guest that is gone needs no telling
+	case r.Effect.Loss != nil:
+		b.powerBack(r)
+	}
+}

@@ -1,0 +1,265 @@
+package fakebmc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// The values of a boot override that can be set.
+const (
+	bootDisabled = "Disabled"
+	bootOnce     = "Once"
+)
+
+var (
+	bootEnabled   = []string{bootDisabled, bootOnce, "Continuous"}
+	bootTargets   = []string{"None", "Pxe", "Cd", "Hdd", "UefiHttp", "BiosSetup"}
+	bootModes     = []string{"UEFI", "Legacy"}
+	managerResets = []ResetType{ResetForceRestart, ResetGracefulRestart}
+	timeoutAction = []struct {
+		redfish string
+		reset   ResetType
+	}{{"None", ""}, {"ResetSystem", ResetForceRestart}, {"PowerCycle", ResetPowerCycle}, {"PowerDown", ResetForceOff}}
+)
+
+// settings are the properties of the ComputerSystem that can be changed.
+func (b *BMC) settings() object {
+	boot := object{
+		"BootSourceOverrideEnabled":                         bootDisabled,
+		"BootSourceOverrideTarget":                          "None",
+		"BootSourceOverrideTarget@Redfish.AllowableValues":  []string{"None"},
+		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{bootDisabled},
+	}
+	if s, ok := b.sys.(Booter); ok {
+		if set, err := s.Boot(); err == nil {
+			boot = object{
+				"BootSourceOverrideEnabled":                         set.Enabled,
+				"BootSourceOverrideTarget":                          set.Target,
+				"BootSourceOverrideMode":                            set.Mode,
+				"BootSourceOverrideTarget@Redfish.AllowableValues":  bootTargets,
+				"BootSourceOverrideEnabled@Redfish.AllowableValues": bootEnabled,
+				"BootSourceOverrideMode@Redfish.AllowableValues":    bootModes,
+			}
+		}
+	}
+	w := b.Watchdog()
+	timer := object{"FunctionEnabled": w.Enabled, "TimeoutAction": "None", "WarningAction": "None", "Status": object{"State": "Disabled"}}
+	if w.Enabled {
+		timer["Status"] = object{"State": "Enabled"}
+	}
+	for _, a := range timeoutAction {
+		if a.reset == w.Action {
+			timer["TimeoutAction"] = a.redfish
+		}
+	}
+	return object{"Boot": boot, "HostWatchdogTimer": timer, "PowerRestorePolicy": b.RestorePolicy()}
+}
+
+// patchSystem changes settings. All are checked before the first one changes.
+func (b *BMC) patchSystem(body []byte) Answer {
+	var in struct {
+		PowerRestorePolicy *RestorePolicy
+		Boot               *struct{ BootSourceOverrideEnabled, BootSourceOverrideTarget, BootSourceOverrideMode *string }
+		HostWatchdogTimer  *struct {
+			FunctionEnabled *bool
+			TimeoutAction   *string
+		}
+	}
+	if a, ok := parseProperties(body, &in); !ok {
+		return a
+	}
+	notInList := func(value, property string) Answer {
+		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, value, property)
+	}
+	if p := in.PowerRestorePolicy; p != nil && !slices.Contains(restorePolicies, *p) {
+		return notInList(string(*p), "PowerRestorePolicy")
+	}
+	var boot Boot
+	booter, _ := b.sys.(Booter)
+	if in.Boot != nil {
+		if booter == nil {
+			return refusal(http.StatusBadRequest, msgPropertyUnknown, nil, "Boot")
+		}
+		var err error
+		if boot, err = booter.Boot(); err != nil {
+			return refusal(http.StatusInternalServerError, msgInternalError, err)
+		}
+		for _, f := range []struct {
+			property string
+			given    *string
+			into     *string
+			allowed  []string
+		}{
+			{"BootSourceOverrideEnabled", in.Boot.BootSourceOverrideEnabled, &boot.Enabled, bootEnabled},
+			{"BootSourceOverrideTarget", in.Boot.BootSourceOverrideTarget, &boot.Target, bootTargets},
+			{"BootSourceOverrideMode", in.Boot.BootSourceOverrideMode, &boot.Mode, bootModes},
+		} {
+			if f.given == nil {
+				continue
+			}
+			if !slices.Contains(f.allowed, *f.given) {
+				return notInList(*f.given, f.property)
+			}
+			*f.into = *f.given
+		}
+	}
+	w := b.Watchdog()
+	if t := in.HostWatchdogTimer; t != nil {
+		if t.FunctionEnabled != nil {
+			w.Enabled = *t.FunctionEnabled
+		}
+		if t.TimeoutAction != nil {
+			i := slices.IndexFunc(timeoutAction, func(a struct {
+				redfish string
+				reset   ResetType
+			}) bool {
+				return a.redfish == *t.TimeoutAction
+			})
+			if i < 0 {
+				return notInList(*t.TimeoutAction, "TimeoutAction")
+			}
+			w.Action = timeoutAction[i].reset
+		}
+	}
+
+	var errs []error
+	if in.Boot != nil {
+		errs = append(errs, booter.SetBoot(boot))
+	}
+	if in.PowerRestorePolicy != nil {
+		errs = append(errs, b.SetRestorePolicy(*in.PowerRestorePolicy))
+	}
+	if in.HostWatchdogTimer != nil {
+		errs = append(errs, b.SetWatchdog(w))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return refusal(http.StatusInternalServerError, msgInternalError, err)
+	}
+	return Answer{Status: http.StatusNoContent}
+}
+
+// The virtual media of a manager: one CD drive.
+const mediaID = "Cd"
+
+func (b *BMC) mediaPath() string { return managersPath + "/" + b.host + "/VirtualMedia" }
+
+func (b *BMC) media() (object, error) {
+	image, err := b.sys.(MediaBay).Media()
+	if err != nil {
+		return nil, err
+	}
+	path := b.mediaPath() + "/" + mediaID
+	r := resource(path, mediaType, mediaID, "Virtual CD of "+b.host)
+	r["MediaTypes"] = []string{"CD", "DVD"}
+	r["Image"], r["ImageName"] = nil, nil
+	r["Inserted"] = image != ""
+	r["WriteProtected"] = true
+	r["ConnectedVia"] = "NotConnected"
+	if image != "" {
+		r["Image"], r["ImageName"], r["ConnectedVia"] = image, image[strings.LastIndexByte(image, '/')+1:], "URI"
+	}
+	r["Actions"] = object{
+		"#VirtualMedia.InsertMedia": object{"target": path + "/Actions/VirtualMedia.InsertMedia"},
+		"#VirtualMedia.EjectMedia":  object{"target": path + "/Actions/VirtualMedia.EjectMedia"},
+	}
+	return r, nil
+}
+
+// lies tells whether an image's URL is, or lies under, one that was allowed: the
+// same scheme and host to the letter, and a path that goes nowhere else.
+func lies(image string, base *url.URL) bool {
+	u, err := url.Parse(image)
+	if err != nil || u.Scheme != base.Scheme || u.Host != base.Host || u.User != nil || u.Opaque != "" || path.Clean(u.Path) != u.Path {
+		return false
+	}
+	return u.Path == base.Path || strings.HasPrefix(u.Path, strings.TrimSuffix(base.Path, "/")+"/")
+}
+
+// insertMedia hands on an image that lies where it was allowed. Nothing is
+// fetched here.
+func (b *BMC) insertMedia(body []byte, allowed []*url.URL) Answer {
+	var in struct {
+		Image                                *string
+		Inserted, WriteProtected             *bool
+		TransferMethod, TransferProtocolType *string
+		UserName, Password                   *string
+		MediaType                            *string
+	}
+	if a, ok := parseProperties(body, &in); !ok {
+		return a
+	}
+	if in.Image == nil || *in.Image == "" {
+		return refusal(http.StatusBadRequest, msgParameterMissing, nil, "VirtualMedia.InsertMedia", "Image")
+	}
+	if !slices.ContainsFunc(allowed, func(base *url.URL) bool { return lies(*in.Image, base) }) {
+		return refusal(http.StatusForbidden, msgAccessDenied, nil, *in.Image)
+	}
+	bay := b.sys.(MediaBay)
+	if image, err := bay.Media(); err != nil || image != "" {
+		return refusal(http.StatusConflict, msgResourceInUse, err)
+	}
+	if err := bay.InsertMedia(*in.Image); err != nil {
+		return refusal(http.StatusInternalServerError, msgInternalError, err)
+	}
+	return Answer{Status: http.StatusNoContent}
+}
+
+func (b *BMC) ejectMedia() Answer {
+	if err := b.sys.(MediaBay).EjectMedia(); err != nil {
+		return refusal(http.StatusInternalServerError, msgInternalError, err)
+	}
+	return Answer{Status: http.StatusNoContent}
+}
+
+// parse reads a body of an action strictly.
+func parse(body []byte, into any) (Answer, bool) {
+	if !json.Valid(body) {
+		return refusal(http.StatusBadRequest, msgMalformedJSON, nil), false
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return refusal(http.StatusBadRequest, msgUnrecognizedBody, err), false
+	}
+	return Answer{}, true
+}
+
+// parseProperties does so too, and says which property is wrong.
+func parseProperties(body []byte, into any) (Answer, bool) {
+	a, ok := parse(body, into)
+	if ok || a.MessageID != msgUnrecognizedBody {
+		return a, ok
+	}
+	if wrong := new(json.UnmarshalTypeError); errors.As(a.Cause, &wrong) {
+		return refusal(http.StatusBadRequest, msgPropertyType, a.Cause, wrong.Value, wrong.Field), false
+	}
+	var given map[string]any
+	_ = json.Unmarshal(body, &given)
+	return refusal(http.StatusBadRequest, msgPropertyUnknown, a.Cause, unknownProperty(given, reflect.TypeOf(into).Elem())), false
+}
+
+// unknownProperty is the first of the given properties, by name, that a struct
+// hasn't got.
+func unknownProperty(given map[string]any, t reflect.Type) string {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		f, ok := t.FieldByName(name)
+		if !ok {
+			return name
+		}
+		inner, isObject := given[name].(map[string]any)
+		if f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct && isObject {
+			if found := unknownProperty(inner, f.Type.Elem()); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
