@@ -76,7 +76,7 @@ missing, 5 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), listCommand(), lintCommand(), schemaCommand(), doctorCommand(),
-		controllersCommand(), workerCommand())
+		controllersCommand(), bmcCommand(), workerCommand())
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
