@@ -2,10 +2,12 @@ package sim_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -104,5 +106,28 @@ func TestBadDeviation(t *testing.T) {
 		if _, err := s.Backend().Start(context.Background(), bad); err == nil {
 			t.Errorf("the step %q was accepted", step)
 		}
+	}
+}
+
+// TestPresetsHaveStories counts the misbehaviours of real BMCs that the catalogue
+// tells a story of.
+func TestPresetsHaveStories(t *testing.T) {
+	told := map[string]bool{}
+	for _, scenario := range catalog(t) {
+		for _, step := range scenario.Spec.Steps {
+			if step.Do == nil || step.Do.AddFault == nil {
+				continue
+			}
+			var rule fakebmc.Rule
+			if err := json.Unmarshal(step.Do.AddFault.Rule, &rule); err != nil {
+				t.Fatal(err)
+			}
+			if rule.Preset != "" {
+				told[rule.Preset] = true
+			}
+		}
+	}
+	if len(told) < 30 {
+		t.Errorf("%d presets of fakebmc have a scenario, want 30", len(told))
 	}
 }
