@@ -261,7 +261,7 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 	case n.Anchor != "":
 		at(n, path, fmt.Sprintf("anchor &%s: anchors are not read, leave it out", shorten(n.Anchor)))
 	case n.Style&yaml.TaggedStyle != 0:
-		at(n, path, fmt.Sprintf("tag %s: tags are not read, leave it out", shorten(n.Tag)))
+		at(n, path, fmt.Sprintf("tag %q: tags are not read, leave it out", shorten(n.Tag)))
 	case isNull(n):
 		at(n, path, "has no value: write one, or leave the field out")
 	}
