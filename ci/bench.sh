@@ -6,7 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 echo "== schedules of a remediation on three hosts, one core (scenarios/catalog/machine-remediation/three-hosts.yaml)"
 GOMAXPROCS=1 go test ./sim/explore -run '^$' -bench Schedules -benchtime 2s -count 6 -benchmem
 echo "== what a step is made of"
-GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./fakebmc ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
+GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
+echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"
+go test ./fakebmc -run '^$' -bench . -benchtime 2s -benchmem
 echo "== whole commands, two worker processes"
 for scenario in cut-off-host three-hosts; do
 	bin/fencelab run "scenarios/catalog/machine-remediation/$scenario.yaml" --strategy sweep

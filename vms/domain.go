@@ -137,9 +137,11 @@ func (d *Domain) ForceOff(ctx context.Context) error {
 }
 
 // Shutdown presses the ACPI power button. The guest decides what comes of it: nothing, while it boots or was told
-// [evidence.IgnoreShutdown].
+// [evidence.IgnoreShutdown]. A host that is off, or whose process ends at this very moment, has nothing to shut down.
 func (d *Domain) Shutdown() error {
-	if err := d.libvirt.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN); err != nil {
+	err := d.libvirt.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+	gone := errors.Is(err, libvirt.ERR_OPERATION_INVALID) || errors.Is(err, libvirt.ERR_SYSTEM_ERROR)
+	if err != nil && !gone {
 		return fmt.Errorf("shut host %s down: %w", d.name, err)
 	}
 	return nil
