@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -140,6 +139,10 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
+	others, err := readOthers(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
 	targets := make([]target, 0, len(machines.Items))
 	for i := range machines.Items {
 		machine := &machines.Items[i]
@@ -147,9 +150,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 			continue
 		}
 		t := target{machine: machine}
-		if err := r.examine(ctx, reader, check, &t); err != nil {
-			return nil, fmt.Errorf("examine Machine %s: %w", machine.Name, err)
-		}
+		r.examine(others, check, &t)
 		targets = append(targets, t)
 	}
 	slices.SortFunc(targets, func(a, b target) int { return strings.Compare(a.machine.Name, b.machine.Name) })
@@ -172,14 +173,38 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 		machine.Spec.ClusterName == check.Spec.ClusterName && selector.Matches(labels.Set(machine.Labels))
 }
 
-// examine gathers the facts about one Machine.
-func (r *Reconciler) examine(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck, t *target) error {
-	s := &t.state
-	remediating, err := remediating(ctx, reader, t.machine)
-	if err != nil {
-		return err
+// others is what a check must know beside the Machines.
+type others struct {
+	nodes map[string]*corev1.Node
+	// held are the hosts that are being remediated, as Machines name them.
+	held []string
+}
+
+func readOthers(ctx context.Context, reader client.Reader) (others, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return others{}, fmt.Errorf("list the Nodes: %w", err)
 	}
-	s.Remediating = remediating
+	o := others{nodes: make(map[string]*corev1.Node, len(nodes.Items))}
+	for i := range nodes.Items {
+		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	var hosts api.BareMetalHostList
+	if err := reader.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
+		return others{}, fmt.Errorf("list the BareMetalHosts: %w", err)
+	}
+	for i := range hosts.Items {
+		if _, held := hosts.Items[i].Annotations[api.RemediationRebootAnnotation]; held {
+			o.held = append(o.held, hosts.Items[i].Namespace+"/"+hosts.Items[i].Name)
+		}
+	}
+	return o, nil
+}
+
+// examine gathers the facts about one Machine.
+func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *target) {
+	s := &t.state
+	s.Remediating = o.remediating(t.machine)
 	var since time.Time
 	s.Recorded, since = recorded(t.machine)
 
@@ -194,26 +219,19 @@ func (r *Reconciler) examine(ctx context.Context, reader client.Reader, check *c
 		started = since.Add(startup)
 	}
 
-	var node corev1.Node
-	s.Missing = true
-	if t.machine.Status.NodeRef.IsDefined() {
-		err := reader.Get(ctx, types.NamespacedName{Name: t.machine.Status.NodeRef.Name}, &node, client.UnsafeDisableDeepCopy)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("read Node %s: %w", t.machine.Status.NodeRef.Name, err)
-		}
-		s.Missing = err != nil
-	}
+	node := o.nodes[t.machine.Status.NodeRef.Name] // a Machine without one names none
+	s.Missing = node == nil
 	now := r.Clock.Now()
 	switch {
 	case s.Remediating:
-		return nil
+		return
 	case s.Missing && t.machine.Status.NodeRef.IsDefined() && r.Settings.MissingNodeUnhealthyAtOnce:
 		s.Expired = true
-		return nil
+		return
 	case s.Missing:
 		t.deadline = started
 	default:
-		t.deadline = sickUntil(check, &node)
+		t.deadline = sickUntil(check, node)
 		if s.Sick = !t.deadline.IsZero(); s.Sick && t.deadline.Before(started) {
 			t.deadline = started
 		}
@@ -221,27 +239,12 @@ func (r *Reconciler) examine(ctx context.Context, reader client.Reader, check *c
 	if !t.deadline.IsZero() && !now.Before(t.deadline) {
 		s.Expired, t.deadline = true, time.Time{}
 	}
-	return nil
 }
 
 // remediating reports whether a Machine is marked, or its host not let go of yet.
-func remediating(ctx context.Context, reader client.Reader, machine *clusterv1.Machine) (bool, error) {
-	if _, marked := machine.Annotations[api.ExternalRemediationAnnotation]; marked {
-		return true, nil
-	}
-	namespace, name, ok := strings.Cut(machine.Annotations[api.HostAnnotation], "/")
-	if !ok {
-		return false, nil
-	}
-	var host api.BareMetalHost
-	if err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &host, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("read its BareMetalHost: %w", err)
-	}
-	_, held := host.Annotations[api.RemediationRebootAnnotation]
-	return held, nil
+func (o others) remediating(machine *clusterv1.Machine) bool {
+	_, marked := machine.Annotations[api.ExternalRemediationAnnotation]
+	return marked || slices.Contains(o.held, machine.Annotations[api.HostAnnotation])
 }
 
 // recorded reads the verdict from a Machine's condition.
