@@ -87,6 +87,9 @@ func (o *Outcome) Violation() *invariant.Violation {
 // storyLength bounds how many events the report shows before a violation.
 const storyLength = 24
 
+// deviationsShown bounds how many deviations the report shows.
+const deviationsShown = 10
+
 // Text is the report for people. Replay is the command that plays the run again.
 func (o *Outcome) Text(replay string) string {
 	var b strings.Builder
@@ -119,7 +122,11 @@ func (o *Outcome) Text(replay string) string {
 	}
 	fmt.Fprintf(&b, "\nRun\n  seed %d, %d of %d steps done, %d events in %s, digest %s\n",
 		o.Plan.Seed, o.Steps, len(o.Plan.Spec.Steps), o.History.Len(), o.Duration().Round(time.Millisecond), o.History.Digest())
-	for _, d := range o.Plan.Deviations {
+	for i, d := range o.Plan.Deviations {
+		if i == deviationsShown {
+			fmt.Fprintf(&b, "  ... and %d more, in the plan\n", len(o.Plan.Deviations)-i)
+			break
+		}
 		fmt.Fprintf(&b, "  deviation: %s\n", d)
 	}
 	if replay != "" {

@@ -497,10 +497,11 @@ func (b *Backend) change(kind *kube.Kind, name string, change func(client.Object
 	return err
 }
 
-// heal withdraws every fault: links, BMC rules, frozen caches, paused hosts, and
-// controllers that are down or about to crash. What a guest lost until its next
-// boot stays lost.
+// heal withdraws every fault, those of the schedule included: links, BMC rules,
+// frozen caches, paused hosts, and controllers that are down or about to crash.
+// What a guest lost until its next boot stays lost.
 func (b *Backend) heal() error {
+	b.w.fair = true
 	for _, h := range b.hosts {
 		b.restore(h)
 		h.resume()

@@ -31,6 +31,9 @@ type world struct {
 	taken int
 	// deviations are the steps that leave their default.
 	deviations map[stepName]scenarios.Deviation
+	// fair ends all deviations: what is to come must come in the end, and says
+	// nothing about the controllers if the schedule goes on working against it.
+	fair bool
 	// watch is told of every step that is about to be scheduled; it may be nil.
 	watch func(Step) (scenarios.Deviation, bool)
 	// notice is told of every event at once.
@@ -143,10 +146,10 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 	n := a.next(class)
 	var deviation scenarios.Deviation
 	deviates := false
-	if len(w.deviations) > 0 {
+	if len(w.deviations) > 0 && !w.fair {
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
-	if w.watch != nil {
+	if w.watch != nil && !w.fair {
 		if d, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: effect}); ok {
 			deviation, deviates = d, true
 		}
