@@ -160,4 +160,3 @@ func (m machine) Reset(t fakebmc.ResetType) error {
 	}
 	return operation()
 }
-

@@ -310,10 +310,10 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 		r.report(benign, 0)
 		return nil
 	}
-	task := task{Plan: plan, Strategy: r.strategy, Seed: r.seed, StoryBegins: storyBegins(benign)}
+	task := task{Plan: plan, Strategy: r.strategy, Seed: r.seed}
 	total := r.schedules
 	if r.strategy == "sweep" {
-		task.Deviations = explore.Sweep(steps, task.StoryBegins)
+		task.Deviations = explore.Sweep(steps)
 		total = len(task.Deviations)
 	}
 	began := time.Now()
@@ -357,27 +357,16 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 	return nil
 }
 
-// storyBegins is when the topology was up.
-func storyBegins(o *scenarios.Outcome) time.Duration {
-	for _, e := range o.History.Events() {
-		if e.Kind == history.RunStarted {
-			return e.At
-		}
-	}
-	return 0
-}
-
 // task is what a worker process is given on its standard input. It plays every
 // Workers-th schedule, beginning with the Worker-th.
 type task struct {
-	Plan        *scenarios.Plan       `json:"plan"`
-	Strategy    string                `json:"strategy"`
-	Seed        uint64                `json:"seed"`
-	StoryBegins time.Duration         `json:"storyBegins"`
-	Deviations  []scenarios.Deviation `json:"deviations,omitempty"`
-	Total       int                   `json:"total"`
-	Worker      int                   `json:"worker"`
-	Workers     int                   `json:"workers"`
+	Plan       *scenarios.Plan       `json:"plan"`
+	Strategy   string                `json:"strategy"`
+	Seed       uint64                `json:"seed"`
+	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
+	Total      int                   `json:"total"`
+	Worker     int                   `json:"worker"`
+	Workers    int                   `json:"workers"`
 }
 
 // search shares the schedules out among worker processes, one for each core,
@@ -570,7 +559,7 @@ func (t *task) play(ctx context.Context, s *sim.Simulator, found *json.Encoder) 
 // interrupted: half a schedule says nothing.
 func (t *task) schedule(s *sim.Simulator, i int) (*scenarios.Outcome, []scenarios.Deviation, error) {
 	if t.Strategy != "sweep" {
-		return explore.PlayRandom(context.Background(), s, t.Plan, t.Seed+uint64(i), t.StoryBegins)
+		return explore.PlayRandom(context.Background(), s, t.Plan, t.Seed+uint64(i))
 	}
 	deviations := t.Deviations[i : i+1]
 	outcome, err := explore.Play(context.Background(), s, t.Plan, deviations)

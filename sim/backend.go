@@ -107,8 +107,8 @@ func (s *Simulator) Backend() *Backend { return &Backend{sim: s} }
 // Backend is a simulated world. It implements scenarios.Backend.
 type Backend struct {
 	sim *Simulator
-	// Watch, if set before Start, is shown every step before it is scheduled and
-	// may change it. Replay from a plan needs none.
+	// Watch, if set before Start, is shown every step of the story before it is
+	// scheduled, and may change it. Replay from a plan needs none.
 	Watch func(Step) (scenarios.Deviation, bool)
 
 	w         *world
@@ -306,6 +306,7 @@ func (b *Backend) isUp(e history.Event) {
 	}
 	switch {
 	case len(b.waiting) == 0:
+		b.w.story = true
 		b.w.emit(history.Event{Kind: history.RunStarted})
 	case len(b.waiting) == 1 && b.waiting["workload"]:
 		// Only now the workload can be put where the scenario wants it.
@@ -501,7 +502,7 @@ func (b *Backend) change(kind *kube.Kind, name string, change func(client.Object
 // frozen caches, paused hosts, and controllers that are down or about to crash.
 // What a guest lost until its next boot stays lost.
 func (b *Backend) heal() error {
-	b.w.fair = true
+	b.w.story = false
 	for _, h := range b.hosts {
 		b.restore(h)
 		h.resume()

@@ -31,10 +31,13 @@ type world struct {
 	taken int
 	// deviations are the steps that leave their default.
 	deviations map[stepName]scenarios.Deviation
-	// fair ends all deviations: what is to come must come in the end, and says
-	// nothing about the controllers if the schedule goes on working against it.
-	fair bool
-	// watch is told of every step that is about to be scheduled; it may be nil.
+	// story is the time in which steps deviate: from when the topology is up until
+	// the faults are withdrawn. What is to come must come then, and its absence
+	// would say nothing about the controllers if the schedule went on working
+	// against them.
+	story bool
+	// watch is told of every step of the story before it is scheduled; it may be
+	// nil.
 	watch func(Step) (scenarios.Deviation, bool)
 	// notice is told of every event at once.
 	notice func(history.Event)
@@ -146,10 +149,10 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 	n := a.next(class)
 	var deviation scenarios.Deviation
 	deviates := false
-	if len(w.deviations) > 0 && !w.fair {
+	if len(w.deviations) > 0 && w.story {
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
-	if w.watch != nil && !w.fair {
+	if w.watch != nil && w.story {
 		if d, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: effect}); ok {
 			deviation, deviates = d, true
 		}

@@ -16,11 +16,11 @@ func BenchmarkSchedules(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
 	s, plan := simulator(b), load(b, "machine-remediation/three-hosts.yaml")
-	steps, benign, err := explore.Steps(context.Background(), s, plan)
+	steps, _, err := explore.Steps(context.Background(), s, plan)
 	if err != nil {
 		b.Fatal(err)
 	}
-	deviations := explore.Sweep(steps, storyBegins(benign))
+	deviations := explore.Sweep(steps)
 	report := func(b *testing.B, simulated time.Duration) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
 		b.ReportMetric(simulated.Seconds()/b.Elapsed().Seconds(), "simulated/wall")
@@ -51,7 +51,7 @@ func BenchmarkSchedules(b *testing.B) {
 	b.Run("random", func(b *testing.B) {
 		var simulated time.Duration
 		for i := 0; b.Loop(); i++ {
-			outcome, _, err := explore.PlayRandom(context.Background(), s, plan, uint64(i), storyBegins(benign))
+			outcome, _, err := explore.PlayRandom(context.Background(), s, plan, uint64(i))
 			if err != nil {
 				b.Fatal(err)
 			}

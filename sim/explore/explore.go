@@ -21,8 +21,8 @@ var Delays = []time.Duration{time.Second, 15 * time.Second, 90 * time.Second}
 // relistAfter is for how long a watch is broken before its cache lists anew.
 const relistAfter = 15 * time.Second
 
-// Steps plays the plan and returns the steps of its schedule, in the order in
-// which they were scheduled.
+// Steps plays the plan and returns the steps of its story, in the order in which
+// they were scheduled.
 func Steps(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *scenarios.Outcome, error) {
 	var steps []sim.Step
 	backend := s.Backend()
@@ -35,14 +35,10 @@ func Steps(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.S
 }
 
 // Sweep returns every single deviation from the schedule whose steps are given:
-// each delay, each fault and each crash point, one at a time. Steps of the
-// time before the story begins are left alone: the topology comes up healthy.
-func Sweep(steps []sim.Step, storyBegins time.Duration) []scenarios.Deviation {
+// each delay, each fault and each crash point, one at a time.
+func Sweep(steps []sim.Step) []scenarios.Deviation {
 	var deviations []scenarios.Deviation
 	for _, step := range steps {
-		if step.At < storyBegins {
-			continue
-		}
 		for _, fault := range step.Faults() {
 			d := scenarios.Deviation{Step: step.Name(), Fault: fault}
 			if fault == scenarios.FaultRelist {
@@ -61,7 +57,7 @@ func Sweep(steps []sim.Step, storyBegins time.Duration) []scenarios.Deviation {
 // Random returns a source of deviations that is drawn from a seed while the plan
 // is played, and the list of what it drew. How often steps deviate, and how, is
 // drawn for each run, so that runs differ in kind and not only in detail.
-func Random(seed uint64, storyBegins time.Duration) (watch func(sim.Step) (scenarios.Deviation, bool), drawn *[]scenarios.Deviation) {
+func Random(seed uint64) (watch func(sim.Step) (scenarios.Deviation, bool), drawn *[]scenarios.Deviation) {
 	style := scenarios.Stream(seed, "explore style")
 	// On the average one step in rate deviates; a fault has the share faults
 	// among the deviations.
@@ -70,9 +66,6 @@ func Random(seed uint64, storyBegins time.Duration) (watch func(sim.Step) (scena
 	streams := make(map[string]*rand.Rand)
 	drawn = new([]scenarios.Deviation)
 	return func(step sim.Step) (scenarios.Deviation, bool) {
-		if step.At < storyBegins {
-			return scenarios.Deviation{}, false
-		}
 		// One stream for each actor: what one of them does shifts no other's
 		// draws.
 		stream := streams[step.Actor]
@@ -178,10 +171,10 @@ func Play(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, deviation
 
 // PlayRandom plays one random schedule and returns the deviations that were
 // drawn, with which Play gives the same history.
-func PlayRandom(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, seed uint64, storyBegins time.Duration) (*scenarios.Outcome, []scenarios.Deviation, error) {
+func PlayRandom(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, seed uint64) (*scenarios.Outcome, []scenarios.Deviation, error) {
 	backend := s.Backend()
 	var drawn *[]scenarios.Deviation
-	backend.Watch, drawn = Random(seed, storyBegins)
+	backend.Watch, drawn = Random(seed)
 	outcome, err := scenarios.Run(ctx, plan, backend, nil)
 	if err != nil {
 		return nil, nil, err
