@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -344,6 +345,10 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 		r.paint(word, verdict, code == exitHeld), plan.Metadata.Name, tally.Tried, what, tally.Held, tally.Violated, tally.Unknown,
 		tally.Simulated.Round(time.Second))
 	fmt.Fprintf(r.talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
+	// What is certain comes first.
+	slices.SortStableFunc(tally.Failed, func(a, b explore.Failure) int {
+		return cmp.Compare(strings.Compare(b.Invariant, ""), strings.Compare(a.Invariant, ""))
+	})
 	for _, f := range tally.Failed {
 		// What an interrupted search has found is still shown.
 		outcome, err := r.outcome(context.WithoutCancel(ctx), plan.With(f.Deviations))
