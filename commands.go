@@ -224,7 +224,7 @@ other controller. Install the CRDs, roles and policies first:
 	flags := cmd.Flags()
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
 	flags.StringSliceVar(&options.Controllers, "controllers", nil, "which controllers to run (default: all but the stand-ins)")
-	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "", "where the Lease is (default: the Pod's own namespace)")
+	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "fencelab-system", "where the Lease is; the manifests let the controllers write it there")
 	flags.StringVar(&options.LeaderElectionID, "leader-election-id", controllers.DefaultLeaderElectionID, "name of the Lease")
 	flags.StringVar(&options.HealthAddress, "health-probe-bind-address", controllers.DefaultHealthAddress, "address of /healthz and /readyz, 0 for none")
 	flags.StringVar(&options.MetricsAddress, "metrics-bind-address", controllers.DefaultMetricsAddress, "address of /metrics, 0 for none")
