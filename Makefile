@@ -22,7 +22,7 @@ build: ## Build bin/fencelab
 	$(GO) build -tags $(TAGS) -o $(FENCELAB) .
 
 .PHONY: test
-test: controlplane clients ## Run every test that needs no virtual machine (about 3 minutes; the first time builds kube-apiserver: 5 more)
+test: controlplane clients ## Run every test that needs no virtual machine (about 3 minutes; the first time installs and builds: 6 more)
 	$(GO) test -tags $(TAGS) ./...
 
 .PHONY: check
@@ -40,10 +40,11 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build lab ## Run the scenarios on a real API server and VMs (about 6 minutes; the first time installs and builds: 8 more)
+e2e: build lab ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (about 8 minutes; the first time installs and builds: 8 more)
 	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 40m -v ./ci/lab
 	@fakebmc/clients.sh
-	FENCELAB_REQUIRE_CLIENTS=1 $(GO) test -count=1 ./fakebmc/...
+	@ci/ironic/install.sh
+	FENCELAB_REQUIRE_CLIENTS=1 $(GO) test -count=1 ./fakebmc/... ./ci/ironic
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 2 minutes)
@@ -55,7 +56,7 @@ lab: controlplane ## Install and build what the lab needs
 
 .PHONY: clients
 clients:
-	@fakebmc/clients.sh || echo "BMC clients could not be installed; the tests that need them are skipped"
+	@fakebmc/clients.sh && ci/ironic/install.sh || echo "not every client of a BMC could be installed; the tests that need it are skipped"
 
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver from their Go modules

@@ -62,7 +62,7 @@ var layers = []layer{
 
 	{"ci/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 	{"ci/cluster", slices.Concat([]string{"./ci/keeper"}, kubernetes, everyClient, anyYAML, system), "a control plane serves any test; " + whyCI},
-	{"ci/ironic", slices.Concat([]string{"./ci/keeper"}, anyYAML, system), "an Ironic serves any test; " + whyCI},
+	{"ci/ironic", slices.Concat([]string{"./ci/keeper"}, system), "an Ironic serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
@@ -72,6 +72,7 @@ var testLayers = []layer{
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./ci/keeper"}, everyClient, anyYAML), ""},
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
+	{"ci/ironic", []string{"./fakebmc"}, ""},
 	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
 	{"ci/keeper", system, ""},

@@ -1,0 +1,290 @@
+// Package ironic starts a standalone Ironic for tests and labs, as it is in Debian: API and conductor in one child
+// process without Keystone, message queue, DHCP or TFTP, with its database in a temporary directory, on the loopback
+// interface only. It drives the power of Redfish hosts that are enrolled and adopted through its API, and deploys nothing.
+//
+// It is a fencing backend with a will of its own: its power synchronization loop switches a host that it adopted while on,
+// and that somebody else has switched off, on again.
+//
+// Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills the processes.
+// A program that calls [Launch] therefore calls [keeper.Main] first thing in main or TestMain.
+package ironic
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"text/template"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/keeper"
+)
+
+const (
+	// readyTimeout bounds the start: 5 s on two idle cores, many times that while other builds run.
+	readyTimeout = 90 * time.Second
+	// stopTimeout is what Ironic gets between SIGTERM and SIGKILL. It needs less than a second, unless it waits for a BMC.
+	stopTimeout = 10 * time.Second
+	// tailLines is how much of Ironic's log an error quotes: a Python traceback has its reason at the end.
+	tailLines = 30
+)
+
+// Options say how Ironic behaves. The zero value is Ironic's own defaults. Durations are whole seconds.
+type Options struct {
+	// Bin is the directory with ironic and ironic-dbsync; empty means /usr/bin.
+	Bin string
+	// SyncInterval is how often Ironic compares each host's power state with its database and, where they differ, brings
+	// the host back to the database's; 0 is 60 s.
+	SyncInterval time.Duration
+	// PowerTimeout is how long Ironic waits for a host to be on or (by force) off, 2 s or more; 0 is 60 s.
+	PowerTimeout time.Duration
+	// SoftOffTimeout is how long Ironic waits for a guest to shut down, when the request says nothing else. The host is locked
+	// meanwhile. 0 is 600 s.
+	SoftOffTimeout time.Duration
+}
+
+func (o Options) validate() error {
+	var errs []error
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"SyncInterval", o.SyncInterval, time.Second},
+		{"PowerTimeout", o.PowerTimeout, 2 * time.Second},
+		{"SoftOffTimeout", o.SoftOffTimeout, time.Second},
+	} {
+		if d.value != 0 && (d.value < d.least || d.value%time.Second != 0) {
+			errs = append(errs, fmt.Errorf("%s is %v: give whole seconds, %v or more, or 0 for Ironic's default", d.name, d.value, d.least))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ironic is a running Ironic.
+type Ironic struct {
+	keeper *keeper.Keeper
+	port   *os.File // keeps the address ours
+	at     netip.AddrPort
+	dir    string
+	log    string // what Ironic logs and what it prints
+
+	process *exec.Cmd
+	exited  chan struct{} // closed once waitErr is set
+	waitErr error
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Launch starts an Ironic with an empty database and returns once its API answers and its conductor is there. The context
+// bounds the start only. If Ironic ends instead, the error holds the last lines that it wrote.
+func Launch(ctx context.Context, o Options) (*Ironic, error) {
+	if o.Bin == "" {
+		o.Bin = defaultBin
+	}
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("launch ironic: %w", err)
+	}
+	for _, name := range commands {
+		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
+			return nil, fmt.Errorf("launch ironic: %w: %s", err, remedy)
+		}
+	}
+	i := new(Ironic)
+	if err := i.launch(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("launch ironic: %w", err), i.release())
+	}
+	return i, nil
+}
+
+func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
+	defer cancel()
+	if i.keeper, err = keeper.Start(); err != nil {
+		return err
+	}
+	if i.dir, err = i.keeper.TempDir("fencelab-ironic-*"); err != nil {
+		return err
+	}
+	i.log = filepath.Join(i.dir, "ironic.log")
+	if i.port, i.at, err = holdPort(); err != nil {
+		return err
+	}
+	if err := i.writeConfig(o); err != nil {
+		return err
+	}
+	schema := i.command(ctx, o, "ironic-dbsync", "create_schema")
+	if output, err := schema.CombinedOutput(); err != nil {
+		return fmt.Errorf("create ironic's database: %w; its last lines:\n%s\n%s", errors.Join(err, context.Cause(ctx)), output, i.tail())
+	}
+	if err := i.start(o); err != nil {
+		return err
+	}
+	return i.awaitReady(ctx)
+}
+
+//go:embed ironic.conf
+var configText string
+
+var config = template.Must(template.New("ironic.conf").Parse(configText))
+
+func (i *Ironic) writeConfig(o Options) error {
+	// conf.d stays empty: without it Ironic would read more configuration from the one in /etc. It writes a script into http.
+	for _, name := range []string{"conf.d", "http"} {
+		if err := os.Mkdir(filepath.Join(i.dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	var text bytes.Buffer
+	if err := config.Execute(&text, struct {
+		Dir, Log                                   string
+		Port                                       uint16
+		SyncInterval, PowerTimeout, SoftOffTimeout int64
+	}{
+		i.dir, i.log, i.at.Port(),
+		int64(o.SyncInterval / time.Second), int64(o.PowerTimeout / time.Second), int64(o.SoftOffTimeout / time.Second),
+	}); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(i.dir, "ironic.conf"), text.Bytes(), 0o600)
+}
+
+// command is one of Ironic's executables with our configuration, in an environment that has nothing of ours: a proxy would
+// be asked for the way to the BMCs, and OS_* variables override the configuration.
+func (i *Ironic) command(ctx context.Context, o Options, name string, args ...string) *exec.Cmd {
+	options := []string{"--config-file", filepath.Join(i.dir, "ironic.conf"), "--config-dir", filepath.Join(i.dir, "conf.d")}
+	cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, name), append(options, args...)...)
+	cmd.Dir = i.dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + i.dir, "TMPDIR=" + i.dir, "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", i.keeper.Mark()}
+	// Ctrl-C reaches a whole process group, but we still need Ironic to clean up and to report.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+func (i *Ironic) start(o Options) error {
+	output, err := os.OpenFile(i.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	process := i.command(context.Background(), o, "ironic")
+	process.Stdout, process.Stderr = output, output
+	if err := process.Start(); err != nil {
+		return err // it names the path
+	}
+	i.process, i.exited = process, make(chan struct{})
+	go func() {
+		i.waitErr = process.Wait()
+		close(i.exited)
+	}()
+	return nil
+}
+
+// awaitReady asks for the driver, which is there once a conductor has registered it.
+func (i *Ironic) awaitReady(ctx context.Context) error {
+	for {
+		answer := get(ctx, i.URL()+"/v1/drivers/redfish")
+		if answer == nil {
+			return nil
+		}
+		select {
+		case <-i.exited:
+			return i.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("await ironic's API: %w; last answer: %w; ironic's last lines:\n%s", context.Cause(ctx), answer, i.tail())
+		case <-time.After(30 * time.Millisecond):
+		}
+	}
+}
+
+// get returns nil for the answer 200.
+func get(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return nil
+}
+
+// URL is where the API is, without the version's path: http://127.0.0.1:port. It asks for no credentials.
+func (i *Ironic) URL() string { return "http://" + i.at.String() }
+
+// Stop ends Ironic and removes its directory. Its error also tells if Ironic had ended before it was asked to: then what
+// was observed says nothing about controllers. Later calls return the same.
+func (i *Ironic) Stop() error {
+	i.stop.Do(func() { i.stopErr = errors.Join(i.end(), i.release()) })
+	return i.stopErr
+}
+
+func (i *Ironic) end() error {
+	select {
+	case <-i.exited:
+		return i.failure()
+	default:
+	}
+	// ErrProcessDone is a process that ended meanwhile.
+	if err := i.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("send SIGTERM to ironic: %w", err)
+	}
+	select {
+	case <-i.exited:
+	case <-time.After(stopTimeout):
+		if err := i.process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("kill ironic: %w", err)
+		}
+		<-i.exited
+	}
+	return nil
+}
+
+// failure describes an Ironic that ended by itself. Call it after exited is closed.
+func (i *Ironic) failure() error {
+	how := "exit status 0"
+	if i.waitErr != nil {
+		how = i.waitErr.Error()
+	}
+	return fmt.Errorf("ironic ended by itself (%s); its last lines:\n%s", how, i.tail())
+}
+
+func (i *Ironic) tail() []byte {
+	text, err := os.ReadFile(i.log)
+	if err != nil {
+		return fmt.Appendf(nil, "(unreadable: %v)", err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n"))
+}
+
+// release gives back what was taken, killing what still runs.
+func (i *Ironic) release() error {
+	var errs []error
+	if i.keeper != nil {
+		errs = append(errs, i.keeper.Close())
+	}
+	if i.port != nil {
+		errs = append(errs, i.port.Close())
+	}
+	return errors.Join(errs...)
+}
