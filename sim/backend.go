@@ -334,9 +334,15 @@ func (b *Backend) process(name string) *process {
 	return nil
 }
 
-// Advance takes steps until the given time.
+// Advance takes steps until the given time. A request that the API server refused
+// because it doesn't model the answer ends the run, also when a controller
+// swallowed the error.
 func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
-	return b.w.advance(until, each)
+	now, err := b.w.advance(until, each)
+	if refusal := b.store.Refusal(); err == nil && refusal != nil {
+		err = refusal
+	}
+	return now, err
 }
 
 // Apply performs one operation at the present time.

@@ -127,9 +127,16 @@ func (p *process) start() {
 	}
 	p.reconciler = reconciler
 	p.w.emit(history.Event{Kind: history.ControllerStarted, Actor: p.actor.name})
-	for _, s := range p.streams {
+	// All caches are filled before anything is handled, as a manager does.
+	found := make([][]kube.Change, len(p.streams))
+	for i, s := range p.streams {
 		s.due = p.w.now
-		s.relist()
+		found[i] = p.view.Relist(s.kind)
+	}
+	for i, s := range p.streams {
+		for _, change := range found[i] {
+			s.handle(change)
+		}
 	}
 }
 
