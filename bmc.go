@@ -25,6 +25,7 @@ func bmcCommand() *cobra.Command {
 	o := fleet.Options{}
 	var uri, certificate, key, rulesFile string
 	var domains, presets []string
+	var byUUID bool
 	cmd := &cobra.Command{
 		Use:   "bmc",
 		Short: "Serve Redfish and IPMI BMCs that can misbehave",
@@ -35,7 +36,7 @@ domains of a libvirt (--libvirt). What they do wrong is said from the start
 The password of --username is read from ` + passwordVariable + `. On loopback
 none is needed; elsewhere there is no default.`,
 		Example: `  fencelab bmc --fake 3 --listen 127.0.0.1:8000
-  fencelab bmc --libvirt qemu:///system --listen 127.0.0.1:8000 --shared
+  fencelab bmc --libvirt qemu:///system --by-uuid --shared --listen 127.0.0.1:8000
   fencelab bmc faults`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,7 +62,11 @@ none is needed; elsewhere there is no default.`,
 				}
 				defer disconnect()
 				for _, m := range machines {
-					o.Hosts = append(o.Hosts, fleet.Host{Name: m.Name(), System: machine{m}})
+					name := m.Name()
+					if byUUID {
+						name = m.UUID()
+					}
+					o.Hosts = append(o.Hosts, fleet.Host{Name: name, System: machine{m}})
 				}
 			} else if len(domains) > 0 {
 				return invalid(errors.New("--domain needs --libvirt"))
@@ -79,6 +84,7 @@ none is needed; elsewhere there is no default.`,
 	flags.IntVar(&o.Fake, "fake", 0, "serve so many hosts in memory")
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
 	flags.StringSliceVar(&domains, "domain", nil, "serve only these domains of --libvirt")
+	flags.BoolVar(&byUUID, "by-uuid", false, "name the systems of --libvirt by their UUID, as sushy-emulator does")
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8000", "address of the first host's Redfish service; each further host is one port up")
 	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind the one address")
 	flags.StringVar(&o.IPMI, "ipmi", "", "address of the first host's IPMI service (default: none)")

@@ -8,6 +8,7 @@
 package lab
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -112,6 +113,7 @@ type Backend struct {
 	processes []*process
 	// faults are the BMC rules that were added, by name, with their host.
 	faults    map[string]string
+	bmcLog    bmcLog
 	observers sync.WaitGroup
 	stream    *stream
 	keeper    *keeper.Keeper
@@ -335,6 +337,7 @@ func (b *Backend) makeHosts() error {
 // request was answered or is known to hang. What it carries out is recorded when
 // it begins: see system.Reset.
 func (b *Backend) requested(host string, r fakebmc.Record) {
+	b.bmcLog.add(r)
 	if r.Request.ResetType != "" && r.Executed == fakebmc.Never {
 		note := ""
 		if err := r.Answer.Err(); err != nil {
@@ -345,6 +348,27 @@ func (b *Backend) requested(host string, r fakebmc.Record) {
 	if len(r.Rules) > 0 {
 		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
 	}
+}
+
+// bmcLog has every request to a BMC as a line of JSON, for the report's directory:
+// when it was received, executed and answered, what was true and what was said.
+type bmcLog struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (l *bmcLog) add(r fakebmc.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := json.NewEncoder(&l.lines).Encode(r); err != nil {
+		fmt.Fprintf(&l.lines, "{\"error\":%q}\n", err) // a record is plain data: this cannot be
+	}
+}
+
+func (l *bmcLog) artifact() scenarios.Artifact {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return scenarios.Artifact{Name: "bmc.jsonl", Data: bytes.Clone(l.lines.Bytes())}
 }
 
 // bmcSecret is the Secret that opens the BMCs.
@@ -549,6 +573,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	}
 	if b.server != nil {
 		errs = append(errs, b.server.Close())
+		artifacts = append(artifacts, b.bmcLog.artifact())
 	}
 	if b.vms != nil {
 		errs = append(errs, b.vms.Close())
