@@ -22,13 +22,12 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/keeper"
@@ -50,7 +49,7 @@ const (
 	// lag is how long events are held back, so that those of all observers can
 	// be put in order.
 	lag = 50 * time.Millisecond
-	// command bounds what is asked of a host or of the API server.
+	// commandTimeout bounds what is asked of a host or of the API server.
 	commandTimeout = 20 * time.Second
 )
 
