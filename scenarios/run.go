@@ -80,18 +80,6 @@ func judges(plan *Plan, timings invariant.Timings) (*invariant.Panel, error) {
 	return invariant.NewPanel(chosen, params), nil
 }
 
-// Judge judges a saved history again, with today's invariants.
-func Judge(plan *Plan, timings invariant.Timings, h *history.History) ([]invariant.Result, error) {
-	panel, err := judges(plan, timings)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range h.Events() {
-		panel.Observe(e)
-	}
-	return panel.Results(h.Complete()), nil
-}
-
 // run is a plan being played.
 type run struct {
 	ctx     context.Context

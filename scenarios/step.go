@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -116,20 +115,4 @@ func (op Op) host() string {
 	default:
 		return ""
 	}
-}
-
-// Kind is the name of the operation's one field, as in a scenario file.
-func (op Op) Kind() string {
-	data, err := json.Marshal(op)
-	if err != nil {
-		return ""
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) != nil || len(fields) != 1 {
-		return ""
-	}
-	for name := range fields { // order does not matter: there is one
-		return name
-	}
-	return ""
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,8 +115,7 @@ type Backend struct {
 	hosts     []*host
 	bmcs      map[string]*fakebmc.BMC
 	processes []*process
-	// faults are the BMC rules that were added, by name, with their host.
-	faults map[string]string
+	faults    *objects.Faults
 	// waiting is what the topology lacks before the story can begin.
 	waiting map[string]bool
 }
@@ -135,7 +133,8 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	b.store = prepared.store.Fork(wallClock{w}.Now, b.committed)
-	b.bmcs, b.faults, b.waiting = make(map[string]*fakebmc.BMC), make(map[string]string), make(map[string]bool)
+	b.bmcs, b.waiting = make(map[string]*fakebmc.BMC), make(map[string]bool)
+	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec
 	for i := range spec.Topology.Hosts {
@@ -380,9 +379,9 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.PowerUp != nil:
 		return onHost(op.PowerUp, (*host).powerOn)
 	case op.AddFault != nil:
-		return b.addFault(op.AddFault)
+		return b.faults.Add(op.AddFault)
 	case op.RemoveFault != nil:
-		return b.removeFault(op.RemoveFault.Name)
+		return b.faults.Remove(op.RemoveFault.Name)
 	case op.Crash != nil:
 		return b.crash(op.Crash)
 	case op.FreezeCache != nil:
@@ -413,33 +412,6 @@ func (b *Backend) restore(h *host) {
 		b.w.emit(history.Event{Kind: history.LinkRestored, Host: h.name, Object: "api"})
 		h.kubelet.reconnect()
 	}
-}
-
-func (b *Backend) addFault(f *scenarios.FaultOp) error {
-	bmc := b.bmcs[f.Host]
-	if bmc == nil {
-		return fmt.Errorf("the topology has no host %q", f.Host)
-	}
-	var rule fakebmc.Rule
-	if err := json.Unmarshal(f.Rule, &rule); err != nil {
-		return fmt.Errorf("read fault %s: %w", f.Name, err)
-	}
-	rule.Name = f.Name
-	if err := bmc.AddRule(rule); err != nil {
-		return err
-	}
-	b.faults[f.Name] = f.Host
-	return nil
-}
-
-func (b *Backend) removeFault(name string) error {
-	host, ok := b.faults[name]
-	if !ok {
-		return fmt.Errorf("there is no fault %q", name)
-	}
-	delete(b.faults, name)
-	b.bmcs[host].RemoveRule(name)
-	return nil
 }
 
 func (b *Backend) crash(c *scenarios.CrashOp) error {
@@ -516,7 +488,7 @@ func (b *Backend) heal() error {
 			b.bmcs[h.name].RemoveRule(rule.Name)
 		}
 	}
-	clear(b.faults)
+	b.faults = objects.NewFaults(b.bmcs)
 	for _, p := range b.processes {
 		p.crashAt = nil
 		if !p.up {

@@ -110,8 +110,8 @@ type Backend struct {
 	names     []string // of hosts, in the plan's order
 	password  string
 	processes []*process
-	// faults are the BMC rules that were added, by name, with their host.
-	faults    map[string]string
+	bmcs      map[string]*fakebmc.BMC
+	faults    *objects.Faults
 	bmcLog    bmcLog
 	observers sync.WaitGroup
 	stream    *stream
@@ -149,7 +149,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	}
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.plan, b.began = plan, time.Now()
-	b.hosts, b.faults, b.password = make(map[string]*host), make(map[string]string), rand.Text()
+	b.hosts, b.password = make(map[string]*host), rand.Text()
 	b.stream = newStream(b.since)
 	for _, h := range plan.Spec.Topology.Hosts {
 		b.names = append(b.names, h.Name)
@@ -309,6 +309,7 @@ func (b *Backend) makeHosts() error {
 	}
 	b.server = server
 	topology := &b.plan.Spec.Topology
+	bmcs := make(map[string]*fakebmc.BMC)
 	for _, config := range topology.Hosts {
 		lease := time.Duration(topology.Lease)
 		domain, err := b.vms.NewDomain(vms.HostConfig{
@@ -327,8 +328,9 @@ func (b *Backend) makeHosts() error {
 		if h.url, err = server.Listen("127.0.0.1:0", h.bmc); err != nil {
 			return err
 		}
-		b.hosts[config.Name] = h
+		b.hosts[config.Name], bmcs[config.Name] = h, h.bmc
 	}
+	b.faults, b.bmcs = objects.NewFaults(bmcs), bmcs
 	return nil
 }
 
@@ -443,9 +445,9 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.PowerUp != nil:
 		return on(op.PowerUp, func(h *host) error { return h.domain.On(ctx) })
 	case op.AddFault != nil:
-		return b.addFault(op.AddFault)
+		return b.faults.Add(op.AddFault)
 	case op.RemoveFault != nil:
-		return b.removeFault(op.RemoveFault.Name)
+		return b.faults.Remove(op.RemoveFault.Name)
 	case op.Crash != nil:
 		return b.crash(op.Crash)
 	case op.Annotate != nil:
@@ -472,33 +474,6 @@ func (h *host) resume(ctx context.Context) error {
 		return nil
 	}
 	return h.domain.Resume(ctx)
-}
-
-func (b *Backend) addFault(f *scenarios.FaultOp) error {
-	h := b.hosts[f.Host]
-	if h == nil {
-		return fmt.Errorf("the topology has no host %q", f.Host)
-	}
-	var rule fakebmc.Rule
-	if err := json.Unmarshal(f.Rule, &rule); err != nil {
-		return fmt.Errorf("read fault %s: %w", f.Name, err)
-	}
-	rule.Name = f.Name
-	if err := h.bmc.AddRule(rule); err != nil {
-		return err
-	}
-	b.faults[f.Name] = f.Host
-	return nil
-}
-
-func (b *Backend) removeFault(name string) error {
-	host, ok := b.faults[name]
-	if !ok {
-		return fmt.Errorf("there is no fault %q", name)
-	}
-	delete(b.faults, name)
-	b.hosts[host].bmc.RemoveRule(name)
-	return nil
 }
 
 func (b *Backend) crash(c *scenarios.CrashOp) error {
@@ -550,7 +525,7 @@ func (b *Backend) heal(ctx context.Context) error {
 			h.bmc.RemoveRule(rule.Name)
 		}
 	}
-	clear(b.faults)
+	b.faults = objects.NewFaults(b.bmcs)
 	for _, p := range b.processes {
 		p.heal()
 	}

@@ -41,9 +41,6 @@ func (h *History) Events() []Event { return h.events }
 // Len returns the number of events.
 func (h *History) Len() int { return len(h.events) }
 
-// Reset empties the history and keeps its memory.
-func (h *History) Reset() { h.events = h.events[:0] }
-
 // Complete reports whether the history ends with Done, so that silence at its
 // end means that nothing happened rather than that nobody looked.
 func (h *History) Complete() bool {
