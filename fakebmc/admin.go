@@ -17,8 +17,8 @@ import (
 //
 // It asks for no password, so serve it on loopback only. A page in a browser can't
 // use it: it answers to no other name than a loopback one, and takes JSON only.
-func Admin(bmcs ...*BMC) http.Handler {
-	a := admin(bmcs)
+func Admin(g *Group) http.Handler {
+	a := admin{g}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/presets", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, presets()) })
 	mux.HandleFunc("GET /v1/hosts", a.list)
@@ -42,10 +42,10 @@ func localName(hostport string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-type admin []*BMC
+type admin struct{ *Group }
 
 func (a admin) matching(pattern string) (matching []*BMC, err error) {
-	for _, b := range a {
+	for _, b := range a.All() {
 		if isGlob(pattern) && glob(pattern, b.host) {
 			matching = append(matching, b)
 		}
@@ -62,7 +62,7 @@ func (a admin) list(w http.ResponseWriter, _ *http.Request) {
 		Rules []Rule `json:"rules"`
 	}
 	hosts := []host{}
-	for _, b := range a {
+	for _, b := range a.All() {
 		hosts = append(hosts, host{b.host, append([]Rule{}, b.Rules()...)})
 	}
 	respond(w, http.StatusOK, hosts)

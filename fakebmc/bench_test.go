@@ -34,7 +34,7 @@ func manyHosts(tb testing.TB, n int, shared bool) []string {
 	}
 	var urls []string
 	if shared {
-		url, err := server.Listen(":0", bmcs...)
+		_, url, err := listen(server, ":0", bmcs...)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -26,6 +26,8 @@ const (
 // the record hook or a reply.
 type BMC struct {
 	host        string
+	id          string // of its Redfish resources
+	uuid        string
 	sys         System
 	peers       map[string]System
 	clk         Clock
@@ -77,18 +79,23 @@ func RestartTime(d time.Duration) Option {
 	return func(b *BMC) { b.restartTime = d }
 }
 
-// New returns the BMC of a host. The host's name is also the Id of its Redfish
-// resources, so it must be non-empty and fit a path segment.
+// UUID is that of the host's system, and then the Id of its Redfish resources as
+// well, as the emulators of others have it: a name need not fit a path, and changes.
+// Requests that name the host are sent on (307). The default UUID is derived from
+// the host's name, and the Id is the name.
+func UUID(uuid string) Option {
+	return func(b *BMC) { b.id, b.uuid = uuid, uuid }
+}
+
+// New returns the BMC of a host. The Id of its Redfish resources, which is the
+// host's name without UUID, must be non-empty and fit a path segment.
 func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	b := &BMC{
-		host: host, sys: sys, clk: clk,
-		systemPath:  systemsPath + "/" + host,
-		resetPath:   systemsPath + "/" + host + resetAction,
-		managerPath: managersPath + "/" + host + managerResetAction,
-		pending:     map[uint64]*call{},
-		chores:      map[*chore]func(){},
-		lost:        make(chan struct{}),
-		mem:         memory{changed: Never},
+		host: host, id: host, uuid: uuid(host), sys: sys, clk: clk,
+		pending: map[uint64]*call{},
+		chores:  map[*chore]func(){},
+		lost:    make(chan struct{}),
+		mem:     memory{changed: Never},
 	}
 	more, _ := sys.(Resetter)
 	for _, t := range everyReset {
@@ -100,11 +107,17 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	for _, o := range opts {
 		o(b)
 	}
+	b.systemPath = systemsPath + "/" + b.id
+	b.resetPath = b.systemPath + resetAction
+	b.managerPath = managersPath + "/" + b.id + managerResetAction
 	return b
 }
 
 // Host returns the name given to New.
 func (b *BMC) Host() string { return b.host }
+
+// SystemPath returns the path of the host's ComputerSystem.
+func (b *BMC) SystemPath() string { return b.systemPath }
 
 // PowerRequest reads the power state; the Answer carries it.
 func (b *BMC) PowerRequest(client string) Request {
@@ -264,7 +277,7 @@ func (b *BMC) reset(rec *Record, v *verdict, now time.Duration) {
 	}
 	rec.Answer = Answer{Status: http.StatusNoContent}
 	if e := v.first(func(e *Effect) bool { return e.Task != nil }); e != nil {
-		rec.Answer = Answer{Status: http.StatusAccepted, task: b.mem.newTask(b.host, t, now, e.Task)}
+		rec.Answer = Answer{Status: http.StatusAccepted, task: b.mem.newTask(b.id, t, now, e.Task)}
 	}
 }
 

@@ -28,16 +28,17 @@ type powerEvent struct {
 
 // stream sends the power edges of all hosts that tell them, as Server-Sent Events
 // with one Redfish Event each. It ends with its reader, when the service closes,
-// when a BMC that serves it goes down, and when the reader is too far behind: a
-// gap must not look like silence.
+// when a BMC that serves it goes down, when hosts come or go, and when the reader
+// is too far behind: a gap must not look like silence.
 func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{})
 	events := make(chan powerEvent, maxUnsent)
 	var behind atomic.Bool
 	overrun := make(chan struct{})
-	for _, host := range s.hosts {
-		b := s.bmcs[host]
+	members := s.group.members.Load()
+	for _, id := range members.ids {
+		b := members.byID[id]
 		if watcher, ok := b.sys.(Watcher); ok {
 			defer watcher.Watch(func(p PowerState) {
 				select {
@@ -70,6 +71,8 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		case <-overrun:
+			return
+		case <-members.changed:
 			return
 		case <-lost:
 			abortRequest(w)

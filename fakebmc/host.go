@@ -39,7 +39,7 @@ type Host struct {
 
 // NewHost returns a Host that is On, in its first boot, or Off.
 func NewHost(clk Clock, t Timing, on bool) *Host {
-	h := &Host{clk: clk, timing: t, state: Off, boot: Boot{Enabled: bootDisabled, Target: "None", Mode: "UEFI"}}
+	h := &Host{clk: clk, timing: t, state: Off, boot: Boot{Enabled: BootDisabled, Target: BootNone, Mode: BootUEFI}}
 	if on {
 		h.state, h.boots = On, 1
 	}
@@ -184,8 +184,8 @@ func (h *Host) restart() {
 func (h *Host) bootNow() {
 	h.boots++
 	h.bootedBy = h.boot
-	if h.boot.Enabled == bootOnce {
-		h.boot.Enabled, h.boot.Target = bootDisabled, "None"
+	if h.boot.Enabled == BootOnce {
+		h.boot.Enabled, h.boot.Target = BootDisabled, BootNone
 	}
 }
 
@@ -243,6 +243,11 @@ func (h *Host) SetGuest(g Guest) error {
 	h.mu.Unlock()
 	h.tell()
 	return nil
+}
+
+// Bootable implements Booter.
+func (h *Host) Bootable() (targets, modes []string, err error) {
+	return []string{BootNone, BootPxe, BootCd, BootHdd, BootHTTP, BootBIOS}, []string{BootUEFI, BootLegacy}, nil
 }
 
 // Boot implements Booter.

@@ -89,15 +89,41 @@ type Resetter interface {
 	Resets() []ResetType
 }
 
+// The targets of a boot override, of those that Redfish knows.
+const (
+	BootNone = "None"
+	BootPxe  = "Pxe"
+	BootCd   = "Cd"
+	BootHdd  = "Hdd"
+	BootHTTP = "UefiHttp"
+	BootBIOS = "BiosSetup"
+)
+
+// When a boot override is in force.
+const (
+	BootDisabled   = "Disabled"
+	BootOnce       = "Once"
+	BootContinuous = "Continuous"
+)
+
+// The firmware modes of a boot.
+const (
+	BootUEFI   = "UEFI"
+	BootLegacy = "Legacy"
+)
+
 // Boot is where a System boots from instead of its default.
 type Boot struct {
-	Enabled string // Disabled, Once or Continuous
-	Target  string // None, Pxe, Cd, Hdd, UefiHttp or BiosSetup
-	Mode    string // UEFI or Legacy; empty changes nothing
+	Enabled string // BootDisabled, BootOnce or BootContinuous
+	Target  string // BootNone to BootBIOS
+	Mode    string // BootUEFI or BootLegacy; empty changes nothing
 }
 
 // Booter is a System that can be told where to boot from.
 type Booter interface {
+	// Bootable returns the targets and modes to which Boot can be set; only they are
+	// advertised.
+	Bootable() (targets, modes []string, err error)
 	// Boot returns the override in force. A boot that begins ends one that is
 	// valid once.
 	Boot() (Boot, error)
@@ -105,10 +131,13 @@ type Booter interface {
 	SetBoot(Boot) error
 }
 
-// MediaBay is a System with a virtual CD drive. The image's URL has been allowed;
-// the service itself never fetches one.
+// MediaBay is a System with a virtual CD drive. The service itself never fetches
+// an image: the System does, if it needs it.
 type MediaBay interface {
 	Media() (image string, err error) // empty when there is none
+	// InsertMedia inserts the image of a URL that was allowed. A System that fetches
+	// it must not follow where the URL's server sends it, which was not allowed. The
+	// client is told what the error says.
 	InsertMedia(image string) error
 	EjectMedia() error
 }

@@ -106,5 +106,12 @@ func resetRefusal(t ResetType, err error) Answer {
 	case errors.Is(err, ErrUnsupported):
 		return refusal(http.StatusBadRequest, msgParameterNotInList, err, string(t), "ResetType", "ComputerSystem.Reset")
 	}
-	return refusal(http.StatusInternalServerError, msgInternalError, err)
+	return failure(err)
+}
+
+// failure is an error of the System, which whoever looks for the reason has to read.
+func failure(err error) Answer {
+	a := refusal(http.StatusInternalServerError, msgInternalError, err)
+	a.Message = err.Error()
+	return a
 }

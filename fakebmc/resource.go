@@ -95,12 +95,12 @@ func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
 // system advertises only what is executed. Boot is there because clients can't
 // do without it; nothing in it can be set unless the System is a Booter.
 func (b *BMC) system(p PowerState) object {
-	r := resource(b.systemPath, systemType, b.host, b.host)
+	r := resource(b.systemPath, systemType, b.id, b.host)
 	r["SystemType"] = "Physical"
 	r["Manufacturer"] = "fencelab"
 	r["Model"] = "fakebmc"
 	r["SerialNumber"] = b.host
-	r["UUID"] = uuid(b.host)
+	r["UUID"] = b.uuid
 	r["Status"] = healthy()
 	r["PowerState"] = p
 	if p == "" {
@@ -111,8 +111,8 @@ func (b *BMC) system(p PowerState) object {
 	}
 	r["PowerRestorePolicy@Redfish.AllowableValues"] = restorePolicies
 	r["Links"] = object{
-		"ManagedBy": links(managersPath, b.host),
-		"Chassis":   links(chassisPath, b.host),
+		"ManagedBy": links(managersPath, b.id),
+		"Chassis":   links(chassisPath, b.id),
 	}
 	r["Actions"] = object{"#ComputerSystem.Reset": object{
 		"target":                            b.resetPath,
@@ -122,14 +122,14 @@ func (b *BMC) system(p PowerState) object {
 }
 
 func (b *BMC) manager() object {
-	r := resource(managersPath+"/"+b.host, managerType, b.host, "Manager of "+b.host)
+	r := resource(managersPath+"/"+b.id, managerType, b.id, "Manager of "+b.host)
 	r["ManagerType"] = "BMC"
 	r["UUID"] = uuid("manager of " + b.host)
 	r["PowerState"] = On
 	r["Status"] = healthy()
 	r["Links"] = object{
-		"ManagerForServers": links(systemsPath, b.host),
-		"ManagerForChassis": links(chassisPath, b.host),
+		"ManagerForServers": links(systemsPath, b.id),
+		"ManagerForChassis": links(chassisPath, b.id),
 	}
 	r["Actions"] = object{"#Manager.Reset": object{
 		"target":                            b.managerPath,
@@ -142,12 +142,12 @@ func (b *BMC) manager() object {
 }
 
 func (b *BMC) chassis() object {
-	r := resource(chassisPath+"/"+b.host, chassisType, b.host, "Chassis of "+b.host)
+	r := resource(chassisPath+"/"+b.id, chassisType, b.id, "Chassis of "+b.host)
 	r["ChassisType"] = "RackMount"
 	r["Status"] = healthy()
 	r["Links"] = object{
-		"ComputerSystems": links(systemsPath, b.host),
-		"ManagedBy":       links(managersPath, b.host),
+		"ComputerSystems": links(systemsPath, b.id),
+		"ManagedBy":       links(managersPath, b.id),
 	}
 	return r
 }

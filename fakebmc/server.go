@@ -41,8 +41,8 @@ type Config struct {
 }
 
 // Server serves BMCs over Redfish. One listener for each host is how real BMCs
-// are, and lets each crash, hang or be cut off for itself; a listener of several
-// hosts is there for scale.
+// are, and lets each crash, hang or be cut off for itself; a listener of a Group
+// of hosts is there for scale, and for hosts that come and go.
 type Server struct {
 	cfg     Config
 	media   []*url.URL
@@ -51,7 +51,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	closed bool
-	served []*BMC
+	served []*Group
+	common []*BMC // of listeners of several hosts
 	fronts []*http.Server
 }
 
@@ -75,8 +76,8 @@ func NewServer(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, closing: make(chan struct{})}
 	for _, m := range cfg.Media {
 		u, err := url.Parse(m)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil {
-			return nil, fmt.Errorf("serving bmcs: virtual media may lie at %q, which is no URL with a scheme and a host", m)
+		if err != nil || u.Scheme == "" || u.User != nil || (u.Host == "") != (u.Scheme == "file") {
+			return nil, fmt.Errorf("serving bmcs: virtual media may lie at %q, which is neither a URL with a scheme and a host nor a file:///path", m)
 		}
 		s.media = append(s.media, u)
 	}
@@ -90,23 +91,34 @@ func orDefault[T int | time.Duration](v, d T) T {
 	return v
 }
 
-// Listen serves the BMCs on an address, host:port, and returns the URL of the
+// Listen serves a BMC on an address, host:port, and returns the URL of the
 // service, without path. An empty host is 127.0.0.1, port 0 a free one. An address
-// other than loopback needs an account. The Server closes the BMCs in the end.
-func (s *Server) Listen(addr string, bmcs ...*BMC) (url string, err error) {
-	svc, err := s.service(bmcs)
+// other than loopback needs an account. The Server closes the BMC in the end.
+func (s *Server) Listen(addr string, b *BMC) (url string, err error) {
+	g, err := NewGroup(b)
 	if err != nil {
-		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
+		return "", fmt.Errorf("serving a bmc on %s: %w", addr, err)
 	}
+	return s.serve(addr, g, b)
+}
+
+// ListenGroup serves a Group so. The Server closes the BMCs that it has in the end.
+func (s *Server) ListenGroup(addr string, g *Group) (url string, err error) {
+	return s.serve(addr, g, nil)
+}
+
+// serve has the one BMC that the listener belongs to, or nil.
+func (s *Server) serve(addr string, g *Group, only *BMC) (url string, err error) {
 	ln, err := s.listen(addr)
 	if err != nil {
 		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
 	}
 	url = "http://" + ln.Addr().String()
 	var accept net.Listener = ln
-	if len(bmcs) == 1 {
-		accept = severed{ln, bmcs[0]}
+	if only != nil {
+		accept = severed{ln, only}
 	}
+	svc := s.service(g, only, ln.Addr())
 	if s.cfg.Certificate != nil {
 		url = "https://" + ln.Addr().String()
 		accept = tls.NewListener(accept, &tls.Config{
@@ -128,38 +140,28 @@ func (s *Server) Listen(addr string, bmcs ...*BMC) (url string, err error) {
 		ln.Close()
 		return "", fmt.Errorf("serving bmcs on %s: the server is closed", addr)
 	}
-	s.served = append(s.served, bmcs...)
-	s.served = append(s.served, svc.common)
+	s.served, s.common = append(s.served, g), append(s.common, svc.common)
 	s.fronts = append(s.fronts, h)
 	s.running.Go(func() { _ = h.Serve(accept) }) // ends with Close
 	return url, nil
 }
 
-func (s *Server) service(bmcs []*BMC) (*service, error) {
-	if len(bmcs) == 0 {
-		return nil, errors.New("no bmc given")
-	}
+func (s *Server) service(g *Group, only *BMC, addr net.Addr) *service {
 	svc := &service{
-		bmcs: map[string]*BMC{}, account: account{s.cfg.Username, s.cfg.Password},
+		group: g, account: account{s.cfg.Username, s.cfg.Password},
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
-		hold:     s.cfg.HoldLimit, closing: s.closing, common: bmcs[0], allowed: s.media,
+		hold:     s.cfg.HoldLimit, closing: s.closing, common: only, allowed: s.media,
 		streams: make(chan struct{}, maxStreams),
 	}
-	for _, b := range bmcs {
-		if b.host == "" || strings.ContainsAny(b.host, "/?#%\\ \t\r\n") {
-			return nil, fmt.Errorf("host name %q can't be a path segment", b.host)
-		}
-		if svc.bmcs[b.host] != nil {
-			return nil, fmt.Errorf("two bmcs of host %q", b.host)
-		}
-		svc.bmcs[b.host] = b
-		svc.hosts = append(svc.hosts, b.host)
-	}
-	if len(bmcs) > 1 {
+	name := addr.String()
+	if only != nil {
+		name = only.host // the same at whatever port
+	} else {
 		svc.common = New("", nil, s.cfg.Clock, OnRequest(s.cfg.OnRequest))
 	}
+	svc.uuid = uuid("service of " + name)
 	svc.sessions.lost = svc.common.Lost
-	return svc, nil
+	return svc
 }
 
 func (s *Server) listen(addr string) (*net.TCPListener, error) {
@@ -207,7 +209,12 @@ func (s *Server) Close() error {
 	for _, h := range s.fronts {
 		errs = append(errs, h.Close())
 	}
-	for _, b := range s.served {
+	for _, g := range s.served {
+		for _, b := range g.All() {
+			b.Close()
+		}
+	}
+	for _, b := range s.common {
 		b.Close()
 	}
 	s.running.Wait()

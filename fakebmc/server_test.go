@@ -40,6 +40,7 @@ type rig struct {
 	clk    *systemtest.Clock // of the sessions
 	hosts  []*fakebmc.Host
 	bmcs   []*fakebmc.BMC
+	group  *fakebmc.Group // of several
 	user   [2]string
 	seen   chan fakebmc.Record
 }
@@ -60,7 +61,7 @@ func newRig(t *testing.T, cfg fakebmc.Config, hosts ...string) *rig {
 		t.Fatal(err)
 	}
 	r.server = server
-	if r.url, err = server.Listen("127.0.0.1:0", r.bmcs...); err != nil {
+	if r.group, r.url, err = listen(server, "127.0.0.1:0", r.bmcs...); err != nil {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -76,6 +77,16 @@ func newRig(t *testing.T, cfg fakebmc.Config, hosts ...string) *rig {
 		}
 	})
 	return r
+}
+
+// listen serves one BMC alone, and others in a group.
+func listen(s *fakebmc.Server, addr string, bmcs ...*fakebmc.BMC) (g *fakebmc.Group, url string, err error) {
+	if len(bmcs) == 1 {
+		url, err = s.Listen(addr, bmcs[0])
+	} else if g, err = fakebmc.NewGroup(bmcs...); err == nil {
+		url, err = s.ListenGroup(addr, g)
+	}
+	return g, url, err
 }
 
 func (r *rig) rule(text string) {
@@ -755,10 +766,10 @@ func TestListenRefuses(t *testing.T) {
 		{"all addresses without a password", "0.0.0.0:0", []*fakebmc.BMC{bmc("a")}, "not loopback"},
 		{"all addresses of IPv6 without a password", "[::]:0", []*fakebmc.BMC{bmc("a")}, "not loopback"},
 		{"no port", "127.0.0.1", []*fakebmc.BMC{bmc("a")}, "port"},
-		{"no bmc", ":0", nil, "no bmc"},
 		{"a slash", ":0", []*fakebmc.BMC{bmc("a/b")}, "path segment"},
 		{"no name", ":0", []*fakebmc.BMC{bmc("")}, "path segment"},
 		{"two of a name", ":0", []*fakebmc.BMC{bmc("a"), bmc("a")}, "two bmcs"},
+		{"two of a UUID", ":0", []*fakebmc.BMC{bmc("a"), fakebmc.New("b", fixed{}, clk, fakebmc.UUID("a"))}, "same Id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server, err := fakebmc.NewServer(fakebmc.Config{})
@@ -766,14 +777,14 @@ func TestListenRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer server.Close()
-			if url, err := server.Listen(c.addr, c.bmcs...); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, url, err := listen(server, c.addr, c.bmcs...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("served on %q, %v; want an error about %q", url, err, c.want)
 			}
 		})
 	}
 	for _, cfg := range []fakebmc.Config{
 		{Username: "admin"}, {Password: "x"}, {SessionTimeout: time.Second}, {SessionTimeout: 25 * time.Hour}, {MaxSessions: -1},
-		{Media: []string{"/images"}}, {Media: []string{"http://user@127.0.0.1/"}},
+		{Media: []string{"/images"}}, {Media: []string{"http://user@127.0.0.1/"}}, {Media: []string{"file://host/images"}}, {Media: []string{"http:///images"}},
 	} {
 		if _, err := fakebmc.NewServer(cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)

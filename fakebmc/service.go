@@ -20,8 +20,8 @@ const (
 
 // service answers the HTTP requests of one listener.
 type service struct {
-	hosts    []string
-	bmcs     map[string]*BMC
+	group    *Group
+	uuid     string
 	common   *BMC // whose rules concern what belongs to no single host
 	account  account
 	sessions *sessions
@@ -34,6 +34,7 @@ type service struct {
 // endpoint is what a path leads to.
 type endpoint struct {
 	bmc    *BMC
+	moved  string // to this path
 	get    func() Answer
 	post   func(verdict, []byte) Answer
 	patch  func([]byte) Answer
@@ -58,7 +59,7 @@ func (s *service) resolve(path string) endpoint {
 	case "/redfish":
 		e.public, e.get = true, shows(func() object { return object{"v1": rootPath + "/"} })
 	case rootPath:
-		e.public, e.get = true, shows(func() object { return root(uuid("service of " + strings.Join(s.hosts, " "))) })
+		e.public, e.get = true, shows(func() object { return root(s.uuid) })
 	case odataPath:
 		e.public, e.get = true, shows(odata)
 	case metadataPath:
@@ -76,8 +77,8 @@ func (s *service) resolve(path string) endpoint {
 	case tasksPath:
 		e.get = shows(func() object {
 			var ids []string
-			for _, host := range s.hosts {
-				ids = append(ids, s.bmcs[host].mem.taskIDs()...)
+			for _, b := range s.group.All() {
+				ids = append(ids, b.mem.taskIDs()...)
 			}
 			return collection(tasksPath, "TaskCollection", "Tasks", ids...)
 		})
@@ -144,6 +145,7 @@ func (s *service) resolveMember(path string, e *endpoint) {
 			return
 		}
 	}
+	members := s.group.members.Load()
 	for _, c := range []struct {
 		path, typ, name string
 		resource        func(*BMC, string, *endpoint)
@@ -153,17 +155,19 @@ func (s *service) resolveMember(path string, e *endpoint) {
 		{chassisPath, "ChassisCollection", "Chassis", chassisEndpoint},
 	} {
 		if path == c.path {
-			e.get = shows(func() object { return collection(c.path, c.typ, c.name, s.hosts...) })
+			e.get = shows(func() object { return collection(c.path, c.typ, c.name, members.ids...) })
 			return
 		}
 		if rest, ok := under(c.path); ok {
-			host, rest, more := strings.Cut(rest, "/")
-			if b := s.bmcs[host]; b != nil {
+			id, rest, more := strings.Cut(rest, "/")
+			if more {
+				rest = "/" + rest
+			}
+			if b := members.byID[id]; b != nil {
 				e.bmc = b
-				if more {
-					rest = "/" + rest
-				}
 				c.resource(b, rest, e)
+			} else if b := members.byName[id]; b != nil {
+				e.bmc, e.moved = b, c.path+"/"+b.id+rest
 			}
 			return
 		}
@@ -238,10 +242,13 @@ func (s *service) session(id string, e *endpoint) {
 // 204 then.
 func (s *service) task(id string, e *endpoint, monitor bool) {
 	end := strings.LastIndexByte(id, '-')
-	if end < 0 || s.bmcs[id[:end]] == nil {
+	if end < 0 {
 		return
 	}
-	b := s.bmcs[id[:end]]
+	b := s.group.members.Load().byID[id[:end]]
+	if b == nil {
+		return
+	}
 	e.bmc = b
 	e.get = func() Answer {
 		t, ok := b.mem.look(id, b.clk.Now(), b.actual(), monitor)
@@ -345,6 +352,8 @@ func (s *service) prepare(req *Request, e *endpoint, w http.ResponseWriter, r *h
 		wire.settings = e.bmc.settingsTag
 	}
 	switch {
+	case e.moved != "":
+		refuse(Answer{Status: http.StatusTemporaryRedirect, content: &content{body: object{}, header: http.Header{"Location": {e.moved}}}})
 	case len(allow) == 0:
 		refuse(refusal(http.StatusNotFound, msgMissingAtURI, nil, req.Path))
 	case !slices.Contains(methods, r.Method):

@@ -13,16 +13,8 @@ import (
 	"strings"
 )
 
-// The values of a boot override that can be set.
-const (
-	bootDisabled = "Disabled"
-	bootOnce     = "Once"
-)
-
 var (
-	bootEnabled   = []string{bootDisabled, bootOnce, "Continuous"}
-	bootTargets   = []string{"None", "Pxe", "Cd", "Hdd", "UefiHttp", "BiosSetup"}
-	bootModes     = []string{"UEFI", "Legacy"}
+	bootEnabled   = []string{BootDisabled, BootOnce, BootContinuous}
 	managerResets = []ResetType{ResetForceRestart, ResetGracefulRestart}
 	timeoutAction = []struct {
 		redfish string
@@ -33,20 +25,21 @@ var (
 // settings are the properties of the ComputerSystem that can be changed.
 func (b *BMC) settings() object {
 	boot := object{
-		"BootSourceOverrideEnabled":                         bootDisabled,
-		"BootSourceOverrideTarget":                          "None",
-		"BootSourceOverrideTarget@Redfish.AllowableValues":  []string{"None"},
-		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{bootDisabled},
+		"BootSourceOverrideEnabled":                         BootDisabled,
+		"BootSourceOverrideTarget":                          BootNone,
+		"BootSourceOverrideTarget@Redfish.AllowableValues":  []string{BootNone},
+		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{BootDisabled},
 	}
 	if s, ok := b.sys.(Booter); ok {
-		if set, err := s.Boot(); err == nil {
+		targets, modes, err := s.Bootable()
+		if set, setErr := s.Boot(); err == nil && setErr == nil {
 			boot = object{
 				"BootSourceOverrideEnabled":                         set.Enabled,
 				"BootSourceOverrideTarget":                          set.Target,
 				"BootSourceOverrideMode":                            set.Mode,
-				"BootSourceOverrideTarget@Redfish.AllowableValues":  bootTargets,
+				"BootSourceOverrideTarget@Redfish.AllowableValues":  targets,
 				"BootSourceOverrideEnabled@Redfish.AllowableValues": bootEnabled,
-				"BootSourceOverrideMode@Redfish.AllowableValues":    bootModes,
+				"BootSourceOverrideMode@Redfish.AllowableValues":    modes,
 			}
 		}
 	}
@@ -88,9 +81,12 @@ func (b *BMC) patchSystem(body []byte) Answer {
 		if booter == nil {
 			return refusal(http.StatusBadRequest, msgPropertyUnknown, nil, "Boot")
 		}
-		var err error
+		targets, modes, err := booter.Bootable()
+		if err != nil {
+			return failure(err)
+		}
 		if boot, err = booter.Boot(); err != nil {
-			return refusal(http.StatusInternalServerError, msgInternalError, err)
+			return failure(err)
 		}
 		for _, f := range []struct {
 			property string
@@ -99,8 +95,8 @@ func (b *BMC) patchSystem(body []byte) Answer {
 			allowed  []string
 		}{
 			{"BootSourceOverrideEnabled", in.Boot.BootSourceOverrideEnabled, &boot.Enabled, bootEnabled},
-			{"BootSourceOverrideTarget", in.Boot.BootSourceOverrideTarget, &boot.Target, bootTargets},
-			{"BootSourceOverrideMode", in.Boot.BootSourceOverrideMode, &boot.Mode, bootModes},
+			{"BootSourceOverrideTarget", in.Boot.BootSourceOverrideTarget, &boot.Target, targets},
+			{"BootSourceOverrideMode", in.Boot.BootSourceOverrideMode, &boot.Mode, modes},
 		} {
 			if f.given == nil {
 				continue
@@ -141,7 +137,7 @@ func (b *BMC) patchSystem(body []byte) Answer {
 		errs = append(errs, b.SetWatchdog(w))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return refusal(http.StatusInternalServerError, msgInternalError, err)
+		return failure(err)
 	}
 	return Answer{Status: http.StatusNoContent}
 }
@@ -149,7 +145,7 @@ func (b *BMC) patchSystem(body []byte) Answer {
 // The virtual media of a manager: one CD drive.
 const mediaID = "Cd"
 
-func (b *BMC) mediaPath() string { return managersPath + "/" + b.host + "/VirtualMedia" }
+func (b *BMC) mediaPath() string { return managersPath + "/" + b.id + "/VirtualMedia" }
 
 func (b *BMC) media() (object, error) {
 	image, err := b.sys.(MediaBay).Media()
@@ -207,14 +203,14 @@ func (b *BMC) insertMedia(body []byte, allowed []*url.URL) Answer {
 		return refusal(http.StatusConflict, msgResourceInUse, err)
 	}
 	if err := bay.InsertMedia(*in.Image); err != nil {
-		return refusal(http.StatusInternalServerError, msgInternalError, err)
+		return failure(err)
 	}
 	return Answer{Status: http.StatusNoContent}
 }
 
 func (b *BMC) ejectMedia() Answer {
 	if err := b.sys.(MediaBay).EjectMedia(); err != nil {
-		return refusal(http.StatusInternalServerError, msgInternalError, err)
+		return failure(err)
 	}
 	return Answer{Status: http.StatusNoContent}
 }

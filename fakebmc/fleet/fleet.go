@@ -25,13 +25,22 @@ import (
 // Host is a given system, such as a libvirt domain.
 type Host struct {
 	Name   string
+	UUID   string // empty is derived from the name: see fakebmc.UUID
 	System fakebmc.System
+}
+
+// Change is a Host that comes, or with Gone the one of this name that goes.
+type Change struct {
+	Host
+	Gone bool
 }
 
 // Options say what Run serves. At least one host is needed; all else has defaults.
 type Options struct {
 	Hosts []Host // given systems; nothing of them is closed
 	Fake  int    // and so many in memory, fake-1 and on, which are on
+	// Changes are given systems that come and go later; it needs Shared, and no IPMI.
+	Changes <-chan Change
 	// Timing is that of the hosts in memory.
 	Timing fakebmc.Timing
 	// Listen is the address of the first host's Redfish service, host:port; each
@@ -57,7 +66,7 @@ type Options struct {
 	Admin string
 	// Records has each request as a line of JSON; nil has none.
 	Records io.Writer
-	// Ready is written what is served, and where, once all is.
+	// Ready is written what is served, and where, once all is, and then the Changes.
 	Ready io.Writer
 }
 
@@ -66,34 +75,48 @@ const maxFake = 10000
 // Run serves until ctx ends. When it returns nothing is left running. The error
 // is nil when ctx has ended it.
 func Run(ctx context.Context, o Options) error {
-	if len(o.Hosts)+o.Fake == 0 {
+	if len(o.Hosts)+o.Fake == 0 && o.Changes == nil {
 		return errors.New("running bmcs: there is no host; give systems or a number of hosts in memory")
 	}
 	if o.Fake < 0 || o.Fake > maxFake {
 		return fmt.Errorf("running bmcs: %d hosts in memory; the number must be from 0 to %d", o.Fake, maxFake)
 	}
-	f := &fleet{o: o, clk: fakebmc.Wall()}
+	if o.Changes != nil && (!o.Shared || o.IPMI != "") {
+		return errors.New("running bmcs: hosts that come and go need one address for all, and have no IPMI")
+	}
+	group, err := fakebmc.NewGroup()
+	if err != nil {
+		return err
+	}
+	f := &fleet{o: o, clk: fakebmc.Wall(), systems: map[string]fakebmc.System{}, bmcs: group}
 	defer f.close()
 	if err := f.start(); err != nil {
 		return fmt.Errorf("running bmcs: %w", err)
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-f.failed():
-		return fmt.Errorf("running bmcs: %w", err)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-f.failed():
+			return fmt.Errorf("running bmcs: %w", err)
+		case c := <-o.Changes:
+			if err := f.change(c); err != nil {
+				return fmt.Errorf("running bmcs: %w", err)
+			}
+		}
 	}
 }
 
 type fleet struct {
-	o      Options
-	clk    fakebmc.Clock
-	bmcs   []*fakebmc.BMC
-	server *fakebmc.Server
-	ipmi   []*ipmi.Server
-	admin  *http.Server
-	fail   chan error
-	ended  sync.WaitGroup
+	o       Options
+	clk     fakebmc.Clock
+	systems map[string]fakebmc.System // of the start, which are each other's peers
+	bmcs    *fakebmc.Group
+	server  *fakebmc.Server
+	ipmi    []*ipmi.Server
+	admin   *http.Server
+	fail    chan error
+	ended   sync.WaitGroup
 
 	mu sync.Mutex // of Records
 }
@@ -104,23 +127,13 @@ func (f *fleet) start() error {
 	f.fail = make(chan error, 1)
 	hosts := f.o.Hosts
 	for i := range f.o.Fake {
-		hosts = append(hosts, Host{fmt.Sprintf("fake-%d", i+1), fakebmc.NewHost(f.clk, f.o.Timing, true)})
-	}
-	systems := map[string]fakebmc.System{}
-	for _, h := range hosts {
-		if systems[h.Name] != nil {
-			return fmt.Errorf("two hosts are named %q", h.Name)
-		}
-		systems[h.Name] = h.System
+		hosts = append(hosts, Host{Name: fmt.Sprintf("fake-%d", i+1), System: fakebmc.NewHost(f.clk, f.o.Timing, true)})
 	}
 	for _, h := range hosts {
-		b := fakebmc.New(h.Name, h.System, f.clk, fakebmc.Peers(systems), fakebmc.RestartTime(f.o.RestartTime), fakebmc.OnRequest(f.record()))
-		f.bmcs = append(f.bmcs, b)
-		for _, r := range f.o.Rules {
-			if err := b.AddRule(r); err != nil {
-				return err
-			}
-		}
+		f.systems[h.Name] = h.System
+	}
+	if err := f.add(hosts...); err != nil {
+		return err
 	}
 	urls, err := f.serveRedfish()
 	if err != nil {
@@ -135,6 +148,56 @@ func (f *fleet) start() error {
 		return err
 	}
 	return f.announce(urls, addresses, admin)
+}
+
+// bmc is that of a host, with the rules from the start.
+func (f *fleet) bmc(h Host) (*fakebmc.BMC, error) {
+	options := []fakebmc.Option{fakebmc.Peers(f.systems), fakebmc.RestartTime(f.o.RestartTime), fakebmc.OnRequest(f.record())}
+	if h.UUID != "" {
+		options = append(options, fakebmc.UUID(h.UUID))
+	}
+	b := fakebmc.New(h.Name, h.System, f.clk, options...)
+	for _, r := range f.o.Rules {
+		if err := b.AddRule(r); err != nil {
+			b.Close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// add takes in all hosts, or on an error none.
+func (f *fleet) add(hosts ...Host) (err error) {
+	var bmcs []*fakebmc.BMC
+	defer func() {
+		if err != nil {
+			for _, b := range bmcs {
+				b.Close()
+			}
+		}
+	}()
+	for _, h := range hosts {
+		b, err := f.bmc(h)
+		if err != nil {
+			return err
+		}
+		bmcs = append(bmcs, b)
+	}
+	return f.bmcs.Add(bmcs...)
+}
+
+// change takes in a host, whose peers are the systems of the start, or lets it go.
+func (f *fleet) change(c Change) error {
+	if c.Gone {
+		if b := f.bmcs.Remove(c.Name); b != nil {
+			b.Close()
+		}
+		return f.say("%s is gone\n", c.Name)
+	}
+	if err := f.add(c.Host); err != nil {
+		return err
+	}
+	return f.say("%s came\n", c.Name)
 }
 
 // record is nil without a place for the records, so that none is made.
@@ -176,10 +239,10 @@ func (f *fleet) serveRedfish() (urls []string, err error) {
 		return nil, err
 	}
 	if f.o.Shared {
-		url, err := f.server.Listen(net.JoinHostPort(host, strconv.Itoa(port)), f.bmcs...)
+		url, err := f.server.ListenGroup(net.JoinHostPort(host, strconv.Itoa(port)), f.bmcs)
 		return []string{url}, err
 	}
-	for i, b := range f.bmcs {
+	for i, b := range f.bmcs.All() {
 		url, err := f.server.Listen(address(host, port, i), b)
 		if err != nil {
 			return nil, err
@@ -197,7 +260,7 @@ func (f *fleet) serveIPMI() (addresses []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, b := range f.bmcs {
+	for i, b := range f.bmcs.All() {
 		s, err := ipmi.Listen(address(host, port, i), b, ipmi.Config{Username: f.o.Username, Password: f.o.Password, Clock: f.clk})
 		if err != nil {
 			return nil, err
@@ -224,7 +287,7 @@ func (f *fleet) serveAdmin() (url string, err error) {
 		return "", fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err)
 	}
 	f.admin = &http.Server{
-		Handler: fakebmc.Admin(f.bmcs...), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+		Handler: fakebmc.Admin(f.bmcs), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 	}
 	f.ended.Go(func() {
 		if err := f.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -235,24 +298,28 @@ func (f *fleet) serveAdmin() (url string, err error) {
 }
 
 func (f *fleet) announce(urls, addresses []string, admin string) error {
-	if f.o.Ready == nil {
-		return nil
-	}
 	var table bytes.Buffer
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tREDFISH\tIPMI")
-	for i, b := range f.bmcs {
+	for i, b := range f.bmcs.All() {
 		ipmi := "-"
 		if addresses != nil {
 			ipmi = addresses[i]
 		}
-		fmt.Fprintf(t, "%s\t%s/redfish/v1/Systems/%s\t%s\n", b.Host(), urls[min(i, len(urls)-1)], b.Host(), ipmi)
+		fmt.Fprintf(t, "%s\t%s%s\t%s\n", b.Host(), urls[min(i, len(urls)-1)], b.SystemPath(), ipmi)
 	}
 	if admin != "" {
 		fmt.Fprintf(t, "(admin)\t%s/v1/hosts\t-\n", admin)
 	}
 	_ = t.Flush() // to memory
-	if _, err := f.o.Ready.Write(table.Bytes()); err != nil {
+	return f.say("%s", table.String())
+}
+
+func (f *fleet) say(format string, args ...any) error {
+	if f.o.Ready == nil {
+		return nil
+	}
+	if _, err := fmt.Fprintf(f.o.Ready, format, args...); err != nil {
 		return fmt.Errorf("telling what is served: %w", err)
 	}
 	return nil
@@ -268,7 +335,7 @@ func (f *fleet) close() {
 	if f.server != nil {
 		_ = f.server.Close()
 	}
-	for _, b := range f.bmcs {
+	for _, b := range f.bmcs.All() {
 		b.Close()
 	}
 	f.ended.Wait()

@@ -73,7 +73,7 @@ func column(ready, host string, n int) string {
 func TestRun(t *testing.T) {
 	var records bytes.Buffer
 	ready, stop := run(t, Options{
-		Hosts: []Host{{"given", fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, false)}}, Fake: 2,
+		Hosts: []Host{{Name: "given", System: fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, false)}}, Fake: 2,
 		Admin: ":0", Records: &records, Rules: []fakebmc.Rule{{Name: "twice", Preset: "on-ignored", When: fakebmc.Selector{Host: "given"}}},
 	})
 	given, fake := column(ready, "given", 1), column(ready, "fake-2", 1)
@@ -168,7 +168,7 @@ func TestRunRefuses(t *testing.T) {
 		{Options{Fake: 1, Listen: "127.0.0.1:http"}, "port"},
 		{Options{Fake: 1, IPMI: ":0"}, "user name and a password"},
 		{Options{Fake: 1, Rules: []fakebmc.Rule{{Name: "a", Preset: "b"}}}, "no preset"},
-		{Options{Hosts: []Host{{"fake-1", fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)}}, Fake: 1}, "two hosts"},
+		{Options{Hosts: []Host{{Name: "fake-1", System: fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)}}, Fake: 1}, "two bmcs"},
 	} {
 		if err := Run(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) && c.o.Fake >= 0 {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
