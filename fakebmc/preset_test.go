@@ -1,7 +1,9 @@
 package fakebmc_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,10 +27,11 @@ import (
 //	basic          no session any more
 //	manager        a Manager.Reset
 //	task           a look at the Location of the last answer
+//	registry       a look at the Base registry's file
 //	watchdog       a host watchdog of 10 s that powers off is fed once
 //
-// prefixed with match/ it carries If-Match with the system's ETag, with identity/
-// an Accept-Encoding.
+// prefixed with match/ it carries If-Match with the system's ETag, with any/ one
+// that any resource matches, with identity/ an Accept-Encoding.
 var scripts = map[string]string{
 	"powering-off-while-running":      "get off get +59s get +1s get +2s get",
 	"off-too-early":                   "get off get +59s get +1s get +2s get",
@@ -47,14 +50,14 @@ var scripts = map[string]string{
 	"off-ignored":                     "off +10s get restart off +10s get",
 	"swallowed-in-transition":         "off on +2s get on off +4s get",
 	"idrac8-graceful-restart-is-hard": "graceful-restart get +20s get",
-	"reset-types-listed-not-executed": "types button shutdown off",
+	"reset-types-listed-not-executed": "types restart shutdown graceful-restart off",
 	"idrac-sys518-busy":               "off off off off +2s get",
 	"session-limit":                   "login login login",
 	"session-dropped":                 "login get off get login off get",
 	"idrac8-basic-only":               "login get basic get",
 	"idrac10-session-only":            "get off login get off",
-	"huawei-etag-required":            "boot off match/boot match/off",
-	"idrac10-etag-rejected":           "match/off match/boot off",
+	"ami-etag-required":               "boot off match/boot match/off",
+	"idrac10-etag-rejected":           "match/off any/off match/boot off",
 	"cimc-login-without-location":     "login get",
 	"idrac10-task-404":                "off task task task +2s task",
 	"slow-bmc":                        "get +14s +1s off +15s",
@@ -70,10 +73,10 @@ var scripts = map[string]string{
 	"supermicro-no-licence":           "get off get",
 	"no-managed-by":                   "managers",
 	"shared-nic-dark-when-off":        "off get +2s get on +60s get",
-	"lpar-error-state":                "off get +29s get +1s get +2s get",
+	"lpar-error-state":                "get +60s get off get +2s get",
 	"dell-lockdown":                   "manager get",
 	"late-answer":                     "off +2s on +4s +6s get",
-	"hpe-406-identity":                "identity/get get identity/off",
+	"hpe-406-identity":                "identity/registry registry identity/get",
 	"second-master":                   "off +2s get +57s get +1s get +4s get",
 	"lost-answer":                     "off get +2s off get",
 	"reset-twice":                     "off +2s on +2s get +1s get +2s get",
@@ -87,7 +90,7 @@ var onlyIPMI = []string{"ipmi-reset-when-off", "ipmi-off-while-booting", "ipmi-c
 
 var stepResets = map[string]fakebmc.ResetType{
 	"off": "ForceOff", "on": "On", "shutdown": "GracefulShutdown", "restart": "ForceRestart",
-	"graceful-restart": "GracefulRestart", "button": "PushPowerButton",
+	"graceful-restart": "GracefulRestart",
 }
 
 // TestPresetsOnTheWire plays each script with and without its preset: the two
@@ -141,6 +144,11 @@ type pendingRequest struct {
 
 func play(t *testing.T, script, preset string) string {
 	t.Helper()
+	return perform(t, script, preset).out.String()
+}
+
+func perform(t *testing.T, script, preset string) *stage {
+	t.Helper()
 	st := &stage{t: t, clk: &systemtest.Clock{}, hung: make(chan fakebmc.Record, 100)}
 	systems := map[string]fakebmc.System{}
 	for i := range st.hosts {
@@ -180,7 +188,7 @@ func play(t *testing.T, script, preset string) string {
 		}
 		st.play(step, true)
 	}
-	return st.out.String()
+	return st
 }
 
 func (st *stage) play(step string, shown bool) {
@@ -212,13 +220,18 @@ func (st *stage) play(step string, shown bool) {
 	}
 }
 
+// line is followed by what the answer says in words, if it does.
 func (st *stage) line(step, answer string) {
 	p, _ := st.hosts[0].PowerState()
+	answer, words, _ := strings.Cut(answer, "\n")
 	fmt.Fprintf(&st.out, "  %5v  %-18s %-50s host %s, boot %d", st.clk.Now(), step, answer, p, st.hosts[0].Boots())
 	if p, _ := st.hosts[1].PowerState(); p != fakebmc.On {
 		fmt.Fprintf(&st.out, "; the other host %s", p)
 	}
 	st.out.WriteByte('\n')
+	if words != "" {
+		fmt.Fprintf(&st.out, "            %s\n", words)
+	}
 }
 
 // request sends one and returns what the client sees, or that it waits.
@@ -230,6 +243,8 @@ func (st *stage) request(step string) string {
 		switch prefix {
 		case "match":
 			headers = append(slices.Clone(headers), "If-Match", st.rig.do("GET", systemURL, "", st.session...).header.Get("ETag"))
+		case "any":
+			headers = append(slices.Clone(headers), "If-Match", "*")
 		case "identity":
 			headers = append(slices.Clone(headers), "Accept-Encoding", "identity")
 		}
@@ -246,6 +261,8 @@ func (st *stage) request(step string) string {
 		method, path, body = "POST", "/redfish/v1/Managers/node-1/Actions/Manager.Reset", resetBody("ForceRestart")
 	case "task":
 		path = st.last.header.Get("Location")
+	case "registry":
+		path = "/redfish/v1/Registries/Base"
 	default:
 		if stepResets[name] == "" {
 			st.t.Fatalf("no such step: %s", step)
@@ -305,14 +322,20 @@ func (st *stage) show(step string, got reply, err error) string {
 		return "connection reset"
 	}
 	answer := fmt.Sprint(got.status)
-	if m := got.message(); m != "" {
-		answer += " " + m
-	}
-	if got.status == 503 {
+	switch {
+	case got.status == 401 && got.header.Get("WWW-Authenticate") == "":
+		answer += " without a challenge"
+	case got.header.Get("Retry-After") != "":
 		answer += " retry after " + got.header.Get("Retry-After")
+	}
+	if got.status >= 400 {
+		return answer + got.says(st.t)
 	}
 	if got.status != 200 && got.status != 201 {
 		return answer
+	}
+	if len(bytes.TrimSpace(got.body)) == 0 {
+		return answer + " and nothing"
 	}
 	body := got.json(st.t)
 	switch step {
@@ -331,6 +354,70 @@ func (st *stage) show(step string, got reply, err error) string {
 	return answer
 }
 
+// says lists the ids of an error's messages, then a line with their texts. A
+// message without a text, as HPE's are, shows its arguments instead.
+func (r reply) says(t *testing.T) string {
+	t.Helper()
+	var m struct {
+		Error struct {
+			Info []struct {
+				MessageId   string
+				Message     string
+				MessageArgs []string
+			} `json:"@Message.ExtendedInfo"`
+		}
+	}
+	if err := json.Unmarshal(r.body, &m); err != nil || len(m.Error.Info) == 0 {
+		t.Fatalf("%v, no message in %q", err, r.body)
+	}
+	ids, texts := "", ""
+	for _, i := range m.Error.Info {
+		ids += " " + i.MessageId
+		if texts += " "; i.Message != "" {
+			texts += fmt.Sprintf("%q", i.Message)
+		} else {
+			texts += fmt.Sprintf("%q", i.MessageArgs)
+		}
+	}
+	return ids + "\n" + strings.TrimSpace(texts)
+}
+
+// TestPresetsSayWhatClientsMatch holds the refusals against the strings by which
+// clients know them.
+func TestPresetsSayWhatClientsMatch(t *testing.T) {
+	for _, c := range []struct {
+		preset, script string
+		status         int
+		matches        []string
+	}{
+		// sushy repeats a request, whatever its method, on these (connector.py).
+		{"idrac-sys518-busy", "off", 503, []string{"SYS518"}},
+		{"ilo-power-is-off-400", "off +2s off", 400, []string{"iLO", "InvalidOperationForSystemState"}},
+		// Ironic takes this for an off when the power state is not to be had, and
+		// repeats On and a change of the boot device on those (power.py, management.py).
+		{"dell-redundant-off-409", "off +2s off", 409, []string{"already powered off"}},
+		{"idrac10-on-409-after-off", "off +2s on", 409, []string{"ActionParameterValueConflict"}},
+		{"hpe-no-boot-change-in-post", "off +2s on boot", 400, []string{"UnableToModifyDuringSystemPOST"}},
+		// gofish repeats an action without If-Match on 412.
+		{"idrac10-etag-rejected", "match/off", 412, nil},
+		{"idrac10-etag-rejected", "any/off", 412, nil},
+		{"supermicro-no-licence", "off", 403, []string{"OemLicenseNotPassed", "Not licensed to perform this request"}},
+	} {
+		t.Run(c.preset, func(t *testing.T) {
+			// Ironic compares in lower case; sushy's strings have to match as they are.
+			st := perform(t, c.script, c.preset)
+			if st.last.status != c.status {
+				t.Errorf("status %d, want %d", st.last.status, c.status)
+			}
+			for _, m := range c.matches {
+				if body := string(st.last.body); !strings.Contains(body, m) && !strings.Contains(strings.ToLower(body), m) {
+					t.Errorf("%q is not in %s", m, body)
+				}
+			}
+		})
+	}
+}
+
 func TestPresetRules(t *testing.T) {
 	w := newWorld(t)
 	// What when sets replaces what the preset says; the rest stays.
@@ -343,7 +430,7 @@ func TestPresetRules(t *testing.T) {
 	for _, c := range []struct {
 		wait time.Duration
 		want string
-	}{{0, "204"}, {5 * s, "409 ActionParameterValueConflict"}, {0, "204"}} {
+	}{{0, "204"}, {5 * s, "409 PSU502"}, {0, "204"}} {
 		w.clk.Advance(c.wait)
 		if got := *w.ask("ForceOff"); got != c.want {
 			t.Errorf("at %v: %s, want %s", w.clk.Now(), got, c.want)

@@ -142,6 +142,7 @@ func TestPresets(t *testing.T) {
 	}{
 		{"ipmi-reset-when-off", []step{
 			{0, off, codeOK, "on", fakebmc.PoweringOff},
+			{2 * s, off, codePresentState, "off", fakebmc.Off},
 			{2 * s, hardReset, codePresentState, "off", fakebmc.Off},
 			{2 * s, cycle, codePresentState, "off", fakebmc.Off},
 			{2 * s, on, codeOK, "on", fakebmc.PoweringOn},
@@ -149,9 +150,8 @@ func TestPresets(t *testing.T) {
 		{"ipmi-off-while-booting", []step{
 			{0, none, 0, "", fakebmc.On},
 			{29 * s, off, -1, "", fakebmc.On},
-			{30 * s, none, 0, "0xc0", fakebmc.On},
-			{31 * s, none, 0, "0xc0", fakebmc.On},
-			{32 * s, none, 0, "off", fakebmc.On}, // and it runs
+			{30 * s, none, 0, "0xff", fakebmc.On},
+			{31 * s, none, 0, "off", fakebmc.On}, // and it runs
 			{90 * s, none, 0, "on", fakebmc.On},
 		}},
 		{"ipmi-cycle-answers-first", []step{
@@ -202,6 +202,32 @@ func TestPresets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLockdown resets a BMC that takes 30 s to come back: the same answer with the
+// preset and without, and only without it is the BMC gone.
+func TestLockdown(t *testing.T) {
+	for _, preset := range []string{"", "dell-lockdown"} {
+		clk := &systemtest.Clock{}
+		host := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
+		b := fakebmc.New("node-1", host, clk, fakebmc.RestartTime(30*time.Second))
+		con := newConsole(t, clk, b)
+		con.mustOpen(&suites[0])
+		if preset != "" {
+			if err := b.AddRule(fakebmc.Rule{Name: "preset", Preset: preset}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, _, answered := con.command(app, setSessionPrivilege, privilegeAdministrator); code != codeOK || !answered {
+			t.Fatalf("%q: no administrator: %#x", preset, code)
+		}
+		if code, _, answered := con.command(app, coldReset); code != codeOK || !answered {
+			t.Errorf("%q: cold reset: completion code %#x, answered %v", preset, code, answered)
+		}
+		if _, _, answered := con.command(chassis, getChassisStatus); answered != (preset != "") {
+			t.Errorf("%q: the BMC answers after its reset: %v", preset, answered)
+		}
 	}
 }
 
