@@ -182,7 +182,9 @@ func (r *runner) outcome(ctx context.Context, plan *scenarios.Plan) (*scenarios.
 	if r.backend == "lab" {
 		backend = lab.New(lab.Options{Log: r.talk})
 	} else {
-		backend = r.simulator.Backend()
+		world := r.simulator.Backend()
+		world.Evidence = true
+		backend = world
 	}
 	var listen func(history.Event)
 	switch {
@@ -307,9 +309,9 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 		return &exit{exitInternal, err}
 	}
 	if mismatch := benign.Meets(); mismatch != "" || plan.Spec.Expect.Violated != "" || benign.Err != nil {
-		// Nothing to search for: the benign schedule breaks it already.
-		r.report(benign, 0)
-		return nil
+		// Nothing to search for: the benign schedule breaks it already. It is
+		// played again, for its evidence.
+		return r.single(ctx, plan)
 	}
 	task := task{Plan: plan, Strategy: r.strategy, Seed: r.seed}
 	total := r.schedules

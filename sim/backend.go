@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -109,6 +111,9 @@ type Backend struct {
 	// Watch, if set before Start, is shown every step of the story before it is
 	// scheduled, and may change it. Replay from a plan needs none.
 	Watch func(Step) (scenarios.Deviation, bool)
+	// Evidence, if set before Start, lets Stop return what is for a report beside
+	// the history: a search has no use for it and is spared the effort.
+	Evidence bool
 
 	w         *world
 	store     *kube.Store
@@ -116,6 +121,7 @@ type Backend struct {
 	bmcs      map[string]*fakebmc.BMC
 	processes []*process
 	faults    *objects.Faults
+	requests  requestLog
 	// waiting is what the topology lacks before the story can begin.
 	waiting map[string]bool
 }
@@ -140,6 +146,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	for i := range spec.Topology.Hosts {
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
+	b.addBMCs()
 	for _, kind := range b.sim.server.Kinds() {
 		for _, change := range b.store.Log(kind) {
 			b.committed(change)
@@ -198,16 +205,30 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, store: b.store, kinds: &b.sim.kinds,
 		labels: config.Labels, lease: time.Duration(topology.Lease),
 	}
-	bmcActor := &actor{name: config.Name + ".bmc"}
-	b.bmcs[config.Name] = fakebmc.New(config.Name, h, clock{b.w, bmcActor}, fakebmc.OnRequest(func(r fakebmc.Record) {
-		if len(r.Rules) > 0 {
-			b.w.emit(history.Event{Kind: history.BMCFault, Host: config.Name, Actor: r.Request.Client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
-		}
-	}))
 	b.hosts = append(b.hosts, h)
 	b.waiting["Node/"+config.Name] = true
 	if topology.Workload.Host == config.Name {
 		b.waiting["workload"] = true
+	}
+}
+
+// addBMCs gives every host its BMC. Each knows all the hosts, as cables that are
+// mixed up would have it.
+func (b *Backend) addBMCs() {
+	systems := make(map[string]fakebmc.System, len(b.hosts))
+	for _, h := range b.hosts {
+		systems[h.name] = h
+	}
+	peers := fakebmc.Peers(systems)
+	for _, h := range b.hosts {
+		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, fakebmc.OnRequest(func(r fakebmc.Record) {
+			if b.Evidence {
+				b.requests.add(r)
+			}
+			if len(r.Rules) > 0 {
+				b.w.emit(history.Event{Kind: history.BMCFault, Host: h.name, Actor: r.Request.Client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
+			}
+		}))
 	}
 }
 
@@ -370,12 +391,7 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Resume != nil:
 		return onHost(op.Resume, (*host).resume)
 	case op.PowerLoss != nil:
-		return onHost(op.PowerLoss, func(h *host) {
-			if h.on {
-				b.w.cancel(h.transition)
-				h.powerOff("lost its power")
-			}
-		})
+		return onHost(op.PowerLoss, (*host).losePower)
 	case op.PowerUp != nil:
 		return onHost(op.PowerUp, (*host).powerOn)
 	case op.AddFault != nil:
@@ -501,7 +517,8 @@ func (b *Backend) heal() error {
 	return nil
 }
 
-// Stop forgets the world. The evidence of a simulated run is its history.
+// Stop forgets the world. What it leaves beside the history is the log of the
+// BMCs.
 func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	if b.w == nil {
 		return nil, nil
@@ -511,5 +528,28 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		p.abandon()
 	}
 	b.w, b.processes = nil, nil
-	return nil, nil
+	if !b.Evidence {
+		return nil, nil
+	}
+	for _, h := range b.hosts {
+		for _, r := range b.bmcs[h.name].Pending() {
+			b.requests.add(r)
+		}
+	}
+	return []scenarios.Artifact{b.requests.artifact()}, nil
+}
+
+// requestLog has every request to a BMC as a line of JSON: when it was received,
+// executed and answered, what was true and what was said. The times are those of
+// the history, in nanoseconds.
+type requestLog struct{ lines bytes.Buffer }
+
+func (l *requestLog) add(r fakebmc.Record) {
+	if err := json.NewEncoder(&l.lines).Encode(r); err != nil {
+		fmt.Fprintf(&l.lines, "{\"error\":%q}\n", err) // a record is plain data: this cannot be
+	}
+}
+
+func (l *requestLog) artifact() scenarios.Artifact {
+	return scenarios.Artifact{Name: "bmc.jsonl", Data: l.lines.Bytes()}
 }

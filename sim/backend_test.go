@@ -1,11 +1,15 @@
 package sim_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
@@ -34,6 +38,18 @@ func catalog(t testing.TB) []*scenarios.Scenario {
 		all = append(all, s)
 	}
 	return all
+}
+
+// scenario returns the one of this name.
+func scenario(t testing.TB, name string) *scenarios.Scenario {
+	t.Helper()
+	for _, s := range catalog(t) {
+		if s.Metadata.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("find scenario %s: the catalog has none of that name", name)
+	return nil
 }
 
 func play(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *scenarios.Outcome {
@@ -73,21 +89,128 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
+// TestEveryRule puts every preset into force in a simulated BMC, and every other
+// rule that asks something of its host: none is refused, and what comes of them is
+// the same each time.
+func TestEveryRule(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []string{
+		`{"effect": {"guest": {"ignore": true}}}`, `{"effect": {"guest": {"slow": "1m"}}}`, `{"effect": {"guest": {"paused": true}}}`,
+		`{"effect": {"loss": {"for": "20s"}}}`, `{"effect": {"swap": "worker-2"}}`,
+	}
+	for _, reset := range []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "PowerCycle", "PushPowerButton"} {
+		rules = append(rules, `{"when": {"reset": ["ForceOff"], "count": 1}, "effect": {"substitute": "`+reset+`"}}`)
+	}
+	for _, preset := range fakebmc.Presets() {
+		rules = append(rules, `{"preset": "`+preset.Name+`"}`)
+	}
+	story := scenario(t, "cut-off-host")
+	steps := story.Spec.Steps
+	for _, rule := range rules {
+		t.Run(rule, func(t *testing.T) {
+			fault := &scenarios.FaultOp{Name: "fault", Host: steps[0].Do.Cut.Host, Rule: json.RawMessage(rule)}
+			bent := *story
+			bent.Spec.Steps = append([]scenarios.Step{{Do: &scenarios.Op{AddFault: fault}}}, steps...)
+			plan, err := scenarios.Compile(&bent, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, second := play(t, s, plan), play(t, s, plan)
+			if a, b := first.History.Digest(), second.History.Digest(); a != b {
+				t.Errorf("played twice, the digests are %s and %s", a, b)
+			}
+			if at := history.Diff(first.History, second.History); at >= 0 {
+				t.Errorf("played twice, event %d differs", at+1)
+			}
+		})
+	}
+}
+
+// TestRequestLog reads the BMCs' log that goes with a report: it has every request,
+// also one that was never answered, at the times of the history.
+func TestRequestLog(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	story := scenario(t, "cut-off-host")
+	host := story.Spec.Steps[0].Do.Cut.Host
+	held := &scenarios.FaultOp{Name: "held", Host: host, Rule: json.RawMessage(`{"when": {"reset": ["On"]}, "effect": {"delay": "24h"}}`)}
+	story.Spec.Steps = append([]scenarios.Step{{Do: &scenarios.Op{AddFault: held}}}, story.Spec.Steps...)
+	plan, err := scenarios.Compile(story, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := s.Backend()
+	backend.Evidence = true
+	outcome, err := scenarios.Run(context.Background(), plan, backend, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Artifacts) != 1 || outcome.Artifacts[0].Name != "bmc.jsonl" {
+		t.Fatalf("the run left %v beside its history, want bmc.jsonl", outcome.Artifacts)
+	}
+	type key struct {
+		host, client string
+		reset        fakebmc.ResetType
+		at           time.Duration
+	}
+	records := map[key]fakebmc.Record{}
+	hosts := map[string]int{}
+	for lines := bufio.NewScanner(bytes.NewReader(outcome.Artifacts[0].Data)); lines.Scan(); {
+		var r fakebmc.Record
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatalf("%v in %s", err, lines.Bytes())
+		}
+		records[key{r.Host, r.Request.Client, r.Request.ResetType, r.Received}] = r
+		hosts[r.Host]++
+	}
+	for _, h := range story.Spec.Topology.Hosts {
+		if hosts[h.Name] == 0 {
+			t.Errorf("no request to the BMC of %s in %v", h.Name, hosts)
+		}
+	}
+	answered, waiting := 0, 0
+	for _, e := range outcome.History.Events() {
+		if e.Kind != history.BMCCommand {
+			continue
+		}
+		r, ok := records[key{e.Host, e.Actor, fakebmc.ResetType(e.Value), e.At}]
+		switch {
+		case !ok:
+			t.Errorf("%s is not in the log", e)
+		case e.Value == "On" && e.Host == host && r.Answered == fakebmc.Never && r.Executed == fakebmc.Never && slices.Equal(r.Rules, []string{"held"}):
+			waiting++
+		case r.Answered == e.At && r.Executed == e.At && r.Answer.Err() == nil:
+			answered++
+		default:
+			t.Errorf("%s is in the log as %+v", e, r)
+		}
+	}
+	if answered == 0 || waiting == 0 {
+		t.Errorf("of the resets in the log %d were answered and %d wait, want some of each", answered, waiting)
+	}
+	if again, err := backend.Stop(); err != nil || again != nil {
+		t.Errorf("stopped twice, the run leaves %v, %v", again, err)
+	}
+	if searched := play(t, s, plan); len(searched.Artifacts) > 0 || searched.History.Digest() != outcome.History.Digest() {
+		t.Errorf("without a report the run leaves %v, and its digest is %s instead of %s", searched.Artifacts, searched.History.Digest(), outcome.History.Digest())
+	}
+}
+
 func TestBackend(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, scenario := range catalog(t) {
-		if scenario.Metadata.Name != "plain-power-cycle" {
-			continue
-		}
-		plan, err := scenarios.Compile(scenario, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		backendtest.Run(t, func(testing.TB) scenarios.Backend { return s.Backend() }, plan, nil)
+	plan, err := scenarios.Compile(scenario(t, "plain-power-cycle"), 1)
+	if err != nil {
+		t.Fatal(err)
 	}
+	backendtest.Run(t, func(testing.TB) scenarios.Backend { return s.Backend() }, plan, nil)
 }
 
 // TestBadDeviation: a deviation that names no step is a mistake, not
@@ -127,7 +250,7 @@ func TestPresetsHaveStories(t *testing.T) {
 			}
 		}
 	}
-	if len(told) < 30 {
-		t.Errorf("%d presets of fakebmc have a scenario, want 30", len(told))
+	if len(told) < 37 {
+		t.Errorf("%d presets of fakebmc have a scenario, want 37 at least", len(told))
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // host is a simulated machine: its power, the boot that runs on it, and what
 // runs in that boot. It is the only one that says what physically happened.
-// It implements fakebmc.System.
+// It implements fakebmc.System, and Watcher, Resetter, GuestSystem and Mains.
 type host struct {
 	w       *world
 	actor   actor
@@ -22,9 +23,8 @@ type host struct {
 	timings hostTimings
 	kubelet *kubelet
 
-	on     bool
-	paused bool
-	boots  int
+	on    bool
+	boots int
 	// boot is the incarnation that runs, or "" when nothing does.
 	boot string
 	// booted says that the boot is complete: its kubelet process has started.
@@ -32,14 +32,20 @@ type host struct {
 	// workloads are the processes of exclusive workloads that run, in the order
 	// in which they started.
 	workloads []workload
-	// ignoresShutdown is the guest's, and ends with its boot.
-	ignoresShutdown bool
+	// ignoresShutdown and paused are the scenario's doing, and end with the boot.
+	ignoresShutdown, paused bool
+	// guest is what a rule of a BMC makes of every boot while it is in force.
+	guest fakebmc.Guest
+	// halted says that the processors of this boot stand still.
+	halted bool
 
-	// transition is the power change or boot stage that is under way.
+	// transition is the power change or boot stage that is under way. Off power,
+	// it is the second half of a power cycle.
 	transition *step
-	// goingDown says that the transition ends in power off.
-	goingDown bool
-	watchdog  *step
+	// down is what the boot's last process leads to, while the boot is going down:
+	// power off, or the next boot.
+	down     func()
+	watchdog *step
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)
@@ -51,9 +57,13 @@ type hostTimings struct {
 	boot, softOff, hardOff, watchdog time.Duration
 }
 
-// firmware is the share of a boot that passes before the kernel starts, in
-// tenths.
-const firmware = 4
+const (
+	// firmwareTenths is the share of a boot that passes before the kernel starts.
+	firmwareTenths = 4
+	// cycleInterval is how long a power cycle leaves the host off: IPMI asks for
+	// a second at least.
+	cycleInterval = time.Second
+)
 
 // PowerState is the physical state. A host that is going down is on until its
 // last process is gone.
@@ -61,9 +71,9 @@ func (h *host) PowerState() (fakebmc.PowerState, error) {
 	switch {
 	case !h.on:
 		return fakebmc.Off, nil
-	case h.paused:
+	case h.halted:
 		return fakebmc.Paused, nil
-	case h.goingDown:
+	case h.down != nil:
 		return fakebmc.PoweringOff, nil
 	default:
 		return fakebmc.On, nil
@@ -90,27 +100,60 @@ func (h *host) tell() {
 	}
 }
 
+// everyReset is every reset type there is.
+var everyReset = []fakebmc.ResetType{
+	fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetGracefulRestart,
+	fakebmc.ResetForceRestart, fakebmc.ResetNmi, fakebmc.ResetPowerCycle, fakebmc.ResetPushPowerButton,
+}
+
+// Resets returns the reset types that Reset executes.
+func (h *host) Resets() []fakebmc.ResetType { return everyReset }
+
 // Reset begins a power command.
 func (h *host) Reset(t fakebmc.ResetType) error {
 	switch t {
 	case fakebmc.ResetOn:
-		if h.on && h.goingDown {
+		if h.down != nil {
 			return fmt.Errorf("power on %s, which is powering off: %w", h.name, fakebmc.ErrConflict)
 		}
 		h.powerOn()
 	case fakebmc.ResetForceOff:
-		h.forceOff("forced off by its BMC")
+		h.forceOff(h.forcedOff)
 	case fakebmc.ResetGracefulShutdown:
-		h.shutDown()
-	case fakebmc.ResetForceRestart:
-		if !h.on || h.goingDown {
-			return fmt.Errorf("restart %s, which is not on: %w", h.name, fakebmc.ErrConflict)
+		h.shutDown(h.poweredDown)
+	case fakebmc.ResetPushPowerButton:
+		if h.on {
+			h.shutDown(h.poweredDown)
+		} else {
+			h.powerOn()
 		}
-		h.restart("restarted by its BMC")
+	case fakebmc.ResetGracefulRestart, fakebmc.ResetForceRestart, fakebmc.ResetPowerCycle, fakebmc.ResetNmi:
+		if !h.on || h.down != nil {
+			return fmt.Errorf("%s of %s, which is not on: %w", t, h.name, fakebmc.ErrConflict)
+		}
+		h.whileOn(t)
 	default:
 		return fmt.Errorf("reset %s with %s: %w", h.name, t, fakebmc.ErrUnsupported)
 	}
 	return nil
+}
+
+// whileOn begins a reset that only a host that is on can have.
+func (h *host) whileOn(t fakebmc.ResetType) {
+	switch t {
+	case fakebmc.ResetGracefulRestart:
+		h.shutDown(func() { h.restart("restarted by its operating system") })
+	case fakebmc.ResetForceRestart:
+		h.restart("restarted by its BMC")
+	case fakebmc.ResetPowerCycle:
+		h.forceOff(func() {
+			h.powerOff("power cycled by its BMC")
+			h.transition = h.w.schedule(&h.actor, ClassPower, false, cycleInterval, func(scenarios.StepFault) { h.powerOn() })
+		})
+	case fakebmc.ResetNmi:
+		// The kernel logs an interrupt that nothing accounts for, and goes on:
+		// Linux panics only where it was told to, and the lab's guests were not.
+	}
 }
 
 // powerOn is the edge from off to on, if the host is off.
@@ -118,35 +161,53 @@ func (h *host) powerOn() {
 	if h.on {
 		return
 	}
+	h.w.cancel(h.transition)
 	h.on = true
 	h.begin(history.PowerOn)
-	h.tell()
 }
 
-// forceOff takes the power away. The last process is gone when the supply has
-// drained.
-func (h *host) forceOff(why string) {
+// forceOff takes the power away, or keeps it away. The last process is gone when
+// the supply has drained.
+func (h *host) forceOff(then func()) {
+	h.w.cancel(h.transition)
 	if !h.on {
 		return
 	}
-	h.w.cancel(h.transition)
-	h.goingDown = true
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(scenarios.StepFault) { h.powerOff(why) })
+	h.down = then
+	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(scenarios.StepFault) { h.down() })
 	h.tell()
 }
 
 // shutDown asks the operating system to stop. One that isn't up yet, hangs, or
 // ignores the request goes on running; so nothing is under way then.
-func (h *host) shutDown() {
-	if !h.booted || h.paused || h.ignoresShutdown || h.goingDown {
+func (h *host) shutDown(then func()) {
+	if !h.booted || h.halted || h.ignoresShutdown || h.guest.Ignore || h.down != nil {
 		return
 	}
-	h.goingDown = true
+	h.down = then
 	h.tell()
 	h.kubelet.shutDown()
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.softOff, func(scenarios.StepFault) {
-		h.unlessPaused(func() { h.powerOff("shut down by its operating system") })
+	takes := cmp.Or(time.Duration(h.guest.Slow), h.timings.softOff)
+	h.transition = h.w.schedule(&h.actor, ClassPower, false, takes, func(scenarios.StepFault) {
+		h.unlessHalted(func() { h.down() }) // as it is by then: a forced power-off overtakes what was asked of the guest
 	})
+}
+
+func (h *host) forcedOff()   { h.powerOff("forced off by its BMC") }
+func (h *host) poweredDown() { h.powerOff("shut down by its operating system") }
+
+// losePower is the edge to off at once: nothing drains, and nobody is asked.
+func (h *host) losePower() {
+	h.w.cancel(h.transition)
+	if h.on {
+		h.powerOff("lost its power")
+	}
+}
+
+// LoseAC is what a rule makes of the host's mains.
+func (h *host) LoseAC() error {
+	h.losePower()
+	return nil
 }
 
 // restart ends the boot and begins another without a power edge.
@@ -172,19 +233,30 @@ func (h *host) begin(edge history.Kind) {
 		h.w.emit(history.Event{Kind: edge, Host: h.name, Boot: h.boot})
 	}
 	h.w.emit(history.Event{Kind: history.BootStarted, Host: h.name, Boot: h.boot})
-	kernel := h.timings.boot * firmware / 10
-	h.transition = h.w.schedule(&h.actor, ClassBoot, false, kernel, func(scenarios.StepFault) {
-		h.unlessPaused(func() {
-			h.transition = h.w.schedule(&h.actor, ClassBoot, false, h.timings.boot-kernel, func(scenarios.StepFault) {
-				h.unlessPaused(h.complete)
-			})
-		})
+	h.halt()
+	h.tell()
+	h.unlessHalted(h.firmware)
+}
+
+// firmware is the first stage of a boot, before the kernel starts.
+func (h *host) firmware() { h.stage(h.timings.boot*firmwareTenths/10, (*host).kernel) }
+
+// kernel is the rest of it.
+func (h *host) kernel() { h.stage(h.timings.boot-h.timings.boot*firmwareTenths/10, (*host).complete) }
+
+// stage is a part of a boot. One whose power goes does not go on.
+func (h *host) stage(takes time.Duration, then func(*host)) {
+	if h.down != nil {
+		return
+	}
+	h.transition = h.w.schedule(&h.actor, ClassBoot, false, takes, func(scenarios.StepFault) {
+		h.unlessHalted(func() { then(h) })
 	})
 }
 
-// unlessPaused does what the guest does next, or keeps it until it is resumed.
-func (h *host) unlessPaused(do func()) {
-	if h.paused {
+// unlessHalted does what the guest does next, or keeps it until it is resumed.
+func (h *host) unlessHalted(do func()) {
+	if h.halted {
 		h.stalled = append(h.stalled, do)
 		return
 	}
@@ -193,6 +265,9 @@ func (h *host) unlessPaused(do func()) {
 
 // complete is the start of the kubelet process.
 func (h *host) complete() {
+	if h.down != nil {
+		return
+	}
 	h.transition = nil
 	h.booted = true
 	h.w.emit(history.Event{Kind: history.BootComplete, Host: h.name, Boot: h.boot})
@@ -203,28 +278,49 @@ func (h *host) complete() {
 func (h *host) end(why string) {
 	h.w.cancel(h.transition)
 	h.w.cancel(h.watchdog)
-	h.transition, h.watchdog = nil, nil
+	h.transition, h.watchdog, h.down = nil, nil, nil
 	h.kubelet.kill()
-	h.goingDown, h.booted, h.paused, h.ignoresShutdown = false, false, false, false
+	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil
 	h.w.emit(history.Event{Kind: history.BootEnded, Host: h.name, Boot: h.boot, Note: why})
 	h.boot = ""
 }
 
-// pause stops the processors: what the guest would do meanwhile waits.
+// pause stops the processors of this boot.
 func (h *host) pause() {
-	if h.on && !h.paused {
-		h.paused = true
-		h.w.emit(history.Event{Kind: history.HostPaused, Host: h.name, Boot: h.boot})
-		h.tell()
-	}
+	h.paused = h.on
+	h.halt()
 }
 
+// resume ends pause.
 func (h *host) resume() {
-	if h.paused {
-		h.paused = false
-		h.w.emit(history.Event{Kind: history.HostResumed, Host: h.name, Boot: h.boot})
-		h.tell()
+	h.paused = false
+	h.halt()
+}
+
+// SetGuest changes how this boot behaves, and all others until it is set anew. A
+// shutdown that is under way takes what it would have taken.
+func (h *host) SetGuest(g fakebmc.Guest) error {
+	h.guest = g
+	h.halt()
+	return nil
+}
+
+// halt stops the processors or lets them go on, as the scenario and the rules
+// want it by now: what the guest would do meanwhile waits.
+func (h *host) halt() {
+	halted := h.on && (h.paused || h.guest.Paused)
+	if halted == h.halted {
+		return
+	}
+	h.halted = halted
+	kind := history.HostResumed
+	if halted {
+		kind = history.HostPaused
+	}
+	h.w.emit(history.Event{Kind: kind, Host: h.name, Boot: h.boot})
+	h.tell()
+	if !halted {
 		stalled := h.stalled
 		h.stalled = nil
 		for _, do := range stalled {

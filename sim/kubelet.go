@@ -62,11 +62,11 @@ type container struct {
 }
 
 // do lets the kubelet do something after a delay, unless it is dead by then. A
-// paused host makes it wait.
+// host whose processors stand still makes it wait.
 func (k *kubelet) do(class Class, delay time.Duration, f func(scenarios.StepFault)) *step {
 	life := k.life
 	return k.w.schedule(&k.actor, class, false, delay, func(fault scenarios.StepFault) {
-		k.host.unlessPaused(func() {
+		k.host.unlessHalted(func() {
 			if life == k.life {
 				f(fault)
 			}
