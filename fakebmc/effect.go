@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Effect is what happens to a selected request, or by itself. Exactly one is set;
-// Stage goes with delay, hang, unreachable, refuse and restart.
+// Effect is what happens to a selected request, or by itself. Exactly one is set,
+// but Refuse may stand beside Cap, Expire, Auth or Etag; Stage goes with delay, hang,
+// unreachable, refuse and restart.
 type Effect struct {
 	// Delay lets the request wait.
 	Delay Duration `json:"delay,omitempty"`
@@ -37,7 +38,9 @@ type Effect struct {
 	// Unreachable breaks the connection. Without a method, path, reset, client,
 	// via, header, skip or count, and before execution, no connection is served at all.
 	Unreachable bool `json:"unreachable,omitempty"`
-	// Refuse answers with an error, or with any other given answer.
+	// Refuse answers with an error, or with any other given answer. Beside cap, expire,
+	// auth or etag it is the error that this effect answers with, instead of the
+	// standard one: clients match on what their vendor's BMCs say.
 	Refuse *Refusal `json:"refuse,omitempty"`
 	// Restart restarts the BMC, not its host.
 	Restart *Restart `json:"restart,omitempty"`
@@ -53,7 +56,7 @@ type Effect struct {
 	// Auth leaves one way to authenticate: basic or session.
 	Auth string `json:"auth,omitempty"`
 	// Etag is required: a change without If-Match is refused (428), or reject: a
-	// POST with If-Match is (400).
+	// POST with one is (412), whatever the tag.
 	Etag string `json:"etag,omitempty"`
 	// Drop leaves a header out of the answer.
 	Drop string `json:"drop,omitempty"`
@@ -139,9 +142,9 @@ type TaskFault struct {
 	Missing uint64   `json:"missing,omitempty"` // so many first looks at the monitor find nothing (404)
 }
 
-// Refusal is an answer of its own.
+// Refusal is an answer of its own, or that of the effect beside it.
 type Refusal struct {
-	Status  int               `json:"status"`            // 400 to 599, with a body also 200 to 299
+	Status  int               `json:"status"`            // 400 to 599; alone and with a body any from 200
 	ID      string            `json:"id,omitempty"`      // message id such as Base.1.18.ResourceInUse or IDRAC.2.8.SYS518; empty is Base's GeneralError
 	Args    []string          `json:"args,omitempty"`    // message arguments
 	Text    string            `json:"text,omitempty"`    // message text, since clients match on it; empty is the registry's
@@ -182,7 +185,7 @@ var effects = []struct {
 	{"lag", func(e *Effect) bool { return e.Lag != 0 }, isRead},
 	{"report", func(e *Effect) bool { return e.Report != "" }, isRead},
 	{"unreachable", func(e *Effect) bool { return e.Unreachable }, nil},
-	{"refuse", func(e *Effect) bool { return e.Refuse != nil }, nil},
+	{"refuse", (*Effect).refuses, nil},
 	{"restart", func(e *Effect) bool { return e.Restart != nil }, nil},
 	{"loss", func(e *Effect) bool { return e.Loss != nil }, never},
 	{"guest", func(e *Effect) bool { return e.Guest != nil }, never},
@@ -196,6 +199,20 @@ var effects = []struct {
 	{"omit", func(e *Effect) bool { return e.Omit != "" }, func(_ kind, r Request) bool { return r.wire != nil && r.Method == http.MethodGet }},
 	{"advertise", func(e *Effect) bool { return len(e.Advertise) > 0 }, isRead},
 	{"task", func(e *Effect) bool { return e.Task != nil }, isReset},
+}
+
+// refuses tells whether Refuse is the effect, and not the answer of the one beside it.
+func (e *Effect) refuses() bool { return e.Refuse != nil && !e.admits() }
+
+// admits tells whether the effect decides which requests pass, and answers the others.
+func (e *Effect) admits() bool { return e.Cap != 0 || e.Expire || e.Auth != "" || e.Etag != "" }
+
+// answer is what the effect answers with where the standard has another answer.
+func (e *Effect) answer(standard Answer) Answer {
+	if e.Refuse != nil {
+		return e.Refuse.answer()
+	}
+	return standard
 }
 
 func isRead(k kind, _ Request) bool  { return k == read }
@@ -240,7 +257,7 @@ func (e *Effect) validate(bad func(string, ...any)) {
 	switch e.Stage {
 	case "", Received:
 	case Executed:
-		if e.Delay == 0 && !e.Hang && !e.Unreachable && e.Refuse == nil && e.Restart == nil {
+		if e.Delay == 0 && !e.Hang && !e.Unreachable && !e.refuses() && e.Restart == nil {
 			bad("stage goes with delay, hang, unreachable, refuse and restart only")
 		}
 	default:
@@ -273,6 +290,9 @@ func (e *Effect) validate(bad func(string, ...any)) {
 	}
 	if e.Refuse != nil {
 		e.Refuse.validate(bad)
+		if e.admits() {
+			e.Refuse.validateBeside(bad)
+		}
 	}
 }
 
@@ -290,6 +310,16 @@ func (r *Refusal) validate(bad func(string, ...any)) {
 		if !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n") {
 			bad("refuse header %q: %q can't be sent", name, value)
 		}
+	}
+}
+
+// validateBeside finds what makes no answer of an effect that refuses requests over HTTP.
+func (r *Refusal) validateBeside(bad func(string, ...any)) {
+	if r.Body != "" && r.Status < 400 {
+		bad("refuse needs a status from 400 to 599, not %d, beside cap, expire, auth or etag", r.Status)
+	}
+	if r.Code != 0 {
+		bad("refuse code is for ipmi, which knows no cap, expire, auth or etag")
 	}
 }
 

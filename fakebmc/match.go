@@ -110,7 +110,7 @@ func (v *verdict) lag() (sum time.Duration) {
 // end is what ends a request at a stage instead of an answer.
 func (v *verdict) end(s Stage) *Effect {
 	for _, e := range v.effects {
-		if e.at(s) && (e.Hang || e.Unreachable || e.Refuse != nil || e.Restart != nil && s == Received) {
+		if e.at(s) && (e.Hang || e.Unreachable || e.refuses() || e.Restart != nil && s == Received) {
 			return e
 		}
 	}

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
@@ -56,7 +60,7 @@ var scripts = map[string]string{
 	"session-dropped":                 "login get off get login off get",
 	"idrac8-basic-only":               "login get basic get",
 	"idrac10-session-only":            "get off login get off",
-	"ami-etag-required":               "boot off match/boot match/off",
+	"ami-etag-required":               "boot match/boot off",
 	"idrac10-etag-rejected":           "match/off any/off match/boot off",
 	"cimc-login-without-location":     "login get",
 	"idrac10-task-404":                "off task task task +2s task",
@@ -415,6 +419,26 @@ func TestPresetsSayWhatClientsMatch(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPresetsAreDocumented holds the table of the page about the presets against
+// them: a row for each, in the same order, and none of another one.
+func TestPresetsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/bmc-faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| (\\d+) \\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\|$")
+	var told, want []string
+	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
+		told = append(told, m[1]+" "+m[2])
+	}
+	for _, p := range fakebmc.Presets() {
+		want = append(want, fmt.Sprint(p.Row, " ", p.Name))
+	}
+	if d := cmp.Diff(want, told); d != "" {
+		t.Errorf("docs/bmc-faults.md has other rows (+) than there are presets (-):\n%s", d)
 	}
 }
 

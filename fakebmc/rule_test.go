@@ -45,10 +45,14 @@ func TestParseRulesRefuses(t *testing.T) {
 			{"name": "h", "effect": {"swap": "["}}, {"name": "i", "effect": {"refuse": {"status": 100, "body": "{}"}}},
 			{"name": "j", "effect": {"refuse": {"status": 500, "headers": {"X": "a\nb"}}}}, {"name": "k", "when": {"via": "smoke"}, "effect": {"hang": true}},
 			{"name": "l", "when": {"header": "x"}, "effect": {"hang": true}}, {"name": "m", "effect": {"loss": {"for": "-1s"}}},
-			{"name": "n", "effect": {"auto": {"reset": "", "after": "1s"}}}
+			{"name": "n", "effect": {"auto": {"reset": "", "after": "1s"}}}, {"name": "o", "effect": {"cap": 1, "etag": "required", "refuse": {"status": 503}}},
+			{"name": "p", "effect": {"etag": "reject", "refuse": {"status": 200, "body": "{}"}}}, {"name": "q", "effect": {"hang": true, "refuse": {"status": 503}}},
+			{"name": "r", "effect": {"auth": "session", "refuse": {"status": 401, "code": 213}}},
+			{"name": "s", "effect": {"expire": true, "refuse": {"status": 401}, "stage": "executed"}}
 		]`, []string{`"a": transition for`, `"b": reset type "Explode"`, `"c": restore "Sometimes"`, `"d": auth "none"`, `"e": etag "x"`, `"f": drop "a b"`,
 			`"g": guest is empty`, `"h": swap "["`, `"i": refuse needs a status from 200`, `"j": refuse header`, `"k": via "smoke"`, `"l": header "x"`,
-			`"m": loss for must`, `"n": reset type ""`}},
+			`"m": loss for must`, `"n": reset type ""`, `"o": effect must be one of cap, etag;`, `"p": refuse needs a status from 400 to 599, not 200, beside`,
+			`"q": effect must be one of hang, refuse;`, `"r": refuse code is for ipmi`, `"s": stage goes with`}},
 		{"never fires", `[
 			{"name": "a", "when": {"reset": ["On"]}, "effect": {"lag": "1s"}},
 			{"name": "b", "when": {"method": "POST"}, "effect": {"report": "Off"}},
@@ -79,6 +83,7 @@ func FuzzParseRules(f *testing.F) {
 		"reset": ["ForceOff"], "phase": ["On"], "from": "1s", "until": "1m", "skip": 1, "count": 2}, "effect": {"delay": "5s", "stage": "executed"}}]`)
 	f.Add(`[{"name": "a", "effect": {"stuck": {"report": "PoweringOff", "for": "1m"}}}, {"name": "b", "effect": {"report": "null"}}]`)
 	f.Add(`[{"name": "a", "effect": {"refuse": {"status": 409, "id": "iLO.2.14.InvalidOperationForSystemState", "args": ["x"], "text": "Power is off", "retry": "30s"}}}]`)
+	f.Add(`[{"name": "a", "effect": {"etag": "required", "refuse": {"status": 428, "id": "Ami.1.0.PreconditionHeaderMissing"}}}, {"name": "b", "effect": {"cap": 1, "refuse": {"status": 503, "body": "{}"}}}]`)
 	f.Add(`[{"name": "a", "effect": {"unreachable": true}}, {"name": "b", "effect": {"lag": "9223372036854775807ns"}}, {"name": "c", "effect": {"ignore": true}}]`)
 	for _, p := range fakebmc.Presets() {
 		f.Add(`[{"name": "a", "preset": "` + p.Name + `"}]`)

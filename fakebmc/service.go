@@ -426,13 +426,13 @@ func (s *service) logIn(v verdict, body []byte) Answer {
 	case !s.account.admits(*in.UserName, *in.Password):
 		return refusal(http.StatusUnauthorized, msgUnauthorized, nil, sessionsPath, "wrong user name or password")
 	}
-	limit := s.sessions.limit
-	if e := v.first(func(e *Effect) bool { return e.Cap != 0 }); e != nil {
-		limit = int(min(e.Cap, uint64(limit)))
+	limit, full := s.sessions.limit, refusal(http.StatusServiceUnavailable, msgSessionLimit, nil)
+	if e := v.first(func(e *Effect) bool { return e.Cap != 0 }); e != nil && e.Cap <= uint64(limit) {
+		limit, full = int(e.Cap), e.answer(full)
 	}
 	id, token, ok := s.sessions.create(*in.UserName, limit)
 	if !ok {
-		return refusal(http.StatusServiceUnavailable, msgSessionLimit, nil)
+		return full
 	}
 	return Answer{Status: http.StatusCreated, content: &content{
 		body:   sessionResource(id, *in.UserName),

@@ -24,16 +24,16 @@ func (w *wire) refuses(method string, v *verdict) (Answer, bool) {
 	if w.refused {
 		return Answer{}, false // by run
 	}
-	if w.scheme == authSession && v.first(func(e *Effect) bool { return e.Expire }) != nil {
+	if e := v.first(func(e *Effect) bool { return e.Expire }); e != nil && w.scheme == authSession {
 		w.expire()
-		return refusal(http.StatusUnauthorized, msgNoValidSession, nil), true
+		return e.answer(refusal(http.StatusUnauthorized, msgNoValidSession, nil)), true
 	}
 	if e := v.first(func(e *Effect) bool { return e.Auth != "" }); e != nil {
 		switch {
 		case e.Auth == authBasic && w.login:
-			return refusal(http.StatusMethodNotAllowed, msgNotAllowed, nil), true
+			return e.answer(refusal(http.StatusMethodNotAllowed, msgNotAllowed, nil)), true
 		case w.scheme != "" && w.scheme != e.Auth:
-			return refusal(http.StatusUnauthorized, msgNoValidSession, nil), true
+			return e.answer(refusal(http.StatusUnauthorized, msgNoValidSession, nil)), true
 		}
 	}
 	if w.login || method == http.MethodGet || method == http.MethodHead {
@@ -43,9 +43,9 @@ func (w *wire) refuses(method string, v *verdict) (Answer, bool) {
 	if e := v.first(func(e *Effect) bool { return e.Etag != "" }); e != nil {
 		switch {
 		case e.Etag == etagRequired && match == "":
-			return refusal(http.StatusPreconditionRequired, msgPreconditionRequired, nil), true
+			return e.answer(refusal(http.StatusPreconditionRequired, msgPreconditionRequired, nil)), true
 		case e.Etag == etagReject && match != "" && method == http.MethodPost:
-			return refusal(http.StatusBadRequest, msgHeaderInvalid, nil, "If-Match"), true
+			return e.answer(refusal(http.StatusPreconditionFailed, msgPreconditionFailed, nil)), true
 		}
 	}
 	if match != "" && match != "*" && w.settings != nil && !matchesSettings(match, w.settings()) {
