@@ -44,11 +44,12 @@ e2e: build lab ## Run the scenarios on a real API server and VMs, and real clien
 	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 40m -v ./ci/lab
 	@fakebmc/clients.sh
 	@ci/ironic/install.sh
-	FENCELAB_REQUIRE_CLIENTS=1 $(GO) test -count=1 ./fakebmc/... ./ci/ironic
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run TestBMCServesDomains .
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 2 minutes)
-	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -v ./ci/lab
+	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -p 1 -v ./ci/lab ./fakebmc/domains
 
 .PHONY: lab
 lab: controlplane ## Install and build what the lab needs

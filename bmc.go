@@ -1,20 +1,20 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/domains"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
-	"github.com/fencelab/fencelab/vms"
 )
 
 // passwordVariable keeps the password off the command line, which others can
@@ -24,22 +24,23 @@ const passwordVariable = "FENCELAB_BMC_PASSWORD"
 func bmcCommand() *cobra.Command {
 	o := fleet.Options{}
 	var uri, certificate, key, rulesFile string
-	var domains, presets []string
-	var byUUID bool
+	var names, presets []string
 	cmd := &cobra.Command{
 		Use:   "bmc",
 		Short: "Serve Redfish and IPMI BMCs that can misbehave",
 		Long: `Bmc serves a BMC for each of a number of hosts in memory (--fake), or for the
-domains of a libvirt (--libvirt). What they do wrong is said from the start
-(--preset, --rules), or while they run through the admin API (--admin).
+domains of a libvirt (--libvirt), where it takes the place of sushy-emulator: all
+domains behind one address, by UUID or name, also those defined later. What they do
+wrong is said from the start (--preset, --rules), or while they run through the
+admin API (--admin).
 
 The password of --username is read from ` + passwordVariable + `. On loopback
 none is needed; elsewhere there is no default.`,
 		Example: `  fencelab bmc --fake 3 --listen 127.0.0.1:8000
-  fencelab bmc --libvirt qemu:///system --by-uuid --shared --listen 127.0.0.1:8000
+  fencelab bmc --libvirt qemu:///system --media http://127.0.0.1:8080/images/
   fencelab bmc faults`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
 			o.Ready, o.Password = cmd.OutOrStdout(), os.Getenv(passwordVariable)
 			var err error
 			if o.Rules, err = faultRules(presets, rulesFile); err != nil {
@@ -55,24 +56,20 @@ none is needed; elsewhere there is no default.`,
 				}
 				o.TLS, o.Certificate = true, &pair
 			}
+			if uri == "" && len(names) > 0 {
+				return invalid(errors.New("--domain needs --libvirt"))
+			}
+			if uri == "" && o.Fake < 1 {
+				return invalid(errors.New("there is no host to serve: use --fake or --libvirt"))
+			}
 			if uri != "" {
-				machines, disconnect, err := vms.Machines(uri, domains...)
+				// Ironic and others are told one address for all domains.
+				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
+				disconnect, err := serveDomains(cmd.Context(), &o, uri, names)
 				if err != nil {
 					return &exit{exitEnvironment, err}
 				}
-				defer disconnect()
-				for _, m := range machines {
-					name := m.Name()
-					if byUUID {
-						name = m.UUID()
-					}
-					o.Hosts = append(o.Hosts, fleet.Host{Name: name, System: machine{m}})
-				}
-			} else if len(domains) > 0 {
-				return invalid(errors.New("--domain needs --libvirt"))
-			}
-			if len(o.Hosts) == 0 && o.Fake < 1 {
-				return invalid(errors.New("there is no host to serve: use --fake, or --libvirt with a libvirt that has domains"))
+				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
 			if err := fleet.Run(cmd.Context(), o); err != nil {
 				return &exit{exitEnvironment, err}
@@ -83,10 +80,9 @@ none is needed; elsewhere there is no default.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.Fake, "fake", 0, "serve so many hosts in memory")
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
-	flags.StringSliceVar(&domains, "domain", nil, "serve only these domains of --libvirt")
-	flags.BoolVar(&byUUID, "by-uuid", false, "name the systems of --libvirt by their UUID, as sushy-emulator does")
+	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8000", "address of the first host's Redfish service; each further host is one port up")
-	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind the one address")
+	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind the one address (default with --libvirt, unless there is IPMI)")
 	flags.StringVar(&o.IPMI, "ipmi", "", "address of the first host's IPMI service (default: none)")
 	flags.StringVar(&o.Username, "username", "", "account of Redfish and IPMI (default: none)")
 	flags.BoolVar(&o.TLS, "tls", false, "serve HTTPS with a generated certificate")
@@ -133,36 +129,40 @@ func faultRules(presets []string, file string) ([]fakebmc.Rule, error) {
 	return rules, nil
 }
 
-// machine is a libvirt domain as the system behind a BMC.
-type machine struct{ *vms.Machine }
-
-// PowerState implements fakebmc.System.
-func (m machine) PowerState() (fakebmc.PowerState, error) {
-	state, err := m.State()
-	return fakebmc.PowerState(state), err
-}
-
-// Resets implements fakebmc.Resetter.
-func (m machine) Resets() []fakebmc.ResetType {
-	return []fakebmc.ResetType{fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown,
-		fakebmc.ResetGracefulRestart, fakebmc.ResetForceRestart, fakebmc.ResetNmi}
-}
-
-// Reset implements fakebmc.System.
-func (m machine) Reset(t fakebmc.ResetType) error {
-	operations := map[fakebmc.ResetType]func() error{
-		fakebmc.ResetOn: m.On, fakebmc.ResetForceOff: m.ForceOff, fakebmc.ResetGracefulShutdown: m.Shutdown,
-		fakebmc.ResetGracefulRestart: m.Reboot, fakebmc.ResetForceRestart: m.Restart, fakebmc.ResetNmi: m.Interrupt,
+// serveDomains has a fleet serve the domains of a libvirt. disconnect leaves the
+// domains as they are, and nothing of ours in them.
+func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []string) (disconnect func() error, err error) {
+	k, err := keeper.Start()
+	if err != nil {
+		return nil, err
 	}
-	operation := operations[t]
-	if operation == nil {
-		return fmt.Errorf("%s of %s: %w", cmp.Or(string(t), "a reset without a type"), m.Name(), fakebmc.ErrUnsupported)
+	options := domains.Options{URI: uri, Names: names}
+	host := func(d *domains.Domain) fleet.Host { return fleet.Host{Name: d.Name(), UUID: d.UUID(), System: d} }
+	if o.Shared {
+		changes := make(chan fleet.Change)
+		o.Changes = changes
+		options.Change = func(d *domains.Domain, gone bool) {
+			select {
+			case changes <- fleet.Change{Host: host(d), Gone: gone}:
+			case <-ctx.Done():
+			}
+		}
 	}
-	needsPower := slices.Contains([]fakebmc.ResetType{fakebmc.ResetGracefulRestart, fakebmc.ResetForceRestart, fakebmc.ResetNmi}, t)
-	if state, err := m.State(); err != nil {
-		return err
-	} else if needsPower && state == vms.StateOff {
-		return fmt.Errorf("%s of %s, which is off: %w", t, m.Name(), fakebmc.ErrConflict)
+	if len(o.Media) > 0 {
+		if options.Images, err = k.TempDir("fencelab-images-*"); err == nil {
+			err = os.Chmod(options.Images, 0o711) // the hypervisor opens what is in it as another user
+		}
 	}
-	return operation()
+	var l *domains.Libvirt
+	var now []*domains.Domain
+	if err == nil {
+		l, now, err = domains.Open(options)
+	}
+	if err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
+	for _, d := range now {
+		o.Hosts = append(o.Hosts, host(d))
+	}
+	return func() error { return errors.Join(l.Close(), k.Close()) }, nil
 }

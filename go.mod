@@ -21,6 +21,7 @@ require libvirt.org/go/libvirt v1.11002.0
 require libvirt.org/go/libvirtxml v1.11002.0
 
 require (
+	github.com/beevik/etree v1.8.1
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/onsi/ginkgo/v2 v2.34.0

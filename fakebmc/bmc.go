@@ -27,7 +27,7 @@ const (
 type BMC struct {
 	host        string
 	id          string // of its Redfish resources
-	uuid        string
+	uuid        string // of the system; empty is derived from the host
 	sys         System
 	peers       map[string]System
 	clk         Clock
@@ -91,7 +91,7 @@ func UUID(uuid string) Option {
 // host's name without UUID, must be non-empty and fit a path segment.
 func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	b := &BMC{
-		host: host, id: host, uuid: uuid(host), sys: sys, clk: clk,
+		host: host, id: host, sys: sys, clk: clk,
 		pending: map[uint64]*call{},
 		chores:  map[*chore]func(){},
 		lost:    make(chan struct{}),

@@ -19,7 +19,7 @@ func TestHostIsASystem(t *testing.T) {
 				h := fakebmc.NewHost(clk, timing, on)
 				return systemtest.Fixture{
 					System: h, Boots: h.Boots, Advance: clk.Advance,
-					Step: time.Second / 2, Limit: time.Minute, Hold: time.Minute,
+					Step: time.Second / 2, Limit: time.Minute, Hold: time.Minute, Image: "http://127.0.0.1/boot.iso",
 				}
 			})
 		})

@@ -101,6 +101,9 @@ func (b *BMC) system(p PowerState) object {
 	r["Model"] = "fakebmc"
 	r["SerialNumber"] = b.host
 	r["UUID"] = b.uuid
+	if b.uuid == "" {
+		r["UUID"] = uuid(b.host)
+	}
 	r["Status"] = healthy()
 	r["PowerState"] = p
 	if p == "" {

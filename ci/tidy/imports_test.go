@@ -57,12 +57,14 @@ var layers = []layer{
 		"the suite runs on the store and on a real API server alike"},
 
 	{"fakebmc", []string{"./fakebmc"}, "a BMC stands alone, so that it can serve any test"},
+	{"fakebmc/domains", []string{"./fakebmc", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
 	{"vms", slices.Concat([]string{"./vms", "./ci/keeper", "libvirt.org/go"}, system), "the VMs know libvirt and nothing of Kubernetes"},
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 
 	{"ci/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 	{"ci/cluster", slices.Concat([]string{"./ci/keeper"}, kubernetes, everyClient, anyYAML, system), "a control plane serves any test; " + whyCI},
 	{"ci/ironic", slices.Concat([]string{"./ci/keeper"}, system), "an Ironic serves any test; " + whyCI},
+	{"ci/libvirtd", []string{"./ci/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
@@ -74,6 +76,7 @@ var testLayers = []layer{
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
 	{"ci/ironic", []string{"./fakebmc"}, ""},
 	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},
+	{"fakebmc/domains", []string{"./ci/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
 	{"ci/keeper", system, ""},
 }

@@ -116,9 +116,8 @@ func runOptional(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 		if !ok {
 			t.Skip("the system has no MediaBay")
 		}
-		const image = "http://127.0.0.1/boot.iso"
-		s.do(bay.InsertMedia(image))
-		if got, err := bay.Media(); err != nil || got != image {
+		s.do(bay.InsertMedia(s.Image))
+		if got, err := bay.Media(); err != nil || got != s.Image {
 			t.Errorf("inserted: %q, %v", got, err)
 		}
 		s.do(bay.EjectMedia())

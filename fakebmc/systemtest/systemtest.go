@@ -29,6 +29,8 @@ type Fixture struct {
 	// Boots counts the boots that have begun since any fixed time, as the host
 	// side sees them. A power-on and a restart each add one.
 	Boots func() int
+	// Image is the URL of an image that can be inserted into a MediaBay.
+	Image string
 }
 
 // Run runs the suite. start returns a fresh system that is On and settled, or Off

@@ -1,0 +1,502 @@
+package domains
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/fencelab/fencelab/fakebmc"
+)
+
+// Domain is a libvirt domain as the system behind a BMC. It implements
+// fakebmc.System, Resetter, Watcher, Booter and MediaBay.
+//
+// A boot override and a virtual drive belong to an instance of the domain, which is
+// one life of its hypervisor process: they take effect when this package starts one,
+// that is with On, PowerCycle, and a ForceRestart that has to bring them in or out.
+// A restart by the guest keeps the instance.
+type Domain struct {
+	libvirt *Libvirt
+	name    string
+	uuid    string
+
+	bay   sync.Mutex // one change of the virtual media at a time; it is taken before power
+	power sync.Mutex // one change of the instance at a time; a download never holds it
+
+	mu       sync.Mutex // guards what follows
+	boot     fakebmc.Boot
+	image    *image // inserted, or nil
+	started  instance
+	known    *bootable // nil when the definition has to be read
+	told     fakebmc.PowerState
+	watchers []*func(fakebmc.PowerState)
+}
+
+var noOverride = fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone}
+
+// extras are what an instance has beyond its domain's definition.
+type extras struct {
+	target string // to boot from; empty is the definition's
+	file   string // in the virtual drive; empty is none
+}
+
+// instance is one that was started here. Another one, by whomever, has another id.
+type instance struct {
+	id    uint
+	drive string // the virtual drive, or empty without one
+	extras
+}
+
+type bootable struct {
+	targets []string
+	mode    string
+}
+
+// Name is the domain's.
+func (d *Domain) Name() string { return d.name }
+
+// UUID is the domain's.
+func (d *Domain) UUID() string { return d.uuid }
+
+// with does something with the domain's object on a connection that lives.
+func (d *Domain) with(what string, do func(*libvirt.Connect, *libvirt.Domain) error) error {
+	conn, err := d.libvirt.connection()
+	if err == nil {
+		var dom *libvirt.Domain
+		if dom, err = conn.LookupDomainByUUIDString(d.uuid); err == nil {
+			err = do(conn, dom)
+			_ = dom.Free() // it ends with the connection at the latest
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s domain %s: %w", what, d.name, err)
+	}
+	return nil
+}
+
+// PowerState implements fakebmc.System. Off is said only when libvirt has no process
+// of the domain any more: one whose guest has crashed or ended may still have one.
+func (d *Domain) PowerState() (state fakebmc.PowerState, err error) {
+	err = d.with("read the state of", func(_ *libvirt.Connect, dom *libvirt.Domain) error {
+		state, err = powerState(dom)
+		return err
+	})
+	return state, err
+}
+
+func powerState(dom *libvirt.Domain) (fakebmc.PowerState, error) {
+	state, reason, err := dom.GetState()
+	if err != nil {
+		return "", err
+	}
+	switch state {
+	case libvirt.DOMAIN_SHUTOFF:
+		return fakebmc.Off, nil
+	case libvirt.DOMAIN_SHUTDOWN:
+		return fakebmc.PoweringOff, nil
+	case libvirt.DOMAIN_PAUSED:
+		if libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_STARTING_UP {
+			return fakebmc.PoweringOn, nil
+		}
+		return fakebmc.Paused, nil
+	case libvirt.DOMAIN_PMSUSPENDED:
+		return fakebmc.Paused, nil
+	case libvirt.DOMAIN_CRASHED:
+		if active, err := dom.IsActive(); err != nil || active {
+			return fakebmc.Paused, err
+		}
+		return fakebmc.Off, nil
+	}
+	return fakebmc.On, nil
+}
+
+var resets = []fakebmc.ResetType{fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetGracefulRestart,
+	fakebmc.ResetForceRestart, fakebmc.ResetNmi, fakebmc.ResetPowerCycle, fakebmc.ResetPushPowerButton}
+
+// Resets implements fakebmc.Resetter.
+func (d *Domain) Resets() []fakebmc.ResetType { return resets }
+
+// Reset implements fakebmc.System. It returns when libvirt has done it.
+func (d *Domain) Reset(t fakebmc.ResetType) error {
+	if !slices.Contains(resets, t) {
+		return fmt.Errorf("%s of domain %s: %w", cmp.Or(string(t), "a reset without a type"), d.name, fakebmc.ErrUnsupported)
+	}
+	d.power.Lock()
+	defer d.power.Unlock()
+	return d.with(string(t)+" of", func(conn *libvirt.Connect, dom *libvirt.Domain) error {
+		state, err := powerState(dom)
+		if err != nil {
+			return err
+		}
+		off := state == fakebmc.Off
+		if t == fakebmc.ResetPushPowerButton {
+			t = fakebmc.ResetGracefulShutdown
+			if off {
+				t = fakebmc.ResetOn
+			}
+		}
+		switch t {
+		case fakebmc.ResetOn:
+			switch state {
+			case fakebmc.PoweringOff:
+				return fmt.Errorf("it is powering off: %w", fakebmc.ErrConflict)
+			case fakebmc.Off:
+				return d.start(conn, dom)
+			}
+			return nil
+		case fakebmc.ResetForceOff:
+			if off {
+				return nil
+			}
+			return unless(dom, true, dom.Destroy())
+		case fakebmc.ResetGracefulShutdown:
+			if off {
+				return nil
+			}
+			return unless(dom, true, dom.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN))
+		}
+		if off {
+			return fmt.Errorf("it is off: %w", fakebmc.ErrConflict)
+		}
+		switch t {
+		case fakebmc.ResetGracefulRestart:
+			return dom.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN)
+		case fakebmc.ResetNmi:
+			return dom.InjectNMI(0)
+		case fakebmc.ResetForceRestart:
+			id, err := dom.GetID()
+			if err != nil {
+				return err
+			}
+			if d.instance(id).extras == d.wanted() {
+				return dom.Reset(0)
+			}
+		}
+		if err := unless(dom, true, dom.Destroy()); err != nil {
+			return err
+		}
+		return d.start(conn, dom)
+	})
+}
+
+// unless forgives an operation that failed because the domain got by itself, or by
+// somebody else, to where it should be.
+func unless(dom *libvirt.Domain, off bool, err error) error {
+	if err == nil {
+		return nil
+	}
+	if state, stateErr := powerState(dom); stateErr == nil && (state == fakebmc.Off) == off {
+		return nil
+	}
+	return err
+}
+
+// start begins an instance.
+func (d *Domain) start(conn *libvirt.Connect, dom *libvirt.Domain) error {
+	saved, err := dom.HasManagedSaveImage(0)
+	if err != nil && !errors.Is(err, libvirt.ERR_NO_SUPPORT) {
+		return err
+	}
+	if saved {
+		return fmt.Errorf("its memory is saved, so that it would go on rather than boot; discard it with virsh managedsave-remove %s: %w", d.name, fakebmc.ErrConflict)
+	}
+	now := instance{extras: d.wanted()}
+	if now.extras == (extras{}) {
+		err = unless(dom, false, dom.Create())
+	} else {
+		now.drive, err = d.startWith(conn, dom, now.extras)
+	}
+	if err != nil {
+		return err
+	}
+	// What is known of an instance stays in the object with which it was looked up.
+	running, err := conn.LookupDomainByUUIDString(d.uuid)
+	if err != nil {
+		return err
+	}
+	defer running.Free()
+	if now.id, err = running.GetID(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.started = now
+	if d.boot.Enabled == fakebmc.BootOnce {
+		d.boot.Enabled, d.boot.Target = fakebmc.BootDisabled, fakebmc.BootNone
+	}
+	return nil
+}
+
+// startWith begins an instance whose definition differs from the domain's, which
+// stays as it is.
+func (d *Domain) startWith(conn *libvirt.Connect, dom *libvirt.Domain, x extras) (drive string, err error) {
+	def, err := read(dom, libvirt.DOMAIN_XML_INACTIVE|libvirt.DOMAIN_XML_SECURE)
+	if err != nil {
+		return "", err
+	}
+	if x.file != "" {
+		if drive, err = def.insert(x.file); err != nil {
+			return "", err
+		}
+	}
+	if x.target != "" {
+		if err := def.bootFrom(x.target); err != nil {
+			return "", err
+		}
+	}
+	text, err := def.String()
+	if err != nil {
+		return "", err
+	}
+	created, err := conn.DomainCreateXML(text, 0)
+	if err != nil {
+		return "", err
+	}
+	_ = created.Free() // it ends with the connection at the latest
+	return drive, nil
+}
+
+func read(dom *libvirt.Domain, flags libvirt.DomainXMLFlags) (definition, error) {
+	text, err := dom.GetXMLDesc(flags)
+	if err != nil {
+		return definition{}, err
+	}
+	return parse(text)
+}
+
+// wanted are the extras of the next instance.
+func (d *Domain) wanted() (x extras) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.boot.Enabled != fakebmc.BootDisabled && d.boot.Target != fakebmc.BootNone {
+		x.target = d.boot.Target
+	}
+	if d.image != nil {
+		x.file = d.image.file
+	}
+	return x
+}
+
+// instance is what is known of the one that runs. One that others started has
+// nothing of ours.
+func (d *Domain) instance(id uint) instance {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.started.id == id {
+		return d.started
+	}
+	return instance{id: id}
+}
+
+// Bootable implements fakebmc.Booter.
+func (d *Domain) Bootable() (targets, modes []string, err error) {
+	d.mu.Lock()
+	known := d.known
+	d.mu.Unlock()
+	if known == nil {
+		err := d.with("read the definition of", func(_ *libvirt.Connect, dom *libvirt.Domain) error {
+			def, err := read(dom, libvirt.DOMAIN_XML_INACTIVE)
+			if err == nil {
+				known = &bootable{def.targets(), def.mode()}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		d.mu.Lock()
+		d.known = known
+		d.mu.Unlock()
+	}
+	return known.targets, []string{known.mode}, nil
+}
+
+// Boot implements fakebmc.Booter.
+func (d *Domain) Boot() (fakebmc.Boot, error) {
+	_, modes, err := d.Bootable()
+	if err != nil {
+		return fakebmc.Boot{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.boot
+	b.Mode = modes[0]
+	return b, nil
+}
+
+// SetBoot implements fakebmc.Booter.
+func (d *Domain) SetBoot(b fakebmc.Boot) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.boot = b
+	return nil
+}
+
+// Media implements fakebmc.MediaBay.
+func (d *Domain) Media() (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.image == nil {
+		return "", nil
+	}
+	return d.image.url, nil
+}
+
+// InsertMedia implements fakebmc.MediaBay. An instance without a virtual drive has
+// the image when it is started the next time.
+func (d *Domain) InsertMedia(from string) error {
+	d.bay.Lock()
+	defer d.bay.Unlock()
+	if d.libvirt.remote {
+		return fmt.Errorf("insert an image into domain %s: its libvirt is on another machine, and would have to find the image there: %w", d.name, fakebmc.ErrUnsupported)
+	}
+	if d.inserted() != nil {
+		return fmt.Errorf("insert an image into domain %s: there is one: %w", d.name, fakebmc.ErrConflict)
+	}
+	i, err := fetch(d.libvirt.ctx, from, d.libvirt.options.Images)
+	if err == nil {
+		if err = d.exchange(i); err != nil {
+			err = errors.Join(err, i.remove())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("insert an image into domain %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// EjectMedia implements fakebmc.MediaBay.
+func (d *Domain) EjectMedia() error {
+	d.bay.Lock()
+	defer d.bay.Unlock()
+	i := d.inserted()
+	if i == nil {
+		return nil
+	}
+	if err := d.exchange(nil); err != nil {
+		return err
+	}
+	return i.remove()
+}
+
+func (d *Domain) inserted() *image {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.image
+}
+
+// exchange puts an image, or none, into the virtual drive, also into that of the
+// instance that runs, if it has one. The guest can't hold the old one back: nobody
+// asks it when a BMC's drive is pulled.
+func (d *Domain) exchange(i *image) error {
+	d.power.Lock()
+	defer d.power.Unlock()
+	file := ""
+	if i != nil {
+		file = i.file
+	}
+	err := d.with("change the image of", func(_ *libvirt.Connect, dom *libvirt.Domain) error {
+		if active, err := dom.IsActive(); err != nil || !active {
+			return err
+		}
+		id, err := dom.GetID()
+		if err != nil {
+			return err
+		}
+		now := d.instance(id)
+		if now.drive == "" {
+			return nil
+		}
+		def, err := read(dom, 0)
+		if err != nil {
+			return err
+		}
+		text, err := def.changed(now.drive, file)
+		if err != nil {
+			return err
+		}
+		if err := dom.UpdateDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE|libvirt.DOMAIN_DEVICE_MODIFY_FORCE); err != nil {
+			return unless(dom, true, err)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.started.file = file
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.image = i
+	return nil
+}
+
+// Watch implements fakebmc.Watcher.
+func (d *Domain) Watch(f func(fakebmc.PowerState)) (stop func()) {
+	state, err := d.PowerState()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.watchers) == 0 && err == nil {
+		d.told = state
+	}
+	d.watchers = append(slices.Clip(d.watchers), &f)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.watchers = slices.DeleteFunc(slices.Clone(d.watchers), func(w *func(fakebmc.PowerState)) bool { return w == &f })
+	}
+}
+
+// edges are the states to which events lead, whatever the state is when they are
+// handled.
+var edges = map[libvirt.DomainEventType]fakebmc.PowerState{
+	libvirt.DOMAIN_EVENT_STARTED:     fakebmc.On,
+	libvirt.DOMAIN_EVENT_RESUMED:     fakebmc.On,
+	libvirt.DOMAIN_EVENT_SUSPENDED:   fakebmc.Paused,
+	libvirt.DOMAIN_EVENT_PMSUSPENDED: fakebmc.Paused,
+	libvirt.DOMAIN_EVENT_CRASHED:     fakebmc.Paused,
+	libvirt.DOMAIN_EVENT_SHUTDOWN:    fakebmc.PoweringOff,
+	libvirt.DOMAIN_EVENT_STOPPED:     fakebmc.Off,
+}
+
+// handle is called for one event after the other.
+func (d *Domain) handle(kind libvirt.DomainEventType) {
+	if state, ok := edges[kind]; ok {
+		d.tell(state)
+		return
+	}
+	d.forget() // it may be defined otherwise now
+}
+
+func (d *Domain) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.known = nil
+}
+
+// look makes good for events that were missed or came in another order.
+func (d *Domain) look() {
+	if state, err := d.PowerState(); err == nil {
+		d.tell(state)
+	}
+}
+
+// tell is called by one goroutine only.
+func (d *Domain) tell(state fakebmc.PowerState) {
+	d.mu.Lock()
+	news := state != d.told
+	d.told = state
+	watchers := d.watchers
+	d.mu.Unlock()
+	if !news {
+		return
+	}
+	for _, w := range watchers {
+		(*w)(state)
+	}
+}

@@ -1,0 +1,306 @@
+package domains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"libvirt.org/go/libvirt"
+)
+
+const (
+	// retryInterval is how often a lost connection is looked for and made anew.
+	retryInterval = time.Second
+	// keepAlive is how many seconds pass between signs of life of a libvirt, and
+	// keepAliveCount how many of them may be missed.
+	keepAlive, keepAliveCount = 5, 3
+)
+
+// Options say which domains are served.
+type Options struct {
+	URI   string   // of the libvirt, such as qemu:///system
+	Names []string // only these domains; empty is all, also those that are defined later
+	// Images is a directory for the images that are fetched, which the hypervisor can
+	// read. Empty takes local images only.
+	Images string
+	// Change is told that a domain came or went since Open, one at a time, also while
+	// the libvirt was away; nil tells nobody.
+	Change func(d *Domain, gone bool)
+}
+
+// Libvirt is the connection to a libvirt and its domains. A connection that is lost
+// is made anew.
+type Libvirt struct {
+	options Options
+	remote  bool // on another machine
+	events  *events
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when watch has returned
+
+	mu      sync.Mutex
+	conn    *libvirt.Connect
+	domains map[string]*Domain // by UUID
+}
+
+// eventLoop runs what all connections of the process share.
+var eventLoop = sync.OnceValue(func() error {
+	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+		return fmt.Errorf("start libvirt's event loop: %w", err)
+	}
+	go func() {
+		for {
+			_ = libvirt.EventRunDefaultImpl() // a lost connection shows where it is used
+		}
+	}()
+	return nil
+})
+
+// Open connects to a libvirt and returns the domains that it has now, by name.
+func Open(o Options) (l *Libvirt, domains []*Domain, err error) {
+	u, err := url.Parse(o.URI)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to libvirt: %w", err)
+	}
+	if err := eventLoop(); err != nil {
+		return nil, nil, err
+	}
+	l = &Libvirt{options: o, remote: u.Host != "", events: newEvents(), done: make(chan struct{}), domains: map[string]*Domain{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	if _, err = l.connection(); err == nil {
+		_, err = l.refresh()
+	}
+	for _, name := range o.Names {
+		if err == nil && !slices.ContainsFunc(l.all(), func(d *Domain) bool { return d.name == name }) {
+			err = fmt.Errorf("find domain %s: %s has none of that name", name, o.URI)
+		}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, l.disconnect())
+	}
+	domains = l.all()
+	go l.watch()
+	return l, domains, nil
+}
+
+func (l *Libvirt) all() (all []*Domain) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.domains {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *Domain) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// Close ejects what was inserted, deletes the images that were fetched and ends the
+// connection. The domains stay as they are.
+func (l *Libvirt) Close() error {
+	l.cancel() // downloads, too
+	<-l.done
+	var errs []error
+	for _, d := range l.all() {
+		errs = append(errs, d.EjectMedia())
+	}
+	return errors.Join(append(errs, l.disconnect())...)
+}
+
+func (l *Libvirt) disconnect() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancel()
+	if l.conn == nil {
+		return nil
+	}
+	_, err := l.conn.Close()
+	l.conn = nil
+	if err != nil {
+		return fmt.Errorf("disconnect from libvirt at %s: %w", l.options.URI, err)
+	}
+	return nil
+}
+
+// connection is one that lives, as far as is known here.
+func (l *Libvirt) connection() (*libvirt.Connect, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		if alive, err := l.conn.IsAlive(); err == nil && alive {
+			return l.conn, nil
+		}
+		_, _ = l.conn.Close() // it is lost anyway
+		l.conn = nil
+	}
+	if l.ctx.Err() != nil {
+		return nil, fmt.Errorf("connect to libvirt at %s: it was closed", l.options.URI)
+	}
+	conn, err := libvirt.NewConnect(l.options.URI)
+	if err != nil {
+		return nil, fmt.Errorf("connect to libvirt at %s: %w", l.options.URI, err)
+	}
+	if _, err = conn.DomainEventLifecycleRegister(nil, l.events.put); err != nil {
+		_, _ = conn.Close() // the other error is the reason
+		return nil, fmt.Errorf("listen to the events of libvirt at %s: %w", l.options.URI, err)
+	}
+	// Drivers inside this process have no connection that could be lost.
+	if err := conn.SetKeepAlive(keepAlive, keepAliveCount); err != nil && !errors.Is(err, libvirt.ERR_NO_SUPPORT) {
+		_, _ = conn.Close()
+		return nil, fmt.Errorf("keep the connection to libvirt at %s alive: %w", l.options.URI, err)
+	}
+	l.conn = conn
+	return conn, nil
+}
+
+// watch hands events to the domains, one after the other, and makes a lost
+// connection anew.
+func (l *Libvirt) watch() {
+	defer close(l.done)
+	look := time.NewTicker(retryInterval)
+	defer look.Stop()
+	was, _ := l.connection()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-l.events.wake:
+			var changed []*Domain
+			for _, e := range l.events.take() {
+				if d := l.handle(e); d != nil && !slices.Contains(changed, d) {
+					changed = append(changed, d)
+				}
+			}
+			// The event of a guest's end can come after that of its process's end.
+			for _, d := range changed {
+				d.look()
+			}
+		case <-look.C:
+			// Whoever used it may have made it anew before.
+			if conn, err := l.connection(); err == nil && conn != was {
+				was = conn
+				l.change()
+				for _, d := range l.all() {
+					d.forget()
+					d.look()
+				}
+			}
+		}
+	}
+}
+
+func (l *Libvirt) handle(e event) *Domain {
+	switch e.kind {
+	case libvirt.DOMAIN_EVENT_DEFINED, libvirt.DOMAIN_EVENT_UNDEFINED, libvirt.DOMAIN_EVENT_STARTED, libvirt.DOMAIN_EVENT_STOPPED:
+		l.change()
+	}
+	l.mu.Lock()
+	d := l.domains[e.uuid]
+	l.mu.Unlock()
+	if d != nil {
+		d.handle(e.kind)
+	}
+	return d
+}
+
+// change tells which domains came and went.
+func (l *Libvirt) change() {
+	changes, err := l.refresh()
+	if err != nil || l.options.Change == nil {
+		return // the next event or connection finds the rest
+	}
+	for _, c := range changes {
+		l.options.Change(c.domain, c.gone)
+	}
+}
+
+type change struct {
+	domain *Domain
+	gone   bool
+}
+
+// refresh takes in the domains that there are now. One that has another name is
+// another one.
+func (l *Libvirt) refresh() (changes []change, err error) {
+	conn, err := l.connection()
+	if err != nil {
+		return nil, err
+	}
+	found, err := conn.ListAllDomains(0)
+	if err != nil {
+		return nil, fmt.Errorf("list the domains of %s: %w", l.options.URI, err)
+	}
+	now := map[string]string{}
+	for i := range found {
+		name, err := found[i].GetName()
+		if err == nil {
+			var uuid string
+			if uuid, err = found[i].GetUUIDString(); err == nil && (len(l.options.Names) == 0 || slices.Contains(l.options.Names, name)) {
+				now[uuid] = name
+			}
+		}
+		_ = found[i].Free() // it ends with the connection at the latest
+		if err != nil {
+			return nil, fmt.Errorf("read a domain of %s: %w", l.options.URI, err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uuid, d := range l.domains {
+		if now[uuid] != d.name {
+			delete(l.domains, uuid)
+			changes = append(changes, change{d, true})
+		}
+	}
+	for uuid, name := range now {
+		if l.domains[uuid] == nil {
+			d := &Domain{libvirt: l, name: name, uuid: uuid, boot: noOverride}
+			l.domains[uuid] = d
+			changes = append(changes, change{d, false})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return strings.Compare(a.domain.name, b.domain.name) })
+	return changes, nil
+}
+
+// event is one of a domain's life.
+type event struct {
+	uuid string
+	kind libvirt.DomainEventType
+}
+
+// events is a queue without a bound: libvirt's event loop must never wait, and no
+// event may be lost.
+type events struct {
+	mu    sync.Mutex
+	items []event
+	wake  chan struct{} // holds a token while there are items
+}
+
+func newEvents() *events { return &events{wake: make(chan struct{}, 1)} }
+
+// put is called by libvirt's event loop.
+func (q *events) put(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+	uuid, err := d.GetUUIDString()
+	if err != nil {
+		return // of an object in memory it can't fail
+	}
+	q.mu.Lock()
+	q.items = append(q.items, event{uuid, e.Event})
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *events) take() []event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	items := q.items
+	q.items = nil
+	return items
+}
