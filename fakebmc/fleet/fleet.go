@@ -113,6 +113,7 @@ type fleet struct {
 	systems map[string]fakebmc.System // of the start, which are each other's peers
 	bmcs    *fakebmc.Group
 	server  *fakebmc.Server
+	urls    []string // of the Redfish services
 	ipmi    []*ipmi.Server
 	admin   *http.Server
 	fail    chan error
@@ -135,8 +136,8 @@ func (f *fleet) start() error {
 	if err := f.add(hosts...); err != nil {
 		return err
 	}
-	urls, err := f.serveRedfish()
-	if err != nil {
+	var err error
+	if f.urls, err = f.serveRedfish(); err != nil {
 		return err
 	}
 	addresses, err := f.serveIPMI()
@@ -147,7 +148,7 @@ func (f *fleet) start() error {
 	if err != nil {
 		return err
 	}
-	return f.announce(urls, addresses, admin)
+	return f.announce(addresses, admin)
 }
 
 // bmc is that of a host, with the rules from the start.
@@ -197,7 +198,8 @@ func (f *fleet) change(c Change) error {
 	if err := f.add(c.Host); err != nil {
 		return err
 	}
-	return f.say("%s came\n", c.Name)
+	all := f.bmcs.All()
+	return f.say("%s came: %s%s\n", c.Name, f.urls[0], all[len(all)-1].SystemPath())
 }
 
 // record is nil without a place for the records, so that none is made.
@@ -297,7 +299,7 @@ func (f *fleet) serveAdmin() (url string, err error) {
 	return "http://" + ln.Addr().String(), nil
 }
 
-func (f *fleet) announce(urls, addresses []string, admin string) error {
+func (f *fleet) announce(addresses []string, admin string) error {
 	var table bytes.Buffer
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "HOST\tREDFISH\tIPMI")
@@ -306,7 +308,7 @@ func (f *fleet) announce(urls, addresses []string, admin string) error {
 		if addresses != nil {
 			ipmi = addresses[i]
 		}
-		fmt.Fprintf(t, "%s\t%s%s\t%s\n", b.Host(), urls[min(i, len(urls)-1)], b.SystemPath(), ipmi)
+		fmt.Fprintf(t, "%s\t%s%s\t%s\n", b.Host(), f.urls[min(i, len(f.urls)-1)], b.SystemPath(), ipmi)
 	}
 	if admin != "" {
 		fmt.Fprintf(t, "(admin)\t%s/v1/hosts\t-\n", admin)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -154,12 +155,66 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestChanges lets a host come, with the rules from the start, and go.
+func TestChanges(t *testing.T) {
+	r, w := io.Pipe()
+	changes, ended := make(chan Change), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		err := Run(ctx, Options{Shared: true, Changes: changes, Ready: w, Admin: ":0",
+			Rules: []fakebmc.Rule{{Name: "lie", Effect: fakebmc.Effect{Report: "Paused"}}}})
+		w.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	said := bufio.NewScanner(r)
+	next := func() []string {
+		if !said.Scan() {
+			t.Fatalf("the fleet ended: %v", <-ended)
+		}
+		return strings.Fields(said.Text())
+	}
+	next() // the header
+	admin := next()[1]
+	const uuid = "0b0c4f0e-55f5-4a52-9e3a-3c7f1a3c7d5e"
+	host := fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)
+	changes <- Change{Host: Host{Name: "late", UUID: uuid, System: host}}
+	came := next()
+	url := came[len(came)-1]
+	if came[0] != "late" || !strings.HasSuffix(url, "/redfish/v1/Systems/"+uuid) {
+		t.Errorf("it says %v", came)
+	}
+	if status, body := do(t, "GET", url, ""); status != 200 || !strings.Contains(body, `"PowerState":"Paused"`) {
+		t.Errorf("the new host: %d %s", status, body)
+	}
+	if _, body := do(t, "GET", admin, ""); !strings.Contains(body, `"late"`) {
+		t.Errorf("the admin API knows %s", body)
+	}
+	for range 2 { // the second time it isn't there
+		changes <- Change{Host: Host{Name: "late"}, Gone: true}
+		if gone := next(); gone[0] != "late" {
+			t.Errorf("it says %v", gone)
+		}
+		if status, _ := do(t, "GET", url, ""); status != 404 {
+			t.Errorf("the host that is gone: %d", status)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if p, err := host.PowerState(); err != nil || p != fakebmc.On {
+		t.Errorf("the host that is gone is %s, %v", p, err)
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
 		want string
 	}{
 		{Options{}, "no host"},
+		{Options{Changes: make(chan Change)}, "one address"},
+		{Options{Changes: make(chan Change), Shared: true, IPMI: ":0"}, "no IPMI"},
 		{Options{Fake: -1}, "no host in memory"},
 		{Options{Fake: maxFake + 1}, "from 0 to"},
 		{Options{Fake: 1, Listen: "0.0.0.0:0"}, "not loopback"},
