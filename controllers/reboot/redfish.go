@@ -1,7 +1,6 @@
 package reboot
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -22,14 +21,15 @@ import (
 )
 
 // Redfish is Power over Redfish (DSP0266). It needs two resources of it: a
-// ComputerSystem and its Reset action. Each call is one or two requests with
-// Basic authentication, which every service has, on connections of its own: a
-// connection kept from before a BMC restarted would fail a command that was never
-// read.
+// ComputerSystem and its Reset action. Each call is one or two requests, on
+// connections of its own: a connection kept from before a BMC restarted would fail
+// a command that was never read. They are authenticated by Basic, which costs no
+// session; where it is refused a session is opened for the call.
 type Redfish struct {
 	secrets      client.Reader
 	timeout      time.Duration
 	safe, unsafe *http.Client // with and without verified certificates
+	sessionsOnly sessionsOnly
 }
 
 // NewRedfish returns a Power that reads credentials from secrets at every call,
@@ -64,6 +64,7 @@ func (r *Redfish) State(ctx context.Context, host *api.BareMetalHost) (PowerStat
 	if err != nil {
 		return "", err
 	}
+	defer bmc.logOut(ctx)
 	system, err := bmc.system(ctx)
 	if err != nil {
 		return "", err
@@ -94,6 +95,7 @@ func (r *Redfish) reset(ctx context.Context, host *api.BareMetalHost, resetType 
 	if err != nil {
 		return err
 	}
+	defer bmc.logOut(ctx)
 	system, err := bmc.system(ctx)
 	if err != nil {
 		return err
@@ -104,13 +106,8 @@ func (r *Redfish) reset(ctx context.Context, host *api.BareMetalHost, resetType 
 	}
 	target := bmc.url.JoinPath("Actions", "ComputerSystem.Reset")
 	if action.Target != "" {
-		reference, err := url.Parse(action.Target)
-		if err != nil {
-			return fmt.Errorf("reset %s: parse the target of its action: %w", bmc.url, err)
-		}
-		target = bmc.url.ResolveReference(reference)
-		if target.Host != bmc.url.Host || target.Scheme != bmc.url.Scheme {
-			return fmt.Errorf("reset %s: its action points to another server, %s", bmc.url, target)
+		if target, err = bmc.own(action.Target); err != nil {
+			return fmt.Errorf("reset %s: the target of its action: %w", bmc.url, err)
 		}
 	}
 	_, err = bmc.do(ctx, http.MethodPost, target, map[string]string{"ResetType": resetType})
@@ -122,6 +119,8 @@ type bmc struct {
 	url                *url.URL // of the ComputerSystem
 	http               *http.Client
 	username, password string
+	sessionsOnly       *sessionsOnly
+	session            *session // nil without one
 }
 
 func (r *Redfish) open(ctx context.Context, host *api.BareMetalHost) (*bmc, error) {
@@ -129,7 +128,7 @@ func (r *Redfish) open(ctx context.Context, host *api.BareMetalHost) (*bmc, erro
 	if err != nil {
 		return nil, err
 	}
-	b := &bmc{url: address, http: r.safe}
+	b := &bmc{url: address, http: r.safe, sessionsOnly: &r.sessionsOnly}
 	if host.Spec.BMC.DisableCertificateVerification {
 		b.http = r.unsafe
 	}
@@ -179,44 +178,44 @@ func (b *bmc) system(ctx context.Context) (*computerSystem, error) {
 	return &system, nil
 }
 
-// do sends one request and returns the body of an answer that says success.
-func (b *bmc) do(ctx context.Context, method string, target *url.URL, body any) ([]byte, error) {
-	var content []byte
-	if body != nil {
-		var err error
-		if content, err = json.Marshal(body); err != nil {
-			return nil, err
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(content))
+// send sends one request and returns the body and header of an answer that says
+// success. authenticate may be nil.
+func (b *bmc) send(ctx context.Context, method string, target *url.URL, body any, authenticate func(*http.Request)) ([]byte, http.Header, error) {
+	content, err := encode(body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), content)
+	if err != nil {
+		return nil, nil, err
 	}
 	request.Header.Set("Accept", "application/json")
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if b.username != "" {
-		request.SetBasicAuth(b.username, b.password)
+	if authenticate != nil {
+		authenticate(request)
 	}
 	response, err := b.http.Do(request)
 	if err != nil {
-		return nil, err // says method and URL
+		return nil, nil, err // says method and URL
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: read the answer: %w", method, target, err)
+		return nil, nil, fmt.Errorf("%s %s: read the answer: %w", method, target, err)
 	}
 	if code := response.StatusCode; code < 200 || code > 299 {
 		err := fmt.Errorf("%s %s: %s: %s", method, target, response.Status, complaint(data))
 		switch code {
 		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 			err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+		case http.StatusUnauthorized:
+			err = fmt.Errorf("%w: %w", err, errUnauthorized)
 		}
-		return nil, err
+		return nil, nil, err
 	}
-	return data, nil
+	return data, response.Header, nil
 }
 
 // complaint is what an error response (DSP0266, 8.6) says, or its beginning.
