@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -71,10 +73,16 @@ none is needed; elsewhere there is no default.`,
 				}
 				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
-			if err := fleet.Run(cmd.Context(), o); err != nil {
+			err = fleet.Run(cmd.Context(), o)
+			var network *net.OpError
+			var file *fs.PathError
+			switch {
+			case err == nil:
+				return nil
+			case errors.As(err, &network), errors.As(err, &file):
 				return &exit{exitEnvironment, err}
 			}
-			return nil
+			return invalid(err) // what else can be wrong is in the options
 		},
 	}
 	flags := cmd.Flags()

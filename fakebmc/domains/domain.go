@@ -73,7 +73,7 @@ func (d *Domain) with(what string, do func(*libvirt.Connect, *libvirt.Domain) er
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%s domain %s: %w", what, d.name, err)
+		return fmt.Errorf("%s domain %s: %w", what, d.name, legible(err))
 	}
 	return nil
 }
@@ -202,7 +202,8 @@ func (d *Domain) start(conn *libvirt.Connect, dom *libvirt.Domain) error {
 		return err
 	}
 	if saved {
-		return fmt.Errorf("its memory is saved, so that it would go on rather than boot; discard it with virsh managedsave-remove %s: %w", d.name, fakebmc.ErrConflict)
+		return fmt.Errorf("its memory is saved, so that it would go on rather than boot; discard it with virsh managedsave-remove %s: %w",
+			d.name, fakebmc.ErrConflict)
 	}
 	now := instance{extras: d.wanted()}
 	if now.extras == (extras{}) {
@@ -352,7 +353,8 @@ func (d *Domain) InsertMedia(from string) error {
 	d.bay.Lock()
 	defer d.bay.Unlock()
 	if d.libvirt.remote {
-		return fmt.Errorf("insert an image into domain %s: its libvirt is on another machine, and would have to find the image there: %w", d.name, fakebmc.ErrUnsupported)
+		return fmt.Errorf("insert an image into domain %s: its libvirt is on another machine, and would have to find the image there: %w",
+			d.name, fakebmc.ErrUnsupported)
 	}
 	if d.inserted() != nil {
 		return fmt.Errorf("insert an image into domain %s: there is one: %w", d.name, fakebmc.ErrConflict)

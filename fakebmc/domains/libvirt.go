@@ -141,19 +141,27 @@ func (l *Libvirt) connection() (*libvirt.Connect, error) {
 	}
 	conn, err := libvirt.NewConnect(l.options.URI)
 	if err != nil {
-		return nil, fmt.Errorf("connect to libvirt at %s: %w", l.options.URI, err)
+		return nil, fmt.Errorf("connect to libvirt at %s: %w; is it running, and may this user use it?", l.options.URI, legible(err))
 	}
 	if _, err = conn.DomainEventLifecycleRegister(nil, l.events.put); err != nil {
 		_, _ = conn.Close() // the other error is the reason
-		return nil, fmt.Errorf("listen to the events of libvirt at %s: %w", l.options.URI, err)
+		return nil, fmt.Errorf("listen to the events of libvirt at %s: %w", l.options.URI, legible(err))
 	}
 	// Drivers inside this process have no connection that could be lost.
 	if err := conn.SetKeepAlive(keepAlive, keepAliveCount); err != nil && !errors.Is(err, libvirt.ERR_NO_SUPPORT) {
 		_, _ = conn.Close()
-		return nil, fmt.Errorf("keep the connection to libvirt at %s alive: %w", l.options.URI, err)
+		return nil, fmt.Errorf("keep the connection to libvirt at %s alive: %w", l.options.URI, legible(err))
 	}
 	l.conn = conn
 	return conn, nil
+}
+
+// legible leaves of libvirt's errors what they say to people.
+func legible(err error) error {
+	if e := new(libvirt.Error); errors.As(err, e) {
+		return errors.New(e.Message)
+	}
+	return err
 }
 
 // watch hands events to the domains, one after the other, and makes a lost
@@ -231,7 +239,7 @@ func (l *Libvirt) refresh() (changes []change, err error) {
 	}
 	found, err := conn.ListAllDomains(0)
 	if err != nil {
-		return nil, fmt.Errorf("list the domains of %s: %w", l.options.URI, err)
+		return nil, fmt.Errorf("list the domains of %s: %w", l.options.URI, legible(err))
 	}
 	now := map[string]string{}
 	for i := range found {
@@ -244,7 +252,7 @@ func (l *Libvirt) refresh() (changes []change, err error) {
 		}
 		_ = found[i].Free() // it ends with the connection at the latest
 		if err != nil {
-			return nil, fmt.Errorf("read a domain of %s: %w", l.options.URI, err)
+			return nil, fmt.Errorf("read a domain of %s: %w", l.options.URI, legible(err))
 		}
 	}
 	l.mu.Lock()
