@@ -32,6 +32,7 @@ type BMC struct {
 	peers       map[string]System
 	clk         Clock
 	onRecord    func(Record)
+	onOwnReset  func(client string, t ResetType)
 	restartTime time.Duration
 	resets      []ResetType // what the System executes, in the order of everyReset
 	systemPath  string
@@ -43,6 +44,7 @@ type BMC struct {
 	rules atomic.Pointer[[]*rule] // replaced as a whole; never nil
 	mem   memory
 
+	telling sync.Mutex        // held while the guest is told how it behaves, before mu
 	mu      sync.Mutex        // guards what follows, and writers of life and rules
 	pending map[uint64]*call  // requests that wait for the clock, by Seq
 	chores  map[*chore]func() // what the BMC will do by itself, and how to stop it

@@ -22,6 +22,7 @@ type world struct {
 	host *fakebmc.Host
 	bmc  *fakebmc.BMC
 	log  []fakebmc.Record
+	own  []string // what the BMC was about to do by itself
 }
 
 // newWorld starts with a host that is on; it takes 4 s to power on, 2 s to power
@@ -30,7 +31,11 @@ func newWorld(t *testing.T, rules ...string) *world {
 	t.Helper()
 	w := &world{t: t, clk: &systemtest.Clock{}}
 	w.host = fakebmc.NewHost(w.clk, fakebmc.Timing{On: 4 * s, Off: 2 * s, Shutdown: 20 * s}, true)
-	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.OnRequest(func(r fakebmc.Record) { w.log = append(w.log, r) }))
+	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.OnRequest(func(r fakebmc.Record) { w.log = append(w.log, r) }),
+		fakebmc.OnOwnReset(func(client string, reset fakebmc.ResetType) {
+			p, _ := w.host.PowerState()
+			w.own = append(w.own, fmt.Sprintf("%v %s %s while %s", w.clk.Now(), client, reset, p))
+		}))
 	for _, r := range parse(t, rules...) {
 		if err := w.bmc.AddRule(r); err != nil {
 			t.Fatal(err)

@@ -86,8 +86,17 @@ func (b *BMC) cancel(c *chore) {
 	}
 }
 
+// OnOwnReset lets f know of each reset that the BMC makes by itself, before it is
+// carried out: what comes of it can then be told apart from what comes of a request.
+func OnOwnReset(f func(client string, t ResetType)) Option {
+	return func(b *BMC) { b.onOwnReset = f }
+}
+
 // act is a reset by the BMC itself. It is recorded like any other one.
 func (b *BMC) act(client string, t ResetType) {
+	if b.onOwnReset != nil {
+		b.onOwnReset(client, t)
+	}
 	req := b.ResetRequest(client, t)
 	req.own = true
 	b.Do(req, func(Answer) {})
@@ -256,7 +265,7 @@ func (b *BMC) begin(r *rule) {
 	case r.Effect.Restart != nil:
 		b.restart(r.Effect.Restart)
 	case r.Effect.Guest != nil:
-		err = b.sys.(GuestSystem).SetGuest(*r.Effect.Guest)
+		err = b.setGuest()
 	case r.Effect.Loss != nil:
 		err = b.loseAC(r)
 	}
@@ -301,8 +310,26 @@ func (b *BMC) finish(r *rule) {
 	switch {
 	case !begun:
 	case r.Effect.Guest != nil:
-		_ = b.sys.(GuestSystem).SetGuest(Guest{}) // a guest that is gone needs no telling
+		_ = b.setGuest() // a guest that is gone needs no telling
 	case r.Effect.Loss != nil:
 		b.powerBack(r)
 	}
+}
+
+// setGuest makes the guest what all rules that have begun say of it. What they say of
+// different things adds up; of two speeds the first one counts.
+func (b *BMC) setGuest() error {
+	b.telling.Lock() // or what is told last is not what is the case last
+	defer b.telling.Unlock()
+	var all Guest
+	b.mu.Lock()
+	for _, r := range *b.rules.Load() {
+		if g := r.Effect.Guest; g != nil && r.begun {
+			all.Ignore = all.Ignore || g.Ignore
+			all.Slow = cmp.Or(all.Slow, g.Slow)
+			all.Paused = all.Paused || g.Paused
+		}
+	}
+	b.mu.Unlock()
+	return b.sys.(GuestSystem).SetGuest(all)
 }

@@ -35,6 +35,7 @@ func TestOutages(t *testing.T) {
 		"slow":        `{"name": "slow", "when": {"reset": ["ForceOff"]}, "effect": {"delay": "5s"}}`,
 		"deaf":        `{"name": "deaf", "effect": {"guest": {"ignore": true}}}`,
 		"sluggish":    `{"name": "sluggish", "effect": {"guest": {"slow": "50s"}}}`,
+		"leisurely":   `{"name": "leisurely", "effect": {"guest": {"slow": "80s"}}}`,
 		"paused":      `{"name": "paused", "when": {"until": "30s"}, "effect": {"guest": {"paused": true}}}`,
 	}
 	for _, c := range []struct {
@@ -162,6 +163,33 @@ func TestOutages(t *testing.T) {
 			{30 * s, "", "On", "On", 1},
 			{31 * s, "ForceOff", "PoweringOff", "PoweringOff", 1},
 		}},
+		{"the rule about the guest that remains", "", []step{
+			{0, "+deaf", "On", "On", 1},
+			{1 * s, "+paused", "Paused", "Paused", 1},
+			{30 * s, "", "On", "On", 1},
+			{31 * s, "GracefulShutdown", "On", "On", 1},
+			{90 * s, "-paused", "On", "On", 1},
+			{90 * s, "GracefulShutdown", "On", "On", 1},
+			{91 * s, "-deaf", "On", "On", 1},
+			{91 * s, "GracefulShutdown", "PoweringOff", "PoweringOff", 1},
+		}},
+		{"the older rule about the guest ends first", "", []step{
+			{0, "+deaf", "On", "On", 1},
+			{1 * s, "+paused", "Paused", "Paused", 1},
+			{2 * s, "-deaf", "Paused", "Paused", 1},
+			{30 * s, "GracefulShutdown", "PoweringOff", "PoweringOff", 1},
+		}},
+		{"of two speeds of the guest the first one counts", "", []step{
+			{0, "+leisurely", "On", "On", 1},
+			{0, "+sluggish", "On", "On", 1},
+			{0, "GracefulShutdown", "PoweringOff", "PoweringOff", 1},
+			{79 * s, "", "PoweringOff", "PoweringOff", 1},
+			{80 * s, "On", "PoweringOn", "PoweringOn", 2},
+			{90 * s, "-leisurely", "On", "On", 2},
+			{90 * s, "GracefulShutdown", "PoweringOff", "PoweringOff", 2},
+			{139 * s, "", "PoweringOff", "PoweringOff", 2},
+			{140 * s, "", "Off", "Off", 2},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -229,6 +257,9 @@ func TestOwnResetsAreRecorded(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if want := []string{"10s bmc On while Off", "20s watchdog PowerCycle while On"}; !slices.Equal(w.own, want) {
+		t.Errorf("it was about to do %q, want %q", w.own, want)
 	}
 }
 

@@ -221,14 +221,18 @@ func (b *Backend) addBMCs() {
 	}
 	peers := fakebmc.Peers(systems)
 	for _, h := range b.hosts {
-		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, fakebmc.OnRequest(func(r fakebmc.Record) {
+		requested := fakebmc.OnRequest(func(r fakebmc.Record) {
 			if b.Evidence {
 				b.requests.add(r)
 			}
 			if len(r.Rules) > 0 {
 				b.w.emit(history.Event{Kind: history.BMCFault, Host: h.name, Actor: r.Request.Client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
 			}
-		}))
+		})
+		own := fakebmc.OnOwnReset(func(client string, t fakebmc.ResetType) {
+			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Value: string(t)})
+		})
+		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, requested, own)
 	}
 }
 

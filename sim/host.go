@@ -44,7 +44,9 @@ type host struct {
 	transition *step
 	// down is what the boot's last process leads to, while the boot is going down:
 	// power off, or the next boot.
-	down     func()
+	down func()
+	// draining says that the power is taken away: down is only a matter of time.
+	draining bool
 	watchdog *step
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
@@ -167,13 +169,17 @@ func (h *host) powerOn() {
 }
 
 // forceOff takes the power away, or keeps it away. The last process is gone when
-// the supply has drained.
+// the supply has drained, which begins once however often it is asked for.
 func (h *host) forceOff(then func()) {
+	if h.draining {
+		h.down = then
+		return
+	}
 	h.w.cancel(h.transition)
 	if !h.on {
 		return
 	}
-	h.down = then
+	h.down, h.draining = then, true
 	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(scenarios.StepFault) { h.down() })
 	h.tell()
 }
@@ -278,7 +284,7 @@ func (h *host) complete() {
 func (h *host) end(why string) {
 	h.w.cancel(h.transition)
 	h.w.cancel(h.watchdog)
-	h.transition, h.watchdog, h.down = nil, nil, nil
+	h.transition, h.watchdog, h.down, h.draining = nil, nil, nil, false
 	h.kubelet.kill()
 	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil

@@ -127,6 +127,15 @@ func Run(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 		s.stays(fakebmc.On)
 		s.wantBoots(1)
 	})
+	t.Run("repeated force off does not put the power-off off", func(t *testing.T) {
+		s := begin(t, start, true)
+		s.until("the system is Off, however often it is forced off", func() bool {
+			s.reset(fakebmc.ResetForceOff)
+			return s.state() == fakebmc.Off
+		})
+		s.stays(fakebmc.Off)
+		s.wantBoots(0)
+	})
 	t.Run("concurrent use", func(t *testing.T) {
 		s := begin(t, start, true)
 		var all sync.WaitGroup
