@@ -43,9 +43,10 @@ type Domain struct {
 	restarting atomic.Bool // the next reset is ours
 
 	// Guarded by lab.mu.
-	tracker *tracker
-	waiters []*waiter
-	port    net.Conn // nil while no QEMU runs
+	tracker  *tracker
+	waiters  []*waiter
+	port     net.Conn // nil while no QEMU runs
+	starting bool     // On is at it
 
 	// Of run's goroutine.
 	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
@@ -101,7 +102,16 @@ func (d *Domain) Console() string { return d.spec.console }
 func (d *Domain) State() State {
 	d.lab.mu.Lock()
 	defer d.lab.mu.Unlock()
+	if d.starting && d.tracker.state == StateOff {
+		return StatePoweringOn
+	}
 	return d.tracker.state
+}
+
+func (d *Domain) setStarting(is bool) {
+	d.lab.mu.Lock()
+	defer d.lab.mu.Unlock()
+	d.starting = is
 }
 
 // On switches the host on; a host that isn't off stays as it is.
@@ -111,6 +121,8 @@ func (d *Domain) On(ctx context.Context) error {
 	if d.State() != StateOff {
 		return nil
 	}
+	d.setStarting(true)
+	defer d.setStarting(false)
 	return d.act(ctx, "switch on", isKind(PoweredOn), func() error {
 		if err := d.libvirt.Create(); err != nil {
 			return err
@@ -147,13 +159,34 @@ func (d *Domain) Shutdown() error {
 	return nil
 }
 
-// Restart resets the host; it fails if the host is off.
+// Restart resets the host; it fails if the host is off. One that is paused executes again, as a reset lets any hung machine do.
 func (d *Domain) Restart(ctx context.Context) error {
 	d.power.Lock()
 	defer d.power.Unlock()
 	d.restarting.Store(true)
 	defer d.restarting.Store(false)
-	return d.act(ctx, "reset", isKind(Reset), func() error { return d.libvirt.Reset(0) })
+	err := d.act(ctx, "reset", isKind(Reset), func() error { return d.libvirt.Reset(0) })
+	if err != nil || d.State() != StatePaused {
+		return err
+	}
+	return d.Resume(ctx)
+}
+
+// Reboot presses the ACPI power button, as [Domain.Shutdown] does, and a guest that then switches itself off is reset instead. It
+// fails if the host is off.
+func (d *Domain) Reboot() error {
+	if err := d.libvirt.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN); err != nil {
+		return fmt.Errorf("reboot host %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// Interrupt injects a non-maskable interrupt, of which our kernel takes no notice but a line on the console. It fails if the host is off.
+func (d *Domain) Interrupt() error {
+	if err := d.libvirt.InjectNMI(0); err != nil {
+		return fmt.Errorf("interrupt host %s: %w", d.name, err)
+	}
+	return nil
 }
 
 // Pause stops the execution of the host, which looks like a kernel that hangs.

@@ -84,11 +84,13 @@ const (
 // State is a host's power state, spelled as Redfish does.
 type State string
 
-// The states. A guest that shuts down is On until it is off.
+// The states. A guest that shuts down is On until it is off. A machine that is being started is PoweringOn, since who takes it for
+// Off would act after it runs.
 const (
-	StateOn     State = "On"
-	StateOff    State = "Off"
-	StatePaused State = "Paused"
+	StateOn         State = "On"
+	StateOff        State = "Off"
+	StatePoweringOn State = "PoweringOn"
+	StatePaused     State = "Paused"
 )
 
 // tracker turns what was observed about one host into events. It is pure: its caller owns the clock.

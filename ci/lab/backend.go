@@ -99,7 +99,7 @@ type Backend struct {
 	options Options
 	ctx     context.Context
 	cancel  context.CancelFunc
-	began   time.Time
+	clock   fakebmc.Clock // of the history and of the BMCs
 	plan    *scenarios.Plan
 
 	cluster   *cluster.Cluster
@@ -113,6 +113,7 @@ type Backend struct {
 	bmcs      map[string]*fakebmc.BMC
 	faults    *objects.Faults
 	bmcLog    bmcLog
+	errands   sync.Map // the names of clients, by errand
 	observers sync.WaitGroup
 	stream    *stream
 	keeper    *keeper.Keeper
@@ -123,6 +124,7 @@ type Backend struct {
 // host is one of the lab's machines with its BMC.
 type host struct {
 	domain *vms.Domain
+	system *system
 	bmc    *fakebmc.BMC
 	url    string
 	cut    bool
@@ -148,7 +150,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		return timings, err
 	}
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.plan, b.began = plan, time.Now()
+	b.plan, b.clock = plan, fakebmc.Wall()
 	b.hosts, b.password = make(map[string]*host), rand.Text()
 	b.stream = newStream(b.since)
 	for _, h := range plan.Spec.Topology.Hosts {
@@ -192,7 +194,7 @@ func unsupported(plan *scenarios.Plan) []string {
 	return reasons
 }
 
-func (b *Backend) since() time.Duration { return time.Since(b.began) }
+func (b *Backend) since() time.Duration { return b.clock.Now() }
 
 func (b *Backend) startCluster() (err error) {
 	if b.cluster, err = cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: b.names}); err != nil {
@@ -232,6 +234,7 @@ func (b *Backend) openVMs() (err error) {
 	go func() {
 		defer b.observers.Done()
 		for e := range b.vms.Events() {
+			b.hosts[e.Host].system.notice(e)
 			for _, event := range worldEvents(e) {
 				event.At = offset + e.At
 				b.stream.put(event)
@@ -309,7 +312,7 @@ func (b *Backend) makeHosts() error {
 	}
 	b.server = server
 	topology := &b.plan.Spec.Topology
-	bmcs := make(map[string]*fakebmc.BMC)
+	b.bmcs = make(map[string]*fakebmc.BMC)
 	for _, config := range topology.Hosts {
 		lease := time.Duration(topology.Lease)
 		domain, err := b.vms.NewDomain(vms.HostConfig{
@@ -323,36 +326,66 @@ func (b *Backend) makeHosts() error {
 		if err != nil {
 			return err
 		}
-		h := &host{domain: domain}
-		h.bmc = fakebmc.New(config.Name, system{b, domain}, fakebmc.Wall(), fakebmc.OnRequest(func(r fakebmc.Record) { b.requested(config.Name, r) }))
+		b.hosts[config.Name] = &host{domain: domain, system: &system{b: b, domain: domain}}
+	}
+	for name, h := range b.hosts {
+		peers := make(map[string]fakebmc.System)
+		for other, o := range b.hosts {
+			peers[other] = peer{o.system, name}
+		}
+		h.bmc = fakebmc.New(name, h.system, b.clock, fakebmc.Peers(peers),
+			fakebmc.OnRequest(func(r fakebmc.Record) { b.requested(name, r) }),
+			fakebmc.OnOwnReset(func(client string, t fakebmc.ResetType) { b.errands.Store(errand{name, t}, client) }))
 		if h.url, err = server.Listen("127.0.0.1:0", h.bmc); err != nil {
 			return err
 		}
-		b.hosts[config.Name], bmcs[config.Name] = h, h.bmc
+		b.bmcs[name] = h.bmc
 	}
-	b.faults, b.bmcs = objects.NewFaults(bmcs), bmcs
+	b.faults = objects.NewFaults(b.bmcs)
 	return nil
 }
 
 // requested records what a BMC was asked for and did not carry out, when the
 // request was answered or is known to hang. What it carries out is recorded when
-// it begins: see system.Reset.
+// it begins: see system.reset.
 func (b *Backend) requested(host string, r fakebmc.Record) {
 	b.bmcLog.add(r)
+	client := b.client(host, r.Request.ResetType)
+	switch r.Request.Client {
+	case fakebmc.ClientBMC, fakebmc.ClientWatchdog, fakebmc.ClientRestore:
+		client = r.Request.Client
+		b.errands.Delete(errand{host, r.Request.ResetType})
+	}
 	if r.Request.ResetType != "" && r.Executed == fakebmc.Never {
 		note := ""
 		if err := r.Answer.Err(); err != nil {
 			note = err.Error()
 		}
-		b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Value: string(r.Request.ResetType), Note: note})
+		b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(r.Request.ResetType), Note: note})
 	}
 	if len(r.Rules) > 0 {
-		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
+		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Actor: client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
 	}
 }
 
+// errand is a request to a BMC that is under way.
+type errand struct {
+	host  string
+	reset fakebmc.ResetType // empty for a read
+}
+
+// client is the controller, or the BMC itself, whose request is under way, or ""
+// where that is not known: a BMC sees an address, and a request that it delays may
+// outlive its client's errand.
+func (b *Backend) client(host string, t fakebmc.ResetType) string {
+	client, _ := b.errands.Load(errand{host, t})
+	name, _ := client.(string)
+	return name
+}
+
 // bmcLog has every request to a BMC as a line of JSON, for the report's directory:
-// when it was received, executed and answered, what was true and what was said.
+// when it was received, executed and answered, what was true and what was said. The
+// times are those of the history, in nanoseconds.
 type bmcLog struct {
 	mu    sync.Mutex
 	lines bytes.Buffer
@@ -546,6 +579,13 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		p.stop()
 	}
 	if b.server != nil {
+		for _, name := range b.names {
+			if bmc := b.bmcs[name]; bmc != nil {
+				for _, r := range bmc.Pending() {
+					b.bmcLog.add(r)
+				}
+			}
+		}
 		errs = append(errs, b.server.Close())
 		artifacts = append(artifacts, b.bmcLog.artifact())
 	}
@@ -591,39 +631,4 @@ func (b *Backend) dump() []scenarios.Artifact {
 		return nil
 	}
 	return []scenarios.Artifact{{Name: "api.json", Data: append(data, '\n')}}
-}
-
-// system is a domain as the machine behind a BMC.
-type system struct {
-	b      *Backend
-	domain *vms.Domain
-}
-
-// PowerState implements fakebmc.System.
-func (s system) PowerState() (fakebmc.PowerState, error) {
-	return fakebmc.PowerState(s.domain.State()), nil
-}
-
-// Reset implements fakebmc.System. libvirt carries commands out at once, so that
-// accepting one is to have done it.
-func (s system) Reset(t fakebmc.ResetType) error {
-	s.b.stream.now(history.Event{Kind: history.BMCCommand, Host: s.domain.Name(), Value: string(t)})
-	ctx, cancel := context.WithTimeout(s.b.ctx, commandTimeout)
-	defer cancel()
-	off := s.domain.State() == vms.StateOff
-	switch {
-	case t == fakebmc.ResetOn:
-		return s.domain.On(ctx)
-	case t == fakebmc.ResetForceOff:
-		return s.domain.ForceOff(ctx)
-	case t == fakebmc.ResetGracefulShutdown && off:
-		return nil
-	case t == fakebmc.ResetGracefulShutdown:
-		return s.domain.Shutdown()
-	case t == fakebmc.ResetForceRestart && off:
-		return fmt.Errorf("%s of %s, which is off: %w", t, s.domain.Name(), fakebmc.ErrConflict)
-	case t == fakebmc.ResetForceRestart:
-		return s.domain.Restart(ctx)
-	}
-	return fmt.Errorf("%s of %s: %w", t, s.domain.Name(), fakebmc.ErrUnsupported)
 }

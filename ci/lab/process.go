@@ -24,6 +24,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -395,20 +396,36 @@ func (g *powerGate) State(ctx context.Context, host *api.BareMetalHost) (reboot.
 	if g.life.isDead(g.p) {
 		return reboot.Unreachable, errDead
 	}
+	defer g.errand(host, "")()
 	return g.next.State(ctx, host)
 }
 
 // On implements reboot.Power.
 func (g *powerGate) On(ctx context.Context, host *api.BareMetalHost) error {
-	return g.p.effect(g.life, "bmc On "+host.Name, func() error { return g.next.On(ctx, host) })
+	return g.command(ctx, host, fakebmc.ResetOn, g.next.On)
 }
 
 // ShutDown implements reboot.Power.
 func (g *powerGate) ShutDown(ctx context.Context, host *api.BareMetalHost) error {
-	return g.p.effect(g.life, "bmc GracefulShutdown "+host.Name, func() error { return g.next.ShutDown(ctx, host) })
+	return g.command(ctx, host, fakebmc.ResetGracefulShutdown, g.next.ShutDown)
 }
 
 // Off implements reboot.Power.
 func (g *powerGate) Off(ctx context.Context, host *api.BareMetalHost) error {
-	return g.p.effect(g.life, "bmc ForceOff "+host.Name, func() error { return g.next.Off(ctx, host) })
+	return g.command(ctx, host, fakebmc.ResetForceOff, g.next.Off)
+}
+
+func (g *powerGate) command(ctx context.Context, host *api.BareMetalHost, reset fakebmc.ResetType, send func(context.Context, *api.BareMetalHost) error) error {
+	return g.p.effect(g.life, "bmc "+string(reset)+" "+host.Name, func() error {
+		defer g.errand(host, "")() // it reads where to send the command
+		defer g.errand(host, reset)()
+		return send(ctx, host)
+	})
+}
+
+// errand lets the BMC's events name the controller until done is called.
+func (g *powerGate) errand(host *api.BareMetalHost, reset fakebmc.ResetType) (done func()) {
+	key := errand{host.Name, reset}
+	g.p.b.errands.Store(key, g.p.name)
+	return func() { g.p.b.errands.Delete(key) }
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// TestDomainIsASystem holds a virtual machine against the contract of what a BMC
-// controls.
-func TestDomainIsASystem(t *testing.T) {
+// openVMs returns a lab of nothing but machines.
+func openVMs(t *testing.T) (*Backend, *vms.Lab) {
 	if os.Getenv("FENCELAB_E2E") == "quick" || os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -21,13 +21,18 @@ func TestDomainIsASystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	b := &Backend{ctx: context.Background()}
-	b.stream = newStream(l.Now)
+	})
+	return &Backend{ctx: context.Background(), stream: newStream(l.Now)}, l
+}
+
+// TestDomainIsASystem holds a virtual machine against the contract of what a BMC
+// controls.
+func TestDomainIsASystem(t *testing.T) {
+	b, l := openVMs(t)
 	began, booted := make(map[string]int), make(chan string, 1000)
 	counted := make(chan func(), 1)
 	go func() {
@@ -75,7 +80,7 @@ func TestDomainIsASystem(t *testing.T) {
 			}
 		}
 		return systemtest.Fixture{
-			System: system{b, domain}, Advance: wait,
+			System: &system{b: b, domain: domain}, Advance: wait,
 			Step: 20 * time.Millisecond, Limit: 20 * time.Second, Hold: 500 * time.Millisecond,
 			Boots: func() int {
 				answer := make(chan int)
@@ -84,4 +89,64 @@ func TestDomainIsASystem(t *testing.T) {
 			},
 		}
 	})
+}
+
+// TestGuestOutlivesItsBoot plays what rules can make of a guest, while it is off, on
+// and paused.
+func TestGuestOutlivesItsBoot(t *testing.T) {
+	b, l := openVMs(t)
+	domain, err := l.NewDomain(vms.HostConfig{Name: "worker-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &system{b: b, domain: domain}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	await := func(kind vms.Kind, detail string) vms.Event {
+		t.Helper()
+		for timeout := time.After(time.Minute); ; {
+			select {
+			case e := <-l.Events():
+				s.notice(e)
+				if e.Kind == kind && e.Detail == detail {
+					return e
+				}
+			case <-timeout:
+				t.Fatalf("no %s %s", kind, detail)
+			}
+		}
+	}
+	guest := func(k evidence.Kind) vms.Kind { return vms.Kind(k) }
+
+	must(s.SetGuest(fakebmc.Guest{Ignore: true}))
+	for _, boot := range []fakebmc.ResetType{fakebmc.ResetOn, fakebmc.ResetForceRestart} {
+		must(s.Reset(boot))
+		await(guest(evidence.Accepted), string(evidence.IgnoreShutdown))
+		must(s.Reset(fakebmc.ResetGracefulShutdown))
+		await(guest(evidence.ShutdownIgnored), "")
+	}
+
+	const slow = 2 * time.Second
+	must(s.SetGuest(fakebmc.Guest{Slow: fakebmc.Duration(slow)}))
+	must(s.Reset(fakebmc.ResetGracefulShutdown))
+	began := await(guest(evidence.ShuttingDown), "")
+	if done := await(guest(evidence.Done), ""); done.Uptime-began.Uptime < slow {
+		t.Errorf("a shutdown took %v by the guest's clock, want %v", done.Uptime-began.Uptime, slow)
+	}
+	await(vms.PoweredOff, "shutdown")
+
+	must(s.SetGuest(fakebmc.Guest{Paused: true}))
+	for _, boot := range []fakebmc.ResetType{fakebmc.ResetOn, fakebmc.ResetForceRestart} {
+		must(s.Reset(boot))
+		await(guest(evidence.Boot), "")
+		await(vms.Paused, "")
+	}
+	must(s.SetGuest(fakebmc.Guest{}))
+	await(vms.Resumed, "")
+	must(s.Reset(fakebmc.ResetGracefulShutdown))
+	await(vms.PoweredOff, "shutdown")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,8 @@ func runInit() error {
 	}
 
 	ignoreShutdown, shuttingDown := false, false
+	var slow time.Duration     // how long a shutdown takes at least
+	var slept <-chan time.Time // ends that time; nil while no shutdown is under way, and after it
 	beats := time.Tick(config.Heartbeat)
 	out.beat()
 	for {
@@ -81,9 +84,14 @@ func runInit() error {
 			complain(feed())
 		case command := <-commands:
 			out.say(evidence.Accepted, string(command))
-			switch command {
+			word, argument, _ := strings.Cut(string(command), " ")
+			switch evidence.Command(word) {
 			case evidence.IgnoreShutdown:
 				ignoreShutdown = true
+			case evidence.ObeyShutdown:
+				ignoreShutdown = false
+				slow, err = time.ParseDuration(argument)
+				complain(err)
 			case evidence.StopKubelet:
 				if kubelet != nil {
 					complain(kubelet.Process.Kill())
@@ -101,19 +109,21 @@ func runInit() error {
 			case !shuttingDown:
 				shuttingDown = true
 				out.say(evidence.ShuttingDown, "")
-				if kubelet == nil {
-					return powerOff(out)
+				slept = time.After(slow)
+				if kubelet != nil {
+					complain(kubelet.Process.Signal(unix.SIGTERM))
 				}
-				complain(kubelet.Process.Signal(unix.SIGTERM))
 			}
+		case <-slept:
+			slept = nil
 		case <-children:
 			if reap(kubelet) {
 				kubelet = nil
 				out.say(evidence.KubeletStopped, "")
-				if shuttingDown {
-					return powerOff(out)
-				}
 			}
+		}
+		if shuttingDown && kubelet == nil && slept == nil {
+			return powerOff(out)
 		}
 	}
 }

@@ -67,13 +67,17 @@ type Line struct {
 	Detail  string        `json:"detail,omitempty"`
 }
 
-// Command is what the host tells the guest's PID 1, one word a line. Its effect lasts until the boot ends.
+// Command is what the host tells the guest's PID 1, one a line. Its effect lasts until the boot ends.
 type Command string
 
 // The commands.
 const (
 	IgnoreShutdown Command = "ignore-shutdown" // a soft shutdown gets stuck
+	ObeyShutdown   Command = "obey-shutdown"   // ends IgnoreShutdown; see Taking
 	StopKubelet    Command = "stop-kubelet"    // the kubelet is killed and not started again; workloads run on
 	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
 )
+
+// Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its beginning.
+func (c Command) Taking(d time.Duration) Command { return c + " " + Command(d.String()) }
