@@ -253,6 +253,7 @@ func TestEverySituationEndsWell(t *testing.T) {
 			t.Run(fmt.Sprintf("%+v %v", s, order), func(t *testing.T) {
 				b := newBed(t, s)
 				settings := map[string]any{"remediation": &remediation.Settings{KeepMarkUntilNodeReturns: s.keepMark}}
+				waited := false
 				for last := ""; ; {
 					b.tick(settings, order...)
 					if b.boots > 5 {
@@ -260,6 +261,10 @@ func TestEverySituationEndsWell(t *testing.T) {
 					}
 					if now := b.fingerprint(); now != last {
 						last = now
+					} else if !waited {
+						// Who crashed can't know whether it sent a PowerOn.
+						b.clock.SetTime(b.clock.Now().Add(reboot.DefaultSettings().BootTimeout.Duration))
+						waited = true
 					} else if b.on && !b.hasNode() {
 						b.register() // as late as can be
 					} else {

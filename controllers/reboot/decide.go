@@ -7,7 +7,9 @@
 // times in the host's status make a request exact: pendingRebootSince is later
 // than lastPoweredOn from the moment that a request was seen until the host,
 // known to be off, may boot again. They survive a crash at any point, so that
-// each request causes one power cycle.
+// each request causes one power cycle. And no Off counts from when a boot was
+// recorded until the host was seen on: a command may be under way that a BMC
+// which reports late, or is slow, does not show yet.
 package reboot
 
 import "fmt"
@@ -64,12 +66,18 @@ type State struct {
 	Power PowerState `json:"power"`
 	// Pending is a recorded request that has not led to a boot yet.
 	Pending bool `json:"pending"`
+	// BootRecorded is a boot that was recorded a while ago at most, and that no
+	// reading has shown since.
+	BootRecorded bool `json:"bootRecorded"`
+	// OnSent says that a PowerOn was sent after that and not called off, as far as is
+	// known here; after a crash it may have been.
+	OnSent bool `json:"onSent"`
 	// SoftFailed says that the soft shutdown had its time, or was refused.
 	SoftFailed bool `json:"softFailed"`
 	// ShutDownSent says that a soft shutdown was asked for. Forgotten in a
 	// crash, and then asked for once more.
 	ShutDownSent bool `json:"shutDownSent"`
-	// Commanded says that the command which would bring Power to where it
+	// Commanded says that the command which would bring the host to where it
 	// should be, PowerOff or PowerOn, was accepted a moment ago.
 	Commanded bool `json:"commanded"`
 	// ErrorStale says that status.errorType and its count don't tell of the
@@ -100,13 +108,21 @@ const (
 	// RemovePlain removes the plain annotation: the host is off, so the request
 	// had what it asked for and the recorded times do the rest.
 	RemovePlain Action = "RemovePlain"
-	// RecordBoot writes lastPoweredOn while the host is known to be off.
+	// RecordBoot writes lastPoweredOn, before the host is powered on.
 	RecordBoot Action = "RecordBoot"
 	// PowerOn, ShutDown (soft) and PowerOff (hard) command the BMC.
 	PowerOn  Action = "PowerOn"
 	ShutDown Action = "ShutDown"
 	PowerOff Action = "PowerOff"
 )
+
+// PoweringOn says that a PowerOn may be under way, so that an Off proves nothing.
+func (s State) PoweringOn() bool { return s.Power == Off && s.BootRecorded && s.OnSent }
+
+// CallsOff says that a PowerOn which may be under way is not to be waited for.
+// Only who asks for a reboot and neither holds the host nor is in a hurry is served
+// better by a host that boots and then shuts down.
+func (s State) CallsOff() bool { return s.PoweringOn() && (s.Hard || s.Keyed || !s.Online) }
 
 // Actions is every action.
 var Actions = []Action{
@@ -131,7 +147,7 @@ func Decide(s State) Action {
 		return Wait
 	case (s.Power == On) != s.StatusOn:
 		return RecordPower
-	case requested && !s.Pending:
+	case requested && !s.Pending && !s.PoweringOn():
 		// Seed 000 asks for this only while poweredOn is true. A request that
 		// arrives while the host is off is recorded too, for a keyed one would
 		// otherwise hold the host off with a pendingRebootSince that never
@@ -139,6 +155,10 @@ func Decide(s State) Action {
 		return RecordPending
 	case s.ErrorStale:
 		return RecordError
+	case requested && !s.Pending:
+		// Recorded now, the request would be answered by the Off from before the
+		// boot, and the Node of a host that boots would be deleted.
+		return settle(s)
 	case s.Power == On && (s.Pending || !s.Online):
 		return turnOff(s)
 	case s.Power == Off && s.Online:
@@ -156,6 +176,17 @@ func leave(s State, requested bool) Action {
 		return ForgetRequest
 	}
 	return Nothing
+}
+
+// settle makes sure of a host that may be powering on: it is forced off, or let on.
+func settle(s State) Action {
+	switch {
+	case s.Commanded:
+		return Wait
+	case s.CallsOff():
+		return PowerOff
+	}
+	return PowerOn
 }
 
 // turnOff is soft first and hard when that failed, or at once when any request
@@ -180,7 +211,7 @@ func turnOn(s State) Action {
 		return RemovePlain
 	case s.Keyed:
 		return Wait
-	case s.Pending:
+	case s.Pending || !s.BootRecorded:
 		return RecordBoot
 	case s.Commanded:
 		return Wait

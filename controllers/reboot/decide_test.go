@@ -7,13 +7,13 @@ import (
 
 // everyState calls f with each possible State.
 func everyState(f func(State)) {
-	for bits := range 1 << 12 {
+	for bits := range 1 << 14 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, power := range []PowerState{On, Off, Unreachable} {
 			f(State{
 				Provisioned: bit(0), Deprovisioned: bit(1), Online: bit(2), Plain: bit(3), Keyed: bit(4), Hard: bit(5),
 				StatusOn: bit(6), Power: power, Pending: bit(7), SoftFailed: bit(8), ShutDownSent: bit(9),
-				Commanded: bit(10), ErrorStale: bit(11),
+				Commanded: bit(10), ErrorStale: bit(11), BootRecorded: bit(12), OnSent: bit(13),
 			})
 		}
 	}
@@ -43,21 +43,28 @@ func TestDecideProperties(t *testing.T) {
 			},
 		},
 		{
-			"a host is powered on only while it is off, online, and nothing asks for a reboot",
+			"a host is powered on only while it is off, online, and nothing asks for a reboot, but that it may be powering on already",
 			func(_ State, a Action) bool { return a == PowerOn },
 			func(s State, _ Action) bool {
-				return s.Power == Off && s.Online && !s.Pending && !s.Plain && !s.Keyed
+				return s.Power == Off && s.Online && !s.Pending && !s.Keyed && s.BootRecorded && (!s.Plain || s.OnSent && !s.Hard)
 			},
+		},
+		{
+			"a request is not answered by an Off from before a boot",
+			func(s State, _ Action) bool { return s.PoweringOn() && !s.Pending },
+			func(_ State, a Action) bool { return a != RecordPending },
 		},
 		{
 			"a host goes down only for a recorded request or because it should not be online",
 			func(_ State, a Action) bool { return a == ShutDown || a == PowerOff },
-			func(s State, _ Action) bool { return s.Power == On && (s.Pending || !s.Online) },
+			func(s State, a Action) bool {
+				return s.Power == On && (s.Pending || !s.Online) || a == PowerOff && s.CallsOff() && (s.Plain || s.Keyed)
+			},
 		},
 		{
-			"power is cut only for a hard request or after a soft shutdown failed",
+			"power is cut only for a hard request, after a soft shutdown failed, or before the host was seen on",
 			func(_ State, a Action) bool { return a == PowerOff },
-			func(s State, _ Action) bool { return s.Hard || s.SoftFailed },
+			func(s State, _ Action) bool { return s.Hard || s.SoftFailed || s.CallsOff() },
 		},
 		{
 			"a hard request waits for no soft shutdown",
@@ -86,10 +93,10 @@ func TestDecideProperties(t *testing.T) {
 			},
 		},
 		{
-			"a boot is recorded only while the host is known to be off and everybody let go of it",
+			"a boot is recorded only while the host is off and nobody holds it",
 			func(_ State, a Action) bool { return a == RecordBoot },
 			func(s State, _ Action) bool {
-				return s.Power == Off && s.Online && s.Pending && !s.Plain && !s.Keyed
+				return s.Power == Off && s.Online && (s.Pending || !s.BootRecorded) && !s.Plain && !s.Keyed
 			},
 		},
 		{

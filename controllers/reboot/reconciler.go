@@ -65,6 +65,13 @@ type memory struct {
 	// since is when this process first wanted the host off for that goal.
 	since                     time.Time
 	shutDownSent, softRefused bool
+	// recorded is the last boot that this process recorded, and onSent whether it
+	// sent a PowerOn since, be it in vain. A PowerOff calls it off.
+	recorded time.Time
+	onSent   bool
+	// ahead is a recorded boot that lies in the future, and aheadSeen when this
+	// process saw it first.
+	ahead, aheadSeen time.Time
 	// command is the last power command that was accepted, and when.
 	command   Action
 	commanded time.Time
@@ -134,6 +141,11 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		}
 	}
 	now := r.Clock.Now()
+	if booted := provisioning.LastPoweredOn; booted != nil && !s.Pending && !s.StatusOn {
+		s.BootRecorded = now.Sub(m.bootSeen(booted.Time, now)) < r.Settings.BootTimeout.Duration
+		s.OnSent = (m.onSent || !m.recorded.Equal(booted.Time)) &&
+			(m.command != PowerOff || now.Sub(m.commanded) < r.Settings.CommandInterval.Duration)
+	}
 	if s.Pending || !s.Online {
 		var goal time.Time
 		if s.Pending {
@@ -146,7 +158,7 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		m.since = time.Time{}
 	}
 	expected := PowerOn
-	if s.Power == On {
+	if s.Power == On || s.CallsOff() {
 		expected = PowerOff
 	}
 	s.Commanded = m.command == expected && now.Sub(m.commanded) < r.Settings.CommandInterval.Duration
@@ -173,10 +185,11 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 		return r.setStatus(ctx, host, `"poweredOn":`+strconv.FormatBool(!host.Status.PoweredOn))
 	case RecordPending:
 		since := r.later(host.Status.Provisioning.LastPoweredOn)
-		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":"`+since+`"}`)
+		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":"`+since.Format(metav1.RFC3339Micro)+`"}`)
 	case RecordBoot:
 		booted := r.later(host.Status.Provisioning.PendingRebootSince)
-		return r.setStatus(ctx, host, `"provisioning":{"lastPoweredOn":"`+booted+`"}`)
+		m.recorded, m.onSent = booted, false
+		return r.setStatus(ctx, host, `"provisioning":{"lastPoweredOn":"`+booted.Format(metav1.RFC3339Micro)+`"}`)
 	case RecordError:
 		return r.setStatus(ctx, host, m.errorStatus())
 	case PowerOn, ShutDown, PowerOff:
@@ -197,6 +210,7 @@ func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *me
 	case ShutDown:
 		call = r.Power.ShutDown
 	}
+	m.onSent = m.onSent || action == PowerOn
 	err := call(ctx, host)
 	switch {
 	case err == nil:
@@ -240,12 +254,12 @@ func (r *Reconciler) setStatus(ctx context.Context, host *api.BareMetalHost, fie
 // later is now, but later than the other of a host's two times, whatever the
 // clocks that they were taken from: else a request could be answered before it
 // was made, or never.
-func (r *Reconciler) later(other *metav1.MicroTime) string {
+func (r *Reconciler) later(other *metav1.MicroTime) time.Time {
 	now := r.Clock.Now()
 	if other != nil && now.Sub(other.Time) < time.Microsecond {
 		now = other.Add(time.Microsecond)
 	}
-	return now.UTC().Format(metav1.RFC3339Micro)
+	return now.UTC().Truncate(time.Microsecond) // as the API keeps it
 }
 
 // complain reports a value that was not understood, once.
@@ -304,6 +318,18 @@ func (m *memory) start() time.Time {
 		return m.since
 	}
 	return m.goal
+}
+
+// bootSeen is when a boot was recorded, or seen first, should the recorded time lie
+// in the future.
+func (m *memory) bootSeen(booted, now time.Time) time.Time {
+	if !booted.After(now) && !booted.Equal(m.ahead) {
+		return booted
+	}
+	if !booted.Equal(m.ahead) {
+		m.ahead, m.aheadSeen = booted, now
+	}
+	return m.aheadSeen
 }
 
 func (m *memory) fail(err error, reading bool) {

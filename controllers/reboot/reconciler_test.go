@@ -49,6 +49,8 @@ type world struct {
 	// unsupported says that the BMC refuses a shutdown for good.
 	unsupported bool
 	unreachable bool
+	slowOn      time.Duration // how long the host takes to be on, if longer than usual
+	refusesOff  bool          // of a host that is off
 
 	reconciler *Reconciler
 }
@@ -130,7 +132,11 @@ func (w *world) command(name string, on bool, obeyed bool, takes time.Duration) 
 		w.deaf--
 		obeyed = false
 	}
-	if w.settle(); obeyed && w.on != on {
+	w.settle()
+	if obeyed && w.on == on && w.target != on {
+		w.changes = time.Time{} // it overtakes the one under way
+	}
+	if obeyed && w.on != on {
 		if at := w.clock.Now().Add(takes); w.changes.IsZero() || w.target != on || at.Before(w.changes) {
 			w.target, w.changes = on, at
 		}
@@ -139,7 +145,7 @@ func (w *world) command(name string, on bool, obeyed bool, takes time.Duration) 
 }
 
 func (w *world) On(context.Context, *api.BareMetalHost) error {
-	return w.command("PowerOn", true, true, 3*time.Second)
+	return w.command("PowerOn", true, true, max(w.slowOn, 3*time.Second))
 }
 
 func (w *world) ShutDown(context.Context, *api.BareMetalHost) error {
@@ -150,6 +156,9 @@ func (w *world) ShutDown(context.Context, *api.BareMetalHost) error {
 }
 
 func (w *world) Off(context.Context, *api.BareMetalHost) error {
+	if w.refusesOff && !w.on {
+		return errors.New("it is off")
+	}
 	return w.command("PowerOff", false, true, 3*time.Second)
 }
 
@@ -345,11 +354,72 @@ func TestRequestWhileOffIsAnswered(t *testing.T) {
 	for range 10 {
 		w.step()
 	}
-	w.wantKinds("pendingRebootSince")
+	w.wantKinds("PowerOff", "pendingRebootSince") // the PowerOn may have been sent before a crash
 	w.removeAnnotation(api.RebootAnnotation + "/a")
 	w.run(nil)
 	if w.boots != 1 {
 		t.Errorf("boots %d, want 1", w.boots)
+	}
+}
+
+// TestNoOffCountsWhileTheHostBoots: a request that comes while a PowerOn is under
+// way, or may be, has the boot called off first, or waits for it. An Off from before
+// would let whoever asked delete the Node of a host that boots.
+func TestNoOffCountsWhileTheHostBoots(t *testing.T) {
+	settings := DefaultSettings()
+	interval, bootTimeout := settings.CommandInterval.Duration, settings.BootTimeout.Duration
+	const keyed, plain = api.RebootAnnotation + "/a", api.RebootAnnotation
+	const calledOff, waitedFor = "PowerOff pendingRebootSince", "PowerOn poweredOn pendingRebootSince ShutDown poweredOn"
+	for name, c := range map[string]struct {
+		annotation, value string
+		slowOn            time.Duration // how long the host takes to be on
+		refuses           bool          // an off of a host that is off
+		crash             bool          // after the PowerOn
+		booted            time.Duration // before now, by another process; 0 is that this one boots the host
+		want              string        // the effects between the request and its answer
+		atLeast, atMost   time.Duration // until then
+	}{
+		"held":                   {annotation: keyed, slowOn: time.Minute, want: calledOff, atLeast: interval, atMost: 2 * interval},
+		"held, after a crash":    {annotation: keyed, slowOn: time.Minute, crash: true, want: calledOff, atLeast: interval, atMost: 2 * interval},
+		"plain and hard":         {annotation: plain, value: hard, slowOn: time.Minute, want: calledOff, atLeast: interval, atMost: 2 * interval},
+		"another process's boot": {annotation: keyed, booted: time.Minute, want: calledOff, atLeast: interval, atMost: 2 * interval},
+		"a boot from long ago":   {annotation: keyed, booted: time.Hour, want: "pendingRebootSince", atMost: interval},
+		"a BMC that refuses": {annotation: keyed, refuses: true, slowOn: time.Hour, want: "errorType pendingRebootSince",
+			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},
+		"a boot by a clock that is ahead": {annotation: keyed, booted: -time.Hour, refuses: true, want: "errorType pendingRebootSince",
+			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},
+		"plain and soft": {annotation: plain, slowOn: 46 * time.Second, want: waitedFor, atLeast: 40 * time.Second, atMost: 3 * time.Minute},
+		"plain and soft, after a crash": {annotation: plain, slowOn: 46 * time.Second, crash: true, want: waitedFor,
+			atLeast: 40 * time.Second, atMost: 3 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(h *api.BareMetalHost) {
+				h.Status.PoweredOn = false
+				if c.booted != 0 {
+					h.Status.Provisioning.LastPoweredOn = &metav1.MicroTime{Time: epoch.Add(-c.booted)}
+				}
+			})
+			w.slowOn, w.refusesOff = c.slowOn, c.refuses
+			if c.booted == 0 {
+				w.run(func() bool { return slices.Contains(w.effects, "PowerOn") })
+			}
+			if c.crash {
+				w.restart()
+			}
+			began := w.clock.Now()
+			w.annotate(c.annotation, c.value)
+			w.effects = nil
+			w.run(func() bool { h := w.host(); return h.Status.Provisioning.RebootPending() && !h.Status.PoweredOn })
+			if took := w.clock.Now().Sub(began); took < c.atLeast || took > c.atMost {
+				t.Errorf("answered after %v, want %v to %v", took, c.atLeast, c.atMost)
+			}
+			if w.settle(); w.on {
+				t.Error("answered while the host was on")
+			}
+			if got := strings.Join(slices.Compact(w.kinds()), " "); got != c.want {
+				t.Errorf("effects %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -18,9 +18,13 @@ type Settings struct {
 	// have pressed its button.
 	SteadyInterval metav1.Duration `json:"steadyInterval"`
 	// CommandInterval is how long an accepted PowerOff or PowerOn is given to
-	// show before it is sent again. BMCs ignore commands; but a slow one may
+	// show, and to have had its effect, before it is sent again. BMCs ignore commands; but a slow one may
 	// carry out each, and a second PowerOff could hit the next boot.
 	CommandInterval metav1.Duration `json:"commandInterval"`
+	// BootTimeout is how long a host that was powered on may be reported off
+	// before that is believed again, should its BMC not let the boot be called off:
+	// a request must not be answered by an Off from before.
+	BootTimeout metav1.Duration `json:"bootTimeout"`
 	// BMCTimeout bounds every call to a BMC.
 	BMCTimeout metav1.Duration `json:"bmcTimeout"`
 	// MaxBackoff bounds the interval between attempts at a BMC that fails,
@@ -36,6 +40,7 @@ func DefaultSettings() Settings {
 		PollInterval:    metav1.Duration{Duration: 2 * time.Second},
 		SteadyInterval:  metav1.Duration{Duration: 60 * time.Second},
 		CommandInterval: metav1.Duration{Duration: 10 * time.Second},
+		BootTimeout:     metav1.Duration{Duration: 5 * time.Minute},
 		BMCTimeout:      metav1.Duration{Duration: 10 * time.Second},
 		MaxBackoff:      metav1.Duration{Duration: 30 * time.Second},
 	}

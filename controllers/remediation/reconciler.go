@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,11 @@ type facts struct {
 	host    *api.BareMetalHost
 }
 
+// lookAgain is when the host of a deleted Node is looked at again. What else is
+// written brings its own watch event; but of a Node that came and went between two
+// lists a cache never hears.
+const lookAgain = time.Second
+
 // Reconcile does one step for one host.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	action := Nothing
@@ -62,6 +68,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if err := client.IgnoreNotFound(r.act(ctx, found, action)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s for BareMetalHost %s: %w", action, request, err)
+	}
+	if action == DeleteNode && found.node.DeletionTimestamp == nil {
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
 	return reconcile.Result{}, nil
 }

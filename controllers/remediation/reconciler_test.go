@@ -150,6 +150,30 @@ func TestCacheOnlyProposes(t *testing.T) {
 	}
 }
 
+// TestDeletedNodeIsLookedAtAgain: the cache never had the Node, so no event will
+// tell that it is gone.
+func TestDeletedNodeIsLookedAtAgain(t *testing.T) {
+	unaware := answered
+	unaware.NodeExists = false
+	live := serve(answered, interceptor.Funcs{})
+	cache := serve(unaware, interceptor.Funcs{
+		Delete: func(ctx context.Context, _ client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return live.Delete(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return live.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	r := &Reconciler{Client: cache, Live: live, Decide: Decide}
+	result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key})
+	if err != nil || current(t, live).NodeExists || result.RequeueAfter == 0 {
+		t.Fatalf("the Node is there: %t; %+v, %v", current(t, live).NodeExists, result, err)
+	}
+	if result, err = r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err != nil || current(t, live).NeedsRemediation || result.RequeueAfter != 0 {
+		t.Errorf("it is still to be remediated: %t; %+v, %v", current(t, live).NeedsRemediation, result, err)
+	}
+}
+
 func TestNodeOfNextBootIsSpared(t *testing.T) {
 	for name, change := range map[string]func(client.Client){
 		"recreated": func(c client.Client) {
