@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -121,7 +119,7 @@ type Backend struct {
 	bmcs      map[string]*fakebmc.BMC
 	processes []*process
 	faults    *objects.Faults
-	requests  requestLog
+	requests  objects.Requests
 	// waiting is what the topology lacks before the story can begin.
 	waiting map[string]bool
 }
@@ -223,10 +221,10 @@ func (b *Backend) addBMCs() {
 	for _, h := range b.hosts {
 		requested := fakebmc.OnRequest(func(r fakebmc.Record) {
 			if b.Evidence {
-				b.requests.add(r)
+				b.requests.Add(r)
 			}
-			if len(r.Rules) > 0 {
-				b.w.emit(history.Event{Kind: history.BMCFault, Host: h.name, Actor: r.Request.Client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
+			for _, fault := range objects.Bent(r.Rules) {
+				b.w.emit(history.Event{Kind: history.BMCFault, Host: h.name, Actor: r.Request.Client, Value: fault, Note: string(r.Request.ResetType)})
 			}
 		})
 		own := fakebmc.OnOwnReset(func(client string, t fakebmc.ResetType) {
@@ -537,23 +535,8 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	}
 	for _, h := range b.hosts {
 		for _, r := range b.bmcs[h.name].Pending() {
-			b.requests.add(r)
+			b.requests.Add(r)
 		}
 	}
-	return []scenarios.Artifact{b.requests.artifact()}, nil
-}
-
-// requestLog has every request to a BMC as a line of JSON: when it was received,
-// executed and answered, what was true and what was said. The times are those of
-// the history, in nanoseconds.
-type requestLog struct{ lines bytes.Buffer }
-
-func (l *requestLog) add(r fakebmc.Record) {
-	if err := json.NewEncoder(&l.lines).Encode(r); err != nil {
-		fmt.Fprintf(&l.lines, "{\"error\":%q}\n", err) // a record is plain data: this cannot be
-	}
-}
-
-func (l *requestLog) artifact() scenarios.Artifact {
-	return scenarios.Artifact{Name: "bmc.jsonl", Data: l.lines.Bytes()}
+	return []scenarios.Artifact{b.requests.Artifact()}, nil
 }

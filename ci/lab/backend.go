@@ -8,7 +8,6 @@
 package lab
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -112,7 +111,7 @@ type Backend struct {
 	processes []*process
 	bmcs      map[string]*fakebmc.BMC
 	faults    *objects.Faults
-	bmcLog    bmcLog
+	requests  objects.Requests
 	errands   sync.Map // the names of clients, by errand
 	observers sync.WaitGroup
 	stream    *stream
@@ -349,7 +348,7 @@ func (b *Backend) makeHosts() error {
 // request was answered or is known to hang. What it carries out is recorded when
 // it begins: see system.reset.
 func (b *Backend) requested(host string, r fakebmc.Record) {
-	b.bmcLog.add(r)
+	b.requests.Add(r)
 	client := b.client(host, r.Request.ResetType)
 	switch r.Request.Client {
 	case fakebmc.ClientBMC, fakebmc.ClientWatchdog, fakebmc.ClientRestore:
@@ -363,8 +362,8 @@ func (b *Backend) requested(host string, r fakebmc.Record) {
 		}
 		b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(r.Request.ResetType), Note: note})
 	}
-	if len(r.Rules) > 0 {
-		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Actor: client, Value: strings.Join(r.Rules, ","), Note: string(r.Request.ResetType)})
+	for _, fault := range objects.Bent(r.Rules) {
+		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Actor: client, Value: fault, Note: string(r.Request.ResetType)})
 	}
 }
 
@@ -381,28 +380,6 @@ func (b *Backend) client(host string, t fakebmc.ResetType) string {
 	client, _ := b.errands.Load(errand{host, t})
 	name, _ := client.(string)
 	return name
-}
-
-// bmcLog has every request to a BMC as a line of JSON, for the report's directory:
-// when it was received, executed and answered, what was true and what was said. The
-// times are those of the history, in nanoseconds.
-type bmcLog struct {
-	mu    sync.Mutex
-	lines bytes.Buffer
-}
-
-func (l *bmcLog) add(r fakebmc.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := json.NewEncoder(&l.lines).Encode(r); err != nil {
-		fmt.Fprintf(&l.lines, "{\"error\":%q}\n", err) // a record is plain data: this cannot be
-	}
-}
-
-func (l *bmcLog) artifact() scenarios.Artifact {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return scenarios.Artifact{Name: "bmc.jsonl", Data: bytes.Clone(l.lines.Bytes())}
 }
 
 // bmcSecret is the Secret that opens the BMCs.
@@ -582,12 +559,12 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		for _, name := range b.names {
 			if bmc := b.bmcs[name]; bmc != nil {
 				for _, r := range bmc.Pending() {
-					b.bmcLog.add(r)
+					b.requests.Add(r)
 				}
 			}
 		}
 		errs = append(errs, b.server.Close())
-		artifacts = append(artifacts, b.bmcLog.artifact())
+		artifacts = append(artifacts, b.requests.Artifact())
 	}
 	if b.vms != nil {
 		errs = append(errs, b.vms.Close())

@@ -3,6 +3,8 @@ package objects
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
@@ -47,4 +49,16 @@ func (f *Faults) Remove(name string) error {
 	delete(f.hosts, name)
 	f.bmcs[host].RemoveRule(name)
 	return nil
+}
+
+// Bent are the faults, by name, whose rules fired on a request. A preset may consist
+// of several rules, which carry its name and a number (name/1).
+func Bent(rules []string) (faults []string) {
+	for _, rule := range rules {
+		name, _, _ := strings.Cut(rule, "/")
+		if !slices.Contains(faults, name) {
+			faults = append(faults, name)
+		}
+	}
+	return faults
 }
