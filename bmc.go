@@ -144,6 +144,7 @@ func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []str
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx) // nobody takes the changes when the fleet has ended
 	options := domains.Options{URI: uri, Names: names}
 	host := func(d *domains.Domain) fleet.Host { return fleet.Host{Name: d.Name(), UUID: d.UUID(), System: d} }
 	if o.Shared {
@@ -167,10 +168,14 @@ func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []str
 		l, now, err = domains.Open(options)
 	}
 	if err != nil {
+		cancel()
 		return nil, errors.Join(err, k.Close())
 	}
 	for _, d := range now {
 		o.Hosts = append(o.Hosts, host(d))
 	}
-	return func() error { return errors.Join(l.Close(), k.Close()) }, nil
+	return func() error {
+		cancel()
+		return errors.Join(l.Close(), k.Close())
+	}, nil
 }
