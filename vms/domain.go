@@ -159,13 +159,24 @@ func (d *Domain) Shutdown() error {
 	return nil
 }
 
-// Restart resets the host; it fails if the host is off. One that is paused executes again, as a reset lets any hung machine do.
+// ErrNotRunning says that an operation came too late for the host's boot, which its guest may have ended at this very moment.
+var ErrNotRunning = errors.New("it is not running")
+
+// running tells libvirt's word for that from other errors.
+func running(err error) error {
+	if errors.Is(err, libvirt.ERR_OPERATION_INVALID) {
+		return ErrNotRunning
+	}
+	return err
+}
+
+// Restart resets the host; it fails with ErrNotRunning if the host is off. One that is paused executes again, as a reset lets any hung machine do.
 func (d *Domain) Restart(ctx context.Context) error {
 	d.power.Lock()
 	defer d.power.Unlock()
 	d.restarting.Store(true)
 	defer d.restarting.Store(false)
-	err := d.act(ctx, "reset", isKind(Reset), func() error { return d.libvirt.Reset(0) })
+	err := d.act(ctx, "reset", isKind(Reset), func() error { return running(d.libvirt.Reset(0)) })
 	if err != nil || d.State() != StatePaused {
 		return err
 	}
@@ -173,17 +184,18 @@ func (d *Domain) Restart(ctx context.Context) error {
 }
 
 // Reboot presses the ACPI power button, as [Domain.Shutdown] does, and a guest that then switches itself off is reset instead. It
-// fails if the host is off.
+// fails with ErrNotRunning if the host is off.
 func (d *Domain) Reboot() error {
-	if err := d.libvirt.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN); err != nil {
+	if err := running(d.libvirt.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN)); err != nil {
 		return fmt.Errorf("reboot host %s: %w", d.name, err)
 	}
 	return nil
 }
 
-// Interrupt injects a non-maskable interrupt, of which our kernel takes no notice but a line on the console. It fails if the host is off.
+// Interrupt injects a non-maskable interrupt, of which our kernel takes no notice but a line on the console. It fails with
+// ErrNotRunning if the host is off.
 func (d *Domain) Interrupt() error {
-	if err := d.libvirt.InjectNMI(0); err != nil {
+	if err := running(d.libvirt.InjectNMI(0)); err != nil {
 		return fmt.Errorf("interrupt host %s: %w", d.name, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -56,8 +57,8 @@ func (s *system) reset(host string, t fakebmc.ResetType) error {
 		return fmt.Errorf("%s of %s: %w", t, s.domain.Name(), fakebmc.ErrUnsupported)
 	}
 	off := s.domain.State() == vms.StateOff
-	if off && slices.Contains(needPower[:], t) {
-		return fmt.Errorf("%s of %s, which is off: %w", t, s.domain.Name(), fakebmc.ErrConflict)
+	if s.deaf() && slices.Contains(needPower[:], t) {
+		return fmt.Errorf("%s of %s, which is not on: %w", t, s.domain.Name(), fakebmc.ErrConflict)
 	}
 	s.b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: s.b.client(host, t), Value: string(t)})
 	ctx, cancel := context.WithTimeout(s.b.ctx, commandTimeout)
@@ -68,23 +69,39 @@ func (s *system) reset(host string, t fakebmc.ResetType) error {
 			t = fakebmc.ResetOn
 		}
 	}
+	late := func(err error) error {
+		if errors.Is(err, vms.ErrNotRunning) {
+			return fmt.Errorf("%w: %w", err, fakebmc.ErrConflict)
+		}
+		return err
+	}
 	switch t {
 	case fakebmc.ResetForceOff:
 		return s.domain.ForceOff(ctx)
 	case fakebmc.ResetGracefulShutdown:
+		if s.deaf() {
+			return nil
+		}
 		return s.domain.Shutdown()
 	case fakebmc.ResetForceRestart:
-		return s.domain.Restart(ctx)
+		return late(s.domain.Restart(ctx))
 	case fakebmc.ResetGracefulRestart:
-		return s.domain.Reboot()
+		return late(s.domain.Reboot())
 	case fakebmc.ResetNmi:
-		return s.domain.Interrupt()
+		return late(s.domain.Interrupt())
 	case fakebmc.ResetPowerCycle:
 		if err := s.domain.ForceOff(ctx); err != nil {
 			return err
 		}
 	}
 	return s.domain.On(ctx)
+}
+
+// deaf says that no guest hears a button yet, or any more. libvirt is spared it: what
+// it asks of a QEMU that is just being started holds every other operation up.
+func (s *system) deaf() bool {
+	state := s.domain.State()
+	return state == vms.StateOff || state == vms.StatePoweringOn
 }
 
 // LoseAC implements fakebmc.Mains: the process of the virtual machine is killed.

@@ -164,16 +164,16 @@ func (d *Domain) Reset(t fakebmc.ResetType) error {
 		}
 		switch t {
 		case fakebmc.ResetGracefulRestart:
-			return dom.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN)
+			return late(dom, dom.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN))
 		case fakebmc.ResetNmi:
-			return dom.InjectNMI(0)
+			return late(dom, dom.InjectNMI(0))
 		case fakebmc.ResetForceRestart:
 			id, err := dom.GetID()
 			if err != nil {
 				return err
 			}
 			if d.instance(id).extras == d.wanted() {
-				return dom.Reset(0)
+				return late(dom, dom.Reset(0))
 			}
 		}
 		if err := unless(dom, true, dom.Destroy()); err != nil {
@@ -191,6 +191,18 @@ func unless(dom *libvirt.Domain, off bool, err error) error {
 	}
 	if state, stateErr := powerState(dom); stateErr == nil && (state == fakebmc.Off) == off {
 		return nil
+	}
+	return err
+}
+
+// late says of an operation that failed because the domain went off meanwhile what
+// it would have said had it been off before.
+func late(dom *libvirt.Domain, err error) error {
+	if err == nil {
+		return nil
+	}
+	if state, stateErr := powerState(dom); stateErr == nil && state == fakebmc.Off {
+		return fmt.Errorf("it is off: %w", fakebmc.ErrConflict)
 	}
 	return err
 }
