@@ -88,7 +88,11 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			answered = true
 			p.w.cancel(timeout)
 			*answer = a
-			done(a.Err())
+			err := a.Err()
+			if err != nil {
+				err = reboot.StatusError(a.Status, err)
+			}
+			done(err)
 		})
 		if !answered {
 			timeout = p.w.schedule(&p.actor, ClassTimeout, false, bmcTimeout, func(scenarios.StepFault) { done(errBMCTimeout) })

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -50,9 +52,20 @@ type RebootRequest struct {
 	// Key is what follows the slash; empty for the plain form.
 	Key  string
 	Mode RebootMode
+	// ID tells this content from any other: see RequestID.
+	ID string
 	// Problem says why the value was not understood and soft was assumed;
 	// empty when it was.
 	Problem string
+}
+
+// RequestID names the content of a reboot annotation in few characters. Seed 000
+// has the content ignored but preserved, and it may be long, so that the status
+// answers a request by this name of it. Whoever makes the content of each request
+// different is never given the answer to another.
+func RequestID(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:8])
 }
 
 // RebootRequests finds the reboot annotations among annotations, the plain form
@@ -64,7 +77,7 @@ func RebootRequests(annotations map[string]string) []RebootRequest {
 		if !ok {
 			continue
 		}
-		r := RebootRequest{Annotation: annotation, Key: key}
+		r := RebootRequest{Annotation: annotation, Key: key, ID: RequestID(value)}
 		var err error
 		if r.Mode, err = ParseRebootMode(value); err != nil {
 			r.Problem = fmt.Sprintf("annotation %s has the value %q: %v; a soft reboot is assumed", annotation, value, err)

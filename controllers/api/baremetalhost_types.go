@@ -107,8 +107,9 @@ type BareMetalHostStatus struct {
 }
 
 // ProvisionStatus holds the two times that make a reboot request exact
-// (seed 000). Both have microseconds, because a virtual machine can boot and be
-// asked to reboot again within one second.
+// (seed 000), and the answer to those that hold the host. Both times have
+// microseconds, because a virtual machine can boot and be asked to reboot again
+// within one second.
 type ProvisionStatus struct {
 	// State is the provisioning state.
 	// +optional
@@ -124,6 +125,13 @@ type ProvisionStatus struct {
 	// between the two causes no second reboot.
 	// +optional
 	LastPoweredOn *metav1.MicroTime `json:"lastPoweredOn,omitempty"`
+	// HeldOffFor answers the keyed reboot annotations: it maps the key of each
+	// to the RequestID of its content, once the host was found off by a reading
+	// that began when the annotation was there already, with that content. An
+	// entry is gone as soon as the host is seen on, or may boot. So an Off from
+	// before a request is no answer to it, whatever pendingRebootSince says.
+	// +optional
+	HeldOffFor map[string]string `json:"heldOffFor,omitempty"`
 }
 
 // RebootPending reports whether a requested reboot has not led to a boot yet:

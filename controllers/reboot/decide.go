@@ -7,9 +7,15 @@
 // times in the host's status make a request exact: pendingRebootSince is later
 // than lastPoweredOn from the moment that a request was seen until the host,
 // known to be off, may boot again. They survive a crash at any point, so that
-// each request causes one power cycle. And no Off counts from when a boot was
-// recorded until the host was seen on: a command may be under way that a BMC
-// which reports late, or is slow, does not show yet.
+// each request causes one power cycle.
+//
+// Who holds a host waits for an answer, status.provisioning.heldOffFor, and each
+// answer names its question. It is given by a reading that says Off and that began
+// after the annotation was read, and taken back when the host is seen on and
+// before it may boot; so it says that every process which ran when the annotation
+// was set is gone. No Off counts from when a boot was recorded until the host was
+// seen on or the boot was called off: a command may be under way that a BMC which
+// reports late, or is slow, does not show yet.
 package reboot
 
 import "fmt"
@@ -66,11 +72,14 @@ type State struct {
 	Power PowerState `json:"power"`
 	// Pending is a recorded request that has not led to a boot yet.
 	Pending bool `json:"pending"`
-	// BootRecorded is a boot that was recorded a while ago at most, and that no
-	// reading has shown since.
+	// Unanswered says that status.provisioning.heldOffFor doesn't answer just the
+	// keyed annotations that are there.
+	Unanswered bool `json:"unanswered"`
+	// BootRecorded is a boot that was recorded a while ago at most, that no
+	// reading has shown since, and that was not called off.
 	BootRecorded bool `json:"bootRecorded"`
-	// OnSent says that a PowerOn was sent after that and not called off, as far as is
-	// known here; after a crash it may have been.
+	// OnSent says that a PowerOn was sent after that, as far as is known here;
+	// after a crash it may have been.
 	OnSent bool `json:"onSent"`
 	// SoftFailed says that the soft shutdown had its time, or was refused.
 	SoftFailed bool `json:"softFailed"`
@@ -96,19 +105,23 @@ const (
 	Wait    Action = "Wait"
 	// ClearAnnotations removes every reboot annotation, in one patch.
 	ClearAnnotations Action = "ClearAnnotations"
-	// ForgetRequest removes pendingRebootSince: it asked for a boot of an image
-	// that is gone.
+	// ForgetRequest removes pendingRebootSince and the answers: they are about
+	// an image that is gone.
 	ForgetRequest Action = "ForgetRequest"
-	// RecordPower writes the reading to status.poweredOn.
+	// RecordPower writes the reading to status.poweredOn, and with an Off the
+	// answers.
 	RecordPower Action = "RecordPower"
 	// RecordPending writes pendingRebootSince.
 	RecordPending Action = "RecordPending"
+	// RecordAnswer writes heldOffFor: the reading said Off.
+	RecordAnswer Action = "RecordAnswer"
 	// RecordError writes or clears the power management error.
 	RecordError Action = "RecordError"
 	// RemovePlain removes the plain annotation: the host is off, so the request
 	// had what it asked for and the recorded times do the rest.
 	RemovePlain Action = "RemovePlain"
-	// RecordBoot writes lastPoweredOn, before the host is powered on.
+	// RecordBoot writes lastPoweredOn and takes all answers back, before the host
+	// is powered on.
 	RecordBoot Action = "RecordBoot"
 	// PowerOn, ShutDown (soft) and PowerOff (hard) command the BMC.
 	PowerOn  Action = "PowerOn"
@@ -117,7 +130,9 @@ const (
 )
 
 // PoweringOn says that a PowerOn may be under way, so that an Off proves nothing.
-func (s State) PoweringOn() bool { return s.Power == Off && s.BootRecorded && s.OnSent }
+func (s State) PoweringOn() bool {
+	return s.Power == Off && !s.Pending && s.BootRecorded && s.OnSent
+}
 
 // CallsOff says that a PowerOn which may be under way is not to be waited for.
 // Only who asks for a reboot and neither holds the host nor is in a hurry is served
@@ -126,7 +141,7 @@ func (s State) CallsOff() bool { return s.PoweringOn() && (s.Hard || s.Keyed || 
 
 // Actions is every action.
 var Actions = []Action{
-	Nothing, Wait, ClearAnnotations, ForgetRequest, RecordPower, RecordPending, RecordError,
+	Nothing, Wait, ClearAnnotations, ForgetRequest, RecordPower, RecordPending, RecordAnswer, RecordError,
 	RemovePlain, RecordBoot, PowerOn, ShutDown, PowerOff,
 }
 
@@ -139,28 +154,26 @@ func Decide(s State) Action {
 	case !s.Provisioned:
 		return leave(s, requested)
 	case s.Power == Unreachable:
-		// Without a reading no request is recorded either: a status that says
-		// off may be out of date, and must not look like the answer to it.
 		if s.ErrorStale {
 			return RecordError
 		}
 		return Wait
 	case (s.Power == On) != s.StatusOn:
 		return RecordPower
-	case requested && !s.Pending && !s.PoweringOn():
-		// Seed 000 asks for this only while poweredOn is true. A request that
-		// arrives while the host is off is recorded too, for a keyed one would
-		// otherwise hold the host off with a pendingRebootSince that never
-		// answers it. The host is known to be off here, so it is answered.
+	case requested && !s.Pending && s.Power == On:
 		return RecordPending
 	case s.ErrorStale:
 		return RecordError
-	case requested && !s.Pending:
-		// Recorded now, the request would be answered by the Off from before the
-		// boot, and the Node of a host that boots would be deleted.
-		return settle(s)
 	case s.Power == On && (s.Pending || !s.Online):
 		return turnOff(s)
+	case requested && s.PoweringOn():
+		// Answered now, it would be by the Off from before the boot, and the Node
+		// of a host that boots would be deleted.
+		return settle(s)
+	case s.Power == Off && s.Unanswered && !s.PoweringOn():
+		return RecordAnswer
+	case s.Power == Off && s.Keyed:
+		return Wait // until everybody who holds the host has let go
 	case s.Power == Off && s.Online:
 		return turnOn(s)
 	}
@@ -172,7 +185,7 @@ func leave(s State, requested bool) Action {
 	switch {
 	case s.Deprovisioned && requested:
 		return ClearAnnotations
-	case s.Deprovisioned && s.Pending:
+	case s.Deprovisioned && (s.Pending || s.Unanswered):
 		return ForgetRequest
 	}
 	return Nothing
@@ -201,16 +214,14 @@ func turnOff(s State) Action {
 	return PowerOff
 }
 
-// turnOn lets go of a host that is off: the plain annotation goes first, then
-// everybody who holds the host has to let go, then the boot is recorded, and
-// only then is the host powered on. A crash between any two of these is resumed
-// and causes no second reboot (design, decisions 2 and 3).
+// turnOn lets go of a host that is off and that nobody holds: the plain annotation
+// goes first, then the boot is recorded, and only then is the host powered on. A
+// crash between any two of these is resumed and causes no second reboot (design,
+// decisions 2 and 3).
 func turnOn(s State) Action {
 	switch {
 	case s.Plain:
 		return RemovePlain
-	case s.Keyed:
-		return Wait
 	case s.Pending || !s.BootRecorded:
 		return RecordBoot
 	case s.Commanded:

@@ -7,13 +7,14 @@ import (
 
 // everyState calls f with each possible State.
 func everyState(f func(State)) {
-	for bits := range 1 << 14 {
+	for bits := range 1 << 15 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, power := range []PowerState{On, Off, Unreachable} {
 			f(State{
 				Provisioned: bit(0), Deprovisioned: bit(1), Online: bit(2), Plain: bit(3), Keyed: bit(4), Hard: bit(5),
 				StatusOn: bit(6), Power: power, Pending: bit(7), SoftFailed: bit(8), ShutDownSent: bit(9),
 				Commanded: bit(10), ErrorStale: bit(11), BootRecorded: bit(12), OnSent: bit(13),
+				Unanswered: bit(14),
 			})
 		}
 	}
@@ -51,8 +52,18 @@ func TestDecideProperties(t *testing.T) {
 		},
 		{
 			"a request is not answered by an Off from before a boot",
-			func(s State, _ Action) bool { return s.PoweringOn() && !s.Pending },
-			func(_ State, a Action) bool { return a != RecordPending },
+			func(s State, _ Action) bool { return s.PoweringOn() },
+			func(_ State, a Action) bool { return a != RecordAnswer && a != RemovePlain },
+		},
+		{
+			"a request is answered by a reading that says off, which the status says too",
+			func(_ State, a Action) bool { return a == RecordAnswer },
+			func(s State, _ Action) bool { return s.Provisioned && s.Power == Off && !s.StatusOn && s.Unanswered },
+		},
+		{
+			"a host that is off is not let on before whoever holds it has an answer and has let go",
+			func(s State, _ Action) bool { return s.Provisioned && s.Power == Off && s.Keyed && !s.PoweringOn() },
+			func(_ State, a Action) bool { return a != RecordBoot && a != PowerOn },
 		},
 		{
 			"a host goes down only for a recorded request or because it should not be online",
@@ -89,7 +100,7 @@ func TestDecideProperties(t *testing.T) {
 			"a request is recorded once, with a status that is true",
 			func(_ State, a Action) bool { return a == RecordPending },
 			func(s State, _ Action) bool {
-				return (s.Plain || s.Keyed) && !s.Pending && s.Power != Unreachable && (s.Power == On) == s.StatusOn
+				return (s.Plain || s.Keyed) && !s.Pending && s.Power == On && s.StatusOn
 			},
 		},
 		{
@@ -100,9 +111,9 @@ func TestDecideProperties(t *testing.T) {
 			},
 		},
 		{
-			"the plain annotation goes only from a host that is off for it",
+			"the plain annotation goes only from a host that is off and about to boot",
 			func(_ State, a Action) bool { return a == RemovePlain },
-			func(s State, _ Action) bool { return s.Power == Off && s.Plain && s.Pending && s.Online },
+			func(s State, _ Action) bool { return s.Power == Off && s.Plain && !s.Keyed && s.Online },
 		},
 		{
 			"a host without an answering BMC is not commanded",
@@ -117,7 +128,7 @@ func TestDecideProperties(t *testing.T) {
 		{
 			"a host that is as it should be is left alone",
 			func(s State, _ Action) bool {
-				return s.Provisioned && !s.Pending && !s.Plain && !s.Keyed && !s.ErrorStale &&
+				return s.Provisioned && !s.Pending && !s.Plain && !s.Keyed && !s.ErrorStale && !s.Unanswered &&
 					(s.Power == On) == s.StatusOn && s.Power != Unreachable && (s.Power == On) == s.Online
 			},
 			func(_ State, a Action) bool { return a == Nothing },

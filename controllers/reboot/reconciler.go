@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +24,9 @@ import (
 
 // Power commands the power of a host through its BMC. Every call is bounded in
 // time. A command that returns nil was accepted, not completed. One that the BMC
-// can never carry out for this host fails with errors.ErrUnsupported.
+// answered and did not accept fails with ErrRefused, and if it can never carry it
+// out for this host with errors.ErrUnsupported too. After any other error it may
+// have been accepted, and may be carried out yet.
 type Power interface {
 	// State asks the BMC for the power state; it returns On or Off, never
 	// Unreachable, unless it fails.
@@ -31,6 +37,24 @@ type Power interface {
 	ShutDown(ctx context.Context, host *api.BareMetalHost) error
 	// Off cuts the power.
 	Off(ctx context.Context, host *api.BareMetalHost) error
+}
+
+// ErrRefused is the error of a command that the BMC did not accept, and will not
+// carry out.
+var ErrRefused = errors.New("the BMC refused it")
+
+// StatusError is err, the error of a request that was answered with an HTTP status
+// code, as Power has to return it. The BMC has seen the request and the host's state
+// before it says that the one doesn't fit the other; of other codes, such as those
+// of an overload, nobody knows how far it came.
+func StatusError(code int, err error) error {
+	switch code {
+	case http.StatusConflict:
+		return fmt.Errorf("%w: %w", err, ErrRefused)
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return fmt.Errorf("%w: %w: %w", err, ErrRefused, errors.ErrUnsupported)
+	}
+	return err
 }
 
 // Reconciler is the reboot controller. All fields but Warn must be set. It may
@@ -62,17 +86,24 @@ type memory struct {
 	// goal is the pendingRebootSince that the host goes off for; zero when it
 	// goes off because it should not be online.
 	goal time.Time
-	// since is when this process first wanted the host off for that goal.
+	// since is when this process first wanted the boot that runs to go off for
+	// that goal, and again says that it has seen the host off for it before: then
+	// the host came on by itself, and this boot is shut down like any other.
 	since                     time.Time
+	again                     bool
 	shutDownSent, softRefused bool
-	// recorded is the last boot that this process recorded, and onSent whether it
-	// sent a PowerOn since, be it in vain. A PowerOff calls it off.
-	recorded time.Time
-	onSent   bool
+	// shown is the last boot that was seen on, recorded the last one that this
+	// process recorded, and onSent whether it sent a PowerOn since, be it in vain.
+	shown, recorded time.Time
+	onSent          bool
+	// offAnswered is when the BMC first answered a PowerOff since a boot was
+	// recorded or a PowerOn sent. Accepted or refused, it saw it after that PowerOn.
+	offAnswered time.Time
 	// ahead is a recorded boot that lies in the future, and aheadSeen when this
 	// process saw it first.
 	ahead, aheadSeen time.Time
-	// command is the last power command that was accepted, and when.
+	// command is the last power command that was accepted or, for all that is
+	// known, may have been, and when.
 	command   Action
 	commanded time.Time
 	// failures counts the BMC's failures in a row, the last being failure.
@@ -141,12 +172,23 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		}
 	}
 	now := r.Clock.Now()
-	if booted := provisioning.LastPoweredOn; booted != nil && !s.Pending && !s.StatusOn {
-		s.BootRecorded = now.Sub(m.bootSeen(booted.Time, now)) < r.Settings.BootTimeout.Duration
-		s.OnSent = (m.onSent || !m.recorded.Equal(booted.Time)) &&
-			(m.command != PowerOff || now.Sub(m.commanded) < r.Settings.CommandInterval.Duration)
+	if booted := provisioning.LastPoweredOn; booted != nil {
+		calledOff := !m.offAnswered.IsZero() && now.Sub(m.offAnswered) >= r.Settings.CommandInterval.Duration
+		switch {
+		case s.StatusOn:
+			m.shown = booted.Time
+		case !s.Pending && !m.shown.Equal(booted.Time) && !calledOff:
+			s.BootRecorded = now.Sub(m.bootSeen(booted.Time, now)) < r.Settings.BootTimeout.Duration
+			s.OnSent = m.onSent || !m.recorded.Equal(booted.Time)
+		}
 	}
-	if s.Pending || !s.Online {
+	s.Unanswered = !maps.Equal(provisioning.HeldOffFor, answers(host))
+	switch {
+	case !s.Pending && s.Online:
+		m.since, m.again = time.Time{}, false
+	case s.Power == Off:
+		m.since, m.again = time.Time{}, true
+	default:
 		var goal time.Time
 		if s.Pending {
 			goal = provisioning.PendingRebootSince.Time
@@ -154,8 +196,6 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		m.aim(goal, now)
 		s.ShutDownSent = m.shutDownSent
 		s.SoftFailed = m.softRefused || now.Sub(m.start()) >= r.Settings.SoftTimeout.Duration
-	} else {
-		m.since = time.Time{}
 	}
 	expected := PowerOn
 	if s.Power == On || s.CallsOff() {
@@ -164,6 +204,22 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 	s.Commanded = m.command == expected && now.Sub(m.commanded) < r.Settings.CommandInterval.Duration
 	s.ErrorStale = m.stale(&host.Status)
 	return s
+}
+
+// answers are what heldOffFor has once the host was found off: an answer to each
+// keyed annotation. It is nil without any.
+func answers(host *api.BareMetalHost) map[string]string {
+	var ids map[string]string
+	for _, request := range api.RebootRequests(host.Annotations) {
+		if request.Key == "" {
+			continue
+		}
+		if ids == nil {
+			ids = make(map[string]string)
+		}
+		ids[request.Key] = request.ID
+	}
+	return ids
 }
 
 // act has the one effect of an action.
@@ -178,18 +234,25 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 	case RemovePlain:
 		return r.Client.Patch(ctx, host, api.RemoveAnnotations(host, api.RebootAnnotation))
 	case ForgetRequest:
-		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":null}`)
+		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":null,"heldOffFor":null}`)
 	case RecordPower:
 		m.succeed() // it moved, whatever was said to the last command
 		m.command = ""
-		return r.setStatus(ctx, host, `"poweredOn":`+strconv.FormatBool(!host.Status.PoweredOn))
+		on := !host.Status.PoweredOn
+		held := "null"
+		if !on {
+			held = answerStatus(host)
+		}
+		return r.setStatus(ctx, host, `"poweredOn":`+strconv.FormatBool(on)+`,"provisioning":{"heldOffFor":`+held+`}`)
+	case RecordAnswer:
+		return r.setStatus(ctx, host, `"provisioning":{"heldOffFor":`+answerStatus(host)+`}`)
 	case RecordPending:
 		since := r.later(host.Status.Provisioning.LastPoweredOn)
 		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":"`+since.Format(metav1.RFC3339Micro)+`"}`)
 	case RecordBoot:
 		booted := r.later(host.Status.Provisioning.PendingRebootSince)
-		m.recorded, m.onSent = booted, false
-		return r.setStatus(ctx, host, `"provisioning":{"lastPoweredOn":"`+booted.Format(metav1.RFC3339Micro)+`"}`)
+		m.recorded, m.onSent, m.offAnswered = booted, false, time.Time{}
+		return r.setStatus(ctx, host, `"provisioning":{"lastPoweredOn":"`+booted.Format(metav1.RFC3339Micro)+`","heldOffFor":null}`)
 	case RecordError:
 		return r.setStatus(ctx, host, m.errorStatus())
 	case PowerOn, ShutDown, PowerOff:
@@ -198,6 +261,26 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 		m.succeed() // whatever failed is not wanted any more
 	}
 	return nil
+}
+
+// answerStatus is the merge patch of heldOffFor that answers the keyed annotations
+// of a host which is off, and takes every other answer back.
+func answerStatus(host *api.BareMetalHost) string {
+	want := answers(host)
+	if want == nil {
+		return "null"
+	}
+	entries := make([]string, 0, len(want))
+	for key, id := range want { // order does not matter: sorted below
+		entries = append(entries, api.Quote(key)+":"+api.Quote(id))
+	}
+	for key := range host.Status.Provisioning.HeldOffFor { // order does not matter: sorted below
+		if _, ok := want[key]; !ok {
+			entries = append(entries, api.Quote(key)+":null")
+		}
+	}
+	slices.Sort(entries)
+	return "{" + strings.Join(entries, ",") + "}"
 }
 
 // command commands the BMC. A failure is the BMC's, and kept for the status, not
@@ -210,12 +293,22 @@ func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *me
 	case ShutDown:
 		call = r.Power.ShutDown
 	}
-	m.onSent = m.onSent || action == PowerOn
+	if action == PowerOn {
+		m.onSent, m.offAnswered = true, time.Time{}
+	}
 	err := call(ctx, host)
+	now, refused := r.Clock.Now(), errors.Is(err, ErrRefused)
+	if action == PowerOff && (err == nil || refused) && m.offAnswered.IsZero() {
+		m.offAnswered = now
+	}
+	if !refused {
+		// A command that may have been accepted is given as long as one that was:
+		// sent again too soon, it could hit the next boot.
+		m.command, m.commanded = action, now
+	}
 	switch {
 	case err == nil:
 		m.succeed()
-		m.command, m.commanded = action, r.Clock.Now()
 		m.shutDownSent = m.shutDownSent || action == ShutDown
 	case action == ShutDown && errors.Is(err, errors.ErrUnsupported):
 		m.softRefused = true
@@ -305,16 +398,20 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // aim notes what the host goes off for.
 func (m *memory) aim(goal, now time.Time) {
-	if m.since.IsZero() || !m.goal.Equal(goal) {
-		m.goal, m.since, m.shutDownSent, m.softRefused = goal, now, false, false
+	if !m.goal.Equal(goal) {
+		m.goal, m.since, m.again = goal, time.Time{}, false
+	}
+	if m.since.IsZero() {
+		m.since, m.shutDownSent, m.softRefused = now, false, false
 	}
 }
 
 // start is when the soft shutdown's time began: when the request was recorded,
 // which survives a crash, or when this process saw it, should the recorded time
-// lie in the future.
+// lie in the future; and for a host that came on again while it was held, when it
+// was seen on.
 func (m *memory) start() time.Time {
-	if m.goal.IsZero() || m.since.Before(m.goal) {
+	if m.goal.IsZero() || m.again || m.since.Before(m.goal) {
 		return m.since
 	}
 	return m.goal

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,8 @@ type world struct {
 	unsupported bool
 	unreachable bool
 	slowOn      time.Duration // how long the host takes to be on, if longer than usual
-	refusesOff  bool          // of a host that is off
+	refusesOff  error         // what is said to a PowerOff of a host that is off
+	failOff     error         // what comes of every PowerOff
 
 	reconciler *Reconciler
 }
@@ -156,8 +158,12 @@ func (w *world) ShutDown(context.Context, *api.BareMetalHost) error {
 }
 
 func (w *world) Off(context.Context, *api.BareMetalHost) error {
-	if w.refusesOff && !w.on {
-		return errors.New("it is off")
+	if w.refusesOff != nil && !w.on {
+		return w.refusesOff
+	}
+	if w.failOff != nil {
+		w.effects = append(w.effects, "PowerOff")
+		return w.failOff
 	}
 	return w.command("PowerOff", false, true, 3*time.Second)
 }
@@ -227,7 +233,7 @@ func (w *world) setOnline(online bool) {
 func (w *world) kinds() []string {
 	var kinds []string
 	for _, e := range w.effects {
-		for _, k := range []string{"pendingRebootSince", "lastPoweredOn", "poweredOn", "annotations", "errorType"} {
+		for _, k := range []string{"pendingRebootSince", "lastPoweredOn", "poweredOn", "annotations", "errorType", "heldOffFor"} {
 			if strings.Contains(e, `"`+k+`"`) {
 				e = k
 			}
@@ -243,6 +249,9 @@ func (w *world) wantKinds(want ...string) {
 		w.t.Errorf("effects:\n got %v\nwant %v", got, want)
 	}
 }
+
+// answered reports whether somebody who holds the host was told that it is off.
+func (w *world) answered() bool { return len(w.host().Status.Provisioning.HeldOffFor) > 0 }
 
 func TestPlainSoftReboot(t *testing.T) {
 	w := newWorld(t, nil)
@@ -342,6 +351,115 @@ func TestHoldIsEnforced(t *testing.T) {
 	}
 }
 
+// TestHeldHostThatCameOnIsShutDownAgain: whoever turned it on, its operating system
+// is asked first, as for every boot, and gets the whole soft timeout.
+func TestHeldHostThatCameOnIsShutDownAgain(t *testing.T) {
+	for name, hold := range map[string]func(*world){
+		"held":    func(w *world) { w.annotate(api.RebootAnnotation+"/a", "") },
+		"offline": func(w *world) { w.setOnline(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			hold(w)
+			w.run(func() bool { return !w.host().Status.PoweredOn })
+			w.clock.SetTime(w.clock.Now().Add(time.Hour))
+			w.on, w.effects = true, nil // somebody pressed the button
+			pressed := w.clock.Now()
+			w.run(func() bool { return !w.on })
+			if took := w.clock.Now().Sub(pressed); took > 2*time.Minute || slices.Contains(w.effects, "PowerOff") || !slices.Contains(w.effects, "ShutDown") {
+				t.Errorf("off after %s by %v", took, w.kinds())
+			}
+		})
+	}
+}
+
+// TestBootThatWasShownIsNotCalledOff: a host that booted, was seen on and lost its
+// power is off, and whoever asks is answered at once.
+func TestBootThatWasShownIsNotCalledOff(t *testing.T) {
+	w := newWorld(t, nil)
+	w.annotate(api.RebootAnnotation, hard)
+	w.run(nil)
+	first := w.host().Status.Provisioning.LastPoweredOn.Time
+	w.on = false // its power is lost
+	w.annotate(api.RebootAnnotation+"/a", hard)
+	w.effects = nil
+	began := w.clock.Now()
+	w.run(w.answered)
+	w.wantKinds("poweredOn")
+	if took := w.clock.Now().Sub(began); took > time.Second*5 {
+		t.Errorf("answered after %s", took)
+	}
+	w.removeAnnotation(api.RebootAnnotation + "/a")
+	w.run(nil)
+	if again := w.host().Status.Provisioning.LastPoweredOn.Time; !again.After(first) {
+		t.Errorf("the second boot, within the boot timeout, was not recorded: %s", again)
+	}
+}
+
+// TestAnswerNamesItsQuestion: content that changed, or came back, is a new question.
+func TestAnswerNamesItsQuestion(t *testing.T) {
+	w := newWorld(t, nil)
+	w.annotate(api.RebootAnnotation+"/a", "first")
+	w.run(w.answered)
+	w.annotate(api.RebootAnnotation+"/b", "other")
+	w.annotate(api.RebootAnnotation+"/a", "second")
+	w.unreachable = true
+	for range 5 {
+		w.step()
+	}
+	if got := w.host().Status.Provisioning.HeldOffFor["a"]; got != api.RequestID("first") {
+		t.Errorf("answered %s without a reading", got)
+	}
+	w.unreachable = false
+	w.run(func() bool { return len(w.host().Status.Provisioning.HeldOffFor) == 2 })
+	if got := w.host().Status.Provisioning.HeldOffFor["a"]; got != api.RequestID("second") {
+		t.Errorf("the answer is %s", got)
+	}
+	w.removeAnnotation(api.RebootAnnotation + "/a")
+	w.run(func() bool { return len(w.host().Status.Provisioning.HeldOffFor) == 1 })
+	w.on = true
+	w.run(func() bool { return w.host().Status.PoweredOn })
+	if got := w.host().Status.Provisioning.HeldOffFor; len(got) > 0 {
+		t.Errorf("a host that is on answers %v", got)
+	}
+	w.run(w.answered)
+	w.removeAnnotation(api.RebootAnnotation + "/b")
+	w.run(nil)
+	if got := w.host().Status.Provisioning.HeldOffFor; len(got) > 0 || w.boots != 1 {
+		t.Errorf("after %d boots it answers %v", w.boots, got)
+	}
+}
+
+// TestCommandThatMayHaveBeenAcceptedIsGivenTime: a PowerOff whose answer was lost
+// may be carried out late, and each one that is sent may hit the next boot.
+func TestCommandThatMayHaveBeenAcceptedIsGivenTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want int
+	}{
+		"lost":    {errors.New("timeout awaiting response"), 2},
+		"refused": {StatusError(http.StatusConflict, errors.New("busy")), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.failOff = c.err
+			w.annotate(api.RebootAnnotation+"/a", hard)
+			sent := 0
+			for w.clock.Now().Sub(epoch) < 15*time.Second {
+				w.step()
+			}
+			for _, e := range w.effects {
+				if e == "PowerOff" {
+					sent++
+				}
+			}
+			if sent != c.want {
+				t.Errorf("sent %d times in 15 s, want %d", sent, c.want)
+			}
+		})
+	}
+}
+
 func TestRequestWhileOffIsAnswered(t *testing.T) {
 	w := newWorld(t, func(h *api.BareMetalHost) {
 		// The window between RecordBoot and PowerOn.
@@ -350,11 +468,11 @@ func TestRequestWhileOffIsAnswered(t *testing.T) {
 		h.Status.Provisioning.LastPoweredOn = &metav1.MicroTime{Time: epoch.Add(-time.Second)}
 	})
 	w.annotate(api.RebootAnnotation+"/a", "")
-	w.run(func() bool { return w.host().Status.Provisioning.RebootPending() })
+	w.run(w.answered)
 	for range 10 {
 		w.step()
 	}
-	w.wantKinds("PowerOff", "pendingRebootSince") // the PowerOn may have been sent before a crash
+	w.wantKinds("PowerOff", "heldOffFor") // the PowerOn may have been sent before a crash
 	w.removeAnnotation(api.RebootAnnotation + "/a")
 	w.run(nil)
 	if w.boots != 1 {
@@ -369,11 +487,12 @@ func TestNoOffCountsWhileTheHostBoots(t *testing.T) {
 	settings := DefaultSettings()
 	interval, bootTimeout := settings.CommandInterval.Duration, settings.BootTimeout.Duration
 	const keyed, plain = api.RebootAnnotation + "/a", api.RebootAnnotation
-	const calledOff, waitedFor = "PowerOff pendingRebootSince", "PowerOn poweredOn pendingRebootSince ShutDown poweredOn"
+	const calledOff, waitedFor = "PowerOff heldOffFor", "PowerOn poweredOn pendingRebootSince ShutDown poweredOn annotations"
+	busy, isOff := errors.New("503 Service Unavailable"), StatusError(http.StatusConflict, errors.New("it is off"))
 	for name, c := range map[string]struct {
 		annotation, value string
 		slowOn            time.Duration // how long the host takes to be on
-		refuses           bool          // an off of a host that is off
+		refuses           error         // what is said to an off of a host that is off
 		crash             bool          // after the PowerOn
 		booted            time.Duration // before now, by another process; 0 is that this one boots the host
 		want              string        // the effects between the request and its answer
@@ -381,12 +500,14 @@ func TestNoOffCountsWhileTheHostBoots(t *testing.T) {
 	}{
 		"held":                   {annotation: keyed, slowOn: time.Minute, want: calledOff, atLeast: interval, atMost: 2 * interval},
 		"held, after a crash":    {annotation: keyed, slowOn: time.Minute, crash: true, want: calledOff, atLeast: interval, atMost: 2 * interval},
-		"plain and hard":         {annotation: plain, value: hard, slowOn: time.Minute, want: calledOff, atLeast: interval, atMost: 2 * interval},
+		"plain and hard":         {annotation: plain, value: hard, slowOn: time.Minute, want: "PowerOff annotations", atLeast: interval, atMost: 2 * interval},
 		"another process's boot": {annotation: keyed, booted: time.Minute, want: calledOff, atLeast: interval, atMost: 2 * interval},
-		"a boot from long ago":   {annotation: keyed, booted: time.Hour, want: "pendingRebootSince", atMost: interval},
-		"a BMC that refuses": {annotation: keyed, refuses: true, slowOn: time.Hour, want: "errorType pendingRebootSince",
+		"a boot from long ago":   {annotation: keyed, booted: time.Hour, want: "heldOffFor", atMost: interval},
+		"a BMC that says it is off": {annotation: keyed, refuses: isOff, slowOn: time.Hour, want: "errorType heldOffFor",
+			atLeast: interval, atMost: 3 * interval},
+		"a BMC that is busy": {annotation: keyed, refuses: busy, slowOn: time.Hour, want: "errorType heldOffFor",
 			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},
-		"a boot by a clock that is ahead": {annotation: keyed, booted: -time.Hour, refuses: true, want: "errorType pendingRebootSince",
+		"a boot by a clock that is ahead": {annotation: keyed, booted: -time.Hour, refuses: busy, want: "errorType heldOffFor",
 			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},
 		"plain and soft": {annotation: plain, slowOn: 46 * time.Second, want: waitedFor, atLeast: 40 * time.Second, atMost: 3 * time.Minute},
 		"plain and soft, after a crash": {annotation: plain, slowOn: 46 * time.Second, crash: true, want: waitedFor,
@@ -409,7 +530,10 @@ func TestNoOffCountsWhileTheHostBoots(t *testing.T) {
 			began := w.clock.Now()
 			w.annotate(c.annotation, c.value)
 			w.effects = nil
-			w.run(func() bool { h := w.host(); return h.Status.Provisioning.RebootPending() && !h.Status.PoweredOn })
+			w.run(func() bool {
+				_, there := w.host().Annotations[plain]
+				return w.answered() || c.annotation == plain && !there
+			})
 			if took := w.clock.Now().Sub(began); took < c.atLeast || took > c.atMost {
 				t.Errorf("answered after %v, want %v to %v", took, c.atLeast, c.atMost)
 			}

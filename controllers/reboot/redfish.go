@@ -102,7 +102,7 @@ func (r *Redfish) reset(ctx context.Context, host *api.BareMetalHost, resetType 
 	}
 	action := &system.Actions.Reset
 	if allowed := action.Allowed; len(allowed) > 0 && !slices.Contains(allowed, resetType) {
-		return fmt.Errorf("reset %s with %s: it takes %s only: %w", bmc.url, resetType, strings.Join(allowed, ", "), errors.ErrUnsupported)
+		return fmt.Errorf("reset %s with %s: it takes %s only: %w: %w", bmc.url, resetType, strings.Join(allowed, ", "), ErrRefused, errors.ErrUnsupported)
 	}
 	target := bmc.url.JoinPath("Actions", "ComputerSystem.Reset")
 	if action.Target != "" {
@@ -207,13 +207,10 @@ func (b *bmc) send(ctx context.Context, method string, target *url.URL, body any
 	}
 	if code := response.StatusCode; code < 200 || code > 299 {
 		err := fmt.Errorf("%s %s: %s: %s", method, target, response.Status, complaint(data))
-		switch code {
-		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-			err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
-		case http.StatusUnauthorized:
+		if code == http.StatusUnauthorized {
 			err = fmt.Errorf("%w: %w", err, errUnauthorized)
 		}
-		return nil, nil, err
+		return nil, nil, StatusError(code, err)
 	}
 	return data, response.Header, nil
 }
