@@ -74,6 +74,13 @@ type situation struct {
 	node, marked, on, annotated, pending, keepMark, markedOff bool
 }
 
+// keepMark are the remediation controller's settings with or without its option.
+func keepMark(keep bool) *remediation.Settings {
+	settings := remediation.DefaultSettings()
+	settings.KeepMarkUntilNodeReturns = keep
+	return &settings
+}
+
 func situations() []situation {
 	var all []situation
 	for bits := range 1 << 7 {
@@ -252,7 +259,7 @@ func TestEverySituationEndsWell(t *testing.T) {
 		for _, order := range [][]string{{"reboot", "remediation"}, {"remediation", "reboot"}} {
 			t.Run(fmt.Sprintf("%+v %v", s, order), func(t *testing.T) {
 				b := newBed(t, s)
-				settings := map[string]any{"remediation": &remediation.Settings{KeepMarkUntilNodeReturns: s.keepMark}}
+				settings := map[string]any{"remediation": keepMark(s.keepMark)}
 				waited := false
 				for last := ""; ; {
 					b.tick(settings, order...)
@@ -322,7 +329,7 @@ func TestHealthCheckAndTruthTable(t *testing.T) {
 			}
 			settings := map[string]any{
 				"healthcheck": &healthcheck.Settings{MissingNodeUnhealthyAtOnce: tc.hasty},
-				"remediation": &remediation.Settings{KeepMarkUntilNodeReturns: tc.keep},
+				"remediation": keepMark(tc.keep),
 			}
 			for range 300 {
 				b.tick(settings, "healthcheck", "remediation", "reboot")

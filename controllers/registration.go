@@ -165,7 +165,7 @@ var registrations = []Registration{
 			right = remediation.KeepMark
 		}
 		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
-		return &remediation.Reconciler{Client: d.Client, Live: d.Live, Decide: decide}, err
+		return &remediation.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings, Decide: decide}, err
 	}),
 	register(overlayable(Registration{
 		Name: "healthcheck",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -124,6 +125,8 @@ func (k *kubelet) register(fault scenarios.StepFault) {
 	switch {
 	case apierrors.IsNotFound(err):
 		node := newNode(name, k.labels, k.w)
+		node.Spec.ProviderID = objects.ProviderID(name)
+		node.Status.NodeInfo.BootID = k.host.boot
 		created, err := k.store.Create(k.actor.name, node)
 		if err != nil {
 			k.w.fail(err)
@@ -168,15 +171,23 @@ func (k *kubelet) renewLease() {
 	}
 }
 
-// reportReady sets the Ready condition. A Node that was deleted is not made
-// again before the kubelet starts anew, as with the real kubelet.
+// reportReady sets the Ready condition, and tells which boot it is of. A Node that
+// was deleted is not made again before the kubelet starts anew, as with the real
+// kubelet.
 func (k *kubelet) reportReady() {
 	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.host.name})
-	if err != nil || obj.GetUID() != k.node || isReady(obj.(*corev1.Node)) {
+	if err != nil || obj.GetUID() != k.node {
 		return
 	}
-	node := obj.(*corev1.Node).DeepCopy()
-	node.Status.Conditions = []corev1.NodeCondition{readyCondition(k.w)}
+	node := obj.(*corev1.Node)
+	if isReady(node) && node.Status.NodeInfo.BootID == k.host.boot {
+		return
+	}
+	node = node.DeepCopy()
+	node.Status.NodeInfo.BootID = k.host.boot
+	if !isReady(node) {
+		node.Status.Conditions = []corev1.NodeCondition{readyCondition(k.w)}
+	}
 	if _, err := k.store.UpdateStatus(k.actor.name, node); err != nil {
 		k.w.fail(err)
 	}

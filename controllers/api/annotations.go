@@ -18,7 +18,8 @@ const (
 	RebootAnnotation = "reboot.metal3.io"
 	// RemediationRebootAnnotation is the keyed form that the machine
 	// remediation controller owns (seed 002).
-	RemediationRebootAnnotation = RebootAnnotation + "/machine-remediation"
+	RemediationRebootAnnotation = RebootAnnotation + "/" + RemediationRebootKey
+	RemediationRebootKey        = "machine-remediation"
 	// ExternalRemediationAnnotation marks a Machine as unhealthy: somebody
 	// outside of Cluster API has to remediate it (seeds 002, 004).
 	ExternalRemediationAnnotation = "host.metal3.io/external-remediation"

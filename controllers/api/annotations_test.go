@@ -56,10 +56,11 @@ func TestRebootRequests(t *testing.T) {
 		"reboot.metal3.io/alpha": "",
 		"other":                  "",
 	})
+	empty := RequestID("")
 	want := []RebootRequest{
-		{Annotation: "reboot.metal3.io", Mode: RebootSoft},
-		{Annotation: "reboot.metal3.io/alpha", Key: "alpha", Mode: RebootSoft},
-		{Annotation: "reboot.metal3.io/zebra", Key: "zebra", Mode: RebootHard},
+		{Annotation: "reboot.metal3.io", Mode: RebootSoft, ID: empty},
+		{Annotation: "reboot.metal3.io/alpha", Key: "alpha", Mode: RebootSoft, ID: empty},
+		{Annotation: "reboot.metal3.io/zebra", Key: "zebra", Mode: RebootHard, ID: RequestID(`{'mode':'hard'}`)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests differ (-want +got):\n%s", diff)

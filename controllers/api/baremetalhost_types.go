@@ -81,6 +81,12 @@ const (
 	StateAvailable             ProvisioningState = "available"
 )
 
+// Provisioned reports whether a host in this state runs an image and takes part in
+// the reboot interface (seed 001).
+func (s ProvisioningState) Provisioned() bool {
+	return s == StateProvisioned || s == StateExternallyProvisioned
+}
+
 // ErrorType classifies the error that keeps a host from its goal.
 type ErrorType string
 

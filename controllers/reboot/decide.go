@@ -170,7 +170,8 @@ func Decide(s State) Action {
 		// Answered now, it would be by the Off from before the boot, and the Node
 		// of a host that boots would be deleted.
 		return settle(s)
-	case s.Power == Off && s.Unanswered && !s.PoweringOn():
+	case s.Power == Off && s.Unanswered && !s.PoweringOn() && (s.Keyed || !s.Online):
+		// An answer that nobody waits for any more goes with the record of the boot.
 		return RecordAnswer
 	case s.Power == Off && s.Keyed:
 		return Wait // until everybody who holds the host has let go

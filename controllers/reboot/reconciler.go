@@ -146,9 +146,8 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		Power:    Unreachable,
 		Pending:  provisioning.RebootPending(),
 	}
+	s.Provisioned = provisioning.State.Provisioned()
 	switch provisioning.State {
-	case api.StateProvisioned, api.StateExternallyProvisioned:
-		s.Provisioned = true
 	case api.StateDeprovisioning, api.StateAvailable:
 		// Available too, lest a host that was deprovisioned while nobody looked
 		// takes an old request into its next life.

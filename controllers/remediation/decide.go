@@ -2,11 +2,20 @@
 // 002: it power-cycles the host of a Machine that was marked as unhealthy, and
 // deletes the Machine's Node while the host is off.
 //
-// All that it knows is in four annotations and objects, so that it resumes
+// All that it has to know is in four annotations and objects, so that it resumes
 // where it, or the process before it, stopped; and it visits hosts, not
 // Machines, so that a host is let go of even when its Machine has vanished.
 // The cache only proposes: nothing is done but by a decision on the host, the
 // Machine and the Node as the API server has them now.
+//
+// A Node is deleted on the word that its host is off, and that word ages: power may
+// come back by itself. Each request has content of its own, the reboot controller
+// answers that content from a reading that began later (status.provisioning.
+// heldOffFor), and so the reading is no older than the request. A request is out of
+// date when the Node tells of another boot than the one that it names, which no
+// crash makes this controller forget; or when it was made too long ago, as far as
+// this process knows by its own clock, for that boot may not have got through to the
+// API server. It is then made anew, and answered at once by a host that is off.
 package remediation
 
 // State is every fact that the decision about one host rests on.
@@ -19,13 +28,19 @@ type State struct {
 	StatusOn bool `json:"statusOn"`
 	// RebootAnnotation: the host has this controller's reboot annotation.
 	RebootAnnotation bool `json:"rebootAnnotation"`
-	// AnswersRequest: the annotation was seen by the reboot controller, and the
-	// host has not booted since. Only then a host that is off is off because of
-	// it, and stays off. Implies RebootAnnotation.
+	// AnswersRequest: the reboot controller found the host off after it had read
+	// this very annotation, and holds it off. Implies RebootAnnotation.
 	AnswersRequest bool `json:"answersRequest"`
+	// Outdated: the host may have booted after it was off in answer to the
+	// annotation, for the Node has another boot than it names, or a boot's time has
+	// passed since it was set.
+	Outdated bool `json:"outdated"`
 	// PoweredOffMark: the Machine has the powered-off-for-remediation
 	// annotation.
 	PoweredOffMark bool `json:"poweredOffMark"`
+	// Overdue: the host was let go of for longer than a Node may take to return,
+	// and it has not. Only with PoweredOffMark.
+	Overdue bool `json:"overdue"`
 }
 
 // PoweredOn is the truth table's third column. Off counts only when it answers
@@ -39,13 +54,17 @@ func (s State) PoweredOn() bool { return s.StatusOn || !s.AnswersRequest }
 // Action is the one thing to do next.
 type Action string
 
-// The actions of the truth table, and the two that KeepMark adds.
+// The actions of the truth table, what a DeleteNode waits for, and the two that
+// KeepMark adds.
 const (
 	Nothing                Action = "Nothing"
 	AddReboot              Action = "AddReboot"
 	DeleteNode             Action = "DeleteNode"
 	RemoveNeedsRemediation Action = "RemoveNeedsRemediation"
 	RemoveReboot           Action = "RemoveReboot"
+	// AskAgain gives the reboot annotation new content: an answer to what it has
+	// is too old to delete a Node by.
+	AskAgain Action = "AskAgain"
 	// AddPoweredOffMark marks the Machine: its Node is gone and its host is off.
 	AddPoweredOffMark Action = "AddPoweredOffMark"
 	// Finish removes that mark and the needs-remediation annotation, at once.
@@ -54,7 +73,7 @@ const (
 
 // Actions is every action.
 var Actions = []Action{
-	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AddPoweredOffMark, Finish,
+	Nothing, AddReboot, DeleteNode, RemoveNeedsRemediation, RemoveReboot, AskAgain, AddPoweredOffMark, Finish,
 }
 
 // row is a line of the truth table in the order of its columns: does the Node
@@ -91,7 +110,13 @@ var table = map[row]Action{
 }
 
 // Decide looks up what to do next about a host.
-func Decide(s State) Action { return table[s.row()] }
+func Decide(s State) Action {
+	action := table[s.row()]
+	if action == DeleteNode && s.Outdated {
+		return AskAgain
+	}
+	return action
+}
 
 func (s State) row() row {
 	return row{s.NodeExists, s.NeedsRemediation, s.PoweredOn(), s.RebootAnnotation}
@@ -116,8 +141,13 @@ var keepMarkTable = map[[5]bool]Action{
 // marks the Machine again, and again (design, decision 6; upstream
 // openshift/cluster-api-provider-baremetal#59). A mark of our own on the
 // Machine, like upstream's, tells a Node that we deleted from one that never was.
+// A boot that doesn't bring the Node back in time is followed by another (upstream
+// openshift/cluster-api-provider-baremetal#119).
 func KeepMark(s State) Action {
 	r := s.row()
+	if s.Overdue && r == (row{o, x, x, o}) {
+		return AddReboot
+	}
 	if action, ok := keepMarkTable[[5]bool{r[0], r[1], r[2], r[3], s.PoweredOffMark}]; ok {
 		return action
 	}

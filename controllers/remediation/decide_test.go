@@ -87,13 +87,13 @@ func TestOffWithoutRequestCountsAsOn(t *testing.T) {
 
 // everyState calls f with each possible State.
 func everyState(f func(State)) {
-	for bits := range 1 << 6 {
+	for bits := range 1 << 8 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		s := State{
 			NodeExists: bit(0), NeedsRemediation: bit(1), StatusOn: bit(2), RebootAnnotation: bit(3),
-			AnswersRequest: bit(4), PoweredOffMark: bit(5),
+			AnswersRequest: bit(4), PoweredOffMark: bit(5), Outdated: bit(6), Overdue: bit(7),
 		}
-		if s.AnswersRequest && !s.RebootAnnotation {
+		if s.AnswersRequest && !s.RebootAnnotation || s.Outdated && !(s.RebootAnnotation && s.NodeExists) || s.Overdue && (s.NodeExists || s.RebootAnnotation || !s.PoweredOffMark) {
 			continue // implied
 		}
 		f(s)
@@ -108,8 +108,12 @@ func TestOnlyAnAnswerCounts(t *testing.T) {
 			switch action := decide(s); action {
 			case DeleteNode:
 				deletes++
-				if !answered || !s.NodeExists || !s.NeedsRemediation {
+				if !answered || s.Outdated || !s.NodeExists || !s.NeedsRemediation {
 					t.Errorf("%s deletes the Node in %+v", name, s)
+				}
+			case AskAgain:
+				if !answered || !s.Outdated || !s.NodeExists || !s.NeedsRemediation {
+					t.Errorf("%s asks again in %+v", name, s)
 				}
 			case RemoveReboot, RemoveNeedsRemediation, AddPoweredOffMark:
 				if !answered {
@@ -142,8 +146,11 @@ func TestKeepMarkNeverGivesTheMachineAway(t *testing.T) {
 		if action == Finish && s.NeedsRemediation && !s.NodeExists {
 			t.Errorf("%s before the Node is back in %+v", action, s)
 		}
-		if action == AddReboot && s.PoweredOffMark && !s.NodeExists {
+		if action == AddReboot && s.PoweredOffMark && !s.NodeExists && !s.Overdue {
 			t.Errorf("%s while the host boots in %+v", action, s)
+		}
+		if s.Overdue && s.NeedsRemediation && action != AddReboot {
+			t.Errorf("%s although the Node should be back in %+v", action, s)
 		}
 	})
 }

@@ -2,14 +2,18 @@ package remediation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,10 +25,25 @@ import (
 type Settings struct {
 	// KeepMarkUntilNodeReturns chooses KeepMark instead of Decide.
 	KeepMarkUntilNodeReturns bool `json:"keepMarkUntilNodeReturns"`
+	// AnswerWithin is how long after its request an answer may be acted upon. It
+	// must be shorter than the fastest host boots, for power may come back by
+	// itself right after the reading, and longer than the reading and two writes
+	// take, or no Node is ever deleted.
+	AnswerWithin metav1.Duration `json:"answerWithin"`
+	// NodeTimeout is how long KeepMark waits for the Node of a host that it let go
+	// of before it power-cycles the host again.
+	NodeTimeout metav1.Duration `json:"nodeTimeout"`
 }
 
-// DefaultSettings returns the options of seed 002.
-func DefaultSettings() Settings { return Settings{} }
+// DefaultSettings returns the options of seed 002, with times that suit the fastest
+// virtual machines as well as servers, and Cluster API's default for a Node to
+// start.
+func DefaultSettings() Settings {
+	return Settings{
+		AnswerWithin: metav1.Duration{Duration: 5 * time.Second},
+		NodeTimeout:  metav1.Duration{Duration: 10 * time.Minute},
+	}
+}
 
 // Reconciler is the machine remediation controller. All fields must be set.
 type Reconciler struct {
@@ -32,9 +51,28 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Clock measures how much time has passed; it is compared with no other.
+	Clock    clock.PassiveClock
+	Settings Settings
 	// Decide is the function Decide or KeepMark, or a wrong one to be tested
 	// against.
 	Decide func(State) Action
+
+	mutex sync.Mutex
+	hosts map[types.NamespacedName]*memory
+}
+
+// memory is what the controller remembers of a host. It may be lost at any time: the
+// boot that a request names remains.
+type memory struct {
+	// content is that of the reboot annotation, and since a time at which it was
+	// not there yet; of what a process finds when it starts, when that was.
+	content string
+	since   time.Time
+	// looked is when the last live reading began.
+	looked time.Time
+	// released is when the host was first seen let go of and its Node missing.
+	released time.Time
 }
 
 // facts are the three objects that a State is read from. Machine and node are
@@ -45,34 +83,127 @@ type facts struct {
 	host    *api.BareMetalHost
 }
 
-// lookAgain is when the host of a deleted Node is looked at again. What else is
-// written brings its own watch event; but of a Node that came and went between two
-// lists a cache never hears.
+// lookAgain is when the host of a deleted Node, or of a request that was made anew,
+// is looked at again. What else is written brings its own watch event in time; but
+// of a Node that came and went between two lists a cache never hears, and an answer
+// that is heard of late is too old.
 const lookAgain = time.Second
 
 // Reconcile does one step for one host.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	action := Nothing
 	var found facts
-	for _, reader := range []client.Reader{r.Client, r.Live} {
+	m := r.remember(request.NamespacedName)
+	for i, reader := range []client.Reader{r.Client, r.Live} {
+		began, live := r.Clock.Now(), i == 1
 		var err error
 		if found, err = read(ctx, reader, request.NamespacedName); err != nil {
 			return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
 		}
 		if found.host == nil {
+			r.forget(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
-		if action = r.Decide(found.state()); action == Nothing {
-			return reconcile.Result{}, nil
+		if live {
+			m.look(found.content(), began)
+		}
+		s := found.state()
+		s.Outdated = r.outdated(m, found)
+		left := r.overdueIn(m, s)
+		s.Overdue = left < 0
+		if action = r.Decide(s); action == Nothing {
+			return reconcile.Result{RequeueAfter: max(0, left)}, nil
 		}
 	}
-	if err := client.IgnoreNotFound(r.act(ctx, found, action)); err != nil {
+	if err := client.IgnoreNotFound(r.act(ctx, m, found, action)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s for BareMetalHost %s: %w", action, request, err)
 	}
-	if action == DeleteNode && found.node.DeletionTimestamp == nil {
+	if action == AskAgain || action == DeleteNode && found.node.DeletionTimestamp == nil {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
 	return reconcile.Result{}, nil
+}
+
+// look notes the content of the reboot annotation that a live reading found. What is
+// new was not there yet when the reading before began.
+func (m *memory) look(content string, began time.Time) {
+	if content != m.content {
+		m.content, m.since = content, m.looked
+		if m.looked.IsZero() {
+			m.since = began
+		}
+	}
+	m.looked = began
+}
+
+// outdated reports whether the host may have booted since it was off in answer to
+// the request.
+func (r *Reconciler) outdated(m *memory, f facts) bool {
+	content := f.content()
+	if content == "" || f.node == nil {
+		return false
+	}
+	return parseContent(content).Boot != f.node.Status.NodeInfo.BootID ||
+		content == m.content && r.Clock.Now().Sub(m.since) >= r.Settings.AnswerWithin.Duration
+}
+
+// content is what this controller's reboot annotation says.
+type content struct {
+	// Mode is hard: a hang must not wait for a soft shutdown (seed 000).
+	Mode api.RebootMode `json:"mode"`
+	// Machine is the UID of the Machine that is remediated (seed 000).
+	Machine types.UID `json:"machine"`
+	// Request is the resourceVersion of the host that the request is based on, so
+	// that no two requests have the same content.
+	Request string `json:"request"`
+	// Boot is the boot that the Node told of when the request was made.
+	Boot string `json:"boot,omitempty"`
+}
+
+// parseContent reads an annotation that another may have written: of that it takes
+// what it understands.
+func parseContent(value string) content {
+	var c content
+	_ = json.Unmarshal([]byte(value), &c) // names no boot then, and is made anew
+	return c
+}
+
+// overdueIn is how long the Node of a host that was let go of may still take to
+// return, negative when it should be there, and 0 when nobody waits for it.
+func (r *Reconciler) overdueIn(m *memory, s State) time.Duration {
+	if s.NodeExists || s.RebootAnnotation || !s.PoweredOffMark {
+		m.released = time.Time{}
+		return 0
+	}
+	now := r.Clock.Now()
+	if m.released.IsZero() {
+		m.released = now
+	}
+	left := m.released.Add(r.Settings.NodeTimeout.Duration).Sub(now)
+	if left <= 0 {
+		return -1
+	}
+	return left
+}
+
+func (r *Reconciler) remember(key types.NamespacedName) *memory {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	m := r.hosts[key]
+	if m == nil {
+		m = new(memory)
+		if r.hosts == nil {
+			r.hosts = map[types.NamespacedName]*memory{}
+		}
+		r.hosts[key] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.hosts, key)
 }
 
 // read finds the host, the Machine that uses it and that Machine's Node.
@@ -81,6 +212,12 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	host, err := get(ctx, reader, key, &api.BareMetalHost{})
 	if host == nil || err != nil {
 		return f, err
+	}
+	f.host = host
+	// A host that is deprovisioned is let go of too, and its reboot annotations are
+	// removed (seed 000): to ask for a reboot then would be a quarrel without end.
+	if !host.Status.Provisioning.State.Provisioned() {
+		return f, nil
 	}
 	if ref := host.Spec.ConsumerRef; ref != nil && ref.Kind == "Machine" {
 		machineKey := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
@@ -102,8 +239,22 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 			return f, err
 		}
 	}
-	f.host = host
-	return f, nil
+	return f, f.check()
+}
+
+// check refuses to remediate a Machine whose nodeRef leads to the Node of another:
+// a name is used again, and nodeRef has no UID. Its host would be fenced, and the
+// Node of one that runs be deleted.
+func (f *facts) check() error {
+	if f.node == nil || f.machine.Spec.ProviderID == "" || f.node.Spec.ProviderID == "" || f.machine.Spec.ProviderID == f.node.Spec.ProviderID {
+		return nil
+	}
+	if _, marked := f.machine.Annotations[api.ExternalRemediationAnnotation]; marked {
+		return fmt.Errorf("the Node %s, which status.nodeRef of Machine %s names, has the provider ID %s, not %s: correct the reference",
+			f.node.Name, client.ObjectKeyFromObject(f.machine), f.node.Spec.ProviderID, f.machine.Spec.ProviderID)
+	}
+	f.node = nil
+	return nil
 }
 
 // get reads an object that is not going to be changed: what is written is always
@@ -127,18 +278,23 @@ func (f facts) state() State {
 		_, s.NeedsRemediation = f.machine.Annotations[api.ExternalRemediationAnnotation]
 		_, s.PoweredOffMark = f.machine.Annotations[api.PoweredOffForRemediationAnnotation]
 	}
-	_, s.RebootAnnotation = f.host.Annotations[api.RemediationRebootAnnotation]
-	s.AnswersRequest = s.RebootAnnotation && f.host.Status.Provisioning.RebootPending()
+	var content string
+	content, s.RebootAnnotation = f.host.Annotations[api.RemediationRebootAnnotation]
+	s.AnswersRequest = s.RebootAnnotation &&
+		f.host.Status.Provisioning.HeldOffFor[api.RemediationRebootKey] == api.RequestID(content)
 	return s
 }
 
+// content is that of this controller's reboot annotation, empty without it.
+func (f facts) content() string { return f.host.Annotations[api.RemediationRebootAnnotation] }
+
 // act has the one effect of an action.
-func (r *Reconciler) act(ctx context.Context, f facts, action Action) error {
+func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action) error {
 	switch action {
 	case RemoveReboot:
 		return r.Client.Patch(ctx, f.host, api.RemoveAnnotations(f.host, api.RemediationRebootAnnotation))
 	case DeleteNode:
-		return r.deleteNode(ctx, f)
+		return r.deleteNode(ctx, m, f)
 	case Nothing:
 		return nil
 	}
@@ -147,11 +303,16 @@ func (r *Reconciler) act(ctx context.Context, f facts, action Action) error {
 		return errors.New("no Machine uses this host") // the table never asks for it
 	}
 	switch action {
-	case AddReboot:
-		// The value leads back to the Machine, and a hang must not wait for a
-		// soft shutdown (both seed 000).
-		value := `{"mode":"hard","machine":` + api.Quote(string(machine.UID)) + `}`
-		return r.Client.Patch(ctx, f.host, api.SetAnnotation(f.host, api.RemediationRebootAnnotation, value))
+	case AddReboot, AskAgain:
+		c := content{Mode: api.RebootHard, Machine: machine.UID, Request: f.host.ResourceVersion}
+		if f.node != nil {
+			c.Boot = f.node.Status.NodeInfo.BootID
+		}
+		value, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		return r.Client.Patch(ctx, f.host, api.SetAnnotation(f.host, api.RemediationRebootAnnotation, string(value)))
 	case RemoveNeedsRemediation:
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
 	case AddPoweredOffMark:
@@ -167,8 +328,9 @@ func (r *Reconciler) act(ctx context.Context, f facts, action Action) error {
 // boot has its name (design, decision 9), or is the very same object when
 // somebody else let the host boot. The latter writes to the Node, so its
 // resourceVersion is a precondition too; and the host must not have changed
-// between the decision and after the Node was read.
-func (r *Reconciler) deleteNode(ctx context.Context, f facts) error {
+// between the decision and after the Node was read. The answer may have become too
+// old meanwhile.
+func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	if f.node == nil {
 		return errors.New("the host's Machine has no Node") // the table never asks for it
 	}
@@ -182,6 +344,9 @@ func (r *Reconciler) deleteNode(ctx context.Context, f facts) error {
 	}
 	if host == nil || host.ResourceVersion != f.host.ResourceVersion {
 		return errors.New("the host changed while its Node was read")
+	}
+	if r.outdated(m, f) {
+		return errors.New("the answer to its request became too old while its Node was read")
 	}
 	return r.Client.Delete(ctx, f.node, client.Preconditions{UID: &f.node.UID, ResourceVersion: &f.node.ResourceVersion})
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -25,6 +26,25 @@ var (
 	epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
+// asked is the content of a request.
+const asked = `{"mode":"hard","request":"1"}`
+
+// reconciler makes a Reconciler on c that remembers what s says it does.
+func reconciler(cache, live client.WithWatch, s State, decide func(State) Action) *Reconciler {
+	r := &Reconciler{
+		Client: cache, Live: live, Clock: clocktesting.NewFakePassiveClock(epoch), Settings: DefaultSettings(), Decide: decide,
+		hosts: map[types.NamespacedName]*memory{key: {}},
+	}
+	m := r.hosts[key]
+	if s.Outdated {
+		m.content, m.since = asked, epoch.Add(-r.Settings.AnswerWithin.Duration)
+	}
+	if s.Overdue {
+		m.released = epoch.Add(-r.Settings.NodeTimeout.Duration)
+	}
+	return r
+}
+
 // objects are the three objects of a remediation in the state s.
 func objects(s State) (*api.BareMetalHost, *clusterv1.Machine, *corev1.Node) {
 	host := &api.BareMetalHost{
@@ -33,7 +53,7 @@ func objects(s State) (*api.BareMetalHost, *clusterv1.Machine, *corev1.Node) {
 			Online:      true,
 			ConsumerRef: &corev1.ObjectReference{Kind: "Machine", Name: "worker-1", Namespace: key.Namespace},
 		},
-		Status: api.BareMetalHostStatus{PoweredOn: s.StatusOn},
+		Status: api.BareMetalHostStatus{PoweredOn: s.StatusOn, Provisioning: api.ProvisionStatus{State: api.StateProvisioned}},
 	}
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -43,10 +63,10 @@ func objects(s State) (*api.BareMetalHost, *clusterv1.Machine, *corev1.Node) {
 		Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "worker-1"}},
 	}
 	if s.RebootAnnotation {
-		host.Annotations[api.RemediationRebootAnnotation] = "{}"
+		host.Annotations[api.RemediationRebootAnnotation] = asked
 	}
 	if s.AnswersRequest {
-		host.Status.Provisioning.PendingRebootSince = &metav1.MicroTime{Time: epoch}
+		host.Status.Provisioning.HeldOffFor = map[string]string{api.RemediationRebootKey: api.RequestID(asked)}
 	}
 	if s.NeedsRemediation {
 		machine.Annotations[api.ExternalRemediationAnnotation] = ""
@@ -99,13 +119,16 @@ func TestEffects(t *testing.T) {
 	for name, decide := range map[string]func(State) Action{"Decide": Decide, "KeepMark": KeepMark} {
 		everyState(func(s State) {
 			c := serve(s, interceptor.Funcs{})
-			if got := current(t, c); got != s {
+			want := s
+			want.Outdated, want.Overdue = false, false // not in the objects
+			if got := current(t, c); got != want {
 				t.Fatalf("%+v is read as %+v", s, got)
 			}
-			want := s
 			switch decide(s) {
 			case AddReboot:
 				want.RebootAnnotation, want.AnswersRequest = true, false
+			case AskAgain:
+				want.AnswersRequest = false
 			case DeleteNode:
 				want.NodeExists = false
 			case RemoveNeedsRemediation:
@@ -117,7 +140,7 @@ func TestEffects(t *testing.T) {
 			case Finish:
 				want.NeedsRemediation, want.PoweredOffMark = false, false
 			}
-			step(t, &Reconciler{Client: c, Live: c, Decide: decide})
+			step(t, reconciler(c, c, s, decide))
 			if got := current(t, c); got != want {
 				t.Errorf("%s: %s of %+v led to %+v", name, decide(s), s, got)
 			}
@@ -127,7 +150,7 @@ func TestEffects(t *testing.T) {
 
 func TestRequestIsHardAndTraceable(t *testing.T) {
 	c := serve(State{NodeExists: true, NeedsRemediation: true, StatusOn: true}, interceptor.Funcs{})
-	step(t, &Reconciler{Client: c, Live: c, Decide: Decide})
+	step(t, reconciler(c, c, State{}, Decide))
 	var host api.BareMetalHost
 	if err := c.Get(ctx, key, &host); err != nil {
 		t.Fatal(err)
@@ -144,7 +167,7 @@ func TestCacheOnlyProposes(t *testing.T) {
 	// The cache still shows the host held off; it was let go of since.
 	stale := serve(answered, interceptor.Funcs{})
 	live := serve(State{NodeExists: true, NeedsRemediation: true, StatusOn: true, RebootAnnotation: true}, interceptor.Funcs{})
-	step(t, &Reconciler{Client: stale, Live: live, Decide: Decide})
+	step(t, reconciler(stale, live, answered, Decide))
 	if !current(t, stale).NodeExists || !current(t, live).NodeExists {
 		t.Error("a Node was deleted because of what the cache said")
 	}
@@ -164,7 +187,7 @@ func TestDeletedNodeIsLookedAtAgain(t *testing.T) {
 			return live.Patch(ctx, obj, patch, opts...)
 		},
 	})
-	r := &Reconciler{Client: cache, Live: live, Decide: Decide}
+	r := reconciler(cache, live, answered, Decide)
 	result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	if err != nil || current(t, live).NodeExists || result.RequeueAfter == 0 {
 		t.Fatalf("the Node is there: %t; %+v, %v", current(t, live).NodeExists, result, err)
@@ -202,7 +225,7 @@ func TestNodeOfNextBootIsSpared(t *testing.T) {
 					return c.Delete(ctx, obj, opts...)
 				},
 			})
-			r := &Reconciler{Client: c, Live: c, Decide: Decide}
+			r := reconciler(c, c, answered, Decide)
 			if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); !apierrors.IsConflict(err) {
 				t.Errorf("error %v, want a conflict", err)
 			}
@@ -227,7 +250,7 @@ func TestHostThatChangedSinceKeepsItsNode(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	r := &Reconciler{Client: c, Live: c, Decide: Decide}
+	r := reconciler(c, c, answered, Decide)
 	if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err == nil {
 		t.Error("no error")
 	}
@@ -243,6 +266,10 @@ func TestHostIsReleasedWithoutItsMachine(t *testing.T) {
 			h.Spec.ConsumerRef = nil
 			return []client.Object{h, m}
 		},
+		"deprovisioned": func(h *api.BareMetalHost, m *clusterv1.Machine) []client.Object {
+			h.Status.Provisioning.State = api.StateDeprovisioning
+			return []client.Object{h, m}
+		},
 		"machine names another host": func(h *api.BareMetalHost, m *clusterv1.Machine) []client.Object {
 			m.Annotations[api.HostAnnotation] = "metal3/worker-2"
 			return []client.Object{h, m}
@@ -251,11 +278,151 @@ func TestHostIsReleasedWithoutItsMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			host, machine, node := objects(answered)
 			c := server(interceptor.Funcs{}, append(change(host, machine), node)...)
-			step(t, &Reconciler{Client: c, Live: c, Decide: Decide})
+			step(t, reconciler(c, c, answered, Decide))
 			if got := current(t, c); got.RebootAnnotation {
 				t.Error("the host is held for ever")
 			}
 			must(t, c.Get(ctx, types.NamespacedName{Name: "worker-1"}, &corev1.Node{}))
+		})
+	}
+}
+
+// TestDeprovisionedHostIsNotAskedAgain: the reboot controller removes the annotation
+// of such a host, and neither must ever write again.
+func TestDeprovisionedHostIsNotAskedAgain(t *testing.T) {
+	for _, state := range []api.ProvisioningState{api.StateDeprovisioning, api.StateAvailable, "inspecting", ""} {
+		host, machine, node := objects(State{NodeExists: true, NeedsRemediation: true, StatusOn: true})
+		host.Status.Provisioning.State = state
+		c := server(interceptor.Funcs{}, host, machine, node)
+		step(t, reconciler(c, c, State{}, Decide))
+		if current(t, c).RebootAnnotation {
+			t.Errorf("a host that is %q was asked to reboot", state)
+		}
+	}
+}
+
+// TestAnswersAge: the answer to a request is worth nothing when the host could have
+// booted since, or when nobody knows how old it is.
+func TestAnswersAge(t *testing.T) {
+	c := serve(answered, interceptor.Funcs{})
+	clock := clocktesting.NewFakePassiveClock(epoch)
+	outdated := answered
+	outdated.Outdated = true
+	r := reconciler(c, c, outdated, Decide)
+	r.Clock = clock
+	content := func() string {
+		var host api.BareMetalHost
+		must(t, c.Get(ctx, key, &host))
+		return host.Annotations[api.RemediationRebootAnnotation]
+	}
+	answer := func() {
+		var host api.BareMetalHost
+		must(t, c.Get(ctx, key, &host))
+		host.Status.Provisioning.HeldOffFor = map[string]string{api.RemediationRebootKey: api.RequestID(content())}
+		must(t, c.Status().Update(ctx, &host))
+	}
+	step(t, r)
+	if !current(t, c).NodeExists {
+		t.Fatal("the Node was deleted by an answer that is older than it knows")
+	}
+	first := content()
+	answer()
+	clock.SetTime(clock.Now().Add(r.Settings.AnswerWithin.Duration))
+	step(t, r)
+	if second := content(); second == first {
+		t.Fatal("it was not asked again after the answer had become too old")
+	}
+	step(t, r) // the old answer is none to the new content
+	if !current(t, c).NodeExists {
+		t.Fatal("the Node was deleted by the answer to an earlier request")
+	}
+	answer()
+	clock.SetTime(clock.Now().Add(r.Settings.AnswerWithin.Duration - time.Millisecond))
+	step(t, r)
+	if current(t, c).NodeExists {
+		t.Error("the Node was not deleted by a fresh answer")
+	}
+}
+
+// TestRequestNamesTheBoot: a process that starts doesn't know how old a request is,
+// but it sees that the host has booted since.
+func TestRequestNamesTheBoot(t *testing.T) {
+	host, machine, node := objects(answered)
+	host.Annotations[api.RemediationRebootAnnotation] = `{"mode":"hard","boot":"first"}`
+	host.Status.Provisioning.HeldOffFor[api.RemediationRebootKey] = api.RequestID(host.Annotations[api.RemediationRebootAnnotation])
+	node.Status.NodeInfo.BootID = "second"
+	c := server(interceptor.Funcs{}, host, machine, node)
+	step(t, reconciler(c, c, State{}, Decide))
+	if !current(t, c).NodeExists {
+		t.Error("the Node of the next boot was deleted")
+	}
+	must(t, c.Get(ctx, key, host))
+	if got := parseContent(host.Annotations[api.RemediationRebootAnnotation]); got.Boot != "second" || got.Mode != api.RebootHard {
+		t.Errorf("asked again with %+v", got)
+	}
+}
+
+// TestAnswerAgesWhileItIsRead: the API server may take its time.
+func TestAnswerAgesWhileItIsRead(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(epoch)
+	gets := 0
+	c := serve(answered, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*api.BareMetalHost); ok {
+				if gets++; gets == 3 { // before it is deleted
+					clock.SetTime(clock.Now().Add(time.Minute))
+				}
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	r := reconciler(c, c, answered, Decide)
+	r.Clock = clock
+	if _, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key}); err == nil || gets != 3 {
+		t.Errorf("after %d reads: error %v", gets, err)
+	}
+	if !current(t, c).NodeExists {
+		t.Error("the Node was deleted by an answer that is a minute old")
+	}
+}
+
+// TestNodeThatNeverReturns: the health check's mark stays, so somebody has to go on.
+func TestNodeThatNeverReturns(t *testing.T) {
+	c := serve(State{NeedsRemediation: true, StatusOn: true, PoweredOffMark: true}, interceptor.Funcs{})
+	clock := clocktesting.NewFakePassiveClock(epoch)
+	r := reconciler(c, c, State{}, KeepMark)
+	r.Clock = clock
+	result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: key})
+	if err != nil || result.RequeueAfter != r.Settings.NodeTimeout.Duration {
+		t.Fatalf("it looks again after %s: %v", result.RequeueAfter, err)
+	}
+	clock.SetTime(clock.Now().Add(result.RequeueAfter))
+	step(t, r)
+	if !current(t, c).RebootAnnotation {
+		t.Error("the host was not asked to reboot again")
+	}
+}
+
+// TestAnothersNodeIsSpared: nodeRef is a name, and names are used again.
+func TestAnothersNodeIsSpared(t *testing.T) {
+	for name, state := range map[string]State{
+		"marked":    {NodeExists: true, NeedsRemediation: true, StatusOn: true},
+		"off":       answered,
+		"withdrawn": {NodeExists: true, RebootAnnotation: true, AnswersRequest: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, machine, node := objects(state)
+			machine.Spec.ProviderID, node.Spec.ProviderID = "metal3://metal3/worker-1/worker-1", "metal3://metal3/worker-2/worker-2"
+			c := server(interceptor.Funcs{}, host, machine, node)
+			_, err := reconciler(c, c, state, Decide).Reconcile(ctx, reconcile.Request{NamespacedName: key})
+			if state.NeedsRemediation && (err == nil || !strings.Contains(err.Error(), "correct the reference")) {
+				t.Errorf("error %v", err)
+			}
+			must(t, c.Get(ctx, types.NamespacedName{Name: "worker-1"}, &corev1.Node{}))
+			must(t, c.Get(ctx, key, host))
+			if _, held := host.Annotations[api.RemediationRebootAnnotation]; held != (state.NeedsRemediation && state.RebootAnnotation) {
+				t.Errorf("held off: %t, error %v", held, err)
+			}
 		})
 	}
 }

@@ -58,12 +58,17 @@ func machineObject(name string) *clusterv1.Machine {
 	m.Spec = clusterv1.MachineSpec{
 		ClusterName:       Cluster,
 		Bootstrap:         clusterv1.Bootstrap{DataSecretName: new(string)},
+		ProviderID:        ProviderID(name),
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: api.GroupVersion.Group, Kind: "BareMetalHost", Name: name},
 	}
 	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
 	m.Status.Phase = string(clusterv1.MachinePhaseRunning)
 	return m
 }
+
+// ProviderID is what the Machine of a host and its Node know each other by, in the
+// form of Cluster API's provider for Metal3.
+func ProviderID(host string) string { return "metal3://" + Namespace + "/" + host + "/" + host }
 
 func healthCheck(h *scenarios.HealthCheck) *clusterv1.MachineHealthCheck {
 	seconds := func(d scenarios.Duration) *int32 {

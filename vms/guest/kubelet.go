@@ -111,7 +111,10 @@ func (k *kubelet) register(ctx context.Context) error {
 	for key, value := range k.config.Kubelet.Labels {
 		labels[key] = value
 	}
-	n := node{APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.config.Name, Labels: labels}}
+	n := node{
+		APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.config.Name, Labels: labels},
+		Spec: nodeSpec{ProviderID: k.config.Kubelet.ProviderID},
+	}
 	err := k.api.create(ctx, "/api/v1/nodes", n, &n)
 	if isStatus(err, http.StatusConflict) {
 		// The Node of an earlier boot is taken over, as the real kubelet does.

@@ -33,6 +33,7 @@ type Kubelet struct {
 	CA         string            `json:"ca"`                   // PEM
 	Token      string            `json:"token"`                // bearer token
 	Labels     map[string]string `json:"labels,omitempty"`     // of the Node
+	ProviderID string            `json:"providerID,omitempty"` // of the Node
 	Lease      time.Duration     `json:"lease"`                // between two renewals of the Lease in kube-node-lease
 	Status     time.Duration     `json:"status"`               // between two reports of the Ready condition
 	Pods       time.Duration     `json:"pods"`                 // between two listings of the Node's Pods
