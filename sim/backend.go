@@ -152,7 +152,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	}
 	for _, h := range b.hosts {
 		h.on = true
-		h.begin(history.PowerOn)
+		h.begin(history.PowerOn, byScenario)
 		w.cancel(h.transition)
 		h.complete()
 	}
@@ -393,9 +393,9 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Resume != nil:
 		return onHost(op.Resume, (*host).resume)
 	case op.PowerLoss != nil:
-		return onHost(op.PowerLoss, (*host).losePower)
+		return onHost(op.PowerLoss, func(h *host) { h.losePower(byScenario) })
 	case op.PowerUp != nil:
-		return onHost(op.PowerUp, (*host).powerOn)
+		return onHost(op.PowerUp, func(h *host) { h.powerOn(byScenario) })
 	case op.AddFault != nil:
 		return b.faults.Add(op.AddFault)
 	case op.RemoveFault != nil:

@@ -233,8 +233,9 @@ func (b *Backend) openVMs() (err error) {
 	go func() {
 		defer b.observers.Done()
 		for e := range b.vms.Events() {
-			b.hosts[e.Host].system.notice(e)
-			for _, event := range worldEvents(e) {
+			system := b.hosts[e.Host].system
+			system.notice(e)
+			for _, event := range worldEvents(e, system.blamed(e)) {
 				event.At = offset + e.At
 				b.stream.put(event)
 			}
@@ -246,9 +247,10 @@ func (b *Backend) openVMs() (err error) {
 }
 
 // worldEvents translates what the hypervisor and the guest saw. A line of a boot
-// that has ended was late, and everything in it is over.
-func worldEvents(e vms.Event) []history.Event {
-	event := history.Event{Host: e.Host, Boot: e.Boot, Note: e.Detail}
+// that has ended was late, and everything in it is over. by is in whose name the
+// machine's power changed, or its boot ended.
+func worldEvents(e vms.Event, by string) []history.Event {
+	event := history.Event{Host: e.Host, Boot: e.Boot, Actor: by, Note: e.Detail}
 	of := func(kinds ...history.Kind) []history.Event {
 		var events []history.Event
 		for _, kind := range kinds {
@@ -409,6 +411,7 @@ func (b *Backend) createTopology() error {
 func (b *Backend) switchOn() error {
 	b.stream.await(b.plan)
 	for _, name := range b.names {
+		b.hosts[name].system.blame(string(history.Engine), true)
 		if err := b.hosts[name].domain.On(b.ctx); err != nil {
 			return err
 		}
@@ -451,9 +454,15 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Resume != nil:
 		return on(op.Resume, func(h *host) error { return h.resume(ctx) })
 	case op.PowerLoss != nil:
-		return on(op.PowerLoss, func(h *host) error { return h.domain.ForceOff(ctx) })
+		return on(op.PowerLoss, func(h *host) error {
+			h.system.blame(string(history.Engine), false)
+			return h.domain.ForceOff(ctx)
+		})
 	case op.PowerUp != nil:
-		return on(op.PowerUp, func(h *host) error { return h.domain.On(ctx) })
+		return on(op.PowerUp, func(h *host) error {
+			h.system.blame(string(history.Engine), true)
+			return h.domain.On(ctx)
+		})
 	case op.AddFault != nil:
 		return b.faults.Add(op.AddFault)
 	case op.RemoveFault != nil:

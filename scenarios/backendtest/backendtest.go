@@ -125,10 +125,15 @@ func run(t *testing.T, b scenarios.Backend, plan *scenarios.Plan) {
 	if e := seen[len(seen)-1]; e.Kind != history.AnnotationSet || e.Host != name || e.Key != annotation.Key || e.Value != annotation.Value {
 		t.Errorf("the annotation was set, but the last of %d events is %s", len(seen)-before, e)
 	}
-	now = advance(now, now+time.Minute, is(history.PowerOff))
-	if count(history.PowerOff) != 1 {
-		t.Errorf("the host was asked to reboot and did not go off")
+	by := func(kind history.Kind, actor string) {
+		t.Helper()
+		now = advance(now, now+time.Minute, is(kind))
+		if e := seen[len(seen)-1]; e.Kind != kind || e.Host != name || e.Actor != actor {
+			t.Errorf("the last event is %s, want %s of %s by %s", e, kind, name, actor)
+		}
 	}
+	by(history.BootEnded, "reboot")
+	by(history.PowerOff, "reboot")
 	if err := b.Apply(scenarios.Op{RemoveAnnotation: annotation}); err != nil {
 		t.Fatalf("remove the annotation: %v", err)
 	}
@@ -140,6 +145,16 @@ func run(t *testing.T, b scenarios.Backend, plan *scenarios.Plan) {
 	if count(history.BootComplete) != completed+1 {
 		t.Errorf("the host did not boot again by %s", now)
 	}
+	// What the scenario itself does to the power is nobody else's doing.
+	if err := b.Apply(scenarios.Op{PowerLoss: &scenarios.HostOp{Host: name}}); err != nil {
+		t.Fatalf("take the power away: %v", err)
+	}
+	by(history.BootEnded, string(history.Engine))
+	by(history.PowerOff, string(history.Engine))
+	if err := b.Apply(scenarios.Op{PowerUp: &scenarios.HostOp{Host: name}}); err != nil {
+		t.Fatalf("switch the host on: %v", err)
+	}
+	by(history.PowerOn, string(history.Engine))
 	if err := b.Apply(scenarios.Op{Cut: &scenarios.HostOp{Host: "nobody"}}); err == nil {
 		t.Error("an operation on a host that doesn't exist was accepted")
 	}
