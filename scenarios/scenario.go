@@ -264,6 +264,14 @@ type CrashOp struct {
 	Point CrashPoint `json:"point,omitempty"`
 	// restartAfter is how long the controller stays down.
 	RestartAfter Duration `json:"restartAfter,omitzero"`
+	// staleBy is how old the lists are that fill the controller's caches when it
+	// starts again, as those of an API server that is behind. Left out: they are
+	// up to date.
+	StaleBy Duration `json:"staleBy,omitzero"`
+	// lateBy is how much later the requests are executed that are under way when
+	// the controller dies: the effect that it dies before, or at once whatever it
+	// has sent. Left out: never.
+	LateBy Duration `json:"lateBy,omitzero"`
 }
 
 // CacheOp names one kind in one controller's cache.

@@ -26,10 +26,6 @@ var (
 	worlds      = []string{worldSim, worldLab}
 	seedNumbers = []string{"000", "001", "002", "003", "004"}
 	crashPoints = []string{string(CrashBefore), string(CrashAfter)}
-	stepFaults  = []string{
-		string(FaultCrashBefore), string(FaultCrashAfter), string(FaultErrorBefore),
-		string(FaultErrorAfter), string(FaultIgnore), string(FaultRelist),
-	}
 	// annotated are the kinds that annotate can name; each has the host's name.
 	annotated = []string{"BareMetalHost", "Machine"}
 )
@@ -391,7 +387,7 @@ func (v *validator) op(path string, op *Op) {
 	case op.FreezeCache != nil:
 		v.cache(path, op.FreezeCache)
 		v.open[fmt.Sprintf("freeze %s %s", op.FreezeCache.Controller, op.FreezeCache.Kind)] = true
-		if len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, worldLab) {
+		if v.inLab() {
 			v.bad(path, "the lab cannot freeze a cache: say worlds: [%s] in spec", worldSim)
 		}
 	case op.ThawCache != nil:
@@ -406,6 +402,11 @@ func (v *validator) op(path string, op *Op) {
 		clear(v.open)
 		v.ended = slices.Clone(v.faults)
 	}
+}
+
+// inLab says that the story is to be told in the lab as well.
+func (v *validator) inLab() bool {
+	return len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, worldLab)
 }
 
 // operations names the fields of an Op that are set.
@@ -450,7 +451,12 @@ func (v *validator) crash(path string, op *CrashOp) {
 		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
 	}
 	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
+	if v.inLab() && (op.StaleBy > 0 || op.LateBy > 0) {
+		v.bad(path, "the lab's API server is never behind, and holds no request back: say worlds: [%s] in spec", worldSim)
+	}
 	switch {
+	case op.LateBy > 0 && op.Effect > 0 && op.Point == CrashAfter, op.LateBy > 0 && op.Each && op.Point == CrashAfter:
+		v.bad(path+".lateBy", "what stands after the effect is not under way any more: say point: before")
 	case op.Each && op.Effect > 0:
 		v.bad(path+".effect", "each is around every effect: leave this out")
 	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
@@ -579,9 +585,16 @@ func (v *validator) plan(p *Plan) {
 		if !deviationStep.MatchString(d.Step) {
 			v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
 		}
-		v.oneOf(path+".fault", "fault", string(d.Fault), stepFaults)
-		if d.Delay == 0 && d.Fault == "" {
+		var faults []string
+		for _, fault := range StepFaults() {
+			faults = append(faults, string(fault))
+		}
+		v.oneOf(path+".fault", "fault", string(d.Fault), faults)
+		switch {
+		case d.Delay == 0 && d.Fault == "":
 			v.bad(path, "deviates in nothing: give it a delay or a fault")
+		case d.Delay == 0 && d.Fault.HasExtent():
+			v.bad(path, "says not by how much: give it a delay beside %s", d.Fault)
 		}
 	}
 	if len(v.doc.problems) > 0 {

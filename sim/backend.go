@@ -438,7 +438,7 @@ func (b *Backend) crash(c *scenarios.CrashOp) error {
 		return fmt.Errorf("the controller %q is not part of this run", c.Controller)
 	}
 	if c.Effect == 0 && !c.Each {
-		p.kill(time.Duration(c.RestartAfter), "")
+		p.kill(deathOf(c, ""))
 		return nil
 	}
 	p.crashAt, p.effects = c, 0

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -158,7 +157,7 @@ func (h *host) whileOn(by string, t fakebmc.ResetType) {
 	case fakebmc.ResetPowerCycle:
 		h.forceOff(func() {
 			h.powerOff(by, "power cycled by its BMC")
-			h.transition = h.w.schedule(&h.actor, ClassPower, false, cycleInterval, func(scenarios.StepFault) { h.powerOn(by) })
+			h.transition = h.w.schedule(&h.actor, ClassPower, false, cycleInterval, func(trouble) { h.powerOn(by) })
 		})
 	case fakebmc.ResetNmi:
 		// The kernel logs an interrupt that nothing accounts for, and goes on:
@@ -188,7 +187,7 @@ func (h *host) forceOff(then func()) {
 		return
 	}
 	h.down, h.draining = then, true
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(scenarios.StepFault) { h.down() })
+	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(trouble) { h.down() })
 	h.tell()
 }
 
@@ -202,7 +201,7 @@ func (h *host) shutDown(then func()) {
 	h.tell()
 	h.kubelet.shutDown()
 	takes := cmp.Or(time.Duration(h.guest.Slow), h.timings.softOff)
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, takes, func(scenarios.StepFault) {
+	h.transition = h.w.schedule(&h.actor, ClassPower, false, takes, func(trouble) {
 		h.unlessHalted(func() { h.down() }) // as it is by then: a forced power-off overtakes what was asked of the guest
 	})
 }
@@ -262,7 +261,7 @@ func (h *host) stage(takes time.Duration, then func(*host)) {
 	if h.down != nil {
 		return
 	}
-	h.transition = h.w.schedule(&h.actor, ClassBoot, false, takes, func(scenarios.StepFault) {
+	h.transition = h.w.schedule(&h.actor, ClassBoot, false, takes, func(trouble) {
 		h.unlessHalted(func() { then(h) })
 	})
 }
@@ -347,7 +346,7 @@ func (h *host) stopFeeding() {
 	if h.timings.watchdog == 0 || !h.booted || h.watchdog != nil {
 		return
 	}
-	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, h.timings.watchdog, func(scenarios.StepFault) {
+	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, h.timings.watchdog, func(trouble) {
 		h.watchdog = nil
 		h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: byScenario})
 		h.restart(byScenario, "reset by its watchdog")

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -63,12 +62,12 @@ type container struct {
 
 // do lets the kubelet do something after a delay, unless it is dead by then. A
 // host whose processors stand still makes it wait.
-func (k *kubelet) do(class Class, delay time.Duration, f func(scenarios.StepFault)) *step {
+func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
 	life := k.life
-	return k.w.schedule(&k.actor, class, false, delay, func(fault scenarios.StepFault) {
+	return k.w.schedule(&k.actor, class, false, delay, func(t trouble) {
 		k.host.unlessHalted(func() {
 			if life == k.life {
-				f(fault)
+				f(t)
 			}
 		})
 	})
@@ -114,8 +113,8 @@ func (k *kubelet) shutDown() {
 
 // register makes the Node that represents this boot, or takes over the one that
 // is there.
-func (k *kubelet) register(fault scenarios.StepFault) {
-	if k.cut || fault != "" {
+func (k *kubelet) register(t trouble) {
+	if k.cut || t.fault != "" {
 		k.do(ClassKubelet, registerRetry, k.register)
 		return
 	}
@@ -136,13 +135,13 @@ func (k *kubelet) register(fault scenarios.StepFault) {
 	default:
 		k.node = obj.GetUID()
 	}
-	k.renew("")
-	k.sync("")
+	k.renew(trouble{})
+	k.sync(trouble{})
 }
 
 // renew renews the Lease, sees to it that the Node is Ready, and comes again.
-func (k *kubelet) renew(fault scenarios.StepFault) {
-	if !k.cut && fault == "" {
+func (k *kubelet) renew(t trouble) {
+	if !k.cut && t.fault == "" {
 		k.renewLease()
 		k.reportReady()
 	}
@@ -206,12 +205,12 @@ func (k *kubelet) reconnect() {
 // sync starts and stops containers so that they match the Pods bound to this
 // Node: to this very incarnation of it, because a Pod of an earlier one is an
 // orphan that may already run elsewhere.
-func (k *kubelet) sync(fault scenarios.StepFault) {
+func (k *kubelet) sync(t trouble) {
 	k.syncing = false
-	if k.cut || fault != "" {
+	if k.cut || t.fault != "" {
 		k.missed = true
 		if !k.cut {
-			k.do(ClassKubelet, registerRetry, func(scenarios.StepFault) { k.reconnect() })
+			k.do(ClassKubelet, registerRetry, func(trouble) { k.reconnect() })
 		}
 		return
 	}
@@ -238,7 +237,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	}
 	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)}
 	k.containers = append(k.containers, c)
-	c.change = k.do(ClassWorkload, containerStart, func(scenarios.StepFault) {
+	c.change = k.do(ClassWorkload, containerStart, func(trouble) {
 		c.change, c.running = nil, true
 		k.host.startWorkload(workload{c.key.Name, c.pod})
 	})
@@ -247,7 +246,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 func (k *kubelet) stopContainer(c *container) {
 	switch {
 	case c.running && c.change == nil:
-		c.change = k.do(ClassWorkload, containerStop, func(scenarios.StepFault) {
+		c.change = k.do(ClassWorkload, containerStop, func(trouble) {
 			k.host.stopWorkload(workload{c.key.Name, c.pod})
 			k.forget(c)
 			k.confirmDeletion(c)
