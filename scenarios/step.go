@@ -83,6 +83,12 @@ func (op Op) String() string {
 		return fmt.Sprintf("remove annotation %s from %s", op.RemoveAnnotation.Key, op.RemoveAnnotation.Object)
 	case op.SetOnline != nil:
 		return fmt.Sprintf("set %s online=%t", op.SetOnline.Host, op.SetOnline.Online)
+	case op.Patch != nil:
+		return fmt.Sprintf("patch %s with %s", op.Patch.Object, op.Patch.Merge)
+	case op.Delete != nil:
+		return "delete " + op.Delete.Object
+	case op.Create != nil:
+		return "create " + op.Create.Object
 	case op.Heal != nil:
 		return "heal"
 	default:
@@ -116,17 +122,25 @@ func (op Op) host() string {
 			return h.Host
 		}
 	}
+	name := func(object string) string {
+		_, name, _ := strings.Cut(object, "/")
+		return name
+	}
 	switch {
 	case op.AddFault != nil:
 		return op.AddFault.Host
 	case op.SetOnline != nil:
 		return op.SetOnline.Host
 	case op.Annotate != nil:
-		_, name, _ := strings.Cut(op.Annotate.Object, "/")
-		return name
+		return name(op.Annotate.Object)
 	case op.RemoveAnnotation != nil:
-		_, name, _ := strings.Cut(op.RemoveAnnotation.Object, "/")
-		return name
+		return name(op.RemoveAnnotation.Object)
+	case op.Patch != nil:
+		return name(op.Patch.Object)
+	case op.Delete != nil:
+		return name(op.Delete.Object)
+	case op.Create != nil:
+		return name(op.Create.Object)
 	default:
 		return ""
 	}

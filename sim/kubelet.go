@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -32,9 +33,11 @@ const leaseNamespace = "kube-node-lease"
 // its Lease, and runs the Pods that are bound to that Node. What it started goes
 // on running when it dies or loses the API server.
 type kubelet struct {
-	w      *world
-	actor  actor
-	host   *host
+	w     *world
+	actor actor
+	host  *host
+	// node is the name of its Node.
+	node   string
 	store  *kube.Store
 	kinds  *kinds
 	labels map[string]string
@@ -45,7 +48,8 @@ type kubelet struct {
 	// life numbers the processes, so that a step of one that died does nothing.
 	life  int
 	alive bool
-	node  types.UID
+	// uid is that of the Node, once it is registered.
+	uid types.UID
 	// missed says that Pods changed while the API server was out of reach.
 	missed     bool
 	syncing    bool
@@ -76,7 +80,7 @@ func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
 // start is the kubelet process starting, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
-	k.alive, k.node, k.syncing, k.missed = true, "", false, false
+	k.alive, k.uid, k.syncing, k.missed = true, "", false, false
 	k.do(ClassKubelet, registerAfter, k.register)
 }
 
@@ -118,22 +122,21 @@ func (k *kubelet) register(t trouble) {
 		k.do(ClassKubelet, registerRetry, k.register)
 		return
 	}
-	name := k.host.name
-	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: name})
+	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
 	switch {
 	case apierrors.IsNotFound(err):
-		node := newNode(name, k.labels, k.w)
+		node := k.newNode()
 		created, err := k.store.Create(k.actor.name, node)
 		if err != nil {
 			k.w.fail(err)
 			return
 		}
-		k.node = created.GetUID()
+		k.uid = created.GetUID()
 	case err != nil:
 		k.w.fail(err)
 		return
 	default:
-		k.node = obj.GetUID()
+		k.uid = obj.GetUID()
 	}
 	k.renew(trouble{})
 	k.sync(trouble{})
@@ -149,7 +152,7 @@ func (k *kubelet) renew(t trouble) {
 }
 
 func (k *kubelet) renewLease() {
-	key := client.ObjectKey{Namespace: leaseNamespace, Name: k.host.name}
+	key := client.ObjectKey{Namespace: leaseNamespace, Name: k.node}
 	now := metav1.NewMicroTime(epoch.Add(k.w.now))
 	obj, err := k.store.Get(k.kinds.lease, key)
 	if apierrors.IsNotFound(err) {
@@ -170,8 +173,8 @@ func (k *kubelet) renewLease() {
 // reportReady sets the Ready condition. A Node that was deleted is not made
 // again before the kubelet starts anew, as with the real kubelet.
 func (k *kubelet) reportReady() {
-	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.host.name})
-	if err != nil || obj.GetUID() != k.node || isReady(obj.(*corev1.Node)) {
+	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
+	if err != nil || obj.GetUID() != k.uid || isReady(obj.(*corev1.Node)) {
 		return
 	}
 	node := obj.(*corev1.Node).DeepCopy()
@@ -184,7 +187,7 @@ func (k *kubelet) reportReady() {
 // podChanged tells the kubelet that a Pod bound to its Node is different.
 func (k *kubelet) podChanged() {
 	switch {
-	case !k.alive || k.node == "" || k.syncing:
+	case !k.alive || k.uid == "" || k.syncing:
 	case k.cut:
 		k.missed = true
 	default:
@@ -217,7 +220,7 @@ func (k *kubelet) sync(t trouble) {
 	var wanted []types.UID
 	for _, obj := range k.store.List(k.kinds.pod, "") {
 		pod := obj.(*corev1.Pod)
-		if pod.Spec.NodeName == k.host.name && pod.DeletionTimestamp == nil && pod.Annotations[api.NodeUIDAnnotation] == string(k.node) {
+		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && pod.Annotations[api.NodeUIDAnnotation] == string(k.uid) {
 			wanted = append(wanted, pod.UID)
 			k.startContainer(pod)
 		}
@@ -276,12 +279,13 @@ func (k *kubelet) confirmDeletion(c *container) {
 	}
 }
 
-func newNode(name string, labels map[string]string, w *world) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-	for key, value := range labels { // order does not matter: into a map
+func (k *kubelet) newNode() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node, Labels: map[string]string{corev1.LabelHostname: k.node}}}
+	for key, value := range k.labels { // order does not matter: into a map
 		node.Labels[key] = value
 	}
-	node.Status.Conditions = []corev1.NodeCondition{readyCondition(w)}
+	node.Spec.ProviderID = objects.ProviderID(k.host.name)
+	node.Status.Conditions = []corev1.NodeCondition{readyCondition(k.w)}
 	return node
 }
 

@@ -4,6 +4,7 @@ package backendtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -144,6 +145,48 @@ func run(t *testing.T, b scenarios.Backend, plan *scenarios.Plan) {
 	now = advance(now, now+2*time.Minute, is(history.BootComplete))
 	if count(history.BootComplete) != completed+1 {
 		t.Errorf("the host did not boot again by %s", now)
+	}
+	// What users do to the objects.
+	do := func(op scenarios.Op) {
+		t.Helper()
+		if err := b.Apply(op); err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+	}
+	comes := func(kind history.Kind, value string) {
+		t.Helper()
+		now = advance(now, now+time.Minute, is(kind))
+		if e := seen[len(seen)-1]; e.Kind != kind || e.Host != name || e.Value != value {
+			t.Errorf("the last event is %s, want %s of %s with %q", e, kind, name, value)
+		}
+	}
+	patch := func(object, merge string) {
+		t.Helper()
+		do(scenarios.Op{Patch: &scenarios.PatchOp{Object: object, Merge: json.RawMessage(merge)}})
+	}
+	node := &scenarios.ObjectOp{Object: "Node/" + hosts[0].Node()}
+	now = advance(now, now+time.Minute, is(history.NodeReady))
+	patch(node.Object, `{"spec":{"unschedulable":true}}`)
+	comes(history.NodeCordoned, "")
+	patch(node.Object, `{"spec":{"unschedulable":null}}`)
+	comes(history.NodeUncordoned, "")
+	patch("BareMetalHost/"+name, `{"metadata":{"labels":{"backendtest":"x"}},"status":{"provisioning":{"state":"preparing"}}}`)
+	comes(history.ProvisioningState, "preparing")
+	patch("BareMetalHost/"+name, `{"metadata":{"labels":{"backendtest":null}},"status":{"provisioning":{"state":"externally provisioned"}}}`)
+	comes(history.ProvisioningState, "externally provisioned")
+	machine := &scenarios.ObjectOp{Object: "Machine/" + name}
+	for range 2 { // the second time there is nothing to do
+		do(scenarios.Op{Delete: machine})
+	}
+	for range 2 {
+		do(scenarios.Op{Create: machine})
+	}
+	patch(machine.Object, `{"status":{"nodeRef":{"name":"another"}}}`)
+	do(scenarios.Op{Delete: node})
+	comes(history.NodeDeleted, "")
+	var ineffective *scenarios.Ineffective
+	if err := b.Apply(scenarios.Op{Patch: &scenarios.PatchOp{Object: node.Object, Merge: json.RawMessage(`{"spec":{"unschedulable":true}}`)}}); !errors.As(err, &ineffective) {
+		t.Errorf("patch a Node that isn't there: %v, want an Ineffective error", err)
 	}
 	// What the scenario itself does to the power is nobody else's doing.
 	if err := b.Apply(scenarios.Op{PowerLoss: &scenarios.HostOp{Host: name}}); err != nil {

@@ -73,7 +73,11 @@ type (
 		APIVersion string     `json:"apiVersion"`
 		Kind       string     `json:"kind"`
 		Metadata   metadata   `json:"metadata"`
+		Spec       nodeSpec   `json:"spec,omitzero"`
 		Status     nodeStatus `json:"status,omitzero"`
+	}
+	nodeSpec struct {
+		ProviderID string `json:"providerID,omitempty"`
 	}
 	lease struct {
 		APIVersion string    `json:"apiVersion"`
