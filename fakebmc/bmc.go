@@ -261,7 +261,7 @@ func (b *BMC) reset(rec *Record, v *verdict, now time.Duration) {
 		if other := b.swapped(v); other != nil {
 			sys = other
 		}
-		if err := sys.Reset(t); err != nil {
+		if err := resetFor(sys, rec.Request.Client, t); err != nil {
 			rec.Answer = resetRefusal(t, err)
 			return
 		}

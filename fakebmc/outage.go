@@ -284,7 +284,7 @@ func (b *BMC) loseAC(r *rule) error {
 	if m, ok := b.sys.(Mains); ok {
 		return m.LoseAC()
 	}
-	return b.sys.Reset(ResetForceOff)
+	return resetFor(b.sys, ClientBMC, ResetForceOff)
 }
 
 // powerBack lets the BMC boot when the loss of AC power is over.

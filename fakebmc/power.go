@@ -89,6 +89,21 @@ type Resetter interface {
 	Resets() []ResetType
 }
 
+// ClientResetter is a System that wants to know who has it reset.
+type ClientResetter interface {
+	// ResetFor is Reset on behalf of a client: Request.Client, or the BMC's own
+	// ClientBMC, ClientWatchdog and ClientRestore.
+	ResetFor(client string, t ResetType) error
+}
+
+// resetFor resets a System for a client.
+func resetFor(sys System, client string, t ResetType) error {
+	if s, ok := sys.(ClientResetter); ok {
+		return s.ResetFor(client, t)
+	}
+	return sys.Reset(t)
+}
+
 // The targets of a boot override, of those that Redfish knows.
 const (
 	BootNone = "None"

@@ -20,7 +20,8 @@ type Backend interface {
 	// first Advance, followed by one history.RunStarted.
 	Start(ctx context.Context, plan *Plan) (invariant.Timings, error)
 	// Apply performs one operation at the present time and returns when it has
-	// been accepted. What it leads to comes out of Advance.
+	// been accepted. What it leads to comes out of Advance. An Ineffective error
+	// says that there was nothing to do it to.
 	Apply(op Op) error
 	// Advance lets the world run until the given time and hands over every
 	// event in order, each exactly once. When each returns true the world
@@ -38,6 +39,12 @@ type Artifact struct {
 	Name string
 	Data []byte
 }
+
+// Ineffective says why an operation could not be done to the world as it was by
+// then, though it could in another schedule: the object was not there.
+type Ineffective struct{ Reason string }
+
+func (i *Ineffective) Error() string { return i.Reason }
 
 // Unsupported says that a backend cannot perform something that a plan asks for.
 type Unsupported struct {

@@ -243,6 +243,8 @@ func (d decoder) canonical(n *yaml.Node, path string) (data []byte, ok bool) {
 	var plain func(n *yaml.Node, path string) any
 	plain = func(n *yaml.Node, path string) any {
 		switch {
+		case isNull(n) && !d.doc.broken(path):
+			return nil
 		case refused(n):
 			ok = false
 			return nil

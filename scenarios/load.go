@@ -2,9 +2,11 @@ package scenarios
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -21,6 +23,9 @@ type Vocabulary struct {
 	// Validate() error, that is asked too. A rule that has a field name gets
 	// the name of its fault there.
 	Fault func() any
+	// CheckPatch says what is wrong with a merge patch of an object of a kind; it
+	// may be nil.
+	CheckPatch func(kind string, merge json.RawMessage) error
 }
 
 // ControllerVocabulary is what can be said to and about one controller.
@@ -245,6 +250,9 @@ func indentation(line string) string {
 	return line[:len(line)-len(strings.TrimLeft(line, " \t"))]
 }
 
+// merged are the paths in which null has a meaning: to remove a field.
+var merged = regexp.MustCompile(`^spec\.steps\[[0-9]+\]\.do\.patch\.merge\.`)
+
 // inspect walks the tree, notes where every field is, and refuses what isn't
 // plain data.
 func (d *document) inspect(n *yaml.Node, path string, depth int) {
@@ -262,7 +270,7 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 		at(n, path, fmt.Sprintf("anchor &%s: anchors are not read, leave it out", shorten(n.Anchor)))
 	case n.Style&yaml.TaggedStyle != 0:
 		at(n, path, fmt.Sprintf("tag %q: tags are not read, leave it out", shorten(n.Tag)))
-	case isNull(n):
+	case isNull(n) && (n.Value == "" || !merged.MatchString(path)):
 		at(n, path, "has no value: write one, or leave the field out")
 	}
 	switch n.Kind {

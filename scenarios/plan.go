@@ -40,7 +40,8 @@ type Plan struct {
 type Deviation struct {
 	// step names the step: ACTOR/CLASS/N, N counted from 1.
 	Step string `json:"step"`
-	// delay is added to the time at which the step would be taken.
+	// delay is added to the time at which the step would be taken. Of late,
+	// crash-late, crash-stale and stale-list it is how late, or how old.
 	Delay Duration `json:"delay,omitzero"`
 	// fault is what goes wrong with the step instead.
 	Fault StepFault `json:"fault,omitempty"`
@@ -61,13 +62,39 @@ const (
 	FaultErrorAfter  StepFault = "error-after"
 	// FaultIgnore has a BMC accept a command and do nothing.
 	FaultIgnore StepFault = "ignore"
+	// FaultLate has the client of a request give up on it, which is executed later
+	// all the same; FaultCrashLate has the client die instead. What the request
+	// demands is checked when it is executed.
+	FaultLate      StepFault = "late"
+	FaultCrashLate StepFault = "crash-late"
+	// FaultStaleList has a process that starts fill its caches from an API server
+	// that is behind; FaultCrashStale kills it before the step, for such a start.
+	FaultStaleList  StepFault = "stale-list"
+	FaultCrashStale StepFault = "crash-stale"
 	// FaultRelist has a cache skip to the present state: what lies between is
 	// never seen.
 	FaultRelist StepFault = "relist"
 )
 
+// StepFaults are all faults of single steps.
+func StepFaults() []StepFault {
+	return []StepFault{
+		FaultCrashBefore, FaultCrashAfter, FaultCrashLate, FaultCrashStale, FaultErrorBefore, FaultErrorAfter, FaultLate,
+		FaultIgnore, FaultRelist, FaultStaleList,
+	}
+}
+
+// HasExtent reports whether a deviation's delay says how late or how old the
+// fault makes something, instead of when the step is taken. Without one the fault
+// would be another, or none.
+func (f StepFault) HasExtent() bool {
+	return f == FaultLate || f == FaultCrashLate || f == FaultStaleList || f == FaultCrashStale
+}
+
 func (d Deviation) String() string {
 	switch {
+	case d.Fault.HasExtent():
+		return fmt.Sprintf("%s %s by %s", d.Step, d.Fault, time.Duration(d.Delay))
 	case d.Fault == "":
 		return fmt.Sprintf("%s delayed by %s", d.Step, time.Duration(d.Delay))
 	case d.Delay == 0:

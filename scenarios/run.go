@@ -189,7 +189,12 @@ func (r *run) finish() {
 }
 
 func (r *run) apply(op Op, name string) {
-	if err := r.backend.Apply(op); err != nil {
+	err := r.backend.Apply(op)
+	if ineffective := (*Ineffective)(nil); errors.As(err, &ineffective) {
+		r.outcome.Stuck = fmt.Sprintf("the step to %s came to nothing: %s", op, ineffective.Reason)
+		return
+	}
+	if err != nil {
 		r.outcome.Err = fmt.Errorf("apply %s: %w", op, err)
 		return
 	}

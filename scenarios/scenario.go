@@ -6,7 +6,9 @@
 package scenarios
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -16,6 +18,10 @@ const (
 	KindScenario = "Scenario"
 	KindPlan     = "Plan"
 )
+
+// ClusterName is the name of the Cluster API cluster that the Machines belong to,
+// and of its MachineHealthCheck.
+const ClusterName = "fencelab"
 
 // Scenario is one fencing story: who takes part, what goes wrong and when, and
 // which guarantees must hold.
@@ -88,12 +94,17 @@ type Topology struct {
 type Host struct {
 	// name is the name of the host, its Machine and its Node.
 	Name string `json:"name"`
+	// nodeName is the name of its Node. Left out: that of the host.
+	NodeName string `json:"nodeName,omitempty"`
 	// labels are put on the Node by its kubelet.
 	Labels map[string]string `json:"labels,omitempty"`
 	// watchdog is the time after which the host's watchdog resets it when
 	// nobody feeds it. Left out: no watchdog.
 	Watchdog Duration `json:"watchdog,omitzero"`
 }
+
+// Node is the name of the host's Node.
+func (h *Host) Node() string { return cmp.Or(h.NodeName, h.Name) }
 
 // Workload is a process of which at most one copy may run.
 type Workload struct {
@@ -214,6 +225,13 @@ type Op struct {
 	RemoveAnnotation *AnnotateOp `json:"removeAnnotation,omitempty"`
 	// setOnline sets spec.online of a BareMetalHost, as a user would.
 	SetOnline *OnlineOp `json:"setOnline,omitempty"`
+	// patch merges something into an object, as a user would.
+	Patch *PatchOp `json:"patch,omitempty"`
+	// delete deletes an object, as a user would. One that is not there stays so.
+	Delete *ObjectOp `json:"delete,omitempty"`
+	// create makes an object of the topology anew, as a user would. One that is
+	// there stays as it is.
+	Create *ObjectOp `json:"create,omitempty"`
 	// heal withdraws every fault: the run does this by itself after the last
 	// step.
 	Heal *struct{} `json:"heal,omitempty"`
@@ -264,6 +282,14 @@ type CrashOp struct {
 	Point CrashPoint `json:"point,omitempty"`
 	// restartAfter is how long the controller stays down.
 	RestartAfter Duration `json:"restartAfter,omitzero"`
+	// staleBy is how old the lists are that fill the controller's caches when it
+	// starts again, as those of an API server that is behind. Left out: they are
+	// up to date.
+	StaleBy Duration `json:"staleBy,omitzero"`
+	// lateBy is how much later the requests are executed that are under way when
+	// the controller dies: the effect that it dies before, or at once whatever it
+	// has sent. Left out: never.
+	LateBy Duration `json:"lateBy,omitzero"`
 }
 
 // CacheOp names one kind in one controller's cache.
@@ -276,12 +302,50 @@ type CacheOp struct {
 
 // AnnotateOp is an annotation of an object.
 type AnnotateOp struct {
-	// object is BareMetalHost/NAME or Machine/NAME.
+	// object is BareMetalHost/NAME, Machine/NAME or Node/NAME.
 	Object string `json:"object"`
 	// key is the annotation.
 	Key string `json:"key"`
 	// value is its value.
 	Value string `json:"value,omitempty"`
+}
+
+// ObjectOp names an object.
+type ObjectOp struct {
+	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or
+	// MachineHealthCheck/fencelab.
+	Object string `json:"object"`
+}
+
+// PatchOp is a change of an object.
+type PatchOp struct {
+	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or
+	// MachineHealthCheck/fencelab.
+	Object string `json:"object"`
+	// merge is a JSON merge patch: what it has is set, null removes, and lists are
+	// replaced. What it says of status goes through the status subresource.
+	Merge json.RawMessage `json:"merge"`
+}
+
+// Split returns the merge patches of the object itself and of its status; nil is
+// nothing to patch.
+func (p *PatchOp) Split() (object, status json.RawMessage, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(p.Merge, &fields); err != nil {
+		return nil, nil, fmt.Errorf("read the patch of %s: %w", p.Object, err)
+	}
+	if of, ok := fields["status"]; ok {
+		delete(fields, "status")
+		if status, err = json.Marshal(map[string]json.RawMessage{"status": of}); err != nil {
+			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Object, err)
+		}
+	}
+	if len(fields) > 0 {
+		if object, err = json.Marshal(fields); err != nil {
+			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Object, err)
+		}
+	}
+	return object, status, nil
 }
 
 // OnlineOp is a wanted power state.

@@ -71,12 +71,8 @@ func (op Op) String() string {
 		return fmt.Sprintf("add fault %s to the BMC of %s", op.AddFault.Name, op.AddFault.Host)
 	case op.RemoveFault != nil:
 		return "remove fault " + op.RemoveFault.Name
-	case op.Crash != nil && op.Crash.Each:
-		return fmt.Sprintf("crash %s %s each of its effects, restart after %s", op.Crash.Controller, op.Crash.Point, time.Duration(op.Crash.RestartAfter))
-	case op.Crash != nil && op.Crash.Effect == 0:
-		return fmt.Sprintf("crash %s, restart after %s", op.Crash.Controller, time.Duration(op.Crash.RestartAfter))
 	case op.Crash != nil:
-		return fmt.Sprintf("crash %s %s its effect %d, restart after %s", op.Crash.Controller, op.Crash.Point, op.Crash.Effect, time.Duration(op.Crash.RestartAfter))
+		return op.Crash.String()
 	case op.FreezeCache != nil:
 		return fmt.Sprintf("freeze %s in the cache of %s", op.FreezeCache.Kind, op.FreezeCache.Controller)
 	case op.ThawCache != nil:
@@ -87,11 +83,36 @@ func (op Op) String() string {
 		return fmt.Sprintf("remove annotation %s from %s", op.RemoveAnnotation.Key, op.RemoveAnnotation.Object)
 	case op.SetOnline != nil:
 		return fmt.Sprintf("set %s online=%t", op.SetOnline.Host, op.SetOnline.Online)
+	case op.Patch != nil:
+		return fmt.Sprintf("patch %s with %s", op.Patch.Object, op.Patch.Merge)
+	case op.Delete != nil:
+		return "delete " + op.Delete.Object
+	case op.Create != nil:
+		return "create " + op.Create.Object
 	case op.Heal != nil:
 		return "heal"
 	default:
 		return "nothing"
 	}
+}
+
+func (c *CrashOp) String() string {
+	var b strings.Builder
+	b.WriteString("crash " + c.Controller)
+	switch {
+	case c.Each:
+		fmt.Fprintf(&b, " %s each of its effects", c.Point)
+	case c.Effect > 0:
+		fmt.Fprintf(&b, " %s its effect %d", c.Point, c.Effect)
+	}
+	fmt.Fprintf(&b, ", restart after %s", time.Duration(c.RestartAfter))
+	if c.StaleBy > 0 {
+		fmt.Fprintf(&b, " with lists %s old", time.Duration(c.StaleBy))
+	}
+	if c.LateBy > 0 {
+		fmt.Fprintf(&b, ", requests execute %s later", time.Duration(c.LateBy))
+	}
+	return b.String()
 }
 
 // host is the host that an operation is done to, if it is one.
@@ -101,17 +122,25 @@ func (op Op) host() string {
 			return h.Host
 		}
 	}
+	name := func(object string) string {
+		_, name, _ := strings.Cut(object, "/")
+		return name
+	}
 	switch {
 	case op.AddFault != nil:
 		return op.AddFault.Host
 	case op.SetOnline != nil:
 		return op.SetOnline.Host
 	case op.Annotate != nil:
-		_, name, _ := strings.Cut(op.Annotate.Object, "/")
-		return name
+		return name(op.Annotate.Object)
 	case op.RemoveAnnotation != nil:
-		_, name, _ := strings.Cut(op.RemoveAnnotation.Object, "/")
-		return name
+		return name(op.RemoveAnnotation.Object)
+	case op.Patch != nil:
+		return name(op.Patch.Object)
+	case op.Delete != nil:
+		return name(op.Delete.Object)
+	case op.Create != nil:
+		return name(op.Create.Object)
 	default:
 		return ""
 	}

@@ -26,13 +26,15 @@ var (
 	worlds      = []string{worldSim, worldLab}
 	seedNumbers = []string{"000", "001", "002", "003", "004"}
 	crashPoints = []string{string(CrashBefore), string(CrashAfter)}
-	stepFaults  = []string{
-		string(FaultCrashBefore), string(FaultCrashAfter), string(FaultErrorBefore),
-		string(FaultErrorAfter), string(FaultIgnore), string(FaultRelist),
-	}
-	// annotated are the kinds that annotate can name; each has the host's name.
-	annotated = []string{"BareMetalHost", "Machine"}
+	// Kinds of objects that operations can name: those that have annotations which
+	// matter, that users change, and that users make.
+	annotated = []string{"BareMetalHost", "Machine", "Node"}
+	changed   = append(slices.Clone(annotated), healthCheckKind)
+	made      = []string{"BareMetalHost", "Machine", healthCheckKind}
 )
+
+// healthCheckKind is the kind of the one object that is no host's.
+const healthCheckKind = "MachineHealthCheck"
 
 // Grammars of names. Kubernetes sets those of labels and annotations; a host is
 // a Node and so has a name out of DNS.
@@ -40,7 +42,8 @@ const (
 	maxUnhealthyPattern  = `^([0-9]{1,4}|[0-9]{1,2}%|100%)$`
 	dnsLabelPattern      = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	upstreamPattern      = `^[A-Za-z0-9][-A-Za-z0-9]*/[-A-Za-z0-9_.]+#[1-9][0-9]*$`
-	objectPattern        = `^(BareMetalHost|Machine)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	objectPattern        = `^(BareMetalHost|Machine|Node)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	changedPattern       = `^((BareMetalHost|Machine|Node)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|MachineHealthCheck/` + ClusterName + `)$`
 	qualifiedNamePattern = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	labelValuePattern    = `^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`
 )
@@ -85,7 +88,9 @@ type validator struct {
 	// hosts and controllers are the names of those that take part. nil: their
 	// definitions are broken, so that nothing can be said about references.
 	hosts, controllers []string
-	invariants         []string
+	// nodes are the names of the hosts' Nodes.
+	nodes      []string
+	invariants []string
 	// faults are the names of the faults that were added so far; ended of those
 	// that were removed again.
 	faults, ended []string
@@ -106,6 +111,9 @@ func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 		for _, host := range spec.Topology.Hosts {
 			if host.Name != "" && !slices.Contains(v.hosts, host.Name) {
 				v.hosts = append(v.hosts, host.Name)
+			}
+			if host.Node() != "" {
+				v.nodes = append(v.nodes, host.Node())
 			}
 		}
 	}
@@ -144,6 +152,36 @@ func (v *validator) host(path, name string) {
 	if v.hosts != nil && v.doc.nodes[path] != nil && !v.oneOf(path, "host", name, v.hosts) {
 		v.unsure = true
 	}
+}
+
+// named checks the name of an object of a kind.
+func (v *validator) named(path, kind, name string) {
+	switch {
+	case kind == healthCheckKind:
+		if v.spec.HealthCheck == nil && !v.doc.broken("spec.healthCheck") {
+			v.bad(path, "there is none: spec has no healthCheck")
+		}
+		v.oneOf(path, kind, name, []string{ClusterName})
+	case kind == "Node" && v.hosts != nil && v.doc.nodes[path] != nil:
+		if !v.oneOf(path, "Node", name, v.nodes) {
+			v.unsure = true
+		}
+	case kind != "Node":
+		v.host(path, name)
+	}
+}
+
+// object checks what an operation names, which must be of one of these kinds.
+func (v *validator) object(path, object string, kinds []string) (kind string) {
+	kind, name, named := strings.Cut(object, "/")
+	switch {
+	case !named:
+		v.bad(path, "%s is no object: write KIND/NAME with one of %s", quote(object), strings.Join(kinds, ", "))
+	case v.oneOf(path, "kind", kind, kinds):
+		v.named(path, kind, name)
+		return kind
+	}
+	return ""
 }
 
 func (v *validator) controller(path, name string) {
@@ -199,12 +237,15 @@ func (v *validator) topology() {
 	if len(hosts) == 0 {
 		v.bad("spec.topology.hosts", "is empty: a scenario needs a host")
 	}
-	names := make([]string, len(hosts))
+	names, nodes := make([]string, len(hosts)), make([]string, len(hosts))
 	for i, host := range hosts {
-		names[i] = host.Name
+		names[i], nodes[i] = host.Name, host.Node()
 		at := fmt.Sprintf("spec.topology.hosts[%d]", i)
 		if !dnsLabel.MatchString(host.Name) {
 			v.bad(path(i), "%s is no host name: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.Name))
+		}
+		if !dnsLabel.MatchString(host.Node()) {
+			v.bad(at+".nodeName", "%s is no name of a Node here: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.NodeName))
 		}
 		for _, key := range slices.Sorted(maps.Keys(host.Labels)) {
 			if !qualifiedName.MatchString(key) || !labelValue.MatchString(host.Labels[key]) {
@@ -213,6 +254,12 @@ func (v *validator) topology() {
 		}
 	}
 	v.distinct(names, path)
+	v.distinct(nodes, func(i int) string {
+		if hosts[i].NodeName == "" {
+			return path(i)
+		}
+		return fmt.Sprintf("spec.topology.hosts[%d].nodeName", i)
+	})
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
 }
 
@@ -322,8 +369,8 @@ func (v *validator) trigger(path string, t Trigger) {
 	}
 	v.host(path+".host", t.Host)
 	v.controller(path+".actor", t.Actor)
-	if kind, name, _ := strings.Cut(t.Object, "/"); slices.Contains(annotated, kind) || kind == "Node" {
-		v.host(path+".object", name)
+	if kind, name, _ := strings.Cut(t.Object, "/"); slices.Contains(annotated, kind) {
+		v.named(path+".object", kind, name)
 	}
 	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
 		v.bad(path+".key", "only annotation-set and annotation-removed have a key")
@@ -391,7 +438,7 @@ func (v *validator) op(path string, op *Op) {
 	case op.FreezeCache != nil:
 		v.cache(path, op.FreezeCache)
 		v.open[fmt.Sprintf("freeze %s %s", op.FreezeCache.Controller, op.FreezeCache.Kind)] = true
-		if len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, worldLab) {
+		if v.inLab() {
 			v.bad(path, "the lab cannot freeze a cache: say worlds: [%s] in spec", worldSim)
 		}
 	case op.ThawCache != nil:
@@ -402,10 +449,25 @@ func (v *validator) op(path string, op *Op) {
 	case op.RemoveAnnotation != nil:
 		v.annotation(path, op.RemoveAnnotation)
 		v.bad(path+".value", "an annotation is removed whatever its value: leave it out")
+	case op.Patch != nil:
+		v.patch(path, op.Patch)
+	case op.Delete != nil:
+		v.object(path+".object", op.Delete.Object, changed)
+	case op.Create != nil:
+		if strings.HasPrefix(op.Create.Object, "Node/") {
+			v.bad(path+".object", "a Node is made by its kubelet: start that by powerLoss and powerUp")
+		} else {
+			v.object(path+".object", op.Create.Object, made)
+		}
 	case op.Heal != nil:
 		clear(v.open)
 		v.ended = slices.Clone(v.faults)
 	}
+}
+
+// inLab says that the story is to be told in the lab as well.
+func (v *validator) inLab() bool {
+	return len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, worldLab)
 }
 
 // operations names the fields of an Op that are set.
@@ -450,7 +512,12 @@ func (v *validator) crash(path string, op *CrashOp) {
 		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
 	}
 	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
+	if v.inLab() && (op.StaleBy > 0 || op.LateBy > 0) {
+		v.bad(path, "the lab's API server is never behind, and holds no request back: say worlds: [%s] in spec", worldSim)
+	}
 	switch {
+	case op.LateBy > 0 && op.Effect > 0 && op.Point == CrashAfter, op.LateBy > 0 && op.Each && op.Point == CrashAfter:
+		v.bad(path+".lateBy", "what stands after the effect is not under way any more: say point: before")
 	case op.Each && op.Effect > 0:
 		v.bad(path+".effect", "each is around every effect: leave this out")
 	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
@@ -468,15 +535,27 @@ func (v *validator) cache(path string, op *CacheOp) {
 }
 
 func (v *validator) annotation(path string, op *AnnotateOp) {
-	kind, name, named := strings.Cut(op.Object, "/")
-	switch {
-	case !named:
-		v.bad(path+".object", "%s is no object: write BareMetalHost/NAME or Machine/NAME", quote(op.Object))
-	case v.oneOf(path+".object", "kind", kind, annotated):
-		v.host(path+".object", name)
-	}
+	v.object(path+".object", op.Object, annotated)
 	if !qualifiedName.MatchString(op.Key) {
 		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
+	}
+}
+
+func (v *validator) patch(path string, op *PatchOp) {
+	kind := v.object(path+".object", op.Object, changed)
+	if v.doc.broken(path + ".merge") {
+		return
+	}
+	object, status, err := op.Split()
+	switch {
+	case err != nil:
+		v.bad(path+".merge", "%s where the fields of an object are needed", op.Merge)
+	case object == nil && status == nil:
+		v.bad(path+".merge", "changes nothing")
+	case kind != "" && v.vocab.CheckPatch != nil:
+		if err := v.vocab.CheckPatch(kind, op.Merge); err != nil {
+			v.bad(path+".merge", "%s", oneLine(err))
+		}
 	}
 }
 
@@ -579,9 +658,16 @@ func (v *validator) plan(p *Plan) {
 		if !deviationStep.MatchString(d.Step) {
 			v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
 		}
-		v.oneOf(path+".fault", "fault", string(d.Fault), stepFaults)
-		if d.Delay == 0 && d.Fault == "" {
+		var faults []string
+		for _, fault := range StepFaults() {
+			faults = append(faults, string(fault))
+		}
+		v.oneOf(path+".fault", "fault", string(d.Fault), faults)
+		switch {
+		case d.Delay == 0 && d.Fault == "":
 			v.bad(path, "deviates in nothing: give it a delay or a fault")
+		case d.Delay == 0 && d.Fault.HasExtent():
+			v.bad(path, "says not by how much: give it a delay beside %s", d.Fault)
 		}
 	}
 	if len(v.doc.problems) > 0 {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,13 +55,17 @@ func (s *Simulator) prepare(spec *scenarios.Spec) (*prepared, error) {
 		return nil, err
 	}
 	store := kube.NewStore(s.server, func() time.Time { return epoch }, nil)
-	for _, obj := range objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }) {
-		if err := create(store, obj); err != nil {
+	for _, obj := range topology(spec) {
+		if err := create(store, byScenario, obj); err != nil {
 			return nil, err
 		}
 	}
 	s.prepared = prepared{hosts: &spec.Topology.Hosts[0], store: store, controllers: chosen}
 	return &s.prepared, nil
+}
+
+func topology(spec *scenarios.Spec) []client.Object {
+	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} })
 }
 
 // kinds are the kinds that the world itself deals with.
@@ -114,6 +120,8 @@ type Backend struct {
 	Evidence bool
 
 	w         *world
+	spec      *scenarios.Spec
+	nodes     objects.Nodes
 	store     *kube.Store
 	hosts     []*host
 	bmcs      map[string]*fakebmc.BMC
@@ -141,6 +149,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec
+	b.spec, b.nodes = spec, objects.NodesOf(&spec.Topology)
 	for i := range spec.Topology.Hosts {
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
@@ -152,7 +161,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	}
 	for _, h := range b.hosts {
 		h.on = true
-		h.begin(history.PowerOn)
+		h.begin(history.PowerOn, byScenario)
 		w.cancel(h.transition)
 		h.complete()
 	}
@@ -200,11 +209,11 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
 	}}
 	h.kubelet = &kubelet{
-		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, store: b.store, kinds: &b.sim.kinds,
+		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, node: config.Node(), store: b.store, kinds: &b.sim.kinds,
 		labels: config.Labels, lease: time.Duration(topology.Lease),
 	}
 	b.hosts = append(b.hosts, h)
-	b.waiting["Node/"+config.Name] = true
+	b.waiting["Node/"+config.Node()] = true
 	if topology.Workload.Host == config.Name {
 		b.waiting["workload"] = true
 	}
@@ -235,12 +244,12 @@ func (b *Backend) addBMCs() {
 }
 
 // create stores an object with its status.
-func create(store *kube.Store, obj client.Object) error {
-	created, err := store.Create("scenario", obj)
+func create(store *kube.Store, actor string, obj client.Object) error {
+	created, err := store.Create(actor, obj)
 	if err == nil {
 		if kind, _ := store.Server().KindOf(obj); kind.Status {
 			obj.SetResourceVersion(created.GetResourceVersion())
-			_, err = store.UpdateStatus("scenario", obj)
+			_, err = store.UpdateStatus(actor, obj)
 		}
 	}
 	if err != nil {
@@ -296,15 +305,17 @@ func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
 // committed is told of every change in the API: it makes events of it and tells
 // those who watch.
 func (b *Backend) committed(c kube.Change) {
-	objects.Changes(c.Old, c.New, func(e history.Event) {
+	b.nodes.Changes(c.Old, c.New, func(e history.Event) {
 		e.Actor = c.Actor
 		b.w.emit(e)
 	})
 	if c.Kind == b.sim.kinds.pod {
 		for _, obj := range [...]client.Object{c.Old, c.New} {
 			if pod, ok := obj.(*corev1.Pod); ok {
-				if h := b.host(pod.Spec.NodeName); h != nil {
-					h.kubelet.podChanged()
+				for _, h := range b.hosts {
+					if h.kubelet.node == pod.Spec.NodeName {
+						h.kubelet.podChanged()
+					}
 				}
 			}
 		}
@@ -393,9 +404,9 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Resume != nil:
 		return onHost(op.Resume, (*host).resume)
 	case op.PowerLoss != nil:
-		return onHost(op.PowerLoss, (*host).losePower)
+		return onHost(op.PowerLoss, func(h *host) { h.losePower(byScenario) })
 	case op.PowerUp != nil:
-		return onHost(op.PowerUp, (*host).powerOn)
+		return onHost(op.PowerUp, func(h *host) { h.powerOn(byScenario) })
 	case op.AddFault != nil:
 		return b.faults.Add(op.AddFault)
 	case op.RemoveFault != nil:
@@ -412,6 +423,12 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		return b.annotate(op.RemoveAnnotation.Object, op.RemoveAnnotation.Key, nil)
 	case op.SetOnline != nil:
 		return b.setOnline(op.SetOnline)
+	case op.Patch != nil:
+		return b.patch(op.Patch)
+	case op.Delete != nil:
+		return b.delete(op.Delete.Object)
+	case op.Create != nil:
+		return b.create(op.Create.Object)
 	case op.Heal != nil:
 		return b.heal()
 	}
@@ -438,7 +455,7 @@ func (b *Backend) crash(c *scenarios.CrashOp) error {
 		return fmt.Errorf("the controller %q is not part of this run", c.Controller)
 	}
 	if c.Effect == 0 && !c.Each {
-		p.kill(time.Duration(c.RestartAfter), "")
+		p.kill(deathOf(c, ""))
 		return nil
 	}
 	p.crashAt, p.effects = c, 0
@@ -457,14 +474,22 @@ func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
 	return fmt.Errorf("the controller %q is not part of this run, or doesn't watch %s", c.Controller, c.Kind)
 }
 
+// user is who does what users do.
+const user = "user"
+
+// object finds an object that users change.
+func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
+	obj, err := objects.New(name)
+	if err != nil {
+		return nil, client.ObjectKey{}, err
+	}
+	kind, err := b.sim.server.KindOf(obj)
+	return kind, client.ObjectKeyFromObject(obj), err
+}
+
 // annotate sets or, with a nil value, removes an annotation.
 func (b *Backend) annotate(object, key string, value *string) error {
-	kind, name, _ := strings.Cut(object, "/")
-	of := map[string]*kube.Kind{"BareMetalHost": b.sim.kinds.host, "Machine": b.sim.kinds.machine}[kind]
-	if of == nil {
-		return fmt.Errorf("annotate %s: only a BareMetalHost or a Machine can be annotated", object)
-	}
-	return b.change(of, name, func(obj client.Object) {
+	return b.change(object, func(obj client.Object) {
 		annotations := obj.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
@@ -479,18 +504,70 @@ func (b *Backend) annotate(object, key string, value *string) error {
 }
 
 func (b *Backend) setOnline(o *scenarios.OnlineOp) error {
-	return b.change(b.sim.kinds.host, o.Host, func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = o.Online })
+	return b.change("BareMetalHost/"+o.Host, func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = o.Online })
 }
 
 // change updates an object as a user would.
-func (b *Backend) change(kind *kube.Kind, name string, change func(client.Object)) error {
-	obj, err := b.store.Get(kind, client.ObjectKey{Namespace: objects.Namespace, Name: name})
+func (b *Backend) change(object string, change func(client.Object)) error {
+	kind, key, err := b.object(object)
 	if err != nil {
 		return err
 	}
+	obj, err := b.store.Get(kind, key)
+	if err != nil {
+		return ineffective(err)
+	}
 	obj = obj.DeepCopyObject().(client.Object)
 	change(obj)
-	_, err = b.store.Update("user", obj)
+	_, err = b.store.Update(user, obj)
+	return err
+}
+
+func (b *Backend) patch(op *scenarios.PatchOp) error {
+	kind, key, err := b.object(op.Object)
+	if err != nil {
+		return err
+	}
+	object, status, err := op.Split()
+	if err == nil && object != nil {
+		_, err = b.store.Patch(user, kind, key, false, types.MergePatchType, object)
+	}
+	if err == nil && status != nil {
+		_, err = b.store.Patch(user, kind, key, true, types.MergePatchType, status)
+	}
+	return ineffective(err)
+}
+
+func (b *Backend) delete(object string) error {
+	kind, key, err := b.object(object)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(b.store.Delete(user, kind, key, nil))
+}
+
+func (b *Backend) create(object string) error {
+	kind, key, err := b.object(object)
+	if err != nil {
+		return err
+	}
+	for _, obj := range topology(b.spec) {
+		if is, _ := b.sim.server.KindOf(obj); is == kind && client.ObjectKeyFromObject(obj) == key {
+			if _, err := b.store.Get(kind, key); err == nil {
+				return nil
+			}
+			return create(b.store, user, obj)
+		}
+	}
+	return fmt.Errorf("the topology has no %s", object)
+}
+
+// ineffective marks the error of a user's request for an object that isn't there:
+// in another schedule it may be.
+func ineffective(err error) error {
+	if apierrors.IsNotFound(err) {
+		return &scenarios.Ineffective{Reason: err.Error()}
+	}
 	return err
 }
 

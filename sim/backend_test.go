@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,6 +215,34 @@ func TestBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	backendtest.Run(t, func(testing.TB) scenarios.Backend { return s.Backend() }, plan, nil)
+}
+
+// TestNodeNames plays a remediation of hosts whose Nodes are not called like them:
+// it is the same story.
+func TestNodeNames(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	story := scenario(t, "cut-off-host")
+	for i := range story.Spec.Topology.Hosts {
+		// Each has the name of another host.
+		story.Spec.Topology.Hosts[i].NodeName = fmt.Sprintf("worker-%d", len(story.Spec.Topology.Hosts)-i)
+	}
+	plan, err := scenarios.Compile(story, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome := play(t, s, plan)
+	if mismatch := outcome.Meets(); mismatch != "" {
+		t.Errorf("%s\n%s", mismatch, outcome.Text(""))
+	}
+	deleted := slices.ContainsFunc(outcome.History.Events(), func(e history.Event) bool {
+		return e.Kind == history.NodeDeleted && e.Host == "worker-1" && e.Object == "Node/"+story.Spec.Topology.Hosts[0].NodeName
+	})
+	if !deleted {
+		t.Error("the Node of worker-1 was not deleted under its name")
+	}
 }
 
 // TestBadDeviation: a deviation that names no step is a mistake, not

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -58,6 +57,10 @@ type host struct {
 type hostTimings struct {
 	boot, softOff, hardOff, watchdog time.Duration
 }
+
+// byScenario is the actor of what the scenario itself does to a host: its
+// watchdog bites only because the scenario stopped feeding it.
+const byScenario = string(history.Engine)
 
 const (
 	// firmwareTenths is the share of a boot that passes before the kernel starts.
@@ -111,29 +114,33 @@ var everyReset = []fakebmc.ResetType{
 // Resets returns the reset types that Reset executes.
 func (h *host) Resets() []fakebmc.ResetType { return everyReset }
 
-// Reset begins a power command.
-func (h *host) Reset(t fakebmc.ResetType) error {
+// Reset begins a power command of nobody in particular.
+func (h *host) Reset(t fakebmc.ResetType) error { return h.ResetFor("", t) }
+
+// ResetFor begins a power command of a client. Whatever it leads to happens in
+// the client's name.
+func (h *host) ResetFor(by string, t fakebmc.ResetType) error {
 	switch t {
 	case fakebmc.ResetOn:
 		if h.down != nil {
 			return fmt.Errorf("power on %s, which is powering off: %w", h.name, fakebmc.ErrConflict)
 		}
-		h.powerOn()
+		h.powerOn(by)
 	case fakebmc.ResetForceOff:
-		h.forceOff(h.forcedOff)
+		h.forceOff(func() { h.powerOff(by, "forced off by its BMC") })
 	case fakebmc.ResetGracefulShutdown:
-		h.shutDown(h.poweredDown)
+		h.shutDown(func() { h.powerOff(by, shutDownByGuest) })
 	case fakebmc.ResetPushPowerButton:
 		if h.on {
-			h.shutDown(h.poweredDown)
+			h.shutDown(func() { h.powerOff(by, shutDownByGuest) })
 		} else {
-			h.powerOn()
+			h.powerOn(by)
 		}
 	case fakebmc.ResetGracefulRestart, fakebmc.ResetForceRestart, fakebmc.ResetPowerCycle, fakebmc.ResetNmi:
 		if !h.on || h.down != nil {
 			return fmt.Errorf("%s of %s, which is not on: %w", t, h.name, fakebmc.ErrConflict)
 		}
-		h.whileOn(t)
+		h.whileOn(by, t)
 	default:
 		return fmt.Errorf("reset %s with %s: %w", h.name, t, fakebmc.ErrUnsupported)
 	}
@@ -141,16 +148,16 @@ func (h *host) Reset(t fakebmc.ResetType) error {
 }
 
 // whileOn begins a reset that only a host that is on can have.
-func (h *host) whileOn(t fakebmc.ResetType) {
+func (h *host) whileOn(by string, t fakebmc.ResetType) {
 	switch t {
 	case fakebmc.ResetGracefulRestart:
-		h.shutDown(func() { h.restart("restarted by its operating system") })
+		h.shutDown(func() { h.restart(by, "restarted by its operating system") })
 	case fakebmc.ResetForceRestart:
-		h.restart("restarted by its BMC")
+		h.restart(by, "restarted by its BMC")
 	case fakebmc.ResetPowerCycle:
 		h.forceOff(func() {
-			h.powerOff("power cycled by its BMC")
-			h.transition = h.w.schedule(&h.actor, ClassPower, false, cycleInterval, func(scenarios.StepFault) { h.powerOn() })
+			h.powerOff(by, "power cycled by its BMC")
+			h.transition = h.w.schedule(&h.actor, ClassPower, false, cycleInterval, func(trouble) { h.powerOn(by) })
 		})
 	case fakebmc.ResetNmi:
 		// The kernel logs an interrupt that nothing accounts for, and goes on:
@@ -159,13 +166,13 @@ func (h *host) whileOn(t fakebmc.ResetType) {
 }
 
 // powerOn is the edge from off to on, if the host is off.
-func (h *host) powerOn() {
+func (h *host) powerOn(by string) {
 	if h.on {
 		return
 	}
 	h.w.cancel(h.transition)
 	h.on = true
-	h.begin(history.PowerOn)
+	h.begin(history.PowerOn, by)
 }
 
 // forceOff takes the power away, or keeps it away. The last process is gone when
@@ -180,7 +187,7 @@ func (h *host) forceOff(then func()) {
 		return
 	}
 	h.down, h.draining = then, true
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(scenarios.StepFault) { h.down() })
+	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(trouble) { h.down() })
 	h.tell()
 }
 
@@ -194,49 +201,48 @@ func (h *host) shutDown(then func()) {
 	h.tell()
 	h.kubelet.shutDown()
 	takes := cmp.Or(time.Duration(h.guest.Slow), h.timings.softOff)
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, takes, func(scenarios.StepFault) {
+	h.transition = h.w.schedule(&h.actor, ClassPower, false, takes, func(trouble) {
 		h.unlessHalted(func() { h.down() }) // as it is by then: a forced power-off overtakes what was asked of the guest
 	})
 }
 
-func (h *host) forcedOff()   { h.powerOff("forced off by its BMC") }
-func (h *host) poweredDown() { h.powerOff("shut down by its operating system") }
+const shutDownByGuest = "shut down by its operating system"
 
 // losePower is the edge to off at once: nothing drains, and nobody is asked.
-func (h *host) losePower() {
+func (h *host) losePower(by string) {
 	h.w.cancel(h.transition)
 	if h.on {
-		h.powerOff("lost its power")
+		h.powerOff(by, "lost its power")
 	}
 }
 
 // LoseAC is what a rule makes of the host's mains.
 func (h *host) LoseAC() error {
-	h.losePower()
+	h.losePower(fakebmc.ClientBMC)
 	return nil
 }
 
 // restart ends the boot and begins another without a power edge.
-func (h *host) restart(why string) {
-	h.end(why)
-	h.begin("")
+func (h *host) restart(by, why string) {
+	h.end(by, why)
+	h.begin("", "")
 }
 
 // powerOff is the edge from on to off.
-func (h *host) powerOff(why string) {
+func (h *host) powerOff(by, why string) {
 	boot := h.boot
-	h.end(why)
+	h.end(by, why)
 	h.on = false
-	h.w.emit(history.Event{Kind: history.PowerOff, Host: h.name, Boot: boot})
+	h.w.emit(history.Event{Kind: history.PowerOff, Host: h.name, Boot: boot, Actor: by})
 	h.tell()
 }
 
 // begin starts a boot incarnation, after a power edge of the given kind if any.
-func (h *host) begin(edge history.Kind) {
+func (h *host) begin(edge history.Kind, by string) {
 	h.boots++
 	h.boot = fmt.Sprintf("%s#%d", h.name, h.boots)
 	if edge != "" {
-		h.w.emit(history.Event{Kind: edge, Host: h.name, Boot: h.boot})
+		h.w.emit(history.Event{Kind: edge, Host: h.name, Boot: h.boot, Actor: by})
 	}
 	h.w.emit(history.Event{Kind: history.BootStarted, Host: h.name, Boot: h.boot})
 	h.halt()
@@ -255,7 +261,7 @@ func (h *host) stage(takes time.Duration, then func(*host)) {
 	if h.down != nil {
 		return
 	}
-	h.transition = h.w.schedule(&h.actor, ClassBoot, false, takes, func(scenarios.StepFault) {
+	h.transition = h.w.schedule(&h.actor, ClassBoot, false, takes, func(trouble) {
 		h.unlessHalted(func() { then(h) })
 	})
 }
@@ -281,14 +287,14 @@ func (h *host) complete() {
 }
 
 // end stops every process of the boot, and what was under way in it.
-func (h *host) end(why string) {
+func (h *host) end(by, why string) {
 	h.w.cancel(h.transition)
 	h.w.cancel(h.watchdog)
 	h.transition, h.watchdog, h.down, h.draining = nil, nil, nil, false
 	h.kubelet.kill()
 	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil
-	h.w.emit(history.Event{Kind: history.BootEnded, Host: h.name, Boot: h.boot, Note: why})
+	h.w.emit(history.Event{Kind: history.BootEnded, Host: h.name, Boot: h.boot, Actor: by, Note: why})
 	h.boot = ""
 }
 
@@ -340,10 +346,10 @@ func (h *host) stopFeeding() {
 	if h.timings.watchdog == 0 || !h.booted || h.watchdog != nil {
 		return
 	}
-	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, h.timings.watchdog, func(scenarios.StepFault) {
+	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, h.timings.watchdog, func(trouble) {
 		h.watchdog = nil
-		h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot})
-		h.restart("reset by its watchdog")
+		h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: byScenario})
+		h.restart(byScenario, "reset by its watchdog")
 	})
 }
 

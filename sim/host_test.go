@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,10 +25,10 @@ func newHost(t *testing.T, on bool) *host {
 	w := &world{notice: func(history.Event) {}}
 	h := &host{w: w, actor: actor{name: "h"}, name: "h", timings: hostTimings{boot: 8 * time.Second, softOff: 3 * time.Second, hardOff: 300 * time.Millisecond}}
 	h.kubelet = &kubelet{
-		w: w, actor: actor{name: "h.kubelet"}, host: h, store: kube.NewStore(s.server, wallClock{w}.Now, nil), kinds: &s.kinds, lease: time.Second,
+		w: w, actor: actor{name: "h.kubelet"}, host: h, node: "h", store: kube.NewStore(s.server, wallClock{w}.Now, nil), kinds: &s.kinds, lease: time.Second,
 	}
 	if on {
-		h.powerOn()
+		h.powerOn("")
 		h.w.cancel(h.transition)
 		h.complete()
 	}
@@ -201,6 +202,48 @@ func TestHost(t *testing.T) {
 			}
 			if state, _ := h.PowerState(); told[len(told)-1] != state {
 				t.Errorf("the host is %s, and its watchers were told %v", state, told[1:])
+			}
+		})
+	}
+}
+
+// TestWhoDidIt looks at whose doing a power edge and the end of a boot are.
+func TestWhoDidIt(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*host) error
+		want string
+	}{
+		{"a command", func(h *host) error { return h.ResetFor("reboot", fakebmc.ResetForceOff) }, "boot-ended reboot, power-off reboot"},
+		{"a graceful shutdown", func(h *host) error { return h.ResetFor("reboot", fakebmc.ResetGracefulShutdown) }, "boot-ended reboot, power-off reboot"},
+		{"a power cycle", func(h *host) error { return h.ResetFor("somebody", fakebmc.ResetPowerCycle) },
+			"boot-ended somebody, power-off somebody, power-on somebody"},
+		{"a restart", func(h *host) error { return h.ResetFor("somebody", fakebmc.ResetForceRestart) }, "boot-ended somebody"},
+		{"the last of two commands", func(h *host) error {
+			return errors.Join(h.ResetFor("first", fakebmc.ResetGracefulShutdown), h.ResetFor("second", fakebmc.ResetForceOff))
+		}, "boot-ended second, power-off second"},
+		{"a BMC that has no mains any more", (*host).LoseAC, "boot-ended bmc, power-off bmc"},
+		{"a watchdog", func(h *host) error { h.stopFeeding(); return nil }, "boot-ended scenario"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t, true)
+			h.timings.watchdog = 10 * time.Second
+			h.w.events = nil
+			if err := c.do(h); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			if _, err := h.w.advance(time.Minute, func(e history.Event) bool {
+				switch e.Kind {
+				case history.PowerOn, history.PowerOff, history.BootEnded:
+					got = append(got, string(e.Kind)+" "+e.Actor)
+				}
+				return false
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.Join(got, ", "); text != c.want {
+				t.Errorf("it was %s, want %s", text, c.want)
 			}
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 )
@@ -34,9 +33,11 @@ const leaseNamespace = "kube-node-lease"
 // its Lease, and runs the Pods that are bound to that Node. What it started goes
 // on running when it dies or loses the API server.
 type kubelet struct {
-	w      *world
-	actor  actor
-	host   *host
+	w     *world
+	actor actor
+	host  *host
+	// node is the name of its Node.
+	node   string
 	store  *kube.Store
 	kinds  *kinds
 	labels map[string]string
@@ -47,7 +48,8 @@ type kubelet struct {
 	// life numbers the processes, so that a step of one that died does nothing.
 	life  int
 	alive bool
-	node  types.UID
+	// uid is that of the Node, once it is registered.
+	uid types.UID
 	// missed says that Pods changed while the API server was out of reach.
 	missed     bool
 	syncing    bool
@@ -64,12 +66,12 @@ type container struct {
 
 // do lets the kubelet do something after a delay, unless it is dead by then. A
 // host whose processors stand still makes it wait.
-func (k *kubelet) do(class Class, delay time.Duration, f func(scenarios.StepFault)) *step {
+func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
 	life := k.life
-	return k.w.schedule(&k.actor, class, false, delay, func(fault scenarios.StepFault) {
+	return k.w.schedule(&k.actor, class, false, delay, func(t trouble) {
 		k.host.unlessHalted(func() {
 			if life == k.life {
-				f(fault)
+				f(t)
 			}
 		})
 	})
@@ -78,7 +80,7 @@ func (k *kubelet) do(class Class, delay time.Duration, f func(scenarios.StepFaul
 // start is the kubelet process starting, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
-	k.alive, k.node, k.syncing, k.missed = true, "", false, false
+	k.alive, k.uid, k.syncing, k.missed = true, "", false, false
 	k.do(ClassKubelet, registerAfter, k.register)
 }
 
@@ -115,37 +117,34 @@ func (k *kubelet) shutDown() {
 
 // register makes the Node that represents this boot, or takes over the one that
 // is there.
-func (k *kubelet) register(fault scenarios.StepFault) {
-	if k.cut || fault != "" {
+func (k *kubelet) register(t trouble) {
+	if k.cut || t.fault != "" {
 		k.do(ClassKubelet, registerRetry, k.register)
 		return
 	}
-	name := k.host.name
-	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: name})
+	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
 	switch {
 	case apierrors.IsNotFound(err):
-		node := newNode(name, k.labels, k.w)
-		node.Spec.ProviderID = objects.ProviderID(name)
-		node.Status.NodeInfo.BootID = k.host.boot
+		node := k.newNode()
 		created, err := k.store.Create(k.actor.name, node)
 		if err != nil {
 			k.w.fail(err)
 			return
 		}
-		k.node = created.GetUID()
+		k.uid = created.GetUID()
 	case err != nil:
 		k.w.fail(err)
 		return
 	default:
-		k.node = obj.GetUID()
+		k.uid = obj.GetUID()
 	}
-	k.renew("")
-	k.sync("")
+	k.renew(trouble{})
+	k.sync(trouble{})
 }
 
 // renew renews the Lease, sees to it that the Node is Ready, and comes again.
-func (k *kubelet) renew(fault scenarios.StepFault) {
-	if !k.cut && fault == "" {
+func (k *kubelet) renew(t trouble) {
+	if !k.cut && t.fault == "" {
 		k.renewLease()
 		k.reportReady()
 	}
@@ -153,7 +152,7 @@ func (k *kubelet) renew(fault scenarios.StepFault) {
 }
 
 func (k *kubelet) renewLease() {
-	key := client.ObjectKey{Namespace: leaseNamespace, Name: k.host.name}
+	key := client.ObjectKey{Namespace: leaseNamespace, Name: k.node}
 	now := metav1.NewMicroTime(epoch.Add(k.w.now))
 	obj, err := k.store.Get(k.kinds.lease, key)
 	if apierrors.IsNotFound(err) {
@@ -175,8 +174,8 @@ func (k *kubelet) renewLease() {
 // was deleted is not made again before the kubelet starts anew, as with the real
 // kubelet.
 func (k *kubelet) reportReady() {
-	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.host.name})
-	if err != nil || obj.GetUID() != k.node {
+	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
+	if err != nil || obj.GetUID() != k.uid {
 		return
 	}
 	node := obj.(*corev1.Node)
@@ -196,7 +195,7 @@ func (k *kubelet) reportReady() {
 // podChanged tells the kubelet that a Pod bound to its Node is different.
 func (k *kubelet) podChanged() {
 	switch {
-	case !k.alive || k.node == "" || k.syncing:
+	case !k.alive || k.uid == "" || k.syncing:
 	case k.cut:
 		k.missed = true
 	default:
@@ -217,19 +216,19 @@ func (k *kubelet) reconnect() {
 // sync starts and stops containers so that they match the Pods bound to this
 // Node: to this very incarnation of it, because a Pod of an earlier one is an
 // orphan that may already run elsewhere.
-func (k *kubelet) sync(fault scenarios.StepFault) {
+func (k *kubelet) sync(t trouble) {
 	k.syncing = false
-	if k.cut || fault != "" {
+	if k.cut || t.fault != "" {
 		k.missed = true
 		if !k.cut {
-			k.do(ClassKubelet, registerRetry, func(scenarios.StepFault) { k.reconnect() })
+			k.do(ClassKubelet, registerRetry, func(trouble) { k.reconnect() })
 		}
 		return
 	}
 	var wanted []types.UID
 	for _, obj := range k.store.List(k.kinds.pod, "") {
 		pod := obj.(*corev1.Pod)
-		if pod.Spec.NodeName == k.host.name && pod.DeletionTimestamp == nil && pod.Annotations[api.NodeUIDAnnotation] == string(k.node) {
+		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && pod.Annotations[api.NodeUIDAnnotation] == string(k.uid) {
 			wanted = append(wanted, pod.UID)
 			k.startContainer(pod)
 		}
@@ -249,7 +248,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	}
 	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)}
 	k.containers = append(k.containers, c)
-	c.change = k.do(ClassWorkload, containerStart, func(scenarios.StepFault) {
+	c.change = k.do(ClassWorkload, containerStart, func(trouble) {
 		c.change, c.running = nil, true
 		k.host.startWorkload(workload{c.key.Name, c.pod})
 	})
@@ -258,7 +257,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 func (k *kubelet) stopContainer(c *container) {
 	switch {
 	case c.running && c.change == nil:
-		c.change = k.do(ClassWorkload, containerStop, func(scenarios.StepFault) {
+		c.change = k.do(ClassWorkload, containerStop, func(trouble) {
 			k.host.stopWorkload(workload{c.key.Name, c.pod})
 			k.forget(c)
 			k.confirmDeletion(c)
@@ -288,12 +287,14 @@ func (k *kubelet) confirmDeletion(c *container) {
 	}
 }
 
-func newNode(name string, labels map[string]string, w *world) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-	for key, value := range labels { // order does not matter: into a map
+func (k *kubelet) newNode() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node, Labels: map[string]string{corev1.LabelHostname: k.node}}}
+	for key, value := range k.labels { // order does not matter: into a map
 		node.Labels[key] = value
 	}
-	node.Status.Conditions = []corev1.NodeCondition{readyCondition(w)}
+	node.Spec.ProviderID = objects.ProviderID(k.host.name)
+	node.Status.NodeInfo.BootID = k.host.boot
+	node.Status.Conditions = []corev1.NodeCondition{readyCondition(k.w)}
 	return node
 }
 

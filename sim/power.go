@@ -8,7 +8,6 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -70,7 +69,7 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 // client's own timeout.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
-	c := &call{class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable }}
+	c := &call{class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable }, patience: bmcTimeout, impatient: errBMCTimeout}
 	if request.ResetType != "" {
 		c.effect = "bmc " + string(request.ResetType) + " " + host
 	}
@@ -82,11 +81,7 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			done(nil)
 			return
 		}
-		var timeout *step
-		answered := false
 		p.bmcs[host].Do(request, func(a fakebmc.Answer) {
-			answered = true
-			p.w.cancel(timeout)
 			*answer = a
 			err := a.Err()
 			if err != nil {
@@ -94,9 +89,6 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			}
 			done(err)
 		})
-		if !answered {
-			timeout = p.w.schedule(&p.actor, ClassTimeout, false, bmcTimeout, func(scenarios.StepFault) { done(errBMCTimeout) })
-		}
 	}
 	return p.perform(pw.life, c)
 }

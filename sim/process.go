@@ -56,6 +56,8 @@ type process struct {
 	items  map[reconcile.Request]*item
 	work   *step
 	flight *flight
+	// stale is how old the lists will be that the next incarnation starts from.
+	stale time.Duration
 	// crash is armed for an effect to come.
 	crashAt *scenarios.CrashOp
 	effects int
@@ -92,6 +94,8 @@ type flight struct {
 	result  reconcile.Result
 	err     error
 	panic   any
+	// sent is the call that is on its way to whom it is for.
+	sent *call
 }
 
 // call is what a reconcile waits for: an API call or a BMC request.
@@ -103,16 +107,31 @@ type call struct {
 	run func(ignored bool, done func(error))
 	// lost is the error of a call whose answer, or which itself, gets lost.
 	lost func() error
-	err  error
+	// patience is how long the client waits for the answer, and impatient what it
+	// says then; 0 is for ever.
+	patience  time.Duration
+	impatient error
+	err       error
 	// answered guards against an answer after the client gave up.
 	answered bool
 }
 
-// start is a new incarnation: empty memory, caches filled from the present
-// state, and every object of its kind to be looked at.
-func (p *process) start() {
+// death is how an incarnation ends, and the next one comes about.
+type death struct {
+	note     string
+	downtime time.Duration
+	// stale is how old the lists are that the next incarnation starts from.
+	stale time.Duration
+	// late is how much later what it has sent is executed; 0 is never.
+	late time.Duration
+}
+
+// start is a new incarnation: empty memory, caches filled from the state of a
+// while ago, which is mostly the present one, and every object of its kind to be
+// looked at.
+func (p *process) start(stale time.Duration) {
 	p.life++
-	p.up = true
+	p.up, p.stale = true, 0
 	p.queue, p.items = p.queue[:0], make(map[reconcile.Request]*item)
 	p.view = kube.NewView(p.store, p.kinds...)
 	g := gate{p, p.life}
@@ -126,12 +145,24 @@ func (p *process) start() {
 		return
 	}
 	p.reconciler = reconciler
-	p.w.emit(history.Event{Kind: history.ControllerStarted, Actor: p.actor.name})
+	started := history.Event{Kind: history.ControllerStarted, Actor: p.actor.name}
+	if stale > 0 {
+		started.Note = fmt.Sprintf("from lists %s old", stale)
+	}
+	p.w.emit(started)
 	// All caches are filled before anything is handled, as a manager does.
 	found := make([][]kube.Change, len(p.streams))
 	for i, s := range p.streams {
 		s.due = p.w.now
-		found[i] = p.view.Relist(s.kind)
+		if stale == 0 {
+			found[i] = p.view.Relist(s.kind)
+			continue
+		}
+		// The server was behind, but not before the topology was there.
+		found[i] = p.view.RelistAsOf(s.kind, epoch.Add(max(0, p.w.now-stale)))
+		for range p.view.Lag(s.kind) {
+			s.expect()
+		}
 	}
 	for i, s := range p.streams {
 		for _, change := range found[i] {
@@ -140,13 +171,14 @@ func (p *process) start() {
 	}
 }
 
-// kill ends the incarnation. Whatever it had in flight has no further effect.
-func (p *process) kill(restartAfter time.Duration, note string) {
+// kill ends the incarnation. What it had in flight has no further effect, but
+// for requests that were sent and come late.
+func (p *process) kill(d death) {
 	if !p.up {
 		return
 	}
 	p.life++
-	p.up = false
+	p.up, p.stale = false, d.stale
 	if p.crashAt != nil && !p.crashAt.Each {
 		p.crashAt = nil
 	}
@@ -155,9 +187,23 @@ func (p *process) kill(restartAfter time.Duration, note string) {
 	for _, it := range p.items { // order does not matter: cancelling steps
 		p.w.cancel(it.timer)
 	}
-	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: note})
+	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: d.note})
+	if f := p.flight; f != nil && f.sent != nil && f.sent.effect != "" && d.late > 0 {
+		p.executeLate(f.sent, d.late)
+	}
 	p.abandon()
-	p.restart(max(restartAfter, startLatency))
+	p.restart(max(d.downtime, startLatency))
+}
+
+// executeLate executes an effect when nobody waits for it any more.
+func (p *process) executeLate(c *call, by time.Duration) {
+	p.w.schedule(&p.actor, ClassLate, true, by, func(trouble) {
+		c.run(false, func(err error) {
+			if err == nil {
+				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: "executed " + by.String() + " late"})
+			}
+		})
+	})
 }
 
 // abandon unwinds the reconcile in flight.
@@ -171,9 +217,9 @@ func (p *process) abandon() {
 
 func (p *process) restart(after time.Duration) {
 	life := p.life
-	p.w.schedule(&p.actor, ClassStart, false, after, func(scenarios.StepFault) {
+	p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
 		if !p.up && p.life == life {
-			p.start()
+			p.start(max(p.stale, t.by))
 		}
 	})
 }
@@ -194,10 +240,10 @@ func (p *process) changed(kind *kube.Kind) {
 func (s *stream) expect() {
 	life := s.p.life
 	delay := max(watchLatency, s.due-s.p.w.now)
-	delivery := s.p.w.schedule(&s.actor, ClassDeliver, false, delay, func(fault scenarios.StepFault) {
+	delivery := s.p.w.schedule(&s.actor, ClassDeliver, false, delay, func(t trouble) {
 		switch {
 		case life != s.p.life || s.frozen || !s.p.view.Pending(s.kind):
-		case fault == scenarios.FaultRelist:
+		case t.fault == scenarios.FaultRelist:
 			s.relist()
 		default:
 			s.handle(s.p.view.Deliver(s.kind))
@@ -279,7 +325,7 @@ func (p *process) enqueueAfter(r reconcile.Request, delay time.Duration) {
 		}
 		p.w.cancel(it.timer)
 	}
-	it.timer = p.w.schedule(&p.actor, ClassTimer, false, delay, func(scenarios.StepFault) {
+	it.timer = p.w.schedule(&p.actor, ClassTimer, false, delay, func(trouble) {
 		it.timer = nil
 		p.enqueue(r)
 	})
@@ -288,7 +334,7 @@ func (p *process) enqueueAfter(r reconcile.Request, delay time.Duration) {
 // wake lets the worker take the next request, if it is free.
 func (p *process) wake() {
 	if p.work == nil && p.flight == nil && len(p.queue) > 0 {
-		p.work = p.w.schedule(&p.actor, ClassWork, false, workLatency, func(scenarios.StepFault) {
+		p.work = p.w.schedule(&p.actor, ClassWork, false, workLatency, func(trouble) {
 			p.work = nil
 			p.begin()
 		})
@@ -368,27 +414,45 @@ func (p *process) serve(f *flight, c *call) {
 	if c.class == ClassBMC {
 		latency = bmcLatency
 	}
-	p.w.schedule(&p.actor, c.class, c.effect != "", latency, func(fault scenarios.StepFault) {
+	f.sent = c
+	p.w.schedule(&p.actor, c.class, c.effect != "", latency, func(t trouble) {
 		if life != p.life {
 			return
 		}
-		if c.effect != "" {
-			if at := p.crashAt; at != nil && (at.Each || p.effects+1 == at.Effect) {
-				fault = scenarios.FaultCrashAfter
-				if at.Point == scenarios.CrashBefore {
-					fault = scenarios.FaultCrashBefore
-				}
+		d := death{note: "before " + c.what(), downtime: crashDowntime}
+		if at := p.crashAt; at != nil && c.effect != "" && (at.Each || p.effects+1 == at.Effect) {
+			t = trouble{fault: scenarios.FaultCrashAfter}
+			if at.Point == scenarios.CrashBefore {
+				t.fault = scenarios.FaultCrashBefore
 			}
+			d = deathOf(at, d.note)
 		}
-		switch fault {
+		switch t.fault {
+		case scenarios.FaultCrashLate:
+			d.late = t.by
+			p.kill(d)
+			return
+		case scenarios.FaultCrashStale:
+			d.stale = t.by
+			p.kill(d)
+			return
 		case scenarios.FaultCrashBefore:
-			p.kill(p.downtime(), "before "+c.what())
+			p.kill(d)
+			return
+		}
+		f.sent = nil
+		switch t.fault {
+		case scenarios.FaultLate:
+			p.executeLate(c, t.by)
+			p.answer(f, c, c.lost())
 			return
 		case scenarios.FaultErrorBefore:
 			p.answer(f, c, c.lost())
 			return
 		}
-		c.run(fault == scenarios.FaultIgnore, func(err error) {
+		var timeout *step
+		done := func(err error) {
+			p.w.cancel(timeout)
 			if life != p.life || c.answered {
 				return
 			}
@@ -396,17 +460,22 @@ func (p *process) serve(f *flight, c *call) {
 				p.effects++
 				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect})
 			}
-			switch fault {
+			switch t.fault {
 			case scenarios.FaultCrashAfter:
 				if err == nil || p.crashAt == nil {
-					p.kill(p.downtime(), "after "+c.what())
+					d.note = "after " + c.what()
+					p.kill(d)
 					return
 				}
 			case scenarios.FaultErrorAfter:
 				err = c.lost()
 			}
 			p.answer(f, c, err)
-		})
+		}
+		c.run(t.fault == scenarios.FaultIgnore, done)
+		if c.patience > 0 && life == p.life && !c.answered {
+			timeout = p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) { done(c.impatient) })
+		}
 	})
 }
 
@@ -414,11 +483,9 @@ func (p *process) serve(f *flight, c *call) {
 // scenario asked for.
 const crashDowntime = 3 * time.Second
 
-func (p *process) downtime() time.Duration {
-	if p.crashAt != nil {
-		return time.Duration(p.crashAt.RestartAfter)
-	}
-	return crashDowntime
+// deathOf is the death that a step of the scenario asks for.
+func deathOf(c *scenarios.CrashOp, note string) death {
+	return death{note: note, downtime: time.Duration(c.RestartAfter), stale: time.Duration(c.StaleBy), late: time.Duration(c.LateBy)}
 }
 
 func (c *call) what() string {

@@ -10,6 +10,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -55,6 +56,7 @@ type Class string
 const (
 	ClassAPI      Class = "api"      // a controller's call reaches the API server
 	ClassDeliver  Class = "deliver"  // a change reaches a cache
+	ClassLate     Class = "late"     // a request is executed whose client has given up, or died
 	ClassStart    Class = "start"    // a controller process starts, or restarts
 	ClassWork     Class = "work"     // a worker takes the next request of its queue
 	ClassTimer    Class = "timer"    // a delayed request becomes due
@@ -84,24 +86,41 @@ type Step struct {
 // Name is how a plan refers to the step.
 func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s.N) }
 
+// What can go wrong with a step depends on who waits for what.
+var (
+	readFaults    = []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore, scenarios.FaultCrashStale}
+	writeFaults   = append(slices.Clone(readFaults), scenarios.FaultCrashAfter, scenarios.FaultErrorAfter, scenarios.FaultLate, scenarios.FaultCrashLate)
+	commandFaults = append(slices.Clone(writeFaults), scenarios.FaultIgnore)
+	deliverFaults = []scenarios.StepFault{scenarios.FaultRelist}
+	startFaults   = []scenarios.StepFault{scenarios.FaultStaleList}
+	kubeletFaults = []scenarios.StepFault{scenarios.FaultErrorBefore}
+)
+
 // Faults returns what can go wrong with the step, besides coming late.
 func (s Step) Faults() []scenarios.StepFault {
 	switch {
 	case s.Class == ClassAPI && s.Effect:
-		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultErrorBefore, scenarios.FaultErrorAfter}
-	case s.Class == ClassAPI:
-		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore}
+		return writeFaults
 	case s.Class == ClassBMC && s.Effect:
-		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultErrorBefore, scenarios.FaultErrorAfter, scenarios.FaultIgnore}
-	case s.Class == ClassBMC:
-		return []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore}
+		return commandFaults
+	case s.Class == ClassAPI, s.Class == ClassBMC:
+		return readFaults
 	case s.Class == ClassDeliver:
-		return []scenarios.StepFault{scenarios.FaultRelist}
+		return deliverFaults
+	case s.Class == ClassStart:
+		return startFaults
 	case s.Class == ClassKubelet:
-		return []scenarios.StepFault{scenarios.FaultErrorBefore}
+		return kubeletFaults
 	default:
 		return nil
 	}
+}
+
+// trouble is what the plan has go wrong with a step; nothing, mostly.
+type trouble struct {
+	fault scenarios.StepFault
+	// by is how late, or how old, such a fault makes something.
+	by time.Duration
 }
 
 type stepName struct {
@@ -135,16 +154,16 @@ func (a *actor) next(class Class) int {
 type step struct {
 	at    time.Duration
 	order uint64
-	// fault is what goes wrong with it, by the plan.
-	fault scenarios.StepFault
-	run   func(scenarios.StepFault)
+	// trouble is what goes wrong with it, by the plan.
+	trouble trouble
+	run     func(trouble)
 	// index is its place in the queue, or -1 when it is taken or cancelled.
 	index int
 }
 
 // schedule lets a step of an actor happen after a delay, unless the plan or the
 // strategy says otherwise.
-func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration, run func(scenarios.StepFault)) *step {
+func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration, run func(trouble)) *step {
 	at := w.now + delay
 	n := a.next(class)
 	var deviation scenarios.Deviation
@@ -159,8 +178,12 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 	}
 	s := &step{at: at, run: run}
 	if deviates {
-		s.at += time.Duration(deviation.Delay)
-		s.fault = deviation.Fault
+		s.trouble.fault = deviation.Fault
+		if deviation.Fault.HasExtent() {
+			s.trouble.by = time.Duration(deviation.Delay)
+		} else {
+			s.at += time.Duration(deviation.Delay)
+		}
 		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Value: deviation.String()})
 	}
 	w.order++
@@ -203,7 +226,7 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 		if w.taken++; w.taken > maxSteps {
 			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without coming to an end: some step repeats without letting time pass", w.taken, w.now)
 		}
-		s.run(s.fault)
+		s.run(s.trouble)
 	}
 }
 
@@ -306,7 +329,7 @@ type clock struct {
 func (c clock) Now() time.Duration { return c.w.now }
 
 func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	s := c.w.schedule(c.a, ClassAnswer, false, d, func(scenarios.StepFault) { f() })
+	s := c.w.schedule(c.a, ClassAnswer, false, d, func(trouble) { f() })
 	return func() bool {
 		pending := s.index >= 0
 		c.w.cancel(s)

@@ -17,13 +17,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,6 +103,7 @@ type Backend struct {
 	cancel  context.CancelFunc
 	clock   fakebmc.Clock // of the history and of the BMCs
 	plan    *scenarios.Plan
+	nodes   objects.Nodes
 
 	cluster   *cluster.Cluster
 	admin     client.WithWatch
@@ -107,6 +111,7 @@ type Backend struct {
 	server    *fakebmc.Server
 	hosts     map[string]*host
 	names     []string // of hosts, in the plan's order
+	topology  []client.Object
 	password  string
 	processes []*process
 	bmcs      map[string]*fakebmc.BMC
@@ -149,7 +154,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		return timings, err
 	}
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.plan, b.clock = plan, fakebmc.Wall()
+	b.plan, b.clock, b.nodes = plan, fakebmc.Wall(), objects.NodesOf(&plan.Spec.Topology)
 	b.hosts, b.password = make(map[string]*host), rand.Text()
 	b.stream = newStream(b.since)
 	for _, h := range plan.Spec.Topology.Hosts {
@@ -186,17 +191,37 @@ func unsupported(plan *scenarios.Plan) []string {
 		reasons = append(reasons, fmt.Sprintf("deviation %s: the lab's steps take their own time", d))
 	}
 	for i, step := range plan.Spec.Steps {
-		if do := step.Do; do != nil && (do.FreezeCache != nil || do.ThawCache != nil) {
-			reasons = append(reasons, fmt.Sprintf("step %d: %s: a real cache cannot be stopped", i+1, do))
+		if step.Do == nil {
+			continue
+		}
+		if reason := beyond(step.Do); reason != "" {
+			reasons = append(reasons, fmt.Sprintf("step %d: %s: %s", i+1, step.Do, reason))
 		}
 	}
 	return reasons
 }
 
+// beyond says why the lab cannot perform an operation.
+func beyond(op *scenarios.Op) string {
+	switch {
+	case op.FreezeCache != nil, op.ThawCache != nil:
+		return "a real cache cannot be stopped"
+	case op.Crash != nil && op.Crash.StaleBy > 0:
+		return "the lab's API server is never behind"
+	case op.Crash != nil && op.Crash.LateBy > 0:
+		return "a real request cannot be held back"
+	}
+	return ""
+}
+
 func (b *Backend) since() time.Duration { return b.clock.Now() }
 
 func (b *Backend) startCluster() (err error) {
-	if b.cluster, err = cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: b.names}); err != nil {
+	var nodes []string
+	for i := range b.plan.Spec.Topology.Hosts {
+		nodes = append(nodes, b.plan.Spec.Topology.Hosts[i].Node())
+	}
+	if b.cluster, err = cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: nodes}); err != nil {
 		return err
 	}
 	if err := b.cluster.Install(b.ctx, manifests.FS); err != nil {
@@ -233,8 +258,9 @@ func (b *Backend) openVMs() (err error) {
 	go func() {
 		defer b.observers.Done()
 		for e := range b.vms.Events() {
-			b.hosts[e.Host].system.notice(e)
-			for _, event := range worldEvents(e) {
+			system := b.hosts[e.Host].system
+			system.notice(e)
+			for _, event := range worldEvents(e, system.blamed(e)) {
 				event.At = offset + e.At
 				b.stream.put(event)
 			}
@@ -246,9 +272,10 @@ func (b *Backend) openVMs() (err error) {
 }
 
 // worldEvents translates what the hypervisor and the guest saw. A line of a boot
-// that has ended was late, and everything in it is over.
-func worldEvents(e vms.Event) []history.Event {
-	event := history.Event{Host: e.Host, Boot: e.Boot, Note: e.Detail}
+// that has ended was late, and everything in it is over. by is in whose name the
+// machine's power changed, or its boot ended.
+func worldEvents(e vms.Event, by string) []history.Event {
+	event := history.Event{Host: e.Host, Boot: e.Boot, Actor: by, Note: e.Detail}
 	of := func(kinds ...history.Kind) []history.Event {
 		var events []history.Event
 		for _, kind := range kinds {
@@ -318,8 +345,9 @@ func (b *Backend) makeHosts() error {
 			Name: config.Name, Softdog: time.Duration(config.Watchdog),
 			Kubelet: &evidence.Kubelet{
 				Server: "https://10.0.2.2:" + b.cluster.Address()[strings.LastIndex(b.cluster.Address(), ":")+1:],
-				CA:     string(b.cluster.CA()), Token: b.cluster.NodeToken(config.Name), Labels: config.Labels,
-				ProviderID: objects.ProviderID(config.Name), Lease: lease, Status: lease, Pods: 500 * time.Millisecond, Grace: 5 * time.Second,
+				CA:     string(b.cluster.CA()), Token: b.cluster.NodeToken(config.Node()), Labels: config.Labels,
+				Node: config.Node(), ProviderID: objects.ProviderID(config.Name),
+				Lease: lease, Status: lease, Pods: 500 * time.Millisecond, Grace: 5 * time.Second,
 			},
 		})
 		if err != nil {
@@ -391,17 +419,26 @@ func (b *Backend) createTopology() error {
 	if err := b.admin.Create(b.ctx, secret); err != nil {
 		return err
 	}
-	for _, obj := range objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
+	b.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
 		return api.BMCDetails{Address: "redfish+" + b.hosts[host].url + "/redfish/v1/Systems/" + host, CredentialsName: bmcSecret}
-	}) {
-		status := obj.DeepCopyObject().(client.Object)
-		if err := b.admin.Create(b.ctx, obj); err != nil {
-			return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
+	})
+	for _, obj := range b.topology {
+		if err := b.create(b.ctx, obj, "scenario"); err != nil {
+			return err
 		}
-		status.SetResourceVersion(obj.GetResourceVersion())
-		if err := b.admin.Status().Update(b.ctx, status); err != nil {
-			return fmt.Errorf("set the status of %T %s: %w", obj, obj.GetName(), err)
-		}
+	}
+	return nil
+}
+
+// create makes an object of the topology, with its status.
+func (b *Backend) create(ctx context.Context, obj client.Object, owner string) error {
+	created, status := obj.DeepCopyObject().(client.Object), obj.DeepCopyObject().(client.Object)
+	if err := b.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
+		return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
+	}
+	status.SetResourceVersion(created.GetResourceVersion())
+	if err := b.admin.Status().Update(ctx, status, client.FieldOwner(owner)); err != nil {
+		return fmt.Errorf("set the status of %T %s: %w", obj, obj.GetName(), err)
 	}
 	return nil
 }
@@ -409,6 +446,7 @@ func (b *Backend) createTopology() error {
 func (b *Backend) switchOn() error {
 	b.stream.await(b.plan)
 	for _, name := range b.names {
+		b.hosts[name].system.blame(string(history.Engine), true)
 		if err := b.hosts[name].domain.On(b.ctx); err != nil {
 			return err
 		}
@@ -451,9 +489,15 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Resume != nil:
 		return on(op.Resume, func(h *host) error { return h.resume(ctx) })
 	case op.PowerLoss != nil:
-		return on(op.PowerLoss, func(h *host) error { return h.domain.ForceOff(ctx) })
+		return on(op.PowerLoss, func(h *host) error {
+			h.system.blame(string(history.Engine), false)
+			return h.domain.ForceOff(ctx)
+		})
 	case op.PowerUp != nil:
-		return on(op.PowerUp, func(h *host) error { return h.domain.On(ctx) })
+		return on(op.PowerUp, func(h *host) error {
+			h.system.blame(string(history.Engine), true)
+			return h.domain.On(ctx)
+		})
 	case op.AddFault != nil:
 		return b.faults.Add(op.AddFault)
 	case op.RemoveFault != nil:
@@ -461,12 +505,21 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Crash != nil:
 		return b.crash(op.Crash)
 	case op.Annotate != nil:
-		return b.annotate(ctx, op.Annotate.Object, op.Annotate.Key, &op.Annotate.Value)
+		return b.annotate(ctx, op.Annotate, &op.Annotate.Value)
 	case op.RemoveAnnotation != nil:
-		return b.annotate(ctx, op.RemoveAnnotation.Object, op.RemoveAnnotation.Key, nil)
+		return b.annotate(ctx, op.RemoveAnnotation, nil)
 	case op.SetOnline != nil:
-		h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: op.SetOnline.Host}}
-		return b.patch(ctx, h, map[string]any{"spec": map[string]any{"online": op.SetOnline.Online}})
+		return b.merge(ctx, "BareMetalHost/"+op.SetOnline.Host, map[string]any{"spec": map[string]any{"online": op.SetOnline.Online}})
+	case op.Patch != nil:
+		return b.patch(ctx, op.Patch)
+	case op.Delete != nil:
+		obj, err := objects.New(op.Delete.Object)
+		if err != nil {
+			return err
+		}
+		return client.IgnoreNotFound(b.admin.Delete(ctx, obj))
+	case op.Create != nil:
+		return b.createAnew(ctx, op.Create.Object)
 	case op.Heal != nil:
 		return b.heal(ctx)
 	}
@@ -496,29 +549,55 @@ func (b *Backend) crash(c *scenarios.CrashOp) error {
 	return fmt.Errorf("the controller %q is not part of this run", c.Controller)
 }
 
+// user is who does what users do.
+const user = client.FieldOwner("user")
+
 // annotate sets or, with a nil value, removes an annotation.
-func (b *Backend) annotate(ctx context.Context, object, key string, value *string) error {
-	kind, name, _ := strings.Cut(object, "/")
-	meta := metav1.ObjectMeta{Namespace: objects.Namespace, Name: name}
-	var obj client.Object
-	switch kind {
-	case "BareMetalHost":
-		obj = &api.BareMetalHost{ObjectMeta: meta}
-	case "Machine":
-		obj = &clusterv1.Machine{ObjectMeta: meta}
-	default:
-		return fmt.Errorf("annotate %s: only a BareMetalHost or a Machine can be annotated", object)
-	}
-	return b.patch(ctx, obj, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+func (b *Backend) annotate(ctx context.Context, op *scenarios.AnnotateOp, value *string) error {
+	return b.merge(ctx, op.Object, map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
 }
 
-// patch changes an object as a user would.
-func (b *Backend) patch(ctx context.Context, obj client.Object, change map[string]any) error {
+// merge changes an object as a user would.
+func (b *Backend) merge(ctx context.Context, object string, change map[string]any) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	return b.admin.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", data), client.FieldOwner("user"))
+	return b.patch(ctx, &scenarios.PatchOp{Object: object, Merge: data})
+}
+
+func (b *Backend) patch(ctx context.Context, op *scenarios.PatchOp) error {
+	obj, err := objects.New(op.Object)
+	if err != nil {
+		return err
+	}
+	object, status, err := op.Split()
+	if err == nil && object != nil {
+		err = b.admin.Patch(ctx, obj, client.RawPatch(types.MergePatchType, object), user)
+	}
+	if err == nil && status != nil {
+		err = b.admin.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, status), user)
+	}
+	if apierrors.IsNotFound(err) {
+		return &scenarios.Ineffective{Reason: err.Error()}
+	}
+	return err
+}
+
+func (b *Backend) createAnew(ctx context.Context, object string) error {
+	named, err := objects.New(object)
+	if err != nil {
+		return err
+	}
+	for _, obj := range b.topology {
+		if reflect.TypeOf(obj) == reflect.TypeOf(named) && client.ObjectKeyFromObject(obj) == client.ObjectKeyFromObject(named) {
+			if err := b.create(ctx, obj, string(user)); !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("the topology has no %s", object)
 }
 
 // heal withdraws every fault.

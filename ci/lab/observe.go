@@ -14,7 +14,6 @@ import (
 
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // watchAPI observes every version of the objects that matter. It uses plain
@@ -72,7 +71,7 @@ func (b *Backend) follow(ctx context.Context, w watch.Interface, versions map[ty
 
 func (b *Backend) observed(before, after metav1.Object) {
 	actor := writer(before, after)
-	objects.Changes(before, after, func(e history.Event) {
+	b.nodes.Changes(before, after, func(e history.Event) {
 		e.Actor = actor
 		b.stream.now(e)
 	})

@@ -89,8 +89,8 @@ func (s *stream) await(plan *scenarios.Plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = make(map[string]bool)
-	for _, h := range plan.Spec.Topology.Hosts {
-		s.waiting["Node/"+h.Name] = true
+	for i := range plan.Spec.Topology.Hosts {
+		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
 	}
 	if plan.Spec.Topology.Workload.Host != "" {
 		s.waiting["workload"] = true

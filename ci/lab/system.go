@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
@@ -23,6 +24,29 @@ type system struct {
 
 	mu    sync.Mutex // one at a time speaks to the guest
 	guest fakebmc.Guest
+
+	culprit atomic.Value // the string of blame
+}
+
+// blame says in whose name the machine's next power edge happens, if the machine
+// is in a state in which there can be one.
+func (s *system) blame(who string, on bool) {
+	if off := s.domain.State() == vms.StateOff; off == on {
+		s.culprit.Store(who)
+	}
+}
+
+// blamed returns in whose name a power edge, or the end of a boot, happened, as
+// far as that is known: a guest that is told nothing may still go off.
+func (s *system) blamed(e vms.Event) string {
+	switch {
+	case e.Kind == vms.Reset && e.Detail == vms.ResetWatchdog:
+		return string(history.Engine) // nobody else stops feeding a watchdog
+	case e.Kind == vms.PoweredOn, e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
+		who, _ := s.culprit.Swap("").(string)
+		return who
+	}
+	return ""
 }
 
 // PowerState implements fakebmc.System.
@@ -57,10 +81,11 @@ func (s *system) reset(host string, t fakebmc.ResetType) error {
 		return fmt.Errorf("%s of %s: %w", t, s.domain.Name(), fakebmc.ErrUnsupported)
 	}
 	off := s.domain.State() == vms.StateOff
+	client := s.b.client(host, t)
 	if s.deaf() && slices.Contains(needPower[:], t) {
 		return fmt.Errorf("%s of %s, which is not on: %w", t, s.domain.Name(), fakebmc.ErrConflict)
 	}
-	s.b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: s.b.client(host, t), Value: string(t)})
+	s.b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(t)})
 	ctx, cancel := context.WithTimeout(s.b.ctx, commandTimeout)
 	defer cancel()
 	if t == fakebmc.ResetPushPowerButton {
@@ -69,6 +94,7 @@ func (s *system) reset(host string, t fakebmc.ResetType) error {
 			t = fakebmc.ResetOn
 		}
 	}
+	s.blame(client, t == fakebmc.ResetOn)
 	late := func(err error) error {
 		if errors.Is(err, vms.ErrNotRunning) {
 			return fmt.Errorf("%w: %w", err, fakebmc.ErrConflict)
@@ -93,6 +119,7 @@ func (s *system) reset(host string, t fakebmc.ResetType) error {
 		if err := s.domain.ForceOff(ctx); err != nil {
 			return err
 		}
+		s.blame(client, true)
 	}
 	return s.domain.On(ctx)
 }
@@ -108,6 +135,7 @@ func (s *system) deaf() bool {
 func (s *system) LoseAC() error {
 	ctx, cancel := context.WithTimeout(s.b.ctx, commandTimeout)
 	defer cancel()
+	s.blame(fakebmc.ClientBMC, false)
 	return s.domain.ForceOff(ctx)
 }
 

@@ -4,6 +4,7 @@ package backendtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -125,10 +126,15 @@ func run(t *testing.T, b scenarios.Backend, plan *scenarios.Plan) {
 	if e := seen[len(seen)-1]; e.Kind != history.AnnotationSet || e.Host != name || e.Key != annotation.Key || e.Value != annotation.Value {
 		t.Errorf("the annotation was set, but the last of %d events is %s", len(seen)-before, e)
 	}
-	now = advance(now, now+time.Minute, is(history.PowerOff))
-	if count(history.PowerOff) != 1 {
-		t.Errorf("the host was asked to reboot and did not go off")
+	by := func(kind history.Kind, actor string) {
+		t.Helper()
+		now = advance(now, now+time.Minute, is(kind))
+		if e := seen[len(seen)-1]; e.Kind != kind || e.Host != name || e.Actor != actor {
+			t.Errorf("the last event is %s, want %s of %s by %s", e, kind, name, actor)
+		}
 	}
+	by(history.BootEnded, "reboot")
+	by(history.PowerOff, "reboot")
 	if err := b.Apply(scenarios.Op{RemoveAnnotation: annotation}); err != nil {
 		t.Fatalf("remove the annotation: %v", err)
 	}
@@ -140,6 +146,58 @@ func run(t *testing.T, b scenarios.Backend, plan *scenarios.Plan) {
 	if count(history.BootComplete) != completed+1 {
 		t.Errorf("the host did not boot again by %s", now)
 	}
+	// What users do to the objects.
+	do := func(op scenarios.Op) {
+		t.Helper()
+		if err := b.Apply(op); err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+	}
+	comes := func(kind history.Kind, value string) {
+		t.Helper()
+		now = advance(now, now+time.Minute, is(kind))
+		if e := seen[len(seen)-1]; e.Kind != kind || e.Host != name || e.Value != value {
+			t.Errorf("the last event is %s, want %s of %s with %q", e, kind, name, value)
+		}
+	}
+	patch := func(object, merge string) {
+		t.Helper()
+		do(scenarios.Op{Patch: &scenarios.PatchOp{Object: object, Merge: json.RawMessage(merge)}})
+	}
+	node := &scenarios.ObjectOp{Object: "Node/" + hosts[0].Node()}
+	now = advance(now, now+time.Minute, is(history.NodeReady))
+	patch(node.Object, `{"spec":{"unschedulable":true}}`)
+	comes(history.NodeCordoned, "")
+	patch(node.Object, `{"spec":{"unschedulable":null}}`)
+	comes(history.NodeUncordoned, "")
+	patch("BareMetalHost/"+name, `{"metadata":{"labels":{"backendtest":"x"}},"status":{"provisioning":{"state":"preparing"}}}`)
+	comes(history.ProvisioningState, "preparing")
+	patch("BareMetalHost/"+name, `{"metadata":{"labels":{"backendtest":null}},"status":{"provisioning":{"state":"externally provisioned"}}}`)
+	comes(history.ProvisioningState, "externally provisioned")
+	machine := &scenarios.ObjectOp{Object: "Machine/" + name}
+	for range 2 { // the second time there is nothing to do
+		do(scenarios.Op{Delete: machine})
+	}
+	for range 2 {
+		do(scenarios.Op{Create: machine})
+	}
+	patch(machine.Object, `{"status":{"nodeRef":{"name":"another"}}}`)
+	do(scenarios.Op{Delete: node})
+	comes(history.NodeDeleted, "")
+	var ineffective *scenarios.Ineffective
+	if err := b.Apply(scenarios.Op{Patch: &scenarios.PatchOp{Object: node.Object, Merge: json.RawMessage(`{"spec":{"unschedulable":true}}`)}}); !errors.As(err, &ineffective) {
+		t.Errorf("patch a Node that isn't there: %v, want an Ineffective error", err)
+	}
+	// What the scenario itself does to the power is nobody else's doing.
+	if err := b.Apply(scenarios.Op{PowerLoss: &scenarios.HostOp{Host: name}}); err != nil {
+		t.Fatalf("take the power away: %v", err)
+	}
+	by(history.BootEnded, string(history.Engine))
+	by(history.PowerOff, string(history.Engine))
+	if err := b.Apply(scenarios.Op{PowerUp: &scenarios.HostOp{Host: name}}); err != nil {
+		t.Fatalf("switch the host on: %v", err)
+	}
+	by(history.PowerOn, string(history.Engine))
 	if err := b.Apply(scenarios.Op{Cut: &scenarios.HostOp{Host: "nobody"}}); err == nil {
 		t.Error("an operation on a host that doesn't exist was accepted")
 	}

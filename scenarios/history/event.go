@@ -197,8 +197,10 @@ type Event struct {
 	// Object is "Kind/name" of an API object, or the workload's name.
 	Object string `json:"object,omitempty"`
 	UID    string `json:"uid,omitempty"`
-	// Actor is who did it, where that is known: of an API event the writer, of
-	// a power edge string(Engine) when the scenario itself caused it.
+	// Actor is who did it, where that is known: of an API event the writer; of a
+	// power edge and of the end of a boot string(Engine) when the scenario itself
+	// caused it, else the client whose command led to it, or "bmc", "watchdog" or
+	// "restore" when the BMC did it by itself.
 	Actor string `json:"actor,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`

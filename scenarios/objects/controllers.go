@@ -41,7 +41,13 @@ func Controllers(spec *scenarios.Spec) ([]controllers.Selection, error) {
 	}
 	add(nodeLifecycle, map[string]string{"nodeMonitorGracePeriod": (missedLeases * time.Duration(spec.Topology.Lease)).String()})
 	if host := spec.Topology.Workload.Host; host != "" {
-		add(WorkloadController, map[string]string{"name": WorkloadName, "namespace": Namespace, "preferredNode": host})
+		node := host
+		for i := range spec.Topology.Hosts {
+			if h := &spec.Topology.Hosts[i]; h.Name == host {
+				node = h.Node()
+			}
+		}
+		add(WorkloadController, map[string]string{"name": WorkloadName, "namespace": Namespace, "preferredNode": node})
 	}
 	var chosen []controllers.Selection
 	for _, c := range listed {

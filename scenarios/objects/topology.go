@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Names of what every topology has.
@@ -18,7 +20,7 @@ const (
 	// Namespace is where the Machines, BareMetalHosts and Pods are.
 	Namespace = "default"
 	// Cluster is the Cluster API cluster's name.
-	Cluster = "fencelab"
+	Cluster = scenarios.ClusterName
 	// WorkloadName is the Pod of the exclusive workload, and its process.
 	WorkloadName = "exclusive"
 )
@@ -30,8 +32,9 @@ const (
 // where there is one.
 func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails) []client.Object {
 	var objs []client.Object
-	for _, h := range spec.Topology.Hosts {
-		objs = append(objs, hostObject(h.Name, bmc(h.Name)), machineObject(h.Name))
+	for i := range spec.Topology.Hosts {
+		h := &spec.Topology.Hosts[i]
+		objs = append(objs, hostObject(h.Name, bmc(h.Name)), machineObject(h))
 	}
 	if spec.HealthCheck != nil {
 		objs = append(objs, healthCheck(spec.HealthCheck))
@@ -49,7 +52,41 @@ func hostObject(name string, bmc api.BMCDetails) *api.BareMetalHost {
 	return h
 }
 
-func machineObject(name string) *clusterv1.Machine {
+// ProviderID is what a host's Node and its Machine call the host.
+func ProviderID(host string) string { return "metal3://" + Namespace + "/" + host }
+
+// Nodes are the hosts by the names of their Nodes, for hosts that are not called
+// like them.
+type Nodes map[string]string
+
+// NodesOf returns the Nodes of a topology.
+func NodesOf(topology *scenarios.Topology) Nodes {
+	nodes := make(Nodes)
+	for i := range topology.Hosts {
+		if h := &topology.Hosts[i]; h.Node() != h.Name {
+			nodes[h.Node()] = h.Name
+		}
+	}
+	return nodes
+}
+
+// Changes is the function Changes, where the events of a Node or Pod belong to
+// the Node's host.
+func (n Nodes) Changes(before, after metav1.Object, emit func(history.Event)) {
+	if len(n) == 0 {
+		Changes(before, after, emit)
+		return
+	}
+	Changes(before, after, func(e history.Event) {
+		if host, ok := n[e.Host]; ok && (strings.HasPrefix(e.Object, "Node/") || strings.HasPrefix(e.Object, "Pod/")) {
+			e.Host = host
+		}
+		emit(e)
+	})
+}
+
+func machineObject(host *scenarios.Host) *clusterv1.Machine {
+	name := host.Name
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: Namespace, Name: name,
 		Labels:      map[string]string{clusterv1.ClusterNameLabel: Cluster},
@@ -61,14 +98,10 @@ func machineObject(name string) *clusterv1.Machine {
 		ProviderID:        ProviderID(name),
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: api.GroupVersion.Group, Kind: "BareMetalHost", Name: name},
 	}
-	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: host.Node()}
 	m.Status.Phase = string(clusterv1.MachinePhaseRunning)
 	return m
 }
-
-// ProviderID is what the Machine of a host and its Node know each other by, in the
-// form of Cluster API's provider for Metal3.
-func ProviderID(host string) string { return "metal3://" + Namespace + "/" + host + "/" + host }
 
 func healthCheck(h *scenarios.HealthCheck) *clusterv1.MachineHealthCheck {
 	seconds := func(d scenarios.Duration) *int32 {

@@ -1,11 +1,19 @@
 package objects
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 )
@@ -16,6 +24,7 @@ func Vocabulary() scenarios.Vocabulary {
 	vocabulary := scenarios.Vocabulary{
 		Controllers: make(map[string]scenarios.ControllerVocabulary),
 		Fault:       func() any { return new(fakebmc.Rule) },
+		CheckPatch:  checkPatch,
 	}
 	for _, r := range controllers.All() {
 		v := scenarios.ControllerVocabulary{
@@ -31,6 +40,43 @@ func Vocabulary() scenarios.Vocabulary {
 		vocabulary.Controllers[r.Name] = v
 	}
 	return vocabulary
+}
+
+// New returns an empty object of a kind that users change, by the name that a
+// scenario calls it: Node/worker-1.
+func New(object string) (client.Object, error) {
+	kind, name, _ := strings.Cut(object, "/")
+	var obj client.Object
+	switch kind {
+	case "BareMetalHost":
+		obj = new(api.BareMetalHost)
+	case "Machine":
+		obj = new(clusterv1.Machine)
+	case "MachineHealthCheck":
+		obj = new(clusterv1.MachineHealthCheck)
+	case "Node":
+		obj = new(corev1.Node)
+		obj.SetName(name)
+		return obj, nil
+	default:
+		return nil, fmt.Errorf("find %s: users change no objects of this kind", object)
+	}
+	obj.SetNamespace(Namespace)
+	obj.SetName(name)
+	return obj, nil
+}
+
+// checkPatch finds fields that the kind doesn't have, and values that don't fit.
+func checkPatch(kind string, merge json.RawMessage) error {
+	obj, err := New(kind)
+	if err != nil {
+		return err
+	}
+	strict, err := kjson.UnmarshalStrict(merge, obj)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return fmt.Errorf("a %s doesn't take it: %w", kind, err)
+	}
+	return nil
 }
 
 // kindOf is the kind of a typed object: the name of its Go type.

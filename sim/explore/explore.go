@@ -40,12 +40,17 @@ func Sweep(steps []sim.Step) []scenarios.Deviation {
 	var deviations []scenarios.Deviation
 	for _, step := range steps {
 		for _, fault := range step.Faults() {
-			d := scenarios.Deviation{Step: step.Name(), Fault: fault}
-			if fault == scenarios.FaultRelist {
+			extents := []time.Duration{0}
+			switch {
+			case fault == scenarios.FaultRelist:
 				// A cache that is up to date but for one change loses nothing.
-				d.Delay = scenarios.Duration(relistAfter)
+				extents[0] = relistAfter
+			case fault.HasExtent():
+				extents = Delays
 			}
-			deviations = append(deviations, d)
+			for _, extent := range extents {
+				deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Fault: fault, Delay: scenarios.Duration(extent)})
+			}
 		}
 		for _, delay := range Delays {
 			deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Delay: scenarios.Duration(delay)})
@@ -79,7 +84,8 @@ func Random(seed uint64) (watch func(sim.Step) (scenarios.Deviation, bool), draw
 		d := scenarios.Deviation{Step: step.Name()}
 		if possible := step.Faults(); len(possible) > 0 && stream.Float64() < faults {
 			d.Fault = possible[stream.IntN(len(possible))]
-		} else {
+		}
+		if d.Fault == "" || d.Fault.HasExtent() {
 			// Delays of all orders of magnitude, from 1 ms to 2 min.
 			d.Delay = scenarios.Duration(time.Millisecond << stream.IntN(17))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -113,36 +112,30 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestDeviationsBite sees to it that each fault of a step does something: the
-// history differs from the benign one.
+// TestDeviationsBite sees to it that each fault of a step does something: some
+// step with it makes another history than the benign one.
 func TestDeviationsBite(t *testing.T) {
-	s, plan := simulator(t), load(t, "machine-remediation/cut-off-host.yaml")
-	steps, benign, err := explore.Steps(context.Background(), s, plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tried := map[scenarios.StepFault]bool{}
-	for _, step := range steps {
-		for _, fault := range step.Faults() {
-			if tried[fault] {
+	s, biting := simulator(t), map[scenarios.StepFault]bool{}
+	for _, file := range []string{"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml"} {
+		plan := load(t, file)
+		steps, benign, err := explore.Steps(context.Background(), s, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, deviation := range explore.Sweep(steps) {
+			if deviation.Fault == "" || biting[deviation.Fault] {
 				continue
-			}
-			deviation := scenarios.Deviation{Step: step.Name(), Fault: fault}
-			if fault == scenarios.FaultRelist {
-				deviation.Delay = scenarios.Duration(15 * time.Second)
 			}
 			outcome, err := explore.Play(context.Background(), s, plan, []scenarios.Deviation{deviation})
 			if err != nil {
 				t.Fatal(err)
 			}
-			tried[fault] = bites(benign.History, outcome.History)
+			biting[deviation.Fault] = bites(benign.History, outcome.History)
 		}
 	}
-	for _, fault := range []scenarios.StepFault{
-		scenarios.FaultCrashBefore, scenarios.FaultCrashAfter, scenarios.FaultErrorBefore, scenarios.FaultErrorAfter, scenarios.FaultIgnore, scenarios.FaultRelist,
-	} {
-		if !tried[fault] {
-			t.Errorf("no step of the scenario comes out differently with the fault %s", fault)
+	for _, fault := range scenarios.StepFaults() {
+		if !biting[fault] {
+			t.Errorf("no step comes out differently with the fault %s", fault)
 		}
 	}
 }

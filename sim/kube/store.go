@@ -28,6 +28,8 @@ type Change struct {
 	Old, New client.Object
 	// Revision orders all changes of a Store.
 	Revision int64
+	// At is when the change was committed, by the server's clock.
+	At time.Time
 	// Actor is who wrote. It is empty where a View's Relist found the change.
 	Actor string
 	// Tombstone says that a View learnt of the deletion only by listing, so
@@ -456,7 +458,7 @@ func (s *Store) markGraceful(k *Kind, current *record, requested *int64) (marked
 func (s *Store) write(actor string, k *Kind, old, rec *record) {
 	s.revision++
 	version := formatRevision(s.revision)
-	c := Change{Kind: k, Revision: s.revision, Actor: actor, record: rec}
+	c := Change{Kind: k, Revision: s.revision, At: s.now(), Actor: actor, record: rec}
 	if rec != nil {
 		metaOf(rec.obj).ResourceVersion = version
 		c.Key, c.New = rec.key, rec.obj

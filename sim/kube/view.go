@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -106,8 +107,35 @@ func (v *View) Deliver(k *Kind) Change {
 // are new or differ, in list order, then those that are gone, as tombstones
 // with the last state that the View had. What happened in between is lost.
 func (v *View) Relist(k *Kind) []Change {
+	return v.jump(k, slices.Clone(v.store.tables[k.index]), len(v.store.logs[k.index]))
+}
+
+// RelistAsOf is Relist from a server that is behind, and shows the state of that
+// time. A View that has seen more asks for what it has seen, as an informer does;
+// so only the first list of a process can be older than what the process knew.
+// What is missing is still to be delivered.
+func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
 	s := &v.streams[k.index]
-	head := v.store.tables[k.index]
+	log := v.store.logs[k.index]
+	next := s.next
+	for next < len(log) && !log[next].At.After(at) {
+		next++
+	}
+	var then table
+	for _, c := range log[:next] {
+		if c.New == nil {
+			then.drop(c.Key)
+		} else {
+			then.put(c.record)
+		}
+	}
+	return v.jump(k, then, next)
+}
+
+// jump makes the stream show a table, which is the state after some prefix of the
+// log.
+func (v *View) jump(k *Kind, head table, next int) []Change {
+	s := &v.streams[k.index]
 	var changes []Change
 	found := func(key client.ObjectKey, before, after *record) {
 		c := Change{Kind: k, Key: key, Revision: v.store.revision, record: after}
@@ -130,9 +158,9 @@ func (v *View) Relist(k *Kind) []Change {
 			found(r.key, r, nil)
 		}
 	}
-	s.table = slices.Clone(head)
+	s.table = head
 	s.listed.valid = false
-	s.next = len(v.store.logs[k.index])
+	s.next = next
 	s.synced = true
 	return changes
 }

@@ -421,3 +421,56 @@ func TestUncopiedReads(t *testing.T) {
 		t.Errorf("a list doesn't show a change that was delivered: a=%s", got)
 	}
 }
+
+// TestRelistAsOf lists from a server that is behind: the state of then, and what
+// has changed since is still to come; a View is never taken back.
+func TestRelistAsOf(t *testing.T) {
+	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	server, err := kube.NewServer(api.NewScheme(), []schema.GroupVersionKind{{Version: "v1", Kind: "Node"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := kube.NewStore(server, func() time.Time { return clock }, nil)
+	kind := server.Kinds()[0]
+	begin := clock
+	for _, name := range []string{"a", "b", "c"} {
+		clock = clock.Add(time.Second)
+		if _, err := store.Create("test", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock = clock.Add(time.Second)
+	if err := store.Delete("test", kind, client.ObjectKey{Name: "a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	names := func(v *kube.View) (names string) {
+		var nodes corev1.NodeList
+		if err := v.List(&nodes); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes.Items {
+			names += n.Name
+		}
+		return names
+	}
+	for _, c := range []struct {
+		after time.Duration
+		names string
+		lag   int
+	}{{0, "", 4}, {time.Second, "a", 3}, {2500 * time.Millisecond, "ab", 2}, {3 * time.Second, "abc", 1}, {time.Hour, "bc", 0}} {
+		v := kube.NewView(store, kind)
+		found := v.RelistAsOf(kind, begin.Add(c.after))
+		if got := names(v); got != c.names || v.Lag(kind) != c.lag || len(found) != len(c.names) {
+			t.Errorf("as of %s it shows %q and lacks %d changes, with %d for its handlers; want %q and %d", c.after, got, v.Lag(kind), len(found), c.names, c.lag)
+		}
+		for v.Pending(kind) {
+			v.Deliver(kind)
+		}
+		if got := names(v); got != "bc" {
+			t.Errorf("as of %s, and then up to date, it shows %q", c.after, got)
+		}
+		if found := v.RelistAsOf(kind, begin); len(found) > 0 || names(v) != "bc" {
+			t.Errorf("it was taken back to %q", names(v))
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -30,6 +31,7 @@ const retryInterval = 500 * time.Millisecond
 //     while it is unreachable.
 type kubelet struct {
 	config    evidence.Config
+	node      string // the Node's name
 	api       *api
 	out       *witness
 	workloads *workloads
@@ -55,7 +57,7 @@ func runKubelet() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	k := &kubelet{config: config, api: api, out: out, workloads: newWorkloads(port, out, config)}
+	k := &kubelet{config: config, node: cmp.Or(config.Kubelet.Node, config.Name), api: api, out: out, workloads: newWorkloads(port, out, config)}
 	k.run(ctx)
 	return ctx.Err()
 }
@@ -104,17 +106,14 @@ func (k *kubelet) report(err error) {
 	k.failing = failing
 }
 
-func (k *kubelet) nodePath() string { return "/api/v1/nodes/" + k.config.Name }
+func (k *kubelet) nodePath() string { return "/api/v1/nodes/" + k.node }
 
 func (k *kubelet) register(ctx context.Context) error {
-	labels := map[string]string{"kubernetes.io/hostname": k.config.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+	labels := map[string]string{"kubernetes.io/hostname": k.node, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 	for key, value := range k.config.Kubelet.Labels {
 		labels[key] = value
 	}
-	n := node{
-		APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.config.Name, Labels: labels},
-		Spec: nodeSpec{ProviderID: k.config.Kubelet.ProviderID},
-	}
+	n := node{APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.node, Labels: labels}, Spec: nodeSpec{ProviderID: k.config.Kubelet.ProviderID}}
 	err := k.api.create(ctx, "/api/v1/nodes", n, &n)
 	if isStatus(err, http.StatusConflict) {
 		// The Node of an earlier boot is taken over, as the real kubelet does.
@@ -137,7 +136,7 @@ func (k *kubelet) patchStatus(ctx context.Context) error {
 			Type: "Ready", Status: "True", Reason: "KubeletReady", Message: "fencelab guest is ready",
 			LastHeartbeatTime: now(), LastTransitionTime: k.readyAt,
 		}},
-		Addresses:   []address{{"InternalIP", "10.0.2.15"}, {"Hostname", k.config.Name}},
+		Addresses:   []address{{"InternalIP", "10.0.2.15"}, {"Hostname", k.node}},
 		Capacity:    map[string]string{"cpu": "1", "memory": "64Mi", "pods": "10"},
 		Allocatable: map[string]string{"cpu": "1", "memory": "64Mi", "pods": "10"},
 		NodeInfo: &nodeInfo{
@@ -154,18 +153,18 @@ const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 // renewLease keeps silent about failures: silence is what a Lease is for.
 func (k *kubelet) renewLease(ctx context.Context) {
 	l := lease{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Metadata: metadata{
-		Name: k.config.Name, Namespace: "kube-node-lease",
-		OwnerReferences: []ownerReference{{APIVersion: "v1", Kind: "Node", Name: k.config.Name, UID: k.nodeUID}},
+		Name: k.node, Namespace: "kube-node-lease",
+		OwnerReferences: []ownerReference{{APIVersion: "v1", Kind: "Node", Name: k.node, UID: k.nodeUID}},
 	}}
-	err := k.api.get(ctx, leases+"/"+k.config.Name, &l)
+	err := k.api.get(ctx, leases+"/"+k.node, &l)
 	if err != nil && !isStatus(err, http.StatusNotFound) {
 		return
 	}
 	exists := err == nil
 	// Four renewals may fail before the Lease expires, the ratio of the real kubelet's defaults.
-	l.Spec = leaseSpec{HolderIdentity: k.config.Name, LeaseDurationSeconds: max(1, int(4*k.config.Kubelet.Lease/time.Second)), RenewTime: now()}
+	l.Spec = leaseSpec{HolderIdentity: k.node, LeaseDurationSeconds: max(1, int(4*k.config.Kubelet.Lease/time.Second)), RenewTime: now()}
 	if exists {
-		k.api.update(ctx, leases+"/"+k.config.Name, l)
+		k.api.update(ctx, leases+"/"+k.node, l)
 	} else {
 		k.api.create(ctx, leases, l, nil)
 	}
@@ -174,7 +173,7 @@ func (k *kubelet) renewLease(ctx context.Context) {
 // syncPods makes the running workloads match the Pods bound to this Node.
 func (k *kubelet) syncPods(ctx context.Context) error {
 	var list podList
-	if err := k.api.get(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+k.config.Name), &list); err != nil {
+	if err := k.api.get(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+k.node), &list); err != nil {
 		return err
 	}
 	wanted := map[string]bool{}

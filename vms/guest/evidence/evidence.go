@@ -32,6 +32,7 @@ type Kubelet struct {
 	ServerName string            `json:"serverName,omitempty"` // expected in the server's certificate if it isn't the URL's host
 	CA         string            `json:"ca"`                   // PEM
 	Token      string            `json:"token"`                // bearer token
+	Node       string            `json:"node,omitempty"`       // its name; empty is that of the host
 	Labels     map[string]string `json:"labels,omitempty"`     // of the Node
 	ProviderID string            `json:"providerID,omitempty"` // of the Node
 	Lease      time.Duration     `json:"lease"`                // between two renewals of the Lease in kube-node-lease
