@@ -1,0 +1,147 @@
+// Command mutants measures how well scenarios and searches protect the controllers:
+// it builds the simulator with one plausible mistake in them after the other, and
+// looks for a schedule in which a guarantee breaks. Unit tests don't count.
+//
+//	go run ./ci/mutants [-only ID] [-limit 30s] [-table docs/mutants.md]
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/mutants/finding"
+)
+
+func main() {
+	only := flag.String("only", "", "only the mutants whose ID begins with this")
+	limit := flag.Duration("limit", 30*time.Second, "how long to search for each")
+	table := flag.String("table", "", "write the tables to this file")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *only, *limit, *table); err != nil {
+		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// result is a mutant and what was found.
+type result struct {
+	mutant  Mutant
+	finding *finding.Finding
+	err     error
+}
+
+func run(ctx context.Context, only string, limit time.Duration, table string) error {
+	all, err := Load("ci/mutants")
+	if err != nil {
+		return err
+	}
+	var chosen []Mutant
+	for _, m := range all {
+		if strings.HasPrefix(m.ID, only) {
+			chosen = append(chosen, m)
+		}
+	}
+	dir, err := os.MkdirTemp("", "fencelab-mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	results := make([]result, len(chosen))
+	work := make(chan int)
+	var crew sync.WaitGroup
+	for range runtime.NumCPU() {
+		crew.Go(func() {
+			for i := range work {
+				f, err := judge(ctx, chosen[i], dir, limit)
+				results[i] = result{chosen[i], f, err}
+				fmt.Println(results[i])
+			}
+		})
+	}
+	for i := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		work <- i
+	}
+	close(work)
+	crew.Wait()
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+
+	caught, alive, failed := 0, 0, 0
+	for _, r := range results {
+		switch {
+		case r.err != nil:
+			failed++
+		case r.finding.Broken != "":
+			caught++
+		case r.mutant.Equivalent == "":
+			alive++
+		}
+	}
+	fmt.Printf("%d mutants: %d caught, %d alive, %d equivalent, %d could not be judged\n",
+		len(results), caught, alive, len(results)-caught-alive-failed, failed)
+	if failed > 0 {
+		return errors.New("some mutants could not be judged")
+	}
+	if table != "" {
+		return os.WriteFile(table, Tables(results, limit), 0o644)
+	}
+	return nil
+}
+
+// judge builds the simulator with one mutant and lets it search.
+func judge(ctx context.Context, m Mutant, dir string, limit time.Duration) (*finding.Finding, error) {
+	overlay, err := m.Overlay(dir)
+	if err != nil {
+		return nil, err
+	}
+	binary := filepath.Join(dir, m.ID)
+	defer os.Remove(binary)
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, "./ci/mutants/judge")
+	if output, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build mutant %s: %w\n%s", m.ID, err, output)
+	}
+	search := exec.CommandContext(ctx, binary, "-limit", limit.String())
+	search.Stderr = os.Stderr
+	output, err := search.Output()
+	if err != nil {
+		return nil, fmt.Errorf("search with mutant %s: %w", m.ID, err)
+	}
+	var f finding.Finding
+	if err := json.Unmarshal(output, &f); err != nil {
+		return nil, fmt.Errorf("search with mutant %s: read its findings: %w", m.ID, err)
+	}
+	return &f, nil
+}
+
+func (r result) String() string {
+	f := r.finding
+	switch {
+	case r.err != nil:
+		return fmt.Sprintf("FAILED  %-36s %v", r.mutant.ID, r.err)
+	case f.Broken != "":
+		return fmt.Sprintf("caught  %-36s %s: %s (%s, schedule %d, %s) %s", r.mutant.ID, f.Scenario, f.Broken, f.Strategy, f.Schedules,
+			f.Took.Round(100*time.Millisecond), strings.Join(f.Deviations, "; "))
+	case r.mutant.Equivalent != "":
+		return fmt.Sprintf("same    %-36s %s", r.mutant.ID, r.mutant.Equivalent)
+	}
+	return fmt.Sprintf("ALIVE   %-36s after %d schedules: %s", r.mutant.ID, f.Schedules, r.mutant.Mistake)
+}

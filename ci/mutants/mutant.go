@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fencelab/fencelab/ci/mutants/finding"
+)
+
+// Mutant is one mistake in one file.
+type Mutant struct {
+	// ID is unique and says which controller.
+	ID string `json:"id"`
+	// File is the path from the project's root.
+	File string `json:"file"`
+	// Mistake says what the engineer did, in a phrase.
+	Mistake string `json:"mistake"`
+	// Protection is the protection that this takes out, if it does: a live read, a
+	// lock, a precondition, a recorded time, a check.
+	Protection string `json:"protection,omitempty"`
+	// Find is the text in the file, which must be there once, and Replace what
+	// stands there instead.
+	Find    string `json:"find"`
+	Replace string `json:"replace"`
+	// Equivalent says why no history can tell the difference, if none can; or what
+	// world would be needed that there is not.
+	Equivalent string `json:"equivalent,omitempty"`
+}
+
+// Load reads every mutant of a directory.
+func Load(dir string) ([]Mutant, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Mutant
+	known := map[string]bool{}
+	var problems []error
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var mutants []Mutant
+		if err := yaml.UnmarshalStrict(data, &mutants); err != nil {
+			return nil, fmt.Errorf("read the mutants of %s: %w", file, err)
+		}
+		for _, m := range mutants {
+			if m.ID == "" || m.Mistake == "" || known[m.ID] {
+				problems = append(problems, fmt.Errorf("%s: the mutant %q has no mistake, no ID, or that of another", file, m.ID))
+			}
+			known[m.ID] = true
+			if _, err := m.source("."); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", file, err))
+			}
+		}
+		all = append(all, mutants...)
+	}
+	return all, errors.Join(problems...)
+}
+
+// source returns the file with the mistake in it.
+func (m Mutant) source(root string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(root, m.File))
+	if err != nil {
+		return nil, fmt.Errorf("mutant %s: %w", m.ID, err)
+	}
+	find, replace := strings.TrimSuffix(m.Find, "\n"), strings.TrimSuffix(m.Replace, "\n")
+	if n := bytes.Count(data, []byte(find)); n != 1 || find == "" {
+		return nil, fmt.Errorf("mutant %s: what it changes stands %d times in %s, not once: %q", m.ID, n, m.File, find)
+	}
+	return bytes.Replace(data, []byte(find), []byte(replace), 1), nil
+}
+
+// Overlay writes what go build -overlay needs below dir and returns its path.
+func (m Mutant) Overlay(dir string) (string, error) {
+	source, err := m.source(".")
+	if err != nil {
+		return "", err
+	}
+	changed, overlay := filepath.Join(dir, m.ID+".go.txt"), filepath.Join(dir, m.ID+".json")
+	original, err := filepath.Abs(m.File)
+	if err != nil {
+		return "", err
+	}
+	content, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		return "", err
+	}
+	return overlay, errors.Join(os.WriteFile(changed, source, 0o644), os.WriteFile(overlay, content, 0o644))
+}
+
+// Tables are the document about the mutants: first the protections, then the rest.
+func Tables(results []result, limit time.Duration) []byte {
+	var b bytes.Buffer
+	caught := 0
+	for _, r := range results {
+		if r.finding.Broken != "" {
+			caught++
+		}
+	}
+	fmt.Fprintf(&b, `# What finds which mistake
+
+For those who change the controllers, the scenarios or the searches. Each line is a
+mistake that was put into the source of a controller, and the first schedule that
+broke a guarantee: %d of %d, within %s each. `+"`make mutants`"+` writes this page. It
+plays every story of the catalogue first, then goes round with single deviations
+(sweep) and random schedules. Unit tests don't count.
+
+## Protections taken out
+
+| protection | taken out | found by | breaks |
+|---|---|---|---|
+`, caught, len(results), limit)
+	row := func(r result, first string) {
+		cell := func(s string) string { return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|") }
+		by, breaks := "nothing", "**nothing**"
+		switch f := r.finding; {
+		case f.Broken != "":
+			by = fmt.Sprintf("`%s`, %s", f.Scenario, f.Strategy)
+			if f.Strategy == finding.Sweep {
+				by += ": `" + strings.Join(f.Deviations, "; ") + "`"
+			}
+			breaks = f.Broken
+		case r.mutant.Equivalent != "":
+			breaks = cell(r.mutant.Equivalent)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(first), cell(r.mutant.Mistake), by, breaks)
+	}
+	for _, r := range results {
+		if r.mutant.Protection != "" {
+			row(r, r.mutant.Protection)
+		}
+	}
+	b.WriteString("\n## Other mistakes\n\n| mutant | mistake | found by | breaks |\n|---|---|---|---|\n")
+	for _, r := range results {
+		if r.mutant.Protection == "" {
+			row(r, r.mutant.ID)
+		}
+	}
+	return b.Bytes()
+}
