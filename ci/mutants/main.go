@@ -61,13 +61,17 @@ func run(ctx context.Context, only string, limit time.Duration, table string) er
 	}
 	defer os.RemoveAll(dir)
 
+	right := filepath.Join(dir, "right")
+	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the judge: %w\n%s", err, output)
+	}
 	results := make([]result, len(chosen))
 	work := make(chan int)
 	var crew sync.WaitGroup
 	for range runtime.NumCPU() {
 		crew.Go(func() {
 			for i := range work {
-				f, err := judge(ctx, chosen[i], dir, limit)
+				f, err := judge(ctx, chosen[i], dir, right, limit)
 				results[i] = result{chosen[i], f, err}
 				fmt.Println(results[i])
 			}
@@ -108,7 +112,7 @@ func run(ctx context.Context, only string, limit time.Duration, table string) er
 }
 
 // judge builds the simulator with one mutant and lets it search.
-func judge(ctx context.Context, m Mutant, dir string, limit time.Duration) (*finding.Finding, error) {
+func judge(ctx context.Context, m Mutant, dir, right string, limit time.Duration) (*finding.Finding, error) {
 	overlay, err := m.Overlay(dir)
 	if err != nil {
 		return nil, err
@@ -119,7 +123,7 @@ func judge(ctx context.Context, m Mutant, dir string, limit time.Duration) (*fin
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build mutant %s: %w\n%s", m.ID, err, output)
 	}
-	search := exec.CommandContext(ctx, binary, "-limit", limit.String())
+	search := exec.CommandContext(ctx, binary, "-right", right, "-limit", limit.String())
 	search.Stderr = os.Stderr
 	output, err := search.Output()
 	if err != nil {

@@ -1,16 +1,20 @@
 // Command judge looks for a scenario of the catalogue whose guarantees the
 // controllers that it is built with break, until its time is up. It is built anew for
-// each mutant and says what it found as JSON.
+// each mutant and says what it found as JSON. A schedule that breaks the same
+// guarantee without the mistake proves nothing and is passed over.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -29,9 +33,17 @@ func main() {
 	catalog := flag.String("catalog", "scenarios/catalog", "directory of the scenarios")
 	only := flag.String("only", "", "play this scenario alone")
 	limit := flag.Duration("limit", 30*time.Second, "how long to search")
+	right := flag.String("right", "", "this command built with the right controllers")
+	replay := flag.Bool("replay", false, "play the plan on standard input alone")
 	flag.Parse()
 	debug.SetGCPercent(400)
-	found, err := search(*catalog, *only, *limit)
+	var found *finding.Finding
+	var err error
+	if *replay {
+		found, err = play()
+	} else {
+		found, err = search(*catalog, *only, *right, *limit)
+	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)
 	}
@@ -48,9 +60,53 @@ type story struct {
 	random  uint64
 }
 
+// play plays the plan on standard input.
+func play() (*finding.Finding, error) {
+	data, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := scenarios.LoadPlan("plan", data, objects.Vocabulary())
+	if err != nil {
+		return nil, err
+	}
+	s, err := sim.New()
+	if err != nil {
+		return nil, err
+	}
+	o, err := scenarios.Run(context.Background(), plan, s.Backend(), nil)
+	if err != nil {
+		return nil, err
+	}
+	f := new(finding.Finding)
+	if o.Meets() != "" {
+		f.Broken, f.Reason = broken(o)
+	}
+	return f, nil
+}
+
+// excused reports whether the right controllers break the same in a schedule.
+func excused(right string, o *scenarios.Outcome, deviations []scenarios.Deviation) (bool, error) {
+	if right == "" {
+		return false, nil
+	}
+	cmd := exec.Command(right, "-replay")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(o.Plan.With(deviations).Text()), os.Stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return false, fmt.Errorf("play %s with the right controllers: %w", o.Plan.Metadata.Name, err)
+	}
+	var f finding.Finding
+	if err := json.Unmarshal(output, &f); err != nil {
+		return false, err
+	}
+	what, _ := broken(o)
+	return f.Broken == what, nil
+}
+
 // search plays the benign schedule of every story first. Then it goes round: of each
 // story some single deviations, and some random schedules.
-func search(catalog, only string, limit time.Duration) (*finding.Finding, error) {
+func search(catalog, only, right string, limit time.Duration) (*finding.Finding, error) {
 	ctx := context.Background()
 	plans, err := load(catalog, only)
 	if err != nil {
@@ -68,18 +124,16 @@ func search(catalog, only string, limit time.Duration) (*finding.Finding, error)
 		for _, d := range deviations {
 			f.Deviations = append(f.Deviations, d.String())
 		}
-		verdict, reason := o.Verdict()
+		verdict, _ := o.Verdict()
 		switch {
-		case o.Err != nil:
-			f.Broken, f.Reason = "the run", o.Err.Error()
-		case err != nil:
+		case err != nil && o.Err == nil:
 			return nil, err
-		case verdict == invariant.Violated && o.Meets() != "":
-			f.Broken, f.Reason = broken(o), reason
-		case verdict == invariant.Unknown && strategy == finding.Story && o.Meets() != "":
-			f.Broken, f.Reason = finding.Stuck, reason
-		default:
+		case o.Err == nil && o.Meets() == "", verdict == invariant.Unknown && o.Err == nil && strategy != finding.Story:
 			return nil, nil
+		}
+		f.Broken, f.Reason = broken(o)
+		if same, err := excused(right, o, deviations); same || err != nil {
+			return nil, err
 		}
 		return f, nil
 	}
@@ -142,15 +196,22 @@ func search(catalog, only string, limit time.Duration) (*finding.Finding, error)
 	return &finding.Finding{Schedules: tried, Took: time.Since(began)}, nil
 }
 
-// broken names the guarantees that were broken.
-func broken(o *scenarios.Outcome) string {
+// broken names the guarantees that were broken, or what else was, and says how.
+func broken(o *scenarios.Outcome) (what, reason string) {
 	var ids []string
 	for _, r := range o.Results {
 		if r.Verdict == invariant.Violated {
 			ids = append(ids, r.Invariant)
 		}
 	}
-	return strings.Join(ids, ", ")
+	_, reason = o.Verdict()
+	switch {
+	case len(ids) > 0:
+		return strings.Join(ids, ", "), reason
+	case o.Err != nil:
+		return "the run", o.Err.Error()
+	}
+	return finding.Stuck, reason
 }
 
 // load compiles the scenarios of the catalogue that the simulator can tell.
