@@ -288,9 +288,9 @@ func (b *BMC) follow(v *verdict, t ResetType) {
 	for _, e := range v.effects {
 		switch {
 		case e.Auto != nil:
-			b.later(time.Duration(e.Auto.After), func() { b.act(ClientBMC, e.Auto.Reset) })
+			b.will(&chore{misdeed: true}, time.Duration(e.Auto.After), func() { b.act(ClientBMC, e.Auto.Reset) })
 		case e.Duplicate != 0:
-			b.later(time.Duration(e.Duplicate), func() { b.act(ClientBMC, t) })
+			b.will(&chore{misdeed: true}, time.Duration(e.Duplicate), func() { b.act(ClientBMC, t) })
 		}
 	}
 }
@@ -400,6 +400,22 @@ func (b *BMC) RemoveRule(name string) bool {
 		}
 	}
 	return len(rest) < len(old)
+}
+
+// Heal removes every rule, and calls off the resets that rules would still have the
+// BMC make by itself. What a client has asked for is carried out.
+func (b *BMC) Heal() {
+	for _, r := range b.Rules() {
+		b.RemoveRule(r.Name)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c, stop := range b.chores {
+		if c.misdeed {
+			stop()
+			delete(b.chores, c)
+		}
+	}
 }
 
 // Rules returns the rules in force, in order.

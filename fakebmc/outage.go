@@ -50,11 +50,15 @@ type outage struct {
 }
 
 // chore is something that the BMC will do by itself.
-type chore struct{ _ byte }
+type chore struct {
+	// misdeed says that nobody has asked for it: a rule has.
+	misdeed bool
+}
 
 // later lets the BMC do f after d, or when it is up again.
-func (b *BMC) later(d time.Duration, f func()) *chore {
-	c := new(chore)
+func (b *BMC) later(d time.Duration, f func()) *chore { return b.will(new(chore), d, f) }
+
+func (b *BMC) will(c *chore, d time.Duration, f func()) *chore {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.life.Load() == closed {

@@ -138,21 +138,44 @@ func Compile(s *Scenario, seed uint64) (*Plan, error) {
 	setDefault(&spec.Limits.Settle, defaultSettle)
 	for i := range spec.Steps {
 		step := &spec.Steps[i]
-		if step.After.Max > step.After.Min {
-			// One stream for each step: adding a step doesn't change what
-			// the others draw.
-			stream := Stream(seed, fmt.Sprintf("step %d after", i))
-			pick := step.After.Min + time.Duration(stream.Int64N(int64(step.After.Max-step.After.Min)+1))
-			step.After = Span{pick, pick}
-		}
+		step.After = step.After.pick(seed, i)
 		if step.When.Event != "" {
 			step.When.Occurrence = max(step.When.Occurrence, 1)
+		}
+		for j := range step.When.AllOf {
+			step.When.AllOf[j].Occurrence = max(step.When.AllOf[j].Occurrence, 1)
 		}
 		if step.Do != nil && step.Do.Crash != nil && step.Do.Crash.Point == "" {
 			step.Do.Crash.Point = CrashAfter
 		}
 	}
 	return p, nil
+}
+
+// pick draws the time that a step waits. There is one stream for each step, so that
+// adding a step doesn't change what the others draw.
+func (s Span) pick(seed uint64, step int) Span {
+	if s.Max <= s.Min {
+		return s
+	}
+	stream := Stream(seed, fmt.Sprintf("step %d after", step))
+	pick := s.Min + time.Duration(stream.Int64N(int64(s.Max-s.Min)+1))
+	return Span{pick, pick}
+}
+
+// HasRanges reports whether a scenario leaves open how long its steps wait.
+func (s *Scenario) HasRanges() bool {
+	return slices.ContainsFunc(s.Spec.Steps, func(step Step) bool { return step.After.Max > step.After.Min })
+}
+
+// Redraw draws the times that steps wait anew, out of the scenario's ranges. What it
+// shares with other plans stays as it is.
+func (p *Plan) Redraw(spans []Span, seed uint64) {
+	p.Seed, p.Digest = seed, ""
+	p.Spec.Steps = slices.Clone(p.Spec.Steps)
+	for i := range p.Spec.Steps {
+		p.Spec.Steps[i].After = spans[i].pick(seed, i)
+	}
 }
 
 func setDefault(d *Duration, value Duration) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,13 +20,28 @@ import (
 // whatever else went wrong. Held needs a story that was told to its end, and a
 // guarantee that it put to the test; one that the scenario names itself must be
 // among those.
+//
+// A fault, a crash or a deviation that had no effect leaves the verdict unknown:
+// what the scenario is about was not tested.
 func (o *Outcome) Verdict() (invariant.Verdict, string) {
+	verdict, reason := o.VerdictOfSchedule()
+	if verdict == invariant.Held && len(o.Injected.Idle) > 0 {
+		return invariant.Unknown, strings.Join(o.Injected.Idle, "; ")
+	}
+	return verdict, reason
+}
+
+// VerdictOfSchedule is the verdict on one schedule out of many. There a fault may
+// come to nothing: that it can do something is seen in the default schedule, and
+// others may lead past it.
+func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
+	if v := o.Violation(); v != nil {
+		return invariant.Violated, v.Invariant + ": " + v.Sentence
+	}
 	tested := false
 	var doubt string
 	for _, r := range o.Results {
 		switch {
-		case r.Verdict == invariant.Violated:
-			return invariant.Violated, r.Invariant + ": " + r.Reason
 		case r.Verdict == invariant.Held:
 			tested = true
 		case doubt == "" && (r.Judged > 0 || len(o.Plan.Spec.Invariants) > 0):
@@ -73,15 +89,19 @@ func (o *Outcome) Meets() (mismatch string) {
 // Interrupted reports whether the run was ended from outside.
 func (o *Outcome) Interrupted() bool { return errors.Is(o.Err, context.Canceled) }
 
-// Violation returns the first violation by time, or nil.
+// Violation returns the violation that the verdict and the report are about, or
+// nil: the one that ended the run, and else the first of what was missing in the
+// end.
 func (o *Outcome) Violation() *invariant.Violation {
-	var first *invariant.Violation
+	if o.Broken != nil {
+		return o.Broken
+	}
 	for _, r := range o.Results {
-		if v := r.Violation; v != nil && (first == nil || v.Second.Seq < first.Second.Seq) {
-			first = v
+		if r.Violation != nil {
+			return r.Violation
 		}
 	}
-	return first
+	return nil
 }
 
 // storyLength bounds how many events the report shows before a violation.
@@ -118,10 +138,22 @@ func (o *Outcome) Text(replay string) string {
 	}
 	if v := o.Violation(); v != nil {
 		fmt.Fprintf(&b, "\nWhat led to it (the two events that broke the claim are marked)\n")
-		o.story(&b, v)
+		o.story(&b, v.Second.Seq, v.First.Seq, v.Second.Seq)
+	} else if verdict == invariant.Unknown {
+		fmt.Fprintf(&b, "\nThe last events of the story\n")
+		o.story(&b, o.storyEnd())
+		if open := inForce(o.Plan.Spec.Steps[:o.Steps]); len(open) > 0 {
+			fmt.Fprintf(&b, "Still in force then: %s\n", strings.Join(open, ", "))
+		}
 	}
 	fmt.Fprintf(&b, "\nRun\n  seed %d, %d of %d steps done, %d events in %s, digest %s\n",
 		o.Plan.Seed, o.Steps, len(o.Plan.Spec.Steps), o.History.Len(), o.Duration().Round(time.Millisecond), o.History.Digest())
+	if injected := o.Injected.String(); injected != "" {
+		fmt.Fprintf(&b, "  had an effect: %s\n", injected)
+	}
+	for _, idle := range o.Injected.Idle {
+		fmt.Fprintf(&b, "  without effect: %s\n", idle)
+	}
 	for i, d := range o.Plan.Deviations {
 		if i == deviationsShown {
 			fmt.Fprintf(&b, "  ... and %d more, in the plan\n", len(o.Plan.Deviations)-i)
@@ -142,40 +174,66 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// story prints the events that matter up to the second one of a violation.
-func (o *Outcome) story(b *strings.Builder, v *invariant.Violation) {
-	var shown []history.Event
+// storyEnd is the last event before the faults were withdrawn, or of all.
+func (o *Outcome) storyEnd() int {
 	for _, e := range o.History.Events() {
-		// Effects repeat what the API and BMC events say. The first of the two
-		// events is always shown.
-		if e.Seq > v.Second.Seq || e.Kind == history.ControllerError || e.Kind == history.NodeLabels {
+		if e.Kind == history.Healed {
+			return e.Seq - 1
+		}
+	}
+	return o.History.Len()
+}
+
+// story prints the last events up to one, and those that are marked wherever they
+// are. Effects are left out: they repeat what the API and BMC events say.
+func (o *Outcome) story(b *strings.Builder, last int, marked ...int) {
+	var events []history.Event
+	for _, e := range o.History.Events()[:last] {
+		switch e.Kind {
+		case history.ControllerEffect, history.ControllerError, history.NodeLabels:
+			if !slices.Contains(marked, e.Seq) {
+				continue
+			}
+		}
+		events = append(events, e)
+	}
+	skipped := 0
+	for i, e := range events {
+		mark := " "
+		if slices.Contains(marked, e.Seq) {
+			mark = ">"
+		}
+		if mark == " " && i < len(events)-storyLength {
+			skipped++
 			continue
 		}
-		shown = append(shown, e)
-	}
-	if skip := len(shown) - storyLength; skip > 0 {
-		kept := shown[skip:]
-		if len(kept) > 0 && v.First.Seq > 0 && v.First.Seq < kept[0].Seq {
-			o.line(b, v, v.First)
+		if skipped > 0 {
+			fmt.Fprintf(b, "      ... %s\n", count(skipped, "more event"))
+			skipped = 0
 		}
-		fmt.Fprintf(b, "      ... %d earlier events\n", skip)
-		shown = kept
-	}
-	for _, e := range shown {
-		o.line(b, v, e)
+		fmt.Fprintf(b, "  %s %4d %s\n", mark, e.Seq, e)
 	}
 }
 
-func (o *Outcome) line(b *strings.Builder, v *invariant.Violation, e history.Event) {
-	mark := " "
-	if e.Seq == v.First.Seq || e.Seq == v.Second.Seq {
-		mark = ">"
+// count is a number of things: "1 event", "2 events".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
 	}
-	fmt.Fprintf(b, "  %s %4d %s\n", mark, e.Seq, e)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Duration is how much of the world's time the run took.
+// Duration is how much of the world's time the run took until nothing was missing
+// any more: the quiet time after that is not counted.
 func (o *Outcome) Duration() time.Duration {
+	if o.Settled > 0 {
+		return o.Settled
+	}
+	return o.Played()
+}
+
+// Played is how much of the world's time the run took in all.
+func (o *Outcome) Played() time.Duration {
 	events := o.History.Events()
 	if len(events) == 0 {
 		return 0

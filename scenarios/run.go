@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,10 +18,17 @@ type Outcome struct {
 	History *history.History
 	// Results are the invariants' verdicts, in the plan's order.
 	Results []invariant.Result
+	// Broken is the violation that ended the run, or nil.
+	Broken *invariant.Violation
 	// Steps is how many of the plan's steps were done; Stuck says why the next
-	// one was not.
+	// one was not, or why the run never came to rest.
 	Steps int
 	Stuck string
+	// Settled is when the quiet time began in which nothing was missing any more,
+	// or 0.
+	Settled time.Duration
+	// Injected is what was to go wrong, and what of it did.
+	Injected Injected
 	// Err says why the run could not be finished: the backend failed, or it was
 	// interrupted.
 	Err error
@@ -29,13 +37,15 @@ type Outcome struct {
 }
 
 // Run plays a plan on a backend and judges it: first the steps of the story,
-// with whatever goes wrong in them; then everything is healed and what is still
-// missing must come. It returns an error, and no outcome, when the backend
-// refuses the plan; everything that happens later is in the outcome.
+// with whatever goes wrong in them; then everything is healed, what is still
+// missing must come, and nothing may go wrong again for a while. It returns an
+// error, and no outcome, when the backend refuses the plan; everything that
+// happens later is in the outcome.
 //
 // listen is shown every event as it happens; it may be nil.
 func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.Event)) (*Outcome, error) {
 	r := &run{ctx: ctx, backend: backend, listen: listen, outcome: &Outcome{Plan: plan, History: new(history.History)}}
+	r.injected.expect(plan.Deviations)
 	timings, err := backend.Start(ctx, plan)
 	if err != nil {
 		_, stopErr := backend.Stop()
@@ -53,7 +63,11 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 	}
 	r.settle()
 
+	if r.outcome.Broken != nil {
+		r.panel.EndedBy(r.outcome.Broken)
+	}
 	r.outcome.Results = r.panel.Results(r.outcome.Err == nil)
+	r.outcome.Injected = r.injected.counted()
 	artifacts, stopErr := backend.Stop()
 	r.outcome.Artifacts = artifacts
 	r.outcome.Err = errors.Join(r.outcome.Err, stopErr)
@@ -87,16 +101,21 @@ type run struct {
 	listen  func(history.Event)
 	outcome *Outcome
 	panel   *invariant.Panel
-	// broken is the first violation.
-	broken *invariant.Violation
-	now    time.Duration
+	now     time.Duration
+	// marks are how many events there were when the story began, and then after
+	// each step: what happens later counts for the steps behind it.
+	marks    []int
+	injected injections
+	// late is by how much the schedule's own delays may hold the story up.
+	late time.Duration
 }
 
 // aftermath is how long a run goes on after a violation, so that the report can
 // say by how much it was too late.
 const aftermath = 15 * time.Second
 
-// patience is how many times its budget a run may take to settle in all.
+// patience is how many times its budget a step may wait, and a run may take to
+// settle, in all.
 const patience = 5
 
 // bringUp bounds the time to a healthy topology.
@@ -105,13 +124,19 @@ const bringUp = 10 * time.Minute
 // over says that nothing more will be done: a guarantee is broken, a step never
 // came, or the backend failed.
 func (r *run) over() bool {
-	return r.outcome.Err != nil || r.outcome.Stuck != "" || r.broken != nil
+	return r.outcome.Err != nil || r.outcome.Stuck != "" || r.outcome.Broken != nil
 }
 
 func (r *run) begin() {
-	if !r.await(Trigger{Event: string(history.RunStarted), Occurrence: 1}, r.now+bringUp) && !r.over() {
+	started := false
+	r.advance(bringUp, func(e history.Event) bool {
+		started = e.Kind == history.RunStarted
+		return started || r.outcome.Broken != nil
+	})
+	if !started && !r.over() {
 		r.outcome.Stuck = fmt.Sprintf("the topology was not up and healthy within %s", bringUp)
 	}
+	r.marks = append(r.marks, r.outcome.History.Len())
 }
 
 // step waits for a step's trigger and does what it says.
@@ -119,59 +144,64 @@ func (r *run) step(i int, s *Step) {
 	if r.over() {
 		return
 	}
-	if limit := time.Duration(r.outcome.Plan.Spec.Limits.Step); s.When.Event != "" && !r.await(s.When, r.now+limit) {
-		if !r.over() {
-			r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s, which never came", i+1, s.Title(), limit, s.When)
-		}
+	if !s.When.IsZero() && !r.await(i, s) {
 		return
 	}
 	if s.After.Min > 0 {
-		r.advance(r.now+s.After.Min, func(history.Event) bool { return r.broken != nil })
+		r.advance(r.now+s.After.Min, func(history.Event) bool { return r.outcome.Broken != nil })
 	}
 	if r.over() {
 		return
 	}
 	if s.Do != nil {
-		r.apply(*s.Do, s.Name)
+		r.apply(*s.Do, i)
 	}
 	r.outcome.Steps = i + 1
+	r.marks = append(r.marks, r.outcome.History.Len())
 }
 
-// settle withdraws every fault, also when a step never came, and waits until no liveness claim is pending any
-// more, or until nothing has come any closer for the budget. The budget measures
-// being stuck rather than being slow: it starts again with every event, but not
-// for ever, since controllers that fight each other make events without end.
-func (r *run) settle() {
-	if r.broken != nil && r.broken.Open {
-		r.advance(r.now+aftermath, func(history.Event) bool { return !r.broken.Open })
-	}
-	if r.outcome.Err != nil || r.broken != nil {
-		r.finish()
-		return
-	}
-	r.withdraw()
-	r.apply(Op{Heal: &struct{}{}}, "")
-	budget := time.Duration(r.outcome.Plan.Spec.Limits.Settle)
-	deadline := r.now + patience*budget
-	for progressed := true; progressed && r.now < deadline && r.outcome.Err == nil && r.broken == nil && !r.panel.Settled(); {
-		progressed = false
-		r.advance(min(r.now+budget, deadline), func(e history.Event) bool {
-			progressed = progressed || progress(e)
-			return r.broken != nil || progress(e) && r.panel.Settled()
-		})
-	}
-	r.finish()
-}
-
-// withdraw lets the scenario's users take back what they still hold when the
-// story stopped early: a host that is held for ever says nothing about the
-// controllers.
-func (r *run) withdraw() {
-	steps := r.outcome.Plan.Spec.Steps
-	for i := r.outcome.Steps; i < len(steps); i++ {
-		if do := steps[i].Do; do != nil && do.RemoveAnnotation != nil {
-			r.apply(*do, steps[i].Name)
+// await waits for a step's trigger, which may have been seen already if the step
+// says since when it counts.
+func (r *run) await(i int, s *Step) bool {
+	plan := r.outcome.Plan
+	events := r.outcome.History.Events()
+	wait := waitFor(s.When)
+	for _, e := range events[r.marks[plan.since(i)]:] {
+		if wait.see(e) {
+			return true
 		}
+	}
+	began, seen := r.now, false
+	r.persist(time.Duration(plan.Spec.Limits.Step), func(e history.Event) bool {
+		seen = wait.see(e)
+		return seen
+	})
+	if !seen && !r.over() {
+		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now - began).Round(time.Millisecond),
+			wait.missing(events[r.marks[0]:r.marks[i]], i))
+	}
+	return seen
+}
+
+// persist lets the world run until enough is true of an event, a guarantee is
+// broken, or nothing has come any closer for the budget. The budget measures being
+// stuck rather than being slow: it starts again with every event that is progress,
+// but not for ever, since controllers that fight each other make events without
+// end; and what the schedule itself delays doesn't use it up.
+func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
+	began, last, done := r.now, r.now, false
+	for !done && r.outcome.Err == nil && r.outcome.Broken == nil {
+		until := min(last+budget, began+patience*budget) + r.late
+		if r.now >= until {
+			return
+		}
+		r.advance(until, func(e history.Event) bool {
+			if progress(e) {
+				last = e.At
+			}
+			done = enough(e)
+			return done || r.outcome.Broken != nil
+		})
 	}
 }
 
@@ -182,13 +212,77 @@ func progress(e history.Event) bool {
 	return layer == history.World || layer == history.API
 }
 
+// settle withdraws every fault, also when a step never came, and waits until no
+// liveness claim is pending any more, or until nothing has come any closer for the
+// budget. Then nothing may be missing again for a quiet time, in which every timer
+// of the controllers comes round: a wrong one may do no harm before that.
+func (r *run) settle() {
+	if v := r.outcome.Broken; v != nil && v.Open {
+		r.advance(r.now+aftermath, func(history.Event) bool { return !v.Open })
+	}
+	if r.outcome.Err != nil || r.outcome.Broken != nil {
+		r.finish()
+		return
+	}
+	r.withdraw()
+	r.apply(Op{Heal: &struct{}{}}, -1)
+	r.late = 0
+	budget := time.Duration(r.outcome.Plan.Spec.Limits.Settle)
+	told := r.outcome.Stuck == ""
+	for deadline := r.now + patience*budget; r.outcome.Err == nil && r.outcome.Broken == nil; {
+		if !r.panel.Settled() {
+			r.persist(budget, func(e history.Event) bool { return progress(e) && r.panel.Settled() })
+		}
+		if !told || !r.panel.Settled() || r.rest() {
+			break
+		}
+		if r.now >= deadline && r.panel.Settled() {
+			r.outcome.Stuck = fmt.Sprintf("the run never came to rest: %s after the faults were withdrawn something was missing again within every %s",
+				patience*budget, r.quiet())
+			break
+		}
+	}
+	r.finish()
+}
+
+// rest lets the quiet time pass and reports whether nothing was missing in it.
+func (r *run) rest() bool {
+	calm, began := true, r.now
+	r.advance(r.now+r.quiet(), func(history.Event) bool {
+		calm = r.panel.Settled()
+		return !calm || r.outcome.Broken != nil
+	})
+	if calm && r.outcome.Broken == nil {
+		r.outcome.Settled = began
+	}
+	return calm
+}
+
+// quiet is what the plan says, or what the world knows of its controllers.
+func (r *run) quiet() time.Duration {
+	return cmp.Or(time.Duration(r.outcome.Plan.Spec.Limits.Quiet), r.outcome.Timings.Quiet)
+}
+
+// withdraw lets the scenario's users take back what they still hold when the
+// story stopped early: a host that is held for ever says nothing about the
+// controllers.
+func (r *run) withdraw() {
+	steps := r.outcome.Plan.Spec.Steps
+	for i := r.outcome.Steps; i < len(steps); i++ {
+		if do := steps[i].Do; do != nil && do.RemoveAnnotation != nil {
+			r.apply(*do, i)
+		}
+	}
+}
+
 func (r *run) finish() {
 	if r.outcome.Err == nil {
 		r.record(history.Event{At: r.now, Kind: history.Done})
 	}
 }
 
-func (r *run) apply(op Op, name string) {
+// apply performs an operation: that of a step, or the healing.
+func (r *run) apply(op Op, step int) {
 	err := r.backend.Apply(op)
 	if ineffective := (*Ineffective)(nil); errors.As(err, &ineffective) {
 		r.outcome.Stuck = fmt.Sprintf("the step to %s came to nothing: %s", op, ineffective.Reason)
@@ -198,25 +292,15 @@ func (r *run) apply(op Op, name string) {
 		r.outcome.Err = fmt.Errorf("apply %s: %w", op, err)
 		return
 	}
-	kind := history.OpApplied
+	kind, name := history.OpApplied, ""
 	if op.Heal != nil {
 		kind = history.Healed
 	}
+	if step >= 0 {
+		name = r.outcome.Plan.Spec.Steps[step].Name
+		r.injected.add(op, step)
+	}
 	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Value: op.String(), Note: name})
-}
-
-// await advances until an event matches the trigger as often as it says.
-func (r *run) await(t Trigger, until time.Duration) bool {
-	left := max(t.Occurrence, 1)
-	seen := false
-	r.advance(until, func(e history.Event) bool {
-		if t.Matches(e) {
-			left--
-		}
-		seen = left == 0
-		return seen || r.broken != nil
-	})
-	return seen
 }
 
 // advance lets the world run and judges every event.
@@ -236,9 +320,10 @@ func (r *run) advance(until time.Duration, stop func(history.Event) bool) {
 
 func (r *run) record(e history.Event) history.Event {
 	e = r.outcome.History.Append(e)
-	if v := r.panel.Observe(e); v != nil && r.broken == nil {
-		r.broken = v
+	if v := r.panel.Observe(e); v != nil && r.outcome.Broken == nil {
+		r.outcome.Broken = v
 	}
+	r.late += r.injected.observe(e)
 	if r.listen != nil {
 		r.listen(e)
 	}

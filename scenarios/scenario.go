@@ -62,8 +62,8 @@ type Spec struct {
 	// cluster does by itself (nodelifecycle, workload) run without being listed.
 	Controllers []Controller `json:"controllers"`
 	// steps happen in order: a step's trigger is looked for from the moment
-	// that the step before it was done. A step whose trigger is never seen
-	// makes the verdict unknown.
+	// that the step before it was done, unless it says since when. A step whose
+	// trigger is never seen makes the verdict unknown.
 	Steps []Step `json:"steps"`
 	// invariants are the guarantees to judge. Left out: all of them.
 	Invariants []string `json:"invariants,omitempty"`
@@ -166,7 +166,8 @@ type Step struct {
 	Do *Op `json:"do,omitempty"`
 }
 
-// Trigger is an event to wait for. Every field that is given must match.
+// Trigger is an event to wait for, every field of which that is given must match;
+// or several, in any order.
 type Trigger struct {
 	// event is the kind of event, such as node-deleted or bmc-command.
 	Event string `json:"event,omitempty"`
@@ -183,6 +184,12 @@ type Trigger struct {
 	Value string `json:"value,omitempty"`
 	// occurrence is which of the matching events it is, from 1. Left out: 1.
 	Occurrence int `json:"occurrence,omitempty"`
+	// allOf is several events in the place of one. They may come in any order.
+	AllOf []Trigger `json:"allOf,omitempty"`
+	// since is the name of an earlier step, or start: the event counts from when
+	// that step was done, or from the beginning of the story, so that it may have
+	// come already. Left out: the step before.
+	Since string `json:"since,omitempty"`
 }
 
 // Op is one thing that the scenario does to the world. Exactly one field is set.
@@ -192,13 +199,13 @@ type Op struct {
 	Cut *HostOp `json:"cut,omitempty"`
 	// restore brings the network between a host and the API server back.
 	Restore *HostOp `json:"restore,omitempty"`
-	// stopKubelet kills the kubelet of a host, until its next boot. What it
-	// started goes on running.
+	// stopKubelet kills the kubelet of a host, until its next boot or until the
+	// faults are withdrawn. What it started goes on running.
 	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
 	// stopFeeding kills the process that feeds the host's watchdog.
 	StopFeeding *HostOp `json:"stopFeeding,omitempty"`
 	// ignoreShutdown makes the host's operating system ignore graceful shutdown
-	// requests, until its next boot.
+	// requests, until its next boot or until the faults are withdrawn.
 	IgnoreShutdown *HostOp `json:"ignoreShutdown,omitempty"`
 	// pause stops the host's processors: no process makes progress, and none is
 	// gone.
@@ -366,11 +373,17 @@ type Expectation struct {
 
 // Limits bound a run, in the backend's time.
 type Limits struct {
-	// step is how long a step may wait for its trigger.
+	// step is how long a step may wait for its trigger while nothing comes any
+	// closer.
 	Step Duration `json:"step,omitzero"`
 	// settle is how long the run may make no progress after the faults were
 	// withdrawn, before what is still pending counts as lost.
 	Settle Duration `json:"settle,omitzero"`
+	// quiet is how long the run goes on after nothing is missing any more: a wrong
+	// controller may do harm only later. Left out: the longest time that a setting
+	// of a controller or the health check names; 15s in the lab, and in most
+	// schedules of a search.
+	Quiet Duration `json:"quiet,omitzero"`
 }
 
 // Duration is a length of time that is written with its unit: 20s, 1m30s.

@@ -208,6 +208,7 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 		object["anyOf"] = []schemaPart{{"required": []string{"when"}}, {"required": []string{"after"}}, {"required": []string{"do"}}}
 	case reflect.TypeFor[Trigger]():
 		object["dependentRequired"] = schemaPart{"key": []string{"event"}, "host": []string{"event"}, "object": []string{"event"}, "actor": []string{"event"}, "value": []string{"event"}, "occurrence": []string{"event"}}
+		object["anyOf"] = []schemaPart{{"required": []string{"event"}}, {"required": []string{"allOf"}}}
 	case reflect.TypeFor[Topology]():
 		properties["hosts"].(schemaPart)["minItems"] = 1
 	case reflect.TypeFor[HostTimings](), reflect.TypeFor[Limits]():
@@ -232,7 +233,9 @@ func (b *schemaBuilder) defaults(t reflect.Type, properties schemaPart) {
 		value = reflect.ValueOf(plan.Spec.Limits)
 	}
 	for _, f := range fieldsOf(t) {
-		properties[f.name].(schemaPart)["default"] = value.FieldByIndex(f.index).Interface()
+		if d := value.FieldByIndex(f.index); !d.IsZero() {
+			properties[f.name].(schemaPart)["default"] = d.Interface()
+		}
 	}
 }
 

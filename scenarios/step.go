@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -29,7 +30,17 @@ func (t Trigger) Matches(e history.Event) bool {
 
 func matches(want, got string) bool { return want == "" || want == got }
 
+// IsZero reports whether the trigger waits for nothing.
+func (t Trigger) IsZero() bool { return reflect.ValueOf(t).IsZero() }
+
 func (t Trigger) String() string {
+	if len(t.AllOf) > 0 {
+		var all []string
+		for _, t := range t.AllOf {
+			all = append(all, t.String())
+		}
+		return strings.Join(all, " and ")
+	}
 	var b strings.Builder
 	b.WriteString(t.Event)
 	for _, field := range [...]struct{ name, value string }{

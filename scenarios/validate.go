@@ -226,7 +226,7 @@ func (v *validator) validate() {
 	v.healthCheck()
 	v.controllerList()
 	for i := range v.spec.Steps {
-		v.step(fmt.Sprintf("spec.steps[%d]", i), &v.spec.Steps[i])
+		v.step(i)
 	}
 	v.judgement()
 }
@@ -342,21 +342,54 @@ func (v *validator) overlay(path string, rule Rule, vocab ControllerVocabulary) 
 	}
 }
 
-func (v *validator) step(path string, s *Step) {
-	if s.When == (Trigger{}) && s.After == (Span{}) && s.Do == nil {
+func (v *validator) step(i int) {
+	path, s := fmt.Sprintf("spec.steps[%d]", i), &v.spec.Steps[i]
+	if s.When.IsZero() && s.After == (Span{}) && s.Do == nil {
 		v.bad(path, "waits for nothing and does nothing: give it when, after or do")
 	}
-	v.trigger(path+".when", s.When)
+	v.trigger(path+".when", s.When, i)
 	if s.Do != nil {
 		v.op(path+".do", s.Do)
 	}
 }
 
-func (v *validator) trigger(path string, t Trigger) {
+// trigger checks what step i waits for.
+func (v *validator) trigger(path string, t Trigger, i int) {
+	if t.Since != "" && t.Since != SinceStart {
+		earlier, twice := []string{SinceStart}, false
+		for _, step := range v.spec.Steps[:i] {
+			twice = twice || step.Name == t.Since && slices.Contains(earlier, step.Name)
+			if step.Name != "" {
+				earlier = append(earlier, step.Name)
+			}
+		}
+		if v.oneOf(path+".since", "earlier step", t.Since, earlier) && twice {
+			v.bad(path+".since", "two earlier steps are called %s: give each a name of its own", quote(t.Since))
+		}
+	}
+	if len(t.AllOf) == 0 {
+		v.event(path, t)
+		return
+	}
+	if t.Event != "" {
+		v.bad(path+".event", "stands beside allOf: put it into the list")
+	}
+	for j, one := range t.AllOf {
+		at := fmt.Sprintf("%s.allOf[%d]", path, j)
+		v.bad(at+".allOf", "a list in a list: put its events into the outer one")
+		v.bad(at+".since", "belongs beside allOf, where it is meant for all of them")
+		if len(one.AllOf) == 0 {
+			v.event(at, one)
+		}
+	}
+}
+
+// event checks a single event that is waited for.
+func (v *validator) event(path string, t Trigger) {
 	kind := history.Kind(t.Event)
 	switch layer := kind.Layer(); {
 	case t.Event == "":
-		if t != (Trigger{}) {
+		if !t.IsZero() {
 			v.bad(path, "names no event to wait for")
 		}
 	case layer == history.Engine:

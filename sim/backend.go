@@ -169,12 +169,16 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	for _, p := range b.processes {
+		b.waiting[p.actor.name] = true
 		if p.actor.name != objects.WorkloadController {
 			p.restart(startLatency)
 		}
 	}
 	t := spec.Topology.Timings
-	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff)}, nil
+	return invariant.Timings{
+		Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff),
+		Quiet: objects.Quiet(spec, prepared.controllers),
+	}, nil
 }
 
 // deviate takes over a plan's deviations.
@@ -215,7 +219,7 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 	b.hosts = append(b.hosts, h)
 	b.waiting["Node/"+config.Node()] = true
 	if topology.Workload.Host == config.Name {
-		b.waiting["workload"] = true
+		b.waiting[runningWorkload] = true
 	}
 }
 
@@ -320,13 +324,31 @@ func (b *Backend) committed(c kube.Change) {
 			}
 		}
 	}
+	if c.Kind == b.sim.kinds.node {
+		for _, h := range b.hosts {
+			if h.kubelet.node == nameOf(c) {
+				h.kubelet.rouse() // it looks after its Node
+			}
+		}
+	}
 	for _, p := range b.processes {
 		p.changed(c.Kind)
 	}
 }
 
+// nameOf is the name of the object that changed.
+func nameOf(c kube.Change) string {
+	if c.New != nil {
+		return c.New.GetName()
+	}
+	return c.Old.GetName()
+}
+
+// runningWorkload is what a topology with a workload waits for last.
+const runningWorkload = "workload process"
+
 // isUp notes what of the topology has come up, and begins the story once all of
-// it has.
+// it has: the hosts, the controllers with their caches, and the workload.
 func (b *Backend) isUp(e history.Event) {
 	if len(b.waiting) == 0 {
 		return
@@ -334,18 +356,28 @@ func (b *Backend) isUp(e history.Event) {
 	switch e.Kind {
 	case history.NodeReady:
 		delete(b.waiting, e.Object)
+	case history.ControllerStarted:
+		delete(b.waiting, e.Actor)
 	case history.WorkloadStarted:
-		delete(b.waiting, "workload")
+		delete(b.waiting, runningWorkload)
 	}
-	switch {
-	case len(b.waiting) == 0:
+	if len(b.waiting) == 0 {
 		b.w.story = true
 		b.w.emit(history.Event{Kind: history.RunStarted})
-	case len(b.waiting) == 1 && b.waiting["workload"]:
-		// Only now the workload can be put where the scenario wants it.
-		if p := b.process(objects.WorkloadController); p != nil && p.life == 0 {
-			p.restart(startLatency)
+		return
+	}
+	if !b.waiting[objects.WorkloadController] {
+		return
+	}
+	for what := range b.waiting { // order does not matter: asking for any
+		if what != objects.WorkloadController && what != runningWorkload {
+			return
 		}
+	}
+	// Only now the workload can be put where the scenario wants it.
+	if p := b.process(objects.WorkloadController); p.life == 0 && !p.starting {
+		p.starting = true
+		p.restart(startLatency)
 	}
 }
 
@@ -437,6 +469,7 @@ func (b *Backend) Apply(op scenarios.Op) error {
 
 func (b *Backend) cut(h *host) {
 	if !h.kubelet.cut {
+		h.kubelet.rouse()
 		h.kubelet.cut = true
 		b.w.emit(history.Event{Kind: history.LinkCut, Host: h.name, Object: "api"})
 	}
@@ -572,16 +605,18 @@ func ineffective(err error) error {
 }
 
 // heal withdraws every fault, those of the schedule included: links, BMC rules,
-// frozen caches, paused hosts, and controllers that are down or about to crash.
-// What a guest lost until its next boot stays lost.
+// frozen caches, paused hosts, dead kubelets, guests that ignore a shutdown, and
+// controllers that are down or about to crash. What was late comes now. A watchdog
+// that nobody feeds fires, as it should.
 func (b *Backend) heal() error {
-	b.w.story = false
+	b.w.story, b.w.healed = false, true
+	b.w.catchUp()
 	for _, h := range b.hosts {
 		b.restore(h)
 		h.resume()
-		for _, rule := range b.bmcs[h.name].Rules() {
-			b.bmcs[h.name].RemoveRule(rule.Name)
-		}
+		h.kubelet.revive()
+		h.ignoresShutdown = false
+		b.bmcs[h.name].Heal()
 	}
 	b.faults = objects.NewFaults(b.bmcs)
 	for _, p := range b.processes {
@@ -590,6 +625,7 @@ func (b *Backend) heal() error {
 			p.restart(startLatency)
 		}
 		for _, s := range p.streams {
+			s.due = b.w.now
 			s.thaw()
 		}
 	}

@@ -325,6 +325,7 @@ func (h *host) halt() {
 	if halted == h.halted {
 		return
 	}
+	h.kubelet.rouse()
 	h.halted = halted
 	kind := history.HostResumed
 	if halted {

@@ -50,6 +50,13 @@ type kubelet struct {
 	alive bool
 	// uid is that of the Node, once it is registered.
 	uid types.UID
+	// stopped says that the scenario killed it alone.
+	stopped bool
+	// renewal is the next one of the Lease. Once nothing goes wrong any more the
+	// Lease is renewed for a while ahead, up to ahead: nobody can tell the
+	// difference, and idle time costs next to nothing. renewed is when.
+	renewal        *step
+	renewed, ahead time.Duration
 	// missed says that Pods changed while the API server was out of reach.
 	missed     bool
 	syncing    bool
@@ -80,15 +87,15 @@ func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
 // start is the kubelet process starting, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
-	k.alive, k.uid, k.syncing, k.missed = true, "", false, false
+	k.alive, k.stopped, k.uid, k.syncing, k.missed = true, false, "", false, false
 	k.do(ClassKubelet, registerAfter, k.register)
 }
 
 // stop kills the kubelet process alone. What it was about to start or stop stays
 // as it is.
 func (k *kubelet) stop() {
-	k.life++
-	k.alive = false
+	k.stopped = k.stopped || k.alive
+	k.die()
 	k.containers = slices.DeleteFunc(k.containers, func(c *container) bool {
 		k.w.cancel(c.change)
 		c.change = nil
@@ -96,10 +103,24 @@ func (k *kubelet) stop() {
 	})
 }
 
-// kill is the end of the boot: every process is gone.
-func (k *kubelet) kill() {
+// die is the end of the process.
+func (k *kubelet) die() {
 	k.life++
 	k.alive = false
+	k.rouse()
+}
+
+// revive starts a kubelet that was stopped, in the same boot.
+func (k *kubelet) revive() {
+	if k.stopped {
+		k.start()
+	}
+}
+
+// kill is the end of the boot: every process is gone.
+func (k *kubelet) kill() {
+	k.die()
+	k.stopped = false
 	for _, c := range k.containers {
 		k.w.cancel(c.change)
 	}
@@ -108,8 +129,8 @@ func (k *kubelet) kill() {
 
 // shutDown stops the containers, as a graceful shutdown of the host does first.
 func (k *kubelet) shutDown() {
-	k.life++
-	k.alive = false
+	k.die()
+	k.stopped = false
 	for _, c := range slices.Clone(k.containers) {
 		k.stopContainer(c)
 	}
@@ -144,16 +165,41 @@ func (k *kubelet) register(t trouble) {
 
 // renew renews the Lease, sees to it that the Node is Ready, and comes again.
 func (k *kubelet) renew(t trouble) {
+	next := k.lease
 	if !k.cut && t.fault == "" {
-		k.renewLease()
+		k.renewed, k.ahead = k.w.now, 0
+		if k.w.healed {
+			next = max(k.lease, restfulLease.Truncate(k.lease))
+			k.ahead = k.w.now + next - k.lease
+		}
+		k.renewLease(max(k.w.now, k.ahead))
 		k.reportReady()
 	}
-	k.do(ClassKubelet, k.lease, k.renew)
+	k.renewal = k.do(ClassKubelet, next, k.renew)
 }
 
-func (k *kubelet) renewLease() {
+// restfulLease is for how long a Lease is renewed at once where nothing goes wrong.
+const restfulLease = time.Minute
+
+// rouse ends a Lease's being renewed ahead: when the kubelet cannot renew it any
+// more, it was renewed for the last time as if it never had been, and when it has
+// something to say about its Node, it does so at its next turn.
+func (k *kubelet) rouse() {
+	if k.ahead <= k.w.now {
+		return
+	}
+	last := k.renewed + (k.w.now - k.renewed).Truncate(k.lease)
+	k.ahead = 0
+	k.renewLease(last)
+	if k.alive {
+		k.w.cancel(k.renewal)
+		k.renewal = k.do(ClassKubelet, last+k.lease-k.w.now, k.renew)
+	}
+}
+
+func (k *kubelet) renewLease(at time.Duration) {
 	key := client.ObjectKey{Namespace: leaseNamespace, Name: k.node}
-	now := metav1.NewMicroTime(epoch.Add(k.w.now))
+	now := metav1.NewMicroTime(epoch.Add(at))
 	obj, err := k.store.Get(k.kinds.lease, key)
 	if apierrors.IsNotFound(err) {
 		seconds := int32(max(1, 4*k.lease/time.Second))

@@ -46,7 +46,9 @@ type process struct {
 	threads      *threads
 
 	// life numbers the incarnations, so that a step of a dead one does nothing.
-	life       int
+	life int
+	// starting says that the first one was asked for.
+	starting   bool
 	up         bool
 	view       *kube.View
 	client     *kube.Client
@@ -250,6 +252,7 @@ func (s *stream) expect() {
 		}
 	})
 	s.due = delivery.at
+	delivery.due = s.p.w.now + watchLatency // but for those before it that are late
 }
 
 // relist brings the cache to the present state; what lies between is never

@@ -37,6 +37,8 @@ type world struct {
 	// would say nothing about the controllers if the schedule went on working
 	// against them.
 	story bool
+	// healed says that the faults were withdrawn.
+	healed bool
 	// watch is told of every step of the story before it is scheduled; it may be
 	// nil.
 	watch func(Step) (scenarios.Deviation, bool)
@@ -152,7 +154,9 @@ func (a *actor) next(class Class) int {
 
 // step is something that will happen.
 type step struct {
-	at    time.Duration
+	at time.Duration
+	// due is when it would be taken had nothing been delayed.
+	due   time.Duration
 	order uint64
 	// trouble is what goes wrong with it, by the plan.
 	trouble trouble
@@ -176,20 +180,34 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 			deviation, deviates = d, true
 		}
 	}
-	s := &step{at: at, run: run}
+	s := &step{at: at, due: at, run: run}
 	if deviates {
 		s.trouble.fault = deviation.Fault
+		late := ""
 		if deviation.Fault.HasExtent() {
 			s.trouble.by = time.Duration(deviation.Delay)
-		} else {
+		} else if deviation.Delay > 0 {
 			s.at += time.Duration(deviation.Delay)
+			late = time.Duration(deviation.Delay).String()
 		}
-		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Value: deviation.String()})
+		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String()})
 	}
 	w.order++
 	s.order = w.order
 	w.queue.push(s)
 	return s
+}
+
+// catchUp takes the schedule's deviations from all that has not happened yet: what
+// was to come late comes when it would have come by default, or at once if that is
+// over, in the order in which it was scheduled.
+func (w *world) catchUp() {
+	waiting := w.queue.steps
+	w.queue.steps = nil
+	for _, s := range waiting {
+		s.at, s.trouble = min(s.at, max(s.due, w.now)), trouble{}
+		w.queue.push(s)
+	}
 }
 
 // cancel takes back a step that has not happened yet. A nil step is fine.

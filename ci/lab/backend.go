@@ -51,6 +51,9 @@ const (
 	// lag is how long events are held back, so that those of all observers can
 	// be put in order.
 	lag = 50 * time.Millisecond
+	// quiet is how long a run goes on after nothing is missing. Real time is dear: the
+	// slow timers of the controllers are the simulator's business.
+	quiet = 15 * time.Second
 	// commandTimeout bounds what is asked of a host or of the API server.
 	commandTimeout = 20 * time.Second
 )
@@ -181,7 +184,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		}
 	}
 	t := plan.Spec.Topology.Timings
-	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Skew: skew}, nil
+	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Skew: skew, Quiet: quiet}, nil
 }
 
 // unsupported says what of a plan only the simulator can do.
@@ -610,9 +613,7 @@ func (b *Backend) heal(ctx context.Context) error {
 			errs = append(errs, h.domain.SetLink(true))
 		}
 		errs = append(errs, h.resume(ctx))
-		for _, rule := range h.bmc.Rules() {
-			h.bmc.RemoveRule(rule.Name)
-		}
+		h.bmc.Heal()
 	}
 	b.faults = objects.NewFaults(b.bmcs)
 	for _, p := range b.processes {

@@ -146,7 +146,8 @@ const (
 	// OpApplied says that an operation of the plan was accepted. Value is the
 	// operation, Note the step's name.
 	OpApplied Kind = "op-applied"
-	// Deviated says that the schedule left its default. Value is the deviation.
+	// Deviated says that the schedule left its default. Value is the deviation,
+	// Key the delay that it brings, if it does.
 	Deviated Kind = "deviated"
 	// Healed begins the liveness phase: every fault is withdrawn.
 	Healed Kind = "healed"

@@ -70,6 +70,9 @@ type Timings struct {
 	// known. The observers are the API server's and one for each host. It is 0
 	// in the simulator.
 	Skew time.Duration
+	// Quiet is how long a run goes on after nothing has been missing any more, so
+	// that every timer of the controllers comes round.
+	Quiet time.Duration
 }
 
 // Checker judges one history against one invariant.

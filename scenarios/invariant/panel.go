@@ -10,13 +10,17 @@ import (
 // afterwards.
 type Panel struct {
 	checkers []Checker
+	// broke says which checkers have found a violation in what they observed.
+	broke []bool
 	// flaw says why the history as a whole is no evidence, if it isn't.
 	flaw string
+	// endedBy is the violation that ended the run, or nil.
+	endedBy *Violation
 }
 
 // NewPanel returns a panel that has observed nothing.
 func NewPanel(invariants []Invariant, params Params) *Panel {
-	p := &Panel{checkers: make([]Checker, len(invariants))}
+	p := &Panel{checkers: make([]Checker, len(invariants)), broke: make([]bool, len(invariants))}
 	for i, inv := range invariants {
 		p.checkers[i] = inv.New(params)
 	}
@@ -31,9 +35,12 @@ func (p *Panel) Observe(e history.Event) *Violation {
 		p.flaw = flaw(&e)
 	}
 	var violation *Violation
-	for _, c := range p.checkers {
-		if v := c.Observe(e); v != nil && violation == nil {
-			violation = v
+	for i, c := range p.checkers {
+		if v := c.Observe(e); v != nil {
+			p.broke[i] = true
+			if violation == nil {
+				violation = v
+			}
 		}
 	}
 	return violation
@@ -60,6 +67,10 @@ func (p *Panel) Pending() []string {
 	return sentences
 }
 
+// EndedBy says that a violation ended the run, which had no time to bring what was
+// still missing: from then on only what was seen is violated.
+func (p *Panel) EndedBy(v *Violation) { p.endedBy = v }
+
 // Results returns the verdicts in the order of the panel's invariants. Complete
 // says that the history was not cut short. What broke a claim did so whatever
 // else is wrong with the history; nothing else is certain in a flawed one.
@@ -67,7 +78,11 @@ func (p *Panel) Results(complete bool) []Result {
 	results := make([]Result, len(p.checkers))
 	for i, c := range p.checkers {
 		r := c.Finish(complete && p.flaw == "")
-		if r.Verdict != Violated && p.flaw != "" {
+		switch {
+		case r.Verdict == Violated && p.endedBy != nil && !p.broke[i]:
+			r.Verdict, r.Violation = Unknown, nil
+			r.Reason = fmt.Sprintf("the run was ended by %s before it could be told; until then: %s", p.endedBy.Invariant, r.Reason)
+		case r.Verdict != Violated && p.flaw != "":
 			r.Verdict, r.Reason = Unknown, p.flaw
 		}
 		results[i] = r

@@ -1,0 +1,79 @@
+package scenarios
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// SinceStart is what since says for the beginning of the story.
+const SinceStart = "start"
+
+// since returns from where on events count for a step: 0 is the beginning of the
+// story, n is when the n-th step was done.
+func (p *Plan) since(step int) int {
+	name := p.Spec.Steps[step].When.Since
+	if name == SinceStart {
+		return 0
+	}
+	for i := range step {
+		if name != "" && p.Spec.Steps[i].Name == name {
+			return i + 1
+		}
+	}
+	return step
+}
+
+// wait is a trigger that is looked out for.
+type wait struct {
+	// triggers are single events, and left says how many more of each must come.
+	triggers []Trigger
+	left     []int
+}
+
+func waitFor(t Trigger) *wait {
+	w := &wait{triggers: t.AllOf}
+	if len(t.AllOf) == 0 {
+		w.triggers = []Trigger{t}
+	}
+	for _, t := range w.triggers {
+		w.left = append(w.left, max(t.Occurrence, 1))
+	}
+	return w
+}
+
+// see takes an event into account and reports whether the wait is over.
+func (w *wait) see(e history.Event) bool {
+	over := true
+	for i, t := range w.triggers {
+		if w.left[i] > 0 && t.Matches(e) {
+			w.left[i]--
+		}
+		over = over && w.left[i] == 0
+	}
+	return over
+}
+
+// missing says what never came. Whoever wrote the step should know of what came
+// too early for it: before are the events of the story before the step began.
+func (w *wait) missing(before []history.Event, step int) string {
+	var all []string
+	for i, t := range w.triggers {
+		if w.left[i] == 0 {
+			continue
+		}
+		text := t.String() + ", which never came"
+		if came := max(t.Occurrence, 1) - w.left[i]; came > 0 {
+			text = fmt.Sprintf("%s, which came %s", t, times(came))
+		}
+		for j := len(before) - 1; j >= 0; j-- {
+			if e := &before[j]; t.Matches(*e) {
+				text = fmt.Sprintf("%s, which came at %s (event %d), before step %d was done; with a since it counts", t, history.Seconds(e.At), e.Seq, step)
+				break
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; and for ")
+}
