@@ -165,7 +165,7 @@ func TestWorkerStops(t *testing.T) {
 		code <- command(t.Context(), []string{"worker"}, inReader, outWriter, io.Discard)
 		outWriter.Close()
 	}()
-	if err := json.NewEncoder(in).Encode(task{Plan: plan, Strategy: "random", Seed: 1, Total: endless, Workers: 1}); err != nil {
+	if err := json.NewEncoder(in).Encode(task{Search: &explore.Search{Plan: plan, Strategy: explore.Random, Seed: 1, Total: endless}, Workers: 1}); err != nil {
 		t.Fatal(err)
 	}
 	found := json.NewDecoder(out)

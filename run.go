@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,9 +53,9 @@ func runCommand() *cobra.Command {
 		Short: "Run scenarios and judge them",
 		Long: `Run plays each scenario in a world and says which guarantees held.
 
-The simulator plays one schedule (benign), a number of random ones (random), or
-each single deviation from the benign one: every delay, every fault and every
-crash point (sweep). The lab plays the scenario once, on virtual machines.
+The simulator plays one schedule (benign), each single deviation from it (every
+delay, every fault and every crash point: sweep), a number of random pairs of those
+(pairs), or a number of random schedules (random). The lab plays the scenario once, on virtual machines.
 
 What is needed to look into a run that did not come out as expected, and to play
 it again, is saved below --out.`,
@@ -70,16 +69,16 @@ it again, is saved below --out.`,
 	flags.StringVar(&r.backend, "backend", "sim", "the world to run in: sim or lab")
 	flags.Uint64Var(&r.seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
 	flags.StringVar(&r.out, "out", "", "directory for the reports of all runs (default: out, for those that fail)")
-	flags.StringVar(&r.strategy, "strategy", "benign", "schedules to try in the simulator: benign, random or sweep")
-	flags.IntVar(&r.schedules, "schedules", 1000, "how many random schedules to try for each scenario")
-	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "worker processes for random and sweep")
+	flags.StringVar(&r.strategy, "strategy", "benign", "schedules to try in the simulator: benign, sweep, pairs or random")
+	flags.IntVar(&r.schedules, "schedules", 1000, "how many schedules to try for each scenario, with pairs and random")
+	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "worker processes for a search")
 	flags.BoolVarP(&r.trace, "trace", "v", false, "print every event as it happens")
 	return cmd
 }
 
 func (r *runner) run(ctx context.Context, args []string) error {
-	if !slices.Contains([]string{"benign", "random", "sweep"}, r.strategy) {
-		return invalid(fmt.Errorf("--strategy %s: choose benign, random or sweep", r.strategy))
+	if !slices.Contains([]string{"benign", "sweep", "pairs", "random"}, r.strategy) {
+		return invalid(fmt.Errorf("--strategy %s: choose benign, sweep, pairs or random", r.strategy))
 	}
 	if err := r.checkBackend(); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		}
 		before := r.worst
 		r.worst = exitHeld
-		if err := r.play(ctx, plan); err != nil {
+		if err := r.play(ctx, s, plan); err != nil {
 			return err
 		}
 		ran++
@@ -158,11 +157,11 @@ func (r *runner) finish() error {
 }
 
 // play plays one plan by the chosen strategy.
-func (r *runner) play(ctx context.Context, plan *scenarios.Plan) error {
+func (r *runner) play(ctx context.Context, s *scenarios.Scenario, plan *scenarios.Plan) error {
 	if r.strategy == "benign" {
 		return r.single(ctx, plan)
 	}
-	return r.explore(ctx, plan)
+	return r.explore(ctx, s, plan)
 }
 
 // single plays one schedule of a plan and reports on it.
@@ -225,8 +224,12 @@ func (r *runner) report(o *scenarios.Outcome, took time.Duration) {
 	if o.Plan.Spec.Expect.Violated != "" && mismatch == "" {
 		expected = ", as expected: " + o.Plan.Spec.Expect.Violated
 	}
-	fmt.Fprintf(r.stdout, "%s  %-44s %s, %d events, digest %s%s\n", r.paint(word, verdict, mismatch == ""), o.Plan.Metadata.Name,
-		o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest(), expected)
+	injected := o.Injected.String()
+	if injected != "" {
+		injected = ", " + injected
+	}
+	fmt.Fprintf(r.stdout, "%s  %-44s %s, %d events, digest %s%s%s\n", r.paint(word, verdict, mismatch == ""), o.Plan.Metadata.Name,
+		o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest(), injected, expected)
 	if r.backend == "lab" {
 		fmt.Fprintf(r.stdout, "  wall time %s\n", took.Round(100*time.Millisecond))
 		for _, line := range o.Elapsed() {
@@ -303,8 +306,8 @@ func (r *runner) paint(word string, verdict invariant.Verdict, expected bool) st
 }
 
 // explore tries many schedules of a plan in worker processes.
-func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
-	steps, benign, err := explore.Steps(ctx, r.simulator, plan)
+func (r *runner) explore(ctx context.Context, scenario *scenarios.Scenario, plan *scenarios.Plan) error {
+	search, benign, err := explore.NewSearch(ctx, r.simulator, scenario, plan, explore.Strategy(r.strategy), r.seed, r.schedules)
 	if err != nil {
 		return &exit{exitInternal, err}
 	}
@@ -313,14 +316,8 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 		// played again, for its evidence.
 		return r.single(ctx, plan)
 	}
-	task := task{Plan: plan, Strategy: r.strategy, Seed: r.seed}
-	total := r.schedules
-	if r.strategy == "sweep" {
-		task.Deviations = explore.Sweep(steps)
-		total = len(task.Deviations)
-	}
 	began := time.Now()
-	tally, err := r.search(ctx, task, total)
+	tally, err := r.search(ctx, search)
 	if err != nil {
 		return err
 	}
@@ -329,56 +326,55 @@ func (r *runner) explore(ctx context.Context, plan *scenarios.Plan) error {
 	switch {
 	case tally.Violated > 0:
 		verdict, code = invariant.Violated, exitViolated
-	case tally.Unknown > 0 || tally.Tried < total:
+	case tally.Unknown > 0 || tally.Tried < search.Total:
 		verdict, code = invariant.Unknown, exitUnknown
 	}
 	word := string(verdict)
 	if code != exitHeld {
 		word = strings.ToUpper(word)
 	}
-	what := "random schedules"
-	if r.strategy == "sweep" {
-		what = fmt.Sprintf("single deviations from %d steps", len(steps))
-	}
-	if tally.Tried < total {
-		what += fmt.Sprintf(" (interrupted, of %d)", total)
-	}
-	fmt.Fprintf(r.stdout, "%s  %-44s %d %s: %d held, %d violated, %d unknown; %s simulated\n",
-		r.paint(word, verdict, code == exitHeld), plan.Metadata.Name, tally.Tried, what, tally.Held, tally.Violated, tally.Unknown,
+	failures := tally.Failures()
+	fmt.Fprintf(r.stdout, "%s  %-44s %s: %d held, %d violated, %d unknown; %s simulated\n",
+		r.paint(word, verdict, code == exitHeld), plan.Metadata.Name, search.Describe(tally.Tried), tally.Held, tally.Violated, tally.Unknown,
 		tally.Simulated.Round(time.Second))
+	if tally.Violated > 0 {
+		fmt.Fprintf(r.stdout, "  it took %s to the first violation\n", count(failures[0].Schedule+1, "schedule"))
+	}
+	if tally.Idle > 0 {
+		fmt.Fprintf(r.stdout, "  in %s a fault, a crash or a deviation had no effect\n", count(tally.Idle, "schedule"))
+	}
 	fmt.Fprintf(r.talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
-	// What is certain comes first.
-	slices.SortStableFunc(tally.Failed, func(a, b explore.Failure) int {
-		return cmp.Compare(strings.Compare(b.Invariant, ""), strings.Compare(a.Invariant, ""))
-	})
-	for _, f := range tally.Failed {
+	for i, f := range failures {
+		if i == failuresShown {
+			fmt.Fprintf(r.stdout, "\nand %s of failure\n", count(len(failures)-i, "more kind"))
+			break
+		}
 		// What an interrupted search has found is still shown.
-		outcome, err := r.outcome(context.WithoutCancel(ctx), plan.With(f.Deviations))
+		outcome, err := r.outcome(context.WithoutCancel(ctx), search.PlanOf(f.Schedule).With(f.Deviations))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(r.stdout, "\n%s like this one:\n", count(f.Count, "schedule"))
+		fmt.Fprintf(r.stdout, "\n%s like this one, schedule %d:\n", count(f.Count, "schedule"), f.Schedule+1)
 		r.report(outcome, 0)
 	}
 	r.worst = worse(r.worst, code)
 	return nil
 }
 
+// failuresShown bounds how many kinds of failures a search reports.
+const failuresShown = 10
+
 // task is what a worker process is given on its standard input. It plays every
 // Workers-th schedule, beginning with the Worker-th.
 type task struct {
-	Plan       *scenarios.Plan       `json:"plan"`
-	Strategy   string                `json:"strategy"`
-	Seed       uint64                `json:"seed"`
-	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
-	Total      int                   `json:"total"`
-	Worker     int                   `json:"worker"`
-	Workers    int                   `json:"workers"`
+	*explore.Search
+	Worker  int `json:"worker"`
+	Workers int `json:"workers"`
 }
 
 // search shares the schedules out among worker processes, one for each core,
 // and adds up what they found.
-func (r *runner) search(ctx context.Context, t task, total int) (explore.Tally, error) {
+func (r *runner) search(ctx context.Context, search *explore.Search) (explore.Tally, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return explore.Tally{}, &exit{exitInternal, fmt.Errorf("find the own executable: %w", err)}
@@ -387,20 +383,18 @@ func (r *runner) search(ctx context.Context, t task, total int) (explore.Tally, 
 		tally explore.Tally
 		err   error
 	}
-	t.Total, t.Workers = total, min(r.workers, max(1, total))
-	shares := make([]chan share, t.Workers)
-	bar := newProgress(r.talk, t.Plan.Metadata.Name, total)
+	shares := make([]chan share, min(r.workers, max(1, search.Total)))
+	bar := newProgress(r.talk, search.Plan.Metadata.Name, search.Total)
 	for i := range shares {
-		t.Worker = i
 		shares[i] = make(chan share, 1)
-		go func(t task) {
-			tally, err := t.hand(ctx, self, bar)
+		go func() {
+			tally, err := task{search, i, len(shares)}.hand(ctx, self, bar)
 			shares[i] <- share{tally, err}
-		}(t)
+		}()
 	}
 	var sum explore.Tally
 	var failures []error
-	for _, c := range shares { // in order, so that the same schedules give the same report
+	for _, c := range shares {
 		s := <-c
 		sum.Merge(s.tally)
 		failures = append(failures, s.err)
@@ -491,6 +485,9 @@ func (p *progress) clear() {
 	}
 }
 
+// workerMemory is when a worker collects its garbage.
+const workerMemory = 200 << 20
+
 // workerCommand is the other side of search.
 func workerCommand() *cobra.Command {
 	return &cobra.Command{
@@ -502,7 +499,7 @@ func workerCommand() *cobra.Command {
 			// What a schedule allocates is dead by its end, so that the
 			// collector has the less to do the later it runs.
 			debug.SetGCPercent(-1)
-			debug.SetMemoryLimit(512 << 20)
+			debug.SetMemoryLimit(workerMemory)
 			var t task
 			if err := json.NewDecoder(cmd.InOrStdin()).Decode(&t); err != nil {
 				return &exit{exitInternal, fmt.Errorf("read the task: %w", err)}
@@ -518,7 +515,8 @@ func workerCommand() *cobra.Command {
 			if err != nil {
 				return &exit{exitInternal, err}
 			}
-			if err := t.play(ctx, s, json.NewEncoder(cmd.OutOrStdout())); err != nil {
+			found := json.NewEncoder(cmd.OutOrStdout())
+			if err := t.Run(ctx, s, t.Worker, t.Workers, part, func(tally explore.Tally) error { return found.Encode(tally) }); err != nil {
 				return &exit{exitInternal, err}
 			}
 			return nil
@@ -526,52 +524,8 @@ func workerCommand() *cobra.Command {
 	}
 }
 
-const (
-	// recheck is how many schedules there are to each one that is played twice,
-	// to see that it comes out the same.
-	recheck = 50
-	// part is how many schedules a worker plays between two reports.
-	part = 25
-)
-
-// play plays the worker's schedules and reports what it found, part by part.
-func (t *task) play(ctx context.Context, s *sim.Simulator, found *json.Encoder) error {
-	var tally explore.Tally
-	for i := t.Worker; i < t.Total && ctx.Err() == nil; i += t.Workers {
-		outcome, deviations, err := t.schedule(s, i)
-		if err != nil {
-			return err
-		}
-		if i%recheck == 0 {
-			again, err := explore.Play(context.Background(), s, t.Plan, deviations)
-			if err != nil {
-				return err
-			}
-			if at := history.Diff(outcome.History, again.History); at >= 0 {
-				return fmt.Errorf("the simulator is not deterministic: played twice with %v, event %d differs", deviations, at+1)
-			}
-		}
-		tally.Add(outcome, deviations)
-		if tally.Tried == part {
-			if err := found.Encode(tally); err != nil {
-				return err
-			}
-			tally = explore.Tally{}
-		}
-	}
-	return found.Encode(tally)
-}
-
-// schedule plays the i-th schedule, to its end even when the search is
-// interrupted: half a schedule says nothing.
-func (t *task) schedule(s *sim.Simulator, i int) (*scenarios.Outcome, []scenarios.Deviation, error) {
-	if t.Strategy != "sweep" {
-		return explore.PlayRandom(context.Background(), s, t.Plan, t.Seed+uint64(i))
-	}
-	deviations := t.Deviations[i : i+1]
-	outcome, err := explore.Play(context.Background(), s, t.Plan, deviations)
-	return outcome, deviations, err
-}
+// part is how many schedules a worker plays between two reports.
+const part = 25
 
 func replayCommand() *cobra.Command {
 	r := &runner{strategy: "benign"}

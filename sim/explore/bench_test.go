@@ -20,7 +20,7 @@ func BenchmarkSchedules(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	deviations := explore.Sweep(steps)
+	deviations := explore.Singles(steps)
 	report := func(b *testing.B, simulated time.Duration) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
 		b.ReportMetric(simulated.Seconds()/b.Elapsed().Seconds(), "simulated/wall")
@@ -32,7 +32,7 @@ func BenchmarkSchedules(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			simulated += outcome.Duration()
+			simulated += outcome.Played()
 		}
 		report(b, simulated)
 	})
@@ -44,7 +44,7 @@ func BenchmarkSchedules(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			simulated += outcome.Duration()
+			simulated += outcome.Played()
 		}
 		report(b, simulated)
 	})
@@ -55,7 +55,7 @@ func BenchmarkSchedules(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			simulated += outcome.Duration()
+			simulated += outcome.Played()
 		}
 		report(b, simulated)
 	})

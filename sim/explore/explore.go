@@ -10,13 +10,18 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/sim"
 )
 
-// Delays are how late a single step is made in a sweep: later than its
-// neighbours, later than a poll or a boot, and later than a whole remediation.
-var Delays = []time.Duration{time.Second, 15 * time.Second, 90 * time.Second}
+// Delays are how late a single step is made: later than its neighbours, than a few
+// calls and what comes of them, than a power-off, than a poll, than a boot, and later
+// than a whole remediation.
+var Delays = []time.Duration{
+	10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 15 * time.Second, 90 * time.Second,
+}
+
+// lateness is how late, or how old, a fault makes something that has an extent.
+var lateness = Delays[3:]
 
 // relistAfter is for how long a watch is broken before its cache lists anew.
 const relistAfter = 15 * time.Second
@@ -34,9 +39,9 @@ func Steps(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.S
 	return steps, outcome, err
 }
 
-// Sweep returns every single deviation from the schedule whose steps are given:
+// Singles returns every single deviation from the schedule whose steps are given:
 // each delay, each fault and each crash point, one at a time.
-func Sweep(steps []sim.Step) []scenarios.Deviation {
+func Singles(steps []sim.Step) []scenarios.Deviation {
 	var deviations []scenarios.Deviation
 	for _, step := range steps {
 		for _, fault := range step.Faults() {
@@ -46,7 +51,7 @@ func Sweep(steps []sim.Step) []scenarios.Deviation {
 				// A cache that is up to date but for one change loses nothing.
 				extents[0] = relistAfter
 			case fault.HasExtent():
-				extents = Delays
+				extents = lateness
 			}
 			for _, extent := range extents {
 				deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Fault: fault, Delay: scenarios.Duration(extent)})
@@ -59,10 +64,10 @@ func Sweep(steps []sim.Step) []scenarios.Deviation {
 	return deviations
 }
 
-// Random returns a source of deviations that is drawn from a seed while the plan
+// draw returns a source of deviations that is drawn from a seed while the plan
 // is played, and the list of what it drew. How often steps deviate, and how, is
 // drawn for each run, so that runs differ in kind and not only in detail.
-func Random(seed uint64) (watch func(sim.Step) (scenarios.Deviation, bool), drawn *[]scenarios.Deviation) {
+func draw(seed uint64) (watch func(sim.Step) (scenarios.Deviation, bool), drawn *[]scenarios.Deviation) {
 	style := scenarios.Stream(seed, "explore style")
 	// On the average one step in rate deviates; a fault has the share faults
 	// among the deviations.
@@ -94,75 +99,6 @@ func Random(seed uint64) (watch func(sim.Step) (scenarios.Deviation, bool), draw
 	}, drawn
 }
 
-// Tally counts outcomes and keeps the first of each that was not expected.
-type Tally struct {
-	// Tried is how many schedules were played.
-	Tried int `json:"tried"`
-	// Held, Violated and Unknown are how many of them came out how.
-	Held     int `json:"held"`
-	Violated int `json:"violated"`
-	Unknown  int `json:"unknown"`
-	// Simulated is the virtual time of all schedules.
-	Simulated time.Duration `json:"simulated"`
-	// Failed has a plan for each guarantee that was violated, and one for the
-	// first unknown verdict, with the reason.
-	Failed []Failure `json:"failed,omitempty"`
-}
-
-// Failure is a schedule that broke a guarantee, or whose verdict is unknown.
-type Failure struct {
-	// Invariant is the guarantee, or "" for an unknown verdict.
-	Invariant  string                `json:"invariant"`
-	Reason     string                `json:"reason"`
-	Deviations []scenarios.Deviation `json:"deviations"`
-	// Count is how many schedules failed like this.
-	Count int `json:"count"`
-}
-
-// Add counts an outcome.
-func (t *Tally) Add(o *scenarios.Outcome, deviations []scenarios.Deviation) {
-	t.Tried++
-	t.Simulated += o.Duration()
-	verdict, reason := o.Verdict()
-	switch verdict {
-	case invariant.Held:
-		t.Held++
-		return
-	case invariant.Violated:
-		t.Violated++
-		for _, r := range o.Results {
-			if r.Verdict == invariant.Violated {
-				t.fail(Failure{Invariant: r.Invariant, Reason: r.Reason, Deviations: deviations, Count: 1})
-			}
-		}
-	default:
-		t.Unknown++
-		t.fail(Failure{Reason: reason, Deviations: deviations, Count: 1})
-	}
-}
-
-func (t *Tally) fail(f Failure) {
-	for i := range t.Failed {
-		if t.Failed[i].Invariant == f.Invariant {
-			t.Failed[i].Count += f.Count
-			return
-		}
-	}
-	t.Failed = append(t.Failed, f)
-}
-
-// Merge adds another tally, of schedules that come after this one's.
-func (t *Tally) Merge(other Tally) {
-	t.Tried += other.Tried
-	t.Held += other.Held
-	t.Violated += other.Violated
-	t.Unknown += other.Unknown
-	t.Simulated += other.Simulated
-	for _, f := range other.Failed {
-		t.fail(f)
-	}
-}
-
 // Play plays one schedule: the plan with the given deviations.
 func Play(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, deviations []scenarios.Deviation) (*scenarios.Outcome, error) {
 	outcome, err := scenarios.Run(ctx, plan.With(deviations), s.Backend(), nil)
@@ -180,7 +116,7 @@ func Play(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, deviation
 func PlayRandom(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, seed uint64) (*scenarios.Outcome, []scenarios.Deviation, error) {
 	backend := s.Backend()
 	var drawn *[]scenarios.Deviation
-	backend.Watch, drawn = Random(seed)
+	backend.Watch, drawn = draw(seed)
 	outcome, err := scenarios.Run(ctx, plan, backend, nil)
 	if err != nil {
 		return nil, nil, err

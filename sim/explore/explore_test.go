@@ -54,7 +54,7 @@ func TestSweep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			deviations := explore.Sweep(steps)
+			deviations := explore.Singles(steps)
 			if len(deviations) < 3*len(steps)/2 {
 				t.Errorf("%d deviations from %d steps are too few to be all", len(deviations), len(steps))
 			}
@@ -64,13 +64,13 @@ func TestSweep(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				tally.Add(outcome, deviations[i:i+1])
+				tally.Add(outcome, i, deviations[i:i+1])
 			}
 			if tally.Held != len(deviations) {
 				t.Errorf("of %d schedules %d held, %d were violated and %d unknown", tally.Tried, tally.Held, tally.Violated, tally.Unknown)
 			}
 			for _, f := range tally.Failed {
-				t.Errorf("%d schedules like %v: %s %s", f.Count, f.Deviations, f.Invariant, f.Reason)
+				t.Errorf("%d schedules like %v: %s", f.Count, f.Deviations, f.Signature)
 			}
 		})
 	}
