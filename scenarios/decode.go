@@ -53,6 +53,9 @@ func (d decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	switch pointer := reflect.PointerTo(v.Type()); {
 	case pointer.Implements(jsonUnmarshaler):
 		d.json(n, v, path)
+		if length, ok := v.Interface().(interface{ Seconds() float64 }); ok && length.Seconds() < 0 {
+			d.doc.bad(path, "must not be negative")
+		}
 		return
 	case pointer.Implements(textUnmarshaler):
 		d.text(n, v, path)

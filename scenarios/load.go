@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Vocabulary is the names that a scenario can use beyond those of this package:
@@ -26,6 +28,16 @@ type Vocabulary struct {
 	// CheckPatch says what is wrong with a merge patch of an object of a kind; it
 	// may be nil.
 	CheckPatch func(kind string, merge json.RawMessage) error
+	// CheckFault says what is wrong with a rule of the BMC of one of the hosts, and
+	// DoubtFault what is only odd; both may be nil.
+	CheckFault func(rule any, host string, hosts []string) error
+	DoubtFault func(rule any) []string
+	// Values are the values of events that have a closed set of them.
+	Values map[history.Kind][]string
+	// Annotations are those that controllers set; CheckAnnotation says what is odd
+	// about the value of one. Both may be nil.
+	Annotations     []string
+	CheckAnnotation func(key, value string) error
 }
 
 // ControllerVocabulary is what can be said to and about one controller.
@@ -93,7 +105,7 @@ func Lint(name string, data []byte, vocab Vocabulary) ([]Problem, error) {
 	if err := doc.err(); err != nil {
 		return nil, err
 	}
-	doc.lint(scenario)
+	doc.lint(scenario, vocab)
 	doc.problems.sort()
 	return doc.problems, nil
 }

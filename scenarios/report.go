@@ -53,6 +53,8 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 		return invariant.Unknown, o.Err.Error()
 	case o.Stuck != "":
 		return invariant.Unknown, o.Stuck
+	case len(o.Plan.Spec.Steps) == 0:
+		return invariant.Unknown, "the scenario has no steps: nothing was put to the test"
 	case doubt != "":
 		return invariant.Unknown, doubt
 	case !tested:

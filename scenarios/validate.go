@@ -123,6 +123,9 @@ func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 			v.controllers = append(v.controllers, c.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(vocab.Controllers)) {
+			if name == workloadController && spec.Topology.Workload.Host == "" && !doc.broken("spec.topology.workload") {
+				continue // there is nothing for it to do, so it doesn't run
+			}
 			if vocab.Controllers[name].StandIn && !slices.Contains(v.controllers, name) {
 				v.controllers = append(v.controllers, name)
 			}
@@ -188,6 +191,8 @@ func (v *validator) controller(path, name string) {
 	_, exists := v.vocab.Controllers[name]
 	switch {
 	case v.controllers == nil || slices.Contains(v.controllers, name):
+	case name == workloadController:
+		v.bad(path, "the controller %s takes no part: spec.topology has no workload", name)
 	case exists:
 		v.bad(path, "the controller %s takes no part: add it to spec.controllers", name)
 	default:
@@ -261,10 +266,24 @@ func (v *validator) topology() {
 		return fmt.Sprintf("spec.topology.hosts[%d].nodeName", i)
 	})
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
+	v.atLeast("spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)
+	v.atLeast("spec.limits.step", v.spec.Limits.Step, 100*time.Millisecond)
+	v.atLeast("spec.limits.settle", v.spec.Limits.Settle, 100*time.Millisecond)
 }
 
-// healthCheckController is the controller that acts on spec.healthCheck.
-const healthCheckController = "healthcheck"
+// atLeast reports a time that is too short for anything to happen in it.
+func (v *validator) atLeast(path string, d Duration, least time.Duration) {
+	if d != 0 && time.Duration(d) < least {
+		v.bad(path, "%s is too short: use at least %s", time.Duration(d), least)
+	}
+}
+
+// healthCheckController is the controller that acts on spec.healthCheck, and
+// workloadController the stand-in that takes part when there is a workload.
+const (
+	healthCheckController = "healthcheck"
+	workloadController    = "workload"
+)
 
 func (v *validator) healthCheck() {
 	check := v.spec.HealthCheck
@@ -350,79 +369,6 @@ func (v *validator) step(i int) {
 	v.trigger(path+".when", s.When, i)
 	if s.Do != nil {
 		v.op(path+".do", s.Do)
-	}
-}
-
-// trigger checks what step i waits for.
-func (v *validator) trigger(path string, t Trigger, i int) {
-	if t.Since != "" && t.Since != SinceStart {
-		earlier, twice := []string{SinceStart}, false
-		for _, step := range v.spec.Steps[:i] {
-			twice = twice || step.Name == t.Since && slices.Contains(earlier, step.Name)
-			if step.Name != "" {
-				earlier = append(earlier, step.Name)
-			}
-		}
-		if v.oneOf(path+".since", "earlier step", t.Since, earlier) && twice {
-			v.bad(path+".since", "two earlier steps are called %s: give each a name of its own", quote(t.Since))
-		}
-	}
-	if len(t.AllOf) == 0 {
-		v.event(path, t)
-		return
-	}
-	if t.Event != "" {
-		v.bad(path+".event", "stands beside allOf: put it into the list")
-	}
-	for j, one := range t.AllOf {
-		at := fmt.Sprintf("%s.allOf[%d]", path, j)
-		v.bad(at+".allOf", "a list in a list: put its events into the outer one")
-		v.bad(at+".since", "belongs beside allOf, where it is meant for all of them")
-		if len(one.AllOf) == 0 {
-			v.event(at, one)
-		}
-	}
-}
-
-// event checks a single event that is waited for.
-func (v *validator) event(path string, t Trigger) {
-	kind := history.Kind(t.Event)
-	switch layer := kind.Layer(); {
-	case t.Event == "":
-		if !t.IsZero() {
-			v.bad(path, "names no event to wait for")
-		}
-	case layer == history.Engine:
-		v.bad(path+".event", "%s cannot be waited for: the scenario does it itself", t.Event)
-	case layer == "":
-		v.oneOf(path+".event", "event", t.Event, eventKinds())
-	}
-	if t.Occurrence < 1 {
-		v.bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
-	}
-	v.host(path+".host", t.Host)
-	v.controller(path+".actor", t.Actor)
-	if kind, name, _ := strings.Cut(t.Object, "/"); slices.Contains(annotated, kind) {
-		v.named(path+".object", kind, name)
-	}
-	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
-		v.bad(path+".key", "only annotation-set and annotation-removed have a key")
-	}
-	switch kind {
-	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
-		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
-			v.bad(path+".event", "%s never happens: spec.topology has no workload", kind)
-		}
-	case history.WatchdogFired:
-		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h Host) bool {
-			return h.Watchdog > 0 && (t.Host == "" || t.Host == h.Name)
-		}) {
-			v.bad(path+".event", "%s never happens: the host has no watchdog", kind)
-		}
-	case history.BMCFault:
-		if t.Value != "" {
-			v.fault(path+".value", t.Value)
-		}
 	}
 }
 
@@ -539,11 +485,15 @@ func (v *validator) stopFeeding(path, name string) {
 	}
 }
 
+// restartTime is the least time in which a controller starts again.
+const restartTime = 500 * time.Millisecond
+
 func (v *validator) crash(path string, op *CrashOp) {
 	v.controller(path+".controller", op.Controller)
 	if op.Effect < 1 {
 		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
 	}
+	v.atLeast(path+".restartAfter", op.RestartAfter, restartTime)
 	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
 	if v.inLab() && (op.StaleBy > 0 || op.LateBy > 0) {
 		v.bad(path, "the lab's API server is never behind, and holds no request back: say worlds: [%s] in spec", worldSim)
@@ -615,6 +565,11 @@ func (v *validator) addFault(path string, op *FaultOp) {
 		return
 	}
 	v.ask(path+".rule", rule)
+	if v.vocab.CheckFault != nil && v.hosts != nil && !v.doc.broken(path) {
+		if err := v.vocab.CheckFault(rule, op.Host, v.hosts); err != nil {
+			v.bad(path+".rule", "%s", oneLine(err))
+		}
+	}
 }
 
 // nameRule gives the fault's name to a rule that can take one, in its JSON too.
@@ -688,6 +643,9 @@ func (v *validator) plan(p *Plan) {
 	}
 	for i, d := range p.Deviations {
 		path := fmt.Sprintf("deviations[%d]", i)
+		if first := slices.IndexFunc(p.Deviations, func(other Deviation) bool { return other.Step == d.Step }); first < i {
+			v.bad(path+".step", "%s deviates already, in deviations[%d]: a step does so once", quote(d.Step), first)
+		}
 		if !deviationStep.MatchString(d.Step) {
 			v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
 		}
@@ -728,34 +686,4 @@ func firstDifference(before, after []byte) string {
 		}
 	}
 	return "write the defaults out"
-}
-
-// lint reports what is allowed and still looks wrong.
-func (d *document) lint(s *Scenario) {
-	for i, step := range s.Spec.Steps {
-		path := fmt.Sprintf("spec.steps[%d]", i)
-		if step.Do == nil {
-			continue
-		}
-		if i == len(s.Spec.Steps)-1 {
-			d.bad(path, "the last step does something and nothing waits for what comes of it: add a step that does")
-		}
-		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
-			if op != nil && misspelledHook(op.Key) {
-				d.bad(path+".do", "%s is no deletion hook: those begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])
-			}
-		}
-	}
-}
-
-// hookDomains are the spellings of seed 003 that Cluster API acts on; the seed
-// has two more that nobody does.
-var hookDomains = [...]string{
-	"pre-drain.delete.hook.machine.cluster.x-k8s.io",
-	"pre-terminate.delete.hook.machine.cluster.x-k8s.io",
-}
-
-func misspelledHook(key string) bool {
-	domain, _, _ := strings.Cut(key, "/")
-	return strings.Contains(domain, "hook.machine.cluster") && !slices.Contains(hookDomains[:], domain)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -135,6 +136,9 @@ type Backend struct {
 // Start builds the topology. It refuses plans for things that the simulator
 // doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
+	if reasons := unsupported(plan); len(reasons) > 0 {
+		return invariant.Timings{}, &scenarios.Unsupported{Backend: "simulator", Reasons: reasons}
+	}
 	w := &world{watch: b.Watch, notice: b.isUp}
 	if err := w.deviate(plan.Deviations); err != nil {
 		return invariant.Timings{}, err
@@ -179,6 +183,25 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff),
 		Quiet: objects.Quiet(spec, prepared.controllers),
 	}, nil
+}
+
+// unsupported says what of a plan means nothing where controllers call a BMC
+// directly.
+func unsupported(plan *scenarios.Plan) []string {
+	var reasons []string
+	for i, step := range plan.Spec.Steps {
+		if step.Do == nil || step.Do.AddFault == nil {
+			continue
+		}
+		var rule fakebmc.Rule
+		if err := json.Unmarshal(step.Do.AddFault.Rule, &rule); err != nil {
+			continue // Apply says so
+		}
+		if what := rule.WireOnly(); what != "" {
+			reasons = append(reasons, fmt.Sprintf("step %d: fault %s: %s shows on the wire only, and there is none here", i+1, step.Do.AddFault.Name, what))
+		}
+	}
+	return reasons
 }
 
 // deviate takes over a plan's deviations.

@@ -181,6 +181,9 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 		}
 	}
 	s := &step{at: at, due: at, run: run}
+	if deviates && deviation.Fault != "" && !slices.Contains((Step{Class: class, Effect: effect}).Faults(), deviation.Fault) {
+		deviates = false // this cannot go wrong with such a step
+	}
 	if deviates {
 		s.trouble.fault = deviation.Fault
 		late := ""

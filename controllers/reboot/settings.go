@@ -1,6 +1,8 @@
 package reboot
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +33,29 @@ type Settings struct {
 	// which starts at PollInterval and doubles.
 	MaxBackoff metav1.Duration `json:"maxBackoff"`
 }
+
+// Validate returns what is wrong with the settings.
+func (s *Settings) Validate() error {
+	var errs []error
+	for _, d := range [...]struct {
+		name  string
+		value metav1.Duration
+		least time.Duration
+	}{
+		{"softTimeout", s.SoftTimeout, 0}, {"pollInterval", s.PollInterval, shortest}, {"steadyInterval", s.SteadyInterval, shortest},
+		{"commandInterval", s.CommandInterval, shortest}, {"bootTimeout", s.BootTimeout, 0}, {"bmcTimeout", s.BMCTimeout, shortest},
+		{"maxBackoff", s.MaxBackoff, shortest},
+	} {
+		if d.value.Duration < d.least {
+			errs = append(errs, fmt.Errorf("%s %s is too short: use at least %s", d.name, d.value.Duration, d.least))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shortest is the least time between two looks at a host, so that a controller
+// doesn't do nothing else.
+const shortest = 10 * time.Millisecond
 
 // DefaultSettings returns the settings that upstream's baremetal-operator uses
 // where it has them.

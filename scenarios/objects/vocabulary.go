@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Vocabulary is what scenario files may speak of: the registered controllers
@@ -25,6 +26,29 @@ func Vocabulary() scenarios.Vocabulary {
 		Controllers: make(map[string]scenarios.ControllerVocabulary),
 		Fault:       func() any { return new(fakebmc.Rule) },
 		CheckPatch:  checkPatch,
+		CheckFault: func(rule any, host string, hosts []string) error {
+			return rule.(*fakebmc.Rule).Fits(host, hosts)
+		},
+		DoubtFault: func(rule any) []string { return rule.(*fakebmc.Rule).Doubts() },
+		Values: map[history.Kind][]string{
+			history.BMCCommand: texts(fakebmc.ResetTypes()),
+			history.ProvisioningState: texts([]api.ProvisioningState{
+				api.StateProvisioned, api.StateExternallyProvisioned, api.StateDeprovisioning, api.StateAvailable,
+			}),
+		},
+		Annotations: []string{api.RebootAnnotation, api.RemediationRebootAnnotation, api.ExternalRemediationAnnotation},
+		CheckAnnotation: func(key, value string) error {
+			if !api.IsRebootAnnotation(key) {
+				domain, _, _ := strings.Cut(key, "/")
+				external, _, _ := strings.Cut(api.ExternalRemediationAnnotation, "/")
+				if meant := history.Nearest(domain, []string{api.RebootAnnotation, external}); meant != "" && meant != domain {
+					return fmt.Errorf("%s means nothing to any controller: did you mean %s?", domain, meant)
+				}
+				return nil
+			}
+			_, err := api.ParseRebootMode(value)
+			return err
+		},
 	}
 	for _, r := range controllers.All() {
 		v := scenarios.ControllerVocabulary{
@@ -77,6 +101,14 @@ func checkPatch(kind string, merge json.RawMessage) error {
 		return fmt.Errorf("a %s doesn't take it: %w", kind, err)
 	}
 	return nil
+}
+
+func texts[T ~string](values []T) []string {
+	var texts []string
+	for _, v := range values {
+		texts = append(texts, string(v))
+	}
+	return texts
 }
 
 // kindOf is the kind of a typed object: the name of its Go type.

@@ -1,0 +1,77 @@
+package fakebmc_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
+)
+
+func TestFits(t *testing.T) {
+	for _, tc := range []struct {
+		rule, wrong, wire string
+		doubts            int
+	}{
+		{rule: `{"when": {"reset": ["ForceOff", "ForceOn"]}, "effect": {"ignore": true}}`},
+		{rule: `{"when": {"reset": ["PowerOff"]}, "effect": {"ignore": true}}`, wrong: `reset type "PowerOff" is none of [On ForceOff GracefulShutdown GracefulRestart ForceRestart Nmi PowerCycle PushPowerButton ForceOn FullPowerCycle Suspend Pause Resume]`},
+		{rule: `{"when": {"host": "worker-2"}, "effect": {"ignore": true}}`, wrong: `when.host "worker-2" leaves out worker-1, whose BMC it is`},
+		{rule: `{"when": {"host": "worker-*"}, "effect": {"swap": "worker-2"}}`},
+		{rule: `{"effect": {"swap": "worker-1"}}`, wrong: `swap "worker-1" is no other host`},
+		{rule: `{"effect": {"swap": "worker-9"}}`, wrong: `swap "worker-9" is no other host`},
+		{rule: `{"effect": {"report": "Sleeping"}}`, doubts: 1},
+		{rule: `{"effect": {"report": "null"}}`},
+		{rule: `{"effect": {"auth": "session"}}`, wire: "auth"},
+		{rule: `{"effect": {"advertise": ["On"]}}`, wire: "advertise"},
+		{rule: `{"when": {"via": "ipmi"}, "effect": {"hang": true}}`, wire: "via"},
+		{rule: `{"when": {"via": "redfish"}, "effect": {"hang": true}}`},
+	} {
+		rule := fakebmc.Rule{Name: "r"}
+		if err := json.Unmarshal([]byte(tc.rule), &rule); err != nil {
+			t.Fatal(err)
+		}
+		if err := rule.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		wrong := ""
+		if err := rule.Fits("worker-1", []string{"worker-1", "worker-2"}); err != nil {
+			wrong = err.Error()
+		}
+		if wrong != tc.wrong || rule.WireOnly() != tc.wire || len(rule.Doubts()) != tc.doubts {
+			t.Errorf("%s: %q, wire only %q, doubts %q", tc.rule, wrong, rule.WireOnly(), rule.Doubts())
+		}
+	}
+}
+
+// TestHeal: what a rule has a BMC do by itself is called off with the rule, and what
+// a client has asked for is not.
+func TestHeal(t *testing.T) {
+	clk := &systemtest.Clock{}
+	host := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
+	var own []string
+	b := fakebmc.New("h", host, clk, fakebmc.OnOwnReset(func(client string, r fakebmc.ResetType) { own = append(own, client+" "+string(r)) }))
+	for _, rule := range []string{
+		`{"name": "master", "when": {"reset": ["On"]}, "effect": {"auto": {"reset": "ForceOff", "after": "1m"}}}`,
+		`{"name": "slow", "when": {"reset": ["ForceOff"]}, "effect": {"transition": {"for": "10s"}}}`,
+	} {
+		var r fakebmc.Rule
+		if err := json.Unmarshal([]byte(rule), &r); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.AddRule(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Do(b.ResetRequest("c", fakebmc.ResetOn), func(fakebmc.Answer) {})
+	b.Do(b.ResetRequest("c", fakebmc.ResetForceOff), func(fakebmc.Answer) {})
+	b.Heal()
+	if rules := b.Rules(); len(rules) > 0 {
+		t.Errorf("these rules are still in force: %v", rules)
+	}
+	clk.Advance(5 * time.Minute)
+	if want := []string{fakebmc.ClientBMC + " ForceOff"}; !slices.Equal(own, want) {
+		t.Errorf("after the healing the BMC did %q, want only what it was asked for: %q", own, want)
+	}
+}

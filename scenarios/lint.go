@@ -1,0 +1,116 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// lint reports what is allowed and still looks wrong.
+func (d *document) lint(s *Scenario, vocab Vocabulary) {
+	if len(s.Spec.Steps) == 0 {
+		d.bad("spec.steps", "tell no story: the verdict will be unknown")
+	}
+	for i, c := range s.Spec.Controllers {
+		d.shadowed(fmt.Sprintf("spec.controllers[%d].overlay", i), c.Overlay)
+	}
+	keys := slices.Clone(vocab.Annotations) // those that somebody sets
+	var patches []string                    // which may set any
+	for _, step := range s.Spec.Steps {
+		if step.Do != nil && step.Do.Annotate != nil {
+			keys = append(keys, step.Do.Annotate.Key)
+		}
+		if step.Do != nil && step.Do.Patch != nil {
+			patches = append(patches, string(step.Do.Patch.Merge))
+		}
+	}
+	for i, step := range s.Spec.Steps {
+		d.keys(fmt.Sprintf("spec.steps[%d]", i), &step, keys, patches, vocab)
+	}
+	for i, step := range s.Spec.Steps {
+		path := fmt.Sprintf("spec.steps[%d]", i)
+		if step.Do == nil {
+			continue
+		}
+		if i == len(s.Spec.Steps)-1 {
+			d.bad(path, "the last step does something and nothing waits for what comes of it: add a step that does")
+		}
+		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
+			if op != nil && misspelledHook(op.Key) {
+				d.bad(path+".do", "%s is no deletion hook: those begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])
+			}
+		}
+	}
+}
+
+// keys reports annotations that nobody sets, and values that mean nothing.
+func (d *document) keys(path string, step *Step, keys, patches []string, vocab Vocabulary) {
+	if len(vocab.Annotations) == 0 {
+		return
+	}
+	check := func(path, key string) {
+		if key != "" && !slices.Contains(keys, key) && !slices.ContainsFunc(patches, func(p string) bool { return strings.Contains(p, key) }) {
+			d.bad(path, "nobody sets %s%s", quote(key), meant(key, keys))
+		}
+	}
+	check(path+".when.key", step.When.Key)
+	for j, t := range step.When.AllOf {
+		check(fmt.Sprintf("%s.when.allOf[%d].key", path, j), t.Key)
+	}
+	switch op := step.Do; {
+	case op == nil:
+	case op.RemoveAnnotation != nil:
+		check(path+".do.removeAnnotation.key", op.RemoveAnnotation.Key)
+	case op.Annotate != nil && vocab.CheckAnnotation != nil:
+		if err := vocab.CheckAnnotation(op.Annotate.Key, op.Annotate.Value); err != nil {
+			d.bad(path+".do.annotate.value", "%s", oneLine(err))
+		}
+	case op.AddFault != nil && vocab.DoubtFault != nil:
+		rule := vocab.Fault()
+		if json.Unmarshal(op.AddFault.Rule, rule) != nil {
+			return // unreachable: it was loaded
+		}
+		for _, doubt := range vocab.DoubtFault(rule) {
+			d.bad(path+".do.addFault.rule", "%s", doubt)
+		}
+	}
+}
+
+func meant(name string, names []string) string {
+	if nearest := history.Nearest(name, names); nearest != "" {
+		return fmt.Sprintf(": did you mean %s?", quote(nearest))
+	}
+	return ""
+}
+
+// shadowed reports rules of an overlay that an earlier one always comes before.
+func (d *document) shadowed(path string, rules []Rule) {
+	for i, rule := range rules {
+		for j, earlier := range rules[:i] {
+			covers := true
+			for fact, value := range earlier.When { // order does not matter: all have to agree
+				other, given := rule.When[fact]
+				covers = covers && given && other == value
+			}
+			if covers {
+				d.bad(fmt.Sprintf("%s[%d]", path, i), "is never reached: rule %d matches whenever this one does", j+1)
+				break
+			}
+		}
+	}
+}
+
+// hookDomains are the spellings of seed 003 that Cluster API acts on; the seed
+// has two more that nobody does.
+var hookDomains = [...]string{
+	"pre-drain.delete.hook.machine.cluster.x-k8s.io",
+	"pre-terminate.delete.hook.machine.cluster.x-k8s.io",
+}
+
+func misspelledHook(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return strings.Contains(domain, "hook.machine.cluster") && !slices.Contains(hookDomains[:], domain)
+}

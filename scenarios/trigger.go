@@ -1,0 +1,147 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// trigger checks what step i waits for.
+func (v *validator) trigger(path string, t Trigger, i int) {
+	if t.Since != "" && t.Since != SinceStart {
+		earlier, twice := []string{SinceStart}, false
+		for _, step := range v.spec.Steps[:i] {
+			twice = twice || step.Name == t.Since && slices.Contains(earlier, step.Name)
+			if step.Name != "" {
+				earlier = append(earlier, step.Name)
+			}
+		}
+		if v.oneOf(path+".since", "earlier step", t.Since, earlier) && twice {
+			v.bad(path+".since", "two earlier steps are called %s: give each a name of its own", quote(t.Since))
+		}
+	}
+	if len(t.AllOf) == 0 {
+		v.event(path, t)
+		return
+	}
+	if t.Event != "" {
+		v.bad(path+".event", "stands beside allOf: put it into the list")
+	}
+	for j, one := range t.AllOf {
+		at := fmt.Sprintf("%s.allOf[%d]", path, j)
+		v.bad(at+".allOf", "a list in a list: put its events into the outer one")
+		v.bad(at+".since", "belongs beside allOf, where it is meant for all of them")
+		if len(one.AllOf) == 0 {
+			v.event(at, one)
+		}
+	}
+}
+
+// event checks a single event that is waited for.
+func (v *validator) event(path string, t Trigger) {
+	kind := history.Kind(t.Event)
+	switch layer := kind.Layer(); {
+	case t.Event == "":
+		if !t.IsZero() {
+			v.bad(path, "names no event to wait for")
+		}
+	case layer == history.Engine:
+		v.bad(path+".event", "%s cannot be waited for: the scenario does it itself", t.Event)
+	case layer == "":
+		v.oneOf(path+".event", "event", t.Event, eventKinds())
+	}
+	if t.Occurrence < 1 {
+		v.bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
+	}
+	v.host(path+".host", t.Host)
+	v.controller(path+".actor", t.Actor)
+	v.subject(path+".object", kind, t)
+	v.value(path+".value", kind, t.Value)
+	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
+		v.bad(path+".key", "only annotation-set and annotation-removed have a key")
+	}
+	if world := onlyIn[kind]; world != "" && !slices.Equal(v.spec.Worlds, []string{world}) {
+		v.bad(path+".event", "%s happens in the %s only: say worlds: [%s] in spec", kind, world, world)
+	}
+	switch kind {
+	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
+		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
+			v.bad(path+".event", "%s never happens: spec.topology has no workload", kind)
+		}
+	case history.WatchdogFired:
+		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h Host) bool {
+			return h.Watchdog > 0 && (t.Host == "" || t.Host == h.Name)
+		}) {
+			v.bad(path+".event", "%s never happens: the host has no watchdog", kind)
+		}
+	case history.BMCFault:
+		if t.Value != "" {
+			v.fault(path+".value", t.Value)
+		}
+	}
+}
+
+// onlyIn are the events that one world alone has.
+var onlyIn = map[history.Kind]string{
+	history.EvidenceLost: worldLab, history.EvidenceRegained: worldLab,
+	history.ControllerError: worldSim, history.ControllerWarning: worldSim,
+}
+
+// objectsOf are the kinds of objects that an API event can be about.
+var objectsOf = map[history.Kind][]string{
+	history.NodeCreated: {"Node"}, history.NodeDeleted: {"Node"}, history.NodeReady: {"Node"}, history.NodeNotReady: {"Node"},
+	history.NodeLabels: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
+	history.PodBound: {"Pod"}, history.PodDeleted: {"Pod"},
+	history.AnnotationSet: {"BareMetalHost", "Machine"}, history.AnnotationRemoved: {"BareMetalHost", "Machine"},
+	history.PowerReported: {"BareMetalHost"}, history.OnlineWanted: {"BareMetalHost"}, history.ProvisioningState: {"BareMetalHost"},
+}
+
+// subject checks the object of an event: that there is one of the kind, and that it
+// is the host's which the trigger names.
+func (v *validator) subject(path string, event history.Kind, t Trigger) {
+	kinds := objectsOf[event]
+	if t.Object == "" || len(kinds) == 0 {
+		return
+	}
+	kind, name, named := strings.Cut(t.Object, "/")
+	if !named {
+		v.bad(path, "%s is no object: write %s/NAME", quote(t.Object), kinds[0])
+		return
+	}
+	if !v.oneOf(path, "kind of object", kind, kinds) || kind == "Pod" {
+		return
+	}
+	v.named(path, kind, name)
+	host := name
+	for i := range v.spec.Topology.Hosts {
+		if h := &v.spec.Topology.Hosts[i]; kind == "Node" && h.Node() == name {
+			host = h.Name
+		}
+	}
+	if t.Host != "" && t.Host != host {
+		v.bad(path, "never happens: %s is not an object of the host %s", t.Object, t.Host)
+	}
+}
+
+// valueless are the events that have no value.
+var valueless = []history.Kind{
+	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired,
+	history.LinkCut, history.LinkRestored, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
+	history.NodeCordoned, history.NodeUncordoned, history.ControllerStarted, history.ControllerCrashed,
+}
+
+// value checks the value of an event that has a closed set of them, or none.
+func (v *validator) value(path string, event history.Kind, value string) {
+	valid := v.vocab.Values[event]
+	switch {
+	case value == "":
+	case slices.Contains(valueless, event):
+		v.bad(path, "%s has no value: leave it out", event)
+	case event == history.PowerReported || event == history.OnlineWanted:
+		v.oneOf(path, "value", value, []string{"true", "false"})
+	case len(valid) > 0:
+		v.oneOf(path, "value", value, valid)
+	}
+}
