@@ -411,8 +411,19 @@ func TestKubelet(t *testing.T) {
 		t.Errorf("deletion without the precondition: %s", body)
 	}
 
-	// A graceful shutdown stops the workload before the power goes.
+	// A kubelet that dies leaves its workload, which the next one takes over.
 	server.setPods(bankPod("pod-3"))
+	l.await(Kind(evidence.WorkloadStarted), "bank")
+	l.must(d.Tell(ctx, evidence.StopKubelet))
+	l.await(Kind(evidence.KubeletStopped), "")
+	l.await(heartbeat, "bank")
+	l.must(d.Tell(ctx, evidence.StartKubelet))
+	l.await(Kind(evidence.KubeletAgain), "")
+	server.setPods()
+	l.await(Kind(evidence.WorkloadStopped), "bank")
+
+	// A graceful shutdown stops the workload before the power goes.
+	server.setPods(bankPod("pod-4"))
 	l.await(Kind(evidence.WorkloadStarted), "bank")
 	l.must(d.Shutdown())
 	l.await(Kind(evidence.ShuttingDown), "")

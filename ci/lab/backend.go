@@ -136,6 +136,8 @@ type host struct {
 	url    string
 	cut    bool
 	paused bool
+	// told is what its guest was told to undo when the faults are withdrawn.
+	told []evidence.Command
 }
 
 // New returns a lab that has not been started.
@@ -447,7 +449,11 @@ func (b *Backend) create(ctx context.Context, obj client.Object, owner string) e
 }
 
 func (b *Backend) switchOn() error {
-	b.stream.await(b.plan)
+	chosen, err := objects.Controllers(&b.plan.Spec)
+	if err != nil {
+		return err
+	}
+	b.stream.await(b.plan, chosen)
 	for _, name := range b.names {
 		b.hosts[name].system.blame(string(history.Engine), true)
 		if err := b.hosts[name].domain.On(b.ctx); err != nil {
@@ -473,8 +479,11 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		}
 		return do(h)
 	}
-	tell := func(c evidence.Command) func(*host) error {
-		return func(h *host) error { return h.domain.Tell(ctx, c) }
+	tell := func(c, undo evidence.Command) func(*host) error {
+		return func(h *host) error {
+			h.told = append(h.told, undo)
+			return h.domain.Tell(ctx, c)
+		}
 	}
 	switch {
 	case op.Cut != nil:
@@ -482,11 +491,11 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	case op.Restore != nil:
 		return on(op.Restore, func(h *host) error { h.cut = false; return h.domain.SetLink(true) })
 	case op.StopKubelet != nil:
-		return on(op.StopKubelet, tell(evidence.StopKubelet))
+		return on(op.StopKubelet, tell(evidence.StopKubelet, evidence.StartKubelet))
 	case op.StopFeeding != nil:
-		return on(op.StopFeeding, tell(evidence.StopFeeding))
+		return on(op.StopFeeding, func(h *host) error { return h.domain.Tell(ctx, evidence.StopFeeding) })
 	case op.IgnoreShutdown != nil:
-		return on(op.IgnoreShutdown, tell(evidence.IgnoreShutdown))
+		return on(op.IgnoreShutdown, tell(evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0)))
 	case op.Pause != nil:
 		return on(op.Pause, func(h *host) error { h.paused = true; return h.domain.Pause(ctx) })
 	case op.Resume != nil:
@@ -613,6 +622,15 @@ func (b *Backend) heal(ctx context.Context) error {
 			errs = append(errs, h.domain.SetLink(true))
 		}
 		errs = append(errs, h.resume(ctx))
+		for _, undo := range h.told {
+			if h.domain.State() != vms.StateOn {
+				break // its next boot knows nothing of this
+			}
+			if err := h.domain.Tell(ctx, undo); err != nil {
+				b.logf("%s is not told to %s, perhaps because it boots: %v", name, undo, err)
+			}
+		}
+		h.told = nil
 		h.bmc.Heal()
 	}
 	b.faults = objects.NewFaults(b.bmcs)

@@ -3,9 +3,11 @@ package lab
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -61,10 +63,18 @@ func (s *stream) insert(e history.Event) {
 		switch e.Kind {
 		case history.NodeReady:
 			delete(s.waiting, e.Object)
+		case history.ControllerStarted:
+			delete(s.waiting, e.Actor)
 		case history.WorkloadStarted:
-			delete(s.waiting, "workload")
+			delete(s.waiting, runningWorkload)
 		}
-		if len(s.waiting) == 1 && s.waiting["workload"] && !s.announced {
+		nodes := 0
+		for what := range s.waiting {
+			if strings.HasPrefix(what, "Node/") {
+				nodes++
+			}
+		}
+		if nodes == 0 && !s.announced {
 			s.announced = true
 			close(s.nodesReady)
 		}
@@ -84,16 +94,22 @@ func (s *stream) fail(err error) {
 	}
 }
 
+// runningWorkload is what a topology with a workload waits for last.
+const runningWorkload = "workload process"
+
 // await says what has to come up before the story begins.
-func (s *stream) await(plan *scenarios.Plan) {
+func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = make(map[string]bool)
+	for _, c := range chosen {
+		s.waiting[c.Name] = true
+	}
 	for i := range plan.Spec.Topology.Hosts {
 		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
 	}
 	if plan.Spec.Topology.Workload.Host != "" {
-		s.waiting["workload"] = true
+		s.waiting[runningWorkload] = true
 	}
 }
 

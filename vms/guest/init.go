@@ -96,6 +96,11 @@ func runInit() error {
 				if kubelet != nil {
 					complain(kubelet.Process.Kill())
 				}
+			case evidence.StartKubelet:
+				if kubelet == nil && config.Kubelet != nil && !shuttingDown {
+					kubelet, err = spawn(port, "kubelet", "again")
+					complain(err)
+				}
 			case evidence.StopFeeding:
 				feeding = nil
 			case evidence.Hang:

@@ -40,13 +40,18 @@ type kubelet struct {
 	failing   bool   // so that trouble is told when it begins, not at each attempt
 }
 
-func runKubelet() error {
+// runKubelet is the kubelet of a boot, or another one in the same boot.
+func runKubelet(again bool) error {
 	port := os.NewFile(portFD, "port")
 	out, err := newWitness(port, "")
 	if err != nil {
 		return err
 	}
-	out.say(evidence.KubeletStarted, "")
+	started := evidence.KubeletStarted
+	if again {
+		started = evidence.KubeletAgain
+	}
+	out.say(started, "")
 	config, err := readConfig()
 	if err != nil {
 		return err
@@ -58,6 +63,9 @@ func runKubelet() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	k := &kubelet{config: config, node: cmp.Or(config.Kubelet.Node, config.Name), api: api, out: out, workloads: newWorkloads(port, out, config)}
+	if again {
+		k.workloads.adopt()
+	}
 	k.run(ctx)
 	return ctx.Err()
 }

@@ -7,7 +7,7 @@
 //	workload  one exclusive workload: it does nothing but tell the host that it lives
 //
 // Init is the parent of the kubelet, and the kubelet of its workloads. A workload outlives neither its boot nor its
-// Pod, but it does outlive the loss of the API server, as containers do.
+// Pod, but it does outlive the loss of the API server and of the kubelet, as containers do.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	case "init":
 		err = runInit()
 	case "kubelet":
-		err = runKubelet()
+		err = runKubelet(len(os.Args) > 2)
 	case "workload":
 		var interval time.Duration
 		if interval, err = time.ParseDuration(os.Args[4]); err == nil {

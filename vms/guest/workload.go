@@ -3,8 +3,10 @@ package main
 import (
 	"maps"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,9 +35,9 @@ type workloads struct {
 }
 
 type workload struct {
-	name string
-	cmd  *exec.Cmd
-	gone chan struct{} // closed once the process is reaped and the host was told
+	name    string
+	process *os.Process
+	gone    chan struct{} // closed once the process is reaped and the host was told
 }
 
 func newWorkloads(port *os.File, out *witness, config evidence.Config) *workloads {
@@ -54,14 +56,54 @@ func (ws *workloads) start(uid, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w := &workload{name: name, cmd: cmd, gone: make(chan struct{})}
+	ws.watch(uid, name, cmd.Process, func() { cmd.Wait() })
+	return true, nil
+}
+
+// watch tells the host when the process is gone, for which wait waits.
+func (ws *workloads) watch(uid, name string, process *os.Process, wait func()) {
+	w := &workload{name: name, process: process, gone: make(chan struct{})}
 	ws.byPod[uid] = w
 	go func() {
-		cmd.Wait()
+		wait()
 		ws.out.write(evidence.Line{Kind: evidence.WorkloadStopped, Process: name, Detail: uid})
 		close(w.gone)
 	}()
-	return true, nil
+}
+
+// adopt takes over the workloads that an earlier kubelet of this boot has left. They
+// are PID 1's children now, which reaps them.
+func (ws *workloads) adopt() {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		data, _ := os.ReadFile(file)
+		name, uid, ok := workloadOf(data)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if !ok || err != nil {
+			continue
+		}
+		process, err := os.FindProcess(pid)
+		if err != nil {
+			continue
+		}
+		ws.watch(uid, name, process, func() {
+			for unix.Kill(pid, 0) == nil {
+				time.Sleep(adoptedPoll)
+			}
+		})
+	}
+}
+
+// adoptedPoll is how often an adopted process is looked at: only a parent can wait.
+const adoptedPoll = 20 * time.Millisecond
+
+// workloadOf returns the name and the Pod of a workload's command line.
+func workloadOf(cmdline []byte) (name, uid string, ok bool) {
+	args := strings.Split(string(cmdline), "\x00")
+	if len(args) < 4 || args[1] != "workload" {
+		return "", "", false
+	}
+	return args[2], args[3], true
 }
 
 // stop returns once the process is gone and the host was told so.
@@ -70,11 +112,11 @@ func (ws *workloads) stop(uid string) {
 	if w == nil {
 		return
 	}
-	w.cmd.Process.Signal(unix.SIGTERM)
+	w.process.Signal(unix.SIGTERM)
 	select {
 	case <-w.gone:
 	case <-time.After(ws.config.Kubelet.Grace):
-		w.cmd.Process.Kill()
+		w.process.Kill()
 		<-w.gone
 	}
 	delete(ws.byPod, uid)

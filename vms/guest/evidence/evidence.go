@@ -49,6 +49,7 @@ const (
 	Boot            Kind = "boot"             // PID 1 runs
 	Heartbeat       Kind = "heartbeat"        // the process lives; Seq counts from 1 in each process
 	KubeletStarted  Kind = "kubelet-started"  // the kubelet's process runs and has sent nothing yet: the boot is complete
+	KubeletAgain    Kind = "kubelet-again"    // the kubelet's process runs again in the same boot, after StartKubelet
 	KubeletStopped  Kind = "kubelet-stopped"  // the kubelet's process is gone, said by PID 1
 	WorkloadStarted Kind = "workload-started" // the workload's process runs, said by itself; Detail is its Pod's UID
 	WorkloadStopped Kind = "workload-stopped" // the workload's process is gone, said by the kubelet that waited for it; Detail as before
@@ -77,6 +78,7 @@ const (
 	IgnoreShutdown Command = "ignore-shutdown" // a soft shutdown gets stuck
 	ObeyShutdown   Command = "obey-shutdown"   // ends IgnoreShutdown; see Taking
 	StopKubelet    Command = "stop-kubelet"    // the kubelet is killed and not started again; workloads run on
+	StartKubelet   Command = "start-kubelet"   // ends StopKubelet: a kubelet runs again, and takes over the workloads
 	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
 )
