@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -107,25 +106,16 @@ func lintCommand() *cobra.Command {
 				return invalid(err)
 			}
 			warnings := 0
-			for _, arg := range args {
-				files, err := scenarioFiles(arg)
-				if err != nil {
-					return invalid(err)
+			err = eachFile(args, func(file string, data []byte) error {
+				problems, err := scenarios.Lint(file, data, vocabulary())
+				for _, p := range problems {
+					fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", p)
+					warnings++
 				}
-				for _, file := range files {
-					data, err := os.ReadFile(file)
-					if err != nil {
-						return invalid(err)
-					}
-					problems, err := scenarios.Lint(file, data, vocabulary())
-					if err != nil {
-						return invalid(err)
-					}
-					for _, p := range problems {
-						fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", p)
-						warnings++
-					}
-				}
+				return err
+			})
+			if err != nil {
+				return invalid(err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s valid, %s\n", count(len(loaded), "scenario"), count(warnings, "warning"))
 			return nil

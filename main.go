@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Exit codes. Scripts rely on them.
@@ -53,7 +55,14 @@ func main() {
 
 // command is the whole program but for its process: results go to out, talk to
 // talk.
-func command(ctx context.Context, args []string, in io.Reader, out, talk io.Writer) int {
+func command(ctx context.Context, args []string, in io.Reader, out, talk io.Writer) (code int) {
+	// Go's own exit code for a panic is that of a run without a verdict.
+	defer func() {
+		if bug := recover(); bug != nil {
+			fmt.Fprintf(talk, "fencelab: internal error: %v\n%s", bug, debug.Stack())
+			code = exitInternal
+		}
+	}()
 	root := &cobra.Command{
 		Use:   "fencelab",
 		Short: "Test the controllers that fence bare-metal Kubernetes nodes",
@@ -68,15 +77,18 @@ missing, 5 internal error.`,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown command %q; see fencelab --help", args[0])
+				return unknownCommand(cmd, args[0])
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: version(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), listCommand(), lintCommand(), schemaCommand(), doctorCommand(),
 		controllersCommand(), bmcCommand(), workerCommand())
+	root.SetHelpCommand(helpCommand())
+	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
@@ -94,4 +106,54 @@ missing, 5 internal error.`,
 	}
 	// What is left are errors of the command line.
 	return exitInvalid
+}
+
+// unknownCommand names the command that was meant, if one is near.
+func unknownCommand(root *cobra.Command, name string) error {
+	var names []string
+	for _, cmd := range root.Commands() {
+		if !cmd.Hidden {
+			names = append(names, cmd.Name())
+		}
+	}
+	if meant := history.Nearest(name, names); meant != "" {
+		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
+	}
+	return fmt.Errorf("unknown command %q; see fencelab --help", name)
+}
+
+// helpCommand is the usual one, but that a topic which isn't there is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(cmd.Root(), args[0])
+			}
+			return topic.Help()
+		},
+	}
+}
+
+// version says what was built: the version or the commit, and whether it was changed.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of an unknown version"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	revision, dirty := "devel", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			revision = s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	return revision + dirty
 }

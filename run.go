@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,6 +92,11 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	loaded, err := load(args)
 	if err != nil {
 		return invalid(err)
+	}
+	if r.out != "" {
+		if err := writable(r.out); err != nil {
+			return invalid(err)
+		}
 	}
 	if r.backend == "sim" {
 		if r.simulator, err = sim.New(); err != nil {
@@ -209,6 +214,7 @@ func (r *runner) outcome(ctx context.Context, plan *scenarios.Plan) (*scenarios.
 	case err != nil:
 		return nil, &exit{exitInternal, fmt.Errorf("%s: %w", plan.Metadata.Name, err)}
 	}
+	outcome.World, outcome.Version = r.backend, version()
 	return outcome, nil
 }
 
@@ -249,7 +255,10 @@ func (r *runner) report(o *scenarios.Outcome, took time.Duration) {
 		}
 		if err := o.Save(dir, replay); err != nil {
 			fmt.Fprintf(r.talk, "fencelab: %v\n", err)
-			r.worst = worse(r.worst, exitInternal)
+			replay = "" // there is nothing to replay
+			if exitCode(o) == exitHeld {
+				r.worst = worse(r.worst, exitInternal)
+			}
 		}
 	}
 	if mismatch != "" {
@@ -261,7 +270,15 @@ func (r *runner) report(o *scenarios.Outcome, took time.Duration) {
 // replayOf is the command that plays a saved run again. It calls this program as
 // the user did, so that it works where the user is.
 func replayOf(dir string) string {
-	return fmt.Sprintf("%s replay %s", os.Args[0], filepath.Join(dir, "plan.txt"))
+	return fmt.Sprintf("%s replay %s", quoted(os.Args[0]), quoted(filepath.Join(dir, "plan.txt")))
+}
+
+// quoted is a word as a shell reads it.
+func quoted(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+:,@%=") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // worse returns the exit code that counts when several runs end differently. A
@@ -552,7 +569,12 @@ func (r *runner) replay(ctx context.Context, file string) error {
 	if err := r.checkBackend(); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(file)
+	if r.out != "" {
+		if err := writable(r.out); err != nil {
+			return invalid(err)
+		}
+	}
+	data, err := readFile(file)
 	if err != nil {
 		return invalid(err)
 	}
@@ -576,8 +598,7 @@ func (r *runner) replay(ctx context.Context, file string) error {
 		}
 	}
 	if digest := outcome.History.Digest(); r.backend == "sim" && plan.Digest != "" && digest != plan.Digest {
-		return &exit{exitInternal, fmt.Errorf("the history came out differently (digest %s, was %s)%s", digest, plan.Digest,
-			firstDifference(outcome.History, filepath.Join(filepath.Dir(file), "history.jsonl")))}
+		return different(plan, outcome.History, filepath.Join(filepath.Dir(file), "history.jsonl"))
 	} else if r.backend == "sim" && plan.Digest != "" {
 		fmt.Fprintf(r.stdout, "replayed: %d events, every one as before\n", outcome.History.Len())
 	}
@@ -585,81 +606,33 @@ func (r *runner) replay(ctx context.Context, file string) error {
 	return r.finish()
 }
 
-// firstDifference compares a history with a saved one.
-func firstDifference(h *history.History, saved string) string {
-	f, err := os.Open(saved)
-	if err != nil {
-		return ": it was made by another version of fencelab, or of the plan"
+// different says how a history differs from that of the plan's digest, and whose
+// fault that is: the plan's, if it comes from another version or its digest is not
+// that of the history saved with it, and else the simulator's.
+func different(plan *scenarios.Plan, now *history.History, saved string) error {
+	code := exitInternal
+	text := fmt.Sprintf("the history came out differently (digest %s, was %s)", now.Digest(), plan.Digest)
+	if own := version(); plan.Version != own {
+		code = exitInvalid
+		text += fmt.Sprintf(": the plan was saved by fencelab %s, and this is %s", cmp.Or(plan.Version, "of an unknown version"), own)
 	}
-	defer f.Close()
-	before, err := history.Read(f)
-	if err != nil {
-		return ": " + err.Error()
-	}
-	i := history.Diff(before, h)
-	if i < 0 {
-		return ""
-	}
-	text := func(h *history.History) string {
-		if i < h.Len() {
-			return h.Events()[i].String()
-		}
-		return "(the end)"
-	}
-	return fmt.Sprintf(":\nevent %d was %s\nnow it is   %s", i+1, text(before), text(h))
-}
-
-// load reads the scenario files and all those in the directories, in order, and
-// returns all errors at once.
-func load(args []string) ([]*scenarios.Scenario, error) {
-	var loaded []*scenarios.Scenario
-	var failures []error
-	names := map[string]string{}
-	for _, arg := range args {
-		files, err := scenarioFiles(arg)
+	if f, err := os.Open(saved); err == nil {
+		defer f.Close()
+		before, err := history.Read(f)
 		if err != nil {
-			failures = append(failures, err)
-			continue
+			return &exit{exitInvalid, fmt.Errorf("%s; %s: %w", text, saved, err)}
 		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				failures = append(failures, err)
-				continue
-			}
-			s, err := scenarios.Load(file, data, vocabulary())
-			if err != nil {
-				failures = append(failures, err)
-				continue
-			}
-			if other, ok := names[s.Metadata.Name]; ok && other != file {
-				failures = append(failures, fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other))
-			}
-			names[s.Metadata.Name] = file
-			loaded = append(loaded, s)
+		i := history.Diff(before, now)
+		if i < 0 {
+			return invalid(fmt.Errorf("%s: the plan's digest is not that of %s, which came out as before", text, saved))
 		}
-	}
-	return loaded, errors.Join(failures...)
-}
-
-// scenarioFiles returns the file itself, or the .yaml files below a directory.
-func scenarioFiles(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	var files []string
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && filepath.Ext(file) == ".yaml" {
-			files = append(files, file)
+		line := func(h *history.History) string {
+			if i < h.Len() {
+				return h.Events()[i].String()
+			}
+			return "(the end)"
 		}
-		return err
-	})
-	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s: there is no .yaml file in it", path)
+		text += fmt.Sprintf(":\nevent %d was %s\nnow it is   %s", i+1, line(before), line(now))
 	}
-	return files, err
+	return &exit{code, errors.New(text)}
 }

@@ -61,7 +61,7 @@ type ControllerVocabulary struct {
 
 // Bounds of a scenario file.
 const (
-	maxSize  = 1 << 20
+	MaxSize  = 1 << 20 // in bytes
 	maxDepth = 32
 )
 
@@ -137,8 +137,8 @@ type document struct {
 // are text and given once.
 func parse(name string, data []byte) *document {
 	doc := &document{name: name, lines: []string{""}, nodes: map[string]*yaml.Node{}}
-	if len(data) > maxSize {
-		doc.report(1, 1, "", fmt.Sprintf("the file has %d bytes: a scenario has at most %d", len(data), maxSize))
+	if len(data) > MaxSize {
+		doc.report(1, 1, "", fmt.Sprintf("the file has %d bytes: a scenario has at most %d", len(data), MaxSize))
 		return doc
 	}
 	text := strings.ReplaceAll(string(data), "\r\n", "\n")
@@ -181,10 +181,10 @@ func badCharacter(lines []string) (line, column int, what string) {
 	return 0, 0, ""
 }
 
-// unprintable reports whether a character cannot be seen, or is one that not
-// every reader of YAML takes: U+2028 and U+2029 end a line there and nowhere else.
+// unprintable reports whether a character cannot be seen, has others seen in another
+// order, or is one that not every reader of YAML takes: U+2028 and U+2029 end a line there and nowhere else.
 func unprintable(r rune) bool {
-	return unicode.IsControl(r) && r != '\t' && r != '\n' ||
+	return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r) ||
 		r == '\u2028' || r == '\u2029' || r == '\ufeff' || r&0xfffe == 0xfffe
 }
 

@@ -23,6 +23,8 @@ type Plan struct {
 	Kind string `json:"kind"`
 	// metadata is the scenario's.
 	Metadata Metadata `json:"metadata"`
+	// fencelab is the version that saved the plan.
+	Version string `json:"fencelab,omitempty"`
 	// seed is what the choices were drawn from.
 	Seed uint64 `json:"seed"`
 	// digest is the expected digest of the history, where one is known.
@@ -213,7 +215,7 @@ func (p *Plan) Text() []byte {
 // ID identifies the plan by its content.
 func (p *Plan) ID() string {
 	q := *p
-	q.Digest = ""
+	q.Digest, q.Version = "", ""
 	sum := sha256.Sum256(q.Text())
 	return hex.EncodeToString(sum[:])[:12]
 }

@@ -39,7 +39,7 @@ func (p Problem) Excerpt() string {
 		return ""
 	}
 	const width = 120 // of what is shown of a longer line
-	line := []rune(p.excerpt)
+	line := []rune(strings.Map(visible, p.excerpt))
 	column := min(max(p.Column, 1), len(line)+1)
 	start := max(0, min(column-width*2/3, len(line)-width))
 	shown := line[start:min(len(line), start+width)]
@@ -51,6 +51,14 @@ func (p Problem) Excerpt() string {
 	}
 	number := fmt.Sprintf("%6d", p.Line)
 	return fmt.Sprintf("%s | %s\n%6s | %s^", number, string(shown), "", string(pad))
+}
+
+// visible stands in for what a terminal would obey instead of showing it.
+func visible(r rune) rune {
+	if unprintable(r) {
+		return '\ufffd'
+	}
+	return r
 }
 
 // Errors is everything that is wrong with a file, in the order of the file.

@@ -266,21 +266,46 @@ func (o *Outcome) Elapsed() []string {
 	return lines
 }
 
-// result is report.json.
+// result is report.json, as docs/reports.md describes it.
 type result struct {
-	Scenario   string             `json:"scenario"`
-	Verdict    invariant.Verdict  `json:"verdict"`
-	Expected   string             `json:"expected"`
-	AsExpected bool               `json:"asExpected"`
-	Reason     string             `json:"reason,omitempty"`
-	Seed       uint64             `json:"seed"`
-	Plan       string             `json:"plan"`
-	Digest     string             `json:"digest"`
-	Events     int                `json:"events"`
-	Seconds    float64            `json:"seconds"`
-	Invariants []invariantResult  `json:"invariants"`
-	Replay     string             `json:"replay"`
-	Timings    *invariant.Timings `json:"timings,omitempty"`
+	Scenario   string            `json:"scenario"`
+	Verdict    invariant.Verdict `json:"verdict"`
+	Expected   string            `json:"expected"`
+	AsExpected bool              `json:"asExpected"`
+	Reason     string            `json:"reason,omitempty"`
+	Backend    string            `json:"backend,omitempty"`
+	Version    string            `json:"version,omitempty"`
+	Seed       uint64            `json:"seed"`
+	Plan       string            `json:"plan"`
+	Replay     string            `json:"replay,omitempty"`
+	Digest     string            `json:"digest"`
+	Events     int               `json:"events"`
+	Seconds    float64           `json:"seconds"`
+	Played     float64           `json:"playedSeconds"`
+	Steps      stepsResult       `json:"steps"`
+	Injected   injectedResult    `json:"injected"`
+	Deviations []deviationResult `json:"deviations,omitempty"`
+	Invariants []invariantResult `json:"invariants"`
+	Timings    timingsResult     `json:"timings"`
+}
+
+type stepsResult struct {
+	Done  int    `json:"done"`
+	Of    int    `json:"of"`
+	Stuck string `json:"stuck,omitempty"`
+}
+
+type injectedResult struct {
+	Faults     Count    `json:"faults"`
+	Crashes    Count    `json:"crashes"`
+	Deviations Count    `json:"deviations"`
+	Idle       []string `json:"idle,omitempty"`
+}
+
+type deviationResult struct {
+	Step  string    `json:"step"`
+	Delay float64   `json:"delaySeconds,omitempty"`
+	Fault StepFault `json:"fault,omitempty"`
 }
 
 type invariantResult struct {
@@ -293,6 +318,14 @@ type invariantResult struct {
 	Margin  float64           `json:"marginSeconds,omitempty"`
 }
 
+type timingsResult struct {
+	Boot    float64 `json:"bootSeconds"`
+	SoftOff float64 `json:"softOffSeconds"`
+	HardOff float64 `json:"hardOffSeconds"`
+	Skew    float64 `json:"skewSeconds"`
+	Quiet   float64 `json:"quietSeconds"`
+}
+
 // JSON is the report for programs.
 func (o *Outcome) JSON(replay string) []byte {
 	verdict, reason := o.Verdict()
@@ -300,10 +333,17 @@ func (o *Outcome) JSON(replay string) []byte {
 	if v := o.Plan.Spec.Expect.Violated; v != "" {
 		expected = "violated: " + v
 	}
+	t := o.Timings
 	r := result{
 		Scenario: o.Plan.Metadata.Name, Verdict: verdict, Expected: expected, AsExpected: o.Meets() == "", Reason: reason,
-		Seed: o.Plan.Seed, Plan: o.Plan.ID(), Digest: o.History.Digest(), Events: o.History.Len(), Seconds: o.Duration().Seconds(), Replay: replay,
-		Timings: &o.Timings,
+		Backend: o.World, Version: o.Version, Seed: o.Plan.Seed, Plan: o.Plan.ID(), Replay: replay,
+		Digest: o.History.Digest(), Events: o.History.Len(), Seconds: o.Duration().Seconds(), Played: o.Played().Seconds(),
+		Steps:    stepsResult{o.Steps, len(o.Plan.Spec.Steps), o.Stuck},
+		Injected: injectedResult(o.Injected),
+		Timings:  timingsResult{t.Boot.Seconds(), t.SoftOff.Seconds(), t.HardOff.Seconds(), t.Skew.Seconds(), t.Quiet.Seconds()},
+	}
+	for _, d := range o.Plan.Deviations {
+		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault})
 	}
 	for _, res := range o.Results {
 		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged}
@@ -331,10 +371,14 @@ func (o *Outcome) Save(dir, replay string) error {
 		return fmt.Errorf("save the history: %w", err)
 	}
 	plan := *o.Plan
-	plan.Digest = o.History.Digest()
+	plan.Digest, plan.Version = o.History.Digest(), o.Version
+	text := o.Text(replay)
+	if o.Version != "" {
+		text += fmt.Sprintf("  backend %s, fencelab %s\n", o.World, o.Version)
+	}
 	files := []Artifact{
 		{"plan.txt", plan.Text()}, {"history.jsonl", []byte(h.String())},
-		{"report.txt", []byte(o.Text(replay))}, {"report.json", o.JSON(replay)}, {"junit.xml", JUnit([]*Outcome{o})},
+		{"report.txt", []byte(text)}, {"report.json", o.JSON(replay)}, {"junit.xml", JUnit([]*Outcome{o})},
 	}
 	for _, f := range append(files, o.Artifacts...) {
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), f.Data, 0o644); err != nil {

@@ -34,6 +34,9 @@ type Outcome struct {
 	Err error
 	// Artifacts are the backend's evidence.
 	Artifacts []Artifact
+	// World and Version say where this was played, for whoever reads the report;
+	// whoever calls Run knows.
+	World, Version string
 }
 
 // Run plays a plan on a backend and judges it: first the steps of the story,

@@ -670,7 +670,7 @@ func (v *validator) plan(p *Plan) {
 		v.bad("spec", "%s", oneLine(err))
 		return
 	}
-	again.Digest, again.Deviations = p.Digest, p.Deviations
+	again.Version, again.Digest, again.Deviations = p.Version, p.Digest, p.Deviations
 	if before, after := p.Text(), again.Text(); !bytes.Equal(before, after) {
 		v.bad("spec", "leaves something open, and a plan must not: %s", firstDifference(before, after))
 	}

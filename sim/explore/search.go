@@ -172,6 +172,9 @@ func (s *Search) Describe(tried int) string {
 	case Pairs:
 		what = fmt.Sprintf("pairs of %d deviations", len(s.Deviations))
 	}
+	if s.Strategy != Sweep {
+		what += fmt.Sprintf(" from seed %d", s.Seed)
+	}
 	text := fmt.Sprintf("%d %s", tried, what)
 	if tried < s.Total {
 		text += fmt.Sprintf(" (interrupted, of %d)", s.Total)

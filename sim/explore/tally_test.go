@@ -1,0 +1,129 @@
+package explore_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/sim/explore"
+	"github.com/google/go-cmp/cmp"
+)
+
+func broken(id string, first, second history.Event) *scenarios.Outcome {
+	v := &invariant.Violation{Invariant: id, First: first, Second: second, Sentence: "something"}
+	return &scenarios.Outcome{
+		Plan: new(scenarios.Plan), History: new(history.History), Broken: v,
+		// Another guarantee that is broken as well doesn't make it another failure.
+		Results: []invariant.Result{{Invariant: id, Verdict: invariant.Violated, Violation: v}, {Invariant: "other", Verdict: invariant.Violated}},
+	}
+}
+
+func stuck(reason string) *scenarios.Outcome {
+	return &scenarios.Outcome{Plan: new(scenarios.Plan), History: new(history.History), Stuck: reason}
+}
+
+// TestTally groups schedules by what went wrong in them, and comes to the same
+// result however they are shared out among workers.
+func TestTally(t *testing.T) {
+	deleted := func(host, actor string) history.Event {
+		return history.Event{Kind: history.NodeDeleted, Host: host, Actor: actor}
+	}
+	on := history.Event{Kind: history.BootStarted, Host: "worker-1"}
+	outcomes := []*scenarios.Outcome{
+		stuck(`step 7 (a) waited 2m6.002s for node-deleted host=worker-1, which came at 15.160s (event 53), before step 6 was done`),
+		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
+		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-1, which came at 1.5s (event 9), before step 6 was done`),
+		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-2, which came at 1.5s (event 9), before step 6 was done`),
+		broken("fenced-before-release", on, deleted("worker-1", "user")),
+		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
+		broken("at-most-one", on, deleted("worker-1", "remediation")),
+	}
+	want := []struct{ first, count int }{{1, 2}, {4, 1}, {6, 1}, {0, 2}, {3, 1}}
+	var results []explore.Tally
+	for workers := 1; workers <= len(outcomes); workers++ {
+		var sum explore.Tally
+		for worker := workers - 1; worker >= 0; worker-- {
+			var tally explore.Tally
+			for i := worker; i < len(outcomes); i += workers {
+				tally.Add(outcomes[i], i, []scenarios.Deviation{{Step: "s", Delay: scenarios.Duration(i)}})
+			}
+			sum.Merge(tally)
+		}
+		sum.Failed = sum.Failures()
+		results = append(results, sum)
+	}
+	for i, sum := range results {
+		if diff := cmp.Diff(results[0], sum); diff != "" {
+			t.Errorf("%d workers (-one worker +these):\n%s", i+1, diff)
+		}
+	}
+	got := results[0]
+	if got.Violated != 4 || got.Unknown != 3 || len(got.Failed) != len(want) {
+		t.Fatalf("%d violated, %d unknown, %d kinds, want 4, 3 and %d: %+v", got.Violated, got.Unknown, len(got.Failed), len(want), got.Failed)
+	}
+	for i, f := range got.Failed {
+		if f.Schedule != want[i].first || f.Count != want[i].count || f.Deviations[0].Delay != scenarios.Duration(f.Schedule) {
+			t.Errorf("kind %d is %+v, want schedule %d and a count of %d", i, f, want[i].first, want[i].count)
+		}
+	}
+}
+
+// TestSeeds: two searches whose seeds are next to each other have no schedule in
+// common.
+func TestSeeds(t *testing.T) {
+	s, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
+	tried := map[string]int{}
+	for seed := range uint64(3) {
+		search := &explore.Search{Plan: plan, Strategy: explore.Random, Seed: seed, Total: 40}
+		for i := range search.Total {
+			_, deviations, err := search.Play(s, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(deviations) > 2 { // fewer may well be the same by chance
+				text := string(plan.With(deviations).Text())
+				if tried[text]++; tried[text] > 1 {
+					t.Errorf("seed %d has a schedule that was tried before", seed)
+				}
+			}
+		}
+	}
+	if len(tried) < 20 {
+		t.Errorf("only %d schedules have more than two deviations", len(tried))
+	}
+}
+
+// TestPairs plays pairs of single deviations, of different steps.
+func TestPairs(t *testing.T) {
+	s, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
+	search, _, err := explore.NewSearch(context.Background(), s, new(scenarios.Scenario), plan, explore.Pairs, 1, 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	different := map[string]bool{}
+	for i := range search.Total {
+		outcome, deviations, err := search.Play(s, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(deviations) != 2 || deviations[0].Step == deviations[1].Step {
+			t.Errorf("schedule %d has the deviations %v, want two of different steps", i, deviations)
+		}
+		if outcome.Injected.Deviations.Took == 0 {
+			t.Errorf("schedule %d: none of %v was taken", i, deviations)
+		}
+		different[outcome.History.Digest()] = true
+	}
+	if len(different) < 25 {
+		t.Errorf("%d different histories in 30 schedules: those are no pairs", len(different))
+	}
+	if first := search.PlanOf(0).Spec.Limits.Quiet; first != 0 {
+		t.Errorf("schedule 0 has a quiet time of %v of its own, want what a run has", first)
+	}
+	if !slices.ContainsFunc([]int{1, 2, 3}, func(i int) bool { return search.PlanOf(i).Spec.Limits.Quiet != 0 }) {
+		t.Error("every schedule goes on for as long as a single run does")
+	}
+}

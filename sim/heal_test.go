@@ -1,0 +1,106 @@
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim"
+)
+
+func compile(t *testing.T, text string) *scenarios.Plan {
+	t.Helper()
+	s, err := scenarios.Load("scenario.yaml", []byte(text), objects.Vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := scenarios.Compile(s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// at returns when the n-th event of a kind happened, counted from 1.
+func at(t *testing.T, h *history.History, kind history.Kind, n int) time.Duration {
+	t.Helper()
+	for _, e := range h.Events() {
+		if e.Kind == kind {
+			if n--; n == 0 {
+				return e.At
+			}
+		}
+	}
+	t.Fatalf("the history has no further %s", kind)
+	return 0
+}
+
+// TestLeaseAhead: in the quiet time after a story Leases are renewed ahead, and yet a
+// kubelet that dies then is missed as soon as any other.
+func TestLeaseAhead(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lease = time.Second
+	for _, watchdog := range []string{"10s", "47s", "95s"} {
+		outcome := play(t, s, compile(t, `
+apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: late-watchdog, description: A watchdog fires long after the story.}
+spec:
+  topology:
+    hosts: [{name: worker-1, watchdog: `+watchdog+`}]
+    lease: 1s
+    timings: {boot: 20s}
+  controllers: [{name: reboot}]
+  steps:
+    - do: {stopFeeding: {host: worker-1}}
+    - after: 1s
+  invariants: [node-restored]
+`))
+		fired, silent := at(t, outcome.History, history.WatchdogFired, 1), at(t, outcome.History, history.NodeNotReady, 1)
+		// Four Leases are missed, the last renewal was up to one before.
+		if took := silent - fired; took < 3*lease || took > 4*lease+100*time.Millisecond {
+			t.Errorf("watchdog %s: the Node was missed %s after its kubelet had died, want about %s", watchdog, took, 4*lease)
+		}
+		back := at(t, outcome.History, history.BootComplete, 2)
+		if ready := at(t, outcome.History, history.NodeReady, 2); ready-back > lease {
+			t.Errorf("watchdog %s: the Node was Ready %s after its kubelet had started", watchdog, ready-back)
+		}
+	}
+}
+
+// TestHealCatchesUp: what the schedule has delayed beyond the end of the story comes
+// when the faults are withdrawn, in order.
+func TestHealCatchesUp(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := compile(t, `
+apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: late-deliveries, description: A cache learns of a request hours later.}
+spec:
+  topology:
+    hosts: [{name: worker-1}]
+  controllers: [{name: reboot}]
+  steps:
+    - do: {annotate: {object: BareMetalHost/worker-1, key: reboot.metal3.io, value: '{"mode":"hard"}'}}
+    - after: 2s
+  invariants: [one-cycle-per-request, annotations-cleared]
+  limits: {settle: 20s}
+`)
+	late := plan.With([]scenarios.Deviation{{Step: "reboot.BareMetalHost/deliver/1", Delay: scenarios.Duration(3 * time.Hour)}})
+	outcome := play(t, s, late)
+	if mismatch := outcome.Meets(); mismatch != "" {
+		t.Fatalf("%s\n%s", mismatch, outcome.Text(""))
+	}
+	healed, off := at(t, outcome.History, history.Healed, 1), at(t, outcome.History, history.PowerOff, 1)
+	if off < healed || off-healed > 5*time.Second {
+		t.Errorf("the faults were withdrawn at %s, and the host was powered off at %s", healed, off)
+	}
+}
