@@ -117,8 +117,8 @@ type run struct {
 // say by how much it was too late.
 const aftermath = 15 * time.Second
 
-// patience is how many times its budget a step may wait, and a run may take to
-// settle, in all.
+// patience is how many times its budget a run may take to settle in all, and a step
+// may wait twice as often: for the world, and for the schedule's own delays.
 const patience = 5
 
 // bringUp bounds the time to a healthy topology.
@@ -190,11 +190,11 @@ func (r *run) await(i int, s *Step) bool {
 // broken, or nothing has come any closer for the budget. The budget measures being
 // stuck rather than being slow: it starts again with every event that is progress,
 // but not for ever, since controllers that fight each other make events without
-// end; and what the schedule itself delays doesn't use it up.
+// end; and what the schedule itself delays doesn't use it up, within the same bounds.
 func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
 	began, last, done := r.now, r.now, false
 	for !done && r.outcome.Err == nil && r.outcome.Broken == nil {
-		until := min(last+budget, began+patience*budget) + r.late
+		until := min(last+budget+r.late, began+2*patience*budget)
 		if r.now >= until {
 			return
 		}

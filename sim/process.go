@@ -199,13 +199,14 @@ func (p *process) kill(d death) {
 
 // executeLate executes an effect when nobody waits for it any more.
 func (p *process) executeLate(c *call, by time.Duration) {
-	p.w.schedule(&p.actor, ClassLate, true, by, func(trouble) {
+	late := p.w.schedule(&p.actor, ClassLate, true, by, func(trouble) {
 		c.run(false, func(err error) {
 			if err == nil {
 				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: "executed " + by.String() + " late"})
 			}
 		})
 	})
+	late.overdue = true
 }
 
 // abandon unwinds the reconcile in flight.

@@ -156,8 +156,10 @@ func (a *actor) next(class Class) int {
 type step struct {
 	at time.Duration
 	// due is when it would be taken had nothing been delayed.
-	due   time.Duration
-	order uint64
+	due time.Duration
+	// overdue says that it is a request which nobody waits for any more.
+	overdue bool
+	order   uint64
 	// trouble is what goes wrong with it, by the plan.
 	trouble trouble
 	run     func(trouble)
@@ -203,11 +205,16 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 
 // catchUp takes the schedule's deviations from all that has not happened yet: what
 // was to come late comes when it would have come by default, or at once if that is
-// over, in the order in which it was scheduled.
+// over, in the order in which it was scheduled. Requests whose clients have given up
+// are lost: from now on nothing happens that nobody wants.
 func (w *world) catchUp() {
 	waiting := w.queue.steps
 	w.queue.steps = nil
 	for _, s := range waiting {
+		if s.overdue {
+			s.index = -1
+			continue
+		}
 		s.at, s.trouble = min(s.at, max(s.due, w.now)), trouble{}
 		w.queue.push(s)
 	}

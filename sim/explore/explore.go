@@ -106,7 +106,7 @@ func Play(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, deviation
 		return nil, err
 	}
 	if outcome.Err != nil {
-		return outcome, fmt.Errorf("play %s with %v: %w", plan.Metadata.Name, deviations, outcome.Err)
+		return outcome, fmt.Errorf("play %s with %s: %w", plan.Metadata.Name, few(deviations), outcome.Err)
 	}
 	return outcome, nil
 }
@@ -122,7 +122,16 @@ func PlayRandom(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan, see
 		return nil, nil, err
 	}
 	if outcome.Err != nil {
-		return outcome, *drawn, fmt.Errorf("play %s with %v: %w", plan.Metadata.Name, *drawn, outcome.Err)
+		return outcome, *drawn, fmt.Errorf("play %s with %s: %w", plan.Metadata.Name, few(*drawn), outcome.Err)
 	}
 	return outcome, *drawn, nil
+}
+
+// few names the first of the deviations.
+func few(deviations []scenarios.Deviation) string {
+	const most = 5
+	if len(deviations) > most {
+		return fmt.Sprintf("%v and %d more deviations", deviations[:most], len(deviations)-most)
+	}
+	return fmt.Sprint(deviations)
 }

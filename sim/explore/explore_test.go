@@ -122,7 +122,7 @@ func TestDeviationsBite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, deviation := range explore.Sweep(steps) {
+		for _, deviation := range explore.Singles(steps) {
 			if deviation.Fault == "" || biting[deviation.Fault] {
 				continue
 			}

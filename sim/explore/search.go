@@ -135,7 +135,7 @@ func (s *Search) Run(ctx context.Context, simulator *sim.Simulator, worker, work
 				return err
 			}
 			if at := history.Diff(outcome.History, again.History); at >= 0 {
-				return fmt.Errorf("the simulator is not deterministic: played twice with %v, event %d differs", deviations, at+1)
+				return fmt.Errorf("the simulator is not deterministic: played twice with %s, event %d differs", few(deviations), at+1)
 			}
 		}
 		tally.Add(outcome, i, deviations)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/explore"
 	"github.com/google/go-cmp/cmp"
 )
@@ -125,5 +127,61 @@ func TestPairs(t *testing.T) {
 	}
 	if !slices.ContainsFunc([]int{1, 2, 3}, func(i int) bool { return search.PlanOf(i).Spec.Limits.Quiet != 0 }) {
 		t.Error("every schedule goes on for as long as a single run does")
+	}
+}
+
+// TestRanges: each schedule draws from the scenario's ranges, and the plan that is
+// saved of it has what was drawn.
+func TestRanges(t *testing.T) {
+	const text = `
+apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: range, description: A user asks for a reboot sooner or later.}
+spec:
+  topology:
+    hosts: [{name: worker-1}]
+  controllers: [{name: reboot}]
+  steps:
+    - after: 0s..100s
+      do: {annotate: {object: BareMetalHost/worker-1, key: reboot.metal3.io, value: '{"mode":"hard"}'}}
+    - when: {event: boot-complete, host: worker-1}
+`
+	scenario, err := scenarios.Load("range.yaml", []byte(text), objects.Vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := scenarios.Compile(scenario, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := simulator(t)
+	search, _, err := explore.NewSearch(context.Background(), s, scenario, plan, explore.Random, 1, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[time.Duration]bool{}
+	for i := range search.Total {
+		outcome, deviations, err := search.Play(s, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drawn[outcome.Plan.Spec.Steps[0].After.Min] = true
+		saved, err := scenarios.LoadPlan("plan.txt", search.PlanOf(i).With(deviations).Text(), objects.Vocabulary())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := scenarios.Run(context.Background(), saved, s.Backend(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := history.Diff(outcome.History, again.History); at >= 0 {
+			t.Errorf("schedule %d: played from its plan, event %d differs", i, at+1)
+		}
+	}
+	if len(drawn) < search.Total {
+		t.Errorf("%d schedules wait for %d different times", search.Total, len(drawn))
+	}
+	if spec := &plan.Spec; spec.Steps[0].After != search.Plan.Spec.Steps[0].After {
+		t.Error("drawing for the schedules has changed the search's own plan")
 	}
 }
