@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/sim/explore"
 )
 
@@ -14,13 +15,8 @@ import (
 // GOMAXPROCS=1.
 func BenchmarkSchedules(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(200 << 20))
 	s, plan := simulator(b), load(b, "machine-remediation/three-hosts.yaml")
-	steps, _, err := explore.Steps(context.Background(), s, plan)
-	if err != nil {
-		b.Fatal(err)
-	}
-	deviations := explore.Singles(steps)
 	report := func(b *testing.B, simulated time.Duration) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "schedules/s")
 		b.ReportMetric(simulated.Seconds()/b.Elapsed().Seconds(), "simulated/wall")
@@ -36,27 +32,21 @@ func BenchmarkSchedules(b *testing.B) {
 		}
 		report(b, simulated)
 	})
-	b.Run("sweep", func(b *testing.B) {
-		var simulated time.Duration
-		for i := 0; b.Loop(); i++ {
-			at := i % len(deviations)
-			outcome, err := explore.Play(context.Background(), s, plan, deviations[at:at+1])
+	for _, strategy := range []explore.Strategy{explore.Sweep, explore.Random} {
+		b.Run(string(strategy), func(b *testing.B) {
+			search, _, err := explore.NewSearch(context.Background(), s, new(scenarios.Scenario), plan, strategy, 1, 1000)
 			if err != nil {
 				b.Fatal(err)
 			}
-			simulated += outcome.Played()
-		}
-		report(b, simulated)
-	})
-	b.Run("random", func(b *testing.B) {
-		var simulated time.Duration
-		for i := 0; b.Loop(); i++ {
-			outcome, _, err := explore.PlayRandom(context.Background(), s, plan, uint64(i))
-			if err != nil {
-				b.Fatal(err)
+			var simulated time.Duration
+			for i := 0; b.Loop(); i++ {
+				outcome, _, err := search.Play(s, i%search.Total)
+				if err != nil {
+					b.Fatal(err)
+				}
+				simulated += outcome.Played()
 			}
-			simulated += outcome.Played()
-		}
-		report(b, simulated)
-	})
+			report(b, simulated)
+		})
+	}
 }
