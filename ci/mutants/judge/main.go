@@ -157,7 +157,7 @@ func search(catalog, only, right string, limit time.Duration) (*finding.Finding,
 		if plan.Spec.Expect.Violated != "" || f != nil {
 			continue
 		}
-		t := &story{plan: plan, singles: explore.Sweep(steps), random: uint64(i) << 32}
+		t := &story{plan: plan, singles: explore.Singles(steps), random: uint64(i) << 32}
 		shuffle := rand.New(rand.NewPCG(1, uint64(i)))
 		shuffle.Shuffle(len(t.singles), func(a, b int) { t.singles[a], t.singles[b] = t.singles[b], t.singles[a] })
 		stories = append(stories, t)
