@@ -66,6 +66,7 @@ var layers = []layer{
 	{"ci/ironic", slices.Concat([]string{"./ci/keeper"}, system), "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./ci/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
+	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
 
