@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
@@ -64,6 +65,12 @@ const (
 	FaultErrorAfter  StepFault = "error-after"
 	// FaultIgnore has a BMC accept a command and do nothing.
 	FaultIgnore StepFault = "ignore"
+	// These fail the call with an HTTP status: 403 and the others. It has no effect.
+	FaultForbidden StepFault = "error-403"
+	FaultNotFound  StepFault = "error-404"
+	FaultConflict  StepFault = "error-409"
+	FaultTooMany   StepFault = "error-429"
+	FaultInternal  StepFault = "error-500"
 	// FaultLate has the client of a request give up on it, which is executed later
 	// all the same; FaultCrashLate has the client die instead. What the request
 	// demands is checked when it is executed.
@@ -82,8 +89,25 @@ const (
 func StepFaults() []StepFault {
 	return []StepFault{
 		FaultCrashBefore, FaultCrashAfter, FaultCrashLate, FaultCrashStale, FaultErrorBefore, FaultErrorAfter, FaultLate,
-		FaultIgnore, FaultRelist, FaultStaleList,
+		FaultForbidden, FaultNotFound, FaultConflict, FaultTooMany, FaultInternal, FaultIgnore, FaultRelist, FaultStaleList,
 	}
+}
+
+// Status returns the HTTP status that the fault answers with, or 0.
+func (f StepFault) Status() int {
+	switch f {
+	case FaultForbidden:
+		return http.StatusForbidden
+	case FaultNotFound:
+		return http.StatusNotFound
+	case FaultConflict:
+		return http.StatusConflict
+	case FaultTooMany:
+		return http.StatusTooManyRequests
+	case FaultInternal:
+		return http.StatusInternalServerError
+	}
+	return 0
 }
 
 // HasExtent reports whether a deviation's delay says how late or how old the

@@ -239,6 +239,12 @@ type Op struct {
 	// create makes an object of the topology anew, as a user would. One that is
 	// there stays as it is.
 	Create *ObjectOp `json:"create,omitempty"`
+	// failAPI has the API server refuse requests of controllers.
+	FailAPI *FailAPIOp `json:"failAPI,omitempty"`
+	// apiOutage takes the API server away from everybody, kubelets included.
+	APIOutage *OutageOp `json:"apiOutage,omitempty"`
+	// apiRestore brings the API server back, and ends every failAPI.
+	APIRestore *struct{} `json:"apiRestore,omitempty"`
 	// heal withdraws every fault: the run does this by itself after the last
 	// step.
 	Heal *struct{} `json:"heal,omitempty"`
@@ -315,6 +321,30 @@ type AnnotateOp struct {
 	Key string `json:"key"`
 	// value is its value.
 	Value string `json:"value,omitempty"`
+}
+
+// FailAPIOp says which requests the API server refuses, and how. A request must
+// match every field that is given.
+type FailAPIOp struct {
+	// controller is whose requests. Left out: those of all controllers.
+	Controller string `json:"controller,omitempty"`
+	// verb is get, list, create, update, patch or delete. Left out: any.
+	Verb string `json:"verb,omitempty"`
+	// kind is the kind of object, such as BareMetalHost. Left out: any.
+	Kind string `json:"kind,omitempty"`
+	// code is the HTTP status: 403, 404, 409, 429 or 500. 404 is for kinds of
+	// custom resources only.
+	Code int `json:"code"`
+	// times is how many requests are refused. Left out: all, until apiRestore or
+	// the end of the story.
+	Times int `json:"times,omitempty"`
+}
+
+// OutageOp is how the API server is away.
+type OutageOp struct {
+	// hang lets requests hang until their clients give up. Left out: they are
+	// refused at once.
+	Hang bool `json:"hang,omitempty"`
 }
 
 // ObjectOp names an object.

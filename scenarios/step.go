@@ -100,11 +100,31 @@ func (op Op) String() string {
 		return "delete " + op.Delete.Object
 	case op.Create != nil:
 		return "create " + op.Create.Object
+	case op.FailAPI != nil:
+		return op.FailAPI.String()
+	case op.APIOutage != nil && op.APIOutage.Hang:
+		return "API outage: requests hang"
+	case op.APIOutage != nil:
+		return "API outage"
+	case op.APIRestore != nil:
+		return "API restored"
 	case op.Heal != nil:
 		return "heal"
 	default:
 		return "nothing"
 	}
+}
+
+func (f *FailAPIOp) String() string {
+	count := "every"
+	if f.Times > 0 {
+		count = fmt.Sprintf("%d times", f.Times)
+	}
+	words := []string{"fail", count, f.Verb, f.Kind}
+	if f.Controller != "" {
+		words = append(words, "of", f.Controller)
+	}
+	return strings.Join(strings.Fields(strings.Join(append(words, fmt.Sprintf("with %d", f.Code)), " ")), " ")
 }
 
 func (c *CrashOp) String() string {

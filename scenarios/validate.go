@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -29,8 +30,16 @@ var (
 	// Kinds of objects that operations can name: those that have annotations which
 	// matter, that users change, and that users make.
 	annotated = []string{"BareMetalHost", "Machine", "Node"}
+	custom    = []string{"BareMetalHost", "Machine", healthCheckKind}
 	changed   = append(slices.Clone(annotated), healthCheckKind)
 	made      = []string{"BareMetalHost", "Machine", healthCheckKind}
+)
+
+// What failAPI can be about.
+var (
+	apiVerbs = []string{"get", "list", "create", "update", "patch", "delete"}
+	apiKinds = []string{"BareMetalHost", "Lease", "Machine", healthCheckKind, "Node", "Pod", "Secret"}
+	apiCodes = []int{403, 404, 409, 429, 500}
 )
 
 // healthCheckKind is the kind of the one object that is no host's.
@@ -383,6 +392,9 @@ func (v *validator) op(path string, op *Op) {
 		return
 	}
 	path = join(path, operations(op)[0])
+	if byUser := op.Annotate != nil || op.RemoveAnnotation != nil || op.SetOnline != nil || op.Patch != nil || op.Delete != nil || op.Create != nil; byUser && v.open["API outage"] {
+		v.bad(path, "no user can do this while the API server is away: add apiRestore before it")
+	}
 	host := func(h *HostOp) string {
 		v.host(path+".host", h.Host)
 		return h.Host
@@ -428,6 +440,20 @@ func (v *validator) op(path string, op *Op) {
 	case op.RemoveAnnotation != nil:
 		v.annotation(path, op.RemoveAnnotation)
 		v.bad(path+".value", "an annotation is removed whatever its value: leave it out")
+	case op.FailAPI != nil:
+		v.failAPI(path, op.FailAPI)
+		v.open["fail the API"] = true
+	case op.APIOutage != nil:
+		v.open["API outage"] = true
+		if v.inLab() {
+			v.bad(path, "the lab's observers need the API server: say worlds: [%s] in spec", worldSim)
+		}
+	case op.APIRestore != nil:
+		if !v.open["API outage"] && !v.open["fail the API"] && !v.unsure {
+			v.bad(path, "no step before this one has taken it away or made it fail")
+		}
+		delete(v.open, "API outage")
+		delete(v.open, "fail the API")
 	case op.Patch != nil:
 		v.patch(path, op.Patch)
 	case op.Delete != nil:
@@ -521,6 +547,21 @@ func (v *validator) annotation(path string, op *AnnotateOp) {
 	v.object(path+".object", op.Object, annotated)
 	if !qualifiedName.MatchString(op.Key) {
 		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
+	}
+}
+
+func (v *validator) failAPI(path string, op *FailAPIOp) {
+	v.controller(path+".controller", op.Controller)
+	v.oneOf(path+".verb", "verb", op.Verb, apiVerbs)
+	v.oneOf(path+".kind", "kind", op.Kind, apiKinds)
+	switch {
+	case !slices.Contains(apiCodes, op.Code):
+		v.bad(path+".code", "%d: use one of %s", op.Code, strings.Trim(fmt.Sprint(apiCodes), "[]"))
+	case op.Code == http.StatusNotFound && !slices.Contains(custom, op.Kind):
+		v.bad(path+".code", "only resources of a CustomResourceDefinition can be missing as a whole: give kind one of %s", strings.Join(custom, ", "))
+	}
+	if op.Times < 1 {
+		v.bad(path+".times", "%d: at least once, or leave it out", op.Times)
 	}
 }
 

@@ -124,6 +124,7 @@ type Backend struct {
 	spec      *scenarios.Spec
 	nodes     objects.Nodes
 	store     *kube.Store
+	api       *apiServer
 	hosts     []*host
 	bmcs      map[string]*fakebmc.BMC
 	processes []*process
@@ -143,7 +144,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	if err := w.deviate(plan.Deviations); err != nil {
 		return invariant.Timings{}, err
 	}
-	b.w = w
+	b.w, b.api = w, &apiServer{w: w}
 	prepared, err := b.sim.prepare(&plan.Spec)
 	if err != nil {
 		return invariant.Timings{}, err
@@ -236,7 +237,7 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
 	}}
 	h.kubelet = &kubelet{
-		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, node: config.Node(), store: b.store, kinds: &b.sim.kinds,
+		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
 		labels: config.Labels, lease: time.Duration(topology.Lease),
 	}
 	b.hosts = append(b.hosts, h)
@@ -290,7 +291,7 @@ func create(store *kube.Store, actor string, obj client.Object) error {
 func (b *Backend) addControllers(chosen []controllers.Selection) error {
 	for _, c := range chosen {
 		p := &process{
-			w: b.w, actor: actor{name: c.Name}, store: b.store, registration: c.Registration, bmcs: b.bmcs, threads: &b.sim.threads,
+			w: b.w, actor: actor{name: c.Name}, store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, threads: &b.sim.threads,
 			deps: controllers.Deps{Clock: wallClock{b.w}, Settings: c.Settings, Overlay: c.Overlay},
 		}
 		p.deps.Warn = func(obj client.Object, reason, message string) {
@@ -478,6 +479,18 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		return b.annotate(op.RemoveAnnotation.Object, op.RemoveAnnotation.Key, nil)
 	case op.SetOnline != nil:
 		return b.setOnline(op.SetOnline)
+	case op.FailAPI != nil:
+		b.api.fail(op.FailAPI)
+		return nil
+	case op.APIOutage != nil:
+		for _, h := range b.hosts {
+			h.kubelet.rouse()
+		}
+		b.api.away, b.api.silent = true, op.APIOutage.Hang
+		return nil
+	case op.APIRestore != nil:
+		b.restoreAPI()
+		return nil
 	case op.Patch != nil:
 		return b.patch(op.Patch)
 	case op.Delete != nil:
@@ -501,6 +514,25 @@ func (b *Backend) cut(h *host) {
 func (b *Backend) restore(h *host) {
 	if h.kubelet.cut {
 		b.w.emit(history.Event{Kind: history.LinkRestored, Host: h.name, Object: "api"})
+		h.kubelet.cut = false
+		h.kubelet.reconnect()
+	}
+}
+
+// restoreAPI brings the API server back: watches and kubelets learn of what they
+// missed.
+func (b *Backend) restoreAPI() {
+	b.api.failures = nil
+	if !b.api.away {
+		return
+	}
+	b.api.away = false
+	for _, p := range b.processes {
+		for _, s := range p.streams {
+			s.catchUp()
+		}
+	}
+	for _, h := range b.hosts {
 		h.kubelet.reconnect()
 	}
 }
@@ -535,6 +567,9 @@ const user = "user"
 
 // object finds an object that users change.
 func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
+	if b.api.away {
+		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away"}
+	}
 	obj, err := objects.New(name)
 	if err != nil {
 		return nil, client.ObjectKey{}, err
@@ -627,13 +662,14 @@ func ineffective(err error) error {
 	return err
 }
 
-// heal withdraws every fault, those of the schedule included: links, BMC rules,
-// frozen caches, paused hosts, dead kubelets, guests that ignore a shutdown, and
+// heal withdraws every fault, those of the schedule included: links, BMC rules, an
+// API server that is away or fails, frozen caches, paused hosts, dead kubelets, guests that ignore a shutdown, and
 // controllers that are down or about to crash. What was late comes now. A watchdog
 // that nobody feeds fires, as it should.
 func (b *Backend) heal() error {
 	b.w.story, b.w.healed = false, true
 	b.w.catchUp()
+	b.restoreAPI()
 	for _, h := range b.hosts {
 		b.restore(h)
 		h.resume()

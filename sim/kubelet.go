@@ -39,10 +39,11 @@ type kubelet struct {
 	// node is the name of its Node.
 	node   string
 	store  *kube.Store
+	api    *apiServer
 	kinds  *kinds
 	labels map[string]string
 	lease  time.Duration
-	// cut says that the API server cannot be reached.
+	// cut says that the network to the API server is gone.
 	cut bool
 
 	// life numbers the processes, so that a step of one that died does nothing.
@@ -139,7 +140,7 @@ func (k *kubelet) shutDown() {
 // register makes the Node that represents this boot, or takes over the one that
 // is there.
 func (k *kubelet) register(t trouble) {
-	if k.cut || t.fault != "" {
+	if k.unreachable() || t.fault != "" {
 		k.do(ClassKubelet, registerRetry, k.register)
 		return
 	}
@@ -166,7 +167,7 @@ func (k *kubelet) register(t trouble) {
 // renew renews the Lease, sees to it that the Node is Ready, and comes again.
 func (k *kubelet) renew(t trouble) {
 	next := k.lease
-	if !k.cut && t.fault == "" {
+	if !k.unreachable() && t.fault == "" {
 		k.renewed, k.ahead = k.w.now, 0
 		if k.w.healed {
 			next = max(k.lease, restfulLease.Truncate(k.lease))
@@ -242,7 +243,7 @@ func (k *kubelet) reportReady() {
 func (k *kubelet) podChanged() {
 	switch {
 	case !k.alive || k.uid == "" || k.syncing:
-	case k.cut:
+	case k.unreachable():
 		k.missed = true
 	default:
 		k.syncing = true
@@ -250,10 +251,11 @@ func (k *kubelet) podChanged() {
 	}
 }
 
-// reconnect is the API server coming back into reach.
+func (k *kubelet) unreachable() bool { return k.cut || k.api.away }
+
+// reconnect is the API server coming back into reach, if it does.
 func (k *kubelet) reconnect() {
-	k.cut = false
-	if k.missed {
+	if k.missed && !k.unreachable() {
 		k.missed = false
 		k.podChanged()
 	}
@@ -264,9 +266,9 @@ func (k *kubelet) reconnect() {
 // orphan that may already run elsewhere.
 func (k *kubelet) sync(t trouble) {
 	k.syncing = false
-	if k.cut || t.fault != "" {
+	if k.unreachable() || t.fault != "" {
 		k.missed = true
-		if !k.cut {
+		if !k.unreachable() {
 			k.do(ClassKubelet, registerRetry, func(trouble) { k.reconnect() })
 		}
 		return
@@ -324,7 +326,7 @@ func (k *kubelet) forget(c *container) {
 // to be gone.
 func (k *kubelet) confirmDeletion(c *container) {
 	obj, err := k.store.Get(k.kinds.pod, c.key)
-	if !k.alive || k.cut || err != nil || obj.GetUID() != c.pod || obj.GetDeletionTimestamp() == nil {
+	if !k.alive || k.unreachable() || err != nil || obj.GetUID() != c.pod || obj.GetDeletionTimestamp() == nil {
 		return
 	}
 	zero := int64(0)

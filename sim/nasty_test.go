@@ -2,11 +2,14 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -300,5 +303,115 @@ func TestInFlight(t *testing.T) {
 				t.Errorf("the Node was deleted %s after the crash, want %s", e.At-at, late)
 			}
 		}
+	}
+}
+
+// hasty is a fencer that takes every error of a deletion for a deletion.
+type hasty struct{ client.Client }
+
+func (h *hasty) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var host api.BareMetalHost
+	if err := h.Get(ctx, request.NamespacedName, &host); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, asked := host.Annotations[fenceAnnotation]; !asked {
+		return reconcile.Result{}, nil
+	}
+	_ = h.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host.Name}})
+	return reconcile.Result{}, h.Patch(ctx, &host, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+fenceAnnotation+`":null}}}`)))
+}
+
+// TestAPIErrors has the API server refuse a deletion, as a step's fault and as the
+// story's: a fencer tries again, and a hasty one forgets it.
+func TestAPIErrors(t *testing.T) {
+	fencers := map[string]func(controllers.Deps) reconcile.Reconciler{
+		"fencer": func(d controllers.Deps) reconcile.Reconciler { return &fencer{d.Client, true} },
+		"hasty":  func(d controllers.Deps) reconcile.Reconciler { return &hasty{d.Client} },
+	}
+	type refusal struct {
+		fault scenarios.StepFault
+		op    *scenarios.FailAPIOp
+		bites bool
+	}
+	refusals := []refusal{
+		{bites: false},
+		{op: &scenarios.FailAPIOp{Verb: "delete", Kind: "Node", Code: 403, Times: 2}, bites: true},
+		{op: &scenarios.FailAPIOp{Verb: "delete", Kind: "Pod", Code: 403}},
+		{op: &scenarios.FailAPIOp{Verb: "create", Kind: "Node", Code: 403}},
+		{op: &scenarios.FailAPIOp{Controller: "reboot", Code: 403}},
+	}
+	for _, fault := range []scenarios.StepFault{
+		scenarios.FaultForbidden, scenarios.FaultNotFound, scenarios.FaultConflict, scenarios.FaultTooMany, scenarios.FaultInternal, scenarios.FaultErrorBefore,
+	} {
+		refusals = append(refusals, refusal{fault: fault, bites: true})
+	}
+	for name, construct := range fencers { // order does not matter: each on its own
+		for _, r := range refusals {
+			t.Run(fmt.Sprintf("%s %s%v", name, r.fault, r.op), func(t *testing.T) {
+				bent := false
+				st := open(t, nil, func(s Step) (scenarios.Deviation, bool) {
+					if r.fault == "" || s.Actor != name || s.Class != ClassAPI || bent {
+						return scenarios.Deviation{}, false
+					}
+					bent = true
+					return scenarios.Deviation{Step: s.Name(), Fault: r.fault}, true
+				}, controller(name, 1, construct))
+				if r.op != nil {
+					st.do(scenarios.Op{FailAPI: r.op})
+				}
+				st.do(scenarios.Op{Annotate: &scenarios.AnnotateOp{Object: "BareMetalHost/worker-1", Key: fenceAnnotation}})
+				st.pass(20 * time.Second)
+				want, faults := 1, 0
+				if r.bites && name == "hasty" {
+					want = 0
+				}
+				if r.op != nil && r.bites {
+					if faults = r.op.Times; name == "hasty" {
+						faults = 1
+					}
+				}
+				if n := st.count(history.NodeDeleted, name); n != want {
+					t.Errorf("%d Nodes were deleted, want %d", n, want)
+				}
+				if n := st.count(history.APIFault, name); n != faults {
+					t.Errorf("the history has %d failed requests, want %d", n, faults)
+				}
+			})
+		}
+	}
+}
+
+// TestOutage takes the API server away: nobody reaches it, a controller that
+// crashes meanwhile stays away as well, and afterwards everybody catches up.
+func TestOutage(t *testing.T) {
+	for _, hang := range []bool{false, true} {
+		st := open(t, nil, nil, controller("fencer", 1, func(d controllers.Deps) reconcile.Reconciler { return &fencer{d.Client, true} }))
+		st.do(scenarios.Op{Annotate: &scenarios.AnnotateOp{Object: "BareMetalHost/worker-1", Key: fenceAnnotation}})
+		st.pass(watchLatency + workLatency + apiLatency/2) // the deletion is on its way
+		st.do(scenarios.Op{APIOutage: &scenarios.OutageOp{Hang: hang}})
+		begin := st.now
+		st.pass(time.Second)
+		if n := st.count(history.APIFault, "fencer"); n == 0 || hang && n != 1 {
+			t.Errorf("hang %t: %d requests failed", hang, n)
+		}
+		var ineffective *scenarios.Ineffective
+		if err := st.b.Apply(scenarios.Op{Delete: &scenarios.ObjectOp{Object: "Node/worker-1"}}); !errors.As(err, &ineffective) {
+			t.Errorf("hang %t: a user's request to an API server that is away: %v", hang, err)
+		}
+		st.do(scenarios.Op{Crash: &scenarios.CrashOp{Controller: "fencer"}})
+		st.pass(time.Minute)
+		for _, e := range st.seen {
+			if e.At > begin && (e.Kind.Layer() == history.API || e.Kind == history.ControllerStarted) {
+				t.Errorf("hang %t: while the API server was away came %s", hang, e)
+			}
+		}
+		st.do(scenarios.Op{APIRestore: &struct{}{}})
+		st.until(history.ControllerStarted)
+		st.until(history.NodeDeleted)
+		// The kubelet has been renewing its Lease since, or the Node would not be
+		// Ready when it is back.
+		st.do(scenarios.Op{PowerLoss: hostOp})
+		st.do(scenarios.Op{PowerUp: hostOp})
+		st.until(history.NodeReady)
 	}
 }

@@ -24,7 +24,9 @@ const (
 	watchLatency = 10 * time.Millisecond
 	workLatency  = time.Millisecond
 	startLatency = 500 * time.Millisecond
-	bmcLatency   = 20 * time.Millisecond
+	// restartLatency is when a process starts again that found no API server.
+	restartLatency = 2 * time.Second
+	bmcLatency     = 20 * time.Millisecond
 	// The rate limiter of a controller-runtime work queue.
 	retryBase = 5 * time.Millisecond
 	retryMax  = 1000 * time.Second
@@ -38,6 +40,7 @@ type process struct {
 	w            *world
 	actor        actor
 	store        *kube.Store
+	api          *apiServer
 	registration controllers.Registration
 	deps         controllers.Deps
 	kinds        []*kube.Kind
@@ -105,6 +108,8 @@ type call struct {
 	class Class
 	// effect is what the call does to the world, or "" for a read.
 	effect string
+	// refuse is the error of a call that is refused with an HTTP status.
+	refuse func(code int) error
 	// run performs it and calls done, at once or later.
 	run func(ignored bool, done func(error))
 	// lost is the error of a call whose answer, or which itself, gets lost.
@@ -221,7 +226,11 @@ func (p *process) abandon() {
 func (p *process) restart(after time.Duration) {
 	life := p.life
 	p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
-		if !p.up && p.life == life {
+		switch {
+		case p.up || p.life != life:
+		case p.api.away:
+			p.restart(restartLatency) // it cannot list, and ends
+		default:
 			p.start(max(p.stale, t.by))
 		}
 	})
@@ -245,7 +254,7 @@ func (s *stream) expect() {
 	delay := max(watchLatency, s.due-s.p.w.now)
 	delivery := s.p.w.schedule(&s.actor, ClassDeliver, false, delay, func(t trouble) {
 		switch {
-		case life != s.p.life || s.frozen || !s.p.view.Pending(s.kind):
+		case life != s.p.life || s.frozen || s.p.api.away || !s.p.view.Pending(s.kind):
 		case t.fault == scenarios.FaultRelist:
 			s.relist()
 		default:
@@ -270,7 +279,12 @@ func (s *stream) thaw() {
 		return
 	}
 	s.frozen = false
-	if s.p.up {
+	s.catchUp()
+}
+
+// catchUp lets a stream that stood still learn of everything that it missed.
+func (s *stream) catchUp() {
+	if s.p.up && !s.frozen {
 		for range s.p.view.Lag(s.kind) {
 			s.expect()
 		}
@@ -454,6 +468,10 @@ func (p *process) serve(f *flight, c *call) {
 			p.answer(f, c, c.lost())
 			return
 		}
+		if status := t.fault.Status(); status != 0 && c.refuse != nil {
+			p.answer(f, c, c.refuse(status))
+			return
+		}
 		var timeout *step
 		done := func(err error) {
 			p.w.cancel(timeout)
@@ -527,9 +545,10 @@ type gate struct {
 // Call implements kube.Gate.
 func (g gate) Call(k *kube.Call) error {
 	c := &call{
-		class: ClassAPI,
-		run:   func(_ bool, done func(error)) { done(k.Execute()) },
-		lost:  func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
+		class: ClassAPI, refuse: k.Refuse,
+		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, k, done) },
+		patience: apiTimeout, impatient: errAPITimeout,
+		lost: func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
 	}
 	if k.Writes() {
 		c.effect = string(k.Verb) + " " + k.Kind.Kind + "/" + k.Key.Name

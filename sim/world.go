@@ -90,32 +90,47 @@ func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s
 
 // What can go wrong with a step depends on who waits for what.
 var (
-	readFaults    = []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore, scenarios.FaultCrashStale}
-	writeFaults   = append(slices.Clone(readFaults), scenarios.FaultCrashAfter, scenarios.FaultErrorAfter, scenarios.FaultLate, scenarios.FaultCrashLate)
-	commandFaults = append(slices.Clone(writeFaults), scenarios.FaultIgnore)
+	requestFaults = []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore, scenarios.FaultCrashStale}
+	effectFaults  = join(requestFaults, scenarios.FaultCrashAfter, scenarios.FaultErrorAfter)
+	commandFaults = join(effectFaults, scenarios.FaultIgnore)
+	readFaults    = join(requestFaults, scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal)
+	writeFaults   = join(effectFaults, scenarios.FaultLate, scenarios.FaultCrashLate,
+		scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal, scenarios.FaultConflict)
 	deliverFaults = []scenarios.StepFault{scenarios.FaultRelist}
 	startFaults   = []scenarios.StepFault{scenarios.FaultStaleList}
 	kubeletFaults = []scenarios.StepFault{scenarios.FaultErrorBefore}
 )
 
-// Faults returns what can go wrong with the step, besides coming late.
+func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.StepFault {
+	return append(slices.Clone(some), more...)
+}
+
+// Faults returns what can go wrong with the step, besides coming late, in a world
+// that a right controller has to bear. Two things are left to plans that say so.
+// A power command that is late hits whatever boot runs by then: no BMC takes a
+// condition with a command. And whoever takes a resource that isn't served at all
+// for an object that is gone, as everybody does, waits for an event that may not
+// come.
 func (s Step) Faults() []scenarios.StepFault {
-	switch {
-	case s.Class == ClassAPI && s.Effect:
-		return writeFaults
-	case s.Class == ClassBMC && s.Effect:
-		return commandFaults
-	case s.Class == ClassAPI, s.Class == ClassBMC:
+	switch s.Class {
+	case ClassAPI:
+		if s.Effect {
+			return writeFaults
+		}
 		return readFaults
-	case s.Class == ClassDeliver:
+	case ClassBMC:
+		if s.Effect {
+			return commandFaults
+		}
+		return requestFaults
+	case ClassDeliver:
 		return deliverFaults
-	case s.Class == ClassStart:
+	case ClassStart:
 		return startFaults
-	case s.Class == ClassKubelet:
+	case ClassKubelet:
 		return kubeletFaults
-	default:
-		return nil
 	}
+	return nil
 }
 
 // trouble is what the plan has go wrong with a step; nothing, mostly.

@@ -120,6 +120,7 @@ type Backend struct {
 	bmcs      map[string]*fakebmc.BMC
 	faults    *objects.Faults
 	requests  objects.Requests
+	refusals  refusals
 	errands   sync.Map // the names of clients, by errand
 	observers sync.WaitGroup
 	stream    *stream
@@ -211,6 +212,8 @@ func beyond(op *scenarios.Op) string {
 	switch {
 	case op.FreezeCache != nil, op.ThawCache != nil:
 		return "a real cache cannot be stopped"
+	case op.APIOutage != nil:
+		return "the lab's observers need the API server"
 	case op.Crash != nil && op.Crash.StaleBy > 0:
 		return "the lab's API server is never behind"
 	case op.Crash != nil && op.Crash.LateBy > 0:
@@ -522,6 +525,12 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		return b.annotate(ctx, op.RemoveAnnotation, nil)
 	case op.SetOnline != nil:
 		return b.merge(ctx, "BareMetalHost/"+op.SetOnline.Host, map[string]any{"spec": map[string]any{"online": op.SetOnline.Online}})
+	case op.FailAPI != nil:
+		b.refusals.add(op.FailAPI)
+		return nil
+	case op.APIRestore != nil:
+		b.refusals.clear()
+		return nil
 	case op.Patch != nil:
 		return b.patch(ctx, op.Patch)
 	case op.Delete != nil:
@@ -634,6 +643,7 @@ func (b *Backend) heal(ctx context.Context) error {
 		h.bmc.Heal()
 	}
 	b.faults = objects.NewFaults(b.bmcs)
+	b.refusals.clear()
 	for _, p := range b.processes {
 		p.heal()
 	}

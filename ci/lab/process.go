@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -299,6 +298,11 @@ type gate struct {
 
 // RoundTrip implements http.RoundTripper.
 func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !g.life.isDead(g.p) {
+		if response := g.p.refuse(request); response != nil {
+			return response, nil
+		}
+	}
 	what := apiEffect(request)
 	if what == "" {
 		if g.life.isDead(g.p) {
@@ -339,20 +343,8 @@ var (
 // apiEffect is what a request does to the objects that matter, such as "delete
 // Node/worker-1", or "" when it changes none of them.
 func apiEffect(request *http.Request) string {
-	verb := verbs[request.Method]
-	if verb == "" {
-		return ""
-	}
-	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	for i, part := range parts {
-		kind := kinds[part]
-		if kind == "" {
-			continue
-		}
-		if i+1 < len(parts) {
-			return verb + " " + kind + "/" + parts[i+1]
-		}
-		return verb + " " + kind + "/" + nameInBody(request)
+	if verb, kind, name := about(request); verb != "" && verbs[request.Method] != "" {
+		return verb + " " + kind + "/" + name
 	}
 	return ""
 }

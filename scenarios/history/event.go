@@ -132,6 +132,10 @@ const (
 	ControllerEffect Kind = "controller-effect"
 	// ControllerError is an error that a reconcile returned.
 	ControllerError Kind = "controller-error"
+	// APIFault says that a request to the API server failed because the scenario
+	// wanted it to. Object is what it was about, Value the HTTP status, or "outage";
+	// Note is its verb.
+	APIFault Kind = "api-fault"
 	// ControllerWarning is a Warning Event that a controller recorded.
 	ControllerWarning Kind = "controller-warning"
 )
@@ -164,7 +168,7 @@ var layers = map[Kind]Layer{
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
-	ControllerError: Controller, ControllerWarning: Controller,
+	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
 	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, Healed: Engine, Done: Engine,
 }
 

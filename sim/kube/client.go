@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -69,6 +71,25 @@ func (c *Call) String() string {
 
 // Writes reports whether performing the Call may change the Store.
 func (c *Call) Writes() bool { return c.Verb != Get && c.Verb != List }
+
+// Refuse returns the error of an API server that doesn't perform the Call, with an
+// HTTP status of 403, 404, 409, 429 or 500. A 404 is that of a whole resource that
+// isn't served, as while its CustomResourceDefinition is being replaced.
+func (c *Call) Refuse(code int) error {
+	gr := c.Kind.groupResource()
+	switch code {
+	case http.StatusForbidden:
+		return apierrors.NewForbidden(gr, c.Key.Name, errors.New("the simulated role was taken away"))
+	case http.StatusNotFound:
+		return apierrors.NewGenericServerResponse(code, string(c.Verb), gr, c.Key.Name, "the server could not find the requested resource", 0, true)
+	case http.StatusConflict:
+		return apierrors.NewConflict(gr, c.Key.Name, errors.New("the simulated storage was changed meanwhile"))
+	case http.StatusTooManyRequests:
+		return apierrors.NewTooManyRequests("the simulated API server has too many requests, please try again later", 1)
+	default:
+		return apierrors.NewInternalError(errors.New("the simulated storage failed"))
+	}
+}
 
 // Execute performs the Call on the Store as it is now and returns the API
 // server's error. It panics when it is called twice.

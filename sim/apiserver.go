@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/sim/kube"
+)
+
+// apiTimeout is when a client gives up on an API server that doesn't answer.
+const apiTimeout = 30 * time.Second
+
+var (
+	errAPIAway    = errors.New("connect to the API server: connection refused")
+	errAPITimeout = fmt.Errorf("the API server did not answer within %s", apiTimeout)
+)
+
+// apiServer is what stands before the store: it may be away, or refuse requests.
+type apiServer struct {
+	w *world
+	// away says that nobody reaches it; silent that requests hang then.
+	away, silent bool
+	failures     []*failure
+}
+
+// failure is a failAPI in force.
+type failure struct {
+	scenarios.FailAPIOp
+	left int // how often it will still be; less than 0 is for ever
+}
+
+func (a *apiServer) fail(op *scenarios.FailAPIOp) {
+	f := &failure{*op, -1}
+	if op.Times > 0 {
+		f.left = op.Times
+	}
+	a.failures = append(a.failures, f)
+}
+
+func (f *failure) matches(actor string, c *kube.Call) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	return f.left != 0 && is(f.Controller, actor) && is(f.Verb, string(c.Verb)) && is(f.Kind, c.Kind.Kind) &&
+		// what is built in is always served
+		(f.Code != 404 || c.Kind.Custom)
+}
+
+// execute performs a call of a controller, if the server is there and wills it.
+func (a *apiServer) execute(actor string, c *kube.Call, done func(error)) {
+	fault := func(value string) {
+		a.w.emit(history.Event{Kind: history.APIFault, Actor: actor, Object: c.Kind.Kind + "/" + c.Key.Name, Value: value, Note: string(c.Verb)})
+	}
+	if a.away {
+		fault("outage")
+		if !a.silent {
+			done(errAPIAway)
+		}
+		return
+	}
+	if i := slices.IndexFunc(a.failures, func(f *failure) bool { return f.matches(actor, c) }); i >= 0 {
+		f := a.failures[i]
+		f.left--
+		fault(fmt.Sprint(f.Code))
+		done(c.Refuse(f.Code))
+		return
+	}
+	done(c.Execute())
+}
