@@ -139,6 +139,10 @@ type Controller struct {
 	Name string `json:"name"`
 	// settings are the controller's own.
 	Settings json.RawMessage `json:"settings,omitempty"`
+	// replicas is how many processes of it there are, at most 3, of which a Lease
+	// says who leads. The others are called NAME-2 and NAME-3. Left out: 1, without
+	// a Lease.
+	Replicas int `json:"replicas,omitempty"`
 	// overlay makes the controller wrong on purpose: the first rule whose facts
 	// all match decides in the controller's place.
 	Overlay []Rule `json:"overlay,omitempty"`
@@ -222,6 +226,16 @@ type Op struct {
 	RemoveFault *FaultName `json:"removeFault,omitempty"`
 	// crash kills a controller, at once or around its n-th effect from now on.
 	Crash *CrashOp `json:"crash,omitempty"`
+	// startSecond starts another process of a controller beside the one that runs,
+	// called CONTROLLER-2: neither knows of the other.
+	StartSecond *ControllerOp `json:"startSecond,omitempty"`
+	// stopSecond ends the process that startSecond has started.
+	StopSecond *ControllerOp `json:"stopSecond,omitempty"`
+	// pauseController lets a controller's process stand still. What it has sent goes
+	// its way.
+	PauseController *ControllerOp `json:"pauseController,omitempty"`
+	// resumeController lets it go on where it was, with what it knew.
+	ResumeController *ControllerOp `json:"resumeController,omitempty"`
 	// freezeCache stops a controller's cache from learning of changes.
 	FreezeCache *CacheOp `json:"freezeCache,omitempty"`
 	// thawCache lets a controller's cache catch up.
@@ -303,6 +317,20 @@ type CrashOp struct {
 	// the controller dies: the effect that it dies before, or at once whatever it
 	// has sent. Left out: never.
 	LateBy Duration `json:"lateBy,omitzero"`
+}
+
+// ControllerOp names a controller.
+type ControllerOp struct {
+	// controller is the controller's name.
+	Controller string `json:"controller"`
+}
+
+// Process is what the n-th process of a controller is called, counted from 1.
+func Process(controller string, n int) string {
+	if n == 1 {
+		return controller
+	}
+	return fmt.Sprintf("%s-%d", controller, n)
 }
 
 // CacheOp names one kind in one controller's cache.

@@ -66,7 +66,14 @@ func enum(names []string) schemaPart { return schemaPart{"enum": names} }
 func pattern(p string) schemaPart { return schemaPart{"pattern": p} }
 
 func (b *schemaBuilder) constraints() map[string]schemaPart {
-	controllers := enum(slices.Sorted(maps.Keys(b.vocab.Controllers)))
+	names := slices.Sorted(maps.Keys(b.vocab.Controllers))
+	var all []string
+	for _, name := range names {
+		for n := 1; n <= maxReplicas; n++ {
+			all = append(all, Process(name, n))
+		}
+	}
+	controllers, processes := enum(names), enum(all)
 	rules := map[string]schemaPart{
 		"Scenario.apiVersion":      {"const": APIVersion},
 		"Scenario.kind":            {"const": KindScenario},
@@ -75,7 +82,9 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Metadata.seeds":           enum(seedNumbers),
 		"Metadata.upstream":        pattern(upstreamPattern),
 		"Host.name":                pattern(dnsLabelPattern),
-		"FailAPIOp.controller":     controllers,
+		"FailAPIOp.controller":     processes,
+		"ControllerOp.controller":  processes,
+		"Controller.replicas":      {"minimum": 2, "maximum": maxReplicas},
 		"FailAPIOp.verb":           enum(apiVerbs),
 		"FailAPIOp.kind":           enum(apiKinds),
 		"FailAPIOp.code":           {"enum": apiCodes},
@@ -89,10 +98,10 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Trigger.event":            enum(eventKinds()),
 		"Trigger.occurrence":       {"minimum": 1},
 		"FaultOp.name":             {"minLength": 1},
-		"CrashOp.controller":       controllers,
+		"CrashOp.controller":       processes,
 		"CrashOp.effect":           {"minimum": 1},
 		"CrashOp.point":            enum(crashPoints),
-		"CacheOp.controller":       controllers,
+		"CacheOp.controller":       processes,
 		"AnnotateOp.object":        pattern(objectPattern),
 		"AnnotateOp.key":           pattern(qualifiedNamePattern),
 		"Spec.invariants":          enum(invariantIDs()),

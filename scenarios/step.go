@@ -84,6 +84,14 @@ func (op Op) String() string {
 		return "remove fault " + op.RemoveFault.Name
 	case op.Crash != nil:
 		return op.Crash.String()
+	case op.StartSecond != nil:
+		return "start a second " + op.StartSecond.Controller
+	case op.StopSecond != nil:
+		return "stop the second " + op.StopSecond.Controller
+	case op.PauseController != nil:
+		return "pause the controller " + op.PauseController.Controller
+	case op.ResumeController != nil:
+		return "resume the controller " + op.ResumeController.Controller
 	case op.FreezeCache != nil:
 		return fmt.Sprintf("freeze %s in the cache of %s", op.FreezeCache.Kind, op.FreezeCache.Controller)
 	case op.ThawCache != nil:

@@ -42,6 +42,9 @@ var (
 	apiCodes = []int{403, 404, 409, 429, 500}
 )
 
+// maxReplicas bounds the processes of a controller.
+const maxReplicas = 3
+
 // healthCheckKind is the kind of the one object that is no host's.
 const healthCheckKind = "MachineHealthCheck"
 
@@ -129,7 +132,9 @@ func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 	if !doc.broken("spec.controllers") {
 		v.controllers = []string{}
 		for _, c := range spec.Controllers {
-			v.controllers = append(v.controllers, c.Name)
+			for n := 1; n <= min(max(c.Replicas, 1), maxReplicas); n++ {
+				v.controllers = append(v.controllers, Process(c.Name, n))
+			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(vocab.Controllers)) {
 			if name == workloadController && spec.Topology.Workload.Host == "" && !doc.broken("spec.topology.workload") {
@@ -197,16 +202,28 @@ func (v *validator) object(path, object string, kinds []string) (kind string) {
 }
 
 func (v *validator) controller(path, name string) {
-	_, exists := v.vocab.Controllers[name]
+	_, exists := v.vocab.Controllers[v.base(name)]
 	switch {
 	case v.controllers == nil || slices.Contains(v.controllers, name):
 	case name == workloadController:
 		v.bad(path, "the controller %s takes no part: spec.topology has no workload", name)
 	case exists:
-		v.bad(path, "the controller %s takes no part: add it to spec.controllers", name)
+		v.bad(path, "the controller %s takes no part: add it to spec.controllers, or start it before", name)
 	default:
 		v.oneOf(path, "controller", name, v.controllers)
 	}
+}
+
+// base is the controller that a process is of.
+func (v *validator) base(process string) string {
+	for name := range v.vocab.Controllers { // order does not matter: one at most has it
+		for n := 2; n <= maxReplicas; n++ {
+			if process == Process(name, n) {
+				return name
+			}
+		}
+	}
+	return process
 }
 
 // distinct reports names that are there twice.
@@ -328,6 +345,11 @@ func (v *validator) controllerList() {
 			continue
 		}
 		vocab := v.vocab.Controllers[c.Name]
+		if c.Replicas < 2 || c.Replicas > maxReplicas {
+			v.bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
+		} else if v.inLab() {
+			v.bad(at+".replicas", "the lab runs one process of each controller, and two by startSecond: say worlds: [%s] in spec", worldSim)
+		}
 		if vocab.Settings == nil {
 			v.bad(at+".settings", "the controller %s has no settings", c.Name)
 		} else if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
@@ -426,6 +448,19 @@ func (v *validator) op(path string, op *Op) {
 		v.removeFault(path+".name", op.RemoveFault.Name)
 	case op.Crash != nil:
 		v.crash(path, op.Crash)
+	case op.StartSecond != nil:
+		v.startSecond(path+".controller", op.StartSecond.Controller)
+	case op.StopSecond != nil:
+		v.end(path, "second "+op.StopSecond.Controller, "no step before this one has started it")
+		v.controllers = slices.DeleteFunc(v.controllers, func(name string) bool { return name == Process(op.StopSecond.Controller, 2) })
+	case op.PauseController != nil:
+		v.controller(path+".controller", op.PauseController.Controller)
+		v.open["pause controller "+op.PauseController.Controller] = true
+		if v.inLab() {
+			v.bad(path, "the lab cannot let one controller stand still: say worlds: [%s] in spec", worldSim)
+		}
+	case op.ResumeController != nil:
+		v.end(path, "pause controller "+op.ResumeController.Controller, "no step before this one has paused it")
 	case op.FreezeCache != nil:
 		v.cache(path, op.FreezeCache)
 		v.open[fmt.Sprintf("freeze %s %s", op.FreezeCache.Controller, op.FreezeCache.Kind)] = true
@@ -465,6 +500,11 @@ func (v *validator) op(path string, op *Op) {
 			v.object(path+".object", op.Create.Object, made)
 		}
 	case op.Heal != nil:
+		for state := range v.open { // order does not matter: each process once
+			if controller, ok := strings.CutPrefix(state, "second "); ok {
+				v.controllers = slices.DeleteFunc(v.controllers, func(name string) bool { return name == Process(controller, 2) })
+			}
+		}
 		clear(v.open)
 		v.ended = slices.Clone(v.faults)
 	}
@@ -503,6 +543,21 @@ func (v *validator) end(path, state, otherwise string) {
 	delete(v.open, state)
 }
 
+func (v *validator) startSecond(path, name string) {
+	switch {
+	case v.controllers == nil:
+	case v.base(name) != name:
+		v.bad(path, "%s is such a second process itself", name)
+	case slices.Contains(v.controllers, Process(name, 2)):
+		v.bad(path, "there is a second %s already", name)
+	case !slices.Contains(v.controllers, name):
+		v.controller(path, name)
+	default:
+		v.controllers = append(v.controllers, Process(name, 2))
+		v.open["second "+name] = true
+	}
+}
+
 func (v *validator) stopFeeding(path, name string) {
 	for _, host := range v.spec.Topology.Hosts {
 		if host.Name == name && host.Watchdog == 0 {
@@ -536,7 +591,7 @@ func (v *validator) crash(path string, op *CrashOp) {
 
 func (v *validator) cache(path string, op *CacheOp) {
 	v.controller(path+".controller", op.Controller)
-	if kinds := v.vocab.Controllers[op.Controller].Kinds; len(kinds) > 0 {
+	if kinds := v.vocab.Controllers[v.base(op.Controller)].Kinds; len(kinds) > 0 {
 		v.oneOf(path+".kind", "kind in the cache of "+op.Controller, op.Kind, kinds)
 	} else if op.Kind == "" {
 		v.bad(path+".kind", "is empty: name a kind, such as BareMetalHost")

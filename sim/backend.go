@@ -65,6 +65,12 @@ func (s *Simulator) prepare(spec *scenarios.Spec) (*prepared, error) {
 	return &s.prepared, nil
 }
 
+// selection is the controller of a name, which the plan has.
+func (p *prepared) selection(name string) controllers.Selection {
+	i := slices.IndexFunc(p.controllers, func(c controllers.Selection) bool { return c.Name == name })
+	return p.controllers[i]
+}
+
 func topology(spec *scenarios.Spec) []client.Object {
 	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} })
 }
@@ -173,8 +179,19 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	if err := b.addControllers(prepared.controllers); err != nil {
 		return invariant.Timings{}, err
 	}
+	for _, c := range spec.Controllers {
+		for n := 2; n <= c.Replicas; n++ {
+			if _, err := b.addProcess(prepared.selection(c.Name), n); err != nil {
+				return invariant.Timings{}, err
+			}
+		}
+		for n := 1; c.Replicas > 1 && n <= c.Replicas; n++ {
+			b.process(scenarios.Process(c.Name, n)).election = &election{lease: "fencelab-" + c.Name}
+		}
+	}
 	for _, p := range b.processes {
-		b.waiting[p.actor.name] = true
+		// Of several processes the first is the first to lead.
+		b.waiting[p.registration.Name] = true
 		if p.actor.name != objects.WorkloadController {
 			p.restart(startLatency)
 		}
@@ -290,24 +307,33 @@ func create(store *kube.Store, actor string, obj client.Object) error {
 // stand-in.
 func (b *Backend) addControllers(chosen []controllers.Selection) error {
 	for _, c := range chosen {
-		p := &process{
-			w: b.w, actor: actor{name: c.Name}, store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, threads: &b.sim.threads,
-			deps: controllers.Deps{Clock: wallClock{b.w}, Settings: c.Settings, Overlay: c.Overlay},
-		}
-		p.deps.Warn = func(obj client.Object, reason, message string) {
-			b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
-		}
-		if err := b.watch(p, c.For, nil); err != nil {
+		if _, err := b.addProcess(c, 1); err != nil {
 			return err
 		}
-		for _, watch := range c.Watches {
-			if err := b.watch(p, watch.Kind, watch.Map); err != nil {
-				return err
-			}
-		}
-		b.processes = append(b.processes, p)
 	}
 	return nil
+}
+
+// addProcess makes the n-th process of a controller.
+func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
+	p := &process{
+		w: b.w, actor: actor{name: scenarios.Process(c.Name, n)}, store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
+		threads: &b.sim.threads, leases: b.sim.kinds.lease,
+		deps: controllers.Deps{Clock: wallClock{b.w}, Settings: c.Settings, Overlay: c.Overlay},
+	}
+	p.deps.Warn = func(obj client.Object, reason, message string) {
+		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
+	}
+	if err := b.watch(p, c.For, nil); err != nil {
+		return nil, err
+	}
+	for _, watch := range c.Watches {
+		if err := b.watch(p, watch.Kind, watch.Map); err != nil {
+			return nil, err
+		}
+	}
+	b.processes = append(b.processes, p)
+	return p, nil
 }
 
 // watch gives a process a stream for a kind, or adds a mapping to the one it has.
@@ -469,6 +495,14 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		return b.faults.Remove(op.RemoveFault.Name)
 	case op.Crash != nil:
 		return b.crash(op.Crash)
+	case op.StartSecond != nil:
+		return b.startSecond(op.StartSecond.Controller)
+	case op.StopSecond != nil:
+		return b.onProcess(scenarios.Process(op.StopSecond.Controller, 2), (*process).end)
+	case op.PauseController != nil:
+		return b.onProcess(op.PauseController.Controller, (*process).pause)
+	case op.ResumeController != nil:
+		return b.onProcess(op.ResumeController.Controller, (*process).resume)
 	case op.FreezeCache != nil:
 		return b.onStream(op.FreezeCache, func(s *stream) { s.frozen = true })
 	case op.ThawCache != nil:
@@ -537,16 +571,42 @@ func (b *Backend) restoreAPI() {
 	}
 }
 
-func (b *Backend) crash(c *scenarios.CrashOp) error {
-	p := b.process(c.Controller)
+func (b *Backend) onProcess(name string, do func(*process)) error {
+	p := b.process(name)
 	if p == nil {
-		return fmt.Errorf("the controller %q is not part of this run", c.Controller)
+		return fmt.Errorf("the controller %q is not part of this run", name)
 	}
-	if c.Effect == 0 && !c.Each {
-		p.kill(deathOf(c, ""))
-		return nil
+	do(p)
+	return nil
+}
+
+func (b *Backend) crash(c *scenarios.CrashOp) error {
+	return b.onProcess(c.Controller, func(p *process) {
+		if c.Effect == 0 && !c.Each {
+			p.kill(deathOf(c, ""))
+			return
+		}
+		p.crashAt, p.effects = c, 0
+	})
+}
+
+// startSecond starts another process of a controller, or the one that was stopped
+// before.
+func (b *Backend) startSecond(controller string) error {
+	name := scenarios.Process(controller, 2)
+	p := b.process(name)
+	if p == nil {
+		i := slices.IndexFunc(b.sim.prepared.controllers, func(c controllers.Selection) bool { return c.Name == controller })
+		if i < 0 {
+			return fmt.Errorf("the controller %q is not part of this run", controller)
+		}
+		var err error
+		if p, err = b.addProcess(b.sim.prepared.controllers[i], 2); err != nil {
+			return err
+		}
 	}
-	p.crashAt, p.effects = c, 0
+	p.second = true
+	p.restart(startLatency)
 	return nil
 }
 
@@ -663,9 +723,10 @@ func ineffective(err error) error {
 }
 
 // heal withdraws every fault, those of the schedule included: links, BMC rules, an
-// API server that is away or fails, frozen caches, paused hosts, dead kubelets, guests that ignore a shutdown, and
-// controllers that are down or about to crash. What was late comes now. A watchdog
-// that nobody feeds fires, as it should.
+// API server that is away or fails, frozen caches, paused hosts and controllers,
+// second processes, dead kubelets, guests that ignore a shutdown, and controllers
+// that are down or about to crash. What was late comes now. A watchdog that nobody
+// feeds fires, as it should.
 func (b *Backend) heal() error {
 	b.w.story, b.w.healed = false, true
 	b.w.catchUp()
@@ -680,7 +741,11 @@ func (b *Backend) heal() error {
 	b.faults = objects.NewFaults(b.bmcs)
 	for _, p := range b.processes {
 		p.crashAt = nil
-		if !p.up {
+		p.resume()
+		switch {
+		case p.second:
+			p.end()
+		case !p.up && !p.standby:
 			p.restart(startLatency)
 		}
 		for _, s := range p.streams {

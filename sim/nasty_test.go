@@ -415,3 +415,133 @@ func TestOutage(t *testing.T) {
 		st.until(history.NodeReady)
 	}
 }
+
+// sure is a kicker that asks the API server before it acts.
+type sure struct {
+	kicker
+	live client.Reader
+}
+
+func (k *sure) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var host api.BareMetalHost
+	if err := k.live.Get(ctx, request.NamespacedName, &host); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, asked := host.Annotations[fenceAnnotation]; !asked {
+		return reconcile.Result{}, nil
+	}
+	return k.kicker.Reconcile(ctx, request)
+}
+
+func newSure(d controllers.Deps) reconcile.Reconciler {
+	return &sure{kicker{d.Client, d.Power}, d.Live}
+}
+
+// TestSecond starts another process of a controller: both act, and the second can
+// be named, stopped and started again.
+func TestSecond(t *testing.T) {
+	st := open(t, nil, nil, controller("kicker", 1, newSure))
+	st.b.sim.prepared.controllers = append(st.b.sim.prepared.controllers, controller("kicker", 1, newSure))
+	op := &scenarios.ControllerOp{Controller: "kicker"}
+	ask := func() {
+		st.do(scenarios.Op{Annotate: &scenarios.AnnotateOp{Object: "BareMetalHost/worker-1", Key: fenceAnnotation}})
+		st.pass(5 * time.Second)
+		st.do(scenarios.Op{PowerUp: hostOp})
+		st.pass(5 * time.Second)
+	}
+	commands := func(first, second int) {
+		t.Helper()
+		ask()
+		if n := st.count(history.BMCCommand, "kicker"); n != first {
+			t.Errorf("the first process gave %d commands, want %d", n, first)
+		}
+		if n := st.count(history.BMCCommand, "kicker-2"); n != second {
+			t.Errorf("the second process gave %d commands, want %d", n, second)
+		}
+	}
+	commands(1, 0)
+	st.do(scenarios.Op{StartSecond: op})
+	st.until(history.ControllerStarted)
+	commands(2, 1)
+	st.do(scenarios.Op{StopSecond: op})
+	commands(3, 1)
+	st.do(scenarios.Op{StartSecond: op})
+	st.until(history.ControllerStarted)
+	commands(4, 2)
+	st.do(scenarios.Op{Crash: &scenarios.CrashOp{Controller: "kicker-2"}})
+	st.do(scenarios.Op{Heal: &struct{}{}})
+	commands(5, 2)
+}
+
+// TestPausedLeader pauses the leader of two processes between its question and its
+// command. The other one takes over, and does what is to be done; when the first
+// goes on, its command hits the host's next boot, and only then it learns that it
+// no longer leads.
+func TestPausedLeader(t *testing.T) {
+	c := controller("kicker", 1, newSure)
+	st := open(t, nil, nil, c)
+	second, err := st.b.addProcess(c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := st.b.process("kicker")
+	first.kill(death{})
+	for _, p := range []*process{first, second} {
+		p.election = &election{lease: "kickers"}
+	}
+	st.until(history.ControllerStarted)
+	second.restart(startLatency)
+	st.pass(time.Minute)
+	if !first.up || second.up || !second.standby {
+		t.Fatalf("the first process leads: %t, the second: %t", first.up, second.up)
+	}
+	st.do(scenarios.Op{Annotate: &scenarios.AnnotateOp{Object: "BareMetalHost/worker-1", Key: fenceAnnotation}})
+	st.pass(watchLatency + workLatency + apiLatency/2) // it has asked, and not been answered
+	st.do(scenarios.Op{PauseController: &scenarios.ControllerOp{Controller: "kicker"}})
+	st.until(history.PowerOff)
+	if n := st.count(history.PowerOff, "kicker-2"); n != 1 {
+		t.Errorf("the host went off %d times by the process that took over, want once", n)
+	}
+	st.pass(5 * time.Second)
+	st.do(scenarios.Op{PowerUp: hostOp})
+	st.pass(5 * time.Second)
+	st.do(scenarios.Op{ResumeController: &scenarios.ControllerOp{Controller: "kicker"}})
+	st.pass(time.Minute)
+	if n := st.count(history.PowerOff, "kicker"); n != 1 {
+		t.Errorf("the host went off %d times by the process that no longer leads, want once", n)
+	}
+	if first.up || !second.up || !first.standby {
+		t.Errorf("afterwards the first process leads: %t, the second: %t", first.up, second.up)
+	}
+}
+
+// TestLeaderWithoutAPI: a leader that cannot renew its Lease ends in time, and one
+// of the processes leads when it can.
+func TestLeaderWithoutAPI(t *testing.T) {
+	c := controller("kicker", 1, newSure)
+	st := open(t, nil, nil, c)
+	second, err := st.b.addProcess(c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := []*process{st.b.process("kicker"), second}
+	processes[0].kill(death{})
+	second.restart(startLatency)
+	for _, p := range processes {
+		p.election = &election{lease: "kickers"}
+	}
+	st.until(history.ControllerStarted)
+	st.do(scenarios.Op{APIOutage: &scenarios.OutageOp{}})
+	st.until(history.ControllerCrashed)
+	st.pass(30 * time.Second)
+	for _, p := range processes {
+		if p.up {
+			t.Errorf("%s leads without a Lease", p.actor.name)
+		}
+	}
+	st.do(scenarios.Op{APIRestore: &struct{}{}})
+	st.pass(time.Minute)
+	if processes[0].up == processes[1].up {
+		t.Errorf("afterwards the first process leads: %t, the second: %t", processes[0].up, processes[1].up)
+	}
+}

@@ -32,12 +32,13 @@ const (
 	retryMax  = 1000 * time.Second
 )
 
-// process is one controller: its cache, its queue with one worker, and the
-// reconcile that is in flight. It is what controller-runtime's manager is to the
+// process is one controller: its cache, its queue with its workers, and the
+// reconciles that are in flight. It is what controller-runtime's manager is to the
 // same Registration in the lab. It can be killed at every call and starts again
 // with an empty memory.
 type process struct {
-	w            *world
+	w *world
+	// actor is called like the controller, or like its second, third, ... process.
 	actor        actor
 	store        *kube.Store
 	api          *apiServer
@@ -57,22 +58,29 @@ type process struct {
 	client     *kube.Client
 	reconciler reconcile.Reconciler
 
-	queue  []reconcile.Request
-	items  map[reconcile.Request]*item
-	work   *step
-	flight *flight
+	queue queue
+	// pickups are the workers that are about to take a request, flights those that
+	// have one; running is the one that runs at this moment.
+	pickups []*step
+	flights []*flight
+	running *flight
+	// paused says that the process stands still; held is what it will do as soon as
+	// it goes on.
+	paused bool
+	held   []func()
+	// second says that the scenario has started it beside another one.
+	second bool
+	// election is nil where the process is alone; standby says that it is up as a
+	// candidate, and vote is its next step in the election.
+	election *election
+	standby  bool
+	vote     *step
+	leases   *kube.Kind
 	// stale is how old the lists will be that the next incarnation starts from.
 	stale time.Duration
 	// crash is armed for an effect to come.
 	crashAt *scenarios.CrashOp
 	effects int
-}
-
-// item is what the queue knows of one request.
-type item struct {
-	queued, processing, dirty bool
-	failures                  int
-	timer                     *step
 }
 
 // stream is the watch of one kind that feeds a process's cache, in order.
@@ -94,11 +102,11 @@ type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.R
 
 // flight is a reconcile that has begun and not ended.
 type flight struct {
-	request reconcile.Request
-	thread  *coroutine
-	result  reconcile.Result
-	err     error
-	panic   any
+	entry  *entry
+	thread *coroutine
+	result reconcile.Result
+	err    error
+	panic  any
 	// sent is the call that is on its way to whom it is for.
 	sent *call
 }
@@ -139,7 +147,8 @@ type death struct {
 func (p *process) start(stale time.Duration) {
 	p.life++
 	p.up, p.stale = true, 0
-	p.queue, p.items = p.queue[:0], make(map[reconcile.Request]*item)
+	p.queue.p = p
+	p.queue.clear()
 	p.view = kube.NewView(p.store, p.kinds...)
 	g := gate{p, p.life}
 	p.client = kube.NewClient(p.view, g, p.actor.name)
@@ -173,7 +182,7 @@ func (p *process) start(stale time.Duration) {
 	}
 	for i, s := range p.streams {
 		for _, change := range found[i] {
-			s.handle(change)
+			s.handle(change, low)
 		}
 	}
 }
@@ -181,25 +190,43 @@ func (p *process) start(stale time.Duration) {
 // kill ends the incarnation. What it had in flight has no further effect, but
 // for requests that were sent and come late.
 func (p *process) kill(d death) {
-	if !p.up {
+	if !p.up && !p.standby {
 		return
 	}
+	p.stop(d)
+	p.restart(max(d.downtime, startLatency))
+}
+
+// end ends the process for good, also one that is down.
+func (p *process) end() {
+	p.life++ // nor does it start again
+	if p.up || p.standby {
+		p.stop(death{note: "stopped"})
+	}
+}
+
+// stop ends the incarnation.
+func (p *process) stop(d death) {
 	p.life++
-	p.up, p.stale = false, d.stale
+	p.up, p.standby, p.stale = false, false, d.stale
+	p.paused, p.held = false, nil
 	if p.crashAt != nil && !p.crashAt.Each {
 		p.crashAt = nil
 	}
-	p.w.cancel(p.work)
-	p.work = nil
-	for _, it := range p.items { // order does not matter: cancelling steps
-		p.w.cancel(it.timer)
+	p.w.cancel(p.vote)
+	for _, pickup := range p.pickups {
+		p.w.cancel(pickup)
 	}
+	p.pickups = p.pickups[:0]
+	p.queue.p = p
+	p.queue.clear()
 	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: d.note})
-	if f := p.flight; f != nil && f.sent != nil && f.sent.effect != "" && d.late > 0 {
-		p.executeLate(f.sent, d.late)
+	for _, f := range p.flights {
+		if f.sent != nil && f.sent.effect != "" && d.late > 0 {
+			p.executeLate(f.sent, d.late)
+		}
 	}
 	p.abandon()
-	p.restart(max(d.downtime, startLatency))
 }
 
 // executeLate executes an effect when nobody waits for it any more.
@@ -214,12 +241,43 @@ func (p *process) executeLate(c *call, by time.Duration) {
 	late.overdue = true
 }
 
-// abandon unwinds the reconcile in flight.
+// abandon unwinds the reconciles in flight.
 func (p *process) abandon() {
-	if f := p.flight; f != nil {
-		p.flight = nil
+	flights := p.flights
+	p.flights = p.flights[:0]
+	for _, f := range flights {
 		f.thread.kill()
 		p.threads.put(f.thread)
+	}
+}
+
+// pause lets the process stand still. What it has sent goes its way, and what
+// comes to it waits.
+func (p *process) pause() {
+	p.paused = p.up || p.standby
+}
+
+// resume lets a paused process go on where it was.
+func (p *process) resume() {
+	if !p.paused {
+		return
+	}
+	p.paused = false
+	held := p.held
+	p.held = nil
+	for _, do := range held {
+		do()
+	}
+}
+
+// unlessPaused does something in an incarnation, or keeps it until that goes on.
+func (p *process) unlessPaused(life int, do func()) {
+	switch {
+	case life != p.life:
+	case p.paused:
+		p.held = append(p.held, func() { p.unlessPaused(life, do) })
+	default:
+		do()
 	}
 }
 
@@ -227,9 +285,12 @@ func (p *process) restart(after time.Duration) {
 	life := p.life
 	p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
 		switch {
-		case p.up || p.life != life:
+		case p.up || p.standby || p.life != life:
 		case p.api.away:
 			p.restart(restartLatency) // it cannot list, and ends
+		case p.election != nil:
+			p.stale = max(p.stale, t.by)
+			p.stand()
 		default:
 			p.start(max(p.stale, t.by))
 		}
@@ -253,23 +314,27 @@ func (s *stream) expect() {
 	life := s.p.life
 	delay := max(watchLatency, s.due-s.p.w.now)
 	delivery := s.p.w.schedule(&s.actor, ClassDeliver, false, delay, func(t trouble) {
-		switch {
-		case life != s.p.life || s.frozen || s.p.api.away || !s.p.view.Pending(s.kind):
-		case t.fault == scenarios.FaultRelist:
-			s.relist()
-		default:
-			s.handle(s.p.view.Deliver(s.kind))
-		}
+		s.p.unlessPaused(life, func() { s.deliver(t) })
 	})
 	s.due = delivery.at
 	delivery.due = s.p.w.now + watchLatency // but for those before it that are late
+}
+
+func (s *stream) deliver(t trouble) {
+	switch {
+	case s.frozen || s.p.api.away || !s.p.view.Pending(s.kind):
+	case t.fault == scenarios.FaultRelist:
+		s.relist()
+	default:
+		s.handle(s.p.view.Deliver(s.kind), usual)
+	}
 }
 
 // relist brings the cache to the present state; what lies between is never
 // seen.
 func (s *stream) relist() {
 	for _, change := range s.p.view.Relist(s.kind) {
-		s.handle(change)
+		s.handle(change, usual)
 	}
 }
 
@@ -293,82 +358,49 @@ func (s *stream) catchUp() {
 
 // handle enqueues what a change in the cache concerns, as the registration says:
 // the state before the change counts as well as the one after it.
-func (s *stream) handle(change kube.Change) {
+func (s *stream) handle(change kube.Change, priority int) {
 	for _, obj := range [...]client.Object{change.Old, change.New} {
 		if obj == nil {
 			continue
 		}
 		if s.reconciled {
-			s.p.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+			s.p.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}, priority)
 		}
 		for _, mapping := range s.mappings {
 			for _, request := range mapping(context.Background(), s.p.client, obj) {
-				s.p.enqueue(request)
+				s.p.enqueue(request, priority)
 			}
 		}
 	}
 }
 
-func (p *process) item(r reconcile.Request) *item {
-	it := p.items[r]
-	if it == nil {
-		it = new(item)
-		p.items[r] = it
-	}
-	return it
+func (p *process) enqueue(r reconcile.Request, priority int) {
+	p.queue.add(p.queue.entry(r), 0, priority)
 }
 
-// enqueue puts a request into the queue, once; one that is being worked on
-// comes again afterwards.
-func (p *process) enqueue(r reconcile.Request) {
-	it := p.item(r)
-	switch {
-	case it.processing:
-		it.dirty = true
-	case !it.queued:
-		it.queued = true
-		p.queue = append(p.queue, r)
-		p.wake()
-	}
-}
-
-// enqueueAfter does so later. Of several delays for a request the shortest
-// counts.
-func (p *process) enqueueAfter(r reconcile.Request, delay time.Duration) {
-	it := p.item(r)
-	at := p.w.now + delay
-	if it.timer != nil && it.timer.index >= 0 {
-		if it.timer.at <= at {
-			return
-		}
-		p.w.cancel(it.timer)
-	}
-	it.timer = p.w.schedule(&p.actor, ClassTimer, false, delay, func(trouble) {
-		it.timer = nil
-		p.enqueue(r)
-	})
-}
-
-// wake lets the worker take the next request, if it is free.
+// wake lets workers that are free take requests.
 func (p *process) wake() {
-	if p.work == nil && p.flight == nil && len(p.queue) > 0 {
-		p.work = p.w.schedule(&p.actor, ClassWork, false, workLatency, func(trouble) {
-			p.work = nil
-			p.begin()
+	for len(p.pickups)+len(p.flights) < p.registration.Workers && len(p.pickups) < p.queue.available() {
+		life := p.life
+		var pickup *step
+		pickup = p.w.schedule(&p.actor, ClassWork, false, workLatency, func(trouble) {
+			p.unlessPaused(life, func() {
+				p.pickups = slices.DeleteFunc(p.pickups, func(s *step) bool { return s == pickup })
+				if e := p.queue.take(); e != nil {
+					p.begin(e)
+				}
+			})
 		})
+		p.pickups = append(p.pickups, pickup)
 	}
 }
 
-// begin starts the reconcile of the first request in the queue.
-func (p *process) begin() {
-	request := p.queue[0]
-	p.queue = slices.Delete(p.queue, 0, 1)
-	it := p.item(request)
-	it.queued, it.processing = false, true
-
-	f := &flight{request: request, thread: p.threads.get()}
-	p.flight = f
-	p.next(f, f.thread.run(func() {
+// begin starts a reconcile.
+func (p *process) begin(e *entry) {
+	f := &flight{entry: e, thread: p.threads.get()}
+	p.flights = append(p.flights, f)
+	p.running = f
+	c := f.thread.run(func() {
 		defer func() {
 			if v := recover(); v != nil {
 				if _, ok := v.(killed); !ok {
@@ -376,8 +408,10 @@ func (p *process) begin() {
 				}
 			}
 		}()
-		f.result, f.err = p.reconciler.Reconcile(context.Background(), request)
-	}))
+		f.result, f.err = p.reconciler.Reconcile(context.Background(), e.request)
+	})
+	p.running = nil
+	p.next(f, c)
 }
 
 // next serves the call that a reconcile has come to, or concludes it when there
@@ -387,41 +421,43 @@ func (p *process) next(f *flight, c *call) {
 		p.serve(f, c)
 		return
 	}
-	p.flight = nil
+	i := slices.Index(p.flights, f)
+	p.flights = slices.Delete(p.flights, i, i+1)
 	p.threads.put(f.thread)
 	p.finish(f)
+	f.entry.locked = false
 	p.wake()
 }
 
 // finish does with the request what its reconcile asked for.
 func (p *process) finish(f *flight) {
-	it := p.item(f.request)
-	it.processing = false
 	if f.panic != nil {
 		// controller-runtime recovers panics and retries as well.
 		f.err = fmt.Errorf("panic: %v", f.panic)
 	}
-	var unmodelled *kube.Unmodelled
-	switch {
-	case errors.As(f.err, &unmodelled):
-		p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
-	case f.err != nil:
-		p.w.emit(history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: f.request.Name, Value: f.err.Error()})
-		delay := retryMax
-		if it.failures < 18 { // 5 ms << 18 is beyond the maximum
-			delay = min(retryBase<<it.failures, retryMax)
-		}
-		it.failures++
-		p.enqueueAfter(f.request, delay)
-	case f.result.RequeueAfter > 0:
-		it.failures = 0
-		p.enqueueAfter(f.request, f.result.RequeueAfter)
-	default:
-		it.failures = 0
+	e, q := f.entry, &p.queue
+	priority := e.priority
+	if f.result.Priority != nil {
+		priority = *f.result.Priority
 	}
-	if it.dirty {
-		it.dirty = false
-		p.enqueue(f.request)
+	var unmodelled *kube.Unmodelled
+	if errors.As(f.err, &unmodelled) {
+		p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
+		return
+	}
+	if f.err != nil {
+		p.w.emit(history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: e.request.Name, Value: f.err.Error()})
+	}
+	switch {
+	case errors.Is(f.err, reconcile.TerminalError(nil)):
+		// It waits for an event, and its failures still count.
+	case f.err != nil, f.result.RequeueAfter == 0 && f.result.Requeue: //nolint:staticcheck // others' controllers use it
+		q.addRateLimited(e, priority)
+	case f.result.RequeueAfter > 0:
+		e.failures = 0
+		q.add(e, f.result.RequeueAfter, priority)
+	default:
+		e.failures = 0
 	}
 }
 
@@ -524,15 +560,21 @@ func (p *process) answer(f *flight, c *call, err error) {
 	}
 	c.answered = true
 	c.err = err
-	p.next(f, f.thread.resume())
+	p.unlessPaused(p.life, func() {
+		p.running = f
+		then := f.thread.resume()
+		p.running = nil
+		p.next(f, then)
+	})
 }
 
-// perform suspends the reconcile in flight until the call is answered.
+// perform suspends the reconcile that runs until the call is answered.
 func (p *process) perform(life int, c *call) error {
-	if life != p.life || p.flight == nil {
+	f := p.running
+	if life != p.life || f == nil {
 		panic(killed{})
 	}
-	p.flight.thread.suspend(c)
+	f.thread.suspend(c)
 	return c.err
 }
 

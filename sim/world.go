@@ -60,6 +60,7 @@ const (
 	ClassDeliver  Class = "deliver"  // a change reaches a cache
 	ClassLate     Class = "late"     // a request is executed whose client has given up, or died
 	ClassStart    Class = "start"    // a controller process starts, or restarts
+	ClassLease    Class = "lease"    // a process takes part in the election of a leader
 	ClassWork     Class = "work"     // a worker takes the next request of its queue
 	ClassTimer    Class = "timer"    // a delayed request becomes due
 	ClassBMC      Class = "bmc"      // a request reaches a BMC
@@ -98,7 +99,7 @@ var (
 		scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal, scenarios.FaultConflict)
 	deliverFaults = []scenarios.StepFault{scenarios.FaultRelist}
 	startFaults   = []scenarios.StepFault{scenarios.FaultStaleList}
-	kubeletFaults = []scenarios.StepFault{scenarios.FaultErrorBefore}
+	silentFaults  = []scenarios.StepFault{scenarios.FaultErrorBefore}
 )
 
 func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.StepFault {
@@ -127,8 +128,8 @@ func (s Step) Faults() []scenarios.StepFault {
 		return deliverFaults
 	case ClassStart:
 		return startFaults
-	case ClassKubelet:
-		return kubeletFaults
+	case ClassKubelet, ClassLease:
+		return silentFaults
 	}
 	return nil
 }

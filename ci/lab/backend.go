@@ -196,6 +196,11 @@ func unsupported(plan *scenarios.Plan) []string {
 	for _, d := range plan.Deviations {
 		reasons = append(reasons, fmt.Sprintf("deviation %s: the lab's steps take their own time", d))
 	}
+	for _, c := range plan.Spec.Controllers {
+		if c.Replicas > 1 {
+			reasons = append(reasons, fmt.Sprintf("%d processes of the controller %s: the lab holds no elections", c.Replicas, c.Name))
+		}
+	}
 	for i, step := range plan.Spec.Steps {
 		if step.Do == nil {
 			continue
@@ -212,6 +217,8 @@ func beyond(op *scenarios.Op) string {
 	switch {
 	case op.FreezeCache != nil, op.ThawCache != nil:
 		return "a real cache cannot be stopped"
+	case op.PauseController != nil, op.ResumeController != nil:
+		return "one controller alone cannot stand still"
 	case op.APIOutage != nil:
 		return "the lab's observers need the API server"
 	case op.Crash != nil && op.Crash.StaleBy > 0:
@@ -525,6 +532,10 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		return b.annotate(ctx, op.RemoveAnnotation, nil)
 	case op.SetOnline != nil:
 		return b.merge(ctx, "BareMetalHost/"+op.SetOnline.Host, map[string]any{"spec": map[string]any{"online": op.SetOnline.Online}})
+	case op.StartSecond != nil:
+		return b.startSecond(op.StartSecond.Controller)
+	case op.StopSecond != nil:
+		return b.stopSecond(op.StopSecond.Controller)
 	case op.FailAPI != nil:
 		b.refusals.add(op.FailAPI)
 		return nil

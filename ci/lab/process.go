@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,9 +44,12 @@ var errDead = errors.New("the process was killed")
 // alone. A killed one may still run some code, but nothing that it does gets out
 // any more.
 type process struct {
-	b          *Backend
+	b *Backend
+	// name is that of the controller, or of its second process.
 	name       string
 	controller controllers.Selection
+	// second says that the scenario has started it beside another one.
+	second bool
 
 	mu    sync.Mutex
 	life  *life
@@ -146,7 +150,7 @@ func (p *process) start() error {
 // manager makes a manager with the one controller, all of whose effects pass
 // through gates.
 func (p *process) manager(l *life) (ctrl.Manager, error) {
-	config := p.b.cluster.ConfigFor(userOf(p.name))
+	config := p.b.cluster.ConfigFor(userOf(p.controller.Name))
 	config.UserAgent = p.name
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &gate{p, l, next} })
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -227,9 +231,49 @@ func (p *process) revive(l *life) {
 	}
 }
 
+// startSecond starts another process of a controller, or the one that was stopped
+// before.
+func (b *Backend) startSecond(controller string) error {
+	for _, p := range b.processes {
+		if p.name != controller {
+			continue
+		}
+		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, second: true}
+		b.processes = slices.DeleteFunc(b.processes, func(p *process) bool { return p.name == second.name })
+		b.processes = append(b.processes, second)
+		return second.start()
+	}
+	return fmt.Errorf("the controller %q is not part of this run", controller)
+}
+
+func (b *Backend) stopSecond(controller string) error {
+	for _, p := range b.processes {
+		if p.name == scenarios.Process(controller, 2) {
+			p.end()
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no second process of the controller %q", controller)
+}
+
+// end ends the process for good: nothing that it does gets out any more.
+func (p *process) end() {
+	p.mu.Lock()
+	if p.life != nil && !p.life.dead {
+		p.life.dead = true
+		p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "stopped"})
+	}
+	p.mu.Unlock()
+	p.stop()
+}
+
 // heal disarms the crash. A process that is down comes back by itself, within
 // the time that its crash set.
 func (p *process) heal() {
+	if p.second {
+		p.end()
+		return
+	}
 	p.mu.Lock()
 	p.crash = nil
 	l := p.life

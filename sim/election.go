@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// The timings of controller-runtime's leader election.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// election is the part of one process in the election of a leader among several
+// of the same controller. A leader that learns that it no longer is one ends, and
+// comes back as a candidate; until it learns it, it goes on.
+type election struct {
+	// lease is the Lease's name.
+	lease string
+	// leads since renewed.
+	leads   bool
+	renewed time.Duration
+	// observed is what the Lease said last, since seen. Its times are of another's
+	// clock: only the own one tells whether it is renewed.
+	observed coordinationv1.LeaseSpec
+	seen     time.Duration
+}
+
+// stand makes the process a candidate.
+func (p *process) stand() {
+	p.life++
+	p.standby = true
+	*p.election = election{lease: p.election.lease, seen: p.w.now}
+	p.campaign(apiLatency)
+}
+
+func (p *process) campaign(after time.Duration) {
+	life := p.life
+	p.vote = p.w.schedule(&p.actor, ClassLease, false, after, func(t trouble) {
+		p.unlessPaused(life, func() { p.elect(t) })
+	})
+}
+
+// elect takes the Lease, renews it, or sees whose it is.
+func (p *process) elect(t trouble) {
+	e := p.election
+	reached := t.fault == "" && !p.api.away
+	mine := reached && p.takeLease()
+	switch {
+	case mine:
+		e.renewed = p.w.now
+	case e.leads && (reached || p.w.now-e.renewed >= renewDeadline):
+		// Nobody calls back what it has sent already.
+		p.kill(death{note: "it no longer has its Lease", late: apiLatency})
+		return
+	}
+	if mine && !e.leads {
+		e.leads, p.standby = true, false
+		p.start(p.stale)
+	}
+	p.campaign(retryPeriod)
+}
+
+// takeLease reports whether the Lease is the process's.
+func (p *process) takeLease() bool {
+	e, now := p.election, metav1.NewMicroTime(epoch.Add(p.w.now))
+	key := client.ObjectKey{Namespace: objects.Namespace, Name: e.lease}
+	seconds := int32(leaseDuration / time.Second)
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &p.actor.name, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now}
+	obj, err := p.store.Get(p.leases, key)
+	if apierrors.IsNotFound(err) {
+		_, err = p.store.Create(p.actor.name, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: spec})
+	} else if err == nil {
+		lease := *obj.(*coordinationv1.Lease)
+		if !sameLease(&lease.Spec, &e.observed) {
+			e.observed, e.seen = lease.Spec, p.w.now
+		}
+		holder := *lease.Spec.HolderIdentity
+		if holder != p.actor.name && p.w.now-e.seen < leaseDuration {
+			return false
+		}
+		if holder == p.actor.name {
+			spec.AcquireTime = lease.Spec.AcquireTime
+		}
+		lease.Spec = spec
+		_, err = p.store.Put(p.actor.name, &lease)
+	}
+	if err != nil {
+		p.w.fail(err)
+		return false
+	}
+	e.observed, e.seen = spec, p.w.now
+	return true
+}
+
+func sameLease(a, b *coordinationv1.LeaseSpec) bool {
+	return b.HolderIdentity != nil && *a.HolderIdentity == *b.HolderIdentity && a.RenewTime.Equal(b.RenewTime)
+}
