@@ -197,7 +197,7 @@ var registrations = []Registration{
 		Workers: 1,
 		StandIn: true,
 	}, workload.DefaultSettings, func(d Deps, settings workload.Settings) (reconcile.Reconciler, error) {
-		return &workload.Reconciler{Client: d.Client, Live: d.Live, Settings: settings}, nil
+		return &workload.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}, nil
 	}),
 }
 

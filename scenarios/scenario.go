@@ -85,6 +85,11 @@ type Topology struct {
 	// lease is how often a kubelet renews its Lease. A Node whose Lease is four
 	// times as old is no longer Ready.
 	Lease Duration `json:"lease,omitzero"`
+	// podGC is how long there must be no Node of a Pod's before the Pod is released:
+	// 40 to 60 seconds in a real cluster. Until then a kubelet adopts the Pods that
+	// are bound to its Node's name, also those of an earlier Node. Left out: a Pod is
+	// released as soon as its Node is deleted, and no kubelet adopts it.
+	PodGC Duration `json:"podGC,omitzero"`
 	// timings are what the simulator's hosts take. The lab's take what they
 	// take.
 	Timings HostTimings `json:"timings,omitzero"`

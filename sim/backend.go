@@ -255,7 +255,7 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 	}}
 	h.kubelet = &kubelet{
 		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
-		labels: config.Labels, lease: time.Duration(topology.Lease),
+		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0,
 	}
 	b.hosts = append(b.hosts, h)
 	b.waiting["Node/"+config.Node()] = true

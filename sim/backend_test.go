@@ -258,6 +258,47 @@ func TestNodeNames(t *testing.T) {
 	}
 }
 
+// TestAdoption plays a remediation that is over before the garbage collection of
+// the host's Pod: the kubelet of the next boot adopts the Pod, which stays. Without
+// garbage collection's delay the Pod moves.
+func TestAdoption(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, podGC := range []time.Duration{0, time.Minute} {
+		story := scenario(t, "cut-off-host")
+		home := story.Spec.Topology.Workload.Host
+		story.Spec.Topology.PodGC = scenarios.Duration(podGC)
+		story.Spec.Steps = []scenarios.Step{
+			{Do: &scenarios.Op{StopKubelet: &scenarios.HostOp{Host: home}}},
+			{When: scenarios.Trigger{Event: string(history.NodeDeleted), Host: home}},
+			{When: scenarios.Trigger{Event: string(history.WorkloadStarted)}},
+		}
+		plan, err := scenarios.Compile(story, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcome := play(t, s, plan)
+		if mismatch := outcome.Meets(); mismatch != "" {
+			t.Errorf("pod GC after %s: %s\n%s", podGC, mismatch, outcome.Text(""))
+		}
+		var started []history.Event
+		for _, e := range outcome.History.Events() {
+			if e.Kind == history.WorkloadStarted {
+				started = append(started, e)
+			}
+		}
+		if len(started) != 2 {
+			t.Fatalf("pod GC after %s: the workload started %d times, want twice", podGC, len(started))
+		}
+		stays := started[1].Host == home && started[1].UID == started[0].UID
+		if stays != (podGC > 0) {
+			t.Errorf("pod GC after %s: after the remediation came %s", podGC, started[1])
+		}
+	}
+}
+
 // TestBadDeviation: a deviation that names no step is a mistake, not
 // a schedule.
 func TestBadDeviation(t *testing.T) {

@@ -43,6 +43,8 @@ type kubelet struct {
 	kinds  *kinds
 	labels map[string]string
 	lease  time.Duration
+	// adopts says that it runs the Pods of earlier Nodes of its name as well.
+	adopts bool
 	// cut says that the network to the API server is gone.
 	cut bool
 
@@ -262,8 +264,8 @@ func (k *kubelet) reconnect() {
 }
 
 // sync starts and stops containers so that they match the Pods bound to this
-// Node: to this very incarnation of it, because a Pod of an earlier one is an
-// orphan that may already run elsewhere.
+// Node: to this very incarnation of it, unless the kubelet adopts those of earlier
+// ones, as real ones do.
 func (k *kubelet) sync(t trouble) {
 	k.syncing = false
 	if k.unreachable() || t.fault != "" {
@@ -276,7 +278,7 @@ func (k *kubelet) sync(t trouble) {
 	var wanted []types.UID
 	for _, obj := range k.store.List(k.kinds.pod, "") {
 		pod := obj.(*corev1.Pod)
-		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && pod.Annotations[api.NodeUIDAnnotation] == string(k.uid) {
+		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && (k.adopts || pod.Annotations[api.NodeUIDAnnotation] == string(k.uid)) {
 			wanted = append(wanted, pod.UID)
 			k.startContainer(pod)
 		}

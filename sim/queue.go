@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -37,7 +36,7 @@ type entry struct {
 // What an entry's priority is by default, and when a list of everything brings it.
 const (
 	usual = 0
-	low   = handler.LowPriority
+	low   = -100 // handler.LowPriority
 )
 
 func (q *queue) clear() {

@@ -361,7 +361,7 @@ func (b *Backend) makeHosts() error {
 			Kubelet: &evidence.Kubelet{
 				Server: "https://10.0.2.2:" + b.cluster.Address()[strings.LastIndex(b.cluster.Address(), ":")+1:],
 				CA:     string(b.cluster.CA()), Token: b.cluster.NodeToken(config.Node()), Labels: config.Labels,
-				Node: config.Node(), ProviderID: objects.ProviderID(config.Name),
+				Node: config.Node(), Adopt: topology.PodGC > 0, ProviderID: objects.ProviderID(config.Name),
 				Lease: lease, Status: lease, Pods: 500 * time.Millisecond, Grace: 5 * time.Second,
 			},
 		})

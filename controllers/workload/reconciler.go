@@ -3,17 +3,20 @@
 // of them runs: it keeps one Pod, bound to a Ready Node.
 //
 // A Node that is merely not Ready keeps its Pod, since the process may still
-// run. Only a Node that was deleted releases it (seed 002).
+// run. Only a Node that was deleted releases it (seed 002): at once, or as pod
+// garbage collection does it, some time after no Node of its name is there.
 package workload
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -30,6 +33,11 @@ type Settings struct {
 	// PreferredNode is the Node that it is bound to if that is Ready. Left out,
 	// or not Ready: the first Ready Node by name.
 	PreferredNode string `json:"preferredNode,omitempty"`
+	// Quarantine is how long there must be no Node of the name that the Pod was bound
+	// to before the Pod is released, as in kube-controller-manager: there it is 40
+	// seconds, and up to 20 more until the next round. A Node that is there again keeps
+	// the Pod, whichever it is. 0 releases the Pod as soon as its very Node is gone.
+	Quarantine metav1.Duration `json:"quarantine,omitzero"`
 }
 
 // DefaultSettings returns the Pod default/exclusive.
@@ -44,7 +52,12 @@ type Reconciler struct {
 	// Live reads from the API server: only there can one be sure that a Node is
 	// gone.
 	Live     client.Reader
+	Clock    clock.PassiveClock
 	Settings Settings
+
+	// missing is since when there has been no Node for the Pod with this UID.
+	missing    time.Time
+	missingFor types.UID
 }
 
 // Reconcile does one step for the Pod, whatever Pod or Node the request is about.
@@ -54,34 +67,57 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod
+	var again time.Duration
 	err := r.Client.Get(ctx, key, &pod, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		err = r.bind(ctx, key)
 	case err == nil:
-		err = r.release(ctx, &pod)
+		again, err = r.release(ctx, &pod)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("keep Pod %s: %w", key, err)
 	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// release deletes the Pod if the Node that it was bound to is gone, be there
-// another one of that name or not.
-func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
-	for _, reader := range []client.Reader{r.Client, r.Live} {
-		var node corev1.Node
-		err := reader.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node, client.UnsafeDisableDeepCopy)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("read Node %s: %w", pod.Spec.NodeName, err)
-		}
-		if err == nil && string(node.UID) == pod.Annotations[api.NodeUIDAnnotation] {
-			return nil
-		}
+// release deletes the Pod if the Node that it was bound to is gone. It returns when
+// to look again if that is not long enough ago.
+func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) (again time.Duration, err error) {
+	gone, err := r.gone(ctx, r.Client, pod)
+	switch {
+	case err != nil:
+		return 0, err
+	case !gone:
+		r.missingFor = ""
+		return 0, nil
+	case r.missingFor != pod.UID:
+		r.missing, r.missingFor = r.Clock.Now(), pod.UID
 	}
-	err := r.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-	return client.IgnoreNotFound(err)
+	if left := r.Settings.Quarantine.Duration - r.Clock.Now().Sub(r.missing); left > 0 {
+		return left, nil
+	}
+	if gone, err = r.gone(ctx, r.Live, pod); err != nil || !gone {
+		return 0, err
+	}
+	err = r.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	return 0, client.IgnoreNotFound(err)
+}
+
+// gone reports whether the Pod's Node is gone, be there another one of that name or
+// not; with a quarantine any of that name counts.
+func (r *Reconciler) gone(ctx context.Context, reader client.Reader, pod *corev1.Pod) (bool, error) {
+	var node corev1.Node
+	err := reader.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read Node %s: %w", pod.Spec.NodeName, err)
+	case r.Settings.Quarantine.Duration > 0:
+		return false, nil
+	}
+	return string(node.UID) != pod.Annotations[api.NodeUIDAnnotation], nil
 }
 
 // bind creates the Pod on a Node that is Ready and schedulable. That it is alone

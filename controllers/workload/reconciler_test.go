@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -53,7 +55,7 @@ func serve(deletes *[]client.DeleteOptions, objs ...client.Object) client.WithWa
 
 func step(t *testing.T, c client.Client, live client.Reader, settings Settings) {
 	t.Helper()
-	r := &Reconciler{Client: c, Live: live, Settings: settings}
+	r := &Reconciler{Client: c, Live: live, Clock: clock.RealClock{}, Settings: settings}
 	if _, err := r.Reconcile(ctx, ThePod); err != nil {
 		t.Fatal(err)
 	}
@@ -156,5 +158,42 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 	if current(t, server) == nil {
 		t.Error("its own event did not")
+	}
+}
+
+// TestQuarantine: with a quarantine the Pod is kept for a while after its Node is
+// gone, for good if a Node of that name comes back, and the last word is the API
+// server's.
+func TestQuarantine(t *testing.T) {
+	settings := DefaultSettings()
+	settings.Quarantine = metav1.Duration{Duration: time.Minute}
+	other := node("other", "2", corev1.ConditionTrue)
+	for _, c := range []struct {
+		name string
+		// cached and live are the Nodes that are there after the quarantine.
+		cached, live []client.Object
+		kept         bool
+	}{
+		{"gone", []client.Object{other}, []client.Object{other}, false},
+		{"back", []client.Object{node("a", "9", corev1.ConditionTrue)}, nil, true},
+		{"back, but not in the cache", nil, []client.Object{node("a", "9", corev1.ConditionTrue)}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+			p := pod("a", "1")
+			r := &Reconciler{Client: serve(nil, p, other), Clock: now, Settings: settings}
+			result, err := r.Reconcile(ctx, ThePod)
+			if err != nil || result.RequeueAfter != time.Minute {
+				t.Fatalf("when its Node is gone, the Pod is looked at again after %s, %v", result.RequeueAfter, err)
+			}
+			now.SetTime(now.Now().Add(time.Minute))
+			r.Client, r.Live = serve(nil, append(c.cached, p)...), serve(nil, c.live...)
+			if _, err := r.Reconcile(ctx, ThePod); err != nil {
+				t.Fatal(err)
+			}
+			if kept := current(t, r.Client) != nil; kept != c.kept {
+				t.Errorf("after the quarantine the Pod is kept: %t, want %t", kept, c.kept)
+			}
+		})
 	}
 }

@@ -47,7 +47,9 @@ func Controllers(spec *scenarios.Spec) ([]controllers.Selection, error) {
 				node = h.Node()
 			}
 		}
-		add(WorkloadController, map[string]string{"name": WorkloadName, "namespace": Namespace, "preferredNode": node})
+		add(WorkloadController, map[string]string{
+			"name": WorkloadName, "namespace": Namespace, "preferredNode": node, "quarantine": time.Duration(spec.Topology.PodGC).String(),
+		})
 	}
 	var chosen []controllers.Selection
 	for _, c := range listed {

@@ -25,8 +25,8 @@ const retryInterval = 500 * time.Millisecond
 //   - it registers its Node once, at its start, and never again: a Node deleted under a running kubelet stays deleted
 //     until the next boot (kubelet's registerWithAPIServer returns for good after its first success);
 //   - it recreates a deleted Lease, as the real one's lease controller does;
-//   - it runs no Pod that was bound to another incarnation of its Node: such a Pod is an orphan, whose workload may run
-//     elsewhere already (the annotation tells; the real one relies on garbage collection being faster than a boot);
+//   - unless it adopts them, it runs no Pod that was bound to another incarnation of its Node: such a Pod is an orphan,
+//     whose workload may run elsewhere already (the annotation tells; the real one adopts it);
 //   - it stops a workload when its Pod is deleted or gone, and only the API server can tell it that: workloads run on
 //     while it is unreachable.
 type kubelet struct {
@@ -186,7 +186,7 @@ func (k *kubelet) syncPods(ctx context.Context) error {
 	}
 	wanted := map[string]bool{}
 	for _, p := range list.Items {
-		if uid, bound := p.Metadata.Annotations[nodeUIDAnnotation]; bound && uid != k.nodeUID {
+		if uid, bound := p.Metadata.Annotations[nodeUIDAnnotation]; bound && uid != k.nodeUID && !k.config.Kubelet.Adopt {
 			continue
 		}
 		wanted[p.Metadata.UID] = true

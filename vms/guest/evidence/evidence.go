@@ -33,6 +33,7 @@ type Kubelet struct {
 	CA         string            `json:"ca"`                   // PEM
 	Token      string            `json:"token"`                // bearer token
 	Node       string            `json:"node,omitempty"`       // its name; empty is that of the host
+	Adopt      bool              `json:"adopt,omitempty"`      // runs the Pods of earlier Nodes of its name as well
 	Labels     map[string]string `json:"labels,omitempty"`     // of the Node
 	ProviderID string            `json:"providerID,omitempty"` // of the Node
 	Lease      time.Duration     `json:"lease"`                // between two renewals of the Lease in kube-node-lease
