@@ -32,7 +32,7 @@ type BMC struct {
 	peers       map[string]System
 	clk         Clock
 	onRecord    func(Record)
-	onOwnReset  func(client string, t ResetType)
+	onReset     func(client string, t ResetType)
 	restartTime time.Duration
 	resets      []ResetType // what the System executes, in the order of everyReset
 	systemPath  string
@@ -151,6 +151,11 @@ func (b *BMC) Do(req Request, reply func(Answer)) {
 	var v verdict
 	if rules := *b.rules.Load(); len(rules) > 0 {
 		v = judge(rules, &arrival{Request: req, bmc: b, kind: b.kind(&req), now: rec.Received})
+	}
+	if b.onReset != nil && b.kind(&req) == reset {
+		if e := v.end(Received); e == nil || !e.Unreachable {
+			b.onReset(req.Client, req.ResetType)
+		}
 	}
 	if len(v.fired) == 0 {
 		b.execute(&rec, &v)

@@ -23,6 +23,8 @@ type world struct {
 	bmc  *fakebmc.BMC
 	log  []fakebmc.Record
 	own  []string // what the BMC was about to do by itself
+	// received are the resets of others.
+	received []string
 }
 
 // newWorld starts with a host that is on; it takes 4 s to power on, 2 s to power
@@ -32,8 +34,12 @@ func newWorld(t *testing.T, rules ...string) *world {
 	w := &world{t: t, clk: &systemtest.Clock{}}
 	w.host = fakebmc.NewHost(w.clk, fakebmc.Timing{On: 4 * s, Off: 2 * s, Shutdown: 20 * s}, true)
 	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.OnRequest(func(r fakebmc.Record) { w.log = append(w.log, r) }),
-		fakebmc.OnOwnReset(func(client string, reset fakebmc.ResetType) {
+		fakebmc.OnReset(func(client string, reset fakebmc.ResetType) {
 			p, _ := w.host.PowerState()
+			if client == "test" {
+				w.received = append(w.received, fmt.Sprintf("%s while %s", reset, p))
+				return
+			}
 			w.own = append(w.own, fmt.Sprintf("%v %s %s while %s", w.clk.Now(), client, reset, p))
 		}))
 	for _, r := range parse(t, rules...) {
@@ -490,5 +496,32 @@ func BenchmarkDo(b *testing.B) {
 				bmc.Do(bmc.PowerRequest("client"), reply)
 			}
 		})
+	}
+}
+
+// TestOnReset: a BMC tells of the resets that reach it, whatever it makes of them.
+func TestOnReset(t *testing.T) {
+	for _, c := range []struct {
+		rule     string
+		received bool
+	}{
+		{`{"when": {"client": "nobody"}, "effect": {"ignore": true}}`, true},
+		{`{"effect": {"ignore": true}}`, true},
+		{`{"effect": {"delay": "1m"}}`, true},
+		{`{"effect": {"hang": true}}`, true},
+		{`{"effect": {"refuse": {"status": 503}}}`, true},
+		{`{"effect": {"unreachable": true, "stage": "executed"}}`, true},
+		{`{"effect": {"unreachable": true}}`, false},
+	} {
+		w := newWorld(t, c.rule)
+		w.ask("ForceOff")
+		w.ask("read")
+		want := 0
+		if c.received {
+			want = 1
+		}
+		if len(w.received) != want || want == 1 && w.received[0] != "ForceOff while On" {
+			t.Errorf("%s: received %q, want %d", c.rule, w.received, want)
+		}
 	}
 }

@@ -90,17 +90,15 @@ func (b *BMC) cancel(c *chore) {
 	}
 }
 
-// OnOwnReset lets f know of each reset that the BMC makes by itself, before it is
-// carried out: what comes of it can then be told apart from what comes of a request.
-func OnOwnReset(f func(client string, t ResetType)) Option {
-	return func(b *BMC) { b.onOwnReset = f }
+// OnReset lets f know of each reset that the BMC receives, before it does anything
+// about it; also of those that it makes by itself, as ClientBMC, ClientWatchdog or
+// ClientRestore. A request that finds no connection is not received.
+func OnReset(f func(client string, t ResetType)) Option {
+	return func(b *BMC) { b.onReset = f }
 }
 
 // act is a reset by the BMC itself. It is recorded like any other one.
 func (b *BMC) act(client string, t ResetType) {
-	if b.onOwnReset != nil {
-		b.onOwnReset(client, t)
-	}
 	req := b.ResetRequest(client, t)
 	req.own = true
 	b.Do(req, func(Answer) {})

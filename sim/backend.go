@@ -281,10 +281,10 @@ func (b *Backend) addBMCs() {
 				b.w.emit(history.Event{Kind: history.BMCFault, Host: h.name, Actor: r.Request.Client, Value: fault, Note: string(r.Request.ResetType)})
 			}
 		})
-		own := fakebmc.OnOwnReset(func(client string, t fakebmc.ResetType) {
+		received := fakebmc.OnReset(func(client string, t fakebmc.ResetType) {
 			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Value: string(t)})
 		})
-		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, requested, own)
+		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, requested, received)
 	}
 }
 

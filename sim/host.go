@@ -46,7 +46,9 @@ type host struct {
 	down func()
 	// draining says that the power is taken away: down is only a matter of time.
 	draining bool
+	// watchdog will reset the host; unfed says that it does so whatever comes.
 	watchdog *step
+	unfed    bool
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)
@@ -290,7 +292,7 @@ func (h *host) complete() {
 func (h *host) end(by, why string) {
 	h.w.cancel(h.transition)
 	h.w.cancel(h.watchdog)
-	h.transition, h.watchdog, h.down, h.draining = nil, nil, nil, false
+	h.transition, h.watchdog, h.unfed, h.down, h.draining = nil, nil, false, nil, false
 	h.kubelet.kill()
 	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil
@@ -333,17 +335,32 @@ func (h *host) halt() {
 	}
 	h.w.emit(history.Event{Kind: kind, Host: h.name, Boot: h.boot})
 	h.tell()
-	if !halted {
-		stalled := h.stalled
-		h.stalled = nil
-		for _, do := range stalled {
-			do()
-		}
+	if halted {
+		h.starve()
+		return
+	}
+	if !h.unfed {
+		h.w.cancel(h.watchdog)
+		h.watchdog = nil
+	}
+	stalled := h.stalled
+	h.stalled = nil
+	for _, do := range stalled {
+		do()
 	}
 }
 
 // stopFeeding leaves the watchdog alone, which then resets the host.
 func (h *host) stopFeeding() {
+	if h.booted {
+		h.unfed = true
+		h.starve()
+	}
+}
+
+// starve lets the watchdog's time run: it is a device of its own, and bites also
+// when the processors stand still.
+func (h *host) starve() {
 	if h.timings.watchdog == 0 || !h.booted || h.watchdog != nil {
 		return
 	}

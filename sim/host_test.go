@@ -224,6 +224,14 @@ func TestWhoDidIt(t *testing.T) {
 		}, "boot-ended second, power-off second"},
 		{"a BMC that has no mains any more", (*host).LoseAC, "boot-ended bmc, power-off bmc"},
 		{"a watchdog", func(h *host) error { h.stopFeeding(); return nil }, "boot-ended scenario"},
+		{"the watchdog of a guest that hangs", func(h *host) error { h.pause(); return nil }, "boot-ended scenario"},
+		{"a watchdog that is fed again", func(h *host) error {
+			h.pause()
+			_, err := h.w.advance(5*time.Second, func(history.Event) bool { return false })
+			h.resume()
+			return err
+		}, ""},
+		{"a watchdog that nobody feeds, whatever the processors do", func(h *host) error { h.stopFeeding(); h.pause(); h.resume(); return nil }, "boot-ended scenario"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t, true)

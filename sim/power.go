@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -11,10 +13,17 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// bmcTimeout is when a controller gives up on a BMC that doesn't answer.
+// bmcTimeout is when a controller gives up on a BMC that doesn't answer, unless its
+// settings say otherwise.
 const bmcTimeout = 10 * time.Second
 
-var errBMCTimeout = errors.New("the BMC did not answer within " + bmcTimeout.String())
+// bmcPatience is how long the process waits for a BMC.
+func (p *process) bmcPatience() time.Duration {
+	if settings, ok := p.deps.Settings.(*reboot.Settings); ok {
+		return cmp.Or(settings.BMCTimeout.Duration, bmcTimeout)
+	}
+	return bmcTimeout
+}
 
 // power is how one incarnation of a controller reaches the BMCs. It implements
 // reboot.Power.
@@ -69,15 +78,17 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 // client's own timeout.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
-	c := &call{class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable }, patience: bmcTimeout, impatient: errBMCTimeout}
+	patience := p.bmcPatience()
+	c := &call{
+		class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable },
+		patience: patience, impatient: func() error { return fmt.Errorf("the BMC did not answer within %s", patience) },
+	}
 	if request.ResetType != "" {
 		c.effect = "bmc " + string(request.ResetType) + " " + host
 	}
 	c.run = func(ignored bool, done func(error)) {
-		if request.ResetType != "" {
-			p.w.emit(history.Event{Kind: history.BMCCommand, Host: host, Actor: p.actor.name, Value: string(request.ResetType)})
-		}
 		if ignored {
+			p.w.emit(history.Event{Kind: history.BMCCommand, Host: host, Actor: p.actor.name, Value: string(request.ResetType)})
 			done(nil)
 			return
 		}

@@ -125,7 +125,7 @@ type call struct {
 	// patience is how long the client waits for the answer, and impatient what it
 	// says then; 0 is for ever.
 	patience  time.Duration
-	impatient error
+	impatient func() error
 	err       error
 	// answered guards against an answer after the client gave up.
 	answered bool
@@ -532,7 +532,7 @@ func (p *process) serve(f *flight, c *call) {
 		}
 		c.run(t.fault == scenarios.FaultIgnore, done)
 		if c.patience > 0 && life == p.life && !c.answered {
-			timeout = p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) { done(c.impatient) })
+			timeout = p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) { done(c.impatient()) })
 		}
 	})
 }
@@ -589,7 +589,7 @@ func (g gate) Call(k *kube.Call) error {
 	c := &call{
 		class: ClassAPI, refuse: k.Refuse,
 		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, k, done) },
-		patience: apiTimeout, impatient: errAPITimeout,
+		patience: apiTimeout, impatient: func() error { return errAPITimeout },
 		lost: func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
 	}
 	if k.Writes() {

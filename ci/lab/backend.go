@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -122,6 +123,7 @@ type Backend struct {
 	requests  objects.Requests
 	refusals  refusals
 	errands   sync.Map // the names of clients, by errand
+	askers    sync.Map // the names of those whose resets the BMCs received last, by errand
 	observers sync.WaitGroup
 	stream    *stream
 	keeper    *keeper.Keeper
@@ -204,6 +206,9 @@ func unsupported(plan *scenarios.Plan) []string {
 	for i, step := range plan.Spec.Steps {
 		if step.Do == nil {
 			continue
+		}
+		if pause := step.Do.Pause; pause != nil && slices.ContainsFunc(plan.Spec.Topology.Hosts, func(h scenarios.Host) bool { return h.Name == pause.Host && h.Watchdog > 0 }) {
+			reasons = append(reasons, fmt.Sprintf("step %d: %s: the watchdog of a virtual machine stands still with it", i+1, step.Do))
 		}
 		if reason := beyond(step.Do); reason != "" {
 			reasons = append(reasons, fmt.Sprintf("step %d: %s: %s", i+1, step.Do, reason))
@@ -377,7 +382,7 @@ func (b *Backend) makeHosts() error {
 		}
 		h.bmc = fakebmc.New(name, h.system, b.clock, fakebmc.Peers(peers),
 			fakebmc.OnRequest(func(r fakebmc.Record) { b.requested(name, r) }),
-			fakebmc.OnOwnReset(func(client string, t fakebmc.ResetType) { b.errands.Store(errand{name, t}, client) }))
+			fakebmc.OnReset(func(client string, t fakebmc.ResetType) { b.received(name, client, t) }))
 		if h.url, err = server.Listen("127.0.0.1:0", h.bmc); err != nil {
 			return err
 		}
@@ -387,27 +392,32 @@ func (b *Backend) makeHosts() error {
 	return nil
 }
 
-// requested records what a BMC was asked for and did not carry out, when the
-// request was answered or is known to hang. What it carries out is recorded when
-// it begins: see system.reset.
+// received records a reset that a BMC has received, and remembers whose it is: by
+// when it is carried out, its client may have given up.
+func (b *Backend) received(host, client string, t fakebmc.ResetType) {
+	client = b.name(host, client, t)
+	b.askers.Store(errand{host, t}, client)
+	b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(t)})
+}
+
+// requested records what faults bent a request, when it was answered or is known to
+// hang.
 func (b *Backend) requested(host string, r fakebmc.Record) {
 	b.requests.Add(r)
-	client := b.client(host, r.Request.ResetType)
-	switch r.Request.Client {
-	case fakebmc.ClientBMC, fakebmc.ClientWatchdog, fakebmc.ClientRestore:
-		client = r.Request.Client
-		b.errands.Delete(errand{host, r.Request.ResetType})
-	}
-	if r.Request.ResetType != "" && r.Executed == fakebmc.Never {
-		note := ""
-		if err := r.Answer.Err(); err != nil {
-			note = err.Error()
-		}
-		b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(r.Request.ResetType), Note: note})
-	}
 	for _, fault := range objects.Bent(r.Rules) {
-		b.stream.now(history.Event{Kind: history.BMCFault, Host: host, Actor: client, Value: fault, Note: string(r.Request.ResetType)})
+		b.stream.now(history.Event{
+			Kind: history.BMCFault, Host: host, Actor: b.name(host, r.Request.Client, r.Request.ResetType), Value: fault, Note: string(r.Request.ResetType),
+		})
 	}
+}
+
+// name is what the history calls the client of a request.
+func (b *Backend) name(host, client string, t fakebmc.ResetType) string {
+	switch client {
+	case fakebmc.ClientBMC, fakebmc.ClientWatchdog, fakebmc.ClientRestore:
+		return client
+	}
+	return b.client(host, t)
 }
 
 // errand is a request to a BMC that is under way.

@@ -22,6 +22,9 @@ type brokenWire struct {
 }
 
 func (w brokenWire) Off(_ context.Context, host *api.BareMetalHost) error {
+	w.b.received(host.Name, "127.0.0.1:1", fakebmc.ResetForceOff)
+	w.b.received("worker-2", fakebmc.ClientRestore, fakebmc.ResetOn)
+	w.b.received("worker-2", "127.0.0.1:1", fakebmc.ResetForceRestart)
 	w.b.requested(host.Name, fakebmc.Record{
 		Request: fakebmc.Request{Client: "127.0.0.1:1", ResetType: fakebmc.ResetForceOff}, Executed: fakebmc.Never, Rules: []string{"fault"},
 	})
@@ -39,14 +42,14 @@ func TestEventsOfABMCNameTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.requested(host.Name, fakebmc.Record{Request: fakebmc.Request{Client: "127.0.0.1:1", ResetType: fakebmc.ResetForceOff}, Rules: []string{"late"}})
-	want := map[string]string{"ForceOff": "reboot", "fault": "reboot", "read": "reboot", "own": "bmc", "other": "", "late": ""}
+	want := map[string]string{"ForceOff": "reboot", "On": "restore", "ForceRestart": "", "fault": "reboot", "read": "reboot", "own": "bmc", "other": "", "late": ""}
 	for _, e := range b.stream.pending {
 		if by, known := want[e.Value]; e.Kind.Layer() == history.BMC && (!known || e.Actor != by) {
 			t.Errorf("%v is by %q, want %q", e, e.Actor, by)
 		}
 	}
-	if n := len(b.stream.pending); n != 7 {
-		t.Errorf("%d events, want 7: %v", n, b.stream.pending)
+	if n := len(b.stream.pending); n != 9 {
+		t.Errorf("%d events, want 9: %v", n, b.stream.pending)
 	}
 }
 

@@ -81,11 +81,11 @@ func (s *system) reset(host string, t fakebmc.ResetType) error {
 		return fmt.Errorf("%s of %s: %w", t, s.domain.Name(), fakebmc.ErrUnsupported)
 	}
 	off := s.domain.State() == vms.StateOff
-	client := s.b.client(host, t)
 	if s.deaf() && slices.Contains(needPower[:], t) {
 		return fmt.Errorf("%s of %s, which is not on: %w", t, s.domain.Name(), fakebmc.ErrConflict)
 	}
-	s.b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(t)})
+	asker, _ := s.b.askers.Load(errand{host, t})
+	client, _ := asker.(string)
 	ctx, cancel := context.WithTimeout(s.b.ctx, commandTimeout)
 	defer cancel()
 	if t == fakebmc.ResetPushPowerButton {

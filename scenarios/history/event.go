@@ -116,8 +116,9 @@ const (
 
 // BMC events. Host is the host whose BMC it is.
 const (
-	// BMCCommand is a reset type that the BMC received, in Value. Note says what
-	// it answered when that was not plain acceptance.
+	// BMCCommand is a reset type that the BMC received, in Value, whatever became of
+	// it; also one that the BMC asks of itself. Actor is the client, or "bmc",
+	// "watchdog" or "restore". A request that found no connection was not received.
 	BMCCommand Kind = "bmc-command"
 	// BMCFault says that a fault rule, named in Value, bent a request.
 	BMCFault Kind = "bmc-fault"
