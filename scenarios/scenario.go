@@ -241,6 +241,8 @@ type Op struct {
 	PauseController *ControllerOp `json:"pauseController,omitempty"`
 	// resumeController lets it go on where it was, with what it knew.
 	ResumeController *ControllerOp `json:"resumeController,omitempty"`
+	// setClock puts the clock of a controller or of a host wrong.
+	SetClock *ClockOp `json:"setClock,omitempty"`
 	// freezeCache stops a controller's cache from learning of changes.
 	FreezeCache *CacheOp `json:"freezeCache,omitempty"`
 	// thawCache lets a controller's cache catch up.
@@ -337,6 +339,22 @@ func Process(controller string, n int) string {
 	}
 	return fmt.Sprintf("%s-%d", controller, n)
 }
+
+// ClockOp is a clock that differs from the others.
+type ClockOp struct {
+	// controller is the controller whose clock it is. Either it or host is given.
+	Controller string `json:"controller,omitempty"`
+	// host is the host whose clock it is: its kubelet's.
+	Host string `json:"host,omitempty"`
+	// ahead is by how much it is ahead of the others.
+	Ahead Duration `json:"ahead,omitzero"`
+	// behind is by how much it is behind the others. Without ahead or behind it is
+	// right again.
+	Behind Duration `json:"behind,omitzero"`
+}
+
+// Offset is what to add to the time.
+func (c *ClockOp) Offset() time.Duration { return time.Duration(c.Ahead) - time.Duration(c.Behind) }
 
 // CacheOp names one kind in one controller's cache.
 type CacheOp struct {

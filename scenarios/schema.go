@@ -84,6 +84,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Host.name":                pattern(dnsLabelPattern),
 		"FailAPIOp.controller":     processes,
 		"ControllerOp.controller":  processes,
+		"ClockOp.controller":       processes,
 		"Controller.replicas":      {"minimum": 2, "maximum": maxReplicas},
 		"FailAPIOp.verb":           enum(apiVerbs),
 		"FailAPIOp.kind":           enum(apiKinds),

@@ -92,6 +92,8 @@ func (op Op) String() string {
 		return "pause the controller " + op.PauseController.Controller
 	case op.ResumeController != nil:
 		return "resume the controller " + op.ResumeController.Controller
+	case op.SetClock != nil:
+		return fmt.Sprintf("set the clock of %s to %+.1fs", op.SetClock.Controller+op.SetClock.Host, op.SetClock.Offset().Seconds())
 	case op.FreezeCache != nil:
 		return fmt.Sprintf("freeze %s in the cache of %s", op.FreezeCache.Kind, op.FreezeCache.Controller)
 	case op.ThawCache != nil:
@@ -170,6 +172,8 @@ func (op Op) host() string {
 		return op.AddFault.Host
 	case op.SetOnline != nil:
 		return op.SetOnline.Host
+	case op.SetClock != nil:
+		return op.SetClock.Host
 	case op.Annotate != nil:
 		return name(op.Annotate.Object)
 	case op.RemoveAnnotation != nil:

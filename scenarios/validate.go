@@ -461,6 +461,8 @@ func (v *validator) op(path string, op *Op) {
 		}
 	case op.ResumeController != nil:
 		v.end(path, "pause controller "+op.ResumeController.Controller, "no step before this one has paused it")
+	case op.SetClock != nil:
+		v.setClock(path, op.SetClock)
 	case op.FreezeCache != nil:
 		v.cache(path, op.FreezeCache)
 		v.open[fmt.Sprintf("freeze %s %s", op.FreezeCache.Controller, op.FreezeCache.Kind)] = true
@@ -541,6 +543,23 @@ func (v *validator) end(path, state, otherwise string) {
 		v.bad(path, "%s", otherwise)
 	}
 	delete(v.open, state)
+}
+
+func (v *validator) setClock(path string, op *ClockOp) {
+	v.host(path+".host", op.Host)
+	v.controller(path+".controller", op.Controller)
+	if (op.Host == "") == (op.Controller == "") {
+		v.bad(path, "whose clock? give it either host or controller")
+	}
+	if op.Ahead > 0 && op.Behind > 0 {
+		v.bad(path+".behind", "a clock is ahead or behind, not both")
+	}
+	if v.vocab.Controllers[v.base(op.Controller)].StandIn {
+		v.bad(path+".controller", "%s stands in for something that compares no clocks", op.Controller)
+	}
+	if v.inLab() {
+		v.bad(path, "the lab has one clock: say worlds: [%s] in spec", worldSim)
+	}
 }
 
 func (v *validator) startSecond(path, name string) {

@@ -155,7 +155,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	if err != nil {
 		return invariant.Timings{}, err
 	}
-	b.store = prepared.store.Fork(wallClock{w}.Now, b.committed)
+	b.store = prepared.store.Fork(wallClock{w: w}.Now, b.committed)
 	b.bmcs, b.waiting = make(map[string]*fakebmc.BMC), make(map[string]bool)
 	b.faults = objects.NewFaults(b.bmcs)
 
@@ -319,8 +319,9 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
 		w: b.w, actor: actor{name: scenarios.Process(c.Name, n)}, store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
-		deps: controllers.Deps{Clock: wallClock{b.w}, Settings: c.Settings, Overlay: c.Overlay},
+		deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 	}
+	p.deps.Clock = wallClock{b.w, &p.offset}
 	p.deps.Warn = func(obj client.Object, reason, message string) {
 		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
 	}
@@ -503,6 +504,10 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		return b.onProcess(op.PauseController.Controller, (*process).pause)
 	case op.ResumeController != nil:
 		return b.onProcess(op.ResumeController.Controller, (*process).resume)
+	case op.SetClock != nil && op.SetClock.Host != "":
+		return onHost(&scenarios.HostOp{Host: op.SetClock.Host}, func(h *host) { h.kubelet.offset = op.SetClock.Offset() })
+	case op.SetClock != nil:
+		return b.onProcess(op.SetClock.Controller, func(p *process) { p.offset = op.SetClock.Offset() })
 	case op.FreezeCache != nil:
 		return b.onStream(op.FreezeCache, func(s *stream) { s.frozen = true })
 	case op.ThawCache != nil:
@@ -724,9 +729,9 @@ func ineffective(err error) error {
 
 // heal withdraws every fault, those of the schedule included: links, BMC rules, an
 // API server that is away or fails, frozen caches, paused hosts and controllers,
-// second processes, dead kubelets, guests that ignore a shutdown, and controllers
-// that are down or about to crash. What was late comes now. A watchdog that nobody
-// feeds fires, as it should.
+// second processes, clocks that are wrong, dead kubelets, guests that ignore a
+// shutdown, and controllers that are down or about to crash. What was late comes
+// now. A watchdog that nobody feeds fires, as it should.
 func (b *Backend) heal() error {
 	b.w.story, b.w.healed = false, true
 	b.w.catchUp()
@@ -734,13 +739,14 @@ func (b *Backend) heal() error {
 	for _, h := range b.hosts {
 		b.restore(h)
 		h.resume()
+		h.kubelet.offset = 0
 		h.kubelet.revive()
 		h.ignoresShutdown = false
 		b.bmcs[h.name].Heal()
 	}
 	b.faults = objects.NewFaults(b.bmcs)
 	for _, p := range b.processes {
-		p.crashAt = nil
+		p.crashAt, p.offset = nil, 0
 		p.resume()
 		switch {
 		case p.second:

@@ -25,7 +25,7 @@ func newHost(t *testing.T, on bool) *host {
 	w := &world{notice: func(history.Event) {}}
 	h := &host{w: w, actor: actor{name: "h"}, name: "h", timings: hostTimings{boot: 8 * time.Second, softOff: 3 * time.Second, hardOff: 300 * time.Millisecond}}
 	h.kubelet = &kubelet{
-		w: w, actor: actor{name: "h.kubelet"}, host: h, node: "h", api: &apiServer{w: w}, store: kube.NewStore(s.server, wallClock{w}.Now, nil), kinds: &s.kinds, lease: time.Second,
+		w: w, actor: actor{name: "h.kubelet"}, host: h, node: "h", api: &apiServer{w: w}, store: kube.NewStore(s.server, wallClock{w: w}.Now, nil), kinds: &s.kinds, lease: time.Second,
 	}
 	if on {
 		h.powerOn("")

@@ -545,3 +545,51 @@ func TestLeaderWithoutAPI(t *testing.T) {
 		t.Errorf("afterwards the first process leads: %t, the second: %t", processes[0].up, processes[1].up)
 	}
 }
+
+// patient is a fencer of Nodes that have been Ready for half a minute: it compares
+// its own clock with the kubelet's.
+type patient struct {
+	client.Client
+	since func(time.Time) time.Duration
+}
+
+func (p *patient) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var node corev1.Node
+	if err := p.Get(ctx, client.ObjectKey{Name: request.Name}, &node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if left := 30*time.Second - p.since(node.Status.Conditions[0].LastTransitionTime.Time); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	return reconcile.Result{}, p.Delete(ctx, &node)
+}
+
+// TestClocks puts clocks wrong before a host boots: who compares two of them acts
+// too early or too late.
+func TestClocks(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		op   *scenarios.ClockOp
+		want time.Duration // after the Node was made; about
+	}{
+		{"right", &scenarios.ClockOp{Controller: "patient"}, 30 * time.Second},
+		{"the controller's ahead", &scenarios.ClockOp{Controller: "patient", Ahead: scenarios.Duration(20 * time.Second)}, 10 * time.Second},
+		{"the controller's behind", &scenarios.ClockOp{Controller: "patient", Behind: scenarios.Duration(20 * time.Second)}, 50 * time.Second},
+		{"the host's ahead", &scenarios.ClockOp{Host: "worker-1", Ahead: scenarios.Duration(20 * time.Second)}, 50 * time.Second},
+		{"the host's behind", &scenarios.ClockOp{Host: "worker-1", Behind: scenarios.Duration(20 * time.Second)}, 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := open(t, nil, nil, controller("patient", 1, func(d controllers.Deps) reconcile.Reconciler { return &patient{d.Client, d.Clock.Since} }))
+			st.until(history.NodeDeleted)
+			st.do(scenarios.Op{PowerLoss: hostOp})
+			st.do(scenarios.Op{SetClock: c.op})
+			st.do(scenarios.Op{PowerUp: hostOp})
+			st.until(history.NodeCreated)
+			made := st.now
+			st.until(history.NodeDeleted)
+			if after := st.now - made; (after - c.want).Abs() > time.Second {
+				t.Errorf("the Node was deleted %s after it was made, want %s", after, c.want)
+			}
+		})
+	}
+}

@@ -68,6 +68,8 @@ type process struct {
 	// it goes on.
 	paused bool
 	held   []func()
+	// offset is how far its clock is ahead.
+	offset time.Duration
 	// second says that the scenario has started it beside another one.
 	second bool
 	// election is nil where the process is alone; standby says that it is up as a

@@ -382,7 +382,19 @@ func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 }
 
 // wallClock is the world's clock for a controller (k8s.io/utils/clock).
-type wallClock struct{ w *world }
+type wallClock struct {
+	w *world
+	// offset is how far it is ahead of the world's; nil is not at all.
+	offset *time.Duration
+}
 
-func (c wallClock) Now() time.Time                  { return epoch.Add(c.w.now) }
+// Now is the time that the clock shows.
+func (c wallClock) Now() time.Time {
+	if c.offset != nil {
+		return epoch.Add(c.w.now + *c.offset)
+	}
+	return epoch.Add(c.w.now)
+}
+
+// Since is the time since t by this clock.
 func (c wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -222,6 +222,8 @@ func beyond(op *scenarios.Op) string {
 	switch {
 	case op.FreezeCache != nil, op.ThawCache != nil:
 		return "a real cache cannot be stopped"
+	case op.SetClock != nil:
+		return "the lab has one clock"
 	case op.PauseController != nil, op.ResumeController != nil:
 		return "one controller alone cannot stand still"
 	case op.APIOutage != nil:
