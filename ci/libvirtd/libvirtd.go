@@ -139,6 +139,11 @@ func (d *Daemon) Restart() {
 	d.t.Cleanup(func() {
 		if d.t.Failed() {
 			d.t.Logf("libvirtd: %s", said.String())
+			logs, _ := filepath.Glob(filepath.Join(d.dir, "cache/libvirt/qemu/log/*.log"))
+			for _, path := range logs { // each says what ended its machine
+				text, err := os.ReadFile(path)
+				d.t.Logf("%s: %s %v", path, text, err)
+			}
 		}
 	})
 }
@@ -225,15 +230,21 @@ func (m *Machine) Definition() string {
 	return text
 }
 
-// ForceOff ends the instance that runs, if any.
+// ForceOff ends the instance that runs, if any. A daemon that has just been started
+// may still be connecting to its QEMU: when that dies of this very call, the daemon
+// gives the domain up by itself first, and the call fails because it isn't running.
 func (m *Machine) ForceOff() {
 	m.d.t.Helper()
-	if active, err := m.Domain().IsActive(); err != nil {
-		m.d.t.Error(err)
-	} else if active {
-		if err := m.Domain().Destroy(); err != nil {
-			m.d.t.Error(err)
+	active, err := m.Domain().IsActive()
+	if err == nil && active {
+		if destroyErr := m.Domain().Destroy(); destroyErr != nil {
+			if active, err = m.Domain().IsActive(); err == nil && active {
+				err = destroyErr
+			}
 		}
+	}
+	if err != nil {
+		m.d.t.Error(err)
 	}
 }
 

@@ -287,9 +287,7 @@ func TestLibvirtComesBack(t *testing.T) {
 	wantState(t, d, host, fakebmc.On)
 	third := d.Define("third")
 	changed("+other", "-other", "+third")
-	if err := m.Domain().Destroy(); err != nil {
-		t.Fatal(err)
-	}
+	m.ForceOff()
 	for p := range told {
 		if p == fakebmc.Off {
 			break
