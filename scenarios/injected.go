@@ -77,6 +77,11 @@ func (i *injections) add(op Op, step int) {
 			name:  fmt.Sprintf("the fault %s of step %d bent no request", op.AddFault.Name, step+1),
 			event: history.BMCFault, value: op.AddFault.Name,
 		})
+	case op.FailAPI != nil:
+		i.all = append(i.all, injection{
+			name:  fmt.Sprintf("step %d (%s) refused no request", step+1, op),
+			event: history.APIFault, actor: op.FailAPI.Controller, value: fmt.Sprint(op.FailAPI.Code),
+		})
 	case op.Crash != nil:
 		i.all = append(i.all, injection{
 			name:  fmt.Sprintf("step %d (%s) crashed nobody", step+1, op),
@@ -108,7 +113,7 @@ func (i *injections) counted() Injected {
 	var sum Injected
 	for _, in := range i.all {
 		switch in.event {
-		case history.BMCFault:
+		case history.BMCFault, history.APIFault:
 			sum.Faults.add(in.took)
 		case history.ControllerCrashed:
 			sum.Crashes.add(in.took)
@@ -153,6 +158,26 @@ func inForce(steps []Step) []string {
 			end(op.ThawCache.Kind + " is frozen in the cache of " + op.ThawCache.Controller)
 		case op.Crash != nil && op.Crash.Each:
 			begin(op.Crash.Controller + " crashes at each of its effects")
+		case op.StartSecond != nil:
+			begin("there is a second " + op.StartSecond.Controller)
+		case op.StopSecond != nil:
+			end("there is a second " + op.StopSecond.Controller)
+		case op.PauseController != nil:
+			begin(op.PauseController.Controller + " stands still")
+		case op.ResumeController != nil:
+			end(op.ResumeController.Controller + " stands still")
+		case op.FailAPI != nil && op.FailAPI.Times == 0:
+			begin("the API server refuses requests")
+		case op.APIOutage != nil:
+			begin("the API server is away")
+		case op.APIRestore != nil:
+			end("the API server refuses requests")
+			end("the API server is away")
+		case op.SetClock != nil:
+			clock := "the clock of " + op.SetClock.Controller + op.SetClock.Host + " is wrong"
+			if end(clock); op.SetClock.Offset() != 0 {
+				begin(clock)
+			}
 		case op.Heal != nil:
 			open = nil
 		}

@@ -230,6 +230,27 @@ func TestBackend(t *testing.T) {
 	backendtest.Run(t, func(testing.TB) scenarios.Backend { return s.Backend() }, plan, nil)
 }
 
+// TestIdleRefusal: a failAPI that refuses nothing tests nothing.
+func TestIdleRefusal(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"Secret", "BareMetalHost"} {
+		story := scenario(t, "cut-off-host")
+		fail := scenarios.Step{Do: &scenarios.Op{FailAPI: &scenarios.FailAPIOp{Controller: "reboot", Verb: "patch", Kind: kind, Code: 500, Times: 1}}}
+		story.Spec.Steps = append([]scenarios.Step{fail}, story.Spec.Steps...)
+		plan, err := scenarios.Compile(story, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mismatch := play(t, s, plan).Meets()
+		if idle := strings.Contains(mismatch, "refused no request"); idle != (kind == "Secret") || !idle && mismatch != "" {
+			t.Errorf("patches of a %s are refused once: %s", kind, mismatch)
+		}
+	}
+}
+
 // TestNodeNames plays a remediation of hosts whose Nodes are not called like them:
 // it is the same story.
 func TestNodeNames(t *testing.T) {

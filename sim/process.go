@@ -450,10 +450,12 @@ func (p *process) finish(f *flight) {
 	if f.err != nil {
 		p.w.emit(history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: e.request.Name, Value: f.err.Error()})
 	}
+	//lint:ignore SA1019 others' controllers use it
+	again := f.result.Requeue
 	switch {
 	case errors.Is(f.err, reconcile.TerminalError(nil)):
 		// It waits for an event, and its failures still count.
-	case f.err != nil, f.result.RequeueAfter == 0 && f.result.Requeue: //nolint:staticcheck // others' controllers use it
+	case f.err != nil, f.result.RequeueAfter == 0 && again:
 		q.addRateLimited(e, priority)
 	case f.result.RequeueAfter > 0:
 		e.failures = 0

@@ -64,7 +64,8 @@ func TestQueue(t *testing.T) {
 	const second = time.Second
 	again := func() (reconcile.Result, error) { return reconcile.Result{RequeueAfter: 10 * second}, nil }
 	done := func() (reconcile.Result, error) { return reconcile.Result{}, nil }
-	requeue := func() (reconcile.Result, error) { return reconcile.Result{Requeue: true}, nil } //nolint:staticcheck // others use it
+	//lint:ignore SA1019 others' controllers use it
+	requeue := func() (reconcile.Result, error) { return reconcile.Result{Requeue: true}, nil }
 	fail := func() (reconcile.Result, error) { return reconcile.Result{}, errors.New("not yet") }
 	final := func() (reconcile.Result, error) {
 		return reconcile.Result{}, reconcile.TerminalError(errors.New("never"))

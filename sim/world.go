@@ -134,6 +134,14 @@ func (s Step) Faults() []scenarios.StepFault {
 	return nil
 }
 
+// can reports whether the fault can befall the step, be it one that a search chooses
+// or one that is left to plans.
+func (s Step) can(fault scenarios.StepFault) bool {
+	return slices.Contains(s.Faults(), fault) ||
+		fault == scenarios.FaultNotFound && s.Class == ClassAPI ||
+		(fault == scenarios.FaultLate || fault == scenarios.FaultCrashLate) && s.Class == ClassBMC && s.Effect
+}
+
 // trouble is what the plan has go wrong with a step; nothing, mostly.
 type trouble struct {
 	fault scenarios.StepFault
@@ -199,7 +207,7 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 		}
 	}
 	s := &step{at: at, due: at, run: run}
-	if deviates && deviation.Fault != "" && !slices.Contains((Step{Class: class, Effect: effect}).Faults(), deviation.Fault) {
+	if deviates && deviation.Fault != "" && !(Step{Class: class, Effect: effect}).can(deviation.Fault) {
 		deviates = false // this cannot go wrong with such a step
 	}
 	if deviates {
