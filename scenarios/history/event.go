@@ -29,13 +29,25 @@ const (
 	Engine Layer = "scenario"
 )
 
+// Actors that are no process.
+const (
+	// User is who a scenario's operations on API objects are done as.
+	User = "user"
+	// ByBMC and ByGuest are the BMC of a host, and its operating system.
+	ByBMC   = "bmc"
+	ByGuest = "guest"
+)
+
 // Kind says what happened. Its layer is fixed: see Kind.Layer.
 type Kind string
 
 // World events. Host is always set; Boot is the boot incarnation that the event
 // belongs to.
 const (
-	// PowerOn is a power edge from off to on.
+	// PowerOn is a power edge from off to on. Its Actor, like that of PowerOff, is
+	// who caused it: the client of the BMC whose command it was; string(Engine)
+	// when it was an operation of the scenario; ByBMC when the BMC or the power
+	// supply did it by themselves; ByGuest when the operating system did, unasked.
 	PowerOn Kind = "power-on"
 	// PowerOff is a power edge from on to off. It ends the boot that ran.
 	PowerOff Kind = "power-off"
@@ -99,9 +111,10 @@ const (
 	// the UID of the Node that it was bound to.
 	PodBound   Kind = "pod-bound"
 	PodDeleted Kind = "pod-deleted"
-	// AnnotationSet and AnnotationRemoved are changes of a fencing annotation on
-	// a BareMetalHost or Machine. Key is the annotation; Value its value. Setting
-	// one that is there is a change of its value.
+	// AnnotationSet and AnnotationRemoved are changes of an annotation on a
+	// BareMetalHost or Machine that asks for fencing or keeps controllers from it.
+	// Key is the annotation; Value its value. Setting one that is there is a change
+	// of its value.
 	AnnotationSet     Kind = "annotation-set"
 	AnnotationRemoved Kind = "annotation-removed"
 	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
@@ -112,6 +125,26 @@ const (
 	OnlineWanted Kind = "online-wanted"
 	// ProvisioningState is a change of the host's provisioning state, in Value.
 	ProvisioningState Kind = "provisioning-state"
+	// LastPoweredOn and PendingRebootSince are changes of the two times of seed
+	// 000 in the BareMetalHost's status. Value is the time as RFC 3339 with
+	// microseconds in UTC, so that they compare as strings, or empty.
+	LastPoweredOn      Kind = "last-powered-on"
+	PendingRebootSince Kind = "pending-reboot-since"
+	// PowerError is the beginning or end of a power management error in the
+	// BareMetalHost's status, with true or false in Value.
+	PowerError Kind = "power-error"
+	// HostConsumer is a change of the BareMetalHost's spec.consumerRef; Value is
+	// Kind/name, or empty.
+	HostConsumer Kind = "host-consumer"
+	// BareMetalHostCreated, BareMetalHostDeleted, MachineCreated and MachineDeleted
+	// are the life of those objects.
+	BareMetalHostCreated Kind = "baremetalhost-created"
+	BareMetalHostDeleted Kind = "baremetalhost-deleted"
+	MachineCreated       Kind = "machine-created"
+	MachineDeleted       Kind = "machine-deleted"
+	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
+	// name, or empty.
+	MachineNode Kind = "machine-node"
 )
 
 // BMC events. Host is the host whose BMC it is.
@@ -167,6 +200,8 @@ var layers = map[Kind]Layer{
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodDeleted: API, AnnotationSet: API,
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
+	LastPoweredOn: API, PendingRebootSince: API, PowerError: API, HostConsumer: API,
+	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
@@ -203,10 +238,9 @@ type Event struct {
 	// Object is "Kind/name" of an API object, or the workload's name.
 	Object string `json:"object,omitempty"`
 	UID    string `json:"uid,omitempty"`
-	// Actor is who did it, where that is known: of an API event the writer; of a
-	// power edge and of the end of a boot string(Engine) when the scenario itself
-	// caused it, else the client whose command led to it, or "bmc", "watchdog" or
-	// "restore" when the BMC did it by itself.
+	// Actor is who did it, where that is known: of an API event the writer, which
+	// is a controller's name, a kubelet's, User for what a scenario does as a user
+	// would, and string(Engine) for the topology; of a power edge, see PowerOn.
 	Actor string `json:"actor,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
@@ -246,30 +280,34 @@ func (e Event) Phrase() string {
 }
 
 var phrases = map[Kind]string{
-	PowerOn:           "{host} was powered on",
-	PowerOff:          "{host} was powered off",
-	BootStarted:       "{host} began to boot",
-	BootComplete:      "{host} finished booting",
-	BootEnded:         "the last process of {host}'s boot was gone",
-	WorkloadStarted:   "{object} started on {host}",
-	WorkloadStopped:   "{object} stopped on {host}",
-	WatchdogFired:     "the watchdog of {host} fired",
-	EvidenceLost:      "the observer of {host} fell silent",
-	NodeCreated:       "the Node of {host} was created",
-	NodeDeleted:       "the Node of {host} was deleted",
-	NodeReady:         "the Node of {host} became Ready",
-	NodeNotReady:      "the Node of {host} stopped being Ready",
-	PodBound:          "{object} was bound to {host}",
-	PodDeleted:        "{object} on {host} was deleted",
-	AnnotationSet:     "{key} was set on {object}",
-	AnnotationRemoved: "{key} was removed from {object}",
-	PowerReported:     "{object} was reported powered on: {value}",
-	OnlineWanted:      "{object} was asked to be online: {value}",
-	BMCCommand:        "the BMC of {host} received {value}",
-	ControllerCrashed: "{actor} crashed",
-	RunStarted:        "the run started",
-	Healed:            "the faults were withdrawn",
-	Done:              "the run ended",
+	PowerOn:              "{host} was powered on",
+	PowerOff:             "{host} was powered off",
+	BootStarted:          "{host} began to boot",
+	BootComplete:         "{host} finished booting",
+	BootEnded:            "the last process of {host}'s boot was gone",
+	WorkloadStarted:      "{object} started on {host}",
+	WorkloadStopped:      "{object} stopped on {host}",
+	WatchdogFired:        "the watchdog of {host} fired",
+	EvidenceLost:         "the observer of {host} fell silent",
+	NodeCreated:          "the Node of {host} was created",
+	NodeDeleted:          "the Node of {host} was deleted",
+	NodeReady:            "the Node of {host} became Ready",
+	NodeNotReady:         "the Node of {host} stopped being Ready",
+	PodBound:             "{object} was bound to {host}",
+	PodDeleted:           "{object} on {host} was deleted",
+	AnnotationSet:        "{key} was set on {object}",
+	AnnotationRemoved:    "{key} was removed from {object}",
+	PowerReported:        "{object} was reported powered on: {value}",
+	OnlineWanted:         "{object} was asked to be online: {value}",
+	LastPoweredOn:        "a boot of {host} was recorded",
+	PendingRebootSince:   "a request to reboot {host} was recorded",
+	BareMetalHostDeleted: "{object} was deleted",
+	MachineDeleted:       "{object} was deleted",
+	BMCCommand:           "the BMC of {host} received {value}",
+	ControllerCrashed:    "{actor} crashed",
+	RunStarted:           "the run started",
+	Healed:               "the faults were withdrawn",
+	Done:                 "the run ended",
 }
 
 // Seconds renders a time as seconds with milliseconds: "41.200s".

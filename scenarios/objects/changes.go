@@ -5,6 +5,7 @@
 package objects
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,48 +129,113 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	if after == nil {
 		event := history.Event{Host: before.Name, Object: "BareMetalHost/" + before.Name, UID: string(before.UID)}
-		annotations(before.Annotations, nil, api.IsRebootAnnotation, event, emit)
+		annotations(before.Annotations, nil, mattersOnHost, event, emit)
+		event.Kind = history.BareMetalHostDeleted
+		emit(event)
 		return
 	}
-	if before == nil {
-		before = new(api.BareMetalHost)
-		before.Spec.Online = !after.Spec.Online
-		before.Status.PoweredOn = !after.Status.PoweredOn
-	}
 	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
-	annotations(before.Annotations, after.Annotations, api.IsRebootAnnotation, event, emit)
 	send := func(kind history.Kind, value string) {
 		e := event
 		e.Kind, e.Value = kind, value
 		emit(e)
 	}
+	if before == nil {
+		before = new(api.BareMetalHost)
+		before.Spec.Online = !after.Spec.Online
+		before.Status.PoweredOn = !after.Status.PoweredOn
+		send(history.BareMetalHostCreated, "")
+	}
+	annotations(before.Annotations, after.Annotations, mattersOnHost, event, emit)
 	if before.Spec.Online != after.Spec.Online {
 		send(history.OnlineWanted, strconv.FormatBool(after.Spec.Online))
+	}
+	if is := consumer(after); is != consumer(before) {
+		send(history.HostConsumer, is)
 	}
 	if before.Status.PoweredOn != after.Status.PoweredOn {
 		send(history.PowerReported, strconv.FormatBool(after.Status.PoweredOn))
 	}
-	if before.Status.Provisioning.State != after.Status.Provisioning.State {
-		send(history.ProvisioningState, string(after.Status.Provisioning.State))
+	was, is := &before.Status.Provisioning, &after.Status.Provisioning
+	if was.State != is.State {
+		send(history.ProvisioningState, string(is.State))
+	}
+	if pending := microTime(is.PendingRebootSince); pending != microTime(was.PendingRebootSince) {
+		send(history.PendingRebootSince, pending)
+	}
+	if booted := microTime(is.LastPoweredOn); booted != microTime(was.LastPoweredOn) {
+		send(history.LastPoweredOn, booted)
+	}
+	if failing := powerError(after); failing != powerError(before) {
+		send(history.PowerError, strconv.FormatBool(failing))
 	}
 }
 
+func consumer(h *api.BareMetalHost) string {
+	if ref := h.Spec.ConsumerRef; ref != nil {
+		return ref.Kind + "/" + ref.Name
+	}
+	return ""
+}
+
+func microTime(t *metav1.MicroTime) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(metav1.RFC3339Micro)
+}
+
+func powerError(h *api.BareMetalHost) bool { return h.Status.ErrorType == api.PowerManagementError }
+
+func mattersOnHost(key string) bool {
+	return api.IsRebootAnnotation(key) || key == clusterv1.PausedAnnotation
+}
+
+func mattersOnMachine(key string) bool {
+	switch key {
+	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation:
+		return true
+	}
+	return false
+}
+
 func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
-	name := func(m *clusterv1.Machine) string {
-		_, host, _ := strings.Cut(m.Annotations[api.HostAnnotation], "/")
-		return host
+	version := cmp.Or(after, before)
+	event := history.Event{Host: hostOf(version), Object: "Machine/" + version.Name, UID: string(version.UID)}
+	if event.Host == "" && before != nil {
+		event.Host = hostOf(before) // it has just let go of it
+	}
+	if event.Host == "" {
+		return
+	}
+	send := func(kind history.Kind, value string) {
+		e := event
+		e.Kind, e.Value = kind, value
+		emit(e)
 	}
 	var was, is map[string]string
-	event := history.Event{}
+	var wasNode, isNode string
 	if before != nil {
-		was = before.Annotations
-		event = history.Event{Host: name(before), Object: "Machine/" + before.Name, UID: string(before.UID)}
+		was, wasNode = before.Annotations, before.Status.NodeRef.Name
+	} else {
+		send(history.MachineCreated, "")
 	}
 	if after != nil {
-		is = after.Annotations
-		event = history.Event{Host: name(after), Object: "Machine/" + after.Name, UID: string(after.UID)}
+		is, isNode = after.Annotations, after.Status.NodeRef.Name
 	}
-	annotations(was, is, func(key string) bool { return key == api.ExternalRemediationAnnotation }, event, emit)
+	annotations(was, is, mattersOnMachine, event, emit)
+	switch {
+	case after == nil:
+		send(history.MachineDeleted, "")
+	case wasNode != isNode:
+		send(history.MachineNode, isNode)
+	}
+}
+
+// hostOf is the BareMetalHost that a Machine consumes.
+func hostOf(m *clusterv1.Machine) string {
+	_, host, _ := strings.Cut(m.Annotations[api.HostAnnotation], "/")
+	return host
 }
 
 // annotations emits the changes among the annotations that matter, by key.
