@@ -29,14 +29,8 @@ const (
 	Engine Layer = "scenario"
 )
 
-// Actors that are no process.
-const (
-	// User is who a scenario's operations on API objects are done as.
-	User = "user"
-	// ByBMC and ByGuest are the BMC of a host, and its operating system.
-	ByBMC   = "bmc"
-	ByGuest = "guest"
-)
+// User is who a scenario's operations on API objects are done as.
+const User = "user"
 
 // Kind says what happened. Its layer is fixed: see Kind.Layer.
 type Kind string
@@ -44,10 +38,7 @@ type Kind string
 // World events. Host is always set; Boot is the boot incarnation that the event
 // belongs to.
 const (
-	// PowerOn is a power edge from off to on. Its Actor, like that of PowerOff, is
-	// who caused it: the client of the BMC whose command it was; string(Engine)
-	// when it was an operation of the scenario; ByBMC when the BMC or the power
-	// supply did it by themselves; ByGuest when the operating system did, unasked.
+	// PowerOn is a power edge from off to on.
 	PowerOn Kind = "power-on"
 	// PowerOff is a power edge from on to off. It ends the boot that ran.
 	PowerOff Kind = "power-off"
@@ -239,8 +230,10 @@ type Event struct {
 	Object string `json:"object,omitempty"`
 	UID    string `json:"uid,omitempty"`
 	// Actor is who did it, where that is known: of an API event the writer, which
-	// is a controller's name, a kubelet's, User for what a scenario does as a user
-	// would, and string(Engine) for the topology; of a power edge, see PowerOn.
+	// is a controller, a kubelet, User, or string(Engine) for the topology; of a
+	// power edge and of the end of a boot string(Engine) when the scenario itself
+	// caused it, else the client whose command led to it, or "bmc", "watchdog" or
+	// "restore" when the BMC did it by itself.
 	Actor string `json:"actor,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
