@@ -196,11 +196,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 			p.restart(startLatency)
 		}
 	}
-	t := spec.Topology.Timings
-	return invariant.Timings{
-		Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff),
-		Quiet: objects.Quiet(spec, prepared.controllers),
-	}, nil
+	timings := objects.Timings(spec, prepared.controllers)
+	timings.Quiet = objects.Quiet(spec, prepared.controllers)
+	return timings, nil
 }
 
 // unsupported says what of a plan means nothing where controllers call a BMC

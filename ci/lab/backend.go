@@ -49,6 +49,8 @@ const (
 	// skew bounds how differently late the observers are: the API's watch and
 	// libvirt's events are some milliseconds behind what they report.
 	skew = 25 * time.Millisecond
+	// slack is for a machine that emulates the hosts, or is busy with other things.
+	slack = 20 * time.Second
 	// lag is how long events are held back, so that those of all observers can
 	// be put in order.
 	lag = 50 * time.Millisecond
@@ -188,8 +190,10 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
-	t := plan.Spec.Topology.Timings
-	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Skew: skew, Quiet: quiet}, nil
+	chosen, err := objects.Controllers(&plan.Spec)
+	timings = objects.Timings(&plan.Spec, chosen)
+	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
+	return timings, err
 }
 
 // unsupported says what of a plan only the simulator can do.

@@ -172,8 +172,10 @@ const (
 	// happened: each host's BootStarted, BootComplete and WorkloadStarted (or
 	// PowerOff), NodeCreated, NodeReady, NodeLabels, PodBound, annotations.
 	RunStarted Kind = "run-started"
-	// OpApplied says that an operation of the plan was accepted. Value is the
-	// operation, Note the step's name.
+	// OpApplied says that an operation of the plan was accepted. Key is what
+	// scenarios call it, such as addFault; Object the fault, controller or API
+	// object that it names; Value says all of it to people, and Note is the step's
+	// name.
 	OpApplied Kind = "op-applied"
 	// Deviated says that the schedule left its default. Value is the deviation,
 	// Key the delay that it brings, if it does.
@@ -247,6 +249,9 @@ type Event struct {
 func (e Event) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%9s  %-10s %-18s", Seconds(e.At), e.Kind.Layer(), e.Kind)
+	if e.Kind == OpApplied {
+		e.Object, e.Key = "", "" // Value says it again
+	}
 	for _, field := range []struct{ name, value string }{
 		{"", e.Host}, {"boot", e.Boot}, {"", e.Object}, {"", e.Key}, {"by", e.Actor}, {"", e.Value}, {"#", e.Note},
 	} {

@@ -5,7 +5,6 @@
 package objects
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,35 +199,41 @@ func mattersOnMachine(key string) bool {
 }
 
 func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
-	version := cmp.Or(after, before)
-	event := history.Event{Host: hostOf(version), Object: "Machine/" + version.Name, UID: string(version.UID)}
-	if event.Host == "" && before != nil {
-		event.Host = hostOf(before) // it has just let go of it
+	event := func(m *clusterv1.Machine) history.Event {
+		return history.Event{Host: hostOf(m), Object: "Machine/" + m.Name, UID: string(m.UID)}
 	}
-	if event.Host == "" {
-		return
+	send := func(kind history.Kind, m *clusterv1.Machine, value string) {
+		if e := event(m); e.Host != "" {
+			e.Kind, e.Value = kind, value
+			emit(e)
+		}
 	}
-	send := func(kind history.Kind, value string) {
-		e := event
-		e.Kind, e.Value = kind, value
-		emit(e)
+	marks := func(was, is map[string]string, e history.Event) {
+		if e.Host != "" {
+			annotations(was, is, mattersOnMachine, e, emit)
+		}
 	}
-	var was, is map[string]string
-	var wasNode, isNode string
-	if before != nil {
-		was, wasNode = before.Annotations, before.Status.NodeRef.Name
-	} else {
-		send(history.MachineCreated, "")
-	}
-	if after != nil {
-		is, isNode = after.Annotations, after.Status.NodeRef.Name
-	}
-	annotations(was, is, mattersOnMachine, event, emit)
 	switch {
+	case before == nil:
+		send(history.MachineCreated, after, "")
+		marks(nil, after.Annotations, event(after))
 	case after == nil:
-		send(history.MachineDeleted, "")
-	case wasNode != isNode:
-		send(history.MachineNode, isNode)
+		marks(before.Annotations, nil, event(before))
+		send(history.MachineDeleted, before, "")
+	case hostOf(before) != hostOf(after): // what was asked of one host is asked of the other
+		marks(before.Annotations, nil, event(before))
+		marks(nil, after.Annotations, event(after))
+	default:
+		marks(before.Annotations, after.Annotations, event(after))
+	}
+	nodeRef := func(m *clusterv1.Machine) string {
+		if m == nil {
+			return ""
+		}
+		return m.Status.NodeRef.Name
+	}
+	if after != nil && nodeRef(after) != nodeRef(before) {
+		send(history.MachineNode, after, nodeRef(after))
 	}
 }
 
