@@ -57,9 +57,22 @@ type suspected struct {
 	marked   bool
 	unmarked history.Event
 
-	// node is the Node, ready whether it is Ready, and since the last change of that.
-	node, ready bool
-	since       history.Event
+	// now is how the Node is, and before how it was before that.
+	now, before condition
+}
+
+// condition is how a Machine's Node is, since an event.
+type condition struct {
+	exists, ready bool
+	since         history.Event
+}
+
+// sick reports whether it may lead to a mark at a time.
+func (n *condition) sick(check *HealthCheck, at time.Duration) bool {
+	if !n.exists || check == nil {
+		return !n.ready
+	}
+	return !n.ready && at-n.since.At+coarse >= check.UnhealthyAfter
 }
 
 func (h *suspected) wanted() bool {
@@ -162,36 +175,36 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 	}
 }
 
-// mark judges a mark by how the Machine's Node was.
+// mark judges a mark by how the Machine's Node is, or was a moment ago.
 func (c *accusers) mark(h *suspected, e *history.Event) {
-	since := &h.since
+	since := &h.now.since
 	switch {
-	case c.excused(e, since):
-	case h.node && h.ready:
+	case h.now.sick(c.check, e.At), e.At-since.At < c.grace && h.before.sick(c.check, e.At):
+		c.judged++
+	case c.hindrances.since(e.Host, since.At):
+	case h.now.ready:
 		c.judged++
 		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node was Ready since "+seconds(since.At))
-	case h.node && c.check != nil && e.At-since.At+coarse < c.check.UnhealthyAfter:
-		c.judged++
-		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node had been not Ready for "+seconds(e.At-since.At)+" only")
 	default:
 		c.judged++
+		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node had been not Ready for "+seconds(e.At-since.At)+" only")
 	}
 }
 
 func (c *accusers) node(h *suspected, e *history.Event) {
-	node, ready := h.node, h.ready
+	n := condition{exists: h.now.exists, ready: h.now.ready, since: *e}
 	switch e.Kind {
 	case history.NodeCreated:
-		h.node, h.ready = true, false
+		n.exists, n.ready = true, false
 	case history.NodeDeleted:
-		h.node, h.ready = false, false
+		n.exists, n.ready = false, false
 	case history.NodeReady:
-		h.ready = true
+		n.ready = true
 	case history.NodeNotReady:
-		h.ready = false
+		n.ready = false
 	}
-	if node != h.node || ready != h.ready {
-		h.since = *e
+	if n.exists != h.now.exists || n.ready != h.now.ready {
+		h.before, h.now = h.now, n
 	}
 }
 
