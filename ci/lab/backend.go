@@ -126,6 +126,7 @@ type Backend struct {
 	refusals  refusals
 	errands   sync.Map // the names of clients, by errand
 	askers    sync.Map // the names of those whose resets the BMCs received last, by errand
+	writers   writers
 	observers sync.WaitGroup
 	stream    *stream
 	keeper    *keeper.Keeper
@@ -565,6 +566,7 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		if err != nil {
 			return err
 		}
+		b.writers.deletes(op.Delete.Object, history.User)
 		return client.IgnoreNotFound(b.admin.Delete(ctx, obj))
 	case op.Create != nil:
 		return b.createAnew(ctx, op.Create.Object)
@@ -622,6 +624,7 @@ func (b *Backend) patch(ctx context.Context, op *scenarios.PatchOp) error {
 	object, status, err := op.Split()
 	if err == nil && object != nil {
 		err = b.admin.Patch(ctx, obj, client.RawPatch(types.MergePatchType, object), user)
+		b.writers.wrote(obj.GetResourceVersion(), history.User)
 	}
 	if err == nil && status != nil {
 		err = b.admin.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, status), user)
