@@ -121,6 +121,9 @@ const (
 	// microseconds in UTC, so that they compare as strings, or empty.
 	LastPoweredOn      Kind = "last-powered-on"
 	PendingRebootSince Kind = "pending-reboot-since"
+	// HeldOffFor is a change of which keyed annotations the BareMetalHost's status
+	// answers; Value is "key=id,key=id", sorted by key, or empty.
+	HeldOffFor Kind = "held-off-for"
 	// PowerError is the beginning or end of a power management error in the
 	// BareMetalHost's status, with true or false in Value.
 	PowerError Kind = "power-error"
@@ -193,7 +196,7 @@ var layers = map[Kind]Layer{
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodDeleted: API, AnnotationSet: API,
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
-	LastPoweredOn: API, PendingRebootSince: API, PowerError: API, HostConsumer: API,
+	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,

@@ -10,7 +10,7 @@ func (e *Event) Lacks() string {
 	case BootStarted, BootComplete, BootEnded:
 		return first(e.Host, "host", e.Boot, "boot")
 	case WorkloadStarted, WorkloadStopped, LinkCut, LinkRestored, PowerReported, OnlineWanted, ProvisioningState,
-		LastPoweredOn, PendingRebootSince, PowerError, HostConsumer, MachineNode,
+		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, MachineNode,
 		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted:
 		return first(e.Host, "host", e.Object, "object")
 	case NodeCreated, NodeDeleted, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -70,6 +71,12 @@ func (h *hindrances) observe(e *history.Event) {
 			h.ended[""] = e.At
 		}
 	}
+}
+
+// retold reports whether the scenario changes what the health check is told, so that
+// nobody here knows it any more.
+func retold(e *history.Event) bool {
+	return e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/")
 }
 
 // since reports whether anything hindered the fencing of a host at or after a

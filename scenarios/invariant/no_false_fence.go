@@ -81,6 +81,9 @@ func (h *suspected) wanted() bool {
 
 func (c *accusers) Observe(e history.Event) *Violation {
 	c.hindrances.observe(&e)
+	if retold(&e) {
+		c.check = nil
+	}
 	if e.Host != "" {
 		h := c.hosts.of(e.Host)
 		was := h.wanted()

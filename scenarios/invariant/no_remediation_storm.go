@@ -66,6 +66,9 @@ func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.nod
 
 func (c *storms) Observe(e history.Event) *Violation {
 	c.hindrances.observe(&e)
+	if retold(&e) {
+		c.check = nil
+	}
 	switch e.Kind {
 	case history.RunStarted:
 		c.started = true
@@ -74,7 +77,7 @@ func (c *storms) Observe(e history.Event) *Violation {
 	case history.MachineCreated, history.MachineDeleted:
 		c.changed = c.changed || c.started
 	}
-	if e.Host != "" {
+	if e.Host != "" && e.Kind.Layer() == history.API {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
 	return c.tell()

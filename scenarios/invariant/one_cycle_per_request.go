@@ -38,7 +38,8 @@ var oneCyclePerRequest = Invariant{
 // Excused are cycles whose off was caused by spec.online, or is the doing of nobody
 // under test; those that bring a host back to off that was powered on while a key
 // held it off, which is another claim's business, or, by nobody under test, while a
-// request was pending; and those of a host that isn't provisioned.
+// request was pending; those whose command a BMC had received before the power-off
+// before, and carries out once more, or late; and those of a host that isn't provisioned.
 type cycles struct {
 	ruling
 	hindrances
@@ -63,6 +64,9 @@ type cycleHost struct {
 	// foreign says that nobody under test powered the host on, and pending that a
 	// request was recorded and no boot since: it must go off again.
 	foreign, pending bool
+	// commanded says that the BMC has received a command to go off since the last
+	// power-off, and told that it received any.
+	commanded, told bool
 	unmanaged        bool
 	blind            bool
 	lastServed       request
@@ -113,6 +117,11 @@ func (c *cycles) judge(e *history.Event) {
 		h := c.hosts.of(e.Host)
 		if h.unmanaged = !managed(e.Value); h.unmanaged {
 			h.requests = h.requests[:0]
+		}
+	case history.BMCCommand:
+		if powersOff(e) && !c.roles.blameless(e) {
+			h := c.hosts.of(e.Host)
+			h.commanded, h.told = true, true
 		}
 	case history.PendingRebootSince:
 		c.hosts.of(e.Host).pending = e.Value != ""
@@ -199,7 +208,9 @@ func (c *cycles) off(h *cycleHost, e *history.Event) {
 		return // repeated
 	}
 	h.off, h.close = *e, nil
-	h.accounted = h.unmanaged || c.roles.blameless(e) || c.held(h, e) || h.foreign && h.pending
+	late := h.told && !h.commanded
+	h.commanded = false
+	h.accounted = late || h.unmanaged || c.roles.blameless(e) || c.held(h, e) || h.foreign && h.pending
 	var closest *history.Event
 	account := func(by *history.Event) {
 		if c.near(by, e) {

@@ -32,7 +32,10 @@ func arbitrary(next func(n int) int, n int) []history.Event {
 		case history.API:
 			e.Object = pick("Machine/m1", "BareMetalHost/"+e.Host, "BareMetalHost/"+e.Host)
 			e.Key = pick(rebootAnnotation, remediationAnnotation, externalAnnotation, rebootAnnotation+"/a", rebootAnnotation+"/")
-			e.Value, e.Actor = pick("true", "false", "provisioned", "deprovisioning", "a=b,c=d", `{"mode":"hard"}`, ""), pick("", "user", "reboot", "remediation", "remediation-2", "healthcheck")
+			e.Value, e.Actor = pick("true", "false", "provisioned", "deprovisioning", "a=b,c=d", ""), pick("", "user", "reboot", "remediation", "remediation-2", "healthcheck")
+			if e.Kind == history.AnnotationSet && next(2) == 0 {
+				e.Value = `{"mode":"hard"}`
+			}
 		case history.BMC:
 			e.Actor, e.Value = pick("reboot", "bmc"), pick("On", "ForceOff")
 		case history.Engine:

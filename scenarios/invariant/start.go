@@ -7,7 +7,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 // forbade it is not the controllers' fault.
 type start struct {
 	// recorded is the boot that was recorded since the last power-on, and answered
-	// the last request that was.
+	// the last request that was recorded or answered.
 	recorded, answered history.Event
 	// command is the last command that powers a host on and that came from a
 	// process under test.
@@ -20,7 +20,7 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 		if e.Value != "" {
 			s.recorded = *e
 		}
-	case history.PendingRebootSince:
+	case history.PendingRebootSince, history.HeldOffFor:
 		if e.Value != "" {
 			s.answered = *e
 		}
@@ -51,8 +51,8 @@ func asksGuest(e *history.Event) bool {
 // underWay reports whether a power-on that comes now was under way when forbidden
 // happened. It was when the BMC had received the command, and carries it out late;
 // and when the boot had been recorded, which is the last moment at which the API
-// can refuse a controller that does not know yet. That lasts until a request has
-// been recorded: then the controller knows.
+// can refuse a controller that does not know yet. That lasts until the
+// status says of a request that it was seen: then the controller knows.
 func (s *start) underWay(forbidden *history.Event) bool {
 	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
 		return true

@@ -64,10 +64,13 @@ func (c *rescues) Observe(e history.Event) *Violation {
 		c.expire(&c.hosts.hosts[i], &e)
 	}
 	c.hindrances.observe(&e)
+	if retold(&e) {
+		c.check = nil
+	}
 	if e.Kind == history.Healed {
 		c.healed = e
 	}
-	if e.Host != "" {
+	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
 	return c.tell()

@@ -165,6 +165,9 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	if booted := microTime(is.LastPoweredOn); booted != microTime(was.LastPoweredOn) {
 		send(history.LastPoweredOn, booted)
 	}
+	if !mapsEqual(was.HeldOffFor, is.HeldOffFor) {
+		send(history.HeldOffFor, labels(is.HeldOffFor))
+	}
 	if failing := powerError(after); failing != powerError(before) {
 		send(history.PowerError, strconv.FormatBool(failing))
 	}

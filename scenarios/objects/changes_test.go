@@ -75,6 +75,10 @@ func TestChanges(t *testing.T) {
 			host(func(h *api.BareMetalHost) { h.Status.Provisioning.PendingRebootSince = at(3) }), ""},
 		{"forgotten request", host(func(h *api.BareMetalHost) { h.Status.Provisioning.PendingRebootSince = at(3) }), host(nil), "pending-reboot-since w1"},
 		{"recorded boot", host(nil), host(func(h *api.BareMetalHost) { h.Status.Provisioning.LastPoweredOn = at(4) }), "last-powered-on w1 2026-01-01T00:00:04.000000Z"},
+		{"held off", host(nil), host(func(h *api.BareMetalHost) {
+			h.Status.Provisioning.HeldOffFor = map[string]string{"b": "2", "a": "1"}
+		}), "held-off-for w1 a=1,b=2"},
+		{"let go", host(func(h *api.BareMetalHost) { h.Status.Provisioning.HeldOffFor = map[string]string{"a": "1"} }), host(nil), "held-off-for w1"},
 		{"failing BMC", host(nil), host(func(h *api.BareMetalHost) { h.Status.ErrorType = api.PowerManagementError }), "power-error w1 true"},
 		{"failing on", host(func(h *api.BareMetalHost) { h.Status.ErrorType, h.Status.ErrorCount = api.PowerManagementError, 1 }),
 			host(func(h *api.BareMetalHost) { h.Status.ErrorType, h.Status.ErrorCount = api.PowerManagementError, 2 }), ""},
