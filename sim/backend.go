@@ -280,7 +280,11 @@ func (b *Backend) addBMCs() {
 			}
 		})
 		received := fakebmc.OnReset(func(client string, t fakebmc.ResetType) {
-			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Value: string(t)})
+			key := ""
+			if b.w.overdue {
+				key = history.Late
+			}
+			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Key: key, Value: string(t)})
 		})
 		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, requested, received)
 	}

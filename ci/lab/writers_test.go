@@ -90,11 +90,11 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := &Backend{ctx: t.Context(), clock: fakebmc.Wall()}
+	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
+	b := &Backend{ctx: t.Context(), clock: fakebmc.Wall(), plan: &scenarios.Plan{Spec: *spec}}
 	b.stream = newStream(b.since)
 	must(b.startCluster())
 	t.Cleanup(func() { must(b.cluster.Stop()) })
-	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
 	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }) {
 		must(b.admin.Create(t.Context(), obj))
 	}

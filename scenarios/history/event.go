@@ -29,6 +29,9 @@ const (
 	Engine Layer = "scenario"
 )
 
+// Late is the Key of a BMCCommand that nobody waits for any more.
+const Late = "late"
+
 // User is who a scenario's operations on API objects are done as.
 const User = "user"
 
@@ -146,6 +149,7 @@ const (
 	// BMCCommand is a reset type that the BMC received, in Value, whatever became of
 	// it; also one that the BMC asks of itself. Actor is the client, or "bmc",
 	// "watchdog" or "restore". A request that found no connection was not received.
+	// Key is Late when its client had given it up, or died, before it arrived.
 	BMCCommand Kind = "bmc-command"
 	// BMCFault says that a fault rule, named in Value, bent a request.
 	BMCFault Kind = "bmc-fault"

@@ -109,7 +109,7 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 		h.pending = false
 	case history.BMCCommand:
 		switch {
-		case !powersOff(e) || c.roles.blameless(e):
+		case !powersOff(e) || c.roles.blameless(e) || e.Key == history.Late:
 		case h.wanted() || c.excused(e, &h.unasked):
 			h.asked = *e
 		default:
@@ -117,6 +117,8 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 		}
 	case history.PowerOff:
 		c.off(h, e)
+	case history.PowerOn: // what was received before is carried out late, if ever
+		h.asked, h.loose = history.Event{}, history.Event{}
 	case history.EvidenceLost:
 		c.suspend(e, ", so that nobody saw whether it was powered off")
 	case history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady:
@@ -129,7 +131,7 @@ func (c *accusers) excused(e, changed *history.Event) bool {
 	return changed.Kind != "" && (e.At-changed.At < c.grace || c.hindrances.since(e.Host, changed.At))
 }
 
-// off judges a power-off by the command that led to it. None since the last one
+// off judges a power-off by the command that led to it. None while the host was on
 // means that the BMC carried out an older one late.
 func (c *accusers) off(h *suspected, e *history.Event) {
 	switch {

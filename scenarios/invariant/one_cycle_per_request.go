@@ -38,8 +38,8 @@ var oneCyclePerRequest = Invariant{
 // Excused are cycles whose off was caused by spec.online, or is the doing of nobody
 // under test; those that bring a host back to off that was powered on while a key
 // held it off, which is another claim's business, or, by nobody under test, while a
-// request was pending; those whose command a BMC had received before the power-off
-// before, and carries out once more, or late; and those of a host that isn't provisioned.
+// request was pending; those for which the BMC received no command while the host was
+// on, because it carries one out late; and those of a host that isn't provisioned.
 type cycles struct {
 	ruling
 	hindrances
@@ -65,11 +65,11 @@ type cycleHost struct {
 	// request was recorded and no boot since: it must go off again.
 	foreign, pending bool
 	// commanded says that the BMC has received a command to go off since the last
-	// power-off, and told that it received any.
+	// power edge, and told that it received any.
 	commanded, told bool
-	unmanaged        bool
-	blind            bool
-	lastServed       request
+	unmanaged       bool
+	blind           bool
+	lastServed      request
 }
 
 // request is one reboot annotation, from when it appeared.
@@ -121,7 +121,7 @@ func (c *cycles) judge(e *history.Event) {
 	case history.BMCCommand:
 		if powersOff(e) && !c.roles.blameless(e) {
 			h := c.hosts.of(e.Host)
-			h.commanded, h.told = true, true
+			h.commanded, h.told = h.commanded || e.Key != history.Late, true
 		}
 	case history.PendingRebootSince:
 		c.hosts.of(e.Host).pending = e.Value != ""
@@ -249,7 +249,7 @@ func (c *cycles) held(h *cycleHost, e *history.Event) bool {
 
 func (c *cycles) on(h *cycleHost, e *history.Event) {
 	off := h.off
-	h.foreign = c.roles.blameless(e)
+	h.foreign, h.commanded = c.roles.blameless(e), false
 	c.serve(h, e)
 	if off.Kind == "" {
 		return // the first boot, or a repeated event

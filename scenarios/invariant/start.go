@@ -27,6 +27,9 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 	case history.BMCCommand:
 		if powersOn(e) && !roles.blameless(e) {
 			s.command = *e
+			if e.Key == history.Late {
+				s.command.Seq = 0 // it was sent before anything that matters now
+			}
 		}
 	case history.PowerOn:
 		s.recorded = history.Event{}
