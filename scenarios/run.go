@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -90,11 +92,47 @@ func judges(plan *Plan, timings invariant.Timings) (*invariant.Panel, error) {
 		}
 		chosen = append(chosen, inv)
 	}
-	params := invariant.Params{Timings: timings}
+	return invariant.NewPanel(chosen, params(plan, timings)), nil
+}
+
+// params are what the checkers must know of the plan.
+func params(plan *Plan, timings invariant.Timings) invariant.Params {
+	p := invariant.Params{Timings: timings}
 	for _, host := range plan.Spec.Topology.Hosts {
-		params.Hosts = append(params.Hosts, host.Name)
+		p.Hosts = append(p.Hosts, host.Name)
 	}
-	return invariant.NewPanel(chosen, params), nil
+	for _, c := range plan.Spec.Controllers {
+		switch c.Name {
+		case "reboot":
+			p.Roles.Power = c.Name
+		case "remediation":
+			p.Roles.Remediation = c.Name
+		case "healthcheck":
+			p.Roles.HealthCheck = c.Name
+		}
+	}
+	if check := plan.Spec.HealthCheck; check != nil {
+		p.HealthCheck = &invariant.HealthCheck{
+			UnhealthyAfter: time.Duration(check.UnhealthyAfter),
+			Startup:        time.Duration(check.NodeStartupTimeout),
+			MaxUnhealthy:   unhealthyLimit(check.MaxUnhealthy, len(p.Hosts)),
+		}
+	}
+	return p
+}
+
+// unhealthyLimit is how many of so many Machines a number or a percentage, rounded
+// down, allows; all if it is empty.
+func unhealthyLimit(limit string, machines int) int {
+	number, percent := strings.CutSuffix(limit, "%")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil:
+		return machines
+	case percent:
+		return machines * n / 100
+	}
+	return n
 }
 
 // run is a plan being played.
@@ -303,7 +341,7 @@ func (r *run) apply(op Op, step int) {
 		name = r.outcome.Plan.Spec.Steps[step].Name
 		r.injected.add(op, step)
 	}
-	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Value: op.String(), Note: name})
+	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.kind(), Value: op.String(), Note: name})
 }
 
 // advance lets the world run and judges every event.

@@ -156,6 +156,46 @@ func (c *CrashOp) String() string {
 	return b.String()
 }
 
+// kind is what a scenario calls the operation: "addFault".
+func (op Op) kind() string {
+	v := reflect.ValueOf(op)
+	for i := range v.NumField() {
+		if !v.Field(i).IsNil() {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			return name
+		}
+	}
+	return ""
+}
+
+// object is what an operation is done to beside a host: a fault, a controller or
+// an API object.
+func (op Op) object() string {
+	switch {
+	case op.AddFault != nil:
+		return op.AddFault.Name
+	case op.RemoveFault != nil:
+		return op.RemoveFault.Name
+	case op.Crash != nil:
+		return op.Crash.Controller
+	case op.FreezeCache != nil:
+		return op.FreezeCache.Controller
+	case op.ThawCache != nil:
+		return op.ThawCache.Controller
+	case op.Annotate != nil:
+		return op.Annotate.Object
+	case op.RemoveAnnotation != nil:
+		return op.RemoveAnnotation.Object
+	case op.Patch != nil:
+		return op.Patch.Object
+	case op.Delete != nil:
+		return op.Delete.Object
+	case op.Create != nil:
+		return op.Create.Object
+	}
+	return ""
+}
+
 // host is the host that an operation is done to, if it is one.
 func (op Op) host() string {
 	for _, h := range [...]*HostOp{op.Cut, op.Restore, op.StopKubelet, op.StopFeeding, op.IgnoreShutdown, op.Pause, op.Resume, op.PowerLoss, op.PowerUp} {

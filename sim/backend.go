@@ -196,11 +196,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 			p.restart(startLatency)
 		}
 	}
-	t := spec.Topology.Timings
-	return invariant.Timings{
-		Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff),
-		Quiet: objects.Quiet(spec, prepared.controllers),
-	}, nil
+	timings := objects.Timings(spec, prepared.controllers)
+	timings.Quiet = objects.Quiet(spec, prepared.controllers)
+	return timings, nil
 }
 
 // unsupported says what of a plan means nothing where controllers call a BMC
@@ -282,7 +280,11 @@ func (b *Backend) addBMCs() {
 			}
 		})
 		received := fakebmc.OnReset(func(client string, t fakebmc.ResetType) {
-			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Value: string(t)})
+			key := ""
+			if b.w.overdue {
+				key = history.Late
+			}
+			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Key: key, Value: string(t)})
 		})
 		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, requested, received)
 	}

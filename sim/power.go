@@ -92,6 +92,7 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			done(nil)
 			return
 		}
+		p.w.overdue = c.overdue
 		p.bmcs[host].Do(request, func(a fakebmc.Answer) {
 			*answer = a
 			err := a.Err()
@@ -100,6 +101,7 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			}
 			done(err)
 		})
+		p.w.overdue = false
 	}
 	return p.perform(pw.life, c)
 }

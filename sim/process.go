@@ -120,6 +120,8 @@ type call struct {
 	effect string
 	// refuse is the error of a call that is refused with an HTTP status.
 	refuse func(code int) error
+	// overdue says that its client has given it up.
+	overdue bool
 	// run performs it and calls done, at once or later.
 	run func(ignored bool, done func(error))
 	// lost is the error of a call whose answer, or which itself, gets lost.
@@ -234,6 +236,7 @@ func (p *process) stop(d death) {
 // executeLate executes an effect when nobody waits for it any more.
 func (p *process) executeLate(c *call, by time.Duration) {
 	late := p.w.schedule(&p.actor, ClassLate, true, by, func(trouble) {
+		c.overdue = true
 		c.run(false, func(err error) {
 			if err == nil {
 				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: "executed " + by.String() + " late"})

@@ -26,10 +26,12 @@ const maxSteps = 2_000_000
 
 // world is the clock, the steps that are due, and where events go.
 type world struct {
-	now   time.Duration
-	queue stepQueue
-	order uint64 // of steps with the same time: first come, first served
-	taken int
+	// overdue says that the request which a BMC receives now has no client any more.
+	overdue bool
+	now     time.Duration
+	queue   stepQueue
+	order   uint64 // of steps with the same time: first come, first served
+	taken   int
 	// deviations are the steps that leave their default.
 	deviations map[stepName]scenarios.Deviation
 	// story is the time in which steps deviate: from when the topology is up until

@@ -49,6 +49,8 @@ const (
 	// skew bounds how differently late the observers are: the API's watch and
 	// libvirt's events are some milliseconds behind what they report.
 	skew = 25 * time.Millisecond
+	// slack is for a machine that emulates the hosts, or is busy with other things.
+	slack = 20 * time.Second
 	// lag is how long events are held back, so that those of all observers can
 	// be put in order.
 	lag = 50 * time.Millisecond
@@ -124,6 +126,7 @@ type Backend struct {
 	refusals  refusals
 	errands   sync.Map // the names of clients, by errand
 	askers    sync.Map // the names of those whose resets the BMCs received last, by errand
+	writers   writers
 	observers sync.WaitGroup
 	stream    *stream
 	keeper    *keeper.Keeper
@@ -188,8 +191,10 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
-	t := plan.Spec.Topology.Timings
-	return invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Skew: skew, Quiet: quiet}, nil
+	chosen, err := objects.Controllers(&plan.Spec)
+	timings = objects.Timings(&plan.Spec, chosen)
+	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
+	return timings, err
 }
 
 // unsupported says what of a plan only the simulator can do.
@@ -561,6 +566,7 @@ func (b *Backend) Apply(op scenarios.Op) error {
 		if err != nil {
 			return err
 		}
+		b.writers.deletes(op.Delete.Object, history.User)
 		return client.IgnoreNotFound(b.admin.Delete(ctx, obj))
 	case op.Create != nil:
 		return b.createAnew(ctx, op.Create.Object)
@@ -618,6 +624,7 @@ func (b *Backend) patch(ctx context.Context, op *scenarios.PatchOp) error {
 	object, status, err := op.Split()
 	if err == nil && object != nil {
 		err = b.admin.Patch(ctx, obj, client.RawPatch(types.MergePatchType, object), user)
+		b.writers.wrote(obj.GetResourceVersion(), history.User)
 	}
 	if err == nil && status != nil {
 		err = b.admin.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, status), user)

@@ -70,38 +70,23 @@ func (b *Backend) follow(ctx context.Context, w watch.Interface, versions map[ty
 }
 
 func (b *Backend) observed(before, after metav1.Object) {
-	actor := writer(before, after)
+	at := b.since()
+	var events []history.Event
 	b.nodes.Changes(before, after, func(e history.Event) {
-		e.Actor = actor
-		b.stream.now(e)
+		e.At = at
+		events = append(events, e)
 	})
-}
-
-// writer is who made a version, as far as the API server's record of managed
-// fields tells: the one manager whose entry is new or different.
-func writer(before, after metav1.Object) string {
-	if after == nil {
-		return ""
-	}
-	var known []metav1.ManagedFieldsEntry
-	if before != nil {
-		known = before.GetManagedFields()
-	}
-	found := ""
-	for _, entry := range after.GetManagedFields() {
-		same := false
-		for _, k := range known {
-			same = same || reflect.DeepEqual(k, entry)
+	record := func(actor string) {
+		for _, e := range events {
+			e.Actor = actor
+			b.stream.put(e)
 		}
-		if same || found == entry.Manager {
-			continue
-		}
-		if found != "" {
-			return "" // taking a field over changes two entries
-		}
-		found = entry.Manager
 	}
-	return found
+	if actor := manager(before, after); actor != "" || len(events) == 0 {
+		record(actor)
+		return
+	}
+	b.observers.Go(func() { record(b.writers.await(before, after)) })
 }
 
 // items are the objects of a list.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -354,11 +356,17 @@ func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return g.next.RoundTrip(request)
 	}
+	if object, ok := strings.CutPrefix(what, "delete "); ok {
+		g.p.b.writers.deletes(object, g.p.name)
+	}
 	var response *http.Response
 	err := g.p.effect(g.life, what, func() (err error) {
 		response, err = g.next.RoundTrip(request)
 		if err == nil && response.StatusCode >= 400 {
 			return errRefused // no effect: the caller gets the answer as it is
+		}
+		if err == nil {
+			err = g.sign(response)
 		}
 		return err
 	})
@@ -371,6 +379,17 @@ func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return response, err
+}
+
+// sign notes whose the version in an answer is.
+func (g *gate) sign(response *http.Response) error {
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	if version := versionIn(body); version != "" {
+		g.p.b.writers.wrote(version, g.p.name)
+	}
+	return err
 }
 
 var errRefused = errors.New("the API server refused")

@@ -29,6 +29,12 @@ const (
 	Engine Layer = "scenario"
 )
 
+// Late is the Key of a BMCCommand that nobody waits for any more.
+const Late = "late"
+
+// User is who a scenario's operations on API objects are done as.
+const User = "user"
+
 // Kind says what happened. Its layer is fixed: see Kind.Layer.
 type Kind string
 
@@ -99,9 +105,10 @@ const (
 	// the UID of the Node that it was bound to.
 	PodBound   Kind = "pod-bound"
 	PodDeleted Kind = "pod-deleted"
-	// AnnotationSet and AnnotationRemoved are changes of a fencing annotation on
-	// a BareMetalHost or Machine. Key is the annotation; Value its value. Setting
-	// one that is there is a change of its value.
+	// AnnotationSet and AnnotationRemoved are changes of an annotation on a
+	// BareMetalHost or Machine that asks for fencing or keeps controllers from it.
+	// Key is the annotation; Value its value. Setting one that is there is a change
+	// of its value.
 	AnnotationSet     Kind = "annotation-set"
 	AnnotationRemoved Kind = "annotation-removed"
 	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
@@ -112,6 +119,29 @@ const (
 	OnlineWanted Kind = "online-wanted"
 	// ProvisioningState is a change of the host's provisioning state, in Value.
 	ProvisioningState Kind = "provisioning-state"
+	// LastPoweredOn and PendingRebootSince are changes of the two times of seed
+	// 000 in the BareMetalHost's status. Value is the time as RFC 3339 with
+	// microseconds in UTC, so that they compare as strings, or empty.
+	LastPoweredOn      Kind = "last-powered-on"
+	PendingRebootSince Kind = "pending-reboot-since"
+	// HeldOffFor is a change of which keyed annotations the BareMetalHost's status
+	// answers; Value is "key=id,key=id", sorted by key, or empty.
+	HeldOffFor Kind = "held-off-for"
+	// PowerError is the beginning or end of a power management error in the
+	// BareMetalHost's status, with true or false in Value.
+	PowerError Kind = "power-error"
+	// HostConsumer is a change of the BareMetalHost's spec.consumerRef; Value is
+	// Kind/name, or empty.
+	HostConsumer Kind = "host-consumer"
+	// BareMetalHostCreated, BareMetalHostDeleted, MachineCreated and MachineDeleted
+	// are the life of those objects.
+	BareMetalHostCreated Kind = "baremetalhost-created"
+	BareMetalHostDeleted Kind = "baremetalhost-deleted"
+	MachineCreated       Kind = "machine-created"
+	MachineDeleted       Kind = "machine-deleted"
+	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
+	// name, or empty.
+	MachineNode Kind = "machine-node"
 )
 
 // BMC events. Host is the host whose BMC it is.
@@ -119,6 +149,7 @@ const (
 	// BMCCommand is a reset type that the BMC received, in Value, whatever became of
 	// it; also one that the BMC asks of itself. Actor is the client, or "bmc",
 	// "watchdog" or "restore". A request that found no connection was not received.
+	// Key is Late when its client had given it up, or died, before it arrived.
 	BMCCommand Kind = "bmc-command"
 	// BMCFault says that a fault rule, named in Value, bent a request.
 	BMCFault Kind = "bmc-fault"
@@ -148,8 +179,10 @@ const (
 	// happened: each host's BootStarted, BootComplete and WorkloadStarted (or
 	// PowerOff), NodeCreated, NodeReady, NodeLabels, PodBound, annotations.
 	RunStarted Kind = "run-started"
-	// OpApplied says that an operation of the plan was accepted. Value is the
-	// operation, Note the step's name.
+	// OpApplied says that an operation of the plan was accepted. Key is what
+	// scenarios call it, such as addFault; Object the fault, controller or API
+	// object that it names; Value says all of it to people, and Note is the step's
+	// name.
 	OpApplied Kind = "op-applied"
 	// Deviated says that the schedule left its default. Value is the deviation,
 	// Key the delay that it brings, if it does.
@@ -167,6 +200,8 @@ var layers = map[Kind]Layer{
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodDeleted: API, AnnotationSet: API,
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
+	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
+	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
@@ -203,7 +238,8 @@ type Event struct {
 	// Object is "Kind/name" of an API object, or the workload's name.
 	Object string `json:"object,omitempty"`
 	UID    string `json:"uid,omitempty"`
-	// Actor is who did it, where that is known: of an API event the writer; of a
+	// Actor is who did it, where that is known: of an API event the writer, which
+	// is a controller, a kubelet, User, or string(Engine) for the topology; of a
 	// power edge and of the end of a boot string(Engine) when the scenario itself
 	// caused it, else the client whose command led to it, or "bmc", "watchdog" or
 	// "restore" when the BMC did it by itself.
@@ -220,6 +256,9 @@ type Event struct {
 func (e Event) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%9s  %-10s %-18s", Seconds(e.At), e.Kind.Layer(), e.Kind)
+	if e.Kind == OpApplied {
+		e.Object, e.Key = "", "" // Value says it again
+	}
 	for _, field := range []struct{ name, value string }{
 		{"", e.Host}, {"boot", e.Boot}, {"", e.Object}, {"", e.Key}, {"by", e.Actor}, {"", e.Value}, {"#", e.Note},
 	} {
@@ -246,30 +285,34 @@ func (e Event) Phrase() string {
 }
 
 var phrases = map[Kind]string{
-	PowerOn:           "{host} was powered on",
-	PowerOff:          "{host} was powered off",
-	BootStarted:       "{host} began to boot",
-	BootComplete:      "{host} finished booting",
-	BootEnded:         "the last process of {host}'s boot was gone",
-	WorkloadStarted:   "{object} started on {host}",
-	WorkloadStopped:   "{object} stopped on {host}",
-	WatchdogFired:     "the watchdog of {host} fired",
-	EvidenceLost:      "the observer of {host} fell silent",
-	NodeCreated:       "the Node of {host} was created",
-	NodeDeleted:       "the Node of {host} was deleted",
-	NodeReady:         "the Node of {host} became Ready",
-	NodeNotReady:      "the Node of {host} stopped being Ready",
-	PodBound:          "{object} was bound to {host}",
-	PodDeleted:        "{object} on {host} was deleted",
-	AnnotationSet:     "{key} was set on {object}",
-	AnnotationRemoved: "{key} was removed from {object}",
-	PowerReported:     "{object} was reported powered on: {value}",
-	OnlineWanted:      "{object} was asked to be online: {value}",
-	BMCCommand:        "the BMC of {host} received {value}",
-	ControllerCrashed: "{actor} crashed",
-	RunStarted:        "the run started",
-	Healed:            "the faults were withdrawn",
-	Done:              "the run ended",
+	PowerOn:              "{host} was powered on",
+	PowerOff:             "{host} was powered off",
+	BootStarted:          "{host} began to boot",
+	BootComplete:         "{host} finished booting",
+	BootEnded:            "the last process of {host}'s boot was gone",
+	WorkloadStarted:      "{object} started on {host}",
+	WorkloadStopped:      "{object} stopped on {host}",
+	WatchdogFired:        "the watchdog of {host} fired",
+	EvidenceLost:         "the observer of {host} fell silent",
+	NodeCreated:          "the Node of {host} was created",
+	NodeDeleted:          "the Node of {host} was deleted",
+	NodeReady:            "the Node of {host} became Ready",
+	NodeNotReady:         "the Node of {host} stopped being Ready",
+	PodBound:             "{object} was bound to {host}",
+	PodDeleted:           "{object} on {host} was deleted",
+	AnnotationSet:        "{key} was set on {object}",
+	AnnotationRemoved:    "{key} was removed from {object}",
+	PowerReported:        "{object} was reported powered on: {value}",
+	OnlineWanted:         "{object} was asked to be online: {value}",
+	LastPoweredOn:        "a boot of {host} was recorded",
+	PendingRebootSince:   "a request to reboot {host} was recorded",
+	BareMetalHostDeleted: "{object} was deleted",
+	MachineDeleted:       "{object} was deleted",
+	BMCCommand:           "the BMC of {host} received {value}",
+	ControllerCrashed:    "{actor} crashed",
+	RunStarted:           "the run started",
+	Healed:               "the faults were withdrawn",
+	Done:                 "the run ended",
 }
 
 // Seconds renders a time as seconds with milliseconds: "41.200s".

@@ -8,22 +8,26 @@ var annotationsCleared = Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(Params) Checker {
-		return &annotations{ruling: ruling{id: "annotations-cleared"}}
+		return &annotations{ruling: ruling{id: "annotations-cleared"}, offline: map[string]bool{}}
 	},
 }
 
 // annotations judges what is left after healing. A keyed annotation that the
-// scenario's user set is theirs to remove, and the scenario has to.
+// scenario's user set is theirs to remove, and the scenario has to. A plain one
+// stays while spec.online is false (seed 000).
 type annotations struct {
 	ruling
-	left   []history.Event // the AnnotationSet of each, oldest first
-	healed history.Event
+	offline map[string]bool
+	left    []history.Event // the AnnotationSet of each, oldest first
+	healed  history.Event
 }
 
 func (c *annotations) Observe(e history.Event) *Violation {
 	switch e.Kind {
 	case history.Healed:
 		c.healed = e
+	case history.OnlineWanted:
+		c.offline[e.Host] = e.Value == "false"
 	case history.AnnotationSet:
 		if c.concerned(&e) && c.find(&e) < 0 {
 			c.judged++
@@ -52,11 +56,12 @@ func (c *annotations) find(e *history.Event) int {
 }
 
 func (c *annotations) lacking() lack {
-	if len(c.left) == 0 {
-		return lack{}
+	for i := range c.left {
+		if e := &c.left[i]; e.Key != rebootAnnotation || !c.offline[e.Host] {
+			return lack{sentence: e.Key + " is still on " + e.Object + ", where it was set at " + seconds(e.At), since: e}
+		}
 	}
-	first := &c.left[0]
-	return lack{sentence: first.Key + " is still on " + first.Object + ", where it was set at " + seconds(first.At), since: first}
+	return lack{}
 }
 
 func (c *annotations) Pending() string { return c.lacking().sentence }

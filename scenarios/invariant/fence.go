@@ -28,7 +28,7 @@ func (f *fence) observe(e *history.Event, node string) (decided bool) {
 	case e.Key == externalAnnotation && f.marked != set:
 		if set {
 			f.asker = e.Actor
-		} else if e.Actor != "" && e.Actor == f.asker {
+		} else if same(e.Actor, f.asker) || byUser(e) {
 			f.node = "" // withdrawn: by the table of seed 002 the Node may stay
 		}
 		f.marked = set

@@ -4,36 +4,37 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var holdRespected = Invariant{
 	ID:    "hold-respected",
-	Claim: "While a keyed annotation that was there when the host went off remains, the host stays off.",
+	Claim: "While a keyed annotation is on a host that is off, the host stays off, until its owner has removed it.",
 	Seed:  "000, 001",
 	New: func(p Params) Checker {
 		return &holds{
 			ruling: ruling{id: "hold-respected", skew: p.Timings.Skew},
+			roles:  p.Roles,
 			hosts:  newRoster[holdHost](p.Hosts),
 		}
 	},
 }
 
-// holds judges every PowerOn. An annotation that comes when the host is off
-// already is no hold: nothing can keep a power-on in flight from arriving.
+// holds judges every PowerOn. A key that comes so late that the power-on was under
+// way already can't hold it. One that a controller removes although it isn't its own
+// holds on, until the host is powered on: its owner believes so.
 type holds struct {
 	ruling
+	roles Roles
 	hosts roster[holdHost]
 }
 
 type holdHost struct {
-	off     history.Event // the power-off that is in force, or zero
-	blind   bool
-	keyed   []hold
-	removed history.Event // of the last one that was in force
+	start
+	off       history.Event // the power-off that is in force, or zero
+	blind     bool
+	unmanaged bool
+	keyed     []hold
+	removed   history.Event // of the last key that held the host off
 }
 
-type hold struct {
-	set history.Event
-	// inForce says that it was there when the host went off, perhaps that
-	// nobody knows which was first.
-	inForce, perhaps bool
-}
+// hold is a keyed annotation: as it was set, and as a stranger removed it.
+type hold struct{ set, stolen history.Event }
 
 func (c *holds) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
@@ -51,25 +52,23 @@ func (c *holds) judge(e *history.Event) {
 		}
 	case history.AnnotationRemoved:
 		if keyed, ok := rebootRequest(e); keyed && ok {
-			c.settle(cause{e.Host, e.Key}, e)
 			c.remove(c.hosts.of(e.Host), e)
 		}
+	case history.ProvisioningState:
+		c.hosts.of(e.Host).unmanaged = !managed(e.Value)
 	case history.PowerOff:
 		h := c.hosts.of(e.Host)
 		if h.off.Kind != "" {
 			return // repeated
 		}
 		h.off = *e
-		for i := range h.keyed {
-			k := &h.keyed[i]
-			k.perhaps = c.near(&k.set, e)
-			k.inForce = !k.perhaps
-		}
 		if len(h.keyed) > 0 {
 			c.judged++
 		}
 	case history.PowerOn:
 		c.on(c.hosts.of(e.Host), e)
+	case history.LastPoweredOn, history.PendingRebootSince, history.HeldOffFor, history.BMCCommand:
+		c.hosts.of(e.Host).start.observe(e, &c.roles)
 	case history.EvidenceLost:
 		h := c.hosts.of(e.Host)
 		h.blind = true
@@ -81,24 +80,50 @@ func (c *holds) judge(e *history.Event) {
 	}
 }
 
-func (c *holds) set(h *holdHost, e *history.Event) {
+func (h *holdHost) find(key string) *hold {
 	for i := range h.keyed {
-		if h.keyed[i].set.Key == e.Key {
-			return // only its value changed
+		if h.keyed[i].set.Key == key {
+			return &h.keyed[i]
 		}
+	}
+	return nil
+}
+
+func (c *holds) set(h *holdHost, e *history.Event) {
+	if k := h.find(e.Key); k != nil {
+		if k.stolen.Kind != "" {
+			*k = hold{set: *e}
+		}
+		return // else only its value changed
 	}
 	if h.blind {
 		c.suspend(e, " while nobody observed "+e.Host)
 	}
-	h.keyed = append(h.keyed, hold{set: *e, perhaps: c.near(&h.off, e)})
+	if h.off.Kind != "" {
+		c.judged++
+	}
+	h.keyed = append(h.keyed, hold{set: *e})
 }
 
 func (c *holds) remove(h *holdHost, e *history.Event) {
+	k := h.find(e.Key)
+	if k == nil {
+		return
+	}
+	if h.off.Kind != "" && c.roles.tested(e.Actor) && !c.roles.mayTouch(e.Actor, k.set.Actor, e, h.unmanaged) {
+		k.stolen = *e
+		return
+	}
+	c.settle(cause{e.Host, e.Key}, e)
+	if h.off.Kind != "" {
+		h.removed = *e
+	}
+	h.drop(k)
+}
+
+func (h *holdHost) drop(k *hold) {
 	for i := range h.keyed {
-		if h.keyed[i].set.Key == e.Key {
-			if h.keyed[i].inForce {
-				h.removed = *e
-			}
+		if &h.keyed[i] == k {
 			h.keyed = append(h.keyed[:i], h.keyed[i+1:]...)
 			return
 		}
@@ -106,24 +131,31 @@ func (c *holds) remove(h *holdHost, e *history.Event) {
 }
 
 func (c *holds) on(h *holdHost, e *history.Event) {
+	kept := h.keyed[:0]
 	for i := range h.keyed {
 		k := &h.keyed[i]
 		switch {
-		case k.perhaps:
-			c.close(&k.set, &h.off)
-		case k.inForce && byScenario(e):
-			c.suspend(e, " by the scenario itself, while "+k.set.Key+" held it off")
-		case k.inForce:
+		case h.unmanaged, c.roles.blameless(e):
+		case c.near(&k.set, e):
+			c.close(&k.set, e)
+		case h.underWay(&k.set):
+		case k.stolen.Kind != "":
+			c.breach(&k.stolen, e, clause(e)+"; "+k.set.Key+" had held it off, and was not "+k.stolen.Actor+"'s to remove at "+seconds(k.stolen.At))
+		default:
 			c.accuse(cause{e.Host, k.set.Key}, &k.set, e, k.set.Key+" still held it off")
 		}
-		k.inForce, k.perhaps = false, false
+		if k.stolen.Kind == "" {
+			kept = append(kept, *k)
+		}
 	}
+	h.keyed = kept
 	if c.near(&h.removed, e) {
 		c.close(&h.removed, e)
 	}
-	h.off = history.Event{}
+	h.start.observe(e, &c.roles)
+	h.off, h.removed = history.Event{}, history.Event{}
 }
 
 func (c *holds) Finish(complete bool) Result {
-	return c.verdict(complete, "no host went off with a keyed annotation on it")
+	return c.verdict(complete, "no host was off with a keyed annotation on it")
 }

@@ -12,6 +12,7 @@ const (
 	rebootAnnotation      = "reboot.metal3.io"
 	remediationAnnotation = rebootAnnotation + "/machine-remediation"
 	externalAnnotation    = "host.metal3.io/external-remediation"
+	pausedAnnotation      = "cluster.x-k8s.io/paused"
 )
 
 // rebootRequest reports whether e changes a reboot annotation of a host, and
@@ -24,9 +25,17 @@ func rebootRequest(e *history.Event) (keyed, ok bool) {
 	return rest != "", rest == "" || len(rest) > 1 && rest[0] == '/'
 }
 
-// byScenario reports whether the scenario itself caused a world event, so that no
-// controller could have prevented it.
-func byScenario(e *history.Event) bool { return e.Actor == string(history.Engine) }
+// hard reports whether the value of a reboot annotation asks for a hard reboot: it is
+// a map with the key mode, in JSON or as seed 000 writes it, {'mode':'hard'}.
+func hard(value string) bool {
+	plain := strings.NewReplacer(`"`, "", "'", "", " ", "").Replace(value)
+	for field := range strings.SplitSeq(strings.Trim(plain, "{}"), ",") {
+		if field == "mode:hard" {
+			return true
+		}
+	}
+	return false
+}
 
 // roster has one T for each host, in the order in which they were first named:
 // those of the topology, then others that events are about.

@@ -53,6 +53,18 @@ type Params struct {
 	// Hosts are the hosts of the topology. No report about one of them is
 	// missing evidence.
 	Hosts []string
+	Roles Roles
+	// HealthCheck is what the health check is told, nil if there is none.
+	HealthCheck *HealthCheck
+}
+
+// HealthCheck says when a Machine may be marked, and how many.
+type HealthCheck struct {
+	// UnhealthyAfter is how long a Node may be not Ready, and Startup how long a
+	// Machine may be without one.
+	UnhealthyAfter, Startup time.Duration
+	// MaxUnhealthy is how many Machines may be unhealthy for any to be marked.
+	MaxUnhealthy int
 }
 
 // Timings are those of the world that a history comes from.
@@ -63,6 +75,13 @@ type Timings struct {
 	SoftOff, HardOff time.Duration
 	// Watchdog is the time after which an unfed watchdog resets its host.
 	Watchdog time.Duration
+	// SoftTimeout is how long the power controller gives a soft shutdown, Command how
+	// long a command that was accepted; Poll is how often it looks at a host whose
+	// power is to change, Steady how often otherwise, and Backoff the longest time
+	// between attempts that fail.
+	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
+	// Slack is how much longer a sequence of reconciles may take than its parts.
+	Slack time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004).
 	Safe time.Duration
 	// Skew is how far apart two observers may date the same moment: the order
@@ -122,7 +141,9 @@ type Result struct {
 // All returns the invariants in the order of reports: safety first.
 func All() []Invariant {
 	return []Invariant{
-		fencedBeforeRelease, nodeDeletedBeforeBoot, atMostOne, holdRespected, oneCyclePerRequest,
+		fencedBeforeRelease, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
+		hardTakesPriority, statusTruthful, noFalseFence, noRemediationStorm,
+		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears,
 		powerRestored, nodeRestored, annotationsCleared,
 	}
 }

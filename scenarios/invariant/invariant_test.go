@@ -24,6 +24,48 @@ func TestAllAreDescribed(t *testing.T) {
 	}
 }
 
+func TestSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0.0 s", 3587 * time.Millisecond: "3.587 s", 41200 * time.Millisecond: "41.2 s", 20 * time.Millisecond: "0.02 s",
+		time.Hour: "3600.0 s", 1999600 * time.Microsecond: "2.0 s",
+	} {
+		if got := seconds(d); got != want {
+			t.Errorf("seconds(%s) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+// TestHard reads what seed 000 and Kubernetes users write.
+func TestHard(t *testing.T) {
+	for value, want := range map[string]bool{
+		"": false, "m1": false, `{"mode":"hard"}`: true, `{'mode':'hard'}`: true, `{"mode": "hard", "machine":"x"}`: true,
+		`{"mode":"soft"}`: false, `{"model":"hard"}`: false, "{'machine': 'x', 'mode': 'hard'}": true,
+	} {
+		if hard(value) != want {
+			t.Errorf("hard(%q) = %t", value, !want)
+		}
+	}
+}
+
+// TestRoles: an instance of a process plays its part, and nobody else does.
+func TestRoles(t *testing.T) {
+	roles := usual().Roles
+	for actor, want := range map[string]bool{
+		"reboot": true, "reboot-2": true, "remediation-10": true, "": false, "user": false, "scenario": false, "bmc": false,
+		"rebooter": false, "reboot-": false, "reboot-x": false, "worker-1.kubelet": false, "workload": false,
+	} {
+		if roles.tested(actor) != want {
+			t.Errorf("tested(%q) = %t", actor, !want)
+		}
+		if e := (history.Event{Actor: actor}); roles.blameless(&e) == (want || actor == "") {
+			t.Errorf("blameless(%q) = %t", actor, roles.blameless(&e))
+		}
+	}
+	if (&Roles{}).tested("") {
+		t.Error("nobody plays a part that there is not")
+	}
+}
+
 func TestLookupNamesTheNearest(t *testing.T) {
 	for id, want := range map[string]string{
 		"at-most-once": "at-most-one", "node-restore": "node-restored", "fenced-befor-release": "fenced-before-release",

@@ -9,6 +9,7 @@ var nodeDeletedBeforeBoot = Invariant{
 	New: func(p Params) Checker {
 		return &returns{
 			ruling: ruling{id: "node-deleted-before-boot", skew: p.Timings.Skew},
+			roles:  p.Roles,
 			hosts:  newRoster[returnHost](p.Hosts),
 		}
 	},
@@ -16,27 +17,31 @@ var nodeDeletedBeforeBoot = Invariant{
 
 // returns judges the first BootComplete after each fenced boot.
 //
-// A boot is fenced when its host goes off while the remediation annotation asks
-// for that. A power cut before it was asked, or a watchdog's reset, ends a boot
-// without fencing it: its Node stays, and so does its workload. Nor is it fenced
-// when whoever marked the Machine withdrew the mark.
+// A boot is fenced when its host is off and the remediation annotation asks for
+// that, whichever came first: a host that died is the most usual one to be
+// remediated. Its power-on must then wait for its Node to go. A reset, the
+// watchdog's for one, ends a boot without fencing it: its Node stays, and so does its
+// workload. Nor is it fenced when whoever marked the Machine withdrew the mark.
+// And no controller can be in time when the power-on was under way before it was
+// asked, or is nobody's doing who is under test.
 type returns struct {
 	ruling
+	roles Roles
 	hosts roster[returnHost]
 }
 
 type returnHost struct {
 	body
+	start
 	fence   fence
 	node    string
+	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
-	// off says that a fenced boot has ended and none has completed since; close
-	// that off and request came too close to tell which was first; pressed that
-	// the scenario itself powered the host on.
+	// off says that a fenced boot has ended and none has completed since; excused
+	// that nobody under test could have kept the host off.
 	off     bool
-	close   bool
-	pressed bool
+	excused bool
 }
 
 func (c *returns) Observe(e history.Event) *Violation {
@@ -49,12 +54,11 @@ func (c *returns) Observe(e history.Event) *Violation {
 
 func (c *returns) judge(e *history.Event) {
 	switch e.Kind.Layer() {
-	case history.World, history.API:
+	case history.World, history.API, history.BMC:
 	default:
 		return
 	}
 	h := c.hosts.of(e.Host)
-	wasOn := h.on || !h.known()
 	h.body.observe(e)
 	switch e.Kind {
 	case history.NodeCreated:
@@ -70,11 +74,12 @@ func (c *returns) judge(e *history.Event) {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
-		if wasOn && h.fence.asked && h.fence.node != "" {
-			h.off, h.close = true, c.near(&h.fence.request, e)
-		}
+		h.off, h.excused = h.off || h.fence.asked && h.fence.node != "", false
 	case history.PowerOn:
-		h.pressed = byScenario(e)
+		if h.off && c.near(&h.asked, e) {
+			c.close(&h.asked, e)
+		}
+		h.excused = c.roles.blameless(e) || h.underWay(&h.asked)
 	case history.EvidenceLost:
 		if h.fence.node != "" {
 			c.suspend(e, " while it was being fenced")
@@ -82,11 +87,15 @@ func (c *returns) judge(e *history.Event) {
 	case history.BootComplete:
 		c.booted(h, e)
 	}
+	h.start.observe(e, &c.roles)
 }
 
 func (c *returns) annotated(h *returnHost, e *history.Event) {
-	had := h.fence.node
+	had, before := h.fence.node, h.fence.asked
 	h.fence.observe(e, h.node)
+	if h.fence.asked && !before {
+		h.asked = *e
+	}
 	switch {
 	case h.fence.node == "":
 		h.off = h.off && had == "" // not if it was withdrawn
@@ -94,8 +103,8 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		c.suspend(e, " while nobody observed "+e.Host)
 	case !h.fence.active() && !h.off:
 		h.fence.node = "" // abandoned before the host went off
-	case h.fence.asked && !h.on && e.Key == remediationAnnotation && c.near(&h.ended, e):
-		h.off, h.close = true, true
+	case h.fence.asked && e.Key == remediationAnnotation && h.known() && !h.on:
+		h.off = true
 	}
 }
 
@@ -103,16 +112,14 @@ func (c *returns) booted(h *returnHost, e *history.Event) {
 	if !h.off || h.boot != e.Boot {
 		return
 	}
-	c.judged++
 	switch {
 	case h.fence.node == "" && c.near(&h.deleted, e):
 		c.close(&h.deleted, e)
 	case h.fence.node == "":
-	case h.close:
-		c.close(&h.fence.request, &h.ended)
-	case h.pressed:
-		c.suspend(e, ", which the scenario itself had powered on while its Node existed")
+		c.judged++
+	case h.excused:
 	default:
+		c.judged++
 		c.accuse(cause{e.Host, h.fence.node}, &h.created, e, "its Node still existed")
 	}
 	h.off = false

@@ -1,7 +1,7 @@
 package invariant
 
 import (
-	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -13,8 +13,11 @@ var oneCyclePerRequest = Invariant{
 	Liveness: true,
 	New: func(p Params) Checker {
 		return &cycles{
-			ruling: ruling{id: "one-cycle-per-request", skew: p.Timings.Skew},
-			hosts:  newRoster[cycleHost](p.Hosts),
+			ruling:     ruling{id: "one-cycle-per-request", skew: p.Timings.Skew},
+			roles:      p.Roles,
+			hosts:      newRoster[cycleHost](p.Hosts),
+			hindrances: newHindrances(p),
+			patience:   p.Timings.SoftTimeout + p.Timings.HardOff + 2*p.Timings.Poll + p.Timings.Slack,
 		}
 	},
 }
@@ -27,37 +30,53 @@ var oneCyclePerRequest = Invariant{
 // the host is off is served by the boot that follows, and accounts for one more
 // cycle only if it is still there then. A reset serves a request too, for what ran
 // when it was made is gone, but the controllers may not know that and still owe
-// it a cycle.
+// it a cycle. One that its client takes back before anything came of it is not
+// served; but it is lost only if it had stood for longer than a shutdown may take.
+// While spec.online is false a host that is off has what was asked for, and is
+// owed no boot.
 //
-// Excused are cycles whose off was caused by spec.online, by the watchdog, by the
-// scenario itself (the edge's actor, or an operation "power..." on the host since
-// the last edge), and those of a host that isn't provisioned.
+// Excused are cycles whose off was caused by spec.online, or is the doing of nobody
+// under test; those that bring a host back to off that was powered on while a key
+// held it off, which is another claim's business, or, by nobody under test, while a
+// request was pending; those for which the BMC received no command while the host was
+// on, because it carries one out late; and those of a host that isn't provisioned.
 type cycles struct {
 	ruling
+	hindrances
+	roles  Roles
 	hosts  roster[cycleHost]
 	healed history.Event
+	// patience is how long a client has to wait before nothing coming of its
+	// request is a loss.
+	patience time.Duration
 }
 
 type cycleHost struct {
 	requests []request
 	// off is the power-off that is in force, or zero. It is accounted for when
 	// something asked for it, close when nobody knows whether that came first.
-	off        history.Event
-	accounted  bool
-	close      *history.Event
-	switched   history.Event // spec.online became false and no power-off followed
-	online     bool          // spec.online became true again since
-	excused    bool
-	unmanaged  bool
-	blind      bool
-	lastServed request
+	off       history.Event
+	accounted bool
+	close     *history.Event
+	switched  history.Event // spec.online became false and no power-off followed
+	online    bool          // spec.online became true again since
+	offline   bool
+	// foreign says that nobody under test powered the host on, and pending that a
+	// request was recorded and no boot since: it must go off again.
+	foreign, pending bool
+	// commanded says that the BMC has received a command to go off since the last
+	// power edge, and told that it received any.
+	commanded, told bool
+	unmanaged       bool
+	blind           bool
+	lastServed      request
 }
 
 // request is one reboot annotation, from when it appeared.
 type request struct {
 	set, removed history.Event
 	// owed says that no cycle has been caused by it yet, served that a boot began
-	// after it or that it was withdrawn.
+	// after it or that it was withdrawn before it could be expected to be.
 	owed, served bool
 	// cycle is the power-off that it caused.
 	cycle history.Event
@@ -69,6 +88,7 @@ func (c *cycles) Observe(e history.Event) *Violation {
 	if e.Kind == history.Healed {
 		c.healed = e
 	}
+	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}
@@ -83,12 +103,13 @@ func (c *cycles) judge(e *history.Event) {
 		}
 	case history.AnnotationRemoved:
 		if keyed, ok := rebootRequest(e); ok {
-			c.hosts.of(e.Host).remove(e, keyed)
+			c.remove(c.hosts.of(e.Host), e, keyed)
 		}
 	case history.OnlineWanted:
 		h := c.hosts.of(e.Host)
 		h.online = e.Value != "false"
-		if !h.online {
+		h.offline = !h.online
+		if h.offline {
 			h.switched = *e
 			h.late(c, e)
 		}
@@ -97,22 +118,21 @@ func (c *cycles) judge(e *history.Event) {
 		if h.unmanaged = !managed(e.Value); h.unmanaged {
 			h.requests = h.requests[:0]
 		}
-	case history.OpApplied:
-		if strings.HasPrefix(e.Value, "power") {
-			c.hosts.of(e.Host).excused = true
+	case history.BMCCommand:
+		if powersOff(e) && !c.roles.blameless(e) {
+			h := c.hosts.of(e.Host)
+			h.commanded, h.told = h.commanded || e.Key != history.Late, true
 		}
-	case history.WatchdogFired:
-		c.hosts.of(e.Host).excused = true
+	case history.PendingRebootSince:
+		c.hosts.of(e.Host).pending = e.Value != ""
+	case history.LastPoweredOn:
+		c.hosts.of(e.Host).pending = false
 	case history.PowerOff:
 		c.off(c.hosts.of(e.Host), e)
 	case history.PowerOn:
 		c.on(c.hosts.of(e.Host), e)
 	case history.BootStarted:
-		h := c.hosts.of(e.Host)
-		if h.off.Kind == "" {
-			h.excused = false
-		}
-		c.serve(h, e)
+		c.serve(c.hosts.of(e.Host), e)
 	case history.EvidenceLost:
 		h := c.hosts.of(e.Host)
 		h.blind = true
@@ -150,17 +170,23 @@ func (h *cycleHost) late(c *cycles, e *history.Event) {
 	}
 }
 
-// remove takes a request back. A client removes a keyed annotation when it is done
-// with it, at any time; a plain one is the controller's to remove, so that only
-// whoever set it can withdraw it.
-func (h *cycleHost) remove(e *history.Event, keyed bool) {
+// remove takes a request back. A plain one is the controller's to remove, so that
+// only whoever set it can withdraw it. A client removes a keyed one when it is done
+// with it, at any time; the host had time to go off unless it was in a hurry.
+func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 	for i := range h.requests {
 		r := &h.requests[i]
 		if r.set.Key != e.Key || !r.there() {
 			continue
 		}
 		r.removed = *e
-		r.served = r.served || keyed || e.Actor != "" && e.Actor == r.set.Actor
+		withdrawn := keyed || e.Actor != "" && e.Actor == r.set.Actor
+		if !r.served && withdrawn {
+			late := c.roles.Power != "" && e.At-r.set.At > c.patience && h.off.Kind == "" && !c.since(e.Host, r.set.At)
+			if r.served = !late; r.served && r.owed && h.off.Kind == "" {
+				c.judged-- // nothing had to come of it yet
+			}
+		}
 		break
 	}
 	h.forget()
@@ -182,7 +208,9 @@ func (c *cycles) off(h *cycleHost, e *history.Event) {
 		return // repeated
 	}
 	h.off, h.close = *e, nil
-	h.accounted = h.excused || h.unmanaged || byScenario(e)
+	late := h.told && !h.commanded
+	h.commanded = false
+	h.accounted = late || h.unmanaged || c.roles.blameless(e) || c.held(h, e) || h.foreign && h.pending
 	var closest *history.Event
 	account := func(by *history.Event) {
 		if c.near(by, e) {
@@ -205,12 +233,23 @@ func (c *cycles) off(h *cycleHost, e *history.Event) {
 		closer := *closest
 		h.close = &closer
 	}
-	h.switched, h.excused = history.Event{}, false
+	h.switched = history.Event{}
+}
+
+// held reports whether a key keeps the host off, so that it must go off again
+// whoever powered it on.
+func (c *cycles) held(h *cycleHost, e *history.Event) bool {
+	for i := range h.requests {
+		if r := &h.requests[i]; r.there() && r.set.Key != rebootAnnotation && !r.owed && !c.near(&r.set, e) {
+			return true
+		}
+	}
+	return h.offline && h.switched.Kind == ""
 }
 
 func (c *cycles) on(h *cycleHost, e *history.Event) {
 	off := h.off
-	h.excused = false
+	h.foreign, h.commanded = c.roles.blameless(e), false
 	c.serve(h, e)
 	if off.Kind == "" {
 		return // the first boot, or a repeated event
@@ -255,7 +294,7 @@ func (c *cycles) lacking() lack {
 		h := &c.hosts.hosts[i]
 		for j := range h.state.requests {
 			r := &h.state.requests[j]
-			if r.served {
+			if r.served || h.state.offline && h.state.off.Kind != "" && (r.there() || r.cycle.Kind != "") {
 				continue
 			}
 			sentence := "the request " + r.set.Key + " of " + seconds(r.set.At) + " on " + h.name

@@ -14,7 +14,7 @@ import (
 // two hosts, with few enough names that events are about each other.
 func arbitrary(next func(n int) int, n int) []history.Event {
 	var kinds []history.Kind
-	for _, layer := range []history.Layer{history.World, history.API, history.Engine} {
+	for _, layer := range []history.Layer{history.World, history.API, history.BMC, history.Engine} {
 		kinds = append(kinds, history.Kinds(layer)...)
 	}
 	pick := func(values ...string) string { return values[next(len(values))] }
@@ -25,16 +25,21 @@ func arbitrary(next func(n int) int, n int) []history.Event {
 		e := history.Event{At: at, Kind: kinds[next(len(kinds))], Host: pick("h1", "h2"), UID: pick("u1", "u2")}
 		switch e.Kind.Layer() {
 		case history.World:
-			e.Boot, e.Object, e.Actor = pick("b1", "b2", "b3"), pick("db-0", "db-1"), pick("", "", "scenario")
+			e.Boot, e.Object, e.Actor = pick("b1", "b2", "b3"), pick("db-0", "db-1"), pick("", "reboot", "reboot", "scenario")
 			if next(8) == 0 {
 				e.Boot = ""
 			}
 		case history.API:
 			e.Object = pick("Machine/m1", "BareMetalHost/"+e.Host, "BareMetalHost/"+e.Host)
 			e.Key = pick(rebootAnnotation, remediationAnnotation, externalAnnotation, rebootAnnotation+"/a", rebootAnnotation+"/")
-			e.Value, e.Actor = pick("true", "false", "provisioned", "a=b,c=d", ""), pick("", "x", "y")
+			e.Value, e.Actor = pick("true", "false", "provisioned", "deprovisioning", "a=b,c=d", ""), pick("", "user", "reboot", "remediation", "remediation-2", "healthcheck")
+			if e.Kind == history.AnnotationSet && next(2) == 0 {
+				e.Value = `{"mode":"hard"}`
+			}
+		case history.BMC:
+			e.Actor, e.Value = pick("reboot", "bmc"), pick("On", "ForceOff")
 		case history.Engine:
-			e.Value = pick("power-cut", "heal")
+			e.Key, e.Value = pick("powerUp", "powerUp", "addFault", "removeFault"), "words"
 		}
 		if next(64) == 0 {
 			e.Host = ""
@@ -42,6 +47,14 @@ func arbitrary(next func(n int) int, n int) []history.Event {
 		events = append(events, e)
 	}
 	return append(events, history.Event{At: at, Kind: history.Done})
+}
+
+// impatient are parameters whose times fit into such a history.
+func impatient(hosts ...string) Params {
+	p := usual()
+	p.Hosts, p.HealthCheck = hosts, &HealthCheck{UnhealthyAfter: 1100 * time.Millisecond, Startup: 1500 * time.Millisecond, MaxUnhealthy: 1}
+	p.Timings = Timings{Poll: 20 * time.Millisecond, Steady: 100 * time.Millisecond, Slack: 50 * time.Millisecond}
+	return p
 }
 
 // checkProperties checks what must be true of the verdicts on any history.
@@ -100,7 +113,8 @@ func TestProperties(t *testing.T) {
 	seen := map[Verdict]int{}
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		params := Params{Hosts: []string{"h1", "h2"}, Timings: Timings{Skew: time.Duration(seed%3) * 15 * time.Millisecond}}
+		params := impatient("h1", "h2")
+		params.Timings.Skew = time.Duration(seed%3) * 15 * time.Millisecond
 		events := arbitrary(rng.IntN, 10+rng.IntN(60))
 		seen[Violated] += checkProperties(t, events, params)
 		if t.Failed() {
@@ -119,7 +133,7 @@ func TestSkewOnlyDoubts(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		h := record(arbitrary(rng.IntN, 10+rng.IntN(60)))
-		params := Params{Hosts: []string{"h1", "h2"}}
+		params := impatient("h1", "h2")
 		exact := Judge(h, All(), params)
 		params.Timings.Skew = 15 * time.Millisecond
 		for i, r := range Judge(h, All(), params) {
@@ -135,6 +149,12 @@ func TestSkewOnlyDoubts(t *testing.T) {
 	if softened == 0 {
 		t.Error("the skew changed no verdict")
 	}
+}
+
+// restsOnAPI are the guarantees that need no observer of the hosts.
+var restsOnAPI = map[string]bool{
+	"annotations-cleared": true, "own-annotations-only": true, "content-preserved": true,
+	"deprovision-clears": true, "no-remediation-storm": true,
 }
 
 // TestLostEvidenceIsNeverHeld hides each host and the API for the whole of each
@@ -158,7 +178,7 @@ func TestLostEvidenceIsNeverHeld(t *testing.T) {
 				events = append(events, e)
 			}
 			r := Judge(record(events), []Invariant{tr.invariant}, tr.params)[0]
-			onlyAPI := tr.invariant.ID == "annotations-cleared" && host != ""
+			onlyAPI := restsOnAPI[tr.invariant.ID] && host != ""
 			other := host != "" && !hosts(tr.starred, tr.events)[host]
 			if r.Verdict == Held && !onlyAPI && !other {
 				t.Errorf("%s is held without the evidence of %q", path, host)
@@ -186,7 +206,8 @@ func FuzzCheckers(f *testing.F) {
 			i++
 			return int(choices[i%len(choices)]) % n
 		}
-		params := Params{Hosts: []string{"h1"}, Timings: Timings{Skew: time.Duration(skew) * time.Millisecond}}
+		params := impatient("h1")
+		params.Timings.Skew = time.Duration(skew) * time.Millisecond
 		checkProperties(t, arbitrary(next, min(200, len(choices))), params)
 	})
 }

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -52,6 +53,14 @@ func (r *ruling) accuse(c cause, standing, breach *history.Event, while string) 
 		return
 	}
 	r.suspects = append(r.suspects, suspect{c, v})
+}
+
+// breach says that two events broke the claim by themselves: nothing that comes
+// later can mend or refute it.
+func (r *ruling) breach(first, second *history.Event, sentence string) {
+	if r.found == nil {
+		r.found = &Violation{Invariant: r.id, First: *first, Second: *second, Margin: second.At - first.At, Sentence: sentence}
+	}
 }
 
 // settle says that state c ended with e.
@@ -188,11 +197,9 @@ func clause(e *history.Event) string { return e.Phrase() + " at " + seconds(e.At
 
 // seconds renders a time for a sentence: "41.2 s", to the millisecond.
 func seconds(d time.Duration) string {
-	text := strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text + " s"
+	whole, rest := d.Round(time.Millisecond)/time.Second, d.Round(time.Millisecond)%time.Second
+	fraction := strings.TrimRight(fmt.Sprintf("%03d", rest/time.Millisecond), "0")
+	return fmt.Sprintf("%d.%s s", whole, cmp.Or(fraction, "0"))
 }
 
 func millis(d time.Duration) string {

@@ -16,6 +16,17 @@ import (
 // Rewriting is honest only if you can say why each changed verdict is right.
 var update = flag.Bool("update", false, "rewrite the expected verdicts in testdata")
 
+// usual are the parameters of a transcript that says nothing else.
+func usual() Params {
+	return Params{
+		Roles: Roles{Power: "reboot", Remediation: "remediation", HealthCheck: "healthcheck"},
+		Timings: Timings{
+			HardOff: 300 * time.Millisecond, SoftOff: 3 * time.Second, SoftTimeout: 20 * time.Second, Command: 10 * time.Second,
+			Poll: 2 * time.Second, Steady: 20 * time.Second, Backoff: 5 * time.Second, Slack: 2 * time.Second,
+		},
+	}
+}
+
 // transcript is a hand-written history with the verdict it must get, as in
 // testdata: a story in comments, the parameters, one event a line, and after a
 // line of dashes what the invariant says.
@@ -39,7 +50,7 @@ func parseTranscript(path string) (*transcript, error) {
 	if err != nil {
 		return nil, err
 	}
-	tr := &transcript{path: path}
+	tr := &transcript{path: path, params: usual()}
 	tr.text, _, _ = strings.Cut(string(data), "----\n")
 	for n, line := range strings.Split(tr.text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
@@ -59,6 +70,13 @@ func (tr *transcript) line(line string) (err error) {
 			tr.invariant, err = Lookup(value)
 		case "hosts":
 			tr.params.Hosts = strings.Fields(value)
+		case "healthcheck":
+			var after, startup string
+			tr.params.HealthCheck = &HealthCheck{}
+			if _, err = fmt.Sscan(value, &after, &startup, &tr.params.HealthCheck.MaxUnhealthy); err == nil {
+				tr.params.HealthCheck.UnhealthyAfter, err = time.ParseDuration(after)
+				tr.params.HealthCheck.Startup, _ = time.ParseDuration(startup)
+			}
 		case "skew":
 			tr.params.Timings.Skew, err = time.ParseDuration(value)
 		default:
@@ -84,6 +102,9 @@ func (tr *transcript) line(line string) (err error) {
 			return fmt.Errorf("unknown field %q", name)
 		}
 		*into = value
+	}
+	if e.Kind == history.ControllerEffect {
+		e.Value = strings.ReplaceAll(e.Value, "+", " ")
 	}
 	if starred {
 		tr.starred = append(tr.starred, len(tr.events))

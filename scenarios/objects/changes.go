@@ -128,48 +128,122 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 	if after == nil {
 		event := history.Event{Host: before.Name, Object: "BareMetalHost/" + before.Name, UID: string(before.UID)}
-		annotations(before.Annotations, nil, api.IsRebootAnnotation, event, emit)
+		annotations(before.Annotations, nil, mattersOnHost, event, emit)
+		event.Kind = history.BareMetalHostDeleted
+		emit(event)
 		return
 	}
-	if before == nil {
-		before = new(api.BareMetalHost)
-		before.Spec.Online = !after.Spec.Online
-		before.Status.PoweredOn = !after.Status.PoweredOn
-	}
 	event := history.Event{Host: after.Name, Object: "BareMetalHost/" + after.Name, UID: string(after.UID)}
-	annotations(before.Annotations, after.Annotations, api.IsRebootAnnotation, event, emit)
 	send := func(kind history.Kind, value string) {
 		e := event
 		e.Kind, e.Value = kind, value
 		emit(e)
 	}
+	if before == nil {
+		before = new(api.BareMetalHost)
+		before.Spec.Online = !after.Spec.Online
+		before.Status.PoweredOn = !after.Status.PoweredOn
+		send(history.BareMetalHostCreated, "")
+	}
+	annotations(before.Annotations, after.Annotations, mattersOnHost, event, emit)
 	if before.Spec.Online != after.Spec.Online {
 		send(history.OnlineWanted, strconv.FormatBool(after.Spec.Online))
+	}
+	if is := consumer(after); is != consumer(before) {
+		send(history.HostConsumer, is)
 	}
 	if before.Status.PoweredOn != after.Status.PoweredOn {
 		send(history.PowerReported, strconv.FormatBool(after.Status.PoweredOn))
 	}
-	if before.Status.Provisioning.State != after.Status.Provisioning.State {
-		send(history.ProvisioningState, string(after.Status.Provisioning.State))
+	was, is := &before.Status.Provisioning, &after.Status.Provisioning
+	if was.State != is.State {
+		send(history.ProvisioningState, string(is.State))
+	}
+	if pending := microTime(is.PendingRebootSince); pending != microTime(was.PendingRebootSince) {
+		send(history.PendingRebootSince, pending)
+	}
+	if booted := microTime(is.LastPoweredOn); booted != microTime(was.LastPoweredOn) {
+		send(history.LastPoweredOn, booted)
+	}
+	if !mapsEqual(was.HeldOffFor, is.HeldOffFor) {
+		send(history.HeldOffFor, labels(is.HeldOffFor))
+	}
+	if failing := powerError(after); failing != powerError(before) {
+		send(history.PowerError, strconv.FormatBool(failing))
 	}
 }
 
+func consumer(h *api.BareMetalHost) string {
+	if ref := h.Spec.ConsumerRef; ref != nil {
+		return ref.Kind + "/" + ref.Name
+	}
+	return ""
+}
+
+func microTime(t *metav1.MicroTime) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(metav1.RFC3339Micro)
+}
+
+func powerError(h *api.BareMetalHost) bool { return h.Status.ErrorType == api.PowerManagementError }
+
+func mattersOnHost(key string) bool {
+	return api.IsRebootAnnotation(key) || key == clusterv1.PausedAnnotation
+}
+
+func mattersOnMachine(key string) bool {
+	switch key {
+	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation:
+		return true
+	}
+	return false
+}
+
 func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
-	name := func(m *clusterv1.Machine) string {
-		_, host, _ := strings.Cut(m.Annotations[api.HostAnnotation], "/")
-		return host
+	event := func(m *clusterv1.Machine) history.Event {
+		return history.Event{Host: hostOf(m), Object: "Machine/" + m.Name, UID: string(m.UID)}
 	}
-	var was, is map[string]string
-	event := history.Event{}
-	if before != nil {
-		was = before.Annotations
-		event = history.Event{Host: name(before), Object: "Machine/" + before.Name, UID: string(before.UID)}
+	send := func(kind history.Kind, m *clusterv1.Machine, value string) {
+		if e := event(m); e.Host != "" {
+			e.Kind, e.Value = kind, value
+			emit(e)
+		}
 	}
-	if after != nil {
-		is = after.Annotations
-		event = history.Event{Host: name(after), Object: "Machine/" + after.Name, UID: string(after.UID)}
+	marks := func(was, is map[string]string, e history.Event) {
+		if e.Host != "" {
+			annotations(was, is, mattersOnMachine, e, emit)
+		}
 	}
-	annotations(was, is, func(key string) bool { return key == api.ExternalRemediationAnnotation }, event, emit)
+	switch {
+	case before == nil:
+		send(history.MachineCreated, after, "")
+		marks(nil, after.Annotations, event(after))
+	case after == nil:
+		marks(before.Annotations, nil, event(before))
+		send(history.MachineDeleted, before, "")
+	case hostOf(before) != hostOf(after): // what was asked of one host is asked of the other
+		marks(before.Annotations, nil, event(before))
+		marks(nil, after.Annotations, event(after))
+	default:
+		marks(before.Annotations, after.Annotations, event(after))
+	}
+	nodeRef := func(m *clusterv1.Machine) string {
+		if m == nil {
+			return ""
+		}
+		return m.Status.NodeRef.Name
+	}
+	if after != nil && nodeRef(after) != nodeRef(before) {
+		send(history.MachineNode, after, nodeRef(after))
+	}
+}
+
+// hostOf is the BareMetalHost that a Machine consumes.
+func hostOf(m *clusterv1.Machine) string {
+	_, host, _ := strings.Cut(m.Annotations[api.HostAnnotation], "/")
+	return host
 }
 
 // annotations emits the changes among the annotations that matter, by key.

@@ -3,6 +3,7 @@ package objects
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,14 @@ func TestChanges(t *testing.T) {
 		p.Spec.NodeName = node
 		return p
 	}
+	at := func(second int) *metav1.MicroTime {
+		t := metav1.NewMicroTime(time.Date(2026, 1, 1, 1, 0, second, 0, time.FixedZone("", 3600)))
+		return &t
+	}
+	withNode := func(m *clusterv1.Machine) *clusterv1.Machine {
+		m.Status.NodeRef.Name = "w1"
+		return m
+	}
 	for _, tc := range []struct {
 		name          string
 		before, after metav1.Object
@@ -48,8 +57,8 @@ func TestChanges(t *testing.T) {
 		{"lost contact", node(nil), node(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), "node-not-ready w1 Unknown"},
 		{"cordoned", node(nil), node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), "node-cordoned w1"},
 		{"relabelled", node(nil), node(func(n *corev1.Node) { delete(n.Labels, "a") }), "node-labels w1 b=2"},
-		{"host appears", nil, host(nil), "online-wanted w1 true | power-reported w1 true"},
-		{"host appears off", nil, host(func(h *api.BareMetalHost) { h.Status.PoweredOn = false }), "online-wanted w1 true | power-reported w1 false"},
+		{"host appears", nil, host(nil), "baremetalhost-created w1 | online-wanted w1 true | power-reported w1 true"},
+		{"host appears off", nil, host(func(h *api.BareMetalHost) { h.Status.PoweredOn = false }), "baremetalhost-created w1 | online-wanted w1 true | power-reported w1 false"},
 		{"request", host(nil), host(func(h *api.BareMetalHost) {
 			h.Annotations = map[string]string{"reboot.metal3.io/z": "x", "reboot.metal3.io": "", "other": ""}
 		}), "annotation-set w1 reboot.metal3.io | annotation-set w1 reboot.metal3.io/z x"},
@@ -60,7 +69,34 @@ func TestChanges(t *testing.T) {
 		{"machine marked", machine(map[string]string{api.HostAnnotation: "default/w1"}),
 			machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), "annotation-set w1 host.metal3.io/external-remediation"},
 		{"marked machine deleted", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), nil,
+			"annotation-removed w1 host.metal3.io/external-remediation | machine-deleted w1"},
+		{"recorded request", host(nil), host(func(h *api.BareMetalHost) { h.Status.Provisioning.PendingRebootSince = at(3) }), "pending-reboot-since w1 2026-01-01T00:00:03.000000Z"},
+		{"the same request", host(func(h *api.BareMetalHost) { h.Status.Provisioning.PendingRebootSince = at(3) }),
+			host(func(h *api.BareMetalHost) { h.Status.Provisioning.PendingRebootSince = at(3) }), ""},
+		{"forgotten request", host(func(h *api.BareMetalHost) { h.Status.Provisioning.PendingRebootSince = at(3) }), host(nil), "pending-reboot-since w1"},
+		{"recorded boot", host(nil), host(func(h *api.BareMetalHost) { h.Status.Provisioning.LastPoweredOn = at(4) }), "last-powered-on w1 2026-01-01T00:00:04.000000Z"},
+		{"held off", host(nil), host(func(h *api.BareMetalHost) {
+			h.Status.Provisioning.HeldOffFor = map[string]string{"b": "2", "a": "1"}
+		}), "held-off-for w1 a=1,b=2"},
+		{"let go", host(func(h *api.BareMetalHost) { h.Status.Provisioning.HeldOffFor = map[string]string{"a": "1"} }), host(nil), "held-off-for w1"},
+		{"failing BMC", host(nil), host(func(h *api.BareMetalHost) { h.Status.ErrorType = api.PowerManagementError }), "power-error w1 true"},
+		{"failing on", host(func(h *api.BareMetalHost) { h.Status.ErrorType, h.Status.ErrorCount = api.PowerManagementError, 1 }),
+			host(func(h *api.BareMetalHost) { h.Status.ErrorType, h.Status.ErrorCount = api.PowerManagementError, 2 }), ""},
+		{"consumed", host(nil), host(func(h *api.BareMetalHost) {
+			h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Machine", Name: "m1"}
+		}), "host-consumer w1 Machine/m1"},
+		{"paused", host(nil), host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }), "annotation-set w1 cluster.x-k8s.io/paused"},
+		{"host deleted while asked", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }), nil,
+			"annotation-removed w1 reboot.metal3.io | baremetalhost-deleted w1"},
+		{"machine created", nil, machine(map[string]string{api.HostAnnotation: "default/w1"}), "machine-created w1"},
+		{"machine of no host", nil, machine(nil), ""},
+		{"machine lets go of its host", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), machine(nil),
 			"annotation-removed w1 host.metal3.io/external-remediation"},
+		{"machine changes its host", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}),
+			machine(map[string]string{api.HostAnnotation: "default/w2", api.ExternalRemediationAnnotation: ""}),
+			"annotation-removed w1 host.metal3.io/external-remediation | annotation-set w2 host.metal3.io/external-remediation"},
+		{"machine gets its Node", machine(map[string]string{api.HostAnnotation: "default/w1"}), withNode(machine(map[string]string{api.HostAnnotation: "default/w1"})), "machine-node w1 w1"},
+		{"machine loses its Node", withNode(machine(map[string]string{api.HostAnnotation: "default/w1"})), machine(map[string]string{api.HostAnnotation: "default/w1"}), "machine-node w1"},
 		{"pod bound", nil, pod("w1"), "pod-bound w1 u1"},
 		{"pod waits", nil, pod(""), ""},
 		{"pod scheduled", pod(""), pod("w1"), "pod-bound w1 u1"},

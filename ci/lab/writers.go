@@ -1,0 +1,141 @@
+package lab
+
+import (
+	"encoding/json"
+	"reflect"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// writers knows who wrote which version of an object, and who is deleting one. The
+// API server's managed fields tell who set a field, but neither who removed one nor
+// who deleted an object.
+type writers struct {
+	mu sync.Mutex
+	// versions has the writers by the resourceVersion that their requests led to.
+	versions map[string]string
+	// deleting is who has asked for the deletion of Kind/name.
+	deleting map[string]string
+}
+
+// wrote notes whose request led to a version. The first counts: a request that
+// changes nothing is answered with the version that there is.
+func (w *writers) wrote(version, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.versions == nil {
+		w.versions = make(map[string]string)
+	}
+	if _, known := w.versions[version]; !known {
+		w.versions[version] = writer
+	}
+}
+
+// deletes notes who is about to delete an object, Kind/name. Who came last did it.
+func (w *writers) deletes(object, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.deleting == nil {
+		w.deleting = make(map[string]string)
+	}
+	w.deleting[object] = writer
+}
+
+// of returns who made a change of an object, or "" if that is not known, or not yet.
+func (w *writers) of(before, after metav1.Object) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if after == nil {
+		return w.deleting[kindOf(before)+"/"+before.GetName()]
+	}
+	return w.versions[after.GetResourceVersion()]
+}
+
+// An answer may be read a little later than its event: so long it is waited for. It
+// must be less than the time for which events are held back.
+const (
+	answered = lag / 2
+	glance   = 2 * time.Millisecond
+)
+
+// await is of, for an answer that may not have been read yet.
+func (w *writers) await(before, after metav1.Object) string {
+	for waited := time.Duration(0); ; waited += glance {
+		if writer := w.of(before, after); writer != "" || waited >= answered {
+			return writer
+		}
+		time.Sleep(glance)
+	}
+}
+
+// versionIn is the resourceVersion of the object in a JSON answer, or "".
+func versionIn(body []byte) string {
+	var object struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	_ = json.Unmarshal(body, &object) // what is no JSON has none
+	return object.Metadata.ResourceVersion
+}
+
+// manager is who made a version, as far as the API server's record of managed
+// fields tells: the one manager whose entry is new, newer, or has more fields. One
+// whose entry has only lost fields had them taken away by somebody else, or removed
+// them itself: the record doesn't say.
+func manager(before, after metav1.Object) string {
+	if after == nil {
+		return ""
+	}
+	var known []metav1.ManagedFieldsEntry
+	if before != nil {
+		known = before.GetManagedFields()
+	}
+	found := ""
+	for _, entry := range after.GetManagedFields() {
+		if !wrote(known, entry) || found == entry.Manager {
+			continue
+		}
+		if found != "" {
+			return "" // taking a field over changes two entries
+		}
+		found = entry.Manager
+	}
+	return found
+}
+
+func wrote(known []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) bool {
+	for _, k := range known {
+		if k.Manager != entry.Manager || k.Operation != entry.Operation || k.APIVersion != entry.APIVersion || k.Subresource != entry.Subresource {
+			continue
+		}
+		return !k.Time.Equal(entry.Time) || !within(fields(entry), fields(k))
+	}
+	return true
+}
+
+func fields(entry metav1.ManagedFieldsEntry) map[string]any {
+	set := map[string]any{}
+	if entry.FieldsV1 != nil {
+		_ = json.Unmarshal(entry.FieldsV1.Raw, &set) // the API server's own JSON
+	}
+	return set
+}
+
+// within reports whether every field of part is in whole.
+func within(part, whole map[string]any) bool {
+	for name, field := range part {
+		other, ok := whole[name]
+		if !ok {
+			return false
+		}
+		inner, nested := field.(map[string]any)
+		if outer, _ := other.(map[string]any); nested && !within(inner, outer) {
+			return false
+		}
+	}
+	return true
+}
+
+// kindOf is the kind of a typed object: the name of its Go type.
+func kindOf(obj metav1.Object) string { return reflect.TypeOf(obj).Elem().Name() }

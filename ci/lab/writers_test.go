@@ -1,0 +1,137 @@
+package lab
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// version is an object with what each manager owns, written at a second.
+func version(entries ...metav1.ManagedFieldsEntry) metav1.Object {
+	return &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", ManagedFields: entries}}
+}
+
+func owns(manager string, second int, fields string) metav1.ManagedFieldsEntry {
+	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC))
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+}
+
+// TestManager: the record of managed fields tells who set a field, and must not be
+// taken to tell who removed one: its entry only loses it, whoever did that.
+func TestManager(t *testing.T) {
+	const a, ab = `{"f:metadata":{"f:annotations":{"f:a":{}}}}`, `{"f:metadata":{"f:annotations":{"f:a":{},"f:b":{}}}}`
+	for _, tc := range []struct {
+		name          string
+		before, after metav1.Object
+		want          string
+	}{
+		{"created", nil, version(owns("user", 1, a)), "user"},
+		{"a new manager", version(owns("user", 1, a)), version(owns("user", 1, a), owns("reboot", 1, ab)), "reboot"},
+		{"one more field", version(owns("user", 1, a)), version(owns("user", 1, ab)), "user"},
+		{"another value", version(owns("user", 1, a)), version(owns("user", 2, a)), "user"},
+		{"one field less", version(owns("user", 1, ab)), version(owns("user", 1, a)), ""},
+		{"taken over", version(owns("user", 1, ab)), version(owns("user", 1, a), owns("reboot", 2, ab)), "reboot"},
+		{"none left", version(owns("user", 1, a)), version(), ""},
+		{"deleted", version(owns("user", 1, a)), nil, ""},
+	} {
+		if got := manager(tc.before, tc.after); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestWriters(t *testing.T) {
+	var w writers
+	host := version()
+	host.SetResourceVersion("7")
+	if got := w.of(nil, host); got != "" {
+		t.Errorf("nobody wrote it, but %q", got)
+	}
+	w.wrote(versionIn([]byte(`{"kind":"BareMetalHost","metadata":{"name":"worker-1","resourceVersion":"7"}}`)), "reboot")
+	w.wrote(versionIn([]byte("k8s\x00protobuf")), "remediation")
+	if got := w.of(nil, host); got != "reboot" {
+		t.Errorf("version 7 is %q's", got)
+	}
+	if got := w.of(host, nil); got != "" {
+		t.Errorf("nobody deletes it, but %q", got)
+	}
+	w.deletes("BareMetalHost/worker-1", "user")
+	w.deletes("Node/worker-1", "remediation")
+	if got := w.await(host, nil); got != "user" {
+		t.Errorf("%q deletes it", got)
+	}
+}
+
+// TestObserversKnowWhoWrote removes annotations and deletes a Node of a real API
+// server, as the user and as a controller.
+func TestObserversKnowWhoWrote(t *testing.T) {
+	for _, f := range cluster.Preflight(t.Context(), "") {
+		if f.Remedy != "" && os.Getenv("FENCELAB_REQUIRE_LAB") != "1" {
+			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
+	b := &Backend{ctx: t.Context(), clock: fakebmc.Wall(), plan: &scenarios.Plan{Spec: *spec}}
+	b.stream = newStream(b.since)
+	must(b.startCluster())
+	t.Cleanup(func() { must(b.cluster.Stop()) })
+	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }) {
+		must(b.admin.Create(t.Context(), obj))
+	}
+	must(b.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
+	must(b.watchAPI())
+
+	config := b.as("reboot")
+	p := &process{b: b, name: "reboot"}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &gate{p, &life{}, next} })
+	controller, err := client.New(config, client.Options{Scheme: api.NewScheme()})
+	must(err)
+
+	const host, plain = "BareMetalHost/worker-1", api.RebootAnnotation
+	value := ""
+	for range 2 {
+		must(b.annotate(t.Context(), &scenarios.AnnotateOp{Object: host, Key: plain}, &value))
+		must(b.annotate(t.Context(), &scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, &value))
+		must(b.annotate(t.Context(), &scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, nil))
+		var bmh api.BareMetalHost
+		must(controller.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &bmh))
+		must(controller.Patch(t.Context(), &bmh, api.RemoveAnnotations(&bmh, plain)))
+	}
+	must(controller.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
+
+	var got []string
+	_, err = b.stream.advance(t.Context(), b.since()+time.Minute, func(e history.Event) bool {
+		if e.Kind == history.AnnotationSet || e.Kind == history.AnnotationRemoved || e.Kind == history.NodeDeleted {
+			got = append(got, strings.TrimSpace(strings.Join([]string{string(e.Kind), e.Key, "by " + e.Actor}, " ")))
+		}
+		return e.Kind == history.NodeDeleted
+	})
+	must(err)
+	once := []string{
+		"annotation-set reboot.metal3.io by user", "annotation-set reboot.metal3.io/a by user",
+		"annotation-removed reboot.metal3.io/a by user", "annotation-removed reboot.metal3.io by reboot",
+	}
+	if want := slices.Concat(once, once, []string{"node-deleted  by reboot"}); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}

@@ -1,0 +1,218 @@
+package invariant
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var noFalseFence = Invariant{
+	ID:    "no-false-fence",
+	Claim: "No controller powers off a host that nobody asked it to, fences one whose Machine is not marked, or marks a Machine whose Node is well.",
+	Seed:  "000, 002, 004",
+	New: func(p Params) Checker {
+		return &accusers{
+			ruling:     ruling{id: "no-false-fence", skew: p.Timings.Skew},
+			roles:      p.Roles,
+			check:      p.HealthCheck,
+			hosts:      newRoster[suspected](p.Hosts),
+			hindrances: newHindrances(p),
+			grace:      p.Timings.Slack,
+		}
+	},
+}
+
+// coarse is how much earlier than it became known a condition may be dated:
+// Kubernetes keeps whole seconds.
+const coarse = time.Second
+
+// accusers judges every PowerOff by a controller, every remediation annotation that
+// one sets and every mark of a health check. What a controller did is judged by what
+// was the case a moment before too; and not at all if something hindered it since
+// that changed, for then it may have known no better.
+type accusers struct {
+	ruling
+	hindrances
+	roles Roles
+	check *HealthCheck
+	hosts roster[suspected]
+	// grace is how old the knowledge may be on which a controller acts while nothing
+	// hinders it: what it read just before it wrote.
+	grace time.Duration
+}
+
+type suspected struct {
+	requests  []string // the reboot annotations that are there
+	offline   bool
+	unmanaged bool
+	// pending says that a request was recorded while there was one, and no boot since.
+	pending bool
+	// unasked is the event since which nothing asks the host to go off.
+	unasked history.Event
+	// asked and loose are the last commands to go off that the BMC received while
+	// something asked for it, or had just before, and while nothing did.
+	asked, loose history.Event
+
+	// marked says that the Machine is marked, and unmarked since when it isn't.
+	marked   bool
+	unmarked history.Event
+
+	// now is how the Node is, and before how it was before that.
+	now, before condition
+}
+
+// condition is how a Machine's Node is, since an event.
+type condition struct {
+	exists, ready bool
+	since         history.Event
+}
+
+// sick reports whether it may lead to a mark at a time.
+func (n *condition) sick(check *HealthCheck, at time.Duration) bool {
+	if !n.exists || check == nil {
+		return !n.ready
+	}
+	return !n.ready && at-n.since.At+coarse >= check.UnhealthyAfter
+}
+
+func (h *suspected) wanted() bool {
+	return len(h.requests) > 0 || h.offline || h.pending || h.unmanaged
+}
+
+func (c *accusers) Observe(e history.Event) *Violation {
+	c.hindrances.observe(&e)
+	if retold(&e) {
+		c.check = nil
+	}
+	if e.Host != "" {
+		h := c.hosts.of(e.Host)
+		was := h.wanted()
+		c.judge(h, &e)
+		if was && !h.wanted() {
+			h.unasked = e
+		}
+	}
+	return c.tell()
+}
+
+func (c *accusers) judge(h *suspected, e *history.Event) {
+	switch e.Kind {
+	case history.AnnotationSet, history.AnnotationRemoved:
+		c.annotated(h, e)
+	case history.OnlineWanted:
+		h.offline = e.Value == "false"
+	case history.ProvisioningState:
+		h.unmanaged = !managed(e.Value)
+	case history.PendingRebootSince:
+		h.pending = e.Value != "" && (h.pending || len(h.requests) > 0)
+	case history.LastPoweredOn:
+		h.pending = false
+	case history.BMCCommand:
+		switch {
+		case !powersOff(e) || c.roles.blameless(e) || e.Key == history.Late:
+		case h.wanted() || c.excused(e, &h.unasked):
+			h.asked = *e
+		default:
+			h.loose = *e
+		}
+	case history.PowerOff:
+		c.off(h, e)
+	case history.PowerOn: // what was received before is carried out late, if ever
+		h.asked, h.loose = history.Event{}, history.Event{}
+	case history.EvidenceLost:
+		c.suspend(e, ", so that nobody saw whether it was powered off")
+	case history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady:
+		c.node(h, e)
+	}
+}
+
+// excused reports whether whoever did e may not have known of the change yet.
+func (c *accusers) excused(e, changed *history.Event) bool {
+	return changed.Kind != "" && (e.At-changed.At < c.grace || c.hindrances.since(e.Host, changed.At))
+}
+
+// off judges a power-off by the command that led to it. None while the host was on
+// means that the BMC carried out an older one late.
+func (c *accusers) off(h *suspected, e *history.Event) {
+	switch {
+	case c.roles.blameless(e):
+	case e.Actor == "":
+		if !h.wanted() {
+			c.suspend(e, " by nobody knows whom")
+		}
+	case h.wanted() || h.asked.Kind != "":
+		c.judged++
+	case h.loose.Kind != "":
+		c.judged++
+		c.breach(&h.loose, e, clause(e)+" by "+e.Actor+", which nobody had asked for")
+	}
+	h.asked, h.loose = history.Event{}, history.Event{}
+}
+
+func (c *accusers) annotated(h *suspected, e *history.Event) {
+	set := e.Kind == history.AnnotationSet
+	if e.Key == externalAnnotation {
+		if set && !h.marked && plays(e.Actor, c.roles.HealthCheck) {
+			c.mark(h, e)
+		}
+		if h.marked && !set {
+			h.unmarked = *e
+		}
+		h.marked = set
+		return
+	}
+	if _, ok := rebootRequest(e); !ok {
+		return
+	}
+	h.requests = without(h.requests, e.Key)
+	if set {
+		h.requests = append(h.requests, e.Key)
+	}
+	if e.Key == remediationAnnotation && set && plays(e.Actor, c.roles.Remediation) {
+		c.judged++
+		if !h.marked && !c.excused(e, &h.unmarked) {
+			first := h.unmarked
+			if first.Kind == "" {
+				first = *e
+			}
+			c.breach(&first, e, clause(e)+" by "+e.Actor+", though the Machine was not marked")
+		}
+	}
+}
+
+// mark judges a mark by how the Machine's Node is, or was a moment ago.
+func (c *accusers) mark(h *suspected, e *history.Event) {
+	since := &h.now.since
+	switch {
+	case h.now.sick(c.check, e.At), e.At-since.At < c.grace && h.before.sick(c.check, e.At):
+		c.judged++
+	case c.hindrances.since(e.Host, since.At):
+	case h.now.ready:
+		c.judged++
+		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node was Ready since "+seconds(since.At))
+	default:
+		c.judged++
+		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node had been not Ready for "+seconds(e.At-since.At)+" only")
+	}
+}
+
+func (c *accusers) node(h *suspected, e *history.Event) {
+	n := condition{exists: h.now.exists, ready: h.now.ready, since: *e}
+	switch e.Kind {
+	case history.NodeCreated:
+		n.exists, n.ready = true, false
+	case history.NodeDeleted:
+		n.exists, n.ready = false, false
+	case history.NodeReady:
+		n.ready = true
+	case history.NodeNotReady:
+		n.ready = false
+	}
+	if n.exists != h.now.exists || n.ready != h.now.ready {
+		h.before, h.now = h.now, n
+	}
+}
+
+func (c *accusers) Finish(complete bool) Result {
+	return c.verdict(complete, "no controller powered a host off, asked for that or marked a Machine")
+}

@@ -1,0 +1,200 @@
+package invariant
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var noRemediationStorm = Invariant{
+	ID:    "no-remediation-storm",
+	Claim: "A mark leads to one fencing, a Machine is not marked again before its Node had time to return, no more are marked than may be, and nothing is written again and again.",
+	Seed:  "002, 004",
+	New: func(p Params) Checker {
+		return &storms{
+			ruling:     ruling{id: "no-remediation-storm"},
+			roles:      p.Roles,
+			check:      p.HealthCheck,
+			hosts:      newRoster[stormy](p.Hosts),
+			hindrances: newHindrances(p),
+			grace:      p.Timings.Slack,
+			writes:     map[string][]history.Event{},
+		}
+	},
+}
+
+// A controller that writes an object more often than stormWrites times within
+// stormWindow fights somebody, or itself. Right ones need a dozen for a remediation.
+const (
+	stormWrites = 50
+	stormWindow = 10 * time.Second
+)
+
+// storms judges every mark of a health check, every remediation annotation that a
+// controller sets, and how fast each controller writes.
+type storms struct {
+	ruling
+	hindrances
+	roles Roles
+	check *HealthCheck
+	hosts roster[stormy]
+	grace time.Duration // as in accusers
+	// started says that the story has begun, and changed that there are other
+	// Machines since, so that nobody here knows how many may be unhealthy.
+	started, changed bool
+	// writes are the latest of each controller to each object.
+	writes map[string][]history.Event
+}
+
+type stormy struct {
+	// mark is the one that stands, last that of the health check before, and
+	// returned that the Node was Ready since.
+	mark, last history.Event
+	returned   bool
+	// fenced is the fencing that the mark led to, and over that it has ended.
+	fenced history.Event
+	over   bool
+	held   bool
+	// node and ready are how the Node is, since the last change.
+	node, ready bool
+	since       history.Event
+}
+
+func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
+
+func (c *storms) Observe(e history.Event) *Violation {
+	c.hindrances.observe(&e)
+	if retold(&e) {
+		c.check = nil
+	}
+	switch e.Kind {
+	case history.RunStarted:
+		c.started = true
+	case history.ControllerEffect:
+		c.wrote(&e)
+	case history.MachineCreated, history.MachineDeleted:
+		c.changed = c.changed || c.started
+	}
+	if e.Host != "" && e.Kind.Layer() == history.API {
+		c.judge(c.hosts.of(e.Host), &e)
+	}
+	return c.tell()
+}
+
+func (c *storms) judge(h *stormy, e *history.Event) {
+	node, ready := h.node, h.ready
+	switch e.Kind {
+	case history.AnnotationSet, history.AnnotationRemoved:
+		switch set := e.Kind == history.AnnotationSet; e.Key {
+		case externalAnnotation:
+			c.marked(h, e, set)
+		case remediationAnnotation:
+			c.asked(h, e, set)
+		}
+	case history.ProvisioningState, history.MachineDeleted:
+		h.fenced, h.last = history.Event{}, history.Event{}
+	case history.NodeCreated:
+		h.node, h.ready = true, false
+	case history.NodeDeleted:
+		h.node, h.ready = false, false
+	case history.NodeReady:
+		h.ready, h.returned = true, true
+	case history.NodeNotReady:
+		h.ready = false
+	}
+	if node != h.node || ready != h.ready {
+		h.since = *e
+	}
+}
+
+func (c *storms) marked(h *stormy, e *history.Event, set bool) {
+	if !set {
+		if !c.roles.tested(e.Actor) {
+			h.last = history.Event{} // its user changed their mind
+		}
+		h.mark = history.Event{}
+		return
+	}
+	if h.mark.Kind != "" {
+		return // only its value changed
+	}
+	h.mark, h.fenced, h.over = *e, history.Event{}, false
+	if !plays(e.Actor, c.roles.HealthCheck) {
+		return
+	}
+	c.judged++
+	if last := h.last; last.Kind != "" && !h.returned && c.check != nil && e.At-last.At+coarse < c.check.Startup {
+		c.breach(&last, e, fmt.Sprintf("%s was marked again at %s, %s after its last mark: its Node has %s to return",
+			e.Object, seconds(e.At), seconds(e.At-last.At), seconds(c.check.Startup)))
+	}
+	h.last, h.returned = *e, false
+	c.limit(e)
+}
+
+// limit judges a mark by how many Machines are marked, and unhealthy.
+func (c *storms) limit(e *history.Event) {
+	if c.check == nil || c.changed {
+		return
+	}
+	marked, unhealthy := 0, 0
+	for i := range c.hosts.hosts {
+		h := &c.hosts.hosts[i]
+		if h.state.mark.Kind != "" {
+			marked++
+		}
+		old := e.At-h.state.since.At > c.grace && !c.hindrances.since(h.name, h.state.since.At)
+		if h.state.mark.Kind != "" || h.state.unhealthy() && old {
+			unhealthy++
+		}
+	}
+	switch most := c.check.MaxUnhealthy; {
+	case marked > most:
+		c.breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", clause(e), marked, most))
+	case unhealthy > most:
+		c.breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", clause(e), unhealthy, most))
+	}
+}
+
+// asked judges a remediation annotation by what the mark has led to already. One that
+// did not bring the Node back in its time may be tried again.
+func (c *storms) asked(h *stormy, e *history.Event, set bool) {
+	h.held = set
+	switch {
+	case !set && h.fenced.Kind != "":
+		h.over = true
+		if !c.roles.tested(e.Actor) {
+			h.fenced = history.Event{} // a stranger ended it
+		}
+	case set && plays(e.Actor, c.roles.Remediation) && h.mark.Kind != "":
+		c.judged++
+		late := c.check != nil && e.At-h.fenced.At+coarse >= c.check.Startup
+		if h.fenced.Kind != "" && h.over && !late {
+			c.breach(&h.fenced, e, fmt.Sprintf("%s was to be fenced again at %s for the mark of %s, which had led to a fencing at %s",
+				e.Host, seconds(e.At), seconds(h.mark.At), seconds(h.fenced.At)))
+		}
+		h.fenced, h.over = *e, false
+	}
+}
+
+// wrote counts a controller's writes to one object, or its commands to one host.
+func (c *storms) wrote(e *history.Event) {
+	if !c.roles.tested(e.Actor) {
+		return
+	}
+	_, object, _ := strings.Cut(e.Value, " ")
+	key := e.Actor + " " + object
+	recent := append(c.writes[key], *e)
+	for e.At-recent[0].At > stormWindow {
+		recent = recent[1:]
+	}
+	c.writes[key] = recent
+	if len(recent) > stormWrites {
+		c.breach(&recent[0], e, fmt.Sprintf("%s wrote %s %d times within %s, from %s on", e.Actor, object, len(recent), seconds(e.At-recent[0].At), seconds(recent[0].At)))
+	}
+}
+
+func (c *storms) Finish(complete bool) Result {
+	return c.verdict(complete, "no Machine was marked, and no host fenced, by a controller")
+}

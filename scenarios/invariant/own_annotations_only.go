@@ -1,0 +1,94 @@
+package invariant
+
+import "github.com/fencelab/fencelab/scenarios/history"
+
+var ownAnnotationsOnly = Invariant{
+	ID:    "own-annotations-only",
+	Claim: "No controller removes a reboot annotation or a remediation mark that is not its own to remove.",
+	Seed:  "000, 001",
+	New: func(p Params) Checker {
+		return &owners{ruling: ruling{id: "own-annotations-only"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}}
+	},
+}
+
+var contentPreserved = Invariant{
+	ID:    "content-preserved",
+	Claim: "The value of a reboot annotation or a remediation mark is never changed by a controller that did not set it.",
+	Seed:  "000",
+	New: func(p Params) Checker {
+		return &owners{ruling: ruling{id: "content-preserved"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, content: true}
+	},
+}
+
+// owners judges every removal of an annotation, or every change of a value that is
+// there. A user that meddles with what isn't theirs is not to be blamed on the
+// controllers, who must live with that.
+type owners struct {
+	ruling
+	roles     Roles
+	placed    placedOn
+	unmanaged map[string]bool
+	// content says that values are judged, and removals are not.
+	content bool
+}
+
+func (c *owners) Observe(e history.Event) *Violation {
+	switch e.Kind {
+	case history.ProvisioningState:
+		c.unmanaged[e.Host] = !managed(e.Value)
+	case history.BareMetalHostDeleted, history.MachineDeleted:
+		// Its annotations went with it: nobody removed them.
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if _, reboot := rebootRequest(&e); reboot || e.Key == externalAnnotation {
+			c.judge(&e)
+		}
+	}
+	return c.tell()
+}
+
+func (c *owners) judge(e *history.Event) {
+	before, had := c.placed.observe(e)
+	removed := e.Kind == history.AnnotationRemoved
+	if !had {
+		return
+	}
+	if c.content {
+		// Whether a value survives is put to the test by every controller that
+		// comes near it.
+		c.judged++
+		if removed || e.Value == before.value {
+			return
+		}
+	} else if !removed {
+		return
+	}
+	switch {
+	case e.Actor == "":
+		c.suspend(e, " by nobody knows whom")
+	case !c.roles.tested(e.Actor):
+	default:
+		c.judged++
+		if !c.roles.mayTouch(e.Actor, before.set.Actor, e, c.unmanaged[e.Host]) {
+			did := " was removed from "
+			if c.content {
+				did = " was changed on "
+			}
+			c.breach(&before.set, e, e.Key+did+e.Object+" by "+e.Actor+" at "+seconds(e.At)+owner(&before.set))
+		}
+	}
+}
+
+// owner says whose an annotation is, for a sentence.
+func owner(set *history.Event) string {
+	if set.Actor == "" {
+		return ", and is not its own"
+	}
+	return ", and is " + set.Actor + "'s of " + seconds(set.At)
+}
+
+func (c *owners) Finish(complete bool) Result {
+	if c.content {
+		return c.verdict(complete, "no annotation was there to be changed")
+	}
+	return c.verdict(complete, "no controller removed an annotation")
+}

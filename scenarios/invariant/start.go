@@ -1,0 +1,64 @@
+package invariant
+
+import "github.com/fencelab/fencelab/scenarios/history"
+
+// start is what led to the next power-on of one host, as far as the API and the
+// BMC tell. It only ever excuses: a power-on that was under way before somebody
+// forbade it is not the controllers' fault.
+type start struct {
+	// recorded is the boot that was recorded since the last power-on, and answered
+	// the last request that was recorded or answered.
+	recorded, answered history.Event
+	// command is the last command that powers a host on and that came from a
+	// process under test.
+	command history.Event
+}
+
+func (s *start) observe(e *history.Event, roles *Roles) {
+	switch e.Kind {
+	case history.LastPoweredOn:
+		if e.Value != "" {
+			s.recorded = *e
+		}
+	case history.PendingRebootSince, history.HeldOffFor:
+		if e.Value != "" {
+			s.answered = *e
+		}
+	case history.BMCCommand:
+		if powersOn(e) && !roles.blameless(e) {
+			s.command = *e
+			if e.Key == history.Late {
+				s.command.Seq = 0 // it was sent before anything that matters now
+			}
+		}
+	case history.PowerOn:
+		s.recorded = history.Event{}
+	}
+}
+
+// powersOn and powersOff report whether a command can have that edge.
+func powersOn(e *history.Event) bool {
+	return e.Value != "ForceOff" && e.Value != "GracefulShutdown" && e.Value != "Nmi"
+}
+
+func powersOff(e *history.Event) bool {
+	return e.Value != "On" && e.Value != "ForceOn" && e.Value != "Nmi"
+}
+
+// asksGuest reports whether a command only asks the operating system, which takes
+// the time that it takes.
+func asksGuest(e *history.Event) bool {
+	return e.Value == "GracefulShutdown" || e.Value == "GracefulRestart" || e.Value == "PushPowerButton"
+}
+
+// underWay reports whether a power-on that comes now was under way when forbidden
+// happened. It was when the BMC had received the command, and carries it out late;
+// and when the boot had been recorded, which is the last moment at which the API
+// can refuse a controller that does not know yet. That lasts until the
+// status says of a request that it was seen: then the controller knows.
+func (s *start) underWay(forbidden *history.Event) bool {
+	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
+		return true
+	}
+	return s.recorded.Kind != "" && s.recorded.Seq < forbidden.Seq && s.answered.Seq < forbidden.Seq
+}

@@ -1,0 +1,115 @@
+package invariant
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var statusTruthful = Invariant{
+	ID:    "status-truthful",
+	Claim: "status.poweredOn says what is the case soon after it became the case, while the BMC answers truthfully.",
+	Seed:  "000",
+	New: func(p Params) Checker {
+		return &reports{
+			ruling:     ruling{id: "status-truthful"},
+			roles:      p.Roles,
+			hosts:      newRoster[reportHost](p.Hosts),
+			hindrances: newHindrances(p),
+			patience:   p.Timings.Steady + 2*p.Timings.Poll + p.Timings.Slack,
+		}
+	},
+}
+
+// reports judges each power edge: the status must follow it within the time in which
+// the power controller looks at every host again. It is nobody's fault when something
+// hindered that.
+type reports struct {
+	ruling
+	hindrances
+	roles    Roles
+	hosts    roster[reportHost]
+	patience time.Duration
+}
+
+type reportHost struct {
+	body
+	unmanaged, paused bool
+	// reported is what the status says, once something has.
+	reported, told bool
+	// wrong is the event since which the status is not true, or zero, and from when
+	// it should have been corrected, that nothing hinders any more.
+	wrong history.Event
+	from  time.Duration
+}
+
+func (c *reports) Observe(e history.Event) *Violation {
+	if c.roles.Power == "" {
+		return nil
+	}
+	// What has lasted for too long has done so before anything else happens.
+	for i := range c.hosts.hosts {
+		c.expire(&c.hosts.hosts[i], &e)
+	}
+	c.hindrances.observe(&e)
+	if e.Host != "" {
+		c.judge(c.hosts.of(e.Host), &e)
+	}
+	return c.tell()
+}
+
+func (c *reports) judge(h *reportHost, e *history.Event) {
+	switch e.Kind.Layer() {
+	case history.World:
+		h.body.observe(e)
+		edge := e.Kind == history.PowerOn || e.Kind == history.PowerOff
+		if edge && h.told && h.on != h.reported && h.wrong.Kind == "" {
+			h.wrong, h.from = *e, e.At
+		}
+	case history.API:
+		switch e.Kind {
+		case history.PowerReported:
+			h.reported, h.told = e.Value == "true", true
+			if h.wrong.Kind == "" && h.known() && h.on != h.reported {
+				h.wrong, h.from = *e, e.At
+			}
+		case history.ProvisioningState:
+			h.unmanaged = !managed(e.Value)
+		case history.AnnotationSet, history.AnnotationRemoved:
+			if e.Key == pausedAnnotation {
+				h.paused = e.Kind == history.AnnotationSet
+			}
+		}
+	}
+	switch {
+	case h.unmanaged || h.paused || !h.known():
+		h.wrong = history.Event{}
+	case h.wrong.Kind != "" && h.on == h.reported:
+		c.judged++
+		h.wrong = history.Event{}
+	}
+}
+
+// expire judges what has been reported wrongly for too long when e comes.
+func (c *reports) expire(h *entry[reportHost], e *history.Event) {
+	wrong := &h.state.wrong
+	if wrong.Kind == "" || e.At-h.state.from <= c.patience {
+		return
+	}
+	if c.since(h.name, h.state.from) {
+		h.state.from = e.At
+		return
+	}
+	c.judged++
+	was, says := "off", "powered on"
+	if h.state.on {
+		was, says = says, "off"
+	}
+	first := *wrong
+	*wrong = history.Event{}
+	c.breach(&first, e, h.name+" was "+was+" from "+seconds(first.At)+" on, and was still reported "+says+" at "+seconds(e.At))
+}
+
+func (c *reports) Finish(complete bool) Result {
+	return c.verdict(complete, "the power of no host changed while nothing hindered the controllers")
+}

@@ -1,0 +1,213 @@
+package invariant
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var unhealthyIsFenced = Invariant{
+	ID:       "unhealthy-is-fenced",
+	Claim:    "A Machine whose Node is not Ready for too long is marked; a marked one has its host powered off and its Node deleted, unless the mark is withdrawn.",
+	Seed:     "002",
+	Liveness: true,
+	New: func(p Params) Checker {
+		c := &rescues{
+			ruling:     ruling{id: "unhealthy-is-fenced", skew: p.Timings.Skew},
+			roles:      p.Roles,
+			check:      p.HealthCheck,
+			hosts:      newRoster[patient](p.Hosts),
+			hindrances: newHindrances(p),
+			grace:      p.Timings.Slack,
+		}
+		if c.check != nil {
+			c.patience = c.check.UnhealthyAfter + 2*coarse + p.Timings.Slack
+		}
+		return c
+	},
+}
+
+// rescues judges every mark after healing, also when the remediation controller has
+// taken it away. And it judges every Node that stops being Ready,
+// by whether the health check marks its Machine in time, if nothing hinders it and
+// no more Machines are unhealthy than may be.
+type rescues struct {
+	ruling
+	hindrances
+	roles    Roles
+	check    *HealthCheck
+	hosts    roster[patient]
+	healed   history.Event
+	patience time.Duration
+	grace    time.Duration // how long a Node must be Ready for a health check to see it
+}
+
+type patient struct {
+	body
+	unmanaged, paused, gone bool
+	// mark is the last one, as long as it stands or was taken away before its time,
+	// and dropped how it was.
+	mark, dropped history.Event
+	// node is the Node, and marked the one that there was when the Machine was
+	// marked, as long as it exists.
+	node, marked string
+	// wentOff says that the host was off at some time since, or perhaps.
+	wentOff, perhaps bool
+	held             bool
+	ready            history.Event // since when the Node is Ready, or zero
+	// sick is when a Node that had been Ready for a while stopped being Ready.
+	sick history.Event
+}
+
+func (c *rescues) Observe(e history.Event) *Violation {
+	for i := range c.hosts.hosts {
+		c.expire(&c.hosts.hosts[i], &e)
+	}
+	c.hindrances.observe(&e)
+	if retold(&e) {
+		c.check = nil
+	}
+	if e.Kind == history.Healed {
+		c.healed = e
+	}
+	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
+		c.judge(c.hosts.of(e.Host), &e)
+	}
+	return c.tell()
+}
+
+func (c *rescues) judge(h *patient, e *history.Event) {
+	switch e.Kind.Layer() {
+	case history.World:
+		h.body.observe(e)
+		h.wentOff = h.wentOff || h.known() && !h.on || e.Kind == history.PowerOff
+		h.perhaps = h.perhaps || h.blind
+		return
+	case history.API:
+	default:
+		return
+	}
+	switch e.Kind {
+	case history.ProvisioningState:
+		h.unmanaged = !managed(e.Value)
+	case history.MachineDeleted:
+		h.gone, h.mark = true, history.Event{}
+	case history.MachineCreated:
+		h.gone = false
+	case history.AnnotationSet, history.AnnotationRemoved:
+		switch set := e.Kind == history.AnnotationSet; e.Key {
+		case externalAnnotation:
+			c.marked(h, e, set)
+		case remediationAnnotation:
+			h.held = set
+		case pausedAnnotation:
+			h.paused = set
+		}
+	case history.NodeCreated, history.NodeDeleted:
+		if e.UID == h.marked {
+			h.marked = ""
+		}
+		h.node, h.ready, h.sick = e.UID, history.Event{}, history.Event{}
+		if e.Kind == history.NodeDeleted {
+			h.node = ""
+		}
+	case history.NodeReady:
+		h.ready, h.sick = *e, history.Event{}
+	case history.NodeNotReady:
+		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
+			h.sick = *e
+		}
+		h.ready = history.Event{}
+	}
+}
+
+func (c *rescues) marked(h *patient, e *history.Event, set bool) {
+	if set {
+		if h.mark.Kind == "" || h.dropped.Kind != "" {
+			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) {
+				c.judged++
+			}
+			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
+			h.wentOff, h.perhaps = h.known() && !h.on, !h.known()
+		}
+		return
+	}
+	if h.mark.Kind == "" {
+		return
+	}
+	if h.unmanaged || !plays(e.Actor, c.roles.Remediation) || same(e.Actor, h.mark.Actor) {
+		h.mark = history.Event{} // withdrawn
+		return
+	}
+	c.judged++
+	h.dropped = *e
+	if h.missing() == "" {
+		h.mark = history.Event{}
+	}
+}
+
+const (
+	neverOff     = "its host was never off"
+	neverDeleted = "its Node was never deleted"
+)
+
+// missing says what of a fencing has not happened since the mark was set.
+func (h *patient) missing() string {
+	switch {
+	case !h.wentOff:
+		return neverOff
+	case h.marked != "":
+		return neverDeleted
+	}
+	return ""
+}
+
+// expire judges a Node that has not been Ready for too long when e comes.
+func (c *rescues) expire(h *entry[patient], e *history.Event) {
+	s := &h.state
+	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience {
+		return
+	}
+	sick := s.sick
+	s.sick = history.Event{}
+	unhealthy := 0
+	for i := range c.hosts.hosts {
+		if o := &c.hosts.hosts[i].state; o.gone {
+			return // nobody here knows how many may be
+		} else if o.mark.Kind != "" && o.dropped.Kind == "" || o.held || o.ready.Kind == "" {
+			unhealthy++
+		}
+	}
+	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.unmanaged || unhealthy > c.check.MaxUnhealthy || c.since(h.name, sick.At) {
+		return
+	}
+	c.judged++
+	c.breach(&sick, e, "the Node of "+h.name+" has not been Ready since "+seconds(sick.At)+", and at "+seconds(e.At)+" its Machine was still not marked")
+}
+
+func (c *rescues) lacking() lack {
+	if c.roles.Remediation == "" || c.roles.Power == "" {
+		return lack{}
+	}
+	for i := range c.hosts.hosts {
+		h := &c.hosts.hosts[i]
+		s := &h.state
+		if s.mark.Kind == "" || s.unmanaged || s.paused {
+			continue
+		}
+		if what := s.missing(); what != "" {
+			sentence := s.mark.Object + " was marked at " + seconds(s.mark.At)
+			if s.dropped.Kind != "" {
+				sentence += ", " + s.dropped.Actor + " removed the mark at " + seconds(s.dropped.At) + ","
+			}
+			return lack{sentence: sentence + " and " + what, since: &s.mark, blind: what == neverOff && s.perhaps}
+		}
+	}
+	return lack{}
+}
+
+func (c *rescues) Pending() string { return c.lacking().sentence }
+
+func (c *rescues) Finish(complete bool) Result {
+	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no Machine was marked, or had to be")
+}

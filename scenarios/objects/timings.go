@@ -1,0 +1,29 @@
+package objects
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// slack is enough for the reconciles of one remediation where nothing else keeps the
+// machine busy.
+const slack = 2 * time.Second
+
+// Timings are what guarantees with a time in them are judged by: what the hosts of a
+// topology take, and the power controller's settings.
+func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Timings {
+	t := spec.Topology.Timings
+	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
+	for _, c := range chosen {
+		if s, ok := c.Settings.(*reboot.Settings); ok {
+			timings.SoftTimeout, timings.Command = s.SoftTimeout.Duration, s.CommandInterval.Duration
+			timings.Poll = s.PollInterval.Duration
+			timings.Steady, timings.Backoff = s.SteadyInterval.Duration, s.MaxBackoff.Duration
+		}
+	}
+	return timings
+}
