@@ -44,8 +44,10 @@ func DefaultSettings() Settings { return Settings{} }
 type Reconciler struct {
 	// Client writes, and reads from a cache.
 	Client client.Client
-	// Live reads from the API server. A Machine is only marked by a count of
-	// what is there now: a cache that lags would let too many be marked.
+	// Live reads from the API server. The cache only proposes: a Machine is only
+	// marked by a count of what is there now, for a cache that lags would let too
+	// many be marked, and what is recorded by a cache whose kinds lag differently
+	// would change back and forth.
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// Warn reports a MachineHealthCheck that can't be acted on; may be nil.
@@ -79,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 	next, action, after, err := r.assess(ctx, r.Client, &check)
-	if err == nil && action == Mark {
+	if err == nil && action != Nothing {
 		next, action, after, err = r.assess(ctx, r.Live, &check)
 	}
 	if err != nil {
@@ -176,8 +178,10 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 // others is what a check must know beside the Machines.
 type others struct {
 	nodes map[string]*corev1.Node
-	// held are the hosts that are being remediated, as Machines name them.
-	held []string
+	// held are the hosts that are being remediated, as Machines name them, and
+	// rebooted when each host was last asked to reboot or booted.
+	held     []string
+	rebooted map[string]time.Time
 }
 
 func readOthers(ctx context.Context, reader client.Reader) (others, error) {
@@ -194,8 +198,19 @@ func readOthers(ctx context.Context, reader client.Reader) (others, error) {
 		return others{}, fmt.Errorf("list the BareMetalHosts: %w", err)
 	}
 	for i := range hosts.Items {
-		if _, held := hosts.Items[i].Annotations[api.RemediationRebootAnnotation]; held {
-			o.held = append(o.held, hosts.Items[i].Namespace+"/"+hosts.Items[i].Name)
+		host := &hosts.Items[i]
+		name := host.Namespace + "/" + host.Name
+		if _, held := host.Annotations[api.RemediationRebootAnnotation]; held {
+			o.held = append(o.held, name)
+		}
+		for _, at := range []*metav1.MicroTime{host.Status.Provisioning.PendingRebootSince, host.Status.Provisioning.LastPoweredOn} {
+			if at == nil || !at.After(o.rebooted[name]) {
+				continue
+			}
+			if o.rebooted == nil {
+				o.rebooted = make(map[string]time.Time)
+			}
+			o.rebooted[name] = at.Time
 		}
 	}
 	return o, nil
@@ -216,6 +231,11 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	}
 	var started time.Time
 	if s.Recorded == Waiting && startup > 0 {
+		// A remediation may have come and gone unseen: whoever marks a Machine can
+		// die before that is on record.
+		if rebooted := o.rebooted[t.machine.Annotations[api.HostAnnotation]]; rebooted.After(since) {
+			since = rebooted
+		}
 		started = since.Add(startup)
 	}
 

@@ -292,6 +292,50 @@ func TestRemediatedHostIsNotMarkedTwice(t *testing.T) {
 	w.wantMarked("worker-1")
 }
 
+// TestRemediationThatNobodySaw: the process dies after it has marked a Machine, and
+// when it is back the remediation is over. The Node still has its start-up time.
+func TestRemediationThatNobodySaw(t *testing.T) {
+	for _, recorded := range []string{"pendingRebootSince", "lastPoweredOn"} {
+		w := newWard(t, 1, nil)
+		w.deleteNode("worker-1")
+		w.settle()
+		w.pass(time.Hour)
+		// Marked and unmarked, with nothing written about it.
+		host := &api.BareMetalHost{}
+		w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
+		at := w.clock.Now().UTC().Format(metav1.RFC3339Micro)
+		w.must(w.client.Patch(ctx, host, api.SetStatus(host, `"provisioning":{"`+recorded+`":"`+at+`"}`)))
+		w.pass(time.Second)
+		w.restart(Settings{})
+		w.wantWait(w.settle(), 59*time.Second)
+		w.wantMarked()
+		w.pass(time.Minute)
+		w.settle()
+		w.wantMarked("worker-1")
+	}
+}
+
+// TestCachesThatDisagree: the cache has not heard yet that the host is held. What is
+// recorded must not change back and forth until it has.
+func TestCachesThatDisagree(t *testing.T) {
+	w := newWard(t, 1, nil)
+	w.restart(Settings{MissingNodeUnhealthyAtOnce: true})
+	host := &api.BareMetalHost{}
+	w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
+	w.must(w.client.Patch(ctx, host, api.SetAnnotation(host, api.RemediationRebootAnnotation, "")))
+	w.deleteNode("worker-1")
+	w.reconciler.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, hosts := list.(*api.BareMetalHostList); hosts {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	w.settle()
+	w.wantMarked()
+}
+
 func TestHastyVariant(t *testing.T) {
 	w := newWard(t, 1, nil)
 	w.restart(Settings{MissingNodeUnhealthyAtOnce: true})

@@ -255,6 +255,15 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 	case RecordError:
 		return r.setStatus(ctx, host, m.errorStatus())
 	case PowerOn, ShutDown, PowerOff:
+		// No BMC takes a condition with a command, and its reading may have taken
+		// long: the decision must still be about the host as it is.
+		var now api.BareMetalHost
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(host), &now, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		if now.ResourceVersion != host.ResourceVersion {
+			return errors.New("the host changed while its BMC was read")
+		}
 		r.command(ctx, host, m, action)
 	case Nothing:
 		m.succeed() // whatever failed is not wanted any more

@@ -771,6 +771,29 @@ func TestWritesAreConditional(t *testing.T) {
 	}
 }
 
+// TestCommandsAreAboutTheHostAsItIs: a BMC may take its time to answer, and somebody
+// holds the host meanwhile.
+func TestCommandsAreAboutTheHostAsItIs(t *testing.T) {
+	w := newWorld(t, func(h *api.BareMetalHost) { h.Status.PoweredOn = false })
+	w.reconciler.Decide = func(s State) Action {
+		action := Decide(s)
+		if action == PowerOn {
+			w.annotate(api.RebootAnnotation+"/late", "")
+			w.reconciler.Decide = Decide
+		}
+		return action
+	}
+	for range 3 {
+		_, err := w.reconciler.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
+		if err != nil && !strings.Contains(err.Error(), "the host changed") {
+			t.Fatal(err)
+		}
+	}
+	if slices.Contains(w.effects, "PowerOn") {
+		t.Errorf("powered on although it was held by then: %v", w.kinds())
+	}
+}
+
 func TestFailedWriteIsAnError(t *testing.T) {
 	w := newWorld(t, nil)
 	w.annotate(api.RebootAnnotation, "")
