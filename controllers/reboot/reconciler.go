@@ -126,7 +126,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("read BareMetalHost %s: %w", request, err)
 	}
 	m := r.remember(&host)
+	read := r.Clock.Now()
 	state := r.observe(ctx, &host, m)
+	if r.Clock.Now().Sub(read) > 2*r.Settings.BMCTimeout.Duration {
+		// This process stood still. A command has no precondition, as a write has: the
+		// host may be held since.
+		return reconcile.Result{RequeueAfter: r.Settings.PollInterval.Duration}, nil
+	}
 	action := r.Decide(state)
 	if err := r.act(ctx, &host, m, action); err != nil {
 		if apierrors.IsNotFound(err) {

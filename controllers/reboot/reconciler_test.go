@@ -50,6 +50,7 @@ type world struct {
 	// unsupported says that the BMC refuses a shutdown for good.
 	unsupported bool
 	unreachable bool
+	stall       time.Duration // how long the process stands still before it asks the BMC
 	slowOn      time.Duration // how long the host takes to be on, if longer than usual
 	refusesOff  error         // what is said to a PowerOff of a host that is off
 	failOff     error         // what comes of every PowerOff
@@ -118,6 +119,7 @@ func (w *world) State(context.Context, *api.BareMetalHost) (PowerState, error) {
 	if w.unreachable {
 		return "", errors.New("connection refused")
 	}
+	w.clock.SetTime(w.clock.Now().Add(w.stall))
 	w.settle()
 	if w.on {
 		return On, nil
@@ -789,5 +791,24 @@ func TestDeletedHostIsForgotten(t *testing.T) {
 	w.step()
 	if len(w.reconciler.hosts) != 0 {
 		t.Errorf("%d hosts are remembered", len(w.reconciler.hosts))
+	}
+}
+
+// TestStandsStillBeforeACommand: what was read of a host that is to be powered on may be
+// long past when its BMC has answered.
+func TestStandsStillBeforeACommand(t *testing.T) {
+	w := newWorld(t, func(host *api.BareMetalHost) {
+		host.Status.PoweredOn = false
+		host.Status.Provisioning.LastPoweredOn = &metav1.MicroTime{Time: epoch}
+	})
+	w.stall = 21 * time.Second
+	w.step()
+	if len(w.effects) > 0 {
+		t.Fatalf("after it stood still it did %q", w.effects)
+	}
+	w.stall = 0
+	w.step()
+	if len(w.effects) != 1 {
+		t.Errorf("then it did %q, want a power-on", w.effects)
 	}
 }
