@@ -44,10 +44,9 @@ func DefaultSettings() Settings { return Settings{} }
 type Reconciler struct {
 	// Client writes, and reads from a cache.
 	Client client.Client
-	// Live reads from the API server. The cache only proposes: a Machine is only
-	// marked by a count of what is there now, for a cache that lags would let too
-	// many be marked, and what is recorded by a cache whose kinds lag differently
-	// would change back and forth.
+	// Live reads from the API server. The cache only proposes: one that lags would
+	// let too many Machines be marked, and what it says of one Machine be undone by
+	// what is so, again and again, while another waits for its mark.
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// Warn reports a MachineHealthCheck that can't be acted on; may be nil.
@@ -178,10 +177,10 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 // others is what a check must know beside the Machines.
 type others struct {
 	nodes map[string]*corev1.Node
-	// held are the hosts that are being remediated, as Machines name them, and
-	// rebooted when each host was last asked to reboot or booted.
-	held     []string
-	rebooted map[string]time.Time
+	// held are the hosts that are being remediated, as Machines name them.
+	held []string
+	// power is when each host was powered on last or asked to reboot.
+	power map[string]*api.ProvisionStatus
 }
 
 func readOthers(ctx context.Context, reader client.Reader) (others, error) {
@@ -197,20 +196,11 @@ func readOthers(ctx context.Context, reader client.Reader) (others, error) {
 	if err := reader.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
 		return others{}, fmt.Errorf("list the BareMetalHosts: %w", err)
 	}
+	o.power = make(map[string]*api.ProvisionStatus, len(hosts.Items))
 	for i := range hosts.Items {
-		host := &hosts.Items[i]
-		name := host.Namespace + "/" + host.Name
-		if _, held := host.Annotations[api.RemediationRebootAnnotation]; held {
-			o.held = append(o.held, name)
-		}
-		for _, at := range []*metav1.MicroTime{host.Status.Provisioning.PendingRebootSince, host.Status.Provisioning.LastPoweredOn} {
-			if at == nil || !at.After(o.rebooted[name]) {
-				continue
-			}
-			if o.rebooted == nil {
-				o.rebooted = make(map[string]time.Time)
-			}
-			o.rebooted[name] = at.Time
+		o.power[hosts.Items[i].Namespace+"/"+hosts.Items[i].Name] = &hosts.Items[i].Status.Provisioning
+		if _, held := hosts.Items[i].Annotations[api.RemediationRebootAnnotation]; held {
+			o.held = append(o.held, hosts.Items[i].Namespace+"/"+hosts.Items[i].Name)
 		}
 	}
 	return o, nil
@@ -231,11 +221,6 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	}
 	var started time.Time
 	if s.Recorded == Waiting && startup > 0 {
-		// A remediation may have come and gone unseen: whoever marks a Machine can
-		// die before that is on record.
-		if rebooted := o.rebooted[t.machine.Annotations[api.HostAnnotation]]; rebooted.After(since) {
-			since = rebooted
-		}
 		started = since.Add(startup)
 	}
 
@@ -249,7 +234,9 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 		s.Expired = true
 		return
 	case s.Missing:
-		t.deadline = started
+		if t.deadline = started; !started.IsZero() {
+			t.deadline = later(started, o.lastStart(t.machine, now).Add(startup))
+		}
 	default:
 		t.deadline = sickUntil(check, node)
 		if s.Sick = !t.deadline.IsZero(); s.Sick && t.deadline.Before(started) {
@@ -259,6 +246,30 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	if !t.deadline.IsZero() && !now.Before(t.deadline) {
 		s.Expired, t.deadline = true, time.Time{}
 	}
+}
+
+// lastStart is when the start of a Machine's host began at the earliest: its last
+// power-on, or now while it is off for a request. A remediation may have come and gone
+// while this controller was away, so that its condition tells of an older start. A
+// time that lies in the future is another clock's mistake.
+func (o others) lastStart(machine *clusterv1.Machine, now time.Time) time.Time {
+	power := o.power[machine.Annotations[api.HostAnnotation]]
+	switch {
+	case power == nil:
+		return time.Time{}
+	case power.RebootPending(), len(power.HeldOffFor) > 0:
+		return now
+	case power.LastPoweredOn == nil, power.LastPoweredOn.After(now):
+		return time.Time{}
+	}
+	return power.LastPoweredOn.Time
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // remediating reports whether a Machine is marked, or its host not let go of yet.

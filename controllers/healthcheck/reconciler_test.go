@@ -292,50 +292,6 @@ func TestRemediatedHostIsNotMarkedTwice(t *testing.T) {
 	w.wantMarked("worker-1")
 }
 
-// TestRemediationThatNobodySaw: the process dies after it has marked a Machine, and
-// when it is back the remediation is over. The Node still has its start-up time.
-func TestRemediationThatNobodySaw(t *testing.T) {
-	for _, recorded := range []string{"pendingRebootSince", "lastPoweredOn"} {
-		w := newWard(t, 1, nil)
-		w.deleteNode("worker-1")
-		w.settle()
-		w.pass(time.Hour)
-		// Marked and unmarked, with nothing written about it.
-		host := &api.BareMetalHost{}
-		w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
-		at := w.clock.Now().UTC().Format(metav1.RFC3339Micro)
-		w.must(w.client.Patch(ctx, host, api.SetStatus(host, `"provisioning":{"`+recorded+`":"`+at+`"}`)))
-		w.pass(time.Second)
-		w.restart(Settings{})
-		w.wantWait(w.settle(), 59*time.Second)
-		w.wantMarked()
-		w.pass(time.Minute)
-		w.settle()
-		w.wantMarked("worker-1")
-	}
-}
-
-// TestCachesThatDisagree: the cache has not heard yet that the host is held. What is
-// recorded must not change back and forth until it has.
-func TestCachesThatDisagree(t *testing.T) {
-	w := newWard(t, 1, nil)
-	w.restart(Settings{MissingNodeUnhealthyAtOnce: true})
-	host := &api.BareMetalHost{}
-	w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
-	w.must(w.client.Patch(ctx, host, api.SetAnnotation(host, api.RemediationRebootAnnotation, "")))
-	w.deleteNode("worker-1")
-	w.reconciler.Client = interceptor.NewClient(w.client, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, hosts := list.(*api.BareMetalHostList); hosts {
-				return nil
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
-	w.settle()
-	w.wantMarked()
-}
-
 func TestHastyVariant(t *testing.T) {
 	w := newWard(t, 1, nil)
 	w.restart(Settings{MissingNodeUnhealthyAtOnce: true})
@@ -392,6 +348,63 @@ func TestMachinesInRemediationCount(t *testing.T) {
 	w.must(w.client.Create(ctx, readyNode("worker-1")))
 	w.settle()
 	w.wantMarked("worker-2")
+}
+
+// TestRemediationWhileAway is a remediation that came and went before its mark was
+// recorded: the Node has its start-up time from when its host is powered on.
+func TestRemediationWhileAway(t *testing.T) {
+	w := newWard(t, 1, nil)
+	w.deleteNode("worker-1")
+	w.settle()
+	w.pass(60 * time.Second)
+	host := &api.BareMetalHost{}
+	w.must(w.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
+	status := func(fields string) {
+		w.must(w.client.Patch(ctx, host, client.RawPatch(types.MergePatchType, []byte(`{"status":{"provisioning":{`+fields+`}}}`))))
+	}
+	at := func(d time.Duration) string { return `"` + w.clock.Now().Add(d).Format(metav1.RFC3339Micro) + `"` }
+	for _, fields := range []string{`"heldOffFor":{"a":"b"}`, `"heldOffFor":null,"pendingRebootSince":` + at(0), `"lastPoweredOn":` + at(time.Microsecond)} {
+		w.pass(time.Second)
+		status(fields)
+		w.settle()
+		w.wantMarked()
+	}
+	w.pass(57 * time.Second)
+	w.settle()
+	w.wantMarked()
+	w.pass(2 * time.Second)
+	status(`"lastPoweredOn":` + at(time.Hour)) // by a clock that is wrong
+	w.settle()
+	w.wantMarked("worker-1")
+}
+
+// TestLaggingCacheWritesNothing shows a cache in which a host is still held for its
+// remediation, while another Machine is to be marked.
+func TestLaggingCacheWritesNothing(t *testing.T) {
+	live, stale := newWard(t, 2, nil), newWard(t, 2, nil)
+	for _, w := range []*ward{live, stale} {
+		w.setReady("worker-2", corev1.ConditionUnknown)
+	}
+	host := &api.BareMetalHost{}
+	live.must(stale.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "worker-1"}, host))
+	live.must(stale.client.Patch(ctx, host, api.SetAnnotation(host, api.RemediationRebootAnnotation, "")))
+	live.reconciler.Client = mixed{live.client, stale.client}
+	live.pass(10 * time.Second)
+	live.settle()
+	live.wantMarked("worker-2")
+}
+
+// mixed is a client whose cache of BareMetalHosts lags.
+type mixed struct {
+	client.WithWatch
+	hosts client.Reader
+}
+
+func (m mixed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*api.BareMetalHostList); ok {
+		return m.hosts.List(ctx, list, opts...)
+	}
+	return m.WithWatch.List(ctx, list, opts...)
 }
 
 // TestLaggingCacheMarksNobody shows a cache in which only the second of two sick

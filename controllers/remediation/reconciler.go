@@ -51,7 +51,8 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Clock measures how much time has passed; it is compared with no other.
+	// Clock measures how much time has passed. It is compared with no other, but that of
+	// the process before this one.
 	Clock    clock.PassiveClock
 	Settings Settings
 	// Decide is the function Decide or KeepMark, or a wrong one to be tested
@@ -143,8 +144,10 @@ func (r *Reconciler) outdated(m *memory, f facts) bool {
 	if content == "" || f.node == nil {
 		return false
 	}
-	return parseContent(content).Boot != f.node.Status.NodeInfo.BootID ||
-		content == m.content && r.Clock.Now().Sub(m.since) >= r.Settings.AnswerWithin.Duration
+	c, now, within := parseContent(content), r.Clock.Now(), r.Settings.AnswerWithin.Duration
+	return c.Boot != f.node.Status.NodeInfo.BootID ||
+		content == m.content && now.Sub(m.since) >= within ||
+		!c.At.IsZero() && now.Sub(c.At.Time) >= within
 }
 
 // content is what this controller's reboot annotation says.
@@ -158,6 +161,9 @@ type content struct {
 	Request string `json:"request"`
 	// Boot is the boot that the Node told of when the request was made.
 	Boot string `json:"boot,omitempty"`
+	// At is when it was made, by the clock of the process that made it: one that
+	// starts later knows no better.
+	At metav1.MicroTime `json:"at,omitzero"`
 }
 
 // parseContent reads an annotation that another may have written: of that it takes
@@ -304,7 +310,7 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 	}
 	switch action {
 	case AddReboot, AskAgain:
-		c := content{Mode: api.RebootHard, Machine: machine.UID, Request: f.host.ResourceVersion}
+		c := content{Mode: api.RebootHard, Machine: machine.UID, Request: f.host.ResourceVersion, At: metav1.NewMicroTime(r.Clock.Now().UTC())}
 		if f.node != nil {
 			c.Boot = f.node.Status.NodeInfo.BootID
 		}

@@ -362,6 +362,22 @@ func TestRequestNamesTheBoot(t *testing.T) {
 	}
 }
 
+// TestRequestTellsItsAge: a process that starts when the answer has come doesn't know
+// how long that took.
+func TestRequestTellsItsAge(t *testing.T) {
+	for age, kept := range map[time.Duration]bool{0: false, 4 * time.Second: false, 5 * time.Second: true, -time.Hour: false} {
+		host, machine, node := objects(answered)
+		at := epoch.Add(-age).Format(metav1.RFC3339Micro)
+		host.Annotations[api.RemediationRebootAnnotation] = `{"mode":"hard","at":"` + at + `"}`
+		host.Status.Provisioning.HeldOffFor[api.RemediationRebootKey] = api.RequestID(host.Annotations[api.RemediationRebootAnnotation])
+		c := server(interceptor.Funcs{}, host, machine, node)
+		step(t, reconciler(c, c, State{}, Decide))
+		if current(t, c).NodeExists != kept {
+			t.Errorf("the Node is kept: %t, by an answer to a request of %s ago", !kept, age)
+		}
+	}
+}
+
 // TestAnswerAgesWhileItIsRead: the API server may take its time.
 func TestAnswerAgesWhileItIsRead(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(epoch)

@@ -21,7 +21,8 @@ var nodeDeletedBeforeBoot = Invariant{
 // that, whichever came first: a host that died is the most usual one to be
 // remediated. Its power-on must then wait for its Node to go. A reset, the
 // watchdog's for one, ends a boot without fencing it: its Node stays, and so does its
-// workload. Nor is it fenced when whoever marked the Machine withdrew the mark.
+// workload. Nor is it fenced when whoever marked the Machine withdrew the mark,
+// or a user took the host from its Machine, or the request away.
 // And no controller can be in time when the power-on was under way before it was
 // asked, or is nobody's doing who is under test.
 type returns struct {
@@ -73,6 +74,10 @@ func (c *returns) judge(e *history.Event) {
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
+	case history.HostConsumer:
+		if byUser(e) {
+			h.fence.node, h.off = "", false // its Machine has nothing to do with it any more
+		}
 	case history.PowerOff:
 		h.off, h.excused = h.off || h.fence.asked && h.fence.node != "", false
 	case history.PowerOn:
@@ -93,6 +98,9 @@ func (c *returns) judge(e *history.Event) {
 func (c *returns) annotated(h *returnHost, e *history.Event) {
 	had, before := h.fence.node, h.fence.asked
 	h.fence.observe(e, h.node)
+	if before && !h.fence.asked && byUser(e) {
+		h.off = false // nobody can make good for that in time for sure
+	}
 	if h.fence.asked && !before {
 		h.asked = *e
 	}
