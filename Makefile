@@ -69,6 +69,10 @@ controlplane: ## Build etcd and kube-apiserver from their Go modules
 
 ##@ Now and then
 
+.PHONY: mutants
+mutants: ## Put one mistake after the other into the controllers and see what finds it; writes docs/mutants.md (MUTANT=prefix; about 40 minutes)
+	$(GO) run ./ci/mutants -only '$(MUTANT)' $(if $(MUTANT),,-table docs/mutants.md)
+
 .PHONY: bench
 bench: build ## Measure what docs/performance.md reports
 	@ci/bench.sh

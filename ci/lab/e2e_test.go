@@ -121,6 +121,11 @@ var _ = Describe("the lab", func() {
 		Entry("that trusts a stale poweredOn", full, "machine-remediation/wrong-trusts-stale-powered-on.yaml"),
 	)
 
+	DescribeTable("tells the story of the seeds", func(ctx SpecContext, file string) { tell(ctx, file) },
+		Entry("of the one who waits for another's hold", full, "regression/old-pending-answers-new-request.yaml"),
+		Entry("of a reboot controller that is away", full, "regression/old-pending-controller-down.yaml"),
+		others())
+
 	DescribeTable("tells the story of a BMC that misbehaves", func(ctx SpecContext, name string) { tell(ctx, "bmc-faults/"+name+".yaml") },
 		faults())
 
@@ -142,19 +147,35 @@ func faults() (entries []TableEntry) {
 	for _, name := range everyRun {
 		entries = append(entries, Entry(name, full, name))
 	}
-	files, _ := filepath.Glob(filepath.Join(catalog, "bmc-faults/*.yaml")) // the pattern is a good one
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-		if slices.Contains(everyRun, name) {
-			continue
+	for _, file := range told("bmc-faults") {
+		if name := strings.TrimSuffix(filepath.Base(file), ".yaml"); !slices.Contains(everyRun, name) {
+			entries = append(entries, Entry(name, onDemand, name))
 		}
-		scenario, err := load(file)
+	}
+	return entries
+}
+
+// others has an entry for each story of the seeds that the lab can tell.
+func others() (entries []TableEntry) {
+	for _, folder := range []string{"reboot-annotation", "machine-remediation", "health-check", "regression"} {
+		for _, file := range told(folder) {
+			entries = append(entries, Entry(strings.TrimSuffix(filepath.Base(file), ".yaml"), onDemand, file))
+		}
+	}
+	return entries
+}
+
+// told are the scenarios of a folder of the catalogue that the lab can tell.
+func told(folder string) (files []string) {
+	paths, _ := filepath.Glob(filepath.Join(catalog, folder, "*.yaml")) // the pattern is a good one
+	for _, path := range paths {
+		scenario, err := load(path)
 		if err == nil && len(scenario.Spec.Worlds) > 0 && !slices.Contains(scenario.Spec.Worlds, "lab") {
 			continue
 		}
-		entries = append(entries, Entry(name, onDemand, name)) // one that can't be loaded fails when it is told
+		files = append(files, filepath.Join(folder, filepath.Base(path))) // one that can't be loaded fails when it is told
 	}
-	return entries
+	return files
 }
 
 // tell plays a scenario and expects what it expects.

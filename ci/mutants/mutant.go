@@ -98,6 +98,11 @@ func (m Mutant) Overlay(dir string) (string, error) {
 	return overlay, errors.Join(os.WriteFile(changed, source, 0o644), os.WriteFile(overlay, content, 0o644))
 }
 
+// cell is a text as it stands in a table.
+func cell(s string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|")
+}
+
 // Tables are the document about the mutants: first the protections, then the rest.
 func Tables(results []result, limit time.Duration) []byte {
 	var b bytes.Buffer
@@ -121,7 +126,6 @@ plays every story of the catalogue first, then goes round with single deviations
 |---|---|---|---|
 `, caught, len(results), limit)
 	row := func(r result, first string) {
-		cell := func(s string) string { return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|") }
 		by, breaks := "nothing", "**nothing**"
 		switch f := r.finding; {
 		case f.Broken != "":

@@ -26,6 +26,10 @@ import (
 // defaultStartup is Cluster API's default of checks.nodeStartupTimeoutSeconds.
 const defaultStartup = 600 * time.Second
 
+// lookAgain is when a Machine that is being remediated is looked at again: a cache
+// that has missed the beginning of a remediation hears nothing of its end.
+const lookAgain = 30 * time.Second
+
 // waitingReason is the reason of the condition while it is Unknown.
 const waitingReason = "WaitingForNode"
 
@@ -229,6 +233,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	now := r.Clock.Now()
 	switch {
 	case s.Remediating:
+		t.deadline = now.Add(lookAgain)
 		return
 	case s.Missing && t.machine.Status.NodeRef.IsDefined() && r.Settings.MissingNodeUnhealthyAtOnce:
 		s.Expired = true

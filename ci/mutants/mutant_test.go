@@ -1,0 +1,71 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/mutants/finding"
+)
+
+// TestMutantsFitTheirSource: a mutant whose place has changed would not be built any
+// more, and a protection that is new has none.
+func TestMutantsFitTheirSource(t *testing.T) {
+	t.Chdir("../..")
+	all, err := Load("ci/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 100 {
+		t.Errorf("%d mutants are too few to say much", len(all))
+	}
+	page, err := os.ReadFile("docs/mutants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if !strings.Contains(string(page), "| "+cell(m.Mistake)+" |") {
+			t.Errorf("docs/mutants.md doesn't tell of %s (%s): make mutants", m.ID, m.Mistake)
+		}
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for name, content := range map[string]string{
+		"stands 0 times": "- {id: a, mistake: b, file: go.mod, find: nowhere, replace: x}",
+		"stands 2 times": "- {id: a, mistake: b, file: go.mod, find: require, replace: x}",
+		"or that of another": "- {id: a, mistake: b, file: go.mod, find: module, replace: x}\n" +
+			"- {id: a, mistake: b, file: go.mod, find: module, replace: x}",
+		"unknown field": "- {id: a, mistke: b}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for file, text := range map[string]string{"go.mod": "module x\nrequire a\nrequire b\n", "m.yaml": content} {
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := Load("."); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestTables(t *testing.T) {
+	text := string(Tables([]result{
+		{mutant: Mutant{ID: "a", Mistake: "reads | the cache", Protection: "live read"},
+			finding: &finding.Finding{Scenario: "s", Strategy: finding.Sweep, Broken: "at-most-one", Deviations: []string{"x/api/1 late"}}},
+		{mutant: Mutant{ID: "b", Mistake: "sleeps"}, finding: &finding.Finding{}},
+		{mutant: Mutant{ID: "c", Mistake: "nothing", Equivalent: "it is the same"}, finding: &finding.Finding{}},
+	}, 30*time.Second))
+	for _, want := range []string{
+		"1 of 3, within 30s each", "| live read | reads \\| the cache | `s`, sweep: `x/api/1 late` | at-most-one |",
+		"| b | sleeps | nothing | **nothing** |", "| c | nothing | nothing | it is the same |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
