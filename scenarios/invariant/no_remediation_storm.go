@@ -65,7 +65,10 @@ type stormy struct {
 func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
 
 func (c *storms) Observe(e history.Event) *Violation {
-	c.hindrances.observe(&e)
+	// A cache that lags is no excuse: who is unhealthy is counted live.
+	if e.Kind != history.OpApplied || e.Key != "freezeCache" && e.Key != "thawCache" {
+		c.hindrances.observe(&e)
+	}
 	if retold(&e) {
 		c.check = nil
 	}
