@@ -13,6 +13,7 @@ const (
 	remediationAnnotation = rebootAnnotation + "/machine-remediation"
 	externalAnnotation    = "host.metal3.io/external-remediation"
 	pausedAnnotation      = "cluster.x-k8s.io/paused"
+	skipAnnotation        = "cluster.x-k8s.io/skip-remediation"
 )
 
 // rebootRequest reports whether e changes a reboot annotation of a host, and

@@ -102,7 +102,9 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 	case history.OnlineWanted:
 		h.offline = e.Value == "false"
 	case history.ProvisioningState:
-		h.unmanaged = !managed(e.Value)
+		if h.unmanaged = !managed(e.Value); h.unmanaged {
+			h.pending = false // it asked for a boot of an image that is gone
+		}
 	case history.PendingRebootSince:
 		h.pending = e.Value != "" && (h.pending || len(h.requests) > 0)
 	case history.LastPoweredOn:

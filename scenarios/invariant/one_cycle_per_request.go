@@ -116,6 +116,7 @@ func (c *cycles) judge(e *history.Event) {
 	case history.ProvisioningState:
 		h := c.hosts.of(e.Host)
 		if h.unmanaged = !managed(e.Value); h.unmanaged {
+			h.pending = false
 			h.requests = h.requests[:0]
 		}
 	case history.BMCCommand:

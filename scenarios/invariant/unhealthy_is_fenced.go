@@ -44,7 +44,7 @@ type rescues struct {
 
 type patient struct {
 	body
-	unmanaged, paused, gone bool
+	unmanaged, paused, skipped, gone bool
 	// mark is the last one, as long as it stands or was taken away before its time,
 	// and dropped how it was.
 	mark, dropped history.Event
@@ -102,6 +102,8 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.held = set
 		case pausedAnnotation:
 			h.paused = set
+		case skipAnnotation:
+			h.skipped = set
 		}
 	case history.NodeCreated, history.NodeDeleted:
 		if e.UID == h.marked {
@@ -178,7 +180,7 @@ func (c *rescues) expire(h *entry[patient], e *history.Event) {
 			unhealthy++
 		}
 	}
-	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.unmanaged || unhealthy > c.check.MaxUnhealthy || c.since(h.name, sick.At) {
+	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged || unhealthy > c.check.MaxUnhealthy || c.since(h.name, sick.At) {
 		return
 	}
 	c.judged++

@@ -195,7 +195,7 @@ func mattersOnHost(key string) bool {
 
 func mattersOnMachine(key string) bool {
 	switch key {
-	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation:
+	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation:
 		return true
 	}
 	return false
