@@ -117,7 +117,7 @@ func wrote(known []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) b
 func fields(entry metav1.ManagedFieldsEntry) map[string]any {
 	set := map[string]any{}
 	if entry.FieldsV1 != nil {
-		_ = json.Unmarshal(entry.FieldsV1.Raw, &set) // the API server's own JSON
+		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) // the API server's own JSON
 	}
 	return set
 }

@@ -27,7 +27,7 @@ func version(entries ...metav1.ManagedFieldsEntry) metav1.Object {
 
 func owns(manager string, second int, fields string) metav1.ManagedFieldsEntry {
 	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC))
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 // TestManager: the record of managed fields tells who set a field, and must not be

@@ -2,7 +2,7 @@
 // it builds the simulator with one plausible mistake in them after the other, and
 // looks for a schedule in which a guarantee breaks. Unit tests don't count.
 //
-//	go run ./ci/mutants [-only ID] [-limit 30s] [-table docs/mutants.md]
+//	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/mutants.md]
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,7 +26,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "only the mutants whose ID begins with this")
+	only := flag.String("only", "", "only the mutants whose IDs begin with one of these, separated by commas; -table then updates their lines")
 	limit := flag.Duration("limit", 30*time.Second, "how long to search for each")
 	table := flag.String("table", "", "write the tables to this file")
 	flag.Parse()
@@ -51,7 +52,7 @@ func run(ctx context.Context, only string, limit time.Duration, table string) er
 	}
 	var chosen []Mutant
 	for _, m := range all {
-		if strings.HasPrefix(m.ID, only) {
+		if slices.ContainsFunc(strings.Split(only, ","), func(prefix string) bool { return strings.HasPrefix(m.ID, prefix) }) {
 			chosen = append(chosen, m)
 		}
 	}
@@ -105,10 +106,20 @@ func run(ctx context.Context, only string, limit time.Duration, table string) er
 	if failed > 0 {
 		return errors.New("some mutants could not be judged")
 	}
-	if table != "" {
-		return os.WriteFile(table, Tables(results, limit), 0o644)
+	if table == "" {
+		return nil
 	}
-	return nil
+	page := Tables(results, limit)
+	if only != "" {
+		before, err := os.ReadFile(table)
+		if err != nil {
+			return err
+		}
+		if page, err = Update(before, results); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(table, page, 0o644)
 }
 
 // judge builds the simulator with one mutant and lets it search.
@@ -123,7 +134,7 @@ func judge(ctx context.Context, m Mutant, dir, right string, limit time.Duration
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build mutant %s: %w\n%s", m.ID, err, output)
 	}
-	search := exec.CommandContext(ctx, binary, "-right", right, "-limit", limit.String())
+	search := exec.CommandContext(ctx, binary, "-right", right, "-first", m.Story, "-limit", limit.String())
 	search.Stderr = os.Stderr
 	output, err := search.Output()
 	if err != nil {

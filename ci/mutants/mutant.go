@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type Mutant struct {
 	// stands there instead.
 	Find    string `json:"find"`
 	Replace string `json:"replace"`
+	// Story is the scenario that was made for it, if one was: its single deviations
+	// are tried first.
+	Story string `json:"story,omitempty"`
 	// Equivalent says why no history can tell the difference, if none can; or what
 	// world would be needed that there is not.
 	Equivalent string `json:"equivalent,omitempty"`
@@ -103,6 +107,53 @@ func cell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|")
 }
 
+// row is the line of a table about one mutant.
+func (r result) row() string {
+	first, by, breaks := r.mutant.ID, "nothing", "**nothing**"
+	if r.mutant.Protection != "" {
+		first = r.mutant.Protection
+	}
+	switch f := r.finding; {
+	case f.Broken != "":
+		by = fmt.Sprintf("`%s`, %s", f.Scenario, f.Strategy)
+		if f.Strategy == finding.Sweep {
+			by += ": `" + strings.Join(f.Deviations, "; ") + "`"
+		}
+		breaks = f.Broken
+	case r.mutant.Equivalent != "":
+		breaks = cell(r.mutant.Equivalent)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |", cell(first), cell(r.mutant.Mistake), by, breaks)
+}
+
+// Update replaces the lines of a page that are about the given mutants.
+func Update(page []byte, results []result) ([]byte, error) {
+	lines := strings.Split(string(page), "\n")
+	for _, r := range results {
+		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "| "+cell(r.mutant.Mistake)+" |") })
+		if i < 0 {
+			return nil, fmt.Errorf("update the page: it has no line about %s; measure all mutants", r.mutant.ID)
+		}
+		lines[i] = r.row()
+	}
+	all, missed := 0, 0
+	for _, line := range lines {
+		if strings.HasPrefix(line, "| ") && !strings.Contains(line, "| found by |") {
+			all++
+			if strings.Contains(line, " | nothing | ") {
+				missed++
+			}
+		}
+	}
+	for i, line := range lines {
+		if strings.HasPrefix(line, "broke a guarantee: ") {
+			_, rest, _ := strings.Cut(line, ",")
+			lines[i] = fmt.Sprintf("broke a guarantee: %d of %d,%s", all-missed, all, rest)
+		}
+	}
+	return []byte(strings.Join(lines, "\n")), nil
+}
+
 // Tables are the document about the mutants: first the protections, then the rest.
 func Tables(results []result, limit time.Duration) []byte {
 	var b bytes.Buffer
@@ -125,29 +176,15 @@ plays every story of the catalogue first, then goes round with single deviations
 | protection | taken out | found by | breaks |
 |---|---|---|---|
 `, caught, len(results), limit)
-	row := func(r result, first string) {
-		by, breaks := "nothing", "**nothing**"
-		switch f := r.finding; {
-		case f.Broken != "":
-			by = fmt.Sprintf("`%s`, %s", f.Scenario, f.Strategy)
-			if f.Strategy == finding.Sweep {
-				by += ": `" + strings.Join(f.Deviations, "; ") + "`"
-			}
-			breaks = f.Broken
-		case r.mutant.Equivalent != "":
-			breaks = cell(r.mutant.Equivalent)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(first), cell(r.mutant.Mistake), by, breaks)
-	}
 	for _, r := range results {
 		if r.mutant.Protection != "" {
-			row(r, r.mutant.Protection)
+			fmt.Fprintln(&b, r.row())
 		}
 	}
 	b.WriteString("\n## Other mistakes\n\n| mutant | mistake | found by | breaks |\n|---|---|---|---|\n")
 	for _, r := range results {
 		if r.mutant.Protection == "" {
-			row(r, r.mutant.ID)
+			fmt.Fprintln(&b, r.row())
 		}
 	}
 	return b.Bytes()

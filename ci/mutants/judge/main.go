@@ -32,6 +32,7 @@ import (
 func main() {
 	catalog := flag.String("catalog", "scenarios/catalog", "directory of the scenarios")
 	only := flag.String("only", "", "play this scenario alone")
+	first := flag.String("first", "", "try the single deviations of this scenario first")
 	limit := flag.Duration("limit", 30*time.Second, "how long to search")
 	right := flag.String("right", "", "this command built with the right controllers")
 	replay := flag.Bool("replay", false, "play the plan on standard input alone")
@@ -42,7 +43,7 @@ func main() {
 	if *replay {
 		found, err = play()
 	} else {
-		found, err = search(*catalog, *only, *right, *limit)
+		found, err = search(*catalog, *only, *first, *right, *limit)
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)
@@ -106,7 +107,7 @@ func excused(right string, o *scenarios.Outcome, deviations []scenarios.Deviatio
 
 // search plays the benign schedule of every story first. Then it goes round: of each
 // story some single deviations, and some random schedules.
-func search(catalog, only, right string, limit time.Duration) (*finding.Finding, error) {
+func search(catalog, only, first, right string, limit time.Duration) (*finding.Finding, error) {
 	ctx := context.Background()
 	plans, err := load(catalog, only)
 	if err != nil {
@@ -165,9 +166,16 @@ func search(catalog, only, right string, limit time.Duration) (*finding.Finding,
 	if stuck != nil {
 		return stuck, nil
 	}
+	if i := slices.IndexFunc(stories, func(t *story) bool { return t.plan.Metadata.Name == first }); i >= 0 {
+		stories[0], stories[i] = stories[i], stories[0]
+	}
 	for time.Since(began) < limit {
 		for _, t := range stories {
-			for range min(8, len(t.singles)) {
+			share := 8
+			if t.plan.Metadata.Name == first {
+				share = len(t.singles)
+			}
+			for range min(share, len(t.singles)) {
 				d := t.singles[:1]
 				t.singles = t.singles[1:]
 				o, err := explore.Play(ctx, s, t.plan, d)
