@@ -153,7 +153,8 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 		// takes an old request into its next life.
 		s.Deprovisioned = true
 	}
-	for _, request := range api.RebootRequests(host.Annotations) {
+	requests := api.RebootRequests(host.Annotations)
+	for _, request := range requests {
 		s.Plain = s.Plain || request.Key == ""
 		s.Keyed = s.Keyed || request.Key != ""
 		s.Hard = s.Hard || request.Mode == api.RebootHard
@@ -181,7 +182,7 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 			s.OnSent = m.onSent || !m.recorded.Equal(booted.Time)
 		}
 	}
-	s.Unanswered = !maps.Equal(provisioning.HeldOffFor, answers(host))
+	s.Unanswered = !maps.Equal(provisioning.HeldOffFor, answers(requests))
 	switch {
 	case !s.Pending && s.Online:
 		m.since, m.again = time.Time{}, false
@@ -207,9 +208,9 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 
 // answers are what heldOffFor has once the host was found off: an answer to each
 // keyed annotation. It is nil without any.
-func answers(host *api.BareMetalHost) map[string]string {
+func answers(requests []api.RebootRequest) map[string]string {
 	var ids map[string]string
-	for _, request := range api.RebootRequests(host.Annotations) {
+	for _, request := range requests {
 		if request.Key == "" {
 			continue
 		}
@@ -274,7 +275,7 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 // answerStatus is the merge patch of heldOffFor that answers the keyed annotations
 // of a host which is off, and takes every other answer back.
 func answerStatus(host *api.BareMetalHost) string {
-	want := answers(host)
+	want := answers(api.RebootRequests(host.Annotations))
 	if want == nil {
 		return "null"
 	}

@@ -31,7 +31,6 @@ import (
 
 func main() {
 	catalog := flag.String("catalog", "scenarios/catalog", "directory of the scenarios")
-	only := flag.String("only", "", "play this scenario alone")
 	first := flag.String("first", "", "try the single deviations of this scenario first")
 	limit := flag.Duration("limit", 30*time.Second, "how long to search")
 	right := flag.String("right", "", "this command built with the right controllers")
@@ -43,7 +42,7 @@ func main() {
 	if *replay {
 		found, err = play()
 	} else {
-		found, err = search(*catalog, *only, *first, *right, *limit)
+		found, err = search(*catalog, *first, *right, *limit)
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)
@@ -107,9 +106,9 @@ func excused(right string, o *scenarios.Outcome, deviations []scenarios.Deviatio
 
 // search plays the benign schedule of every story first. Then it goes round: of each
 // story some single deviations, and some random schedules.
-func search(catalog, only, first, right string, limit time.Duration) (*finding.Finding, error) {
+func search(catalog, first, right string, limit time.Duration) (*finding.Finding, error) {
 	ctx := context.Background()
-	plans, err := load(catalog, only)
+	plans, err := load(catalog)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +222,7 @@ func broken(o *scenarios.Outcome) (what, reason string) {
 }
 
 // load compiles the scenarios of the catalogue that the simulator can tell.
-func load(catalog, only string) ([]*scenarios.Plan, error) {
+func load(catalog string) ([]*scenarios.Plan, error) {
 	var plans []*scenarios.Plan
 	err := filepath.WalkDir(catalog, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
@@ -238,7 +237,7 @@ func load(catalog, only string) ([]*scenarios.Plan, error) {
 			return err
 		}
 		worlds := scenario.Spec.Worlds
-		if len(worlds) > 0 && !slices.Contains(worlds, "sim") || only != "" && scenario.Metadata.Name != only {
+		if len(worlds) > 0 && !slices.Contains(worlds, "sim") {
 			return nil
 		}
 		plan, err := scenarios.Compile(scenario, 1)
