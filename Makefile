@@ -90,7 +90,7 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios ./scenarios/invariant ./fakebmc ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest .; do \
+	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: generate
