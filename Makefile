@@ -53,7 +53,7 @@ e2e-all: build lab ## Every story of the catalogue in the lab (about 40 minutes)
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
-	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -p 1 -v ./ci/lab ./fakebmc/domains
+	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -p 1 -v ./ci/lab ./fakebmc/libvirt
 
 .PHONY: lab
 lab: controlplane ## Install and build what the lab needs

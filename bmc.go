@@ -15,8 +15,8 @@ import (
 
 	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/domains"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
+	"github.com/fencelab/fencelab/fakebmc/libvirt"
 )
 
 // passwordVariable keeps the password off the command line, which others can
@@ -145,12 +145,12 @@ func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []str
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx) // nobody takes the changes when the fleet has ended
-	options := domains.Options{URI: uri, Names: names}
-	host := func(d *domains.Domain) fleet.Host { return fleet.Host{Name: d.Name(), UUID: d.UUID(), System: d} }
+	options := libvirt.Options{URI: uri, Names: names}
+	host := func(d *libvirt.Domain) fleet.Host { return fleet.Host{Name: d.Name(), UUID: d.UUID(), System: d} }
 	if o.Shared {
 		changes := make(chan fleet.Change)
 		o.Changes = changes
-		options.Change = func(d *domains.Domain, gone bool) {
+		options.Change = func(d *libvirt.Domain, gone bool) {
 			select {
 			case changes <- fleet.Change{Host: host(d), Gone: gone}:
 			case <-ctx.Done():
@@ -162,10 +162,10 @@ func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []str
 			err = os.Chmod(options.Images, 0o711) // the hypervisor opens what is in it as another user
 		}
 	}
-	var l *domains.Libvirt
-	var now []*domains.Domain
+	var l *libvirt.Domains
+	var now []*libvirt.Domain
 	if err == nil {
-		l, now, err = domains.Open(options)
+		l, now, err = libvirt.Open(options)
 	}
 	if err != nil {
 		cancel()

@@ -57,7 +57,7 @@ var layers = []layer{
 		"the suite runs on the store and on a real API server alike"},
 
 	{"fakebmc", []string{"./fakebmc"}, "a BMC stands alone, so that it can serve any test"},
-	{"fakebmc/domains", []string{"./fakebmc", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
+	{"fakebmc/libvirt", []string{"./fakebmc", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
 	{"vms", slices.Concat([]string{"./vms", "./ci/keeper", "libvirt.org/go"}, system), "the VMs know libvirt and nothing of Kubernetes"},
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 
@@ -77,7 +77,7 @@ var testLayers = []layer{
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
 	{"ci/ironic", []string{"./fakebmc"}, ""},
 	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},
-	{"fakebmc/domains", []string{"./ci/keeper", "./ci/libvirtd"}, ""},
+	{"fakebmc/libvirt", []string{"./ci/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
 	{"ci/keeper", system, ""},
 }

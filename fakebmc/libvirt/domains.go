@@ -1,4 +1,4 @@
-package domains
+package libvirt
 
 import (
 	"context"
@@ -33,9 +33,9 @@ type Options struct {
 	Change func(d *Domain, gone bool)
 }
 
-// Libvirt is the connection to a libvirt and its domains. A connection that is lost
+// Domains are those of a libvirt, and the connection to it. A connection that is lost
 // is made anew.
-type Libvirt struct {
+type Domains struct {
 	options Options
 	remote  bool // on another machine
 	events  *events
@@ -62,7 +62,7 @@ var eventLoop = sync.OnceValue(func() error {
 })
 
 // Open connects to a libvirt and returns the domains that it has now, by name.
-func Open(o Options) (l *Libvirt, domains []*Domain, err error) {
+func Open(o Options) (l *Domains, domains []*Domain, err error) {
 	u, err := url.Parse(o.URI)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to libvirt: %w", err)
@@ -70,7 +70,7 @@ func Open(o Options) (l *Libvirt, domains []*Domain, err error) {
 	if err := eventLoop(); err != nil {
 		return nil, nil, err
 	}
-	l = &Libvirt{options: o, remote: u.Host != "", events: newEvents(), done: make(chan struct{}), domains: map[string]*Domain{}}
+	l = &Domains{options: o, remote: u.Host != "", events: newEvents(), done: make(chan struct{}), domains: map[string]*Domain{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	if _, err = l.connection(); err == nil {
 		_, err = l.refresh()
@@ -88,7 +88,7 @@ func Open(o Options) (l *Libvirt, domains []*Domain, err error) {
 	return l, domains, nil
 }
 
-func (l *Libvirt) all() (all []*Domain) {
+func (l *Domains) all() (all []*Domain) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range l.domains {
@@ -100,7 +100,7 @@ func (l *Libvirt) all() (all []*Domain) {
 
 // Close ejects what was inserted, deletes the images that were fetched and ends the
 // connection. The domains stay as they are.
-func (l *Libvirt) Close() error {
+func (l *Domains) Close() error {
 	l.cancel() // downloads, too
 	<-l.done
 	var errs []error
@@ -110,7 +110,7 @@ func (l *Libvirt) Close() error {
 	return errors.Join(append(errs, l.disconnect())...)
 }
 
-func (l *Libvirt) disconnect() error {
+func (l *Domains) disconnect() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancel()
@@ -126,7 +126,7 @@ func (l *Libvirt) disconnect() error {
 }
 
 // connection is one that lives, as far as is known here.
-func (l *Libvirt) connection() (*libvirt.Connect, error) {
+func (l *Domains) connection() (*libvirt.Connect, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
@@ -166,7 +166,7 @@ func legible(err error) error {
 
 // watch hands events to the domains, one after the other, and makes a lost
 // connection anew.
-func (l *Libvirt) watch() {
+func (l *Domains) watch() {
 	defer close(l.done)
 	look := time.NewTicker(retryInterval)
 	defer look.Stop()
@@ -200,7 +200,7 @@ func (l *Libvirt) watch() {
 	}
 }
 
-func (l *Libvirt) handle(e event) *Domain {
+func (l *Domains) handle(e event) *Domain {
 	switch e.kind {
 	case libvirt.DOMAIN_EVENT_DEFINED, libvirt.DOMAIN_EVENT_UNDEFINED, libvirt.DOMAIN_EVENT_STARTED, libvirt.DOMAIN_EVENT_STOPPED:
 		l.change()
@@ -215,7 +215,7 @@ func (l *Libvirt) handle(e event) *Domain {
 }
 
 // change tells which domains came and went.
-func (l *Libvirt) change() {
+func (l *Domains) change() {
 	changes, err := l.refresh()
 	if err != nil || l.options.Change == nil {
 		return // the next event or connection finds the rest
@@ -232,7 +232,7 @@ type change struct {
 
 // refresh takes in the domains that there are now. One that has another name is
 // another one.
-func (l *Libvirt) refresh() (changes []change, err error) {
+func (l *Domains) refresh() (changes []change, err error) {
 	conn, err := l.connection()
 	if err != nil {
 		return nil, err
@@ -265,7 +265,7 @@ func (l *Libvirt) refresh() (changes []change, err error) {
 	}
 	for uuid, name := range now {
 		if l.domains[uuid] == nil {
-			d := &Domain{libvirt: l, name: name, uuid: uuid, boot: noOverride}
+			d := &Domain{all: l, name: name, uuid: uuid, boot: noOverride}
 			l.domains[uuid] = d
 			changes = append(changes, change{d, false})
 		}

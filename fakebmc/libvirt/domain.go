@@ -1,4 +1,4 @@
-package domains
+package libvirt
 
 import (
 	"cmp"
@@ -20,9 +20,9 @@ import (
 // that is with On, PowerCycle, and a ForceRestart that has to bring them in or out.
 // A restart by the guest keeps the instance.
 type Domain struct {
-	libvirt *Libvirt
-	name    string
-	uuid    string
+	all  *Domains
+	name string
+	uuid string
 
 	bay   sync.Mutex // one change of the virtual media at a time; it is taken before power
 	power sync.Mutex // one change of the instance at a time; a download never holds it
@@ -64,7 +64,7 @@ func (d *Domain) UUID() string { return d.uuid }
 
 // with does something with the domain's object on a connection that lives.
 func (d *Domain) with(what string, do func(*libvirt.Connect, *libvirt.Domain) error) error {
-	conn, err := d.libvirt.connection()
+	conn, err := d.all.connection()
 	if err == nil {
 		var dom *libvirt.Domain
 		if dom, err = conn.LookupDomainByUUIDString(d.uuid); err == nil {
@@ -364,14 +364,14 @@ func (d *Domain) Media() (string, error) {
 func (d *Domain) InsertMedia(from string) error {
 	d.bay.Lock()
 	defer d.bay.Unlock()
-	if d.libvirt.remote {
+	if d.all.remote {
 		return fmt.Errorf("insert an image into domain %s: its libvirt is on another machine, and would have to find the image there: %w",
 			d.name, fakebmc.ErrUnsupported)
 	}
 	if d.inserted() != nil {
 		return fmt.Errorf("insert an image into domain %s: there is one: %w", d.name, fakebmc.ErrConflict)
 	}
-	i, err := fetch(d.libvirt.ctx, from, d.libvirt.options.Images)
+	i, err := fetch(d.all.ctx, from, d.all.options.Images)
 	if err == nil {
 		if err = d.exchange(i); err != nil {
 			err = errors.Join(err, i.remove())

@@ -1,4 +1,4 @@
-package domains
+package libvirt
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // open opens the daemon's domains as the command does.
-func open(t *testing.T, d *libvirtd.Daemon, o Options) *Libvirt {
+func open(t *testing.T, d *libvirtd.Daemon, o Options) *Domains {
 	t.Helper()
 	o.URI, o.Images = d.URI, d.Images
 	l, _, err := Open(o)
@@ -40,7 +40,7 @@ func open(t *testing.T, d *libvirtd.Daemon, o Options) *Libvirt {
 	return l
 }
 
-func (l *Libvirt) named(name string) *Domain {
+func (l *Domains) named(name string) *Domain {
 	for _, d := range l.all() {
 		if d.name == name {
 			return d
