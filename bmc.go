@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
 	"github.com/fencelab/fencelab/fakebmc/libvirt"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // passwordVariable keeps the password off the command line, which others can

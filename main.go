@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // Exit codes. Scripts rely on them.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/sim/explore"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into testdata/script, and into the documents")

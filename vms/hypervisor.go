@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"libvirt.org/go/libvirt"
 
-	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // qemuConf keeps libvirt's driver from touching anything of the machine: QEMU runs as we do, and there is no change of owners,

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 const (

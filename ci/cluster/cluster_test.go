@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 const ownerVariable = "CLUSTER_TEST_OWNER"

@@ -26,7 +26,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 const (

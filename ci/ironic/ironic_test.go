@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/ironic"
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 func TestMain(m *testing.M) {

@@ -17,7 +17,7 @@ import (
 
 	"libvirt.org/go/libvirt"
 
-	"github.com/fencelab/fencelab/ci/keeper"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // patience bounds every wait; a busy machine emulates slowly.

@@ -58,13 +58,13 @@ var layers = []layer{
 
 	{"fakebmc", []string{"./fakebmc"}, "a BMC stands alone, so that it can serve any test"},
 	{"fakebmc/libvirt", []string{"./fakebmc", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
-	{"vms", slices.Concat([]string{"./vms", "./ci/keeper", "libvirt.org/go"}, system), "the VMs know libvirt and nothing of Kubernetes"},
+	{"vms", slices.Concat([]string{"./vms", "libvirt.org/go"}, system), "the VMs know libvirt, nothing of Kubernetes, and nobody who uses them"},
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
+	{"vms/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 
-	{"ci/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
-	{"ci/cluster", slices.Concat([]string{"./ci/keeper"}, kubernetes, everyClient, anyYAML, system), "a control plane serves any test; " + whyCI},
-	{"ci/ironic", slices.Concat([]string{"./ci/keeper"}, system), "an Ironic serves any test; " + whyCI},
-	{"ci/libvirtd", []string{"./ci/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
+	{"ci/cluster", slices.Concat([]string{"./vms/keeper"}, kubernetes, everyClient, anyYAML, system), "a control plane serves any test; " + whyCI},
+	{"ci/ironic", slices.Concat([]string{"./vms/keeper"}, system), "an Ironic serves any test; " + whyCI},
+	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
 	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
@@ -73,13 +73,13 @@ var layers = []layer{
 // testLayers are what tests may import in addition. everything in testTools may be used by any test.
 var testLayers = []layer{
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
-	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./ci/keeper"}, everyClient, anyYAML), ""},
+	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
 	{"ci/ironic", []string{"./fakebmc"}, ""},
 	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},
-	{"fakebmc/libvirt", []string{"./ci/keeper", "./ci/libvirtd"}, ""},
+	{"fakebmc/libvirt", []string{"./vms/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
-	{"ci/keeper", system, ""},
+	{"vms/keeper", system, ""},
 }
 
 // layerOf returns the layer with the longest directory that holds dir.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/ci/libvirtd"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 func TestMain(m *testing.M) {

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fencelab/fencelab/ci/cluster"
-	"github.com/fencelab/fencelab/ci/keeper"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/kube/kubetest"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 var (
