@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 )
@@ -17,6 +18,9 @@ const (
 	serviceAccountFile = "service-accounts.key"
 	tokenFile          = "tokens.csv"
 )
+
+// loopback is where the API server listens, and nowhere else.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // etcd listens on Unix sockets in its private directory: it checks no credentials, and it needs no port. Its flags want
 // "host:port", which for a Unix socket is the whole file name.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fencelab/fencelab/ci/child"
 )
 
 func testAuthority(t *testing.T) (*authority, *x509.CertPool) {
@@ -95,7 +97,12 @@ func TestClientCertificate(t *testing.T) {
 
 func TestKubeconfig(t *testing.T) {
 	a, _ := testAuthority(t)
-	c := &Cluster{authority: a, port: &port{number: 6443}}
+	port, err := child.HoldPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Release()
+	c := &Cluster{authority: a, port: port}
 	want := c.ConfigFor("alice", "editors")
 	text, err := Kubeconfig(want)
 	if err != nil {
@@ -105,7 +112,7 @@ func TestKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Host != "https://127.0.0.1:6443" || string(got.CAData) != string(c.CA()) ||
+	if got.Host != "https://"+c.Address() || string(got.CAData) != string(c.CA()) ||
 		string(got.CertData) != string(want.CertData) || string(got.KeyData) != string(want.KeyData) {
 		t.Errorf("%s\nreads as %v, want %v", text, got, want)
 	}

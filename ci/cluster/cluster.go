@@ -14,24 +14,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-const (
-	// readyTimeout bounds the start: 2 to 3 s on two idle cores, many times that while other builds run.
-	readyTimeout = 90 * time.Second
-	// stopTimeout is what a process gets between SIGTERM and SIGKILL. kube-apiserver needs about a second.
-	stopTimeout = 10 * time.Second
-)
+// readyTimeout bounds the start: 2 to 3 s on two idle cores, many times that while other builds run.
+const readyTimeout = 90 * time.Second
 
 // Options say what the control plane is started from. The zero value is a good start.
 type Options struct {
@@ -45,12 +41,13 @@ type Options struct {
 // Cluster is a running control plane.
 type Cluster struct {
 	keeper     *keeper.Keeper
-	port       *port
+	port       *child.Port
 	authority  *authority
+	dir        string
 	admin      *rest.Config
 	nodeTokens map[string]string
 
-	etcd, apiServer *process
+	etcd, apiServer *child.Process
 
 	stop    sync.Once
 	stopErr error
@@ -78,11 +75,10 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	if c.keeper, err = keeper.Start(); err != nil {
 		return err
 	}
-	dir, err := c.keeper.TempDir("fencelab-cluster-*")
-	if err != nil {
+	if c.dir, err = c.keeper.TempDir("fencelab-cluster-*"); err != nil {
 		return err
 	}
-	if c.port, err = holdPort(); err != nil {
+	if c.port, err = child.HoldPort(); err != nil {
 		return err
 	}
 	if c.authority, err = newAuthority(); err != nil {
@@ -90,13 +86,13 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	}
 	c.admin = c.ConfigFor("fencelab:admin", "system:masters")
 	c.nodeTokens = newNodeTokens(o.Nodes)
-	if err := c.writeFiles(dir); err != nil {
+	if err := c.writeFiles(c.dir); err != nil {
 		return err
 	}
-	if c.etcd, err = c.start(o.Bin, dir, "etcd", etcdArgs()); err != nil {
+	if c.etcd, err = c.start(o.Bin, "etcd", etcdArgs()); err != nil {
 		return err
 	}
-	if c.apiServer, err = c.start(o.Bin, dir, "kube-apiserver", apiServerArgs(c.port.number)); err != nil {
+	if c.apiServer, err = c.start(o.Bin, "kube-apiserver", apiServerArgs(c.port.Number())); err != nil {
 		return err
 	}
 	return c.awaitReady(ctx)
@@ -112,66 +108,45 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	}
 	defer client.CloseIdleConnections()
 	for _, path := range []string{"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"} {
-		for {
-			answer := get(ctx, client, c.admin.Host+path)
-			if answer == nil {
-				break
-			}
-			select {
-			case <-c.etcd.exited:
-				return c.etcd.failure()
-			case <-c.apiServer.exited:
-				return c.apiServer.failure()
-			case <-ctx.Done():
-				return fmt.Errorf("await %s of kube-apiserver: %w; last answer: %w; its last lines:\n%s",
-					path, context.Cause(ctx), answer, c.apiServer.tail())
-			case <-time.After(30 * time.Millisecond):
-			}
+		if err := child.AwaitAnswer(ctx, client, c.admin.Host+path, c.etcd, c.apiServer); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// get returns nil for the answer 200.
-func get(ctx context.Context, client *http.Client, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// start starts one of the commands in the cluster's directory.
+func (c *Cluster) start(bin, name string, args []string) (*child.Process, error) {
+	path, err := filepath.Abs(filepath.Join(bin, name))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", response.Status, body)
-	}
-	return nil
+	cmd := exec.Command(path, args...)
+	cmd.Dir = c.dir
+	// Nothing of our environment: etcd takes every ETCD_* variable for a flag.
+	cmd.Env = []string{"TMPDIR=" + c.dir, c.keeper.Mark()}
+	return child.Start(name, cmd, filepath.Join(c.dir, name+".log"))
 }
 
 // Address is the API server's host:port on the loopback interface. Its certificate is also valid for localhost, for
 // kubernetes, and for 10.0.2.2, the address by which a guest on QEMU's user network reaches this loopback.
-func (c *Cluster) Address() string { return c.port.address() }
+func (c *Cluster) Address() string { return c.port.Address() }
 
 // CA is the certificate, in PEM, that vouches for the API server.
 func (c *Cluster) CA() []byte { return c.authority.certificate }
 
 // Pause stops the API server where it stands, as a hung machine would; clients see open connections without answers.
-func (c *Cluster) Pause() error { return c.apiServer.pause() }
+func (c *Cluster) Pause() error { return c.apiServer.Pause() }
 
 // Resume undoes [Cluster.Pause].
-func (c *Cluster) Resume() error { return c.apiServer.resume() }
+func (c *Cluster) Resume() error { return c.apiServer.Resume() }
 
 // Stop ends the processes and removes the directory. Its error also tells if a process had ended before it was asked
 // to: then what was observed says nothing about controllers. Later calls return the same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		// The API server first, so that it isn't seen to fail without its etcd.
-		c.stopErr = errors.Join(c.apiServer.stop(), c.etcd.stop(), c.release())
+		c.stopErr = errors.Join(c.apiServer.Stop(), c.etcd.Stop(), c.release())
 	})
 	return c.stopErr
 }
@@ -182,8 +157,5 @@ func (c *Cluster) release() error {
 	if c.keeper != nil {
 		errs = append(errs, c.keeper.Close())
 	}
-	if c.port != nil {
-		errs = append(errs, c.port.release())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.port.Release())...)
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -43,7 +44,7 @@ func own() {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	fmt.Println(c.etcd.cmd.Dir)
+	fmt.Println(c.dir)
 	select {}
 }
 
@@ -111,7 +112,7 @@ func TestCluster(t *testing.T) {
 			c.Stop()
 		}
 	}()
-	if len(processesOf(t, c.etcd.cmd.Dir)) != 2 {
+	if len(processesOf(t, c.dir)) != 2 {
 		t.Fatal("this test doesn't see the two processes of a running cluster, so it couldn't see those that are left")
 	}
 
@@ -169,7 +170,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Install", func(t *testing.T) { testInstall(t, c, admin) })
 	t.Run("Pause", func(t *testing.T) { testPause(t, c) })
 
-	dir := c.etcd.cmd.Dir
+	dir := c.dir
 	begin, stopped = time.Now(), true
 	if err := c.Stop(); err != nil {
 		t.Error(err)
@@ -224,7 +225,7 @@ func testPause(t *testing.T, c *Cluster) {
 			t.Fatal(err)
 		}
 	}
-	err = get(t.Context(), httpClient, url)
+	_, err = httpClient.Get(url)
 	if timeout, ok := err.(interface{ Timeout() bool }); !ok || !timeout.Timeout() {
 		t.Errorf("a paused API server answered: %v", err)
 	}
@@ -232,7 +233,7 @@ func testPause(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	httpClient.Timeout = time.Minute
-	if err := get(t.Context(), httpClient, url); err != nil {
+	if err := child.AwaitAnswer(t.Context(), httpClient, url, c.apiServer); err != nil {
 		t.Errorf("a resumed API server: %v", err)
 	}
 	// Stop has to work on a paused one, too.
@@ -302,7 +303,7 @@ func TestLaunchErrors(t *testing.T) {
 		{"etcd ends", t.Context(), fakeBin(t, "echo first; echo 'disk is full' >&2; exit 3", block),
 			[]string{"etcd ended by itself (exit status 3)", "first\ndisk is full"}},
 		{"kube-apiserver ends", t.Context(), fakeBin(t, block, "seq 1000; exit 0"),
-			[]string{"kube-apiserver ended by itself (exit status 0)", "986\n987", "999\n1000"}},
+			[]string{"kube-apiserver ended by itself (exit status 0)", "971\n972", "999\n1000"}},
 		{"canceled", canceled, fakeBin(t, block, block), []string{"/readyz", "context canceled"}},
 		{"no binaries", t.Context(), t.TempDir(), []string{"etcd: no such file", "ci/cluster/build.sh"}},
 	}
@@ -318,8 +319,8 @@ func TestLaunchErrors(t *testing.T) {
 					t.Errorf("error lacks %q:\n%v", want, err)
 				}
 			}
-			if strings.Contains(err.Error(), "\n985\n") {
-				t.Errorf("more than the last %d lines:\n%v", tailLines, err)
+			if strings.Contains(err.Error(), "\n970\n") {
+				t.Errorf("more than the last lines:\n%v", err)
 			}
 		})
 	}
@@ -332,24 +333,23 @@ func TestStopTellsWhatEndedBefore(t *testing.T) {
 	if c.keeper, err = keeper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := c.keeper.TempDir("fencelab-cluster-test-*")
-	if err != nil {
+	if c.dir, err = c.keeper.TempDir("fencelab-cluster-test-*"); err != nil {
 		t.Fatal(err)
 	}
 	bin := fakeBin(t, "exec sleep 1000", "echo 'out of memory'; exit 9")
-	if c.etcd, err = c.start(bin, dir, "etcd", nil); err != nil {
+	if c.etcd, err = c.start(bin, "etcd", nil); err != nil {
 		t.Fatal(err)
 	}
-	if c.apiServer, err = c.start(bin, dir, "kube-apiserver", nil); err != nil {
+	if c.apiServer, err = c.start(bin, "kube-apiserver", nil); err != nil {
 		t.Fatal(err)
 	}
-	<-c.apiServer.exited
+	<-c.apiServer.Exited()
 	err = c.Stop()
 	if err == nil || !strings.Contains(err.Error(), "kube-apiserver ended by itself (exit status 9)") ||
 		!strings.Contains(err.Error(), "out of memory") || strings.Contains(err.Error(), "etcd ended") {
 		t.Errorf("stop: %v", err)
 	}
-	expectNothingLeft(t, dir)
+	expectNothingLeft(t, c.dir)
 }
 
 // await repeats an attempt that succeeds once a watch within the API server has caught up.
@@ -368,9 +368,9 @@ func await(t *testing.T, what string, attempt func() error) {
 	}
 }
 
-func resident(t *testing.T, p *process) string {
+func resident(t *testing.T, p *child.Process) string {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,12 @@
 package cluster
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"time"
+
+	"github.com/fencelab/fencelab/ci/child"
 )
 
 const (
@@ -38,42 +37,7 @@ func DefaultBin() string {
 	}
 }
 
-// Finding is the state of one thing that a control plane needs.
-type Finding struct {
-	Name   string // "etcd"
-	State  string // its version and place
-	Remedy string // what to do; empty if all is well
-}
-
 // Preflight looks for what [Launch] needs in a directory of binaries; empty means [DefaultBin].
-func Preflight(ctx context.Context, bin string) []Finding {
-	if bin == "" {
-		bin = DefaultBin()
-	}
-	var findings []Finding
-	for _, name := range commands {
-		path := filepath.Join(bin, name)
-		version, err := versionOf(ctx, path)
-		if err != nil {
-			findings = append(findings, Finding{name, err.Error(), remedy})
-			continue
-		}
-		findings = append(findings, Finding{name, fmt.Sprintf("%s in %s", version, path), ""})
-	}
-	return findings
-}
-
-// versionOf returns the first line that a command prints for --version.
-func versionOf(ctx context.Context, path string) (string, error) {
-	if _, err := os.Stat(path); err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	output, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s --version: %w: %s", path, err, output)
-	}
-	line, _, _ := bytes.Cut(output, []byte("\n"))
-	return string(bytes.TrimSpace(line)), nil
+func Preflight(ctx context.Context, bin string) []child.Finding {
+	return child.Preflight(ctx, cmp.Or(bin, DefaultBin()), commands, remedy)
 }

@@ -15,9 +15,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,17 +24,12 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-const (
-	// readyTimeout bounds the start: 5 s on two idle cores, many times that while other builds run.
-	readyTimeout = 90 * time.Second
-	// stopTimeout is what Ironic gets between SIGTERM and SIGKILL. It needs less than a second, unless it waits for a BMC.
-	stopTimeout = 10 * time.Second
-	// tailLines is how much of Ironic's log an error quotes: a Python traceback has its reason at the end.
-	tailLines = 30
-)
+// readyTimeout bounds the start: 5 s on two idle cores, many times that while other builds run.
+const readyTimeout = 90 * time.Second
 
 // Options say how Ironic behaves. The zero value is Ironic's own defaults. Durations are whole seconds.
 type Options struct {
@@ -72,15 +65,11 @@ func (o Options) validate() error {
 
 // Ironic is a running Ironic.
 type Ironic struct {
-	keeper *keeper.Keeper
-	port   *os.File // keeps the address ours
-	at     netip.AddrPort
-	dir    string
-	log    string // what Ironic logs and what it prints
-
-	process *exec.Cmd
-	exited  chan struct{} // closed once waitErr is set
-	waitErr error
+	keeper  *keeper.Keeper
+	port    *child.Port
+	dir     string
+	log     string // what Ironic logs and what it prints
+	process *child.Process
 
 	stop    sync.Once
 	stopErr error
@@ -117,7 +106,7 @@ func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	i.log = filepath.Join(i.dir, "ironic.log")
-	if i.port, i.at, err = holdPort(); err != nil {
+	if i.port, err = child.HoldPort(); err != nil {
 		return err
 	}
 	if err := i.writeConfig(o); err != nil {
@@ -125,12 +114,13 @@ func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
 	}
 	schema := i.command(ctx, o, "ironic-dbsync", "create_schema")
 	if output, err := schema.CombinedOutput(); err != nil {
-		return fmt.Errorf("create ironic's database: %w; its last lines:\n%s\n%s", errors.Join(err, context.Cause(ctx)), output, i.tail())
+		return fmt.Errorf("create ironic's database: %w; its last lines:\n%s\n%s", errors.Join(err, context.Cause(ctx)), output, child.Tail(i.log))
 	}
-	if err := i.start(o); err != nil {
+	if i.process, err = child.Start("ironic", i.command(context.Background(), o, "ironic"), i.log); err != nil {
 		return err
 	}
-	return i.awaitReady(ctx)
+	// The driver is there once a conductor has registered it.
+	return child.AwaitAnswer(ctx, http.DefaultClient, i.URL()+"/v1/drivers/redfish", i.process)
 }
 
 //go:embed ironic.conf
@@ -151,7 +141,7 @@ func (i *Ironic) writeConfig(o Options) error {
 		Port                                       uint16
 		SyncInterval, PowerTimeout, SoftOffTimeout int64
 	}{
-		i.dir, i.log, i.at.Port(),
+		i.dir, i.log, i.port.Number(),
 		int64(o.SyncInterval / time.Second), int64(o.PowerTimeout / time.Second), int64(o.SoftOffTimeout / time.Second),
 	}); err != nil {
 		return err
@@ -171,110 +161,14 @@ func (i *Ironic) command(ctx context.Context, o Options, name string, args ...st
 	return cmd
 }
 
-func (i *Ironic) start(o Options) error {
-	output, err := os.OpenFile(i.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer output.Close()
-	process := i.command(context.Background(), o, "ironic")
-	process.Stdout, process.Stderr = output, output
-	if err := process.Start(); err != nil {
-		return err // it names the path
-	}
-	i.process, i.exited = process, make(chan struct{})
-	go func() {
-		i.waitErr = process.Wait()
-		close(i.exited)
-	}()
-	return nil
-}
-
-// awaitReady asks for the driver, which is there once a conductor has registered it.
-func (i *Ironic) awaitReady(ctx context.Context) error {
-	for {
-		answer := get(ctx, i.URL()+"/v1/drivers/redfish")
-		if answer == nil {
-			return nil
-		}
-		select {
-		case <-i.exited:
-			return i.failure()
-		case <-ctx.Done():
-			return fmt.Errorf("await ironic's API: %w; last answer: %w; ironic's last lines:\n%s", context.Cause(ctx), answer, i.tail())
-		case <-time.After(30 * time.Millisecond):
-		}
-	}
-}
-
-// get returns nil for the answer 200.
-func get(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", response.Status, body)
-	}
-	return nil
-}
-
 // URL is where the API is, without the version's path: http://127.0.0.1:port. It asks for no credentials.
-func (i *Ironic) URL() string { return "http://" + i.at.String() }
+func (i *Ironic) URL() string { return "http://" + i.port.Address() }
 
 // Stop ends Ironic and removes its directory. Its error also tells if Ironic had ended before it was asked to: then what
 // was observed says nothing about controllers. Later calls return the same.
 func (i *Ironic) Stop() error {
-	i.stop.Do(func() { i.stopErr = errors.Join(i.end(), i.release()) })
+	i.stop.Do(func() { i.stopErr = errors.Join(i.process.Stop(), i.release()) })
 	return i.stopErr
-}
-
-func (i *Ironic) end() error {
-	select {
-	case <-i.exited:
-		return i.failure()
-	default:
-	}
-	// ErrProcessDone is a process that ended meanwhile.
-	if err := i.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("send SIGTERM to ironic: %w", err)
-	}
-	select {
-	case <-i.exited:
-	case <-time.After(stopTimeout):
-		if err := i.process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("kill ironic: %w", err)
-		}
-		<-i.exited
-	}
-	return nil
-}
-
-// failure describes an Ironic that ended by itself. Call it after exited is closed.
-func (i *Ironic) failure() error {
-	how := "exit status 0"
-	if i.waitErr != nil {
-		how = i.waitErr.Error()
-	}
-	return fmt.Errorf("ironic ended by itself (%s); its last lines:\n%s", how, i.tail())
-}
-
-func (i *Ironic) tail() []byte {
-	text, err := os.ReadFile(i.log)
-	if err != nil {
-		return fmt.Appendf(nil, "(unreadable: %v)", err)
-	}
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n"))
 }
 
 // release gives back what was taken, killing what still runs.
@@ -283,8 +177,5 @@ func (i *Ironic) release() error {
 	if i.keeper != nil {
 		errs = append(errs, i.keeper.Close())
 	}
-	if i.port != nil {
-		errs = append(errs, i.port.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, i.port.Release())...)
 }

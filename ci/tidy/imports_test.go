@@ -62,8 +62,9 @@ var layers = []layer{
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 	{"vms/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 
-	{"ci/cluster", slices.Concat([]string{"./vms/keeper"}, kubernetes, everyClient, anyYAML, system), "a control plane serves any test; " + whyCI},
-	{"ci/ironic", slices.Concat([]string{"./vms/keeper"}, system), "an Ironic serves any test; " + whyCI},
+	{"ci/child", system, "a child process serves whoever starts one"},
+	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
+	{"ci/ironic", []string{"./vms/keeper", "./ci/child"}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
 	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},

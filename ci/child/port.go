@@ -1,29 +1,30 @@
-package cluster
+package child
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// port is a loopback TCP port that stays ours for as long as it is held, so that nobody can take it before the API
-// server listens on it or between two of its lives. It is bound with SO_REUSEPORT but never listens: the API server
-// (--permit-port-sharing) gets every connection, and without one a connection is refused as on any closed port.
-type port struct {
-	number uint16
-	socket *os.File
+// Port is a loopback TCP port that stays ours for as long as it is held, so that nobody can take it before a server
+// listens on it or between two of its lives. It is bound with SO_REUSEPORT but never listens: the server, which has to
+// share by SO_REUSEPORT as well, gets every connection, and without one a connection is refused as on any closed port.
+type Port struct {
+	address netip.AddrPort
+	socket  *os.File
 }
 
-func holdPort() (*port, error) {
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// HoldPort takes a port that nobody has.
+func HoldPort() (*Port, error) {
 	number, socket, err := bindPort()
 	if err != nil {
 		return nil, fmt.Errorf("hold a port on the loopback interface: %w", err)
 	}
-	return &port{number, os.NewFile(uintptr(socket), "port")}, nil
+	return &Port{netip.AddrPortFrom(loopback, number), os.NewFile(uintptr(socket), "port")}, nil
 }
 
 func bindPort() (number uint16, socket int, err error) {
@@ -50,10 +51,16 @@ func bindPort() (number uint16, socket int, err error) {
 	return uint16(name.(*unix.SockaddrInet4).Port), socket, nil
 }
 
-var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+// Number is the port's.
+func (p *Port) Number() uint16 { return p.address.Port() }
 
-func (p *port) address() string {
-	return net.JoinHostPort(loopback.String(), strconv.Itoa(int(p.number)))
+// Address is the port's on the loopback interface, host:port.
+func (p *Port) Address() string { return p.address.String() }
+
+// Release lets the port go. One that was never held needs no release.
+func (p *Port) Release() error {
+	if p == nil {
+		return nil
+	}
+	return p.socket.Close()
 }
-
-func (p *port) release() error { return p.socket.Close() }

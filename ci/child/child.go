@@ -1,0 +1,144 @@
+// Package child starts other people's programs as child processes for tests and labs: each writes to a log that errors
+// quote, can be paused, and is known to have ended by itself. A port of the loopback interface can be held for one
+// before it listens, and its executable looked for before it is started.
+//
+// Killing what is left when we are killed is a keeper's work: give the child's environment its mark.
+package child
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// tailLines is how much of a process's output an error quotes: the reason is at its end, behind a traceback in Python.
+	tailLines = 30
+	// stopTimeout is what a process gets between SIGTERM and SIGKILL. kube-apiserver needs about a second.
+	stopTimeout = 10 * time.Second
+)
+
+// Process is a child whose output goes to a file.
+type Process struct {
+	name   string
+	log    string
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once waitErr is set
+	// waitErr is how it ended; nil is exit status 0.
+	waitErr error
+}
+
+// Start starts a command, which errors call name, with its output appended to the file log.
+func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
+	output, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr = output, output
+	// Ctrl-C reaches a whole process group, but we still need the child to clean up and to report.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &Process{name: name, log: log, cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		p.waitErr = cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Failure describes a process that ended by itself, with its last lines. Call it after Exited is closed.
+func (p *Process) Failure() error {
+	how := "exit status 0"
+	if p.waitErr != nil {
+		how = p.waitErr.Error()
+	}
+	return fmt.Errorf("%s ended by itself (%s); its last lines:\n%s", p.name, how, p.Tail())
+}
+
+// Tail is the last lines of the process's output.
+func (p *Process) Tail() []byte { return Tail(p.log) }
+
+// Tail is the last lines of a log.
+func Tail(log string) []byte {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return fmt.Appendf(nil, "(unreadable: %v)", err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n"))
+}
+
+// Pause stops the process with SIGSTOP, and returns once every thread stands still.
+func (p *Process) Pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		// WNOWAIT leaves the news where it is, so that pausing twice doesn't wait for a second one.
+		switch err := unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WSTOPPED|unix.WNOWAIT, nil); err {
+		case nil:
+			return nil
+		case unix.EINTR:
+		default:
+			return fmt.Errorf("await the pause of %s: %w", p.name, err)
+		}
+	}
+}
+
+// Resume undoes Pause.
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+
+// Kill ends the process with SIGKILL, and returns once it has ended.
+func (p *Process) Kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.exited
+	return nil
+}
+
+func (p *Process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %v to %s: %w", s, p.name, err)
+	}
+	return nil
+}
+
+// Stop ends the process; the error says that it had ended before. A process that was never started needs no end.
+func (p *Process) Stop() error {
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.exited:
+		return p.Failure()
+	default:
+	}
+	// A paused process would keep SIGTERM pending. ErrProcessDone is a process that ended meanwhile.
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+		if err := p.signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(stopTimeout):
+		return p.Kill()
+	}
+}
