@@ -21,6 +21,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/vms"
 )
@@ -60,7 +61,7 @@ func listCommand() *cobra.Command {
 				if len(args) == 0 {
 					args = []string{catalog}
 				}
-				loaded, err := load(args)
+				loaded, err := scenarios.LoadFiles(args, vocabulary())
 				if err != nil {
 					return invalid(err)
 				}
@@ -101,12 +102,12 @@ func lintCommand() *cobra.Command {
 		Short: "Check scenario files without running them",
 		Args:  scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loaded, err := load(args)
+			loaded, err := scenarios.LoadFiles(args, vocabulary())
 			if err != nil {
 				return invalid(err)
 			}
 			warnings := 0
-			err = eachFile(args, func(file string, data []byte) error {
+			err = scenarios.EachFile(args, func(file string, data []byte) error {
 				problems, err := scenarios.Lint(file, data, vocabulary())
 				for _, p := range problems {
 					fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", p)
@@ -117,7 +118,7 @@ func lintCommand() *cobra.Command {
 			if err != nil {
 				return invalid(err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s valid, %s\n", count(len(loaded), "scenario"), count(warnings, "warning"))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s valid, %s\n", report.Count(len(loaded), "scenario"), report.Count(warnings, "warning"))
 			return nil
 		},
 	}

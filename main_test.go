@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/sim/explore"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -140,49 +137,6 @@ type writer func(string)
 func (w writer) Write(p []byte) (int, error) {
 	w(string(p))
 	return len(p), nil
-}
-
-// TestWorkerStops shows that a worker ends when its input does, which happens
-// when the search is interrupted or killed, and that it still says what it found.
-func TestWorkerStops(t *testing.T) {
-	const file, endless = "scenarios/catalog/reboot-annotation/plain-power-cycle.yaml", 1 << 40
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := scenarios.Load(file, data, vocabulary())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := scenarios.Compile(s, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inReader, in := io.Pipe()
-	out, outWriter := io.Pipe()
-	code := make(chan int, 1)
-	go func() {
-		code <- command(t.Context(), []string{"worker"}, inReader, outWriter, io.Discard)
-		outWriter.Close()
-	}()
-	if err := json.NewEncoder(in).Encode(task{Search: &explore.Search{Plan: plan, Strategy: explore.Random, Seed: 1, Total: endless}, Workers: 1}); err != nil {
-		t.Fatal(err)
-	}
-	found := json.NewDecoder(out)
-	var first explore.Tally
-	if err := found.Decode(&first); err != nil || first.Tried != part {
-		t.Fatalf("first part has %d schedules (%v), want %d", first.Tried, err, part)
-	}
-	in.Close()
-	for err = nil; err == nil; {
-		err = found.Decode(new(explore.Tally))
-	}
-	if err != io.EOF {
-		t.Errorf("after the end of its input the worker said: %v", err)
-	}
-	if got := <-code; got != exitHeld {
-		t.Errorf("exit code %d, want %d", got, exitHeld)
-	}
 }
 
 func TestWorse(t *testing.T) {

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 echo "== schedules of a remediation on three hosts, one core (scenarios/catalog/machine-remediation/three-hosts.yaml)"
-GOMAXPROCS=1 go test ./sim/explore -run '^$' -bench Schedules -benchtime 2s -count 6 -benchmem
+GOMAXPROCS=1 go test ./sim/search -run '^$' -bench Schedules -benchtime 2s -count 6 -benchmem
 echo "== what a step is made of"
 GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
 echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"

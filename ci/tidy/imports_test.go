@@ -40,6 +40,7 @@ var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
 	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant"}, anyYAML), whyScenarios},
+	{"scenarios/report", []string{"./scenarios", "golang.org/x/term"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},

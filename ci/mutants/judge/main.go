@@ -26,7 +26,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
-	"github.com/fencelab/fencelab/sim/explore"
+	"github.com/fencelab/fencelab/sim/search"
 )
 
 func main() {
@@ -42,7 +42,7 @@ func main() {
 	if *replay {
 		found, err = play()
 	} else {
-		found, err = search(*catalog, *first, *right, *limit)
+		found, err = find(*catalog, *first, *right, *limit)
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)
@@ -55,7 +55,7 @@ func main() {
 
 // story is a scenario and what is left to try of it.
 type story struct {
-	plan    *scenarios.Plan
+	search.Story
 	singles []scenarios.Deviation
 	random  uint64
 }
@@ -104,9 +104,9 @@ func excused(right string, o *scenarios.Outcome, deviations []scenarios.Deviatio
 	return f.Broken == what, nil
 }
 
-// search plays the benign schedule of every story first. Then it goes round: of each
+// find plays the benign schedule of every story first. Then it goes round: of each
 // story some single deviations, and some random schedules.
-func search(catalog, first, right string, limit time.Duration) (*finding.Finding, error) {
+func find(catalog, first, right string, limit time.Duration) (*finding.Finding, error) {
 	ctx := context.Background()
 	plans, err := load(catalog)
 	if err != nil {
@@ -141,7 +141,7 @@ func search(catalog, first, right string, limit time.Duration) (*finding.Finding
 	var stories []*story
 	var stuck *finding.Finding
 	for i, plan := range plans {
-		steps, outcome, err := explore.Steps(ctx, s, plan)
+		steps, outcome, err := search.Benign(ctx, s, plan)
 		if outcome == nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func search(catalog, first, right string, limit time.Duration) (*finding.Finding
 		if plan.Spec.Expect.Violated != "" || f != nil {
 			continue
 		}
-		t := &story{plan: plan, singles: explore.Singles(steps), random: uint64(i) << 32}
+		t := &story{Story: search.Story{Plan: plan}, singles: search.Singles(steps), random: uint64(i) << 32}
 		shuffle := rand.New(rand.NewPCG(1, uint64(i)))
 		shuffle.Shuffle(len(t.singles), func(a, b int) { t.singles[a], t.singles[b] = t.singles[b], t.singles[a] })
 		stories = append(stories, t)
@@ -165,33 +165,32 @@ func search(catalog, first, right string, limit time.Duration) (*finding.Finding
 	if stuck != nil {
 		return stuck, nil
 	}
-	if i := slices.IndexFunc(stories, func(t *story) bool { return t.plan.Metadata.Name == first }); i >= 0 {
+	if i := slices.IndexFunc(stories, func(t *story) bool { return t.Plan.Metadata.Name == first }); i >= 0 {
 		stories[0], stories[i] = stories[i], stories[0]
 	}
 	for time.Since(began) < limit {
 		for _, t := range stories {
 			share := 8
-			if t.plan.Metadata.Name == first {
+			if t.Plan.Metadata.Name == first {
 				share = len(t.singles)
 			}
-			for range min(share, len(t.singles)) {
-				d := t.singles[:1]
-				t.singles = t.singles[1:]
-				o, err := explore.Play(ctx, s, t.plan, d)
+			try := func(strategy string, schedule search.Schedule) (*finding.Finding, error) {
+				o, played, err := t.Play(s, schedule)
 				if o == nil {
 					return nil, err
 				}
-				if f, err := judge(o, err, finding.Sweep, d); f != nil || err != nil {
+				return judge(o, err, strategy, played.Deviations)
+			}
+			for range min(share, len(t.singles)) {
+				single := search.Schedule{Deviations: t.singles[:1]}
+				t.singles = t.singles[1:]
+				if f, err := try(finding.Sweep, single); f != nil || err != nil {
 					return f, err
 				}
 			}
 			for range 4 {
 				t.random++
-				o, drawn, err := explore.PlayRandom(ctx, s, t.plan, t.random)
-				if o == nil {
-					return nil, err
-				}
-				if f, err := judge(o, err, finding.Random, drawn); f != nil || err != nil {
+				if f, err := try(finding.Random, search.Schedule{Seed: t.random, Draw: true}); f != nil || err != nil {
 					return f, err
 				}
 			}

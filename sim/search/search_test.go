@@ -1,4 +1,4 @@
-package explore_test
+package search_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
-	"github.com/fencelab/fencelab/sim/explore"
+	"github.com/fencelab/fencelab/sim/search"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -27,8 +27,8 @@ func stuck(reason string) *scenarios.Outcome {
 	return &scenarios.Outcome{Plan: new(scenarios.Plan), History: new(history.History), Stuck: reason}
 }
 
-// TestTally groups schedules by what went wrong in them, and comes to the same
-// result however they are shared out among workers.
+// TestTally groups schedules by what went wrong in them, and comes to the
+// same in whatever order they come.
 func TestTally(t *testing.T) {
 	deleted := func(host, actor string) history.Event {
 		return history.Event{Kind: history.NodeDeleted, Host: host, Actor: actor}
@@ -44,22 +44,21 @@ func TestTally(t *testing.T) {
 		broken("at-most-one", on, deleted("worker-1", "remediation")),
 	}
 	want := []struct{ first, count int }{{1, 2}, {4, 1}, {6, 1}, {0, 2}, {3, 1}}
-	var results []explore.Tally
-	for workers := 1; workers <= len(outcomes); workers++ {
-		var sum explore.Tally
-		for worker := workers - 1; worker >= 0; worker-- {
-			var tally explore.Tally
-			for i := worker; i < len(outcomes); i += workers {
-				tally.Add(outcomes[i], i, []scenarios.Deviation{{Step: "s", Delay: scenarios.Duration(i)}})
-			}
-			sum.Merge(tally)
+	var results []search.Tally
+	for first := range outcomes {
+		var sum search.Tally
+		for i := range outcomes {
+			n := (first + i*3) % len(outcomes) // in any order
+			result := search.ResultOf(outcomes[n])
+			result.Number = n
+			sum.Add(search.Schedule{Number: n, Deviations: []scenarios.Deviation{{Step: "s", Delay: scenarios.Duration(n)}}}, result)
 		}
 		sum.Failed = sum.Failures()
 		results = append(results, sum)
 	}
 	for i, sum := range results {
 		if diff := cmp.Diff(results[0], sum); diff != "" {
-			t.Errorf("%d workers (-one worker +these):\n%s", i+1, diff)
+			t.Errorf("beginning with result %d (-with the first +with it):\n%s", i, diff)
 		}
 	}
 	got := results[0]
@@ -67,7 +66,7 @@ func TestTally(t *testing.T) {
 		t.Fatalf("%d violated, %d unknown, %d kinds, want 4, 3 and %d: %+v", got.Violated, got.Unknown, len(got.Failed), len(want), got.Failed)
 	}
 	for i, f := range got.Failed {
-		if f.Schedule != want[i].first || f.Count != want[i].count || f.Deviations[0].Delay != scenarios.Duration(f.Schedule) {
+		if n := f.Schedule.Number; n != want[i].first || f.Count != want[i].count || f.Schedule.Deviations[0].Delay != scenarios.Duration(n) {
 			t.Errorf("kind %d is %+v, want schedule %d and a count of %d", i, f, want[i].first, want[i].count)
 		}
 	}
@@ -79,14 +78,15 @@ func TestSeeds(t *testing.T) {
 	s, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
 	tried := map[string]int{}
 	for seed := range uint64(3) {
-		search := &explore.Search{Plan: plan, Strategy: explore.Random, Seed: seed, Total: 40}
-		for i := range search.Total {
-			_, deviations, err := search.Play(s, i)
+		random := newSearch(t, s, plan, search.Options{Strategy: "random", Seed: seed, Schedules: 40})
+		for i := range random.Total {
+			schedule, _ := random.Next(i)
+			_, played, err := random.Story.Play(s, schedule)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(deviations) > 2 { // fewer may well be the same by chance
-				text := string(plan.With(deviations).Text())
+			if len(played.Deviations) > 2 { // fewer may well be the same by chance
+				text := string(plan.With(played.Deviations).Text())
 				if tried[text]++; tried[text] > 1 {
 					t.Errorf("seed %d has a schedule that was tried before", seed)
 				}
@@ -101,16 +101,15 @@ func TestSeeds(t *testing.T) {
 // TestPairs plays pairs of single deviations, of different steps.
 func TestPairs(t *testing.T) {
 	s, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
-	search, _, err := explore.NewSearch(context.Background(), s, new(scenarios.Scenario), plan, explore.Pairs, 1, 30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pairs := newSearch(t, s, plan, search.Options{Strategy: "pairs", Seed: 1, Schedules: 30})
 	different := map[string]bool{}
-	for i := range search.Total {
-		outcome, deviations, err := search.Play(s, i)
+	for i := range pairs.Total {
+		schedule, _ := pairs.Next(i)
+		outcome, _, err := pairs.Story.Play(s, schedule)
 		if err != nil {
 			t.Fatal(err)
 		}
+		deviations := schedule.Deviations
 		if len(deviations) != 2 || deviations[0].Step == deviations[1].Step {
 			t.Errorf("schedule %d has the deviations %v, want two of different steps", i, deviations)
 		}
@@ -122,10 +121,13 @@ func TestPairs(t *testing.T) {
 	if len(different) < 25 {
 		t.Errorf("%d different histories in 30 schedules: those are no pairs", len(different))
 	}
-	if first := search.PlanOf(0).Spec.Limits.Quiet; first != 0 {
+	quiet := func(n int) scenarios.Duration {
+		return pairs.Story.PlanOf(search.Schedule{Number: n}).Spec.Limits.Quiet
+	}
+	if first := quiet(0); first != 0 {
 		t.Errorf("schedule 0 has a quiet time of %v of its own, want what a run has", first)
 	}
-	if !slices.ContainsFunc([]int{1, 2, 3}, func(i int) bool { return search.PlanOf(i).Spec.Limits.Quiet != 0 }) {
+	if !slices.ContainsFunc([]int{1, 2, 3}, func(n int) bool { return quiet(n) != 0 }) {
 		t.Error("every schedule goes on for as long as a single run does")
 	}
 }
@@ -155,18 +157,19 @@ spec:
 		t.Fatal(err)
 	}
 	s := simulator(t)
-	search, _, err := explore.NewSearch(context.Background(), s, scenario, plan, explore.Random, 1, 20)
+	random, _, err := search.New(context.Background(), s, scenario, plan, search.Options{Strategy: "random", Seed: 1, Schedules: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	drawn := map[time.Duration]bool{}
-	for i := range search.Total {
-		outcome, deviations, err := search.Play(s, i)
+	for i := range random.Total {
+		schedule, _ := random.Next(i)
+		outcome, played, err := random.Story.Play(s, schedule)
 		if err != nil {
 			t.Fatal(err)
 		}
 		drawn[outcome.Plan.Spec.Steps[0].After.Min] = true
-		saved, err := scenarios.LoadPlan("plan.txt", search.PlanOf(i).With(deviations).Text(), objects.Vocabulary())
+		saved, err := scenarios.LoadPlan("plan.txt", random.Story.PlanOf(played).Text(), objects.Vocabulary())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,10 +181,10 @@ spec:
 			t.Errorf("schedule %d: played from its plan, event %d differs", i, at+1)
 		}
 	}
-	if len(drawn) < search.Total {
-		t.Errorf("%d schedules wait for %d different times", search.Total, len(drawn))
+	if len(drawn) < random.Total {
+		t.Errorf("%d schedules wait for %d different times", random.Total, len(drawn))
 	}
-	if spec := &plan.Spec; spec.Steps[0].After != search.Plan.Spec.Steps[0].After {
+	if spec := &plan.Spec; spec.Steps[0].After != random.Story.Plan.Spec.Steps[0].After {
 		t.Error("drawing for the schedules has changed the search's own plan")
 	}
 }

@@ -1,4 +1,4 @@
-package explore_test
+package search_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/sim/explore"
+	"github.com/fencelab/fencelab/sim/search"
 )
 
 // BenchmarkSchedules plays schedules of a remediation on three hosts as a worker
@@ -23,8 +23,9 @@ func BenchmarkSchedules(b *testing.B) {
 	}
 	b.Run("benign", func(b *testing.B) {
 		var simulated time.Duration
+		story := search.Story{Plan: plan}
 		for b.Loop() {
-			outcome, err := explore.Play(context.Background(), s, plan, nil)
+			outcome, _, err := story.Play(s, search.Schedule{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -32,15 +33,16 @@ func BenchmarkSchedules(b *testing.B) {
 		}
 		report(b, simulated)
 	})
-	for _, strategy := range []explore.Strategy{explore.Sweep, explore.Random} {
-		b.Run(string(strategy), func(b *testing.B) {
-			search, _, err := explore.NewSearch(context.Background(), s, new(scenarios.Scenario), plan, strategy, 1, 1000)
+	for _, strategy := range []string{"sweep", "random"} {
+		b.Run(strategy, func(b *testing.B) {
+			tried, _, err := search.New(context.Background(), s, new(scenarios.Scenario), plan, search.Options{Strategy: strategy, Seed: 1, Schedules: 1000})
 			if err != nil {
 				b.Fatal(err)
 			}
 			var simulated time.Duration
 			for i := 0; b.Loop(); i++ {
-				outcome, _, err := search.Play(s, i%search.Total)
+				schedule, _ := tried.Next(i % tried.Total)
+				outcome, _, err := tried.Story.Play(s, schedule)
 				if err != nil {
 					b.Fatal(err)
 				}

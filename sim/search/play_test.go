@@ -1,4 +1,4 @@
-package explore_test
+package search_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
-	"github.com/fencelab/fencelab/sim/explore"
+	"github.com/fencelab/fencelab/sim/search"
 )
 
 const catalog = "../../scenarios/catalog/"
@@ -32,6 +32,27 @@ func load(t testing.TB, file string) *scenarios.Plan {
 	return plan
 }
 
+// newSearch plans a search of a plan without ranges.
+func newSearch(t testing.TB, simulator *sim.Simulator, plan *scenarios.Plan, o search.Options) *search.Search {
+	t.Helper()
+	s, _, err := search.New(context.Background(), simulator, new(scenarios.Scenario), plan, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs a search in this process.
+func run(t testing.TB, simulator *sim.Simulator, s *search.Search) search.Tally {
+	t.Helper()
+	alone := search.NewAlone(simulator, s.Story)
+	tally := s.Run(alone, nil)
+	if alone.Err != nil {
+		t.Fatal(alone.Err)
+	}
+	return tally
+}
+
 func simulator(t testing.TB) *sim.Simulator {
 	t.Helper()
 	s, err := sim.New()
@@ -49,28 +70,21 @@ func TestSweep(t *testing.T) {
 		"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml",
 	} {
 		t.Run(file, func(t *testing.T) {
-			s, plan := simulator(t), load(t, file)
-			steps, _, err := explore.Steps(context.Background(), s, plan)
+			simulator, plan := simulator(t), load(t, file)
+			steps, _, err := search.Benign(context.Background(), simulator, plan)
 			if err != nil {
 				t.Fatal(err)
 			}
-			deviations := explore.Singles(steps)
-			if len(deviations) < 3*len(steps)/2 {
-				t.Errorf("%d deviations from %d steps are too few to be all", len(deviations), len(steps))
+			s := newSearch(t, simulator, plan, search.Options{Strategy: "sweep"})
+			if least := len(search.Delays) * len(steps); s.Total < least || len(steps) < 50 {
+				t.Errorf("%d deviations from %d steps are too few to be all: there are as many delays as %d", s.Total, len(steps), least)
 			}
-			var tally explore.Tally
-			for i := range deviations {
-				outcome, err := explore.Play(context.Background(), s, plan, deviations[i:i+1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				tally.Add(outcome, i, deviations[i:i+1])
-			}
-			if tally.Held != len(deviations) {
-				t.Errorf("of %d schedules %d held, %d were violated and %d unknown", tally.Tried, tally.Held, tally.Violated, tally.Unknown)
+			tally := run(t, simulator, s)
+			if tally.Tried != s.Total || tally.Held != s.Total {
+				t.Errorf("of %d schedules %d were tried, %d held, %d were violated and %d unknown", s.Total, tally.Tried, tally.Held, tally.Violated, tally.Unknown)
 			}
 			for _, f := range tally.Failed {
-				t.Errorf("%d schedules like %v: %s", f.Count, f.Deviations, f.Signature)
+				t.Errorf("%d schedules like %v: %s", f.Count, f.Schedule.Deviations, f.Signature)
 			}
 		})
 	}
@@ -79,10 +93,10 @@ func TestSweep(t *testing.T) {
 // TestRandom plays random schedules, and each again from the deviations that it
 // drew, by way of the plan's text: the history must be the same.
 func TestRandom(t *testing.T) {
-	s, plan := simulator(t), load(t, "machine-remediation/three-hosts.yaml")
+	s, story := simulator(t), search.Story{Plan: load(t, "machine-remediation/three-hosts.yaml")}
 	deviated, different := 0, map[string]bool{}
 	for seed := range uint64(150) {
-		outcome, deviations, err := explore.PlayRandom(context.Background(), s, plan, seed)
+		outcome, played, err := story.Play(s, search.Schedule{Seed: seed, Draw: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +106,10 @@ func TestRandom(t *testing.T) {
 		case invariant.Unknown:
 			t.Errorf("seed %d: %s", seed, reason)
 		}
-		deviated += len(deviations)
+		deviated += len(played.Deviations)
 		different[outcome.History.Digest()] = true
 
-		replay, err := scenarios.LoadPlan("plan.txt", plan.With(deviations).Text(), objects.Vocabulary())
+		replay, err := scenarios.LoadPlan("plan.txt", story.PlanOf(played).Text(), objects.Vocabulary())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,16 +131,16 @@ func TestRandom(t *testing.T) {
 func TestDeviationsBite(t *testing.T) {
 	s, biting := simulator(t), map[scenarios.StepFault]bool{}
 	for _, file := range []string{"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml"} {
-		plan := load(t, file)
-		steps, benign, err := explore.Steps(context.Background(), s, plan)
+		story := search.Story{Plan: load(t, file)}
+		steps, benign, err := search.Benign(context.Background(), s, story.Plan)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, deviation := range explore.Singles(steps) {
+		for _, deviation := range search.Singles(steps) {
 			if deviation.Fault == "" || biting[deviation.Fault] {
 				continue
 			}
-			outcome, err := explore.Play(context.Background(), s, plan, []scenarios.Deviation{deviation})
+			outcome, _, err := story.Play(s, search.Schedule{Deviations: []scenarios.Deviation{deviation}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package main
+package scenarios
 
 import (
 	"errors"
@@ -8,17 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/fencelab/fencelab/scenarios"
 )
 
-// load reads the scenario files and all those in the directories, each once and in
-// order, and returns all errors at once.
-func load(args []string) ([]*scenarios.Scenario, error) {
-	var loaded []*scenarios.Scenario
+// LoadFiles reads the scenario files and all those in the directories, each once and
+// in order, and returns all errors at once.
+func LoadFiles(paths []string, vocabulary Vocabulary) ([]*Scenario, error) {
+	var loaded []*Scenario
 	names := map[string]string{}
-	err := eachFile(args, func(file string, data []byte) error {
-		s, err := scenarios.Load(file, data, vocabulary())
+	err := EachFile(paths, func(file string, data []byte) error {
+		s, err := Load(file, data, vocabulary)
 		if err != nil {
 			return err
 		}
@@ -32,13 +30,13 @@ func load(args []string) ([]*scenarios.Scenario, error) {
 	return loaded, err
 }
 
-// eachFile does something with each scenario file that the arguments name, and joins
-// the errors.
-func eachFile(args []string, do func(file string, data []byte) error) error {
+// EachFile does something with each scenario file of the paths, which are files and
+// directories, and joins the errors.
+func EachFile(paths []string, do func(file string, data []byte) error) error {
 	var failures []error
 	var seen []os.FileInfo
-	for _, arg := range args {
-		files, err := scenarioFiles(arg)
+	for _, path := range paths {
+		files, err := scenarioFiles(path)
 		if err != nil {
 			failures = append(failures, err)
 			continue
@@ -49,7 +47,7 @@ func eachFile(args []string, do func(file string, data []byte) error) error {
 				continue // named twice
 			}
 			seen = append(seen, info)
-			data, err := readFile(file)
+			data, err := ReadFile(file)
 			if err == nil {
 				err = do(file, data)
 			}
@@ -89,30 +87,17 @@ func scenarioFiles(path string) ([]string, error) {
 	return files, err
 }
 
-// readFile reads a scenario or a plan. What is no regular file could be endless, or
+// ReadFile reads a scenario or a plan. What is no regular file could be endless, or
 // never answer; and what is too large is not read at all.
-func readFile(file string) ([]byte, error) {
+func ReadFile(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: is not a regular file", file)
-	case info.Size() > scenarios.MaxSize:
-		return nil, fmt.Errorf("%s: the file has %d bytes: a scenario has at most %d", file, info.Size(), scenarios.MaxSize)
+	case info.Size() > MaxSize:
+		return nil, fmt.Errorf("%s: the file has %d bytes: a scenario has at most %d", file, info.Size(), MaxSize)
 	}
 	return os.ReadFile(file)
-}
-
-// writable makes sure that reports can be saved in a directory, before a run that
-// would be lost otherwise.
-func writable(dir string) error {
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		var probe *os.File
-		if probe, err = os.CreateTemp(dir, ".fencelab-*"); err == nil {
-			return errors.Join(probe.Close(), os.Remove(probe.Name()))
-		}
-	}
-	return fmt.Errorf("--out %s: %w; name a directory that can be written", dir, err)
 }

@@ -1,0 +1,3 @@
+package workers
+
+func start() { go start() } // which processes may

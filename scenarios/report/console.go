@@ -1,0 +1,165 @@
+// Package report prints what comes of runs and searches, for people at a terminal.
+// The text and the files of one run are scenarios.Outcome's.
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Console prints results to Out.
+type Console struct {
+	Out io.Writer
+	// Dir is where all runs are saved. Without one, those that did not come out as
+	// expected are saved below out.
+	Dir string
+	// Program is this program, as the user called it.
+	Program string
+}
+
+// Line prints one result.
+func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text string) {
+	word := string(verdict)
+	if !expected {
+		word = strings.ToUpper(word)
+	}
+	fmt.Fprintf(c.Out, "%s  %-44s %s\n", c.paint(word, verdict, expected), name, text)
+}
+
+// Outcome prints what came of a run, and saves what is worth keeping. The error is
+// that nothing could be saved. Took is the wall time of a run that is not simulated,
+// or 0.
+func (c *Console) Outcome(o *scenarios.Outcome, took time.Duration) error {
+	mismatch := o.Meets()
+	verdict, _ := o.Verdict()
+	text := fmt.Sprintf("%s, %d events, digest %s", o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest())
+	if injected := o.Injected.String(); injected != "" {
+		text += ", " + injected
+	}
+	if o.Plan.Spec.Expect.Violated != "" && mismatch == "" {
+		text += ", as expected: " + o.Plan.Spec.Expect.Violated
+	}
+	c.Line(verdict, mismatch == "", o.Plan.Metadata.Name, text)
+	if took > 0 {
+		fmt.Fprintf(c.Out, "  wall time %s\n", took.Round(100*time.Millisecond))
+		for _, line := range o.Elapsed() {
+			fmt.Fprintf(c.Out, "  %s\n", line)
+		}
+	}
+	dir := c.Dir
+	if dir == "" && mismatch != "" {
+		dir = "out"
+	}
+	var failed error
+	replay := ""
+	if dir != "" {
+		dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, o.World, o.Plan.ID()))
+		replay = c.Replay(o.World, dir)
+		if failed = o.Save(dir, replay); failed != nil {
+			replay = "" // there is nothing to replay
+		}
+	}
+	if mismatch != "" {
+		fmt.Fprintf(c.Out, "\n%s\n", o.Text(replay))
+	}
+	return failed
+}
+
+// Replay is the command that plays a saved run again. It calls this program as the
+// user did, so that it works where the user is.
+func (c *Console) Replay(world, dir string) string {
+	command := fmt.Sprintf("%s replay %s", quoted(c.Program), quoted(filepath.Join(dir, "plan.txt")))
+	if world == "lab" {
+		command += " --backend lab"
+	}
+	return command
+}
+
+// quoted is a word as a shell reads it.
+func quoted(word string) string {
+	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+:,@%=") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// paint colours a word on a terminal: green when all is as expected, red when not.
+func (c *Console) paint(word string, verdict invariant.Verdict, expected bool) string {
+	padded := fmt.Sprintf("%-8s", word)
+	if !terminal(c.Out) || os.Getenv("NO_COLOR") != "" {
+		return padded
+	}
+	colour := "31"
+	switch {
+	case expected:
+		colour = "32"
+	case verdict == invariant.Unknown:
+		colour = "33"
+	}
+	return "\x1b[" + colour + "m" + padded + "\x1b[0m"
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Count is a number of things: "1 scenario", "2 scenarios".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Writable makes sure that reports can be saved in a directory, before a run that
+// would be lost otherwise.
+func Writable(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(dir, ".fencelab-*"); err == nil {
+			return errors.Join(probe.Close(), os.Remove(probe.Name()))
+		}
+	}
+	return fmt.Errorf("%w; name a directory that can be written", err)
+}
+
+// Progress is a line on a terminal that says how far a search has come.
+type Progress struct {
+	to    io.Writer // nil: not a terminal
+	name  string
+	total int
+}
+
+// NewProgress returns a line for a search of so many schedules.
+func NewProgress(to io.Writer, name string, total int) *Progress {
+	if !terminal(to) {
+		to = nil
+	}
+	return &Progress{to, name, total}
+}
+
+// At says how many have been played.
+func (p *Progress) At(played int) {
+	if p.to != nil {
+		fmt.Fprintf(p.to, "\r\x1b[K          %-44s %d of %d schedules", p.name, played, p.total)
+	}
+}
+
+// Clear removes the line.
+func (p *Progress) Clear() {
+	if p.to != nil {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,199 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/sim"
+)
+
+// Story is what the schedules of a search are schedules of: all that a worker needs
+// to know. It is plain data.
+type Story struct {
+	Plan *scenarios.Plan `json:"plan"`
+	// Spans are what the scenario says of the steps' after, where it has a range.
+	Spans []scenarios.Span `json:"spans,omitempty"`
+}
+
+const (
+	// patient is how many schedules there are to each one that goes on for as long
+	// as a single run does when nothing is missing any more; the others do so for
+	// brief only.
+	patient = 8
+	brief   = 15 * time.Second
+	// recheck is how many schedules there are to each one that is played twice,
+	// to see that it comes out the same.
+	recheck = 50
+)
+
+// PlanOf is the plan of a schedule, with those of its deviations that are known.
+func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
+	plan := *s.Plan
+	if len(s.Spans) > 0 && schedule.Seed != 0 {
+		plan.Redraw(s.Spans, schedule.Seed)
+	}
+	if quiet := &plan.Spec.Limits.Quiet; *quiet == 0 && schedule.Number%patient != 0 {
+		*quiet = scenarios.Duration(brief)
+	}
+	return plan.With(schedule.Deviations)
+}
+
+// Play plays a schedule to its end. It returns the schedule with the deviations that
+// were drawn.
+func (s *Story) Play(simulator *sim.Simulator, schedule Schedule) (*scenarios.Outcome, Schedule, error) {
+	backend := simulator.Backend()
+	var drawn []scenarios.Deviation
+	if schedule.Draw {
+		backend.Watch = draw(schedule.Seed, &drawn)
+	}
+	// Half a schedule says nothing, so that nobody interrupts it.
+	plan := s.PlanOf(schedule)
+	outcome, err := scenarios.Run(context.Background(), plan, backend, nil)
+	if schedule.Draw {
+		schedule.Draw, schedule.Deviations = false, drawn
+	}
+	if err == nil && outcome.Err != nil {
+		err = fmt.Errorf("play %s with %s: %w", plan.Metadata.Name, few(schedule.Deviations), outcome.Err)
+	}
+	return outcome, schedule, err
+}
+
+// Try plays a schedule and says what came of it. Now and then it makes sure that
+// the simulator is deterministic.
+func (s *Story) Try(simulator *sim.Simulator, schedule Schedule) (Result, error) {
+	outcome, played, err := s.Play(simulator, schedule)
+	if err != nil {
+		return Result{}, err
+	}
+	if schedule.Number%recheck == 0 {
+		again, _, err := s.Play(simulator, played)
+		if err != nil {
+			return Result{}, err
+		}
+		if at := history.Diff(outcome.History, again.History); at >= 0 {
+			return Result{}, fmt.Errorf("the simulator is not deterministic: played twice with %s, event %d differs", few(played.Deviations), at+1)
+		}
+	}
+	result := ResultOf(outcome)
+	result.Number = schedule.Number
+	if schedule.Draw && result.Verdict != invariant.Held {
+		result.Drawn = played.Deviations
+	}
+	return result, nil
+}
+
+// Result is what came of one schedule, as plain data.
+type Result struct {
+	// Number is the schedule's.
+	Number  int               `json:"number"`
+	Verdict invariant.Verdict `json:"verdict"`
+	// Idle says that a fault, a crash or a deviation had no effect.
+	Idle bool `json:"idle,omitempty"`
+	// Simulated is how much virtual time was played.
+	Simulated time.Duration `json:"simulated"`
+	// Invariant is the guarantee that was broken, if one was.
+	Invariant string `json:"invariant,omitempty"`
+	// Signature is what a schedule that didn't hold has in common with others.
+	Signature string `json:"signature,omitempty"`
+	// Drawn are the deviations that were drawn in a schedule that didn't hold.
+	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
+}
+
+// Benign plays the plan as it is and returns the steps of its story, in the order in
+// which they were scheduled.
+func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *scenarios.Outcome, error) {
+	var steps []sim.Step
+	backend := s.Backend()
+	backend.Watch = func(step sim.Step) (scenarios.Deviation, bool) {
+		steps = append(steps, step)
+		return scenarios.Deviation{}, false
+	}
+	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	return steps, outcome, err
+}
+
+// Delays are how late a single step is made: later than its neighbours, than a few
+// calls and what comes of them, than a power-off, than a poll, than a boot, and later
+// than a whole remediation.
+var Delays = []time.Duration{
+	10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 15 * time.Second, 90 * time.Second,
+}
+
+// lateness is how late, or how old, a fault makes something that has an extent.
+var lateness = Delays[3:]
+
+// relistAfter is for how long a watch is broken before its cache lists anew.
+const relistAfter = 15 * time.Second
+
+// Singles returns every single deviation from the schedule whose steps are given:
+// each delay, each fault and each crash point, one at a time.
+func Singles(steps []sim.Step) []scenarios.Deviation {
+	var deviations []scenarios.Deviation
+	for _, step := range steps {
+		for _, fault := range step.Faults() {
+			extents := []time.Duration{0}
+			switch {
+			case fault == scenarios.FaultRelist:
+				// A cache that is up to date but for one change loses nothing.
+				extents[0] = relistAfter
+			case fault.HasExtent():
+				extents = lateness
+			}
+			for _, extent := range extents {
+				deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Fault: fault, Delay: scenarios.Duration(extent)})
+			}
+		}
+		for _, delay := range Delays {
+			deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Delay: scenarios.Duration(delay)})
+		}
+	}
+	return deviations
+}
+
+// draw returns a source of deviations that is drawn from a seed while the plan
+// is played, and notes what it drew. How often steps deviate, and how, is drawn for
+// each run, so that runs differ in kind and not only in detail.
+func draw(seed uint64, drawn *[]scenarios.Deviation) func(sim.Step) (scenarios.Deviation, bool) {
+	style := scenarios.Stream(seed, "explore style")
+	// On the average one step in rate deviates; a fault has the share faults
+	// among the deviations.
+	rate := 1 << (3 + style.IntN(6))
+	faults := style.Float64()
+	streams := make(map[string]*rand.Rand)
+	return func(step sim.Step) (scenarios.Deviation, bool) {
+		// One stream for each actor: what one of them does shifts no other's
+		// draws.
+		stream := streams[step.Actor]
+		if stream == nil {
+			stream = scenarios.Stream(seed, "explore "+step.Actor)
+			streams[step.Actor] = stream
+		}
+		if stream.IntN(rate) != 0 {
+			return scenarios.Deviation{}, false
+		}
+		d := scenarios.Deviation{Step: step.Name()}
+		if possible := step.Faults(); len(possible) > 0 && stream.Float64() < faults {
+			d.Fault = possible[stream.IntN(len(possible))]
+		}
+		if d.Fault == "" || d.Fault.HasExtent() {
+			// Delays of all orders of magnitude, from 1 ms to 2 min.
+			d.Delay = scenarios.Duration(time.Millisecond << stream.IntN(17))
+		}
+		*drawn = append(*drawn, d)
+		return d, true
+	}
+}
+
+// few names the first of the deviations.
+func few(deviations []scenarios.Deviation) string {
+	const most = 5
+	if len(deviations) > most {
+		return fmt.Sprintf("%v and %d more deviations", deviations[:most], len(deviations)-most)
+	}
+	return fmt.Sprint(deviations)
+}

@@ -1,0 +1,43 @@
+package search
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/report"
+)
+
+// failuresShown bounds how many kinds of failures a search reports.
+const failuresShown = 10
+
+// Report prints what came of a search in all.
+func (s *Search) Report(to *report.Console, t Tally) {
+	verdict := t.Verdict(s.Total)
+	to.Line(verdict, verdict == invariant.Held, s.Story.Plan.Metadata.Name, fmt.Sprintf("%s: %d held, %d violated, %d unknown; %s simulated",
+		s.Describe(t.Tried), t.Held, t.Violated, t.Unknown, t.Simulated.Round(time.Second)))
+	if t.Violated > 0 {
+		fmt.Fprintf(to.Out, "  it took %s to the first violation\n", report.Count(t.Failures()[0].Schedule.Number+1, "schedule"))
+	}
+	if t.Idle > 0 {
+		fmt.Fprintf(to.Out, "  in %s a fault, a crash or a deviation had no effect\n", report.Count(t.Idle, "schedule"))
+	}
+}
+
+// ReportFailures prints the kinds of failures. Show plays the first schedule of a kind
+// alone and reports on it.
+func (s *Search) ReportFailures(to *report.Console, t Tally, show func(*scenarios.Plan) error) error {
+	failures := t.Failures()
+	for i, f := range failures {
+		if i == failuresShown {
+			fmt.Fprintf(to.Out, "\nand %s of failure\n", report.Count(len(failures)-i, "more kind"))
+			break
+		}
+		fmt.Fprintf(to.Out, "\n%s like this one, schedule %d:\n", report.Count(f.Count, "schedule"), f.Schedule.Number+1)
+		if err := show(s.Story.PlanOf(f.Schedule)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

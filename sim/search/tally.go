@@ -1,0 +1,117 @@
+package search
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Tally counts results and keeps the first of each kind that was not expected.
+// Results may be added in any order.
+type Tally struct {
+	// Tried is how many schedules were played.
+	Tried int
+	// Held, Violated and Unknown are how many of them came out how.
+	Held, Violated, Unknown int
+	// Idle is in how many of them a fault, a crash or a deviation had no effect.
+	Idle int
+	// Simulated is the virtual time of all schedules.
+	Simulated time.Duration
+	// Failed has one failure for each signature.
+	Failed []Failure
+}
+
+// Failure is schedules that broke a guarantee in the same way, or whose verdict is
+// unknown for the same reason.
+type Failure struct {
+	// Signature is what they have in common.
+	Signature string
+	// Invariant is the guarantee, or "" for an unknown verdict.
+	Invariant string
+	// Schedule is the first of them.
+	Schedule Schedule
+	// Count is how many there were.
+	Count int
+}
+
+// ResultOf is what the outcome of a schedule comes to.
+func ResultOf(o *scenarios.Outcome) Result {
+	r := Result{Idle: len(o.Injected.Idle) > 0, Simulated: o.Played()}
+	var reason string
+	r.Verdict, reason = o.VerdictOfSchedule()
+	switch r.Verdict {
+	case invariant.Held:
+	case invariant.Violated:
+		v := o.Violation()
+		r.Invariant = v.Invariant
+		r.Signature = v.Invariant + ": " + sign(&v.First) + ", " + sign(&v.Second)
+	default:
+		r.Signature = numbers.ReplaceAllString(reason, "${1}N")
+	}
+	return r
+}
+
+// sign is what an event has in common with its likes in other schedules.
+func sign(e *history.Event) string { return fmt.Sprintf("%s %s by %s", e.Kind, e.Host, e.Actor) }
+
+// numbers are the times and the counts in a reason, not the digits of a name.
+var numbers = regexp.MustCompile(`(^|[ (])[0-9][0-9.]*(?:[hmsµn][0-9.hmsµn]*)?\b`)
+
+// Add counts what came of a schedule.
+func (t *Tally) Add(s Schedule, r Result) {
+	t.Tried++
+	t.Simulated += r.Simulated
+	if r.Idle {
+		t.Idle++
+	}
+	switch r.Verdict {
+	case invariant.Held:
+		t.Held++
+		return
+	case invariant.Violated:
+		t.Violated++
+	default:
+		t.Unknown++
+	}
+	i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == r.Signature })
+	if i < 0 {
+		t.Failed = append(t.Failed, Failure{r.Signature, r.Invariant, s, 1})
+		return
+	}
+	f := &t.Failed[i]
+	f.Count++
+	if s.Number < f.Schedule.Number {
+		f.Schedule = s
+	}
+}
+
+// Failures are the failures of a search in the order of a report: what is certain
+// comes first, then what was found first.
+func (t *Tally) Failures() []Failure {
+	return slices.SortedFunc(slices.Values(t.Failed), func(a, b Failure) int {
+		uncertain := func(f Failure) int {
+			if f.Invariant == "" {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(uncertain(a), uncertain(b)), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
+	})
+}
+
+// Verdict is that on the whole search, of so many schedules.
+func (t *Tally) Verdict(total int) invariant.Verdict {
+	switch {
+	case t.Violated > 0:
+		return invariant.Violated
+	case t.Unknown > 0 || t.Tried < total:
+		return invariant.Unknown
+	}
+	return invariant.Held
+}

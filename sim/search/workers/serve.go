@@ -1,0 +1,78 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+)
+
+// memory is when a worker collects its garbage: what a schedule allocates is dead by
+// its end, so that the collector has the less to do the later it runs.
+const memory = 200 << 20
+
+// Serve is a worker: it plays the schedules that it reads, and writes what came of
+// them. It ends when its input does, or the context, after the schedule that it plays.
+func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memory)
+	simulator, err := sim.New()
+	if err != nil {
+		return err
+	}
+	var story search.Story
+	from := json.NewDecoder(in)
+	if err := from.Decode(&story); err != nil {
+		return fmt.Errorf("read the story: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	batches := make(chan []search.Schedule, inHand)
+	broken := make(chan error, 1)
+	go func() {
+		defer close(batches)
+		defer stop() // nobody wants the rest
+		for {
+			var batch []search.Schedule
+			if err := from.Decode(&batch); err != nil {
+				broken <- err
+				return
+			}
+			batches <- batch
+		}
+	}()
+	to := json.NewEncoder(out)
+	for ctx.Err() == nil {
+		batch, ok := <-batches
+		if !ok {
+			break
+		}
+		found := make([]search.Result, 0, len(batch))
+		for _, schedule := range batch {
+			if ctx.Err() != nil {
+				break
+			}
+			result, err := story.Try(simulator, schedule)
+			if err != nil {
+				return err
+			}
+			found = append(found, result)
+		}
+		if err := to.Encode(found); err != nil {
+			return fmt.Errorf("say what was found: %w", err)
+		}
+	}
+	select {
+	case err := <-broken:
+		if !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read the schedules: %w", err)
+		}
+	default: // it was interrupted
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+// Package workers plays the schedules of a search in processes of their own, one for
+// each core. A coordinator and its workers exchange values, as JSON: the story once,
+// then batches of schedules one way and of results the other.
+package workers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/sim/search"
+)
+
+// Pool is a number of worker processes. It implements search.Workers.
+type Pool struct {
+	// batch is how many schedules a worker is given at once, at most.
+	batch   int
+	jobs    chan search.Schedule
+	results chan search.Result
+	closed  sync.Once
+
+	crew sync.WaitGroup
+	mu   sync.Mutex
+	errs []error
+}
+
+const (
+	// most bounds a batch, and inHand how many of them a worker has: one that it plays,
+	// and the next.
+	most   = 25
+	inHand = 2
+	// lastWords is how long a worker that was told to stop may take to say what it
+	// has found. A schedule takes milliseconds.
+	lastWords = 5 * time.Second
+)
+
+// Start starts worker processes for a story: the command calls [Serve]. They stop when
+// their input ends, which is when the pool is closed, when the context ends, and when
+// this process is gone, however it ended.
+func Start(ctx context.Context, n int, story *search.Story, command ...string) *Pool {
+	p := &Pool{
+		batch: min(max(1, search.Ahead/(2*inHand*n)), most),
+		jobs:  make(chan search.Schedule, search.Ahead), results: make(chan search.Result, search.Ahead),
+	}
+	ctx, stop := context.WithCancel(ctx)
+	for i := range n {
+		p.crew.Go(func() {
+			if err := p.work(ctx, story, command); err != nil {
+				stop() // half a search says nothing
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.errs = append(p.errs, fmt.Errorf("worker %d: %w", i, err))
+			}
+		})
+	}
+	go func() {
+		p.crew.Wait()
+		stop()
+		close(p.results)
+	}()
+	return p
+}
+
+// Give implements search.Workers.
+func (p *Pool) Give(s search.Schedule) { p.jobs <- s }
+
+// Take implements search.Workers.
+func (p *Pool) Take() (search.Result, bool) {
+	r, ok := <-p.results
+	return r, ok
+}
+
+// Close ends the workers and returns what went wrong with them. What they found since
+// is lost.
+func (p *Pool) Close() error {
+	p.closed.Do(func() { close(p.jobs) })
+	for range p.results {
+	}
+	return errors.Join(p.errs...)
+}
+
+// work runs one worker process.
+func (p *Pool) work(ctx context.Context, story *search.Story, command []string) error {
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stderr, cmd.Env, cmd.WaitDelay = &said, append(os.Environ(), "GOMAXPROCS=1"), lastWords
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Cancel = in.Close
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	alive, gone := context.WithCancel(ctx)
+	free := make(chan struct{}, inHand)
+	var sent error
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		defer in.Close()
+		sent = p.send(alive, json.NewEncoder(in), story, free)
+	})
+	received := p.receive(json.NewDecoder(out), free)
+	gone()
+	sender.Wait()
+	ended := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil // it was told to stop
+	case ended != nil:
+		return fmt.Errorf("%w\n%s", ended, said.Bytes())
+	case received != nil:
+		return fmt.Errorf("read what it found: %w\n%s", received, said.Bytes())
+	case sent != nil:
+		return fmt.Errorf("it ended before it was told to\n%s", said.Bytes())
+	}
+	return nil
+}
+
+// send gives a worker the story, and then batches as long as there are any.
+func (p *Pool) send(ctx context.Context, to *json.Encoder, story *search.Story, free chan<- struct{}) error {
+	err := to.Encode(story)
+	for err == nil {
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var batch []search.Schedule
+		select {
+		case s, ok := <-p.jobs:
+			if !ok {
+				return nil
+			}
+			batch = append(batch, s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for more := true; more && len(batch) < p.batch; {
+			select {
+			case s, ok := <-p.jobs:
+				if more = ok; ok {
+					batch = append(batch, s)
+				}
+			default:
+				more = false
+			}
+		}
+		err = to.Encode(batch)
+	}
+	return err
+}
+
+// receive takes over what a worker finds, until its output ends.
+func (p *Pool) receive(from *json.Decoder, free <-chan struct{}) error {
+	for {
+		var found []search.Result
+		switch err := from.Decode(&found); err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+		for _, r := range found {
+			p.results <- r
+		}
+		<-free
+	}
+}
