@@ -27,7 +27,14 @@ import (
 )
 
 // vocabulary is what the scenario files of this program may speak of.
-func vocabulary() scenarios.Vocabulary { return objects.Vocabulary() }
+func vocabulary() scenarios.Vocabulary {
+	vocabulary := objects.Vocabulary()
+	vocabulary.Worlds = worlds
+	return vocabulary
+}
+
+// worlds are those that scenarios run in.
+var worlds = []scenarios.Capabilities{sim.Capabilities, lab.Capabilities}
 
 // catalog is where list looks when it is told nothing.
 const catalog = "scenarios/catalog"

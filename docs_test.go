@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -261,4 +262,67 @@ func TestComplete(t *testing.T) {
 			mentions(reference, fmt.Sprintf("`%s`", property))
 		}
 	}
+}
+
+// TestWorlds holds the table of what only some worlds can do against what they say.
+func TestWorlds(t *testing.T) {
+	const file = "docs/scenarios.md"
+	known := scenarios.Features()
+	names := make(map[scenarios.Feature]string)
+	for _, feature := range known {
+		names[feature] = "`" + string(feature) + "`"
+	}
+	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog`"
+	names[scenarios.FeatureDeviations] = "`deviations` of a plan"
+	for _, need := range []fakebmc.Need{fakebmc.NeedsWire, fakebmc.NeedsIPMI, fakebmc.NeedsGuest, fakebmc.NeedsPeers} {
+		known = append(known, scenarios.Feature(need))
+		names[scenarios.Feature(need)] = "`" + strings.Join(fakebmc.KeysThatNeed(need), "`, `") + "` of a fault's `rule`"
+	}
+	names[scenarios.Feature(fakebmc.NeedsIPMI)] = "`via: ipmi` of a fault's `rule`"
+	var table strings.Builder
+	table.WriteString("| |")
+	for _, world := range worlds {
+		fmt.Fprintf(&table, " %s |", world.World)
+		for feature := range world.Lacks {
+			if !slices.Contains(known, feature) {
+				t.Errorf("the %s lacks %q, which no plan can ask for", world.Title, feature)
+			}
+		}
+	}
+	table.WriteString("\n|---|" + strings.Repeat("---|", len(worlds)) + "\n")
+	row, last := "", ""
+	for _, feature := range known {
+		cells, lacking := "", false
+		for _, world := range worlds {
+			why, lacks := world.Lacks[feature]
+			lacking = lacking || lacks
+			if !lacks {
+				why = "yes"
+			}
+			cells += " | " + why
+		}
+		switch {
+		case !lacking:
+		case cells == last:
+			row += ", " + names[feature]
+		default:
+			if row != "" {
+				table.WriteString("| " + row + last + " |\n")
+			}
+			row, last = names[feature], cells
+		}
+	}
+	table.WriteString("| " + row + last + " |\n")
+	text := documents(t)[file]
+	if strings.Contains(text, "\n"+table.String()+"\n") {
+		return
+	}
+	if *update {
+		old := regexp.MustCompile(`(?m)^\| \| sim \|(.*\n)(\|.*\n)+`).ReplaceAllLiteralString(text, table.String())
+		if err := os.WriteFile(file, []byte(old), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s doesn't show what only some worlds can do; run make golden. It is:\n%s", file, &table)
 }

@@ -68,14 +68,22 @@ it again, is saved below --out.`,
 // flags are those that run and replay have in common.
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.backend, "backend", "sim", "the world to "+verb+" in: sim or lab")
+	flags.StringVar(&r.backend, "backend", "sim", "the world to "+verb+" in: "+oneOf(worldNames()))
 	flags.StringVar(&r.console.Dir, "out", "", out)
 	flags.BoolVarP(&r.trace, "trace", "v", false, "print every event as it happens")
 }
 
 // choices are the strategies: "benign, sweep or pairs".
-func choices() string {
-	names := append([]string{benign}, search.Strategies()...)
+func choices() string { return oneOf(append([]string{benign}, search.Strategies()...)) }
+
+func worldNames() (names []string) {
+	for _, world := range worlds {
+		names = append(names, world.World)
+	}
+	return names
+}
+
+func oneOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
@@ -83,8 +91,8 @@ func choices() string {
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.console.Out, r.talk, r.console.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
-	if r.backend != "sim" && r.backend != "lab" {
-		return invalid(fmt.Errorf("--backend %s: choose sim or lab", r.backend))
+	if names := worldNames(); !slices.Contains(names, r.backend) {
+		return invalid(fmt.Errorf("--backend %s: choose %s", r.backend, oneOf(names)))
 	}
 	if dir := r.console.Dir; dir != "" {
 		if err := report.Writable(dir); err != nil {

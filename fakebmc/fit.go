@@ -3,6 +3,7 @@ package fakebmc
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -42,41 +43,63 @@ func (r Rule) Doubts() []string {
 	return []string{fmt.Sprintf("report %q is no power state of Redfish's: those are %v", report, powerStates)}
 }
 
-// WireOnly returns what of a rule shows on the wire only, to clients that speak HTTP
-// or IPMI, or "" if some of it shows in a direct call as well.
-func (r Rule) WireOnly() string {
-	what := ""
-	for _, x := range r.expand() {
-		key := x.wireOnly()
-		if key == "" {
-			return ""
-		}
-		what = key
-	}
-	return what
+// Need is what a rule can't do without. Where it is missing the rule would come to
+// nothing, so it is refused.
+type Need string
+
+// The needs.
+const (
+	NeedsWire  Need = "wire"  // a client that speaks a protocol with headers and sessions: a direct call sees nothing of it
+	NeedsIPMI  Need = "ipmi"  // a client that speaks IPMI
+	NeedsGuest Need = "guest" // a System that is a GuestSystem
+	NeedsPeers Need = "peers" // systems of other hosts: see Peers
+)
+
+// needsOf are the needs of selectors and effects, by their keys.
+var needsOf = []struct {
+	key   string
+	needs Need
+	set   func(*Rule) bool
+}{
+	{"header", NeedsWire, func(r *Rule) bool { return r.When.Header != "" }},
+	{"via", NeedsIPMI, func(r *Rule) bool { return r.When.Via == ViaIPMI }},
+	{"cap", NeedsWire, func(r *Rule) bool { return r.Effect.Cap != 0 }},
+	{"expire", NeedsWire, func(r *Rule) bool { return r.Effect.Expire }},
+	{"auth", NeedsWire, func(r *Rule) bool { return r.Effect.Auth != "" }},
+	{"etag", NeedsWire, func(r *Rule) bool { return r.Effect.Etag != "" }},
+	{"drop", NeedsWire, func(r *Rule) bool { return r.Effect.Drop != "" }},
+	{"omit", NeedsWire, func(r *Rule) bool { return r.Effect.Omit != "" }},
+	{"advertise", NeedsWire, func(r *Rule) bool { return len(r.Effect.Advertise) > 0 }},
+	{"guest", NeedsGuest, func(r *Rule) bool { return r.Effect.Guest != nil }},
+	{"swap", NeedsPeers, func(r *Rule) bool { return r.Effect.Swap != "" }},
 }
 
-func (r *Rule) wireOnly() string {
-	e := &r.Effect
-	switch {
-	case r.When.Header != "":
-		return "header"
-	case r.When.Via == ViaIPMI:
-		return "via"
-	case e.Cap != 0:
-		return "cap"
-	case e.Expire:
-		return "expire"
-	case e.Auth != "":
-		return "auth"
-	case e.Etag != "":
-		return "etag"
-	case e.Drop != "":
-		return "drop"
-	case e.Omit != "":
-		return "omit"
-	case len(e.Advertise) > 0:
-		return "advertise"
+// KeysThatNeed are the keys of the selectors and effects that have a need.
+func KeysThatNeed(n Need) []string {
+	var keys []string
+	for _, k := range needsOf {
+		if k.needs == n {
+			keys = append(keys, k.key)
+		}
 	}
-	return ""
+	return keys
+}
+
+// Needs are the needs that every part of a rule has, with the key that has each: without
+// one of them nothing of the rule shows.
+func (r Rule) Needs() map[Need]string {
+	all := make(map[Need]string)
+	for i, x := range r.expand() {
+		needs := make(map[Need]string)
+		for _, k := range needsOf {
+			if k.set(&x) {
+				needs[k.needs] = k.key
+			}
+		}
+		if i == 0 {
+			all = needs
+		}
+		maps.DeleteFunc(all, func(n Need, _ string) bool { return needs[n] == "" })
+	}
+	return all
 }

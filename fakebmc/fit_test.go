@@ -2,6 +2,7 @@ package fakebmc_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -12,20 +13,23 @@ import (
 
 func TestFits(t *testing.T) {
 	for _, tc := range []struct {
-		rule, wrong, wire string
-		doubts            int
+		rule, wrong string
+		needs       map[fakebmc.Need]string
+		doubts      int
 	}{
 		{rule: `{"when": {"reset": ["ForceOff", "ForceOn"]}, "effect": {"ignore": true}}`},
 		{rule: `{"when": {"reset": ["PowerOff"]}, "effect": {"ignore": true}}`, wrong: `reset type "PowerOff" is none of [On ForceOff GracefulShutdown GracefulRestart ForceRestart Nmi PowerCycle PushPowerButton ForceOn FullPowerCycle Suspend Pause Resume]`},
 		{rule: `{"when": {"host": "worker-2"}, "effect": {"ignore": true}}`, wrong: `when.host "worker-2" leaves out worker-1, whose BMC it is`},
-		{rule: `{"when": {"host": "worker-*"}, "effect": {"swap": "worker-2"}}`},
-		{rule: `{"effect": {"swap": "worker-1"}}`, wrong: `swap "worker-1" is no other host`},
-		{rule: `{"effect": {"swap": "worker-9"}}`, wrong: `swap "worker-9" is no other host`},
+		{rule: `{"when": {"host": "worker-*"}, "effect": {"swap": "worker-2"}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsPeers: "swap"}},
+		{rule: `{"effect": {"swap": "worker-1"}}`, wrong: `swap "worker-1" is no other host`, needs: map[fakebmc.Need]string{fakebmc.NeedsPeers: "swap"}},
+		{rule: `{"effect": {"swap": "worker-9"}}`, wrong: `swap "worker-9" is no other host`, needs: map[fakebmc.Need]string{fakebmc.NeedsPeers: "swap"}},
 		{rule: `{"effect": {"report": "Sleeping"}}`, doubts: 1},
 		{rule: `{"effect": {"report": "null"}}`},
-		{rule: `{"effect": {"auth": "session"}}`, wire: "auth"},
-		{rule: `{"effect": {"advertise": ["On"]}}`, wire: "advertise"},
-		{rule: `{"when": {"via": "ipmi"}, "effect": {"hang": true}}`, wire: "via"},
+		{rule: `{"when": {"header": "X-A: b"}, "effect": {"hang": true}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsWire: "header"}},
+		{rule: `{"when": {"header": "X-A: b"}, "effect": {"swap": "worker-2"}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsWire: "header", fakebmc.NeedsPeers: "swap"}},
+		{rule: `{"effect": {"auth": "session"}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsWire: "auth"}},
+		{rule: `{"effect": {"advertise": ["On"]}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsWire: "advertise"}},
+		{rule: `{"when": {"via": "ipmi"}, "effect": {"hang": true}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsIPMI: "via"}},
 		{rule: `{"when": {"via": "redfish"}, "effect": {"hang": true}}`},
 	} {
 		rule := fakebmc.Rule{Name: "r"}
@@ -39,8 +43,8 @@ func TestFits(t *testing.T) {
 		if err := rule.Fits("worker-1", []string{"worker-1", "worker-2"}); err != nil {
 			wrong = err.Error()
 		}
-		if wrong != tc.wrong || rule.WireOnly() != tc.wire || len(rule.Doubts()) != tc.doubts {
-			t.Errorf("%s: %q, wire only %q, doubts %q", tc.rule, wrong, rule.WireOnly(), rule.Doubts())
+		if wrong != tc.wrong || !maps.Equal(rule.Needs(), tc.needs) || len(rule.Doubts()) != tc.doubts {
+			t.Errorf("%s: %q, needs %q, doubts %q", tc.rule, wrong, rule.Needs(), rule.Doubts())
 		}
 	}
 }

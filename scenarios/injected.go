@@ -69,24 +69,10 @@ func (i *injections) expect(deviations []Deviation) {
 	}
 }
 
-// add notes a step's operation, if that is one which can come to nothing.
-func (i *injections) add(op Op, step int) {
-	switch {
-	case op.AddFault != nil:
-		i.all = append(i.all, injection{
-			name:  fmt.Sprintf("the fault %s of step %d bent no request", op.AddFault.Name, step+1),
-			event: history.BMCFault, value: op.AddFault.Name,
-		})
-	case op.FailAPI != nil:
-		i.all = append(i.all, injection{
-			name:  fmt.Sprintf("step %d (%s) refused no request", step+1, op),
-			event: history.APIFault, actor: op.FailAPI.Controller, value: fmt.Sprint(op.FailAPI.Code),
-		})
-	case op.Crash != nil:
-		i.all = append(i.all, injection{
-			name:  fmt.Sprintf("step %d (%s) crashed nobody", step+1, op),
-			event: history.ControllerCrashed, actor: op.Crash.Controller,
-		})
+// add notes the operation of a step, counted from 1, if it can come to nothing.
+func (i *injections) add(op *Op, step int) {
+	if shows := op.declared().shows; shows != nil {
+		i.all = append(i.all, shows(op, step))
 	}
 }
 
@@ -129,58 +115,31 @@ func (i *injections) counted() Injected {
 
 // inForce names what the steps have begun to bend and not ended, in order.
 func inForce(steps []Step) []string {
-	var open []string
+	type open struct {
+		clause string
+		step   int
+	}
+	var all []open
 	end := func(what string) {
-		open = slices.DeleteFunc(open, func(s string) bool { return strings.HasPrefix(s, what+" (step ") })
+		all = slices.DeleteFunc(all, func(o open) bool { return ended(o.clause, what) })
 	}
 	for i := range steps {
-		begin := func(what string) {
-			end(what)
-			open = append(open, fmt.Sprintf("%s (step %d)", what, i+1))
+		op := steps[i].Do
+		if op == nil {
+			continue
 		}
-		switch op := steps[i].Do; {
-		case op == nil:
-		case op.Cut != nil:
-			begin(op.Cut.Host + " is cut off")
-		case op.Restore != nil:
-			end(op.Restore.Host + " is cut off")
-		case op.Pause != nil:
-			begin(op.Pause.Host + " is paused")
-		case op.Resume != nil:
-			end(op.Resume.Host + " is paused")
-		case op.AddFault != nil:
-			begin("fault " + op.AddFault.Name + " of the BMC of " + op.AddFault.Host)
-		case op.RemoveFault != nil:
-			open = slices.DeleteFunc(open, func(s string) bool { return strings.HasPrefix(s, "fault "+op.RemoveFault.Name+" of ") })
-		case op.FreezeCache != nil:
-			begin(op.FreezeCache.Kind + " is frozen in the cache of " + op.FreezeCache.Controller)
-		case op.ThawCache != nil:
-			end(op.ThawCache.Kind + " is frozen in the cache of " + op.ThawCache.Controller)
-		case op.Crash != nil && op.Crash.Each:
-			begin(op.Crash.Controller + " crashes at each of its effects")
-		case op.StartSecond != nil:
-			begin("there is a second " + op.StartSecond.Controller)
-		case op.StopSecond != nil:
-			end("there is a second " + op.StopSecond.Controller)
-		case op.PauseController != nil:
-			begin(op.PauseController.Controller + " stands still")
-		case op.ResumeController != nil:
-			end(op.ResumeController.Controller + " stands still")
-		case op.FailAPI != nil && op.FailAPI.Times == 0:
-			begin("the API server refuses requests")
-		case op.APIOutage != nil:
-			begin("the API server is away")
-		case op.APIRestore != nil:
-			end("the API server refuses requests")
-			end("the API server is away")
-		case op.SetClock != nil:
-			clock := "the clock of " + op.SetClock.Controller + op.SetClock.Host + " is wrong"
-			if end(clock); op.SetClock.Offset() != 0 {
-				begin(clock)
-			}
-		case op.Heal != nil:
-			open = nil
+		o := op.declared()
+		for _, what := range o.ends(op) {
+			end(what)
+		}
+		if s := o.begins(op); s.clause != "" && !s.brief {
+			end(s.clause)
+			all = append(all, open{s.clause, i + 1})
 		}
 	}
-	return open
+	var told []string
+	for _, o := range all {
+		told = append(told, fmt.Sprintf("%s (step %d)", o.clause, o.step))
+	}
+	return told
 }

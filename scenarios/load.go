@@ -32,6 +32,10 @@ type Vocabulary struct {
 	// DoubtFault what is only odd; both may be nil.
 	CheckFault func(rule any, host string, hosts []string) error
 	DoubtFault func(rule any) []string
+	// Worlds are those that there are, and FaultNeeds is what the rule of a fault needs
+	// of one; both may be nil.
+	Worlds     []Capabilities
+	FaultNeeds func(rule json.RawMessage) []Need
 	// Values are the values of events that have a closed set of them.
 	Values map[history.Kind][]string
 	// Annotations are those that controllers set; CheckAnnotation says what is odd

@@ -111,6 +111,20 @@ func vocabulary() scenarios.Vocabulary {
 			"workload":      {},
 		},
 		Fault: func() any { return new(faultRule) },
+		Worlds: []scenarios.Capabilities{
+			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything"}},
+			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{
+				scenarios.FeatureReplicas:       "the lab runs one process of each controller, and two by startSecond",
+				scenarios.FeatureStaleLists:     "the lab's API server is never behind",
+				scenarios.FeatureLateRequests:   "the lab holds no request back",
+				scenarios.FeaturePausedWatchdog: "the watchdog of a virtual machine stands still with it",
+				"pauseController":               "the lab cannot let one controller stand still",
+				"setClock":                      "the lab has one clock",
+				"freezeCache":                   "the lab cannot freeze a cache",
+				"apiOutage":                     "the lab's observers need the API server",
+				"controller-error":              "the lab doesn't see what a reconcile returns",
+			}},
+		},
 	}
 }
 

@@ -339,7 +339,7 @@ func (r *run) apply(op Op, step int) {
 	}
 	if step >= 0 {
 		name = r.outcome.Plan.Spec.Steps[step].Name
-		r.injected.add(op, step)
+		r.injected.add(&op, step+1)
 	}
 	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.kind(), Value: op.String(), Note: name})
 }

@@ -106,8 +106,10 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"AnnotateOp.object":        pattern(objectPattern),
 		"AnnotateOp.key":           pattern(qualifiedNamePattern),
 		"Spec.invariants":          enum(invariantIDs()),
-		"Spec.worlds":              enum(worlds),
 		"Expectation.violated":     enum(invariantIDs()),
+	}
+	if worlds := b.vocab.worlds(); worlds != nil {
+		rules["Spec.worlds"] = enum(worlds)
 	}
 	if b.vocab.Fault != nil {
 		rules["FaultOp.rule"] = b.value(reflect.TypeOf(b.vocab.Fault()).Elem(), false)

@@ -19,13 +19,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The descriptions of the schema are the doc comments of scenario.go.
+// The descriptions of the schema are the doc comments of the types of a scenario.
 func TestDescriptions(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "scenario.go", nil, parser.ParseComments)
+	docs := map[string]string{}
+	for _, name := range []string{"scenario.go", "operation.go", "operands.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		describe(t, file, docs)
+	}
+	data, err := json.MarshalIndent(docs, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs := map[string]string{}
+	data = append(data, '\n')
+	if old, err := os.ReadFile("descriptions.json"); *update && (err != nil || !bytes.Equal(old, data)) {
+		t.Error("descriptions.json is a new one: run this once more, for the golden schema embeds it")
+	}
+	golden(t, "descriptions.json", data)
+}
+
+// describe adds the doc comments of the fields that a file can have.
+func describe(t *testing.T, file *ast.File, docs map[string]string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)
 		if !ok {
@@ -46,15 +62,6 @@ func TestDescriptions(t *testing.T) {
 		}
 		return true
 	})
-	data, err := json.MarshalIndent(docs, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data = append(data, '\n')
-	if old, err := os.ReadFile("descriptions.json"); *update && (err != nil || !bytes.Equal(old, data)) {
-		t.Error("descriptions.json is a new one: run this once more, for the golden schema embeds it")
-	}
-	golden(t, "descriptions.json", data)
 }
 
 func compileSchema(t *testing.T) *jsonschema.Schema {

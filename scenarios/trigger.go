@@ -62,9 +62,6 @@ func (v *validator) event(path string, t Trigger) {
 	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
 		v.bad(path+".key", "only annotation-set and annotation-removed have a key")
 	}
-	if world := onlyIn[kind]; world != "" && !slices.Equal(v.spec.Worlds, []string{world}) {
-		v.bad(path+".event", "%s happens in the %s only: say worlds: [%s] in spec", kind, world, world)
-	}
 	switch kind {
 	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
 		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
@@ -81,12 +78,6 @@ func (v *validator) event(path string, t Trigger) {
 			v.fault(path+".value", t.Value)
 		}
 	}
-}
-
-// onlyIn are the events that one world alone has.
-var onlyIn = map[history.Kind]string{
-	history.EvidenceLost: worldLab, history.EvidenceRegained: worldLab,
-	history.ControllerError: worldSim, history.ControllerWarning: worldSim,
 }
 
 // objectsOf are the kinds of objects that an API event can be about.

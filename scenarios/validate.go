@@ -2,11 +2,8 @@ package scenarios
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,14 +14,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// The worlds that a scenario can be told in.
-const (
-	worldSim = "sim"
-	worldLab = "lab"
-)
-
 var (
-	worlds      = []string{worldSim, worldLab}
 	seedNumbers = []string{"000", "001", "002", "003", "004"}
 	crashPoints = []string{string(CrashBefore), string(CrashAfter)}
 	// Kinds of objects that operations can name: those that have annotations which
@@ -106,8 +96,10 @@ type validator struct {
 	// faults are the names of the faults that were added so far; ended of those
 	// that were removed again.
 	faults, ended []string
-	// open are the states that earlier steps have begun: "cut worker-1".
-	open map[string]bool
+	// seconds are the processes that earlier steps have started beside another one.
+	seconds []string
+	// open are the states that earlier steps have begun: "worker-1 is cut off".
+	open []string
 	// unsure says that a step is broken, so that nothing can be said about what
 	// earlier steps have done.
 	unsure bool
@@ -116,7 +108,7 @@ type validator struct {
 func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 	v := &validator{
 		doc: doc, vocab: vocab, spec: spec, invariants: invariantIDs(),
-		open: map[string]bool{}, unsure: doc.broken("spec.steps"),
+		unsure: doc.broken("spec.steps"),
 	}
 	if !doc.broken("spec.topology.hosts") {
 		v.hosts = []string{}
@@ -260,6 +252,7 @@ func (v *validator) validate() {
 		v.step(i)
 	}
 	v.judgement()
+	v.tellable()
 }
 
 func (v *validator) topology() {
@@ -347,8 +340,6 @@ func (v *validator) controllerList() {
 		vocab := v.vocab.Controllers[c.Name]
 		if c.Replicas < 2 || c.Replicas > maxReplicas {
 			v.bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
-		} else if v.inLab() {
-			v.bad(at+".replicas", "the lab runs one process of each controller, and two by startSecond: say worlds: [%s] in spec", worldSim)
 		}
 		if vocab.Settings == nil {
 			v.bad(at+".settings", "the controller %s has no settings", c.Name)
@@ -403,336 +394,6 @@ func (v *validator) step(i int) {
 	}
 }
 
-// op checks one operation against the operations before it.
-func (v *validator) op(path string, op *Op) {
-	if set := operations(op); len(set) != 1 {
-		if len(set) == 0 {
-			v.bad(path, "no operation: give it one of %s", strings.Join(operationNames(), ", "))
-		} else {
-			v.bad(path, "%d operations, %s: a step does one", len(set), strings.Join(set, " and "))
-		}
-		return
-	}
-	path = join(path, operations(op)[0])
-	if byUser := op.Annotate != nil || op.RemoveAnnotation != nil || op.SetOnline != nil || op.Patch != nil || op.Delete != nil || op.Create != nil; byUser && v.open["API outage"] {
-		v.bad(path, "no user can do this while the API server is away: add apiRestore before it")
-	}
-	host := func(h *HostOp) string {
-		v.host(path+".host", h.Host)
-		return h.Host
-	}
-	switch {
-	case op.Cut != nil:
-		v.open["cut "+host(op.Cut)] = true
-	case op.Restore != nil:
-		v.end(path, "cut "+host(op.Restore), "no step before this one has cut it")
-	case op.Pause != nil:
-		v.open["pause "+host(op.Pause)] = true
-	case op.Resume != nil:
-		v.end(path, "pause "+host(op.Resume), "no step before this one has paused it")
-	case op.StopKubelet != nil:
-		host(op.StopKubelet)
-	case op.StopFeeding != nil:
-		v.stopFeeding(path, host(op.StopFeeding))
-	case op.IgnoreShutdown != nil:
-		host(op.IgnoreShutdown)
-	case op.PowerLoss != nil:
-		host(op.PowerLoss)
-	case op.PowerUp != nil:
-		host(op.PowerUp)
-	case op.SetOnline != nil:
-		v.host(path+".host", op.SetOnline.Host)
-	case op.AddFault != nil:
-		v.addFault(path, op.AddFault)
-	case op.RemoveFault != nil:
-		v.removeFault(path+".name", op.RemoveFault.Name)
-	case op.Crash != nil:
-		v.crash(path, op.Crash)
-	case op.StartSecond != nil:
-		v.startSecond(path+".controller", op.StartSecond.Controller)
-	case op.StopSecond != nil:
-		v.end(path, "second "+op.StopSecond.Controller, "no step before this one has started it")
-		v.controllers = slices.DeleteFunc(v.controllers, func(name string) bool { return name == Process(op.StopSecond.Controller, 2) })
-	case op.PauseController != nil:
-		v.controller(path+".controller", op.PauseController.Controller)
-		v.open["pause controller "+op.PauseController.Controller] = true
-		if v.inLab() {
-			v.bad(path, "the lab cannot let one controller stand still: say worlds: [%s] in spec", worldSim)
-		}
-	case op.ResumeController != nil:
-		v.end(path, "pause controller "+op.ResumeController.Controller, "no step before this one has paused it")
-	case op.SetClock != nil:
-		v.setClock(path, op.SetClock)
-	case op.FreezeCache != nil:
-		v.cache(path, op.FreezeCache)
-		v.open[fmt.Sprintf("freeze %s %s", op.FreezeCache.Controller, op.FreezeCache.Kind)] = true
-		if v.inLab() {
-			v.bad(path, "the lab cannot freeze a cache: say worlds: [%s] in spec", worldSim)
-		}
-	case op.ThawCache != nil:
-		v.cache(path, op.ThawCache)
-		v.end(path, fmt.Sprintf("freeze %s %s", op.ThawCache.Controller, op.ThawCache.Kind), "no step before this one has frozen it")
-	case op.Annotate != nil:
-		v.annotation(path, op.Annotate)
-	case op.RemoveAnnotation != nil:
-		v.annotation(path, op.RemoveAnnotation)
-		v.bad(path+".value", "an annotation is removed whatever its value: leave it out")
-	case op.FailAPI != nil:
-		v.failAPI(path, op.FailAPI)
-		v.open["fail the API"] = true
-	case op.APIOutage != nil:
-		v.open["API outage"] = true
-		if v.inLab() {
-			v.bad(path, "the lab's observers need the API server: say worlds: [%s] in spec", worldSim)
-		}
-	case op.APIRestore != nil:
-		if !v.open["API outage"] && !v.open["fail the API"] && !v.unsure {
-			v.bad(path, "no step before this one has taken it away or made it fail")
-		}
-		delete(v.open, "API outage")
-		delete(v.open, "fail the API")
-	case op.Patch != nil:
-		v.patch(path, op.Patch)
-	case op.Delete != nil:
-		v.object(path+".object", op.Delete.Object, changed)
-	case op.Create != nil:
-		if strings.HasPrefix(op.Create.Object, "Node/") {
-			v.bad(path+".object", "a Node is made by its kubelet: start that by powerLoss and powerUp")
-		} else {
-			v.object(path+".object", op.Create.Object, made)
-		}
-	case op.Heal != nil:
-		for state := range v.open { // order does not matter: each process once
-			if controller, ok := strings.CutPrefix(state, "second "); ok {
-				v.controllers = slices.DeleteFunc(v.controllers, func(name string) bool { return name == Process(controller, 2) })
-			}
-		}
-		clear(v.open)
-		v.ended = slices.Clone(v.faults)
-	}
-}
-
-// inLab says that the story is to be told in the lab as well.
-func (v *validator) inLab() bool {
-	return len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, worldLab)
-}
-
-// operations names the fields of an Op that are set.
-func operations(op *Op) []string {
-	var set []string
-	value := reflect.ValueOf(op).Elem()
-	for _, f := range fieldsOf(value.Type()) {
-		if !value.FieldByIndex(f.index).IsNil() {
-			set = append(set, f.name)
-		}
-	}
-	return set
-}
-
-func operationNames() []string {
-	var names []string
-	for _, f := range fieldsOf(reflect.TypeFor[Op]()) {
-		names = append(names, f.name)
-	}
-	return names
-}
-
-// end closes a state that an earlier step must have begun.
-func (v *validator) end(path, state, otherwise string) {
-	if !v.open[state] && !v.unsure {
-		v.bad(path, "%s", otherwise)
-	}
-	delete(v.open, state)
-}
-
-func (v *validator) setClock(path string, op *ClockOp) {
-	v.host(path+".host", op.Host)
-	v.controller(path+".controller", op.Controller)
-	if (op.Host == "") == (op.Controller == "") {
-		v.bad(path, "whose clock? give it either host or controller")
-	}
-	if op.Ahead > 0 && op.Behind > 0 {
-		v.bad(path+".behind", "a clock is ahead or behind, not both")
-	}
-	if v.vocab.Controllers[v.base(op.Controller)].StandIn {
-		v.bad(path+".controller", "%s stands in for something that compares no clocks", op.Controller)
-	}
-	if v.inLab() {
-		v.bad(path, "the lab has one clock: say worlds: [%s] in spec", worldSim)
-	}
-}
-
-func (v *validator) startSecond(path, name string) {
-	switch {
-	case v.controllers == nil:
-	case v.base(name) != name:
-		v.bad(path, "%s is such a second process itself", name)
-	case slices.Contains(v.controllers, Process(name, 2)):
-		v.bad(path, "there is a second %s already", name)
-	case !slices.Contains(v.controllers, name):
-		v.controller(path, name)
-	default:
-		v.controllers = append(v.controllers, Process(name, 2))
-		v.open["second "+name] = true
-	}
-}
-
-func (v *validator) stopFeeding(path, name string) {
-	for _, host := range v.spec.Topology.Hosts {
-		if host.Name == name && host.Watchdog == 0 {
-			v.bad(path+".host", "the host %s has no watchdog", name)
-		}
-	}
-}
-
-// restartTime is the least time in which a controller starts again.
-const restartTime = 500 * time.Millisecond
-
-func (v *validator) crash(path string, op *CrashOp) {
-	v.controller(path+".controller", op.Controller)
-	if op.Effect < 1 {
-		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
-	}
-	v.atLeast(path+".restartAfter", op.RestartAfter, restartTime)
-	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
-	if v.inLab() && (op.StaleBy > 0 || op.LateBy > 0) {
-		v.bad(path, "the lab's API server is never behind, and holds no request back: say worlds: [%s] in spec", worldSim)
-	}
-	switch {
-	case op.LateBy > 0 && op.Effect > 0 && op.Point == CrashAfter, op.LateBy > 0 && op.Each && op.Point == CrashAfter:
-		v.bad(path+".lateBy", "what stands after the effect is not under way any more: say point: before")
-	case op.Each && op.Effect > 0:
-		v.bad(path+".effect", "each is around every effect: leave this out")
-	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
-		v.bad(path+".point", "before which effect? add effect or each")
-	}
-}
-
-func (v *validator) cache(path string, op *CacheOp) {
-	v.controller(path+".controller", op.Controller)
-	if kinds := v.vocab.Controllers[v.base(op.Controller)].Kinds; len(kinds) > 0 {
-		v.oneOf(path+".kind", "kind in the cache of "+op.Controller, op.Kind, kinds)
-	} else if op.Kind == "" {
-		v.bad(path+".kind", "is empty: name a kind, such as BareMetalHost")
-	}
-}
-
-func (v *validator) annotation(path string, op *AnnotateOp) {
-	v.object(path+".object", op.Object, annotated)
-	if !qualifiedName.MatchString(op.Key) {
-		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
-	}
-}
-
-func (v *validator) failAPI(path string, op *FailAPIOp) {
-	v.controller(path+".controller", op.Controller)
-	v.oneOf(path+".verb", "verb", op.Verb, apiVerbs)
-	v.oneOf(path+".kind", "kind", op.Kind, apiKinds)
-	switch {
-	case !slices.Contains(apiCodes, op.Code):
-		v.bad(path+".code", "%d: use one of %s", op.Code, strings.Trim(fmt.Sprint(apiCodes), "[]"))
-	case op.Code == http.StatusNotFound && !slices.Contains(custom, op.Kind):
-		v.bad(path+".code", "only resources of a CustomResourceDefinition can be missing as a whole: give kind one of %s", strings.Join(custom, ", "))
-	}
-	if op.Times < 1 {
-		v.bad(path+".times", "%d: at least once, or leave it out", op.Times)
-	}
-}
-
-func (v *validator) patch(path string, op *PatchOp) {
-	kind := v.object(path+".object", op.Object, changed)
-	if v.doc.broken(path + ".merge") {
-		return
-	}
-	object, status, err := op.Split()
-	switch {
-	case err != nil:
-		v.bad(path+".merge", "%s where the fields of an object are needed", op.Merge)
-	case object == nil && status == nil:
-		v.bad(path+".merge", "changes nothing")
-	case kind != "" && v.vocab.CheckPatch != nil:
-		if err := v.vocab.CheckPatch(kind, op.Merge); err != nil {
-			v.bad(path+".merge", "%s", oneLine(err))
-		}
-	}
-}
-
-func (v *validator) addFault(path string, op *FaultOp) {
-	v.host(path+".host", op.Host)
-	switch {
-	case op.Name == "":
-		v.bad(path+".name", "is empty: removeFault and the history call the fault by it")
-	case slices.Contains(v.faults, op.Name):
-		v.bad(path+".name", "a fault %s was added before: the history could not tell them apart", quote(op.Name))
-	default:
-		v.faults = append(v.faults, op.Name)
-	}
-	if v.vocab.Fault == nil {
-		v.bad(path+".rule", "faults are not known here")
-		return
-	}
-	rule := v.vocab.Fault()
-	if !v.doc.decodeForeign(path+".rule", rule) {
-		return
-	}
-	if err := nameRule(rule, op); err != nil {
-		v.bad(path+".rule.name", "%s", err)
-		return
-	}
-	v.ask(path+".rule", rule)
-	if v.vocab.CheckFault != nil && v.hosts != nil && !v.doc.broken(path) {
-		if err := v.vocab.CheckFault(rule, op.Host, v.hosts); err != nil {
-			v.bad(path+".rule", "%s", oneLine(err))
-		}
-	}
-}
-
-// nameRule gives the fault's name to a rule that can take one, in its JSON too.
-func nameRule(rule any, op *FaultOp) error {
-	value := reflect.ValueOf(rule).Elem()
-	for _, f := range fieldsOf(value.Type()) {
-		if f.name != "name" || f.typ.Kind() != reflect.String {
-			continue
-		}
-		field := value.FieldByIndex(f.index)
-		if written := field.String(); written != "" && written != op.Name {
-			return fmt.Errorf("the fault is called %s: leave the rule's name out", quote(op.Name))
-		}
-		field.SetString(op.Name)
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(op.Rule, &fields); err != nil {
-			return fmt.Errorf("read the rule again: %w", err)
-		}
-		named, err := json.Marshal(op.Name)
-		if err != nil {
-			return fmt.Errorf("name the rule: %w", err)
-		}
-		fields["name"] = named
-		if op.Rule, err = json.Marshal(fields); err != nil {
-			return fmt.Errorf("write the rule again: %w", err)
-		}
-	}
-	return nil
-}
-
-// fault reports a name that no step so far has added.
-func (v *validator) fault(path, name string) bool {
-	if v.unsure && !slices.Contains(v.faults, name) {
-		return false // the step that adds it may be one of the broken ones
-	}
-	return v.oneOf(path, "fault", name, v.faults)
-}
-
-func (v *validator) removeFault(path, name string) {
-	if !v.fault(path, name) {
-		return
-	}
-	if slices.Contains(v.ended, name) {
-		v.bad(path, "the fault %s has been removed before", quote(name))
-	}
-	v.ended = append(v.ended, name)
-}
-
 func (v *validator) judgement() {
 	inv := func(i int) string { return fmt.Sprintf("spec.invariants[%d]", i) }
 	for i, id := range v.spec.Invariants {
@@ -746,7 +407,9 @@ func (v *validator) judgement() {
 	}
 	world := func(i int) string { return fmt.Sprintf("spec.worlds[%d]", i) }
 	for i, name := range v.spec.Worlds {
-		v.oneOf(world(i), "world", name, worlds)
+		if names := v.vocab.worlds(); names != nil {
+			v.oneOf(world(i), "world", name, names)
+		}
 	}
 	v.distinct(v.spec.Worlds, world)
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,12 +41,16 @@ type prepared struct {
 	controllers []controllers.Selection
 }
 
-func (s *Simulator) prepare(spec *scenarios.Spec) (*prepared, error) {
+func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
+	spec := &plan.Spec
 	if len(spec.Topology.Hosts) == 0 {
 		return nil, errors.New("the topology has no hosts")
 	}
 	if s.prepared.hosts == &spec.Topology.Hosts[0] {
 		return &s.prepared, nil
+	}
+	if reasons := Capabilities.Refuse(plan, objects.FaultNeeds); len(reasons) > 0 {
+		return nil, &scenarios.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
 	}
 	chosen, err := objects.Controllers(spec)
 	if err != nil {
@@ -143,15 +144,12 @@ type Backend struct {
 // Start builds the topology. It refuses plans for things that the simulator
 // doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
-	if reasons := unsupported(plan); len(reasons) > 0 {
-		return invariant.Timings{}, &scenarios.Unsupported{Backend: "simulator", Reasons: reasons}
-	}
 	w := &world{watch: b.Watch, notice: b.isUp}
 	if err := w.deviate(plan.Deviations); err != nil {
 		return invariant.Timings{}, err
 	}
 	b.w, b.api = w, &apiServer{w: w}
-	prepared, err := b.sim.prepare(&plan.Spec)
+	prepared, err := b.sim.prepare(plan)
 	if err != nil {
 		return invariant.Timings{}, err
 	}
@@ -199,25 +197,6 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	timings := objects.Timings(spec, prepared.controllers)
 	timings.Quiet = objects.Quiet(spec, prepared.controllers)
 	return timings, nil
-}
-
-// unsupported says what of a plan means nothing where controllers call a BMC
-// directly.
-func unsupported(plan *scenarios.Plan) []string {
-	var reasons []string
-	for i, step := range plan.Spec.Steps {
-		if step.Do == nil || step.Do.AddFault == nil {
-			continue
-		}
-		var rule fakebmc.Rule
-		if err := json.Unmarshal(step.Do.AddFault.Rule, &rule); err != nil {
-			continue // Apply says so
-		}
-		if what := rule.WireOnly(); what != "" {
-			reasons = append(reasons, fmt.Sprintf("step %d: fault %s: %s shows on the wire only, and there is none here", i+1, step.Do.AddFault.Name, what))
-		}
-	}
-	return reasons
 }
 
 // deviate takes over a plan's deviations.
@@ -461,307 +440,6 @@ func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (t
 		err = refusal
 	}
 	return now, err
-}
-
-// Apply performs one operation at the present time.
-func (b *Backend) Apply(op scenarios.Op) error {
-	onHost := func(h *scenarios.HostOp, do func(*host)) error {
-		host := b.host(h.Host)
-		if host == nil {
-			return fmt.Errorf("the topology has no host %q", h.Host)
-		}
-		do(host)
-		return nil
-	}
-	switch {
-	case op.Cut != nil:
-		return onHost(op.Cut, b.cut)
-	case op.Restore != nil:
-		return onHost(op.Restore, b.restore)
-	case op.StopKubelet != nil:
-		return onHost(op.StopKubelet, func(h *host) { h.kubelet.stop() })
-	case op.StopFeeding != nil:
-		return onHost(op.StopFeeding, (*host).stopFeeding)
-	case op.IgnoreShutdown != nil:
-		return onHost(op.IgnoreShutdown, func(h *host) { h.ignoresShutdown = true })
-	case op.Pause != nil:
-		return onHost(op.Pause, (*host).pause)
-	case op.Resume != nil:
-		return onHost(op.Resume, (*host).resume)
-	case op.PowerLoss != nil:
-		return onHost(op.PowerLoss, func(h *host) { h.losePower(byScenario) })
-	case op.PowerUp != nil:
-		return onHost(op.PowerUp, func(h *host) { h.powerOn(byScenario) })
-	case op.AddFault != nil:
-		return b.faults.Add(op.AddFault)
-	case op.RemoveFault != nil:
-		return b.faults.Remove(op.RemoveFault.Name)
-	case op.Crash != nil:
-		return b.crash(op.Crash)
-	case op.StartSecond != nil:
-		return b.startSecond(op.StartSecond.Controller)
-	case op.StopSecond != nil:
-		return b.onProcess(scenarios.Process(op.StopSecond.Controller, 2), (*process).end)
-	case op.PauseController != nil:
-		return b.onProcess(op.PauseController.Controller, (*process).pause)
-	case op.ResumeController != nil:
-		return b.onProcess(op.ResumeController.Controller, (*process).resume)
-	case op.SetClock != nil && op.SetClock.Host != "":
-		return onHost(&scenarios.HostOp{Host: op.SetClock.Host}, func(h *host) { h.kubelet.offset = op.SetClock.Offset() })
-	case op.SetClock != nil:
-		return b.onProcess(op.SetClock.Controller, func(p *process) { p.offset = op.SetClock.Offset() })
-	case op.FreezeCache != nil:
-		return b.onStream(op.FreezeCache, func(s *stream) { s.frozen = true })
-	case op.ThawCache != nil:
-		return b.onStream(op.ThawCache, (*stream).thaw)
-	case op.Annotate != nil:
-		return b.annotate(op.Annotate.Object, op.Annotate.Key, &op.Annotate.Value)
-	case op.RemoveAnnotation != nil:
-		return b.annotate(op.RemoveAnnotation.Object, op.RemoveAnnotation.Key, nil)
-	case op.SetOnline != nil:
-		return b.setOnline(op.SetOnline)
-	case op.FailAPI != nil:
-		b.api.fail(op.FailAPI)
-		return nil
-	case op.APIOutage != nil:
-		for _, h := range b.hosts {
-			h.kubelet.rouse()
-		}
-		b.api.away, b.api.silent = true, op.APIOutage.Hang
-		return nil
-	case op.APIRestore != nil:
-		b.restoreAPI()
-		return nil
-	case op.Patch != nil:
-		return b.patch(op.Patch)
-	case op.Delete != nil:
-		return b.delete(op.Delete.Object)
-	case op.Create != nil:
-		return b.create(op.Create.Object)
-	case op.Heal != nil:
-		return b.heal()
-	}
-	return errors.New("the operation is empty")
-}
-
-func (b *Backend) cut(h *host) {
-	if !h.kubelet.cut {
-		h.kubelet.rouse()
-		h.kubelet.cut = true
-		b.w.emit(history.Event{Kind: history.LinkCut, Host: h.name, Object: "api"})
-	}
-}
-
-func (b *Backend) restore(h *host) {
-	if h.kubelet.cut {
-		b.w.emit(history.Event{Kind: history.LinkRestored, Host: h.name, Object: "api"})
-		h.kubelet.cut = false
-		h.kubelet.reconnect()
-	}
-}
-
-// restoreAPI brings the API server back: watches and kubelets learn of what they
-// missed.
-func (b *Backend) restoreAPI() {
-	b.api.failures = nil
-	if !b.api.away {
-		return
-	}
-	b.api.away = false
-	for _, p := range b.processes {
-		for _, s := range p.streams {
-			s.catchUp()
-		}
-	}
-	for _, h := range b.hosts {
-		h.kubelet.reconnect()
-	}
-}
-
-func (b *Backend) onProcess(name string, do func(*process)) error {
-	p := b.process(name)
-	if p == nil {
-		return fmt.Errorf("the controller %q is not part of this run", name)
-	}
-	do(p)
-	return nil
-}
-
-func (b *Backend) crash(c *scenarios.CrashOp) error {
-	return b.onProcess(c.Controller, func(p *process) {
-		if c.Effect == 0 && !c.Each {
-			p.kill(deathOf(c, ""))
-			return
-		}
-		p.crashAt, p.effects = c, 0
-	})
-}
-
-// startSecond starts another process of a controller, or the one that was stopped
-// before.
-func (b *Backend) startSecond(controller string) error {
-	name := scenarios.Process(controller, 2)
-	p := b.process(name)
-	if p == nil {
-		i := slices.IndexFunc(b.sim.prepared.controllers, func(c controllers.Selection) bool { return c.Name == controller })
-		if i < 0 {
-			return fmt.Errorf("the controller %q is not part of this run", controller)
-		}
-		var err error
-		if p, err = b.addProcess(b.sim.prepared.controllers[i], 2); err != nil {
-			return err
-		}
-	}
-	p.second = true
-	p.restart(startLatency)
-	return nil
-}
-
-func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
-	if p := b.process(c.Controller); p != nil {
-		for _, s := range p.streams {
-			if s.kind.Kind == c.Kind {
-				do(s)
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("the controller %q is not part of this run, or doesn't watch %s", c.Controller, c.Kind)
-}
-
-// user is who does what users do.
-const user = "user"
-
-// object finds an object that users change.
-func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
-	if b.api.away {
-		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away"}
-	}
-	obj, err := objects.New(name)
-	if err != nil {
-		return nil, client.ObjectKey{}, err
-	}
-	kind, err := b.sim.server.KindOf(obj)
-	return kind, client.ObjectKeyFromObject(obj), err
-}
-
-// annotate sets or, with a nil value, removes an annotation.
-func (b *Backend) annotate(object, key string, value *string) error {
-	return b.change(object, func(obj client.Object) {
-		annotations := obj.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		if value == nil {
-			delete(annotations, key)
-		} else {
-			annotations[key] = *value
-		}
-		obj.SetAnnotations(annotations)
-	})
-}
-
-func (b *Backend) setOnline(o *scenarios.OnlineOp) error {
-	return b.change("BareMetalHost/"+o.Host, func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = o.Online })
-}
-
-// change updates an object as a user would.
-func (b *Backend) change(object string, change func(client.Object)) error {
-	kind, key, err := b.object(object)
-	if err != nil {
-		return err
-	}
-	obj, err := b.store.Get(kind, key)
-	if err != nil {
-		return ineffective(err)
-	}
-	obj = obj.DeepCopyObject().(client.Object)
-	change(obj)
-	_, err = b.store.Update(user, obj)
-	return err
-}
-
-func (b *Backend) patch(op *scenarios.PatchOp) error {
-	kind, key, err := b.object(op.Object)
-	if err != nil {
-		return err
-	}
-	object, status, err := op.Split()
-	if err == nil && object != nil {
-		_, err = b.store.Patch(user, kind, key, false, types.MergePatchType, object)
-	}
-	if err == nil && status != nil {
-		_, err = b.store.Patch(user, kind, key, true, types.MergePatchType, status)
-	}
-	return ineffective(err)
-}
-
-func (b *Backend) delete(object string) error {
-	kind, key, err := b.object(object)
-	if err != nil {
-		return err
-	}
-	return client.IgnoreNotFound(b.store.Delete(user, kind, key, nil))
-}
-
-func (b *Backend) create(object string) error {
-	kind, key, err := b.object(object)
-	if err != nil {
-		return err
-	}
-	for _, obj := range topology(b.spec) {
-		if is, _ := b.sim.server.KindOf(obj); is == kind && client.ObjectKeyFromObject(obj) == key {
-			if _, err := b.store.Get(kind, key); err == nil {
-				return nil
-			}
-			return create(b.store, user, obj)
-		}
-	}
-	return fmt.Errorf("the topology has no %s", object)
-}
-
-// ineffective marks the error of a user's request for an object that isn't there:
-// in another schedule it may be.
-func ineffective(err error) error {
-	if apierrors.IsNotFound(err) {
-		return &scenarios.Ineffective{Reason: err.Error()}
-	}
-	return err
-}
-
-// heal withdraws every fault, those of the schedule included: links, BMC rules, an
-// API server that is away or fails, frozen caches, paused hosts and controllers,
-// second processes, clocks that are wrong, dead kubelets, guests that ignore a
-// shutdown, and controllers that are down or about to crash. What was late comes
-// now. A watchdog that nobody feeds fires, as it should.
-func (b *Backend) heal() error {
-	b.w.story, b.w.healed = false, true
-	b.w.catchUp()
-	b.restoreAPI()
-	for _, h := range b.hosts {
-		b.restore(h)
-		h.resume()
-		h.kubelet.offset = 0
-		h.kubelet.revive()
-		h.ignoresShutdown = false
-		b.bmcs[h.name].Heal()
-	}
-	b.faults = objects.NewFaults(b.bmcs)
-	for _, p := range b.processes {
-		p.crashAt, p.offset = nil, 0
-		p.resume()
-		switch {
-		case p.second:
-			p.end()
-		case !p.up && !p.standby:
-			p.restart(startLatency)
-		}
-		for _, s := range p.streams {
-			s.due = b.w.now
-			s.thaw()
-		}
-	}
-	return nil
 }
 
 // Stop forgets the world. What it leaves beside the history is the log of the

@@ -17,17 +17,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,8 +154,8 @@ func (b *Backend) logf(format string, args ...any) {
 // Start brings up the control plane, the hosts and the controllers. The events
 // of this, and RunStarted when all are healthy, come out of Advance.
 func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
-	if reasons := unsupported(plan); len(reasons) > 0 {
-		return timings, &scenarios.Unsupported{Backend: "lab", Reasons: reasons}
+	if reasons := Capabilities.Refuse(plan, objects.FaultNeeds); len(reasons) > 0 {
+		return timings, &scenarios.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
 	}
 	if err := Check(ctx, b.options); err != nil {
 		return timings, err
@@ -195,50 +191,6 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	timings = objects.Timings(&plan.Spec, chosen)
 	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
 	return timings, err
-}
-
-// unsupported says what of a plan only the simulator can do.
-func unsupported(plan *scenarios.Plan) []string {
-	var reasons []string
-	for _, d := range plan.Deviations {
-		reasons = append(reasons, fmt.Sprintf("deviation %s: the lab's steps take their own time", d))
-	}
-	for _, c := range plan.Spec.Controllers {
-		if c.Replicas > 1 {
-			reasons = append(reasons, fmt.Sprintf("%d processes of the controller %s: the lab holds no elections", c.Replicas, c.Name))
-		}
-	}
-	for i, step := range plan.Spec.Steps {
-		if step.Do == nil {
-			continue
-		}
-		if pause := step.Do.Pause; pause != nil && slices.ContainsFunc(plan.Spec.Topology.Hosts, func(h scenarios.Host) bool { return h.Name == pause.Host && h.Watchdog > 0 }) {
-			reasons = append(reasons, fmt.Sprintf("step %d: %s: the watchdog of a virtual machine stands still with it", i+1, step.Do))
-		}
-		if reason := beyond(step.Do); reason != "" {
-			reasons = append(reasons, fmt.Sprintf("step %d: %s: %s", i+1, step.Do, reason))
-		}
-	}
-	return reasons
-}
-
-// beyond says why the lab cannot perform an operation.
-func beyond(op *scenarios.Op) string {
-	switch {
-	case op.FreezeCache != nil, op.ThawCache != nil:
-		return "a real cache cannot be stopped"
-	case op.SetClock != nil:
-		return "the lab has one clock"
-	case op.PauseController != nil, op.ResumeController != nil:
-		return "one controller alone cannot stand still"
-	case op.APIOutage != nil:
-		return "the lab's observers need the API server"
-	case op.Crash != nil && op.Crash.StaleBy > 0:
-		return "the lab's API server is never behind"
-	case op.Crash != nil && op.Crash.LateBy > 0:
-		return "a real request cannot be held back"
-	}
-	return ""
 }
 
 func (b *Backend) since() time.Duration { return b.clock.Now() }
@@ -493,191 +445,6 @@ func (b *Backend) switchOn() error {
 // Advance waits, and hands over what the observers saw.
 func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
 	return b.stream.advance(b.ctx, until, each)
-}
-
-// Apply performs one operation.
-func (b *Backend) Apply(op scenarios.Op) error {
-	ctx, cancel := context.WithTimeout(b.ctx, commandTimeout)
-	defer cancel()
-	on := func(o *scenarios.HostOp, do func(*host) error) error {
-		h := b.hosts[o.Host]
-		if h == nil {
-			return fmt.Errorf("the topology has no host %q", o.Host)
-		}
-		return do(h)
-	}
-	tell := func(c, undo evidence.Command) func(*host) error {
-		return func(h *host) error {
-			h.told = append(h.told, undo)
-			return h.domain.Tell(ctx, c)
-		}
-	}
-	switch {
-	case op.Cut != nil:
-		return on(op.Cut, func(h *host) error { h.cut = true; return h.domain.SetLink(false) })
-	case op.Restore != nil:
-		return on(op.Restore, func(h *host) error { h.cut = false; return h.domain.SetLink(true) })
-	case op.StopKubelet != nil:
-		return on(op.StopKubelet, tell(evidence.StopKubelet, evidence.StartKubelet))
-	case op.StopFeeding != nil:
-		return on(op.StopFeeding, func(h *host) error { return h.domain.Tell(ctx, evidence.StopFeeding) })
-	case op.IgnoreShutdown != nil:
-		return on(op.IgnoreShutdown, tell(evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0)))
-	case op.Pause != nil:
-		return on(op.Pause, func(h *host) error { h.paused = true; return h.domain.Pause(ctx) })
-	case op.Resume != nil:
-		return on(op.Resume, func(h *host) error { return h.resume(ctx) })
-	case op.PowerLoss != nil:
-		return on(op.PowerLoss, func(h *host) error {
-			h.system.blame(string(history.Engine), false)
-			return h.domain.ForceOff(ctx)
-		})
-	case op.PowerUp != nil:
-		return on(op.PowerUp, func(h *host) error {
-			h.system.blame(string(history.Engine), true)
-			return h.domain.On(ctx)
-		})
-	case op.AddFault != nil:
-		return b.faults.Add(op.AddFault)
-	case op.RemoveFault != nil:
-		return b.faults.Remove(op.RemoveFault.Name)
-	case op.Crash != nil:
-		return b.crash(op.Crash)
-	case op.Annotate != nil:
-		return b.annotate(ctx, op.Annotate, &op.Annotate.Value)
-	case op.RemoveAnnotation != nil:
-		return b.annotate(ctx, op.RemoveAnnotation, nil)
-	case op.SetOnline != nil:
-		return b.merge(ctx, "BareMetalHost/"+op.SetOnline.Host, map[string]any{"spec": map[string]any{"online": op.SetOnline.Online}})
-	case op.StartSecond != nil:
-		return b.startSecond(op.StartSecond.Controller)
-	case op.StopSecond != nil:
-		return b.stopSecond(op.StopSecond.Controller)
-	case op.FailAPI != nil:
-		b.refusals.add(op.FailAPI)
-		return nil
-	case op.APIRestore != nil:
-		b.refusals.clear()
-		return nil
-	case op.Patch != nil:
-		return b.patch(ctx, op.Patch)
-	case op.Delete != nil:
-		obj, err := objects.New(op.Delete.Object)
-		if err != nil {
-			return err
-		}
-		b.writers.deletes(op.Delete.Object, history.User)
-		return client.IgnoreNotFound(b.admin.Delete(ctx, obj))
-	case op.Create != nil:
-		return b.createAnew(ctx, op.Create.Object)
-	case op.Heal != nil:
-		return b.heal(ctx)
-	}
-	return fmt.Errorf("the lab cannot %s", op)
-}
-
-// resume lets a paused host go on; one that was switched off meanwhile has
-// nothing to resume.
-func (h *host) resume(ctx context.Context) error {
-	if !h.paused {
-		return nil
-	}
-	h.paused = false
-	if h.domain.State() != vms.StatePaused {
-		return nil
-	}
-	return h.domain.Resume(ctx)
-}
-
-func (b *Backend) crash(c *scenarios.CrashOp) error {
-	for _, p := range b.processes {
-		if p.name == c.Controller {
-			p.arm(c)
-			return nil
-		}
-	}
-	return fmt.Errorf("the controller %q is not part of this run", c.Controller)
-}
-
-// user is who does what users do.
-const user = client.FieldOwner("user")
-
-// annotate sets or, with a nil value, removes an annotation.
-func (b *Backend) annotate(ctx context.Context, op *scenarios.AnnotateOp, value *string) error {
-	return b.merge(ctx, op.Object, map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
-}
-
-// merge changes an object as a user would.
-func (b *Backend) merge(ctx context.Context, object string, change map[string]any) error {
-	data, err := json.Marshal(change)
-	if err != nil {
-		return err
-	}
-	return b.patch(ctx, &scenarios.PatchOp{Object: object, Merge: data})
-}
-
-func (b *Backend) patch(ctx context.Context, op *scenarios.PatchOp) error {
-	obj, err := objects.New(op.Object)
-	if err != nil {
-		return err
-	}
-	object, status, err := op.Split()
-	if err == nil && object != nil {
-		err = b.admin.Patch(ctx, obj, client.RawPatch(types.MergePatchType, object), user)
-		b.writers.wrote(obj.GetResourceVersion(), history.User)
-	}
-	if err == nil && status != nil {
-		err = b.admin.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, status), user)
-	}
-	if apierrors.IsNotFound(err) {
-		return &scenarios.Ineffective{Reason: err.Error()}
-	}
-	return err
-}
-
-func (b *Backend) createAnew(ctx context.Context, object string) error {
-	named, err := objects.New(object)
-	if err != nil {
-		return err
-	}
-	for _, obj := range b.topology {
-		if reflect.TypeOf(obj) == reflect.TypeOf(named) && client.ObjectKeyFromObject(obj) == client.ObjectKeyFromObject(named) {
-			if err := b.create(ctx, obj, string(user)); !apierrors.IsAlreadyExists(err) {
-				return err
-			}
-			return nil
-		}
-	}
-	return fmt.Errorf("the topology has no %s", object)
-}
-
-// heal withdraws every fault.
-func (b *Backend) heal(ctx context.Context) error {
-	var errs []error
-	for _, name := range b.names {
-		h := b.hosts[name]
-		if h.cut {
-			h.cut = false
-			errs = append(errs, h.domain.SetLink(true))
-		}
-		errs = append(errs, h.resume(ctx))
-		for _, undo := range h.told {
-			if h.domain.State() != vms.StateOn {
-				break // its next boot knows nothing of this
-			}
-			if err := h.domain.Tell(ctx, undo); err != nil {
-				b.logf("%s is not told to %s, perhaps because it boots: %v", name, undo, err)
-			}
-		}
-		h.told = nil
-		h.bmc.Heal()
-	}
-	b.faults = objects.NewFaults(b.bmcs)
-	b.refusals.clear()
-	for _, p := range b.processes {
-		p.heal()
-	}
-	return errors.Join(errs...)
 }
 
 // Stop removes everything and returns the consoles and the last state of the

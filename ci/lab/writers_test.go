@@ -108,11 +108,11 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	must(err)
 
 	const host, plain = "BareMetalHost/worker-1", api.RebootAnnotation
-	value := ""
+	value, user := "", operations{b, t.Context()}
 	for range 2 {
-		must(b.annotate(t.Context(), &scenarios.AnnotateOp{Object: host, Key: plain}, &value))
-		must(b.annotate(t.Context(), &scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, &value))
-		must(b.annotate(t.Context(), &scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, nil))
+		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain}, &value))
+		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, &value))
+		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, nil))
 		var bmh api.BareMetalHost
 		must(controller.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &bmh))
 		must(controller.Patch(t.Context(), &bmh, api.RemoveAnnotations(&bmh, plain)))

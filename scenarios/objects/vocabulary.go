@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,7 @@ func Vocabulary() scenarios.Vocabulary {
 		CheckFault: func(rule any, host string, hosts []string) error {
 			return rule.(*fakebmc.Rule).Fits(host, hosts)
 		},
+		FaultNeeds: FaultNeeds,
 		DoubtFault: func(rule any) []string { return rule.(*fakebmc.Rule).Doubts() },
 		Values: map[history.Kind][]string{
 			history.BMCCommand: texts(fakebmc.ResetTypes()),
@@ -101,6 +104,20 @@ func checkPatch(kind string, merge json.RawMessage) error {
 		return fmt.Errorf("a %s doesn't take it: %w", kind, err)
 	}
 	return nil
+}
+
+// FaultNeeds is what the rule of a fault needs of the world that its BMC is in.
+func FaultNeeds(rule json.RawMessage) []scenarios.Need {
+	var parsed fakebmc.Rule
+	if json.Unmarshal(rule, &parsed) != nil {
+		return nil // whoever reads it in earnest says so
+	}
+	needs := parsed.Needs()
+	var all []scenarios.Need
+	for _, need := range slices.Sorted(maps.Keys(needs)) {
+		all = append(all, scenarios.Need{What: needs[need], Needs: scenarios.Feature(need)})
+	}
+	return all
 }
 
 func texts[T ~string](values []T) []string {

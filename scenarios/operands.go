@@ -1,0 +1,212 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// HostOp names the host that an operation is done to.
+type HostOp struct {
+	// host is the host's name.
+	Host string `json:"host"`
+}
+
+// FaultOp is a fault of a BMC.
+type FaultOp struct {
+	// name is what to call the fault, in removeFault and in the history.
+	Name string `json:"name"`
+	// host is the host whose BMC misbehaves.
+	Host string `json:"host"`
+	// rule says which requests are bent, and how.
+	Rule json.RawMessage `json:"rule"`
+}
+
+// FaultName names a fault that was added before.
+type FaultName struct {
+	// name is the fault's name.
+	Name string `json:"name"`
+}
+
+// CrashPoint is the side of an effect on which a crash happens.
+type CrashPoint string
+
+// The crash points. A crash before the effect loses it; after it, the effect
+// stands but the controller never hears of it.
+const (
+	CrashBefore CrashPoint = "before"
+	CrashAfter  CrashPoint = "after"
+)
+
+// CrashOp kills the process of a controller and starts it again.
+type CrashOp struct {
+	// controller is the controller's name.
+	Controller string `json:"controller"`
+	// effect is the controller's n-th API write or BMC command from now on,
+	// counted from 1. Left out: the crash is immediate, unless each is set.
+	Effect int `json:"effect,omitempty"`
+	// each repeats the crash around every effect until the faults are withdrawn.
+	Each bool `json:"each,omitempty"`
+	// point is before or after the effect. Left out: after.
+	Point CrashPoint `json:"point,omitempty"`
+	// restartAfter is how long the controller stays down.
+	RestartAfter Duration `json:"restartAfter,omitzero"`
+	// staleBy is how old the lists are that fill the controller's caches when it
+	// starts again, as those of an API server that is behind. Left out: they are
+	// up to date.
+	StaleBy Duration `json:"staleBy,omitzero"`
+	// lateBy is how much later the requests are executed that are under way when
+	// the controller dies: the effect that it dies before, or at once whatever it
+	// has sent. Left out: never.
+	LateBy Duration `json:"lateBy,omitzero"`
+}
+
+// ControllerOp names a controller.
+type ControllerOp struct {
+	// controller is the controller's name.
+	Controller string `json:"controller"`
+}
+
+// Process is what the n-th process of a controller is called, counted from 1.
+func Process(controller string, n int) string {
+	if n == 1 {
+		return controller
+	}
+	return fmt.Sprintf("%s-%d", controller, n)
+}
+
+// ClockOp is a clock that differs from the others.
+type ClockOp struct {
+	// controller is the controller whose clock it is. Either it or host is given.
+	Controller string `json:"controller,omitempty"`
+	// host is the host whose clock it is: its kubelet's.
+	Host string `json:"host,omitempty"`
+	// ahead is by how much it is ahead of the others.
+	Ahead Duration `json:"ahead,omitzero"`
+	// behind is by how much it is behind the others. Without ahead or behind it is
+	// right again.
+	Behind Duration `json:"behind,omitzero"`
+}
+
+// Offset is what to add to the time.
+func (c *ClockOp) Offset() time.Duration { return time.Duration(c.Ahead) - time.Duration(c.Behind) }
+
+// CacheOp names one kind in one controller's cache.
+type CacheOp struct {
+	// controller is the controller's name.
+	Controller string `json:"controller"`
+	// kind is the kind of object, such as BareMetalHost.
+	Kind string `json:"kind"`
+}
+
+// AnnotateOp is an annotation of an object.
+type AnnotateOp struct {
+	// object is BareMetalHost/NAME, Machine/NAME or Node/NAME.
+	Object string `json:"object"`
+	// key is the annotation.
+	Key string `json:"key"`
+	// value is its value.
+	Value string `json:"value,omitempty"`
+}
+
+// FailAPIOp says which requests the API server refuses, and how. A request must
+// match every field that is given.
+type FailAPIOp struct {
+	// controller is whose requests. Left out: those of all controllers.
+	Controller string `json:"controller,omitempty"`
+	// verb is get, list, create, update, patch or delete. Left out: any.
+	Verb string `json:"verb,omitempty"`
+	// kind is the kind of object, such as BareMetalHost. Left out: any.
+	Kind string `json:"kind,omitempty"`
+	// code is the HTTP status: 403, 404, 409, 429 or 500. 404 is for kinds of
+	// custom resources only.
+	Code int `json:"code"`
+	// times is how many requests are refused. Left out: all, until apiRestore or
+	// the end of the story.
+	Times int `json:"times,omitempty"`
+}
+
+// OutageOp is how the API server is away.
+type OutageOp struct {
+	// hang lets requests hang until their clients give up. Left out: they are
+	// refused at once.
+	Hang bool `json:"hang,omitempty"`
+}
+
+// ObjectOp names an object.
+type ObjectOp struct {
+	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or
+	// MachineHealthCheck/fencelab.
+	Object string `json:"object"`
+}
+
+// PatchOp is a change of an object.
+type PatchOp struct {
+	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or
+	// MachineHealthCheck/fencelab.
+	Object string `json:"object"`
+	// merge is a JSON merge patch: what it has is set, null removes, and lists are
+	// replaced. What it says of status goes through the status subresource.
+	Merge json.RawMessage `json:"merge"`
+}
+
+// Split returns the merge patches of the object itself and of its status; nil is
+// nothing to patch.
+func (p *PatchOp) Split() (object, status json.RawMessage, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(p.Merge, &fields); err != nil {
+		return nil, nil, fmt.Errorf("read the patch of %s: %w", p.Object, err)
+	}
+	if of, ok := fields["status"]; ok {
+		delete(fields, "status")
+		if status, err = json.Marshal(map[string]json.RawMessage{"status": of}); err != nil {
+			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Object, err)
+		}
+	}
+	if len(fields) > 0 {
+		if object, err = json.Marshal(fields); err != nil {
+			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Object, err)
+		}
+	}
+	return object, status, nil
+}
+
+// OnlineOp is a wanted power state.
+type OnlineOp struct {
+	// host is the BareMetalHost's name.
+	Host string `json:"host"`
+	// online is whether it should be on.
+	Online bool `json:"online"`
+}
+
+func (f *FailAPIOp) String() string {
+	count := "every"
+	if f.Times > 0 {
+		count = fmt.Sprintf("%d times", f.Times)
+	}
+	words := []string{"fail", count, f.Verb, f.Kind}
+	if f.Controller != "" {
+		words = append(words, "of", f.Controller)
+	}
+	return strings.Join(strings.Fields(strings.Join(append(words, fmt.Sprintf("with %d", f.Code)), " ")), " ")
+}
+
+func (c *CrashOp) String() string {
+	var b strings.Builder
+	b.WriteString("crash " + c.Controller)
+	switch {
+	case c.Each:
+		fmt.Fprintf(&b, " %s each of its effects", c.Point)
+	case c.Effect > 0:
+		fmt.Fprintf(&b, " %s its effect %d", c.Point, c.Effect)
+	}
+	fmt.Fprintf(&b, ", restart after %s", time.Duration(c.RestartAfter))
+	if c.StaleBy > 0 {
+		fmt.Fprintf(&b, " with lists %s old", time.Duration(c.StaleBy))
+	}
+	if c.LateBy > 0 {
+		fmt.Fprintf(&b, ", requests execute %s later", time.Duration(c.LateBy))
+	}
+	return b.String()
+}

@@ -1,0 +1,456 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// This file is all that the engine knows of single operations. A new one is a field
+// of Op, a method of World and a row of operations; the compiler then asks both worlds
+// for it, and tests ask the documents.
+
+// Op is one thing that the scenario does to the world. Exactly one field is set.
+type Op struct {
+	// cut takes away the network between a host and the API server. The host
+	// goes on running.
+	Cut *HostOp `json:"cut,omitempty"`
+	// restore brings the network between a host and the API server back.
+	Restore *HostOp `json:"restore,omitempty"`
+	// stopKubelet kills the kubelet of a host, until its next boot or until the
+	// faults are withdrawn. What it started goes on running.
+	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
+	// stopFeeding kills the process that feeds the host's watchdog.
+	StopFeeding *HostOp `json:"stopFeeding,omitempty"`
+	// ignoreShutdown makes the host's operating system ignore graceful shutdown
+	// requests, until its next boot or until the faults are withdrawn.
+	IgnoreShutdown *HostOp `json:"ignoreShutdown,omitempty"`
+	// pause stops the host's processors: no process makes progress, and none is
+	// gone.
+	Pause *HostOp `json:"pause,omitempty"`
+	// resume lets a paused host go on.
+	Resume *HostOp `json:"resume,omitempty"`
+	// powerLoss switches the host off behind everybody's back. Its BMC stays up.
+	PowerLoss *HostOp `json:"powerLoss,omitempty"`
+	// powerUp switches the host on behind everybody's back.
+	PowerUp *HostOp `json:"powerUp,omitempty"`
+	// addFault makes a BMC misbehave.
+	AddFault *FaultOp `json:"addFault,omitempty"`
+	// removeFault ends a BMC's misbehaviour.
+	RemoveFault *FaultName `json:"removeFault,omitempty"`
+	// crash kills a controller, at once or around its n-th effect from now on.
+	Crash *CrashOp `json:"crash,omitempty"`
+	// startSecond starts another process of a controller beside the one that runs,
+	// called CONTROLLER-2: neither knows of the other.
+	StartSecond *ControllerOp `json:"startSecond,omitempty"`
+	// stopSecond ends the process that startSecond has started.
+	StopSecond *ControllerOp `json:"stopSecond,omitempty"`
+	// pauseController lets a controller's process stand still. What it has sent goes
+	// its way.
+	PauseController *ControllerOp `json:"pauseController,omitempty"`
+	// resumeController lets it go on where it was, with what it knew.
+	ResumeController *ControllerOp `json:"resumeController,omitempty"`
+	// setClock puts the clock of a controller or of a host wrong.
+	SetClock *ClockOp `json:"setClock,omitempty"`
+	// freezeCache stops a controller's cache from learning of changes.
+	FreezeCache *CacheOp `json:"freezeCache,omitempty"`
+	// thawCache lets a controller's cache catch up.
+	ThawCache *CacheOp `json:"thawCache,omitempty"`
+	// annotate sets an annotation, as a user would.
+	Annotate *AnnotateOp `json:"annotate,omitempty"`
+	// removeAnnotation removes an annotation, as a user would.
+	RemoveAnnotation *AnnotateOp `json:"removeAnnotation,omitempty"`
+	// setOnline sets spec.online of a BareMetalHost, as a user would.
+	SetOnline *OnlineOp `json:"setOnline,omitempty"`
+	// patch merges something into an object, as a user would.
+	Patch *PatchOp `json:"patch,omitempty"`
+	// delete deletes an object, as a user would. One that is not there stays so.
+	Delete *ObjectOp `json:"delete,omitempty"`
+	// create makes an object of the topology anew, as a user would. One that is
+	// there stays as it is.
+	Create *ObjectOp `json:"create,omitempty"`
+	// failAPI has the API server refuse requests of controllers.
+	FailAPI *FailAPIOp `json:"failAPI,omitempty"`
+	// apiOutage takes the API server away from everybody, kubelets included.
+	APIOutage *OutageOp `json:"apiOutage,omitempty"`
+	// apiRestore brings the API server back, and ends every failAPI.
+	APIRestore *struct{} `json:"apiRestore,omitempty"`
+	// heal withdraws every fault: the run does this by itself after the last
+	// step.
+	Heal *struct{} `json:"heal,omitempty"`
+}
+
+// World is what operations are done to, one method for each field of Op, so that a world
+// that lacks one doesn't compile. Each returns when the operation is accepted. One that
+// a world can't do stands in its Capabilities, and is never asked of it.
+type World interface {
+	Cut(*HostOp) error
+	Restore(*HostOp) error
+	StopKubelet(*HostOp) error
+	StopFeeding(*HostOp) error
+	IgnoreShutdown(*HostOp) error
+	Pause(*HostOp) error
+	Resume(*HostOp) error
+	PowerLoss(*HostOp) error
+	PowerUp(*HostOp) error
+	AddFault(*FaultOp) error
+	RemoveFault(*FaultName) error
+	Crash(*CrashOp) error
+	StartSecond(*ControllerOp) error
+	StopSecond(*ControllerOp) error
+	PauseController(*ControllerOp) error
+	ResumeController(*ControllerOp) error
+	SetClock(*ClockOp) error
+	FreezeCache(*CacheOp) error
+	ThawCache(*CacheOp) error
+	Annotate(*AnnotateOp) error
+	RemoveAnnotation(*AnnotateOp) error
+	SetOnline(*OnlineOp) error
+	Patch(*PatchOp) error
+	Delete(*ObjectOp) error
+	Create(*ObjectOp) error
+	FailAPI(*FailAPIOp) error
+	APIOutage(*OutageOp) error
+	APIRestore(*struct{}) error
+	Heal(*struct{}) error
+}
+
+// Perform does an operation to a world.
+func Perform(op Op, w World) error {
+	set := op.set()
+	if len(set) != 1 {
+		return errors.New("an operation is exactly one thing, and this is " + op.String())
+	}
+	return set[0].do(w, &op)
+}
+
+// operation is what there is to know of one operation. What is left out is nothing.
+type operation struct {
+	// name is what scenarios call it.
+	name string
+	is   func(*Op) bool
+	do   func(World, *Op) error
+	// text says what it does in a few words: "cut worker-1".
+	text func(*Op) string
+	// host is the host that it is done to, object what else it is done to: a fault, a
+	// controller, or an API object.
+	host, object func(*Op) string
+	// byUser says that a user does it at the API server.
+	byUser bool
+	// check finds what the types don't show.
+	check func(*validator, string, *Op)
+	// begins is the state that it begins, ends are those that it ends, or their first
+	// words. orphan is what a step before it must have done to such a state: "cut it".
+	begins func(*Op) state
+	ends   func(*Op) []string
+	orphan string
+	// asks is what not every world has, beside the operation as such.
+	asks func(*Op, *Spec) []Feature
+	// shows is the event without which it came to nothing, given the number of its step.
+	shows func(*Op, int) injection
+}
+
+// state is what an operation begins and another one ends, as a clause: "worker-1 is
+// cut off". One that is brief may be over by itself.
+type state struct {
+	clause string
+	brief  bool
+}
+
+// of is an operation with an operand of type T; its fields are those of operation.
+type of[T any] struct {
+	text         func(*T) string
+	host, object func(*T) string
+	byUser       bool
+	check        func(*validator, string, *T)
+	begins       func(*T) state
+	ends         func(*T) []string
+	orphan       string
+	asks         func(*T, *Spec) []Feature
+	shows        func(*T, int) injection
+}
+
+// declare makes an operation of the field of Op that it is.
+func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, o of[T]) operation {
+	declared := operation{
+		name: name, byUser: o.byUser, orphan: o.orphan,
+		is:   func(op *Op) bool { return field(op) != nil },
+		do:   func(w World, op *Op) error { return do(w, field(op)) },
+		text: on(field, o.text), host: on(field, o.host), object: on(field, o.object),
+		begins: on(field, o.begins), ends: on(field, o.ends),
+		check: func(v *validator, path string, op *Op) {
+			if o.check != nil {
+				o.check(v, path, field(op))
+			}
+		},
+		asks: func(op *Op, spec *Spec) []Feature {
+			if o.asks == nil {
+				return nil
+			}
+			return o.asks(field(op), spec)
+		},
+	}
+	if o.shows != nil {
+		declared.shows = func(op *Op, step int) injection { return o.shows(field(op), step) }
+	}
+	return declared
+}
+
+// on makes a function of operands one of operations. Without it the answer is nothing.
+func on[T, R any](field func(*Op) *T, f func(*T) R) func(*Op) R {
+	return func(op *Op) (nothing R) {
+		if f == nil {
+			return nothing
+		}
+		return f(field(op))
+	}
+}
+
+// operations are all there are, in the order of Op's fields.
+var operations = []operation{
+	declare("cut", func(op *Op) *HostOp { return op.Cut }, World.Cut, of[HostOp]{
+		text: words("cut"), host: (*HostOp).name, check: (*validator).hostOp,
+		begins: hostIs("is cut off"),
+	}),
+	declare("restore", func(op *Op) *HostOp { return op.Restore }, World.Restore, of[HostOp]{
+		text: words("restore"), host: (*HostOp).name, check: (*validator).hostOp,
+		ends: hostIsNo("is cut off"), orphan: "cut it",
+	}),
+	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, of[HostOp]{
+		text: words("stop the kubelet of"), host: (*HostOp).name, check: (*validator).hostOp,
+	}),
+	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, of[HostOp]{
+		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: (*validator).stopFeeding,
+	}),
+	declare("ignoreShutdown", func(op *Op) *HostOp { return op.IgnoreShutdown }, World.IgnoreShutdown, of[HostOp]{
+		text: words("ignore shutdown on"), host: (*HostOp).name, check: (*validator).hostOp,
+	}),
+	declare("pause", func(op *Op) *HostOp { return op.Pause }, World.Pause, of[HostOp]{
+		text: words("pause"), host: (*HostOp).name, check: (*validator).hostOp,
+		begins: hostIs("is paused"), asks: watchdogWhilePaused,
+	}),
+	declare("resume", func(op *Op) *HostOp { return op.Resume }, World.Resume, of[HostOp]{
+		text: words("resume"), host: (*HostOp).name, check: (*validator).hostOp,
+		ends: hostIsNo("is paused"), orphan: "paused it",
+	}),
+	declare("powerLoss", func(op *Op) *HostOp { return op.PowerLoss }, World.PowerLoss, of[HostOp]{
+		text: words("power loss of"), host: (*HostOp).name, check: (*validator).hostOp,
+	}),
+	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, of[HostOp]{
+		text: words("power up"), host: (*HostOp).name, check: (*validator).hostOp,
+	}),
+	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, of[FaultOp]{
+		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
+		host:   func(f *FaultOp) string { return f.Host },
+		object: func(f *FaultOp) string { return f.Name },
+		check:  (*validator).addFault,
+		begins: func(f *FaultOp) state { return state{clause: "fault " + f.Name + " of the BMC of " + f.Host} },
+		shows: func(f *FaultOp, step int) injection {
+			return injection{
+				name:  fmt.Sprintf("the fault %s of step %d bent no request", f.Name, step),
+				event: history.BMCFault, value: f.Name,
+			}
+		},
+	}),
+	declare("removeFault", func(op *Op) *FaultName { return op.RemoveFault }, World.RemoveFault, of[FaultName]{
+		text:   func(f *FaultName) string { return "remove fault " + f.Name },
+		object: func(f *FaultName) string { return f.Name },
+		check:  (*validator).removeFault,
+		ends:   func(f *FaultName) []string { return []string{"fault " + f.Name + " of"} },
+	}),
+	declare("crash", func(op *Op) *CrashOp { return op.Crash }, World.Crash, of[CrashOp]{
+		text:   (*CrashOp).String,
+		object: func(c *CrashOp) string { return c.Controller },
+		check:  (*validator).crash,
+		begins: func(c *CrashOp) (s state) {
+			if c.Each {
+				s.clause = c.Controller + " crashes at each of its effects"
+			}
+			return s
+		},
+		asks: pastAndFuture,
+		shows: func(c *CrashOp, step int) injection {
+			return injection{
+				name:  fmt.Sprintf("step %d (%s) crashed nobody", step, c),
+				event: history.ControllerCrashed, actor: c.Controller,
+			}
+		},
+	}),
+	declare("startSecond", func(op *Op) *ControllerOp { return op.StartSecond }, World.StartSecond, of[ControllerOp]{
+		text:   func(c *ControllerOp) string { return "start a second " + c.Controller },
+		check:  (*validator).startSecond,
+		begins: func(c *ControllerOp) state { return state{clause: "there is a second " + c.Controller} },
+	}),
+	declare("stopSecond", func(op *Op) *ControllerOp { return op.StopSecond }, World.StopSecond, of[ControllerOp]{
+		text:  func(c *ControllerOp) string { return "stop the second " + c.Controller },
+		check: (*validator).stopSecond,
+		ends:  func(c *ControllerOp) []string { return []string{"there is a second " + c.Controller} }, orphan: "started it",
+	}),
+	declare("pauseController", func(op *Op) *ControllerOp { return op.PauseController }, World.PauseController, of[ControllerOp]{
+		text:   func(c *ControllerOp) string { return "pause the controller " + c.Controller },
+		check:  func(v *validator, path string, c *ControllerOp) { v.controller(path+".controller", c.Controller) },
+		begins: func(c *ControllerOp) state { return state{clause: c.Controller + " stands still"} },
+	}),
+	declare("resumeController", func(op *Op) *ControllerOp { return op.ResumeController }, World.ResumeController, of[ControllerOp]{
+		text: func(c *ControllerOp) string { return "resume the controller " + c.Controller },
+		ends: func(c *ControllerOp) []string { return []string{c.Controller + " stands still"} }, orphan: "paused it",
+	}),
+	declare("setClock", func(op *Op) *ClockOp { return op.SetClock }, World.SetClock, of[ClockOp]{
+		text: func(c *ClockOp) string {
+			return fmt.Sprintf("set the clock of %s to %+.1fs", c.Controller+c.Host, c.Offset().Seconds())
+		},
+		host:  func(c *ClockOp) string { return c.Host },
+		check: (*validator).setClock,
+		begins: func(c *ClockOp) (s state) {
+			if c.Offset() != 0 {
+				s.clause = "the clock of " + c.Controller + c.Host + " is wrong"
+			}
+			return s
+		},
+		ends: func(c *ClockOp) []string { return []string{"the clock of " + c.Controller + c.Host + " is wrong"} },
+	}),
+	declare("freezeCache", func(op *Op) *CacheOp { return op.FreezeCache }, World.FreezeCache, of[CacheOp]{
+		text:   func(c *CacheOp) string { return fmt.Sprintf("freeze %s in the cache of %s", c.Kind, c.Controller) },
+		object: func(c *CacheOp) string { return c.Controller },
+		check:  (*validator).cache,
+		begins: func(c *CacheOp) state { return state{clause: c.Kind + " is frozen in the cache of " + c.Controller} },
+	}),
+	declare("thawCache", func(op *Op) *CacheOp { return op.ThawCache }, World.ThawCache, of[CacheOp]{
+		text:   func(c *CacheOp) string { return fmt.Sprintf("thaw %s in the cache of %s", c.Kind, c.Controller) },
+		object: func(c *CacheOp) string { return c.Controller },
+		check:  (*validator).cache,
+		ends:   func(c *CacheOp) []string { return []string{c.Kind + " is frozen in the cache of " + c.Controller} }, orphan: "frozen it",
+	}),
+	declare("annotate", func(op *Op) *AnnotateOp { return op.Annotate }, World.Annotate, of[AnnotateOp]{
+		text:   func(a *AnnotateOp) string { return fmt.Sprintf("annotate %s with %s=%s", a.Object, a.Key, a.Value) },
+		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
+		object: func(a *AnnotateOp) string { return a.Object },
+		byUser: true, check: (*validator).annotation,
+	}),
+	declare("removeAnnotation", func(op *Op) *AnnotateOp { return op.RemoveAnnotation }, World.RemoveAnnotation, of[AnnotateOp]{
+		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Object) },
+		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
+		object: func(a *AnnotateOp) string { return a.Object },
+		byUser: true, check: (*validator).noAnnotation,
+	}),
+	declare("setOnline", func(op *Op) *OnlineOp { return op.SetOnline }, World.SetOnline, of[OnlineOp]{
+		text:   func(o *OnlineOp) string { return fmt.Sprintf("set %s online=%t", o.Host, o.Online) },
+		host:   func(o *OnlineOp) string { return o.Host },
+		byUser: true, check: func(v *validator, path string, o *OnlineOp) { v.host(path+".host", o.Host) },
+	}),
+	declare("patch", func(op *Op) *PatchOp { return op.Patch }, World.Patch, of[PatchOp]{
+		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Object, p.Merge) },
+		host:   func(p *PatchOp) string { return nameIn(p.Object) },
+		object: func(p *PatchOp) string { return p.Object },
+		byUser: true, check: (*validator).patch,
+	}),
+	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, of[ObjectOp]{
+		text:   func(o *ObjectOp) string { return "delete " + o.Object },
+		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
+		object: func(o *ObjectOp) string { return o.Object },
+		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.object(path+".object", o.Object, changed) },
+	}),
+	declare("create", func(op *Op) *ObjectOp { return op.Create }, World.Create, of[ObjectOp]{
+		text:   func(o *ObjectOp) string { return "create " + o.Object },
+		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
+		object: func(o *ObjectOp) string { return o.Object },
+		byUser: true, check: (*validator).create,
+	}),
+	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, of[FailAPIOp]{
+		text:   (*FailAPIOp).String,
+		check:  (*validator).failAPI,
+		begins: func(f *FailAPIOp) state { return state{clause: apiRefuses, brief: f.Times > 0} },
+		shows: func(f *FailAPIOp, step int) injection {
+			return injection{
+				name:  fmt.Sprintf("step %d (%s) refused no request", step, f),
+				event: history.APIFault, actor: f.Controller, value: fmt.Sprint(f.Code),
+			}
+		},
+	}),
+	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, of[OutageOp]{
+		text: func(o *OutageOp) string {
+			if o.Hang {
+				return "API outage: requests hang"
+			}
+			return "API outage"
+		},
+		begins: func(*OutageOp) state { return state{clause: apiAway} },
+	}),
+	declare("apiRestore", func(op *Op) *struct{} { return op.APIRestore }, World.APIRestore, of[struct{}]{
+		text: func(*struct{}) string { return "API restored" },
+		ends: func(*struct{}) []string { return []string{apiRefuses, apiAway} }, orphan: "taken it away or made it fail",
+	}),
+	declare("heal", func(op *Op) *struct{} { return op.Heal }, World.Heal, of[struct{}]{
+		text:  func(*struct{}) string { return "heal" },
+		check: (*validator).heal,
+		ends:  func(*struct{}) []string { return []string{everything} },
+	}),
+}
+
+// States that several operations know of. What ends everything ends every state.
+const (
+	apiAway    = "the API server is away"
+	apiRefuses = "the API server refuses requests"
+	everything = ""
+)
+
+func (h *HostOp) name() string { return h.Host }
+
+func words(what string) func(*HostOp) string {
+	return func(h *HostOp) string { return what + " " + h.Host }
+}
+
+func hostIs(what string) func(*HostOp) state {
+	return func(h *HostOp) state { return state{clause: h.Host + " " + what} }
+}
+
+func hostIsNo(longer string) func(*HostOp) []string {
+	return func(h *HostOp) []string { return []string{h.Host + " " + longer} }
+}
+
+// nameIn is the name in KIND/NAME.
+func nameIn(object string) string {
+	_, name, _ := strings.Cut(object, "/")
+	return name
+}
+
+// ended reports whether the clause of a state is, or begins with, what ends it.
+func ended(clause, end string) bool {
+	rest, ok := strings.CutPrefix(clause, end)
+	return ok && (rest == "" || end == everything || rest[0] == ' ')
+}
+
+// set are the operations that are asked for: exactly one of an Op that was loaded.
+func (op *Op) set() []*operation {
+	var set []*operation
+	for i := range operations {
+		if operations[i].is(op) {
+			set = append(set, &operations[i])
+		}
+	}
+	return set
+}
+
+// declared is the operation that is asked for, or nil if there is none.
+func (op *Op) declared() *operation {
+	if set := op.set(); len(set) > 0 {
+		return set[0]
+	}
+	return nil
+}
+
+// String says what the operation does in a few words: "cut worker-1".
+func (op Op) String() string {
+	if o := op.declared(); o != nil {
+		return o.text(&op)
+	}
+	return "nothing"
+}
+
+// kind is what a scenario calls the operation, host the host and object what else it
+// is done to.
+func (op *Op) kind() string   { return op.declared().name }
+func (op *Op) host() string   { return op.declared().host(op) }
+func (op *Op) object() string { return op.declared().object(op) }

@@ -1,0 +1,274 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// op checks one operation against the operations before it.
+func (v *validator) op(path string, op *Op) {
+	set := op.set()
+	if len(set) != 1 {
+		if len(set) == 0 {
+			v.bad(path, "no operation: give it one of %s", strings.Join(operationNames(), ", "))
+		} else {
+			v.bad(path, "%d operations, %s: a step does one", len(set), strings.Join(namesOf(set), " and "))
+		}
+		return
+	}
+	o := set[0]
+	path = join(path, o.name)
+	if o.byUser && slices.Contains(v.open, apiAway) {
+		v.bad(path, "no user can do this while the API server is away: add apiRestore before it")
+	}
+	o.check(v, path, op)
+	ends := o.ends(op)
+	before := len(v.open)
+	v.open = slices.DeleteFunc(v.open, func(clause string) bool {
+		return slices.ContainsFunc(ends, func(end string) bool { return ended(clause, end) })
+	})
+	if o.orphan != "" && len(v.open) == before && !v.unsure {
+		v.bad(path, "no step before this one has %s", o.orphan)
+	}
+	if s := o.begins(op); s.clause != "" && !slices.Contains(v.open, s.clause) {
+		v.open = append(v.open, s.clause)
+	}
+}
+
+func namesOf(some []*operation) []string {
+	var names []string
+	for _, o := range some {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+func operationNames() []string {
+	var names []string
+	for i := range operations {
+		names = append(names, operations[i].name)
+	}
+	return names
+}
+
+func (v *validator) hostOp(path string, op *HostOp) { v.host(path+".host", op.Host) }
+
+func (v *validator) setClock(path string, op *ClockOp) {
+	v.host(path+".host", op.Host)
+	v.controller(path+".controller", op.Controller)
+	if (op.Host == "") == (op.Controller == "") {
+		v.bad(path, "whose clock? give it either host or controller")
+	}
+	if op.Ahead > 0 && op.Behind > 0 {
+		v.bad(path+".behind", "a clock is ahead or behind, not both")
+	}
+	if v.vocab.Controllers[v.base(op.Controller)].StandIn {
+		v.bad(path+".controller", "%s stands in for something that compares no clocks", op.Controller)
+	}
+}
+
+func (v *validator) startSecond(path string, op *ControllerOp) {
+	path, name := path+".controller", op.Controller
+	switch {
+	case v.controllers == nil:
+	case v.base(name) != name:
+		v.bad(path, "%s is such a second process itself", name)
+	case slices.Contains(v.controllers, Process(name, 2)):
+		v.bad(path, "there is a second %s already", name)
+	case !slices.Contains(v.controllers, name):
+		v.controller(path, name)
+	default:
+		v.controllers = append(v.controllers, Process(name, 2))
+		v.seconds = append(v.seconds, Process(name, 2))
+	}
+}
+
+func (v *validator) stopSecond(_ string, op *ControllerOp) {
+	v.gone(func(second string) bool { return second == Process(op.Controller, 2) })
+}
+
+// gone takes second processes from those that can be named.
+func (v *validator) gone(these func(second string) bool) {
+	v.controllers = slices.DeleteFunc(v.controllers, func(name string) bool { return slices.Contains(v.seconds, name) && these(name) })
+	v.seconds = slices.DeleteFunc(v.seconds, these)
+}
+
+// heal withdraws every fault, so that none can be removed any more.
+func (v *validator) heal(string, *struct{}) {
+	v.gone(func(string) bool { return true })
+	v.ended = slices.Clone(v.faults)
+}
+
+func (v *validator) stopFeeding(path string, op *HostOp) {
+	v.hostOp(path, op)
+	for _, host := range v.spec.Topology.Hosts {
+		if host.Name == op.Host && host.Watchdog == 0 {
+			v.bad(path+".host", "the host %s has no watchdog", op.Host)
+		}
+	}
+}
+
+// restartTime is the least time in which a controller starts again.
+const restartTime = 500 * time.Millisecond
+
+func (v *validator) crash(path string, op *CrashOp) {
+	v.controller(path+".controller", op.Controller)
+	if op.Effect < 1 {
+		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
+	}
+	v.atLeast(path+".restartAfter", op.RestartAfter, restartTime)
+	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
+	switch {
+	case op.LateBy > 0 && op.Effect > 0 && op.Point == CrashAfter, op.LateBy > 0 && op.Each && op.Point == CrashAfter:
+		v.bad(path+".lateBy", "what stands after the effect is not under way any more: say point: before")
+	case op.Each && op.Effect > 0:
+		v.bad(path+".effect", "each is around every effect: leave this out")
+	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
+		v.bad(path+".point", "before which effect? add effect or each")
+	}
+}
+
+func (v *validator) cache(path string, op *CacheOp) {
+	v.controller(path+".controller", op.Controller)
+	if kinds := v.vocab.Controllers[v.base(op.Controller)].Kinds; len(kinds) > 0 {
+		v.oneOf(path+".kind", "kind in the cache of "+op.Controller, op.Kind, kinds)
+	} else if op.Kind == "" {
+		v.bad(path+".kind", "is empty: name a kind, such as BareMetalHost")
+	}
+}
+
+func (v *validator) annotation(path string, op *AnnotateOp) {
+	v.object(path+".object", op.Object, annotated)
+	if !qualifiedName.MatchString(op.Key) {
+		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
+	}
+}
+
+func (v *validator) noAnnotation(path string, op *AnnotateOp) {
+	v.annotation(path, op)
+	v.bad(path+".value", "an annotation is removed whatever its value: leave it out")
+}
+
+// create checks that there is such an object, and that users make it.
+func (v *validator) create(path string, op *ObjectOp) {
+	if strings.HasPrefix(op.Object, "Node/") {
+		v.bad(path+".object", "a Node is made by its kubelet: start that by powerLoss and powerUp")
+		return
+	}
+	v.object(path+".object", op.Object, made)
+}
+
+func (v *validator) failAPI(path string, op *FailAPIOp) {
+	v.controller(path+".controller", op.Controller)
+	v.oneOf(path+".verb", "verb", op.Verb, apiVerbs)
+	v.oneOf(path+".kind", "kind", op.Kind, apiKinds)
+	switch {
+	case !slices.Contains(apiCodes, op.Code):
+		v.bad(path+".code", "%d: use one of %s", op.Code, strings.Trim(fmt.Sprint(apiCodes), "[]"))
+	case op.Code == http.StatusNotFound && !slices.Contains(custom, op.Kind):
+		v.bad(path+".code", "only resources of a CustomResourceDefinition can be missing as a whole: give kind one of %s", strings.Join(custom, ", "))
+	}
+	if op.Times < 1 {
+		v.bad(path+".times", "%d: at least once, or leave it out", op.Times)
+	}
+}
+
+func (v *validator) patch(path string, op *PatchOp) {
+	kind := v.object(path+".object", op.Object, changed)
+	if v.doc.broken(path + ".merge") {
+		return
+	}
+	object, status, err := op.Split()
+	switch {
+	case err != nil:
+		v.bad(path+".merge", "%s where the fields of an object are needed", op.Merge)
+	case object == nil && status == nil:
+		v.bad(path+".merge", "changes nothing")
+	case kind != "" && v.vocab.CheckPatch != nil:
+		if err := v.vocab.CheckPatch(kind, op.Merge); err != nil {
+			v.bad(path+".merge", "%s", oneLine(err))
+		}
+	}
+}
+
+func (v *validator) addFault(path string, op *FaultOp) {
+	v.host(path+".host", op.Host)
+	switch {
+	case op.Name == "":
+		v.bad(path+".name", "is empty: removeFault and the history call the fault by it")
+	case slices.Contains(v.faults, op.Name):
+		v.bad(path+".name", "a fault %s was added before: the history could not tell them apart", quote(op.Name))
+	default:
+		v.faults = append(v.faults, op.Name)
+	}
+	if v.vocab.Fault == nil {
+		v.bad(path+".rule", "faults are not known here")
+		return
+	}
+	rule := v.vocab.Fault()
+	if !v.doc.decodeForeign(path+".rule", rule) {
+		return
+	}
+	if err := nameRule(rule, op); err != nil {
+		v.bad(path+".rule.name", "%s", err)
+		return
+	}
+	v.ask(path+".rule", rule)
+	if v.vocab.CheckFault != nil && v.hosts != nil && !v.doc.broken(path) {
+		if err := v.vocab.CheckFault(rule, op.Host, v.hosts); err != nil {
+			v.bad(path+".rule", "%s", oneLine(err))
+		}
+	}
+}
+
+// nameRule gives the fault's name to a rule that can take one, in its JSON too.
+func nameRule(rule any, op *FaultOp) error {
+	value := reflect.ValueOf(rule).Elem()
+	for _, f := range fieldsOf(value.Type()) {
+		if f.name != "name" || f.typ.Kind() != reflect.String {
+			continue
+		}
+		field := value.FieldByIndex(f.index)
+		if written := field.String(); written != "" && written != op.Name {
+			return fmt.Errorf("the fault is called %s: leave the rule's name out", quote(op.Name))
+		}
+		field.SetString(op.Name)
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(op.Rule, &fields); err != nil {
+			return fmt.Errorf("read the rule again: %w", err)
+		}
+		named, err := json.Marshal(op.Name)
+		if err != nil {
+			return fmt.Errorf("name the rule: %w", err)
+		}
+		fields["name"] = named
+		if op.Rule, err = json.Marshal(fields); err != nil {
+			return fmt.Errorf("write the rule again: %w", err)
+		}
+	}
+	return nil
+}
+
+// fault reports a name that no step so far has added.
+func (v *validator) fault(path, name string) bool {
+	if v.unsure && !slices.Contains(v.faults, name) {
+		return false // the step that adds it may be one of the broken ones
+	}
+	return v.oneOf(path, "fault", name, v.faults)
+}
+
+func (v *validator) removeFault(path string, op *FaultName) {
+	path, name := path+".name", op.Name
+	if !v.fault(path, name) {
+		return
+	}
+	if slices.Contains(v.ended, name) {
+		v.bad(path, "the fault %s has been removed before", quote(name))
+	}
+	v.ended = append(v.ended, name)
+}

@@ -1,0 +1,340 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/kube"
+)
+
+// Capabilities are what the simulator can do.
+var Capabilities = scenarios.Capabilities{
+	World: "sim", Title: "simulator",
+	Lacks: map[scenarios.Feature]string{
+		scenarios.Feature(fakebmc.NeedsWire):        "the simulator's controllers call BMCs directly, without HTTP",
+		scenarios.Feature(fakebmc.NeedsIPMI):        "the simulator's BMCs speak no IPMI",
+		scenarios.Feature(history.EvidenceLost):     "the simulator's observers see everything",
+		scenarios.Feature(history.EvidenceRegained): "the simulator's observers see everything",
+	},
+}
+
+// operations are what a scenario does to the world. It implements scenarios.World.
+type operations struct{ *Backend }
+
+// Apply performs one operation at the present time.
+func (b *Backend) Apply(op scenarios.Op) error { return scenarios.Perform(op, operations{b}) }
+
+func (b *Backend) onHost(name string, do func(*host)) error {
+	h := b.host(name)
+	if h == nil {
+		return fmt.Errorf("the topology has no host %q", name)
+	}
+	do(h)
+	return nil
+}
+
+func (o operations) Cut(op *scenarios.HostOp) error     { return o.onHost(op.Host, o.cut) }
+func (o operations) Restore(op *scenarios.HostOp) error { return o.onHost(op.Host, o.restore) }
+
+func (b *Backend) cut(h *host) {
+	if !h.kubelet.cut {
+		h.kubelet.rouse()
+		h.kubelet.cut = true
+		b.w.emit(history.Event{Kind: history.LinkCut, Host: h.name, Object: "api"})
+	}
+}
+
+func (b *Backend) restore(h *host) {
+	if h.kubelet.cut {
+		b.w.emit(history.Event{Kind: history.LinkRestored, Host: h.name, Object: "api"})
+		h.kubelet.cut = false
+		h.kubelet.reconnect()
+	}
+}
+
+func (o operations) StopKubelet(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) { h.kubelet.stop() })
+}
+
+func (o operations) StopFeeding(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, (*host).stopFeeding)
+}
+
+func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) { h.ignoresShutdown = true })
+}
+
+func (o operations) Pause(op *scenarios.HostOp) error  { return o.onHost(op.Host, (*host).pause) }
+func (o operations) Resume(op *scenarios.HostOp) error { return o.onHost(op.Host, (*host).resume) }
+
+func (o operations) PowerLoss(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) { h.losePower(byScenario) })
+}
+
+func (o operations) PowerUp(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(h *host) { h.powerOn(byScenario) })
+}
+
+func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.faults.Add(op) }
+func (o operations) RemoveFault(op *scenarios.FaultName) error { return o.faults.Remove(op.Name) }
+
+func (b *Backend) onProcess(name string, do func(*process)) error {
+	p := b.process(name)
+	if p == nil {
+		return fmt.Errorf("the controller %q is not part of this run", name)
+	}
+	do(p)
+	return nil
+}
+
+func (o operations) Crash(op *scenarios.CrashOp) error {
+	return o.onProcess(op.Controller, func(p *process) {
+		if op.Effect == 0 && !op.Each {
+			p.kill(deathOf(op, ""))
+			return
+		}
+		p.crashAt, p.effects = op, 0
+	})
+}
+
+// StartSecond starts another process of a controller, or the one that was stopped
+// before.
+func (o operations) StartSecond(op *scenarios.ControllerOp) error {
+	p := o.process(scenarios.Process(op.Controller, 2))
+	if p == nil {
+		i := slices.IndexFunc(o.sim.prepared.controllers, func(c controllers.Selection) bool { return c.Name == op.Controller })
+		if i < 0 {
+			return fmt.Errorf("the controller %q is not part of this run", op.Controller)
+		}
+		var err error
+		if p, err = o.addProcess(o.sim.prepared.controllers[i], 2); err != nil {
+			return err
+		}
+	}
+	p.second = true
+	p.restart(startLatency)
+	return nil
+}
+
+func (o operations) StopSecond(op *scenarios.ControllerOp) error {
+	return o.onProcess(scenarios.Process(op.Controller, 2), (*process).end)
+}
+
+func (o operations) PauseController(op *scenarios.ControllerOp) error {
+	return o.onProcess(op.Controller, (*process).pause)
+}
+
+func (o operations) ResumeController(op *scenarios.ControllerOp) error {
+	return o.onProcess(op.Controller, (*process).resume)
+}
+
+func (o operations) SetClock(op *scenarios.ClockOp) error {
+	if op.Host != "" {
+		return o.onHost(op.Host, func(h *host) { h.kubelet.offset = op.Offset() })
+	}
+	return o.onProcess(op.Controller, func(p *process) { p.offset = op.Offset() })
+}
+
+func (o operations) FreezeCache(op *scenarios.CacheOp) error {
+	return o.onStream(op, func(s *stream) { s.frozen = true })
+}
+
+func (o operations) ThawCache(op *scenarios.CacheOp) error { return o.onStream(op, (*stream).thaw) }
+
+func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
+	if p := b.process(c.Controller); p != nil {
+		for _, s := range p.streams {
+			if s.kind.Kind == c.Kind {
+				do(s)
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the controller %q is not part of this run, or doesn't watch %s", c.Controller, c.Kind)
+}
+
+func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
+	o.api.fail(op)
+	return nil
+}
+
+func (o operations) APIOutage(op *scenarios.OutageOp) error {
+	for _, h := range o.hosts {
+		h.kubelet.rouse()
+	}
+	o.api.away, o.api.silent = true, op.Hang
+	return nil
+}
+
+func (o operations) APIRestore(*struct{}) error {
+	o.restoreAPI()
+	return nil
+}
+
+// restoreAPI brings the API server back: watches and kubelets learn of what they
+// missed.
+func (b *Backend) restoreAPI() {
+	b.api.failures = nil
+	if !b.api.away {
+		return
+	}
+	b.api.away = false
+	for _, p := range b.processes {
+		for _, s := range p.streams {
+			s.catchUp()
+		}
+	}
+	for _, h := range b.hosts {
+		h.kubelet.reconnect()
+	}
+}
+
+// object finds an object that users change.
+func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
+	if b.api.away {
+		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away"}
+	}
+	obj, err := objects.New(name)
+	if err != nil {
+		return nil, client.ObjectKey{}, err
+	}
+	kind, err := b.sim.server.KindOf(obj)
+	return kind, client.ObjectKeyFromObject(obj), err
+}
+
+func (o operations) Annotate(op *scenarios.AnnotateOp) error {
+	return o.annotate(op.Object, op.Key, &op.Value)
+}
+
+func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error {
+	return o.annotate(op.Object, op.Key, nil)
+}
+
+// annotate sets or, with a nil value, removes an annotation.
+func (b *Backend) annotate(object, key string, value *string) error {
+	return b.change(object, func(obj client.Object) {
+		annotations := obj.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		if value == nil {
+			delete(annotations, key)
+		} else {
+			annotations[key] = *value
+		}
+		obj.SetAnnotations(annotations)
+	})
+}
+
+func (o operations) SetOnline(op *scenarios.OnlineOp) error {
+	return o.change("BareMetalHost/"+op.Host, func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = op.Online })
+}
+
+// change updates an object as a user would.
+func (b *Backend) change(object string, change func(client.Object)) error {
+	kind, key, err := b.object(object)
+	if err != nil {
+		return err
+	}
+	obj, err := b.store.Get(kind, key)
+	if err != nil {
+		return ineffective(err)
+	}
+	obj = obj.DeepCopyObject().(client.Object)
+	change(obj)
+	_, err = b.store.Update(history.User, obj)
+	return err
+}
+
+func (o operations) Patch(op *scenarios.PatchOp) error {
+	kind, key, err := o.object(op.Object)
+	if err != nil {
+		return err
+	}
+	object, status, err := op.Split()
+	if err == nil && object != nil {
+		_, err = o.store.Patch(history.User, kind, key, false, types.MergePatchType, object)
+	}
+	if err == nil && status != nil {
+		_, err = o.store.Patch(history.User, kind, key, true, types.MergePatchType, status)
+	}
+	return ineffective(err)
+}
+
+func (o operations) Delete(op *scenarios.ObjectOp) error {
+	kind, key, err := o.object(op.Object)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(o.store.Delete(history.User, kind, key, nil))
+}
+
+func (o operations) Create(op *scenarios.ObjectOp) error {
+	kind, key, err := o.object(op.Object)
+	if err != nil {
+		return err
+	}
+	for _, obj := range topology(o.spec) {
+		if is, _ := o.sim.server.KindOf(obj); is == kind && client.ObjectKeyFromObject(obj) == key {
+			if _, err := o.store.Get(kind, key); err == nil {
+				return nil
+			}
+			return create(o.store, history.User, obj)
+		}
+	}
+	return fmt.Errorf("the topology has no %s", op.Object)
+}
+
+// ineffective marks the error of a user's request for an object that isn't there:
+// in another schedule it may be.
+func ineffective(err error) error {
+	if apierrors.IsNotFound(err) {
+		return &scenarios.Ineffective{Reason: err.Error()}
+	}
+	return err
+}
+
+// Heal withdraws every fault, those of the schedule included: links, BMC rules, an
+// API server that is away or fails, frozen caches, paused hosts and controllers,
+// second processes, clocks that are wrong, dead kubelets, guests that ignore a
+// shutdown, and controllers that are down or about to crash. What was late comes
+// now. A watchdog that nobody feeds fires, as it should.
+func (o operations) Heal(*struct{}) error {
+	o.w.story, o.w.healed = false, true
+	o.w.catchUp()
+	o.restoreAPI()
+	for _, h := range o.hosts {
+		o.restore(h)
+		h.resume()
+		h.kubelet.offset = 0
+		h.kubelet.revive()
+		h.ignoresShutdown = false
+		o.bmcs[h.name].Heal()
+	}
+	o.faults = objects.NewFaults(o.bmcs)
+	for _, p := range o.processes {
+		p.crashAt, p.offset = nil, 0
+		p.resume()
+		switch {
+		case p.second:
+			p.end()
+		case !p.up && !p.standby:
+			p.restart(startLatency)
+		}
+		for _, s := range p.streams {
+			s.due = o.w.now
+			s.thaw()
+		}
+	}
+	return nil
+}
