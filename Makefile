@@ -84,13 +84,13 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 	$(GO) test ./scenarios -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
 	$(GO) test ./sim/kube -run '^$$' -fuzz FuzzMembers -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc -run '^$$' -fuzz FuzzParseRules -fuzztime $(FUZZTIME)
-	$(GO) test ./fakebmc -run '^$$' -fuzz FuzzHTTP -fuzztime $(FUZZTIME)
+	$(GO) test ./fakebmc/redfish -run '^$$' -fuzz FuzzHTTP -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc/ipmi -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME)
 
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest .; do \
+	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: generate

@@ -22,7 +22,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/libvirtd"
-	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 )
 
 const bmcUser, bmcPassword = "admin", "s3cret"
@@ -42,7 +42,7 @@ func serveBMCs(t *testing.T, args ...string) *service {
 	t.Helper()
 	dir := t.TempDir()
 	s := &service{t: t, temp: filepath.Join(dir, "tmp"), trust: filepath.Join(dir, "bmc.pem")}
-	cert, err := fakebmc.SelfSigned("127.0.0.1", "localhost")
+	cert, err := redfish.SelfSigned("127.0.0.1", "localhost")
 	if err != nil {
 		t.Fatal(err)
 	}

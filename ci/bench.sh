@@ -8,9 +8,9 @@ GOMAXPROCS=1 go test ./sim/search -run '^$' -bench Schedules -benchtime 2s -coun
 echo "== what a step is made of"
 GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
 echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"
-go test ./fakebmc -run '^$' -bench 'PowerRead|Do' -benchtime 2s -benchmem
-go test ./fakebmc -run '^$' -bench 'Memory/.*true' -benchtime 1x # a process each: a heap that was used before tells nothing
-go test ./fakebmc -run '^$' -bench 'Memory/.*false' -benchtime 1x
+go test ./fakebmc ./fakebmc/redfish -run '^$' -bench 'PowerRead|Do' -benchtime 2s -benchmem
+go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*true' -benchtime 1x # a process each: a heap that was used before tells nothing
+go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*false' -benchtime 1x
 echo "== whole commands, two worker processes"
 for scenario in cut-off-host three-hosts; do
 	bin/fencelab run "scenarios/catalog/machine-remediation/$scenario.yaml" --strategy sweep

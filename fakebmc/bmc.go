@@ -1,22 +1,21 @@
 package fakebmc
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// The paths of the requests that a BMC executes itself.
+// The paths of the requests that a BMC executes itself: those of the collections of
+// systems and managers, and of the actions under a member.
 const (
-	systemsPath        = "/redfish/v1/Systems"
-	managersPath       = "/redfish/v1/Managers"
-	resetAction        = "/Actions/ComputerSystem.Reset"
-	managerResetAction = "/Actions/Manager.Reset"
+	SystemsPath        = "/redfish/v1/Systems"
+	ManagersPath       = "/redfish/v1/Managers"
+	ResetAction        = "/Actions/ComputerSystem.Reset"
+	ManagerResetAction = "/Actions/Manager.Reset"
 )
 
 // BMC controls the power of one System and answers requests about it, truthfully
@@ -44,14 +43,14 @@ type BMC struct {
 	rules atomic.Pointer[[]*rule] // replaced as a whole; never nil
 	mem   memory
 
-	telling sync.Mutex        // held while the guest is told how it behaves, before mu
-	mu      sync.Mutex        // guards what follows, and writers of life and rules
-	pending map[uint64]*call  // requests that wait for the clock, by Seq
-	chores  map[*chore]func() // what the BMC will do by itself, and how to stop it
-	late    []func()          // chores that fell due while it was down
-	outage  *outage           // the one that it is in
-	unwatch func()            // non-nil while edges are recorded
-	lost    chan struct{}     // closed when it goes down
+	telling sync.Mutex       // held while the guest is told how it behaves, before mu
+	mu      sync.Mutex       // guards what follows, and writers of life and rules
+	pending map[uint64]*call // requests that wait for the clock, by Seq
+	chores  []*chore         // what the BMC will do by itself, in the order in which it was planned
+	late    []func()         // chores that fell due while it was down
+	outage  *outage          // the one that it is in
+	unwatch func()           // non-nil while edges are recorded
+	lost    chan struct{}    // closed when it goes down
 }
 
 // The values of life.
@@ -95,7 +94,6 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	b := &BMC{
 		host: host, id: host, sys: sys, clk: clk,
 		pending: map[uint64]*call{},
-		chores:  map[*chore]func(){},
 		lost:    make(chan struct{}),
 		mem:     memory{changed: Never},
 	}
@@ -109,80 +107,100 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	for _, o := range opts {
 		o(b)
 	}
-	b.systemPath = systemsPath + "/" + b.id
-	b.resetPath = b.systemPath + resetAction
-	b.managerPath = managersPath + "/" + b.id + managerResetAction
+	b.systemPath = SystemsPath + "/" + b.id
+	b.resetPath = b.systemPath + ResetAction
+	b.managerPath = ManagersPath + "/" + b.id + ManagerResetAction
 	return b
 }
 
 // Host returns the name given to New.
 func (b *BMC) Host() string { return b.host }
 
+// ID returns the Id of the host's Redfish resources.
+func (b *BMC) ID() string { return b.id }
+
+// UUID returns what the option UUID has set, or "".
+func (b *BMC) UUID() string { return b.uuid }
+
+// System returns the machine behind the BMC.
+func (b *BMC) System() System { return b.sys }
+
+// Resets returns the reset types that are executed.
+func (b *BMC) Resets() []ResetType { return slices.Clone(b.resets) }
+
 // SystemPath returns the path of the host's ComputerSystem.
 func (b *BMC) SystemPath() string { return b.systemPath }
 
 // PowerRequest reads the power state; the Answer carries it.
 func (b *BMC) PowerRequest(client string) Request {
-	return Request{Client: client, Method: http.MethodGet, Path: b.systemPath}
+	return Request{Client: client, Method: methodGet, Path: b.systemPath}
 }
 
 // ResetRequest asks for a reset.
 func (b *BMC) ResetRequest(client string, t ResetType) Request {
-	return Request{Client: client, Method: http.MethodPost, Path: b.resetPath, ResetType: t}
+	return Request{Client: client, Method: methodPost, Path: b.resetPath, ResetType: t}
 }
 
 // ManagerResetRequest asks for a restart of the BMC itself.
 func (b *BMC) ManagerResetRequest(client string) Request {
-	return Request{Client: client, Method: http.MethodPost, Path: b.managerPath, ResetType: ResetForceRestart}
+	return Request{Client: client, Method: methodPost, Path: b.managerPath, ResetType: ResetForceRestart}
 }
 
 // Do handles a request. reply is called once: at once, or later by the Clock. For
 // a hang, and after Close, it is never called.
-func (b *BMC) Do(req Request, reply func(Answer)) {
+func (b *BMC) Do(req Request, reply func(Answer)) { b.handle(req, caller{reply: reply}) }
+
+// Serve handles a request over a Wire, which may be one that only the Wire knows to
+// execute, or refuses: so that rules and the record hook see all.
+func (b *BMC) Serve(req Request, w Wire) { b.handle(req, caller{wire: w}) }
+
+func (b *BMC) handle(req Request, from caller) {
 	rec := Record{
 		Seq: b.seq.Add(1), Host: b.host, Request: req,
 		Received: b.clk.Now(), Executed: Never, Answered: Never,
 	}
 	if b.life.Load() != up {
 		rec.Answer = Answer{Cause: ErrUnreachable}
-		b.answer(&rec, reply)
+		b.answer(&rec, from, nil)
 		return
 	}
+	traits := from.traits()
+	kind := b.kind(&req, traits)
 	var v verdict
 	if rules := *b.rules.Load(); len(rules) > 0 {
-		v = judge(rules, &arrival{Request: req, bmc: b, kind: b.kind(&req), now: rec.Received})
+		v = judge(rules, &arrival{Request: req, traits: traits, bmc: b, kind: kind, now: rec.Received})
 	}
-	if b.onReset != nil && b.kind(&req) == reset {
-		if e := v.end(Received); e == nil || !e.Unreachable {
+	if b.onReset != nil && kind == reset {
+		if e := v.effects.end(Received); e == nil || !e.Unreachable {
 			b.onReset(req.Client, req.ResetType)
 		}
 	}
 	if len(v.fired) == 0 {
-		b.execute(&rec, &v)
-		b.answer(&rec, reply)
+		b.execute(&rec, from, nil)
+		b.answer(&rec, from, nil)
 		b.afterwards(&rec)
 		return
 	}
-	b.misbehave(rec, v, reply)
+	b.misbehave(rec, v, from)
 }
 
-// misbehave goes on with a request on which rules fired. It is apart so that Do
+// misbehave goes on with a request on which rules fired. It is apart so that handle
 // allocates nothing for the others.
-func (b *BMC) misbehave(rec Record, v verdict, reply func(Answer)) {
-	c := &call{b: b, rec: rec, verdict: v, reply: reply}
+func (b *BMC) misbehave(rec Record, v verdict, from caller) {
+	c := &call{b: b, rec: rec, verdict: v, caller: from}
 	c.rec.Rules = v.fired
-	c.wait(v.delay(Received), c.execute)
+	c.wait(v.effects.delay(Received), c.execute)
 }
 
-func (b *BMC) kind(r *Request) kind {
+func (b *BMC) kind(r *Request, t Traits) kind {
 	switch {
-	case r.wire != nil && r.wire.run != nil:
+	case t.Own:
 		return other
-	case r.ResetType != "" && r.Path == b.resetPath && r.Method == http.MethodPost:
+	case r.ResetType != "" && r.Path == b.resetPath && r.Method == methodPost:
 		return reset
-	case r.Path == b.systemPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+	case r.Path == b.systemPath && (r.Method == methodGet || r.Method == methodHead):
 		return read
-	case r.Path == b.managerPath && r.Method == http.MethodPost:
+	case r.Path == b.managerPath && r.Method == methodPost:
 		return managerReset
 	}
 	return other
@@ -197,73 +215,69 @@ func (b *BMC) actual() PowerState {
 }
 
 // execute does what the request asks for and fills in the answer.
-func (b *BMC) execute(rec *Record, v *verdict) {
+func (b *BMC) execute(rec *Record, from caller, e Effects) {
 	now := b.clk.Now()
-	if w := rec.Request.wire; w != nil {
-		if a, refused := w.refuses(rec.Request.Method, v); refused {
+	if from.wire != nil {
+		if a, done := from.wire.Execute(e); done {
 			rec.Answer = a
+			if a.Status < statusBadRequest {
+				rec.Executed = now
+			}
 			return
 		}
 	}
-	switch b.kind(&rec.Request) {
+	switch b.kind(&rec.Request, from.traits()) {
 	case read:
-		b.read(rec, v, now)
+		b.read(rec, e, now)
 	case reset:
-		b.reset(rec, v, now)
+		b.reset(rec, e, now)
 	case managerReset:
-		if v.first(func(e *Effect) bool { return e.Ignore }) == nil {
+		if e.First(func(e *Effect) bool { return e.Ignore }) == nil {
 			rec.Executed = now
 		}
-		rec.Answer = Answer{Status: http.StatusNoContent}
+		rec.Answer = Answer{Status: statusNoContent}
 	default:
-		if rec.Request.wire == nil {
-			rec.Answer = refusal(http.StatusNotFound, msgMissingAtURI, nil, rec.Request.Path)
-			return
-		}
-		rec.Answer = rec.Request.wire.run(*v)
-		if rec.Answer.Status < 400 {
-			rec.Executed = now
-		}
+		rec.Answer = Refuse(statusNotFound, MsgMissingAtURI, nil, rec.Request.Path)
 	}
 }
 
 // afterwards is what follows when a request has been answered.
 func (b *BMC) afterwards(rec *Record) {
-	if rec.Request.ResetType != "" && rec.Executed != Never && b.restartTime > 0 && b.kind(&rec.Request) == managerReset {
+	if rec.Request.ResetType != "" && rec.Executed != Never && b.restartTime > 0 && rec.Request.Path == b.managerPath {
 		b.goDown(&outage{last: b.actual()}, b.restartTime)
 	}
 }
 
-func (b *BMC) read(rec *Record, v *verdict, now time.Duration) {
+func (b *BMC) read(rec *Record, e Effects, now time.Duration) {
 	actual, err := b.sys.PowerState()
 	if err != nil {
-		rec.Answer = refusal(http.StatusInternalServerError, msgInternalError, err)
+		rec.Answer = Refuse(statusServerError, MsgInternalError, err)
 		return
 	}
 	rec.Executed, rec.Actual = now, actual
-	if other := b.swapped(v); other != nil {
+	if other := b.swapped(e); other != nil {
 		if actual, err = other.PowerState(); err != nil {
-			rec.Answer = refusal(http.StatusInternalServerError, msgInternalError, err)
+			rec.Answer = Refuse(statusServerError, MsgInternalError, err)
 			return
 		}
 	}
-	rec.Answer = Answer{Status: http.StatusOK, PowerState: b.reported(now, actual, v)}
+	rec.Answer = Answer{Status: statusOK, PowerState: b.reported(now, actual, e)}
 }
 
-func (b *BMC) reset(rec *Record, v *verdict, now time.Duration) {
+func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 	t := rec.Request.ResetType
 	if !slices.Contains(b.resets, t) {
 		rec.Answer = resetRefusal(t, fmt.Errorf("%w: %q", ErrUnsupported, t))
 		return
 	}
-	later := v.first(func(e *Effect) bool { return e.Ignore || e.Stuck != nil || e.Transition != nil })
+	later := e.First(func(e *Effect) bool { return e.Ignore || e.Stuck != nil || e.Transition != nil })
 	switch {
 	case later == nil:
-		if sub := v.first(func(e *Effect) bool { return e.Substitute != "" }); sub != nil {
+		if sub := e.First(func(e *Effect) bool { return e.Substitute != "" }); sub != nil {
 			t = sub.Substitute
 		}
 		sys := b.sys
-		if other := b.swapped(v); other != nil {
+		if other := b.swapped(e); other != nil {
 			sys = other
 		}
 		if err := resetFor(sys, rec.Request.Client, t); err != nil {
@@ -279,18 +293,18 @@ func (b *BMC) reset(rec *Record, v *verdict, now time.Duration) {
 		b.overtake(u)
 		u.chore = b.later(time.Duration(later.Transition.For), func() { b.act(ClientBMC, t) })
 	}
-	if len(v.effects) > 0 {
-		b.follow(v, t)
+	if len(e) > 0 {
+		b.follow(e, t)
 	}
-	rec.Answer = Answer{Status: http.StatusNoContent}
-	if e := v.first(func(e *Effect) bool { return e.Task != nil }); e != nil {
-		rec.Answer = Answer{Status: http.StatusAccepted, task: b.mem.newTask(b.id, t, now, e.Task)}
+	rec.Answer = Answer{Status: statusNoContent}
+	if e := e.First(func(e *Effect) bool { return e.Task != nil }); e != nil {
+		rec.Answer = Answer{Status: statusAccepted, Task: b.mem.newTask(b.id, t, now, e.Task)}
 	}
 }
 
 // follow plans what the BMC will do by itself after an accepted reset.
-func (b *BMC) follow(v *verdict, t ResetType) {
-	for _, e := range v.effects {
+func (b *BMC) follow(effects Effects, t ResetType) {
+	for _, e := range effects {
 		switch {
 		case e.Auto != nil:
 			b.will(&chore{misdeed: true}, time.Duration(e.Auto.After), func() { b.act(ClientBMC, e.Auto.Reset) })
@@ -309,8 +323,8 @@ func (b *BMC) overtake(u *underway) {
 }
 
 // swapped is the system of another host that a swap rule acts upon, or nil.
-func (b *BMC) swapped(v *verdict) System {
-	e := v.first(func(e *Effect) bool { return e.Swap != "" })
+func (b *BMC) swapped(effects Effects) System {
+	e := effects.First(func(e *Effect) bool { return e.Swap != "" })
 	if e == nil {
 		return nil
 	}
@@ -323,11 +337,11 @@ func (b *BMC) swapped(v *verdict) System {
 }
 
 // reported bends the actual state into what the client is told.
-func (b *BMC) reported(now time.Duration, actual PowerState, v *verdict) PowerState {
-	if e := v.first(func(e *Effect) bool { return e.Report != "" }); e != nil {
+func (b *BMC) reported(now time.Duration, actual PowerState, effects Effects) PowerState {
+	if e := effects.First(func(e *Effect) bool { return e.Report != "" }); e != nil {
 		return told(e.Report)
 	}
-	if lag := v.lag(); lag > 0 {
+	if lag := effects.lag(); lag > 0 {
 		if past, ok := b.mem.stateAt(now - lag); ok {
 			return past
 		}
@@ -343,19 +357,16 @@ func told(report string) PowerState {
 	return PowerState(report)
 }
 
-func (b *BMC) answer(rec *Record, reply func(Answer)) {
+func (b *BMC) answer(rec *Record, to caller, e Effects) {
 	rec.Answered = b.clk.Now()
 	b.log(rec)
-	reply(rec.Answer)
+	to.answer(rec.Answer, e)
 }
 
 func (b *BMC) log(rec *Record) {
-	if b.onRecord == nil {
-		return
+	if b.onRecord != nil {
+		b.onRecord(*rec)
 	}
-	r := *rec
-	r.Request.wire, r.Answer.content, r.Answer.verdict = nil, nil, nil // a log may live long, and a content may hold a token
-	b.onRecord(r)
 }
 
 // AddRule puts a rule into force after those already there. It is not an error
@@ -415,12 +426,12 @@ func (b *BMC) Heal() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for c, stop := range b.chores {
+	b.chores = slices.DeleteFunc(b.chores, func(c *chore) bool {
 		if c.misdeed {
-			stop()
-			delete(b.chores, c)
+			c.stop()
 		}
-	}
+		return c.misdeed
+	})
 }
 
 // Rules returns the rules in force, in order.
@@ -471,11 +482,19 @@ func (b *BMC) Pending() []Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var recs []Record
-	for _, c := range b.pending {
+	for _, c := range b.waiting() {
 		recs = append(recs, c.rec)
 	}
-	slices.SortFunc(recs, func(x, y Record) int { return cmp.Compare(x.Seq, y.Seq) })
 	return recs
+}
+
+// waiting are the pending calls in order of arrival. It is called with mu held.
+func (b *BMC) waiting() []*call {
+	var calls []*call
+	for _, seq := range slices.Sorted(maps.Keys(b.pending)) {
+		calls = append(calls, b.pending[seq])
+	}
+	return calls
 }
 
 // Close stops everything that waits for the clock: delayed requests are neither
@@ -483,15 +502,11 @@ func (b *BMC) Pending() []Record {
 func (b *BMC) Close() {
 	b.mu.Lock()
 	b.life.Store(closed)
-	for _, c := range b.pending {
+	for _, c := range b.waiting() {
 		c.stop()
 	}
-	for _, stop := range b.chores {
-		stop()
-	}
 	clear(b.pending)
-	clear(b.chores)
-	b.late = nil
+	b.dropChores()
 	old := *b.rules.Load()
 	b.setRules(nil)
 	b.mu.Unlock()

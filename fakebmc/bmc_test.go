@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
@@ -19,7 +20,7 @@ const s = time.Second
 type world struct {
 	t    *testing.T
 	clk  *systemtest.Clock
-	host *fakebmc.Host
+	host *memory.Host
 	bmc  *fakebmc.BMC
 	log  []fakebmc.Record
 	own  []string // what the BMC was about to do by itself
@@ -32,7 +33,7 @@ type world struct {
 func newWorld(t *testing.T, rules ...string) *world {
 	t.Helper()
 	w := &world{t: t, clk: &systemtest.Clock{}}
-	w.host = fakebmc.NewHost(w.clk, fakebmc.Timing{On: 4 * s, Off: 2 * s, Shutdown: 20 * s}, true)
+	w.host = memory.New(w.clk, memory.Timing{On: 4 * s, Off: 2 * s, Shutdown: 20 * s}, true)
 	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.OnRequest(func(r fakebmc.Record) { w.log = append(w.log, r) }),
 		fakebmc.OnReset(func(client string, reset fakebmc.ResetType) {
 			p, _ := w.host.PowerState()
@@ -322,7 +323,7 @@ type unwatched struct{ fakebmc.System }
 
 func TestLagBySampling(t *testing.T) {
 	clk := &systemtest.Clock{}
-	h := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
+	h := memory.New(clk, memory.Timing{}, true)
 	b := fakebmc.New("node-1", unwatched{h}, clk)
 	if err := b.AddRule(parse(t, `{"effect": {"lag": "10s"}}`)[0]); err != nil {
 		t.Fatal(err)
@@ -388,7 +389,7 @@ func TestSystemErrors(t *testing.T) {
 // timers and edges at the same time, each request answered once.
 func TestConcurrentUse(t *testing.T) {
 	clk := &systemtest.Clock{}
-	h := fakebmc.NewHost(clk, fakebmc.Timing{On: 3, Off: 2, Shutdown: 5}, true)
+	h := memory.New(clk, memory.Timing{On: 3, Off: 2, Shutdown: 5}, true)
 	var mu sync.Mutex
 	logged := map[uint64]int{}
 	b := fakebmc.New("node-1", h, clk, fakebmc.OnRequest(func(r fakebmc.Record) {

@@ -7,7 +7,7 @@ type call struct {
 	b       *BMC
 	rec     Record
 	verdict verdict
-	reply   func(Answer)
+	caller  caller
 	stop    func() bool // of the Clock, while pending
 }
 
@@ -45,31 +45,30 @@ func (c *call) wait(d time.Duration, next func()) {
 // lose ends the call with its connection.
 func (c *call) lose() {
 	c.rec.Answer = Answer{Cause: ErrUnreachable}
-	c.b.answer(&c.rec, c.reply)
+	c.b.answer(&c.rec, c.caller, c.verdict.effects)
 }
 
 func (c *call) execute() {
 	if c.endedAt(Received) {
 		return
 	}
-	c.b.execute(&c.rec, &c.verdict)
-	c.wait(c.verdict.delay(Executed), c.answer)
+	c.b.execute(&c.rec, c.caller, c.verdict.effects)
+	c.wait(c.verdict.effects.delay(Executed), c.answer)
 }
 
 func (c *call) answer() {
 	if !c.endedAt(Executed) {
-		c.rec.Answer.verdict = &c.verdict
-		c.b.answer(&c.rec, c.reply)
+		c.b.answer(&c.rec, c.caller, c.verdict.effects)
 	}
 	c.b.afterwards(&c.rec)
-	if e := c.verdict.first(func(e *Effect) bool { return e.Restart != nil && e.at(Executed) }); e != nil {
+	if e := c.verdict.effects.First(func(e *Effect) bool { return e.Restart != nil && e.at(Executed) }); e != nil {
 		c.b.restart(e.Restart)
 	}
 }
 
 // endedAt ends the call if a rule does so at this stage.
 func (c *call) endedAt(s Stage) bool {
-	e := c.verdict.end(s)
+	e := c.verdict.effects.end(s)
 	switch {
 	case e == nil:
 		return false
@@ -86,18 +85,17 @@ func (c *call) endedAt(s Stage) bool {
 		return true
 	}
 	c.rec.Answer = e.Refuse.answer()
-	c.rec.Answer.verdict = &c.verdict
-	c.b.answer(&c.rec, c.reply)
+	c.b.answer(&c.rec, c.caller, c.verdict.effects)
 	return true
 }
 
 func (r *Refusal) answer() Answer {
 	id := r.ID
 	if id == "" && r.Body == "" {
-		id = msgGeneralError
+		id = MsgGeneralError
 	}
 	return Answer{
 		Status: r.Status, MessageID: id, Args: r.Args, Message: r.Text, RetryAfter: time.Duration(r.Retry),
-		Code: r.Code, refusal: r,
+		Code: r.Code, Refusal: r,
 	}
 }

@@ -11,14 +11,3 @@ type Clock interface {
 	// itself. stop reports whether it prevented the call.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }
-
-// Wall returns a Clock on the machine's monotonic time that starts now.
-func Wall() Clock { return wall{start: time.Now()} }
-
-type wall struct{ start time.Time }
-
-func (w wall) Now() time.Duration { return time.Since(w.start) }
-
-func (w wall) AfterFunc(d time.Duration, f func()) func() bool {
-	return time.AfterFunc(d, f).Stop
-}

@@ -1,5 +1,5 @@
-// Package fakebmc is a Redfish BMC that real clients believe and that can
-// misbehave like real ones.
+// Package fakebmc is a BMC that real clients believe and that can misbehave like
+// real ones.
 //
 // Three states are kept apart, because clients are hurt where they differ:
 //
@@ -10,7 +10,9 @@
 // The BMC lives apart from its host: it restarts and forgets, and both lose their
 // AC power together. Presets name what real BMCs were seen to do.
 //
-// BMC is the controller, independent of any protocol. It has no goroutine and no
-// clock of its own, so the simulator drives it on virtual time exactly as Server
-// drives it over HTTP on wall time: one implementation of every fault, two clocks.
+// BMC is the controller, independent of any protocol. It has no goroutine, no clock
+// and no network of its own, so the simulator drives it on virtual time exactly as
+// its faces (packages redfish and ipmi) drive it for clients on wall time: one
+// implementation of every fault, two clocks. A face hands over its requests with Do,
+// or with Serve what rules may look at besides.
 package fakebmc

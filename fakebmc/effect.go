@@ -1,7 +1,7 @@
 package fakebmc
 
 import (
-	"net/http"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -155,50 +155,74 @@ type Refusal struct {
 }
 
 const (
-	reportNull   = "null"
-	authBasic    = "basic"
-	authSession  = "session"
-	etagRequired = "required"
-	etagReject   = "reject"
+	reportNull = "null"
+
+	// EtagRequired and EtagReject are the values of Effect.Etag.
+	EtagRequired = "required"
+	EtagReject   = "reject"
 )
 
 // maxDuration keeps sums of durations far from overflow.
 const maxDuration = Duration(365 * 24 * time.Hour)
 
-// effects lists every effect: its key, whether it is set, and the requests for
-// which it means anything (nil: all), so that others don't use up a rule's count.
-// A Request is handed over by value, or each one would be put on the heap.
+// concern is which requests an effect means anything for, so that others don't use
+// up a rule's count.
+type concern struct {
+	kinds kind
+	// also narrows the kinds down; nil doesn't. A Request is handed over by value, or
+	// each one would be put on the heap.
+	also func(Request, Traits) bool
+}
+
+func (c concern) meets(k kind, r Request, t Traits) bool {
+	return c.kinds&k != 0 && (c.also == nil || c.also(r, t))
+}
+
+// effects lists every effect: its key, what it needs, whether it is set, and what it
+// concerns.
 var effects = []struct {
-	key      string
-	set      func(*Effect) bool
-	concerns func(kind, Request) bool
+	key   string
+	needs Need
+	set   func(*Effect) bool
+	concern
 }{
-	{"delay", func(e *Effect) bool { return e.Delay != 0 }, nil},
-	{"hang", func(e *Effect) bool { return e.Hang }, nil},
-	{"ignore", func(e *Effect) bool { return e.Ignore }, func(k kind, _ Request) bool { return k == reset || k == managerReset }},
-	{"stuck", func(e *Effect) bool { return e.Stuck != nil }, func(k kind, r Request) bool { return k == reset && r.ResetType == ResetGracefulShutdown }},
-	{"transition", func(e *Effect) bool { return e.Transition != nil }, isReset},
-	{"substitute", func(e *Effect) bool { return e.Substitute != "" }, isReset},
-	{"duplicate", func(e *Effect) bool { return e.Duplicate != 0 }, isReset},
-	{"auto", func(e *Effect) bool { return e.Auto != nil }, isReset},
-	{"swap", func(e *Effect) bool { return e.Swap != "" }, func(k kind, _ Request) bool { return k == reset || k == read }},
-	{"lag", func(e *Effect) bool { return e.Lag != 0 }, isRead},
-	{"report", func(e *Effect) bool { return e.Report != "" }, isRead},
-	{"unreachable", func(e *Effect) bool { return e.Unreachable }, nil},
-	{"refuse", (*Effect).refuses, nil},
-	{"restart", func(e *Effect) bool { return e.Restart != nil }, nil},
-	{"loss", func(e *Effect) bool { return e.Loss != nil }, never},
-	{"guest", func(e *Effect) bool { return e.Guest != nil }, never},
-	{"cap", func(e *Effect) bool { return e.Cap != 0 }, func(_ kind, r Request) bool { return r.wire != nil && r.wire.login }},
-	{"expire", func(e *Effect) bool { return e.Expire }, func(_ kind, r Request) bool { return r.scheme() == authSession }},
-	{"auth", func(e *Effect) bool { return e.Auth != "" }, func(_ kind, r Request) bool { return r.scheme() != "" || r.wire != nil && r.wire.login }},
-	{"etag", func(e *Effect) bool { return e.Etag != "" }, func(_ kind, r Request) bool {
-		return r.wire != nil && !r.wire.login && (r.Method == http.MethodPost || r.Method == http.MethodPatch)
-	}},
-	{"drop", func(e *Effect) bool { return e.Drop != "" }, func(_ kind, r Request) bool { return r.wire != nil }},
-	{"omit", func(e *Effect) bool { return e.Omit != "" }, func(_ kind, r Request) bool { return r.wire != nil && r.Method == http.MethodGet }},
-	{"advertise", func(e *Effect) bool { return len(e.Advertise) > 0 }, isRead},
-	{"task", func(e *Effect) bool { return e.Task != nil }, isReset},
+	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, concern{kinds: anything}},
+	{"hang", "", func(e *Effect) bool { return e.Hang }, concern{kinds: anything}},
+	{"ignore", "", func(e *Effect) bool { return e.Ignore }, concern{kinds: reset | managerReset}},
+	{"stuck", "", func(e *Effect) bool { return e.Stuck != nil }, concern{reset, func(r Request, _ Traits) bool { return r.ResetType == ResetGracefulShutdown }}},
+	{"transition", "", func(e *Effect) bool { return e.Transition != nil }, concern{kinds: reset}},
+	{"substitute", "", func(e *Effect) bool { return e.Substitute != "" }, concern{kinds: reset}},
+	{"duplicate", "", func(e *Effect) bool { return e.Duplicate != 0 }, concern{kinds: reset}},
+	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, concern{kinds: reset}},
+	{"swap", NeedsPeers, func(e *Effect) bool { return e.Swap != "" }, concern{kinds: read | reset}},
+	{"lag", "", func(e *Effect) bool { return e.Lag != 0 }, concern{kinds: read}},
+	{"report", "", func(e *Effect) bool { return e.Report != "" }, concern{kinds: read}},
+	{"unreachable", "", func(e *Effect) bool { return e.Unreachable }, concern{kinds: anything}},
+	{"refuse", "", (*Effect).refuses, concern{kinds: anything}},
+	{"restart", "", func(e *Effect) bool { return e.Restart != nil }, concern{kinds: anything}},
+	{"loss", "", func(e *Effect) bool { return e.Loss != nil }, concern{}},
+	{"guest", NeedsGuest, func(e *Effect) bool { return e.Guest != nil }, concern{}},
+	{"cap", NeedsWire, func(e *Effect) bool { return e.Cap != 0 }, concern{anything, func(_ Request, t Traits) bool { return t.Login }}},
+	{"expire", NeedsWire, func(e *Effect) bool { return e.Expire }, concern{anything, func(_ Request, t Traits) bool { return t.Auth == AuthSession }}},
+	{"auth", NeedsWire, func(e *Effect) bool { return e.Auth != "" }, concern{anything, func(_ Request, t Traits) bool { return t.Auth != "" || t.Login }}},
+	{"etag", NeedsWire, func(e *Effect) bool { return e.Etag != "" }, concern{anything, func(r Request, t Traits) bool {
+		return t.wired() && !t.Login && (r.Method == methodPost || r.Method == methodPatch)
+	}}},
+	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
+	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
+	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, concern{kinds: read}},
+	{"task", "", func(e *Effect) bool { return e.Task != nil }, concern{kinds: reset}},
+}
+
+// confined tells whether an effect that is set means something for some of these kinds
+// of requests only.
+func (e *Effect) confined(to kind) bool {
+	for _, k := range effects {
+		if k.set(e) && k.kinds != 0 && k.kinds&^to == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // refuses tells whether Refuse is the effect, and not the answer of the one beside it.
@@ -207,17 +231,13 @@ func (e *Effect) refuses() bool { return e.Refuse != nil && !e.admits() }
 // admits tells whether the effect decides which requests pass, and answers the others.
 func (e *Effect) admits() bool { return e.Cap != 0 || e.Expire || e.Auth != "" || e.Etag != "" }
 
-// answer is what the effect answers with where the standard has another answer.
-func (e *Effect) answer(standard Answer) Answer {
+// Instead is what the effect answers with where the standard has another answer.
+func (e *Effect) Instead(standard Answer) Answer {
 	if e.Refuse != nil {
 		return e.Refuse.answer()
 	}
 	return standard
 }
-
-func isRead(k kind, _ Request) bool  { return k == read }
-func isReset(k kind, _ Request) bool { return k == reset }
-func never(kind, Request) bool       { return false }
 
 // keys returns the keys of the effects that are set, in the order of effects.
 func (e *Effect) keys() []string {
@@ -273,11 +293,11 @@ func (e *Effect) validate(bad func(string, ...any)) {
 			bad("restore %q is none of %v", p, restorePolicies)
 		}
 	}
-	if e.Auth != "" && e.Auth != authBasic && e.Auth != authSession {
-		bad("auth %q is neither %s nor %s", e.Auth, authBasic, authSession)
+	if e.Auth != "" && e.Auth != AuthBasic && e.Auth != AuthSession {
+		bad("auth %q is neither %s nor %s", e.Auth, AuthBasic, AuthSession)
 	}
-	if e.Etag != "" && e.Etag != etagRequired && e.Etag != etagReject {
-		bad("etag %q is neither %s nor %s", e.Etag, etagRequired, etagReject)
+	if e.Etag != "" && e.Etag != EtagRequired && e.Etag != EtagReject {
+		bad("etag %q is neither %s nor %s", e.Etag, EtagRequired, EtagReject)
 	}
 	if e.Swap != "" && !isGlob(e.Swap) {
 		bad("swap %q is not a glob", e.Swap)
@@ -306,7 +326,8 @@ func (r *Refusal) validate(bad func(string, ...any)) {
 	if r.ID != "" && !messageID.MatchString(r.ID) {
 		bad("refuse id %q is not a message id such as Base.1.18.ResourceInUse", r.ID)
 	}
-	for name, value := range r.Headers {
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		value := r.Headers[name]
 		if !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n") {
 			bad("refuse header %q: %q can't be sent", name, value)
 		}

@@ -55,29 +55,25 @@ const (
 	NeedsPeers Need = "peers" // systems of other hosts: see Peers
 )
 
-// needsOf are the needs of selectors and effects, by their keys.
-var needsOf = []struct {
+// selectors are those that have a need; the table of effects has theirs.
+var selectors = []struct {
 	key   string
 	needs Need
-	set   func(*Rule) bool
+	set   func(*Selector) bool
 }{
-	{"header", NeedsWire, func(r *Rule) bool { return r.When.Header != "" }},
-	{"via", NeedsIPMI, func(r *Rule) bool { return r.When.Via == ViaIPMI }},
-	{"cap", NeedsWire, func(r *Rule) bool { return r.Effect.Cap != 0 }},
-	{"expire", NeedsWire, func(r *Rule) bool { return r.Effect.Expire }},
-	{"auth", NeedsWire, func(r *Rule) bool { return r.Effect.Auth != "" }},
-	{"etag", NeedsWire, func(r *Rule) bool { return r.Effect.Etag != "" }},
-	{"drop", NeedsWire, func(r *Rule) bool { return r.Effect.Drop != "" }},
-	{"omit", NeedsWire, func(r *Rule) bool { return r.Effect.Omit != "" }},
-	{"advertise", NeedsWire, func(r *Rule) bool { return len(r.Effect.Advertise) > 0 }},
-	{"guest", NeedsGuest, func(r *Rule) bool { return r.Effect.Guest != nil }},
-	{"swap", NeedsPeers, func(r *Rule) bool { return r.Effect.Swap != "" }},
+	{"header", NeedsWire, func(s *Selector) bool { return s.Header != "" }},
+	{"via", NeedsIPMI, func(s *Selector) bool { return s.Via == ViaIPMI }},
 }
 
 // KeysThatNeed are the keys of the selectors and effects that have a need.
 func KeysThatNeed(n Need) []string {
 	var keys []string
-	for _, k := range needsOf {
+	for _, k := range selectors {
+		if k.needs == n {
+			keys = append(keys, k.key)
+		}
+	}
+	for _, k := range effects {
 		if k.needs == n {
 			keys = append(keys, k.key)
 		}
@@ -90,16 +86,27 @@ func KeysThatNeed(n Need) []string {
 func (r Rule) Needs() map[Need]string {
 	all := make(map[Need]string)
 	for i, x := range r.expand() {
-		needs := make(map[Need]string)
-		for _, k := range needsOf {
-			if k.set(&x) {
-				needs[k.needs] = k.key
-			}
-		}
+		needs := x.needs()
 		if i == 0 {
 			all = needs
 		}
 		maps.DeleteFunc(all, func(n Need, _ string) bool { return needs[n] == "" })
 	}
 	return all
+}
+
+// needs are those of one part of a rule.
+func (r *Rule) needs() map[Need]string {
+	needs := make(map[Need]string)
+	for _, k := range selectors {
+		if k.set(&r.When) {
+			needs[k.needs] = k.key
+		}
+	}
+	for _, k := range effects {
+		if k.needs != "" && k.set(&r.Effect) {
+			needs[k.needs] = k.key
+		}
+	}
+	return needs
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
@@ -53,7 +54,7 @@ func TestFits(t *testing.T) {
 // a client has asked for is not.
 func TestHeal(t *testing.T) {
 	clk := &systemtest.Clock{}
-	host := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
+	host := memory.New(clk, memory.Timing{}, true)
 	var own []string
 	b := fakebmc.New("h", host, clk, fakebmc.OnReset(func(client string, r fakebmc.ResetType) {
 		if client != "c" {

@@ -11,7 +11,7 @@ import (
 type rule struct {
 	Rule
 	group    *Rule // the rule that was added, of which this one is a part
-	concerns func(kind, Request) bool
+	concerns concern
 	matched  atomic.Uint64
 	stop     []func() bool // timers of a rule that takes place by itself
 	begun    bool          // it has taken place; both under the BMC's mu
@@ -21,11 +21,11 @@ func newRule(r Rule, group *Rule) *rule {
 	n := &rule{Rule: r, group: group}
 	for _, k := range effects {
 		if k.set(&r.Effect) {
-			n.concerns = k.concerns
+			n.concerns = k.concern
 		}
 	}
 	if n.spontaneous() {
-		n.concerns = never
+		n.concerns = concern{}
 	}
 	return n
 }
@@ -33,6 +33,7 @@ func newRule(r Rule, group *Rule) *rule {
 // arrival is what selectors look at.
 type arrival struct {
 	Request
+	traits Traits
 	bmc    *BMC
 	kind   kind
 	now    time.Duration
@@ -49,26 +50,29 @@ func (a *arrival) phase() PowerState {
 	return a.actual
 }
 
-// kind tells what the BMC does for a request.
-type kind int
+// kind tells what the BMC does for a request. As a set it says which requests an
+// effect concerns.
+type kind uint8
 
 const (
-	other        kind = iota // the service's own business
-	read                     // GET or HEAD of the ComputerSystem
-	reset                    // a ComputerSystem.Reset
-	managerReset             // a Manager.Reset
+	other        kind = 1 << iota // the protocol's own business
+	read                          // GET or HEAD of the ComputerSystem
+	reset                         // a ComputerSystem.Reset
+	managerReset                  // a Manager.Reset
+
+	anything = other | read | reset | managerReset
 )
 
-// verdict is the effects of all rules that fired on one request, in their order.
+// verdict is what the rules that fired on one request say, in their order.
 type verdict struct {
-	effects []*Effect
+	effects Effects
 	fired   []string
 }
 
 func judge(rules []*rule, a *arrival) verdict {
 	var v verdict
 	for _, r := range rules {
-		if r.concerns != nil && !r.concerns(a.kind, a.Request) || !r.When.matches(a) {
+		if !r.concerns.meets(a.kind, a.Request, a.traits) || !r.When.matches(a) {
 			continue
 		}
 		n := r.matched.Add(1)
@@ -81,9 +85,12 @@ func judge(rules []*rule, a *arrival) verdict {
 	return v
 }
 
-// first returns the effect that counts of those that exclude each other, or nil.
-func (v *verdict) first(is func(*Effect) bool) *Effect {
-	for _, e := range v.effects {
+// Effects are those of all rules that fired on one request, in the order of the rules.
+type Effects []*Effect
+
+// First returns the effect that counts of those that exclude each other, or nil.
+func (v Effects) First(is func(*Effect) bool) *Effect {
+	for _, e := range v {
 		if is(e) {
 			return e
 		}
@@ -91,8 +98,8 @@ func (v *verdict) first(is func(*Effect) bool) *Effect {
 	return nil
 }
 
-func (v *verdict) delay(s Stage) (sum time.Duration) {
-	for _, e := range v.effects {
+func (v Effects) delay(s Stage) (sum time.Duration) {
+	for _, e := range v {
 		if e.at(s) {
 			sum += time.Duration(e.Delay)
 		}
@@ -100,16 +107,16 @@ func (v *verdict) delay(s Stage) (sum time.Duration) {
 	return sum
 }
 
-func (v *verdict) lag() (sum time.Duration) {
-	for _, e := range v.effects {
+func (v Effects) lag() (sum time.Duration) {
+	for _, e := range v {
 		sum += time.Duration(e.Lag)
 	}
 	return sum
 }
 
 // end is what ends a request at a stage instead of an answer.
-func (v *verdict) end(s Stage) *Effect {
-	for _, e := range v.effects {
+func (v Effects) end(s Stage) *Effect {
+	for _, e := range v {
 		if e.at(s) && (e.Hang || e.Unreachable || e.refuses() || e.Restart != nil && s == Received) {
 			return e
 		}
@@ -143,7 +150,11 @@ func (s *Selector) matchesClient(r *Request) bool {
 
 func (s *Selector) matchesHeader(a *arrival) bool {
 	name, pattern, _ := s.header()
-	return a.wire != nil && a.wire.header.Get(name) != "" && glob(pattern, a.wire.header.Get(name))
+	if a.traits.Header == nil {
+		return false
+	}
+	value := a.traits.Header(name)
+	return value != "" && glob(pattern, value)
 }
 
 func (s *Selector) inWindow(now time.Duration) bool {

@@ -141,56 +141,64 @@ func (m *memory) believed(now time.Duration, actual PowerState) PowerState {
 	return actual
 }
 
-// task is a reset that was answered with 202.
-type task struct {
-	id       string
-	reset    ResetType
-	begun    time.Duration
-	fault    TaskFault
-	looks    uint64 // at its monitor
-	finished bool
+// Task is a reset that was answered with 202.
+type Task struct {
+	ID       string    `json:"id"`
+	Reset    ResetType `json:"reset"`
+	Finished bool      `json:"finished,omitempty"` // the host has got there
 }
 
-func (m *memory) newTask(host string, t ResetType, now time.Duration, f *TaskFault) *task {
+type task struct {
+	Task
+	begun time.Duration
+	fault TaskFault
+	looks uint64 // at its monitor
+}
+
+// newTask returns the task that it begins, as it is then.
+func (m *memory) newTask(host string, t ResetType, now time.Duration, f *TaskFault) *Task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nextID++
-	n := &task{id: host + "-" + strconv.Itoa(m.nextID), reset: t, begun: now, fault: *f}
+	n := &task{Task: Task{ID: host + "-" + strconv.Itoa(m.nextID), Reset: t}, begun: now, fault: *f}
 	m.tasks = append(m.tasks, n)
 	if len(m.tasks) > maxTasks {
 		m.tasks = slices.Delete(m.tasks, 0, 1)
 	}
-	return n
+	begun := n.Task
+	return &begun
 }
 
 // maxTasks is how many tasks a BMC remembers, the newest ones.
 const maxTasks = 32
 
-func (m *memory) taskIDs() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// Tasks returns the ids of the tasks that the BMC remembers, oldest first.
+func (b *BMC) Tasks() []string {
+	b.mem.mu.Lock()
+	defer b.mem.mu.Unlock()
 	var ids []string
-	for _, t := range m.tasks {
-		ids = append(ids, t.id)
+	for _, t := range b.mem.tasks {
+		ids = append(ids, t.ID)
 	}
 	return ids
 }
 
-// look returns a task and whether the host has got there. A look at the monitor
-// counts.
-func (m *memory) look(id string, now time.Duration, actual PowerState, monitor bool) (t task, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.tasks, func(t *task) bool { return t.id == id })
+// Task returns a task, and whether there is one of this id. A look at its monitor
+// counts: a rule may hide it from the first ones.
+func (b *BMC) Task(id string, monitor bool) (t Task, ok bool) {
+	now, actual := b.clk.Now(), b.actual()
+	b.mem.mu.Lock()
+	defer b.mem.mu.Unlock()
+	i := slices.IndexFunc(b.mem.tasks, func(t *task) bool { return t.ID == id })
 	if i < 0 {
-		return task{}, false
+		return Task{}, false
 	}
-	x := m.tasks[i]
+	x := b.mem.tasks[i]
 	if monitor {
 		if x.looks++; x.looks <= x.fault.Missing {
-			return task{}, false
+			return Task{}, false
 		}
 	}
-	x.finished = x.finished || x.fault.Early || now >= x.begun+time.Duration(x.fault.After) && x.reset.leadsTo(actual)
-	return *x, true
+	x.Finished = x.Finished || x.fault.Early || now >= x.begun+time.Duration(x.fault.After) && x.Reset.leadsTo(actual)
+	return x.Task, true
 }

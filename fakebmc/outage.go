@@ -21,6 +21,9 @@ const (
 
 var restorePolicies = []RestorePolicy{AlwaysOn, AlwaysOff, LastState}
 
+// RestorePolicies returns every policy.
+func RestorePolicies() []RestorePolicy { return slices.Clone(restorePolicies) }
+
 // RestorePolicy returns the policy that is set; it outlives every restart.
 func (b *BMC) RestorePolicy() RestorePolicy {
 	b.mem.mu.Lock()
@@ -53,6 +56,7 @@ type outage struct {
 type chore struct {
 	// misdeed says that nobody has asked for it: a rule has.
 	misdeed bool
+	stop    func() bool // of the Clock
 }
 
 // later lets the BMC do f after d, or when it is up again.
@@ -64,10 +68,9 @@ func (b *BMC) will(c *chore, d time.Duration, f func()) *chore {
 	if b.life.Load() == closed {
 		return c
 	}
-	stop := b.clk.AfterFunc(d, func() {
+	c.stop = b.clk.AfterFunc(d, func() {
 		b.mu.Lock()
-		_, mine := b.chores[c]
-		delete(b.chores, c)
+		mine := b.dropChore(c)
 		if mine && b.life.Load() == down {
 			b.late = append(b.late, f)
 			mine = false
@@ -77,17 +80,34 @@ func (b *BMC) will(c *chore, d time.Duration, f func()) *chore {
 			f()
 		}
 	})
-	b.chores[c] = func() { stop() }
+	b.chores = append(b.chores, c)
 	return c
 }
 
 func (b *BMC) cancel(c *chore) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if stop := b.chores[c]; stop != nil {
-		stop()
-		delete(b.chores, c)
+	if b.dropChore(c) {
+		c.stop()
 	}
+}
+
+// dropChore takes a chore out of those that are planned, if it is one of them. It is
+// called with mu held.
+func (b *BMC) dropChore(c *chore) bool {
+	i := slices.Index(b.chores, c)
+	if i >= 0 {
+		b.chores = slices.Delete(b.chores, i, i+1)
+	}
+	return i >= 0
+}
+
+// dropChores calls everything off that is planned or overdue. It is called with mu held.
+func (b *BMC) dropChores() {
+	for _, c := range b.chores {
+		c.stop()
+	}
+	b.chores, b.late = nil, nil
 }
 
 // OnReset lets f know of each reset that the BMC receives, before it does anything
@@ -127,18 +147,13 @@ func (b *BMC) goDown(o *outage, d time.Duration) {
 	}
 	b.life.Store(down)
 	b.outage = o
-	var cut []*call
-	for _, c := range b.pending {
+	cut := b.waiting()
+	for _, c := range cut {
 		c.stop()
-		cut = append(cut, c)
 	}
 	clear(b.pending)
 	if o.forget {
-		for _, stop := range b.chores {
-			stop()
-		}
-		clear(b.chores)
-		b.late = nil
+		b.dropChores()
 	}
 	close(b.lost)
 	b.lost = make(chan struct{})
@@ -147,7 +162,6 @@ func (b *BMC) goDown(o *outage, d time.Duration) {
 	if o.forget {
 		b.mem.forget()
 	}
-	slices.SortFunc(cut, func(x, y *call) int { return cmp.Compare(x.rec.Seq, y.rec.Seq) })
 	for _, c := range cut {
 		c.lose()
 	}
@@ -164,16 +178,15 @@ func (b *BMC) bootLater(o *outage, d time.Duration) {
 		return
 	}
 	c := new(chore)
-	stop := b.clk.AfterFunc(d, func() {
+	c.stop = b.clk.AfterFunc(d, func() {
 		b.mu.Lock()
-		_, mine := b.chores[c]
-		delete(b.chores, c)
+		mine := b.dropChore(c)
 		b.mu.Unlock()
 		if mine {
 			b.boot(o)
 		}
 	})
-	b.chores[c] = func() { stop() }
+	b.chores = append(b.chores, c)
 }
 
 // boot ends an outage unless another one has taken its place.

@@ -312,3 +312,26 @@ func TestRulesThatTheSystemCanNotPerform(t *testing.T) {
 		t.Errorf("%d rules are in force", n)
 	}
 }
+
+func TestManagerReset(t *testing.T) {
+	w := newWorld(t)
+	w.bmc.Close()
+	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.RestartTime(30*s))
+	status := 0
+	w.bmc.Do(w.bmc.ManagerResetRequest("test"), func(a fakebmc.Answer) { status = a.Status })
+	if status != 204 {
+		t.Errorf("status %d", status)
+	}
+	for _, step := range []struct {
+		wait time.Duration
+		want string
+	}{{0, "unreachable"}, {29 * s, "unreachable"}, {1 * s, "On"}} {
+		w.clk.Advance(step.wait)
+		if got := *w.ask("read"); got != step.want {
+			t.Errorf("at %v: %s, want %s", w.clk.Now(), got, step.want)
+		}
+	}
+	if w.host.Boots() != 1 {
+		t.Error("the host restarted with its BMC")
+	}
+}

@@ -3,8 +3,37 @@ package fakebmc
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
+)
+
+// The methods and statuses of HTTP that requests about power have, by whatever
+// protocol they come.
+const (
+	methodGet   = "GET"
+	methodHead  = "HEAD"
+	methodPost  = "POST"
+	methodPatch = "PATCH"
+
+	statusOK          = 200
+	statusAccepted    = 202
+	statusNoContent   = 204
+	statusBadRequest  = 400
+	statusNotFound    = 404
+	statusConflict    = 409
+	statusServerError = 500
+)
+
+// Registry is the version of DMTF's Base message registry whose messages a BMC
+// answers with. A refuse rule may send any id.
+const Registry = "Base.1.18."
+
+// The messages of the refusals that a BMC makes itself.
+const (
+	MsgGeneralError       = Registry + "GeneralError"
+	MsgInternalError      = Registry + "InternalError"
+	MsgMissingAtURI       = Registry + "ResourceMissingAtURI"
+	MsgParameterNotInList = Registry + "ActionParameterValueNotInList"
+	MsgParameterConflict  = Registry + "ActionParameterValueConflict"
 )
 
 // Request is what a client asks of a BMC. Build the ones about power with
@@ -17,8 +46,7 @@ type Request struct {
 	Path      string    `json:"path"`             // without trailing slash
 	ResetType ResetType `json:"reset,omitempty"`  // of a ComputerSystem.Reset or Manager.Reset
 
-	own  bool  // the BMC's own
-	wire *wire // nil in the simulator
+	own bool // the BMC's own
 }
 
 // The protocols by which a request can come.
@@ -41,13 +69,6 @@ func (r *Request) via() string {
 	return r.Via
 }
 
-func (r *Request) scheme() string {
-	if r.wire == nil {
-		return ""
-	}
-	return r.wire.scheme
-}
-
 // Answer is what the client gets.
 type Answer struct {
 	Status     int           `json:"status"`               // HTTP status; 0 when the connection broke
@@ -57,12 +78,9 @@ type Answer struct {
 	Message    string        `json:"message,omitempty"`    // text that replaces the registry's
 	RetryAfter time.Duration `json:"retryAfter,omitempty"` // nanoseconds; 0 is none
 	Code       uint8         `json:"code,omitempty"`       // IPMI completion code of a refusal; 0 is derived from the status
+	Task       *Task         `json:"task,omitempty"`       // that a 202 leads to
 	Cause      error         `json:"-"`                    // ErrUnreachable, or the System's error
-
-	content *content // of an answer to the service's own requests
-	verdict *verdict // for what a rule does to the answer's form
-	refusal *Refusal // that the answer comes from
-	task    *task    // of a 202
+	Refusal    *Refusal      `json:"-"`                    // the rule's that the answer comes from, if it does
 }
 
 // Err is nil when the request was accepted. It wraps Cause.
@@ -95,23 +113,25 @@ type Record struct {
 	Rules    []string      `json:"rules,omitempty"` // names of the rules that fired, in order
 }
 
-func refusal(status int, id string, cause error, args ...string) Answer {
+// Refuse returns the answer that refuses a request with a message of a registry.
+func Refuse(status int, id string, cause error, args ...string) Answer {
 	return Answer{Status: status, MessageID: id, Args: args, Cause: cause}
 }
 
 func resetRefusal(t ResetType, err error) Answer {
 	switch {
 	case errors.Is(err, ErrConflict):
-		return refusal(http.StatusConflict, msgParameterConflict, err, "ResetType", string(t))
+		return Refuse(statusConflict, MsgParameterConflict, err, "ResetType", string(t))
 	case errors.Is(err, ErrUnsupported):
-		return refusal(http.StatusBadRequest, msgParameterNotInList, err, string(t), "ResetType", "ComputerSystem.Reset")
+		return Refuse(statusBadRequest, MsgParameterNotInList, err, string(t), "ResetType", "ComputerSystem.Reset")
 	}
-	return failure(err)
+	return Failure(err)
 }
 
-// failure is an error of the System, which whoever looks for the reason has to read.
-func failure(err error) Answer {
-	a := refusal(http.StatusInternalServerError, msgInternalError, err)
+// Failure answers with an error of the System, which whoever looks for the reason
+// has to read.
+func Failure(err error) Answer {
+	a := Refuse(statusServerError, MsgInternalError, err)
 	a.Message = err.Error()
 	return a
 }

@@ -46,7 +46,7 @@ type Selector struct {
 }
 
 var (
-	methods    = []string{"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"}
+	methods    = []string{methodGet, methodHead, methodPost, methodPatch, "PUT", "DELETE"}
 	ruleName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,99}$`)
 	messageID  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(\.[A-Za-z0-9]+)*$`)
 	headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
@@ -212,15 +212,14 @@ func isGlob(pattern string) bool {
 // validateTogether finds selectors that the effect can never meet.
 func (r Rule) validateTogether(bad func(string, ...any)) {
 	w, e := &r.When, &r.Effect
-	read := e.Lag != 0 || e.Report != "" || len(e.Advertise) > 0
-	reset := e.Ignore || e.Stuck != nil || e.Transition != nil || e.Substitute != "" || e.Duplicate != 0 || e.Auto != nil || e.Task != nil
-	if read && len(w.Reset) > 0 {
-		bad("lag and report concern reads, so reset can't select them")
+	reads, resets := e.confined(read), e.confined(reset|managerReset)
+	if reads && len(w.Reset) > 0 {
+		bad("%s concerns reads, so reset can't select them", e.keys()[0])
 	}
-	if read && w.Method != "" && w.Method != "GET" && w.Method != "HEAD" {
-		bad("lag and report concern reads, not %s", w.Method)
+	if reads && w.Method != "" && w.Method != methodGet && w.Method != methodHead {
+		bad("%s concerns reads, not %s", e.keys()[0], w.Method)
 	}
-	if (reset || len(w.Reset) > 0) && w.Method != "" && w.Method != "POST" {
+	if (resets || len(w.Reset) > 0) && w.Method != "" && w.Method != methodPost {
 		bad("a reset is a POST, not %s", w.Method)
 	}
 	if e.Stuck != nil && len(w.Reset) > 0 && !slices.Contains(w.Reset, ResetGracefulShutdown) {

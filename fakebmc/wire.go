@@ -1,67 +1,56 @@
 package fakebmc
 
-import (
-	"net/http"
-	"strings"
+// Wire is what a request brings along that comes over a protocol with headers and
+// sessions: what only the protocol knows about it, and how to answer it. A direct
+// call, as the simulator's, has none; neither has IPMI, where no rule is about more
+// than what is asked and answered.
+type Wire interface {
+	// Traits are what selectors and effects look at.
+	Traits() Traits
+	// Execute is called once, when the request is to be executed, with the effects
+	// of the rules that fired on it. done is false for what the BMC executes itself.
+	Execute(Effects) (a Answer, done bool)
+	// Reply takes the answer. Like the reply of Do it is called once or never.
+	Reply(Answer, Effects)
+}
+
+// Traits are what rules may look at of a request over a Wire.
+type Traits struct {
+	// Own says that the request is the protocol's own business, also if that is to
+	// refuse it: then it is neither a read nor a reset.
+	Own   bool
+	Login bool   // it opens a session
+	Auth  string // how the client has authenticated: AuthBasic, AuthSession or "", not at all
+	// Header returns the value of a header, or "". It is never nil over a Wire.
+	Header func(name string) string
+}
+
+// The ways to authenticate that Effect.Auth can leave.
+const (
+	AuthBasic   = "basic"
+	AuthSession = "session"
 )
 
-// wire is what a request over HTTP carries beyond its meaning.
-type wire struct {
-	// run executes a request that is the service's own business, or refuses one
-	// that must not be executed; nil leaves it to the BMC.
-	run      func(verdict) Answer
-	refused  bool   // run refuses it, whatever the rules
-	login    bool   // it opens a session
-	scheme   string // how the client authenticated: authBasic, authSession or not at all
-	expire   func() // ends the client's session
-	header   http.Header
-	settings func() string // the tag of what the request would change; nil has none
+// caller is who waits for an answer: a Wire, or a direct call's reply.
+type caller struct {
+	wire  Wire
+	reply func(Answer)
 }
 
-// refuses holds an authenticated request against the rules about sessions and
-// against its precondition.
-func (w *wire) refuses(method string, v *verdict) (Answer, bool) {
-	if w.refused {
-		return Answer{}, false // by run
+func (c caller) answer(a Answer, e Effects) {
+	if c.wire != nil {
+		c.wire.Reply(a, e)
+		return
 	}
-	if e := v.first(func(e *Effect) bool { return e.Expire }); e != nil && w.scheme == authSession {
-		w.expire()
-		return e.answer(refusal(http.StatusUnauthorized, msgNoValidSession, nil)), true
-	}
-	if e := v.first(func(e *Effect) bool { return e.Auth != "" }); e != nil {
-		switch {
-		case e.Auth == authBasic && w.login:
-			return e.answer(refusal(http.StatusMethodNotAllowed, msgNotAllowed, nil)), true
-		case w.scheme != "" && w.scheme != e.Auth:
-			return e.answer(refusal(http.StatusUnauthorized, msgNoValidSession, nil)), true
-		}
-	}
-	if w.login || method == http.MethodGet || method == http.MethodHead {
-		return Answer{}, false
-	}
-	match := w.header.Get("If-Match")
-	if e := v.first(func(e *Effect) bool { return e.Etag != "" }); e != nil {
-		switch {
-		case e.Etag == etagRequired && match == "":
-			return e.answer(refusal(http.StatusPreconditionRequired, msgPreconditionRequired, nil)), true
-		case e.Etag == etagReject && match != "" && method == http.MethodPost:
-			return e.answer(refusal(http.StatusPreconditionFailed, msgPreconditionFailed, nil)), true
-		}
-	}
-	if match != "" && match != "*" && w.settings != nil && !matchesSettings(match, w.settings()) {
-		return refusal(http.StatusPreconditionFailed, msgPreconditionFailed, nil), true
-	}
-	return Answer{}, false
+	c.reply(a)
 }
 
-// matchesSettings compares the tags of an If-Match with what can be set of a
-// resource: its power state may change between a read and a change without harm.
-func matchesSettings(header, settings string) bool {
-	for tag := range strings.SplitSeq(header, ",") {
-		tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
-		if part, _, _ := strings.Cut(tag, "."); part == settings {
-			return true
-		}
+// wired tells the traits of a request over a Wire from those of a direct call.
+func (t Traits) wired() bool { return t.Header != nil }
+
+func (c caller) traits() Traits {
+	if c.wire == nil {
+		return Traits{}
 	}
-	return false
+	return c.wire.Traits()
 }

@@ -17,6 +17,9 @@ import (
 
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -34,7 +37,7 @@ const (
 	patience = 50 * time.Second
 )
 
-var account = fakebmc.Config{Username: "admin", Password: "s3cret"}
+var account = redfish.Config{Username: "admin", Password: "s3cret"}
 
 // launch skips, or fails with FENCELAB_REQUIRE_CLIENTS set, without Ironic.
 func launch(t *testing.T, o ironic.Options) *ironic.Ironic {
@@ -68,7 +71,7 @@ type rig struct {
 	t    *testing.T
 	api  string // of Ironic
 	node string // UUID
-	host *fakebmc.Host
+	host *memory.Host
 	bmc  *fakebmc.BMC
 	url  string // of the BMC
 
@@ -80,13 +83,13 @@ type rig struct {
 // newRig serves a host that is on, in its first boot.
 func newRig(t *testing.T, i *ironic.Ironic, rules ...fakebmc.Rule) *rig {
 	t.Helper()
-	wall := fakebmc.Wall()
+	wall := wall.Clock()
 	r := &rig{t: t, api: i.URL(), edges: make(chan fakebmc.PowerState, 1000)}
-	r.host = fakebmc.NewHost(wall, fakebmc.Timing{On: 200 * time.Millisecond, Off: 100 * time.Millisecond, Shutdown: 300 * time.Millisecond}, true)
+	r.host = memory.New(wall, memory.Timing{On: 200 * time.Millisecond, Off: 100 * time.Millisecond, Shutdown: 300 * time.Millisecond}, true)
 	t.Cleanup(r.host.Watch(func(p fakebmc.PowerState) { r.edges <- p }))
 	r.bmc = fakebmc.New("node-1", r.host, wall, fakebmc.OnRequest(r.record))
 	r.misbehave(rules...)
-	server, err := fakebmc.NewServer(account)
+	server, err := redfish.NewServer(account)
 	if err != nil {
 		t.Fatal(err)
 	}

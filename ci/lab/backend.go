@@ -32,6 +32,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -110,7 +112,7 @@ type Backend struct {
 	cluster   *cluster.Cluster
 	admin     client.WithWatch
 	vms       *vms.Lab
-	server    *fakebmc.Server
+	server    *redfish.Server
 	hosts     map[string]*host
 	names     []string // of hosts, in the plan's order
 	topology  []client.Object
@@ -161,7 +163,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		return timings, err
 	}
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.plan, b.clock, b.nodes = plan, fakebmc.Wall(), objects.NodesOf(&plan.Spec.Topology)
+	b.plan, b.clock, b.nodes = plan, wall.Clock(), objects.NodesOf(&plan.Spec.Topology)
 	b.hosts, b.password = make(map[string]*host), rand.Text()
 	b.stream = newStream(b.since)
 	for _, h := range plan.Spec.Topology.Hosts {
@@ -311,7 +313,7 @@ func worldEvents(e vms.Event, by string) []history.Event {
 const bmcUser = "fencelab"
 
 func (b *Backend) makeHosts() error {
-	server, err := fakebmc.NewServer(fakebmc.Config{Username: bmcUser, Password: b.password})
+	server, err := redfish.NewServer(redfish.Config{Username: bmcUser, Password: b.password})
 	if err != nil {
 		return err
 	}

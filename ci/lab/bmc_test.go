@@ -12,6 +12,9 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -55,14 +58,14 @@ func TestEventsOfABMCNameTheClient(t *testing.T) {
 
 // TestRequestsUnderWayAreKept ends a run while a BMC holds a request back.
 func TestRequestsUnderWayAreKept(t *testing.T) {
-	server, err := fakebmc.NewServer(fakebmc.Config{})
+	server, err := redfish.NewServer(redfish.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := fakebmc.Wall()
+	clock := wall.Clock()
 	b := &Backend{server: server, stream: newStream(clock.Now), names: []string{"worker-1"}}
 	b.ctx, b.cancel = context.WithCancel(t.Context())
-	bmc := fakebmc.New("worker-1", fakebmc.NewHost(clock, fakebmc.Timing{}, true), clock,
+	bmc := fakebmc.New("worker-1", memory.New(clock, memory.Timing{}, true), clock,
 		fakebmc.OnRequest(func(r fakebmc.Record) { b.requested("worker-1", r) }))
 	b.bmcs = map[string]*fakebmc.BMC{"worker-1": bmc}
 	if err := bmc.AddRule(fakebmc.Rule{Name: "held-back", Effect: fakebmc.Effect{Delay: fakebmc.Duration(time.Hour)}}); err != nil {
@@ -80,8 +83,10 @@ func TestRequestsUnderWayAreKept(t *testing.T) {
 			t.Error("the request was answered")
 		}
 	}()
-	for len(bmc.Pending()) == 0 {
-		<-time.After(time.Millisecond)
+	for end := time.Now().Add(30 * time.Second); len(bmc.Pending()) == 0; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the request hasn't reached the BMC")
+		}
 	}
 	artifacts, err := b.Stop()
 	if err != nil {

@@ -27,6 +27,9 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 const namespace = "metal3"
@@ -257,13 +260,13 @@ func TestControllersRunWithTheirOwnRoles(t *testing.T) {
 // serveBMC serves the BMC of a host that is on and returns its address.
 func serveBMC(t *testing.T) string {
 	t.Helper()
-	certificate, err := fakebmc.SelfSigned("127.0.0.1")
+	certificate, err := redfish.SelfSigned("127.0.0.1")
 	must(t, err)
-	server, err := fakebmc.NewServer(fakebmc.Config{Username: "admin", Password: "secret", Certificate: certificate})
+	server, err := redfish.NewServer(redfish.Config{Username: "admin", Password: "secret", Certificate: certificate})
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Close()) })
-	clock := fakebmc.Wall()
-	host := fakebmc.NewHost(clock, fakebmc.Timing{On: 200 * time.Millisecond, Off: 200 * time.Millisecond}, true)
+	clock := wall.Clock()
+	host := memory.New(clock, memory.Timing{On: 200 * time.Millisecond, Off: 200 * time.Millisecond}, true)
 	url, err := server.Listen("127.0.0.1:0", fakebmc.New("worker-1", host, clock))
 	must(t, err)
 	return "redfish+" + url + "/redfish/v1/Systems/worker-1"

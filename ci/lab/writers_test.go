@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -91,7 +91,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		}
 	}
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
-	b := &Backend{ctx: t.Context(), clock: fakebmc.Wall(), plan: &scenarios.Plan{Spec: *spec}}
+	b := &Backend{ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
 	b.stream = newStream(b.since)
 	must(b.startCluster())
 	t.Cleanup(func() { must(b.cluster.Stop()) })

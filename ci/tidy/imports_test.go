@@ -13,7 +13,7 @@ import (
 // deeper directory's own layer replaces it.
 type layer struct {
 	dir string
-	may []string // import paths and all below them; "./" stands for the module
+	may []string // import paths and all below them, but with "/." at the end that path alone; "./" stands for the module
 	why string
 }
 
@@ -44,21 +44,26 @@ var layers = []layer{
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
-	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc"}, kubernetes, capi, client),
+	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/."}, kubernetes, capi, client),
 		"it translates between scenarios and API objects, for both worlds alike"},
 
 	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient), whyController},
 	{"controllers/api", slices.Concat(kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
 	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
 
-	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc"}, kubernetes, capi, client, reconciler, events),
+	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, client, reconciler, events),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
 	{"sim/kube", slices.Concat(kubernetes, client), "an API store knows objects, not fencing"},
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api"}, kubernetes, client, capi),
 		"the suite runs on the store and on a real API server alike"},
 
-	{"fakebmc", []string{"./fakebmc"}, "a BMC stands alone, so that it can serve any test"},
-	{"fakebmc/libvirt", []string{"./fakebmc", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
+	{"fakebmc", nil, "the core of a BMC stands alone, so that it can serve any test: its faces know it, and it knows none of them"},
+	{"fakebmc/*", []string{"./fakebmc/.", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
+	{"fakebmc/redfish", []string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
+	{"fakebmc/admin", []string{"./fakebmc/.", "./fakebmc/front"}, "the admin API is about BMCs, whatever their faces are"},
+	{"fakebmc/front", nil, "how a hostile client is met has nothing to do with BMCs"},
+	{"fakebmc/fleet", []string{"./fakebmc"}, "a fleet joins the BMCs, their hosts and their faces, and nothing else"},
+	{"fakebmc/libvirt", []string{"./fakebmc/.", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
 	{"vms", slices.Concat([]string{"./vms", "libvirt.org/go"}, system), "the VMs know libvirt, nothing of Kubernetes, and nobody who uses them"},
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 	{"vms/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
@@ -74,12 +79,13 @@ var layers = []layer{
 
 // testLayers are what tests may import in addition. everything in testTools may be used by any test.
 var testLayers = []layer{
+	{"sim", []string{"./fakebmc/systemtest"}, ""},
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
 	{"ci/ironic", []string{"./fakebmc"}, ""},
-	{"fakebmc", []string{"github.com/stmcginnis/gofish"}, ""},
-	{"fakebmc/libvirt", []string{"./vms/keeper", "./ci/libvirtd"}, ""},
+	{"fakebmc", []string{"./fakebmc", "github.com/stmcginnis/gofish"}, ""},
+	{"fakebmc/libvirt", []string{"./fakebmc", "./vms/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
 	{"vms/keeper", system, ""},
 }
@@ -99,6 +105,14 @@ func layerOf(layers []layer, dir string) (found layer, ok bool) {
 	return found, ok
 }
 
+// allows tells whether an entry of a layer allows an import.
+func allows(may, imported string) bool {
+	if alone, ok := strings.CutSuffix(may, "/."); ok {
+		return imported == alone
+	}
+	return may == "./" && strings.HasPrefix(imported, may) || under(imported, may)
+}
+
 // imports lists imports that no layer allows.
 func imports(t *tree) (problems []string, err error) {
 	packages := t.packages()
@@ -110,7 +124,7 @@ func imports(t *tree) (problems []string, err error) {
 		}
 		extra, _ := layerOf(testLayers, dir)
 		for _, s := range packages[dir] {
-			may := append(slices.Clip(l.may), "./"+dir)
+			may := append(slices.Clip(l.may), "./"+dir+"/.")
 			if s.isTest() {
 				may = slices.Concat(may, extra.may, testTools)
 			}
@@ -123,7 +137,7 @@ func imports(t *tree) (problems []string, err error) {
 					continue // the standard library
 				}
 				short := strings.Replace(imported, module+"/", "./", 1)
-				if !slices.ContainsFunc(may, func(m string) bool { return m == "./" && strings.HasPrefix(short, m) || under(short, m) }) {
+				if !slices.ContainsFunc(may, func(m string) bool { return allows(m, short) }) {
 					problems = append(problems, fmt.Sprintf("%s:%d: imports %s: %s", s.path, t.fset.Position(spec.Pos()).Line, short,
 						l.why))
 				}

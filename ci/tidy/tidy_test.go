@@ -25,6 +25,7 @@ var rules = []struct {
 	check func(*tree) ([]string, error)
 }{
 	{"imports", imports},
+	{"links", links},
 	{"determinism", determinism},
 	{"packagecomments", packageComments},
 	{"registryhosts", registryHosts},

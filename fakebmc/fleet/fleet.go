@@ -19,7 +19,11 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/admin"
 	"github.com/fencelab/fencelab/fakebmc/ipmi"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // Host is a given system, such as a libvirt domain.
@@ -42,7 +46,7 @@ type Options struct {
 	// Changes are given systems that come and go later; it needs Shared, and no IPMI.
 	Changes <-chan Change
 	// Timing is that of the hosts in memory.
-	Timing fakebmc.Timing
+	Timing memory.Timing
 	// Listen is the address of the first host's Redfish service, host:port; each
 	// further host is one port up. An empty host is 127.0.0.1, port 0 a free one for
 	// each. Other addresses than loopback need Username and Password.
@@ -56,7 +60,7 @@ type Options struct {
 	// TLS serves HTTPS, with Certificate or a generated one.
 	TLS         bool
 	Certificate *tls.Certificate
-	// Media are where the images lie that may be inserted: see fakebmc.Config.
+	// Media are where the images lie that may be inserted: see redfish.Config.
 	Media []string
 	// RestartTime is how long a BMC is away after a Manager.Reset.
 	RestartTime time.Duration
@@ -84,11 +88,11 @@ func Run(ctx context.Context, o Options) error {
 	if o.Changes != nil && (!o.Shared || o.IPMI != "") {
 		return errors.New("running bmcs: hosts that come and go need one address for all, and have no IPMI")
 	}
-	group, err := fakebmc.NewGroup()
+	group, err := redfish.NewGroup()
 	if err != nil {
 		return err
 	}
-	f := &fleet{o: o, clk: fakebmc.Wall(), systems: map[string]fakebmc.System{}, bmcs: group}
+	f := &fleet{o: o, clk: wall.Clock(), systems: map[string]fakebmc.System{}, bmcs: group}
 	defer f.close()
 	if err := f.start(); err != nil {
 		return fmt.Errorf("running bmcs: %w", err)
@@ -111,8 +115,8 @@ type fleet struct {
 	o       Options
 	clk     fakebmc.Clock
 	systems map[string]fakebmc.System // of the start, which are each other's peers
-	bmcs    *fakebmc.Group
-	server  *fakebmc.Server
+	bmcs    *redfish.Group
+	server  *redfish.Server
 	urls    []string // of the Redfish services
 	ipmi    []*ipmi.Server
 	admin   *http.Server
@@ -128,7 +132,7 @@ func (f *fleet) start() error {
 	f.fail = make(chan error, 1)
 	hosts := f.o.Hosts
 	for i := range f.o.Fake {
-		hosts = append(hosts, Host{Name: fmt.Sprintf("fake-%d", i+1), System: fakebmc.NewHost(f.clk, f.o.Timing, true)})
+		hosts = append(hosts, Host{Name: fmt.Sprintf("fake-%d", i+1), System: memory.New(f.clk, f.o.Timing, true)})
 	}
 	for _, h := range hosts {
 		f.systems[h.Name] = h.System
@@ -225,7 +229,7 @@ func (f *fleet) report(err error) {
 }
 
 func (f *fleet) serveRedfish() (urls []string, err error) {
-	cfg := fakebmc.Config{
+	cfg := redfish.Config{
 		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
 	}
 	host, port, err := splitAddress(f.o.Listen)
@@ -233,11 +237,11 @@ func (f *fleet) serveRedfish() (urls []string, err error) {
 		return nil, err
 	}
 	if f.o.TLS && cfg.Certificate == nil {
-		if cfg.Certificate, err = fakebmc.SelfSigned(host, "localhost"); err != nil {
+		if cfg.Certificate, err = redfish.SelfSigned(host, "localhost"); err != nil {
 			return nil, err
 		}
 	}
-	if f.server, err = fakebmc.NewServer(cfg); err != nil {
+	if f.server, err = redfish.NewServer(cfg); err != nil {
 		return nil, err
 	}
 	if f.o.Shared {
@@ -289,7 +293,7 @@ func (f *fleet) serveAdmin() (url string, err error) {
 		return "", fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err)
 	}
 	f.admin = &http.Server{
-		Handler: fakebmc.Admin(f.bmcs), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+		Handler: admin.API(f.bmcs), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 	}
 	f.ended.Go(func() {
 		if err := f.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // run starts a fleet, waits until it is ready, and returns what it says and a
@@ -74,7 +76,7 @@ func column(ready, host string, n int) string {
 func TestRun(t *testing.T) {
 	var records bytes.Buffer
 	ready, stop := run(t, Options{
-		Hosts: []Host{{Name: "given", System: fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, false)}}, Fake: 2,
+		Hosts: []Host{{Name: "given", System: memory.New(wall.Clock(), memory.Timing{}, false)}}, Fake: 2,
 		Admin: ":0", Records: &records, Rules: []fakebmc.Rule{{Name: "twice", Preset: "on-ignored", When: fakebmc.Selector{Host: "given"}}},
 	})
 	given, fake := column(ready, "given", 1), column(ready, "fake-2", 1)
@@ -176,7 +178,7 @@ func TestChanges(t *testing.T) {
 	next() // the header
 	admin := next()[1]
 	const uuid = "0b0c4f0e-55f5-4a52-9e3a-3c7f1a3c7d5e"
-	host := fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)
+	host := memory.New(wall.Clock(), memory.Timing{}, true)
 	changes <- Change{Host: Host{Name: "late", UUID: uuid, System: host}}
 	came := next()
 	url := came[len(came)-1]
@@ -223,7 +225,7 @@ func TestRunRefuses(t *testing.T) {
 		{Options{Fake: 1, Listen: "127.0.0.1:http"}, "port"},
 		{Options{Fake: 1, IPMI: ":0"}, "user name and a password"},
 		{Options{Fake: 1, Rules: []fakebmc.Rule{{Name: "a", Preset: "b"}}}, "no preset"},
-		{Options{Hosts: []Host{{Name: "fake-1", System: fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)}}, Fake: 1}, "two bmcs"},
+		{Options{Hosts: []Host{{Name: "fake-1", System: memory.New(wall.Clock(), memory.Timing{}, true)}}, Fake: 1}, "two bmcs"},
 	} {
 		if err := Run(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) && c.o.Fake >= 0 {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)

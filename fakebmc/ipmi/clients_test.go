@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // client is the path of a BMC client that fakebmc/clients.sh installs.
@@ -25,7 +27,7 @@ func client(t *testing.T, name string) string {
 }
 
 type rig struct {
-	host   *fakebmc.Host
+	host   *memory.Host
 	bmc    *fakebmc.BMC
 	server *Server
 	port   string
@@ -34,8 +36,8 @@ type rig struct {
 // newRig serves an in-memory host that is on and changes its state at once.
 func newRig(t *testing.T, rules ...fakebmc.Rule) *rig {
 	t.Helper()
-	clk := fakebmc.Wall()
-	r := &rig{host: fakebmc.NewHost(clk, fakebmc.Timing{}, true)}
+	clk := wall.Clock()
+	r := &rig{host: memory.New(clk, memory.Timing{}, true)}
 	r.bmc = fakebmc.New("node-1", r.host, clk)
 	for _, rule := range rules {
 		if err := r.bmc.AddRule(rule); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // Limits of the protocol and of what a stranger may use up.
@@ -27,7 +28,7 @@ const (
 type Config struct {
 	Username string // at most 16 bytes
 	Password string // at most 20 bytes
-	// Clock is what sessions age on; nil is fakebmc.Wall.
+	// Clock is what sessions age on; nil is wall.Clock.
 	Clock fakebmc.Clock
 }
 
@@ -55,7 +56,7 @@ func Listen(addr string, b *fakebmc.BMC, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("serving ipmi for %s: the protocol has room for %d bytes of user name and %d of password", b.Host(), maxName, maxPassword)
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = fakebmc.Wall()
+		cfg.Clock = wall.Clock()
 	}
 	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr

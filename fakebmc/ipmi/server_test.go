@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
@@ -110,10 +111,10 @@ func (c *console) mustOpen(suite *suite) {
 	}
 }
 
-func newWorld(t testing.TB, rules ...string) (*systemtest.Clock, *fakebmc.Host, *fakebmc.BMC) {
+func newWorld(t testing.TB, rules ...string) (*systemtest.Clock, *memory.Host, *fakebmc.BMC) {
 	t.Helper()
 	clk := &systemtest.Clock{}
-	host := fakebmc.NewHost(clk, fakebmc.Timing{On: 4 * time.Second, Off: 2 * time.Second, Shutdown: 20 * time.Second}, true)
+	host := memory.New(clk, memory.Timing{On: 4 * time.Second, Off: 2 * time.Second, Shutdown: 20 * time.Second}, true)
 	b := fakebmc.New("node-1", host, clk)
 	for i, preset := range rules {
 		if err := b.AddRule(fakebmc.Rule{Name: fmt.Sprint("rule-", i), Preset: preset}); err != nil {
@@ -210,7 +211,7 @@ func TestPresets(t *testing.T) {
 func TestLockdown(t *testing.T) {
 	for _, preset := range []string{"", "dell-lockdown"} {
 		clk := &systemtest.Clock{}
-		host := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
+		host := memory.New(clk, memory.Timing{}, true)
 		b := fakebmc.New("node-1", host, clk, fakebmc.RestartTime(30*time.Second))
 		con := newConsole(t, clk, b)
 		con.mustOpen(&suites[0])

@@ -1,11 +1,12 @@
-package fakebmc
+package redfish
 
 import (
 	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
 )
 
 // object is a Redfish resource as JSON; keys are written in order.
@@ -73,7 +74,7 @@ func collection(path, typ, name string, ids ...string) object {
 
 // services are the resources that the root leads to, by property.
 var services = []struct{ property, path string }{
-	{"Systems", systemsPath}, {"Managers", managersPath}, {"Chassis", chassisPath},
+	{"Systems", fakebmc.SystemsPath}, {"Managers", fakebmc.ManagersPath}, {"Chassis", chassisPath},
 	{"SessionService", sessionServicePath}, {"AccountService", accountServicePath},
 	{"Tasks", taskServicePath}, {"EventService", eventServicePath}, {"Registries", registriesPath},
 }
@@ -94,63 +95,64 @@ func healthy() object { return object{"State": "Enabled", "Health": "OK"} }
 
 // system advertises only what is executed. Boot is there because clients can't
 // do without it; nothing in it can be set unless the System is a Booter.
-func (b *BMC) system(p PowerState) object {
-	r := resource(b.systemPath, systemType, b.id, b.host)
+func system(b *fakebmc.BMC, p fakebmc.PowerState) object {
+	r := resource(b.SystemPath(), systemType, b.ID(), b.Host())
 	r["SystemType"] = "Physical"
 	r["Manufacturer"] = "fencelab"
 	r["Model"] = "fakebmc"
-	r["SerialNumber"] = b.host
-	r["UUID"] = b.uuid
-	if b.uuid == "" {
-		r["UUID"] = uuid(b.host)
+	r["SerialNumber"] = b.Host()
+	r["UUID"] = b.UUID()
+	if b.UUID() == "" {
+		r["UUID"] = uuid(b.Host())
 	}
 	r["Status"] = healthy()
 	r["PowerState"] = p
 	if p == "" {
 		r["PowerState"] = nil
 	}
-	for key, value := range b.settings() {
+	for key, value := range settings(b) {
 		r[key] = value
 	}
-	r["PowerRestorePolicy@Redfish.AllowableValues"] = restorePolicies
+	r["PowerRestorePolicy@Redfish.AllowableValues"] = fakebmc.RestorePolicies()
 	r["Links"] = object{
-		"ManagedBy": links(managersPath, b.id),
-		"Chassis":   links(chassisPath, b.id),
+		"ManagedBy": links(fakebmc.ManagersPath, b.ID()),
+		"Chassis":   links(chassisPath, b.ID()),
 	}
 	r["Actions"] = object{"#ComputerSystem.Reset": object{
-		"target":                            b.resetPath,
-		"ResetType@Redfish.AllowableValues": b.resets,
+		"target":                            b.SystemPath() + fakebmc.ResetAction,
+		"ResetType@Redfish.AllowableValues": b.Resets(),
 	}}
 	return r
 }
 
-func (b *BMC) manager() object {
-	r := resource(managersPath+"/"+b.id, managerType, b.id, "Manager of "+b.host)
+func manager(b *fakebmc.BMC) object {
+	path := fakebmc.ManagersPath + "/" + b.ID()
+	r := resource(path, managerType, b.ID(), "Manager of "+b.Host())
 	r["ManagerType"] = "BMC"
-	r["UUID"] = uuid("manager of " + b.host)
-	r["PowerState"] = On
+	r["UUID"] = uuid("manager of " + b.Host())
+	r["PowerState"] = fakebmc.On
 	r["Status"] = healthy()
 	r["Links"] = object{
-		"ManagerForServers": links(systemsPath, b.id),
-		"ManagerForChassis": links(chassisPath, b.id),
+		"ManagerForServers": links(fakebmc.SystemsPath, b.ID()),
+		"ManagerForChassis": links(chassisPath, b.ID()),
 	}
 	r["Actions"] = object{"#Manager.Reset": object{
-		"target":                            b.managerPath,
+		"target":                            path + fakebmc.ManagerResetAction,
 		"ResetType@Redfish.AllowableValues": managerResets,
 	}}
-	if _, ok := b.sys.(MediaBay); ok {
-		r["VirtualMedia"] = link(b.mediaPath())
+	if _, ok := b.System().(fakebmc.MediaBay); ok {
+		r["VirtualMedia"] = link(mediaPath(b))
 	}
 	return r
 }
 
-func (b *BMC) chassis() object {
-	r := resource(chassisPath+"/"+b.id, chassisType, b.id, "Chassis of "+b.host)
+func chassis(b *fakebmc.BMC) object {
+	r := resource(chassisPath+"/"+b.ID(), chassisType, b.ID(), "Chassis of "+b.Host())
 	r["ChassisType"] = "RackMount"
 	r["Status"] = healthy()
 	r["Links"] = object{
-		"ComputerSystems": links(systemsPath, b.id),
-		"ManagedBy":       links(managersPath, b.id),
+		"ComputerSystems": links(fakebmc.SystemsPath, b.ID()),
+		"ManagedBy":       links(fakebmc.ManagersPath, b.ID()),
 	}
 	return r
 }
@@ -182,11 +184,11 @@ func taskService() object {
 	return r
 }
 
-func (t *task) resource() object {
-	r := resource(tasksPath+"/"+t.id, taskType, t.id, string(t.reset)+" of a system")
-	r["TaskMonitor"] = monitorsPath + "/" + t.id
+func task(t fakebmc.Task) object {
+	r := resource(tasksPath+"/"+t.ID, taskType, t.ID, string(t.Reset)+" of a system")
+	r["TaskMonitor"] = monitorsPath + "/" + t.ID
 	r["TaskState"], r["PercentComplete"] = "Running", 0
-	if t.finished {
+	if t.Finished {
 		r["TaskState"], r["PercentComplete"] = "Completed", 100
 	}
 	r["TaskStatus"] = "OK"
@@ -318,13 +320,4 @@ func describedBy(o object) string {
 	}
 	schema := strings.TrimPrefix(typ[:strings.LastIndexByte(typ, '.')], "#")
 	return "<http://redfish.dmtf.org/schemas/v1/" + schema + ".json>; rel=describedby"
-}
-
-// content is the body and the further headers of an answer.
-type content struct {
-	body     object
-	settings string // of the body: see matchesSettings
-	header   http.Header
-	xml      []byte // instead of a body
-	stream   func(http.ResponseWriter, *http.Request)
 }

@@ -1,4 +1,4 @@
-package fakebmc
+package redfish
 
 import (
 	"bytes"
@@ -11,26 +11,28 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/fencelab/fencelab/fakebmc"
 )
 
 var (
-	bootEnabled   = []string{BootDisabled, BootOnce, BootContinuous}
-	managerResets = []ResetType{ResetForceRestart, ResetGracefulRestart}
+	bootEnabled   = []string{fakebmc.BootDisabled, fakebmc.BootOnce, fakebmc.BootContinuous}
+	managerResets = []fakebmc.ResetType{fakebmc.ResetForceRestart, fakebmc.ResetGracefulRestart}
 	timeoutAction = []struct {
 		redfish string
-		reset   ResetType
-	}{{"None", ""}, {"ResetSystem", ResetForceRestart}, {"PowerCycle", ResetPowerCycle}, {"PowerDown", ResetForceOff}}
+		reset   fakebmc.ResetType
+	}{{"None", ""}, {"ResetSystem", fakebmc.ResetForceRestart}, {"PowerCycle", fakebmc.ResetPowerCycle}, {"PowerDown", fakebmc.ResetForceOff}}
 )
 
 // settings are the properties of the ComputerSystem that can be changed.
-func (b *BMC) settings() object {
+func settings(b *fakebmc.BMC) object {
 	boot := object{
-		"BootSourceOverrideEnabled":                         BootDisabled,
-		"BootSourceOverrideTarget":                          BootNone,
-		"BootSourceOverrideTarget@Redfish.AllowableValues":  []string{BootNone},
-		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{BootDisabled},
+		"BootSourceOverrideEnabled":                         fakebmc.BootDisabled,
+		"BootSourceOverrideTarget":                          fakebmc.BootNone,
+		"BootSourceOverrideTarget@Redfish.AllowableValues":  []string{fakebmc.BootNone},
+		"BootSourceOverrideEnabled@Redfish.AllowableValues": []string{fakebmc.BootDisabled},
 	}
-	if s, ok := b.sys.(Booter); ok {
+	if s, ok := b.System().(fakebmc.Booter); ok {
 		targets, modes, err := s.Bootable()
 		if set, setErr := s.Boot(); err == nil && setErr == nil {
 			boot = object{
@@ -57,9 +59,9 @@ func (b *BMC) settings() object {
 }
 
 // patchSystem changes settings. All are checked before the first one changes.
-func (b *BMC) patchSystem(body []byte) Answer {
+func patchSystem(b *fakebmc.BMC, body []byte) response {
 	var in struct {
-		PowerRestorePolicy *RestorePolicy
+		PowerRestorePolicy *fakebmc.RestorePolicy
 		Boot               *struct{ BootSourceOverrideEnabled, BootSourceOverrideTarget, BootSourceOverrideMode *string }
 		HostWatchdogTimer  *struct {
 			FunctionEnabled *bool
@@ -69,24 +71,24 @@ func (b *BMC) patchSystem(body []byte) Answer {
 	if a, ok := parseProperties(body, &in); !ok {
 		return a
 	}
-	notInList := func(value, property string) Answer {
+	notInList := func(value, property string) response {
 		return refusal(http.StatusBadRequest, msgPropertyNotInList, nil, value, property)
 	}
-	if p := in.PowerRestorePolicy; p != nil && !slices.Contains(restorePolicies, *p) {
+	if p := in.PowerRestorePolicy; p != nil && !slices.Contains(fakebmc.RestorePolicies(), *p) {
 		return notInList(string(*p), "PowerRestorePolicy")
 	}
-	var boot Boot
-	booter, _ := b.sys.(Booter)
+	var boot fakebmc.Boot
+	booter, _ := b.System().(fakebmc.Booter)
 	if in.Boot != nil {
 		if booter == nil {
 			return refusal(http.StatusBadRequest, msgPropertyUnknown, nil, "Boot")
 		}
 		targets, modes, err := booter.Bootable()
 		if err != nil {
-			return failure(err)
+			return answered(fakebmc.Failure(err))
 		}
 		if boot, err = booter.Boot(); err != nil {
-			return failure(err)
+			return answered(fakebmc.Failure(err))
 		}
 		for _, f := range []struct {
 			property string
@@ -115,7 +117,7 @@ func (b *BMC) patchSystem(body []byte) Answer {
 		if t.TimeoutAction != nil {
 			i := slices.IndexFunc(timeoutAction, func(a struct {
 				redfish string
-				reset   ResetType
+				reset   fakebmc.ResetType
 			}) bool {
 				return a.redfish == *t.TimeoutAction
 			})
@@ -137,23 +139,32 @@ func (b *BMC) patchSystem(body []byte) Answer {
 		errs = append(errs, b.SetWatchdog(w))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return failure(err)
+		return answered(fakebmc.Failure(err))
 	}
-	return Answer{Status: http.StatusNoContent}
+	return done()
 }
+
+// settingsTag names the settings as they are.
+func settingsTag(b *fakebmc.BMC) string { return hash(settings(b)) }
 
 // The virtual media of a manager: one CD drive.
 const mediaID = "Cd"
 
-func (b *BMC) mediaPath() string { return managersPath + "/" + b.id + "/VirtualMedia" }
+func mediaPath(b *fakebmc.BMC) string { return fakebmc.ManagersPath + "/" + b.ID() + "/VirtualMedia" }
 
-func (b *BMC) media() (object, error) {
-	image, err := b.sys.(MediaBay).Media()
+// drive is the virtual CD drive of a host.
+type drive struct {
+	bmc *fakebmc.BMC
+	bay fakebmc.MediaBay
+}
+
+func (d drive) show() response {
+	image, err := d.bay.Media()
 	if err != nil {
-		return nil, err
+		return refusal(http.StatusInternalServerError, fakebmc.MsgInternalError, err)
 	}
-	path := b.mediaPath() + "/" + mediaID
-	r := resource(path, mediaType, mediaID, "Virtual CD of "+b.host)
+	path := mediaPath(d.bmc) + "/" + mediaID
+	r := resource(path, mediaType, mediaID, "Virtual CD of "+d.bmc.Host())
 	r["MediaTypes"] = []string{"CD", "DVD"}
 	r["Image"], r["ImageName"] = nil, nil
 	r["Inserted"] = image != ""
@@ -166,7 +177,7 @@ func (b *BMC) media() (object, error) {
 		"#VirtualMedia.InsertMedia": object{"target": path + "/Actions/VirtualMedia.InsertMedia"},
 		"#VirtualMedia.EjectMedia":  object{"target": path + "/Actions/VirtualMedia.EjectMedia"},
 	}
-	return r, nil
+	return found(r)
 }
 
 // lies tells whether an image's URL is, or lies under, one that was allowed: the
@@ -179,9 +190,8 @@ func lies(image string, base *url.URL) bool {
 	return u.Path == base.Path || strings.HasPrefix(u.Path, strings.TrimSuffix(base.Path, "/")+"/")
 }
 
-// insertMedia hands on an image that lies where it was allowed. Nothing is
-// fetched here.
-func (b *BMC) insertMedia(body []byte, allowed []*url.URL) Answer {
+// insert hands on an image that lies where it was allowed. Nothing is fetched here.
+func (d drive) insert(body []byte, allowed []*url.URL) response {
 	var in struct {
 		Image                                *string
 		Inserted, WriteProtected             *bool
@@ -198,25 +208,24 @@ func (b *BMC) insertMedia(body []byte, allowed []*url.URL) Answer {
 	if !slices.ContainsFunc(allowed, func(base *url.URL) bool { return lies(*in.Image, base) }) {
 		return refusal(http.StatusForbidden, msgAccessDenied, nil, *in.Image)
 	}
-	bay := b.sys.(MediaBay)
-	if image, err := bay.Media(); err != nil || image != "" {
+	if image, err := d.bay.Media(); err != nil || image != "" {
 		return refusal(http.StatusConflict, msgResourceInUse, err)
 	}
-	if err := bay.InsertMedia(*in.Image); err != nil {
-		return failure(err)
+	if err := d.bay.InsertMedia(*in.Image); err != nil {
+		return answered(fakebmc.Failure(err))
 	}
-	return Answer{Status: http.StatusNoContent}
+	return done()
 }
 
-func (b *BMC) ejectMedia() Answer {
-	if err := b.sys.(MediaBay).EjectMedia(); err != nil {
-		return failure(err)
+func (d drive) eject() response {
+	if err := d.bay.EjectMedia(); err != nil {
+		return answered(fakebmc.Failure(err))
 	}
-	return Answer{Status: http.StatusNoContent}
+	return done()
 }
 
 // parse reads a body of an action strictly.
-func parse(body []byte, into any) (Answer, bool) {
+func parse(body []byte, into any) (response, bool) {
 	if !json.Valid(body) {
 		return refusal(http.StatusBadRequest, msgMalformedJSON, nil), false
 	}
@@ -225,11 +234,11 @@ func parse(body []byte, into any) (Answer, bool) {
 	if err := dec.Decode(into); err != nil {
 		return refusal(http.StatusBadRequest, msgUnrecognizedBody, err), false
 	}
-	return Answer{}, true
+	return response{}, true
 }
 
 // parseProperties does so too, and says which property is wrong.
-func parseProperties(body []byte, into any) (Answer, bool) {
+func parseProperties(body []byte, into any) (response, bool) {
 	a, ok := parse(body, into)
 	if ok || a.MessageID != msgUnrecognizedBody {
 		return a, ok

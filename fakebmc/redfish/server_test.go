@@ -1,4 +1,4 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"bytes"
@@ -23,10 +23,13 @@ import (
 	"time"
 
 	"github.com/stmcginnis/gofish"
-	"github.com/stmcginnis/gofish/redfish"
+	standard "github.com/stmcginnis/gofish/redfish"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -35,28 +38,28 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 type rig struct {
 	t      *testing.T
 	url    string
-	server *fakebmc.Server
+	server *redfish.Server
 	client *http.Client
 	clk    *systemtest.Clock // of the sessions
-	hosts  []*fakebmc.Host
+	hosts  []*memory.Host
 	bmcs   []*fakebmc.BMC
-	group  *fakebmc.Group // of several
+	group  *redfish.Group // of several
 	user   [2]string
 	seen   chan fakebmc.Record
 }
 
 // newRig serves hosts, which are on and change their state at once, on one listener.
-func newRig(t *testing.T, cfg fakebmc.Config, hosts ...string) *rig {
+func newRig(t *testing.T, cfg redfish.Config, hosts ...string) *rig {
 	t.Helper()
 	r := &rig{t: t, clk: &systemtest.Clock{}, user: [2]string{cfg.Username, cfg.Password}, seen: make(chan fakebmc.Record, 1000)}
 	for _, name := range hosts {
-		wall := fakebmc.Wall()
-		h := fakebmc.NewHost(wall, fakebmc.Timing{}, true)
+		wall := wall.Clock()
+		h := memory.New(wall, memory.Timing{}, true)
 		r.hosts = append(r.hosts, h)
 		r.bmcs = append(r.bmcs, fakebmc.New(name, h, wall, fakebmc.OnRequest(func(rec fakebmc.Record) { r.seen <- rec })))
 	}
 	cfg.Clock = r.clk
-	server, err := fakebmc.NewServer(cfg)
+	server, err := redfish.NewServer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func newRig(t *testing.T, cfg fakebmc.Config, hosts ...string) *rig {
 		roots.AddCert(cfg.Certificate.Leaf)
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
-	r.client = &http.Client{Transport: transport}
+	r.client = &http.Client{Transport: transport, Timeout: patience}
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
@@ -80,10 +83,10 @@ func newRig(t *testing.T, cfg fakebmc.Config, hosts ...string) *rig {
 }
 
 // listen serves one BMC alone, and others in a group.
-func listen(s *fakebmc.Server, addr string, bmcs ...*fakebmc.BMC) (g *fakebmc.Group, url string, err error) {
+func listen(s *redfish.Server, addr string, bmcs ...*fakebmc.BMC) (g *redfish.Group, url string, err error) {
 	if len(bmcs) == 1 {
 		url, err = s.Listen(addr, bmcs[0])
-	} else if g, err = fakebmc.NewGroup(bmcs...); err == nil {
+	} else if g, err = redfish.NewGroup(bmcs...); err == nil {
 		url, err = s.ListenGroup(addr, g)
 	}
 	return g, url, err
@@ -170,7 +173,7 @@ const (
 
 func resetBody(t fakebmc.ResetType) string { return fmt.Sprintf(`{"ResetType": %q}`, t) }
 
-var account = fakebmc.Config{Username: "admin", Password: "s3cret"}
+var account = redfish.Config{Username: "admin", Password: "s3cret"}
 
 // severed tells that the connection was reset, whichever side of the socket
 // noticed it first.
@@ -308,7 +311,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 func TestGofish(t *testing.T) {
-	cert, err := fakebmc.SelfSigned("127.0.0.1", "localhost")
+	cert, err := redfish.SelfSigned("127.0.0.1", "localhost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,10 +319,10 @@ func TestGofish(t *testing.T) {
 	secure.Certificate = cert
 	for _, c := range []struct {
 		name  string
-		cfg   fakebmc.Config
+		cfg   redfish.Config
 		basic bool
 	}{
-		{"open http", fakebmc.Config{}, false},
+		{"open http", redfish.Config{}, false},
 		{"http session", account, false},
 		{"http basic", account, true},
 		{"https session", secure, false},
@@ -340,12 +343,12 @@ func TestGofish(t *testing.T) {
 				t.Fatalf("systems %v, %v", systems, err)
 			}
 			system := systems[0]
-			if want := []redfish.ResetType{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "PowerCycle", "PushPowerButton"}; !slices.Equal(system.SupportedResetTypes, want) {
+			if want := []standard.ResetType{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "PowerCycle", "PushPowerButton"}; !slices.Equal(system.SupportedResetTypes, want) {
 				t.Errorf("reset types %v, want %v", system.SupportedResetTypes, want)
 			}
 			for _, step := range []struct {
-				reset redfish.ResetType
-				final redfish.PowerState
+				reset standard.ResetType
+				final standard.PowerState
 				boots int
 			}{
 				{"ForceOff", "Off", 1}, {"On", "On", 2}, {"ForceRestart", "On", 3}, {"GracefulShutdown", "Off", 3}, {"On", "On", 4},
@@ -353,21 +356,24 @@ func TestGofish(t *testing.T) {
 				if err := system.Reset(step.reset); err != nil {
 					t.Fatalf("%s: %v", step.reset, err)
 				}
-				for system.PowerState != step.final { // go test's own timeout ends a failure
-					if system, err = redfish.GetComputerSystem(client, systemURL); err != nil {
+				eventually(t, func() string {
+					return fmt.Sprintf("%s has led to %s, want %s", step.reset, system.PowerState, step.final)
+				}, func() bool {
+					if system, err = standard.GetComputerSystem(client, systemURL); err != nil {
 						t.Fatal(err)
 					}
-				}
+					return system.PowerState == step.final
+				})
 				if got := r.hosts[0].Boots(); got != step.boots {
 					t.Errorf("after %s: %d boots, want %d", step.reset, got, step.boots)
 				}
 			}
 			managers, err := system.ManagedBy()
-			if err != nil || len(managers) != 1 || managers[0].ManagerType != redfish.BMCManagerType {
+			if err != nil || len(managers) != 1 || managers[0].ManagerType != standard.BMCManagerType {
 				t.Errorf("managers %v, %v", managers, err)
 			}
 			boxes, err := client.Service.Chassis()
-			if err != nil || len(boxes) != 1 || boxes[0].ChassisType != redfish.RackMountChassisType {
+			if err != nil || len(boxes) != 1 || boxes[0].ChassisType != standard.RackMountChassisType {
 				t.Errorf("chassis %v, %v", boxes, err)
 			}
 			service, err := client.Service.SessionService()
@@ -380,7 +386,7 @@ func TestGofish(t *testing.T) {
 			}
 			client.Logout()
 			if !c.basic && c.cfg.Username != "" {
-				if _, err := redfish.GetComputerSystem(client, systemURL); err == nil {
+				if _, err := standard.GetComputerSystem(client, systemURL); err == nil {
 					t.Error("the system can be read after the logout")
 				}
 			}
@@ -409,17 +415,11 @@ func TestEffectsOnTheWire(t *testing.T) {
 	hostIs := func(want fakebmc.PowerState, then func(*rig, reply, error)) func(*rig, reply, error) {
 		return func(r *rig, got reply, err error) {
 			then(r, got, err)
-			for { // an instant host is off soon
-				p, _ := r.hosts[0].PowerState()
-				if p == want {
-					return
-				}
-				if p == fakebmc.On {
-					r.t.Errorf("the host is %s, want %s", p, want)
-					return
-				}
-				runtime.Gosched()
+			if p, _ := r.hosts[0].PowerState(); p == fakebmc.On && want != p {
+				r.t.Errorf("the host is %s, want %s", p, want)
+				return
 			}
+			r.until(want) // an instant host is off soon
 		}
 	}
 	accepted := func(r *rig, got reply, err error) {
@@ -435,7 +435,7 @@ func TestEffectsOnTheWire(t *testing.T) {
 	}{
 		{"delay", `{"effect": {"delay": "30ms"}}`, read, func(r *rig, got reply, err error) {
 			state("On")(r, got, err)
-			rec := <-r.seen
+			rec := next(r.t, "record", r.seen)
 			if rec.Answered-rec.Received < 30*time.Millisecond || rec.Executed-rec.Received < 30*time.Millisecond {
 				r.t.Errorf("answered %v and executed %v after it was received", rec.Answered-rec.Received, rec.Executed-rec.Received)
 			}
@@ -498,7 +498,7 @@ func TestEffectsOnTheWire(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := fakebmc.Config{}
+			cfg := redfish.Config{}
 			if c.name == "hang to the limit" {
 				cfg.HoldLimit = 20 * time.Millisecond
 			}
@@ -512,12 +512,12 @@ func TestEffectsOnTheWire(t *testing.T) {
 
 // TestTLSConnectionsAreReset: a TLS client sees a reset too, before and after its handshake.
 func TestTLSConnectionsAreReset(t *testing.T) {
-	cert, err := fakebmc.SelfSigned("127.0.0.1")
+	cert, err := redfish.SelfSigned("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rule := range []string{`{"effect": {"unreachable": true}}`, `{"when": {"method": "GET"}, "effect": {"unreachable": true}}`} {
-		r := newRig(t, fakebmc.Config{Certificate: cert}, "node-1")
+		r := newRig(t, redfish.Config{Certificate: cert}, "node-1")
 		if got := r.do("GET", systemURL, ""); got.status != 200 {
 			t.Fatalf("without a rule: %d", got.status)
 		}
@@ -532,7 +532,7 @@ func TestTLSConnectionsAreReset(t *testing.T) {
 func TestHostsBehindOneListener(t *testing.T) {
 	var shared []fakebmc.Record
 	var mu sync.Mutex
-	r := newRig(t, fakebmc.Config{OnRequest: func(rec fakebmc.Record) {
+	r := newRig(t, redfish.Config{OnRequest: func(rec fakebmc.Record) {
 		mu.Lock()
 		defer mu.Unlock()
 		shared = append(shared, rec)
@@ -625,7 +625,7 @@ func TestProtocol(t *testing.T) {
 }
 
 func TestETag(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1")
+	r := newRig(t, redfish.Config{}, "node-1")
 	first := r.do("GET", systemURL, "")
 	tag := first.header.Get("ETag")
 	if tag == "" || first.json(t)["@odata.etag"] != tag {
@@ -772,7 +772,7 @@ func TestListenRefuses(t *testing.T) {
 		{"two of a UUID", ":0", []*fakebmc.BMC{bmc("a"), fakebmc.New("b", fixed{}, clk, fakebmc.UUID("a"))}, "same Id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server, err := fakebmc.NewServer(fakebmc.Config{})
+			server, err := redfish.NewServer(redfish.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -782,11 +782,11 @@ func TestListenRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, cfg := range []fakebmc.Config{
+	for _, cfg := range []redfish.Config{
 		{Username: "admin"}, {Password: "x"}, {SessionTimeout: time.Second}, {SessionTimeout: 25 * time.Hour}, {MaxSessions: -1},
 		{Media: []string{"/images"}}, {Media: []string{"http://user@127.0.0.1/"}}, {Media: []string{"file://host/images"}}, {Media: []string{"http:///images"}},
 	} {
-		if _, err := fakebmc.NewServer(cfg); err == nil {
+		if _, err := redfish.NewServer(cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)
 		}
 	}
@@ -795,7 +795,7 @@ func TestListenRefuses(t *testing.T) {
 // TestCloseLeavesNothing closes a server amid a hang, a delayed reset, an idle
 // connection and a silent one.
 func TestCloseLeavesNothing(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1", "node-2")
+	r := newRig(t, redfish.Config{}, "node-1", "node-2")
 	if err := r.bmcs[0].AddRule(parse(t, `{"effect": {"hang": true}}`)[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -822,10 +822,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 			}
 		})
 	}
-	<-r.seen // the hang
-	for len(r.bmcs[1].Pending()) == 0 {
-		runtime.Gosched()
-	}
+	next(t, "record of the hang", r.seen)
+	eventually(t, said("the delayed reset hasn't arrived"), func() bool { return len(r.bmcs[1].Pending()) > 0 })
 	if err := r.server.Close(); err != nil {
 		t.Error(err)
 	}
@@ -840,27 +838,24 @@ func TestCloseLeavesNothing(t *testing.T) {
 		}
 	}
 	// A goroutine that has said goodbye may still be on its last instructions.
-	for running(t) {
-		runtime.Gosched()
-	}
+	var left string
+	eventually(t, func() string { return "this goroutine is left:\n" + left }, func() bool {
+		left = running()
+		return left == ""
+	})
 }
 
-// running tells whether a goroutine is in, or was started by, the package's
-// server or net/http's.
-func running(t *testing.T) bool {
-	select {
-	case <-t.Context().Done():
-		t.Fatal("goroutines are left")
-	default:
-	}
+// running is the stack of a goroutine that is in the project's code or in net/http's
+// server, if there is one but for the test's own.
+func running() string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	for _, g := range strings.Split(string(stacks), "\n\n") {
-		if strings.Contains(g, "fakebmc.(*") || strings.Contains(g, "net/http.(*conn).serve") {
-			return true
+	for g := range strings.SplitSeq(string(stacks), "\n\n") {
+		if !strings.Contains(g, "testing.tRunner") && (strings.Contains(g, "fencelab/fakebmc") || strings.Contains(g, "net/http.(*conn).serve")) {
+			return g
 		}
 	}
-	return false
+	return ""
 }
 
 // TestManyClients is for the race detector, over HTTP.
@@ -898,8 +893,8 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("GET", "/redfish/v1/$metadata", "", "", "")
 	f.Add("GET", "/redfish/v1/TaskService/TaskMonitors/node-1-1?$expand=.", "", "", "")
 	clk := &systemtest.Clock{}
-	host := fakebmc.NewHost(clk, fakebmc.Timing{}, true)
-	server, err := fakebmc.NewServer(account)
+	host := memory.New(clk, memory.Timing{}, true)
+	server, err := redfish.NewServer(account)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,42 +1,35 @@
-package fakebmc
+package redfish
 
 import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// baseRegistry is the version of the DMTF Base message registry whose messages
-// the service sends itself. A refuse rule may send any id.
-const baseRegistry = "Base.1.18."
+	"github.com/fencelab/fencelab/fakebmc"
+)
 
 // eventRegistry is that of the messages in power events.
 const eventRegistry = "ResourceEvent.1.4."
 
+// The messages that only the service sends; fakebmc has those of a BMC.
 const (
-	msgGeneralError       = baseRegistry + "GeneralError"
-	msgInternalError      = baseRegistry + "InternalError"
-	msgMissingAtURI       = baseRegistry + "ResourceMissingAtURI"
-	msgParameterMissing   = baseRegistry + "ActionParameterMissing"
-	msgParameterNotInList = baseRegistry + "ActionParameterValueNotInList"
-	msgParameterConflict  = baseRegistry + "ActionParameterValueConflict"
-	msgNotAllowed         = baseRegistry + "OperationNotAllowed"
-	msgMalformedJSON      = baseRegistry + "MalformedJSON"
-	msgUnrecognizedBody   = baseRegistry + "UnrecognizedRequestBody"
-	msgHeaderInvalid      = baseRegistry + "HeaderInvalid"
-	msgPropertyMissing    = baseRegistry + "PropertyMissing"
-	msgNoValidSession     = baseRegistry + "NoValidSession"
-	msgUnauthorized       = baseRegistry + "ResourceAtUriUnauthorized"
-	msgSessionLimit       = baseRegistry + "SessionLimitExceeded"
-
-	msgPreconditionFailed   = baseRegistry + "PreconditionFailed"
-	msgPreconditionRequired = baseRegistry + "PreconditionRequired"
-	msgPropertyUnknown      = baseRegistry + "PropertyUnknown"
-	msgPropertyType         = baseRegistry + "PropertyValueTypeError"
-	msgPropertyNotInList    = baseRegistry + "PropertyValueNotInList"
-	msgAccessDenied         = baseRegistry + "AccessDenied"
-	msgResourceInUse        = baseRegistry + "ResourceInUse"
-	msgQueryNotSupported    = baseRegistry + "QueryNotSupported"
+	msgParameterMissing     = fakebmc.Registry + "ActionParameterMissing"
+	msgNotAllowed           = fakebmc.Registry + "OperationNotAllowed"
+	msgMalformedJSON        = fakebmc.Registry + "MalformedJSON"
+	msgUnrecognizedBody     = fakebmc.Registry + "UnrecognizedRequestBody"
+	msgHeaderInvalid        = fakebmc.Registry + "HeaderInvalid"
+	msgPropertyMissing      = fakebmc.Registry + "PropertyMissing"
+	msgNoValidSession       = fakebmc.Registry + "NoValidSession"
+	msgUnauthorized         = fakebmc.Registry + "ResourceAtUriUnauthorized"
+	msgSessionLimit         = fakebmc.Registry + "SessionLimitExceeded"
+	msgPreconditionFailed   = fakebmc.Registry + "PreconditionFailed"
+	msgPreconditionRequired = fakebmc.Registry + "PreconditionRequired"
+	msgPropertyUnknown      = fakebmc.Registry + "PropertyUnknown"
+	msgPropertyType         = fakebmc.Registry + "PropertyValueTypeError"
+	msgPropertyNotInList    = fakebmc.Registry + "PropertyValueNotInList"
+	msgAccessDenied         = fakebmc.Registry + "AccessDenied"
+	msgResourceInUse        = fakebmc.Registry + "ResourceInUse"
+	msgQueryNotSupported    = fakebmc.Registry + "QueryNotSupported"
 )
 
 // message is an entry of the registry; %1 and so on stand for arguments.
@@ -85,10 +78,10 @@ func fill(text string, args ...string) string {
 }
 
 // errorBody is the Redfish error response to a refusal.
-func errorBody(a Answer) object {
+func errorBody(a fakebmc.Answer) object {
 	id := a.MessageID
 	if id == "" {
-		id = msgGeneralError
+		id = fakebmc.MsgGeneralError
 	}
 	m, known := messages[id[strings.LastIndexByte(id, '.')+1:]]
 	if !known {

@@ -1,4 +1,4 @@
-package fakebmc
+package redfish
 
 import (
 	"crypto/sha256"
@@ -9,16 +9,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/front"
 )
 
 // write sends an answer with the headers that the Redfish protocol asks for.
-func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
+func (x *exchange) write(a reply, c *content) {
+	w := x.w
 	// A client that doesn't read must not hold the handler; the error shows in Write.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(ioTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(front.Timeout))
 	h := w.Header()
 	h.Set("OData-Version", "4.0")
 	h.Set("Cache-Control", "no-cache")
-	if len(allow) > 0 {
+	if allow := x.e.allow(); len(allow) > 0 {
 		h.Set("Allow", strings.Join(allow, ", "))
 	}
 	if a.RetryAfter > 0 {
@@ -27,28 +31,28 @@ func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
 	if a.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Basic realm="fakebmc"`)
 	}
-	if a.refusal != nil {
-		for name, value := range a.refusal.Headers {
+	if a.Refusal != nil {
+		for name, value := range a.Refusal.Headers {
 			h.Set(name, value)
 		}
 	}
 	body := object(nil)
 	switch {
-	case a.refusal != nil && a.refusal.Body != "":
-		send(w, a, "application/json; charset=utf-8", []byte(a.refusal.Body))
+	case a.Refusal != nil && a.Refusal.Body != "":
+		send(w, a, "application/json; charset=utf-8", []byte(a.Refusal.Body))
 		return
 	case a.Status >= 400:
-		body = errorBody(a)
-	case a.content == nil:
-		a.verdict.dropFrom(h)
+		body = errorBody(a.Answer)
+	case c == nil:
+		dropFrom(h, a.effects)
 		w.WriteHeader(a.Status)
 		return
-	case a.content.xml != nil:
-		send(w, a, "application/xml; charset=utf-8", a.content.xml)
+	case c.xml != nil:
+		send(w, a, "application/xml; charset=utf-8", c.xml)
 		return
 	default:
-		body = a.content.body
-		for k, v := range a.content.header {
+		body = c.body
+		for k, v := range c.header {
 			h[k] = v
 		}
 		if l := describedBy(body); l != "" {
@@ -56,12 +60,12 @@ func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
 		}
 	}
 	if a.Status == http.StatusOK {
-		a.verdict.bend(body)
+		bend(body, a.effects)
 	}
 	if a.Status == http.StatusOK && body["@odata.type"] != nil {
-		tag := etag(body, a.content.settings)
+		tag := etag(body, c.settings)
 		h.Set("ETag", tag)
-		if match := r.Header.Get("If-None-Match"); match == tag || match == "*" {
+		if match := x.r.Header.Get("If-None-Match"); match == tag || match == "*" {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -70,21 +74,18 @@ func write(w http.ResponseWriter, r *http.Request, a Answer, allow []string) {
 	send(w, a, "application/json; charset=utf-8", marshal(body))
 }
 
-func send(w http.ResponseWriter, a Answer, contentType string, data []byte) {
+func send(w http.ResponseWriter, a reply, contentType string, data []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	a.verdict.dropFrom(h)
+	dropFrom(h, a.effects)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(data) // a client that left is not our trouble
 }
 
 // dropFrom leaves out the headers that rules drop.
-func (v *verdict) dropFrom(h http.Header) {
-	if v == nil {
-		return
-	}
-	for _, e := range v.effects {
+func dropFrom(h http.Header, effects fakebmc.Effects) {
+	for _, e := range effects {
 		if e.Drop != "" {
 			h.Del(e.Drop)
 		}
@@ -92,11 +93,8 @@ func (v *verdict) dropFrom(h http.Header) {
 }
 
 // bend changes a body as rules have it.
-func (v *verdict) bend(body object) {
-	if v == nil {
-		return
-	}
-	for _, e := range v.effects {
+func bend(body object, effects fakebmc.Effects) {
+	for _, e := range effects {
 		if len(e.Advertise) > 0 {
 			if actions, ok := body["Actions"].(object); ok {
 				if action, ok := actions["#ComputerSystem.Reset"].(object); ok {

@@ -1,4 +1,4 @@
-package fakebmc
+package redfish
 
 import (
 	"crypto/tls"
@@ -12,6 +12,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/front"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // Config says how a Server talks to its clients. The zero value serves HTTP
@@ -30,14 +34,14 @@ type Config struct {
 	// Media are the URLs of images, or of directories of images, that may be inserted
 	// as virtual media; none by default. The server itself never fetches one.
 	Media []string
-	// Clock is what sessions age on; nil is Wall.
-	Clock Clock
+	// Clock is what sessions age on; nil is the wall clock.
+	Clock fakebmc.Clock
 	// HoldLimit is how long a request without an answer holds its connection if
 	// the client doesn't leave; 0 is 10 minutes.
 	HoldLimit time.Duration
 	// OnRequest has the Record of the requests to a listener of several hosts that
 	// concern none of them, such as a login. All others go to their BMC's hook.
-	OnRequest func(Record)
+	OnRequest func(fakebmc.Record)
 }
 
 // Server serves BMCs over Redfish. One listener for each host is how real BMCs
@@ -52,7 +56,7 @@ type Server struct {
 	mu     sync.Mutex
 	closed bool
 	served []*Group
-	common []*BMC // of listeners of several hosts
+	common []*fakebmc.BMC // of listeners of several hosts
 	fronts []*http.Server
 }
 
@@ -71,7 +75,7 @@ func NewServer(cfg Config) (*Server, error) {
 		return nil, errors.New("serving bmcs: limits must not be negative")
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = Wall()
+		cfg.Clock = wall.Clock()
 	}
 	s := &Server{cfg: cfg, closing: make(chan struct{})}
 	for _, m := range cfg.Media {
@@ -94,7 +98,7 @@ func orDefault[T int | time.Duration](v, d T) T {
 // Listen serves a BMC on an address, host:port, and returns the URL of the
 // service, without path. An empty host is 127.0.0.1, port 0 a free one. An address
 // other than loopback needs an account. The Server closes the BMC in the end.
-func (s *Server) Listen(addr string, b *BMC) (url string, err error) {
+func (s *Server) Listen(addr string, b *fakebmc.BMC) (url string, err error) {
 	g, err := NewGroup(b)
 	if err != nil {
 		return "", fmt.Errorf("serving a bmc on %s: %w", addr, err)
@@ -108,7 +112,7 @@ func (s *Server) ListenGroup(addr string, g *Group) (url string, err error) {
 }
 
 // serve has the one BMC that the listener belongs to, or nil.
-func (s *Server) serve(addr string, g *Group, only *BMC) (url string, err error) {
+func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, err error) {
 	ln, err := s.listen(addr)
 	if err != nil {
 		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
@@ -130,7 +134,7 @@ func (s *Server) serve(addr string, g *Group, only *BMC) (url string, err error)
 	protocols.SetHTTP1(true) // BMCs speak no other, and HTTP/2 has no connection to reset
 	h := &http.Server{
 		Handler: svc, Protocols: protocols, ConnState: s.track,
-		ReadHeaderTimeout: ioTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: front.Timeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: front.MaxHeader,
 		ErrorLog: log.New(io.Discard, "", 0), // broken handshakes; requests are in the Records
 	}
 
@@ -146,7 +150,7 @@ func (s *Server) serve(addr string, g *Group, only *BMC) (url string, err error)
 	return url, nil
 }
 
-func (s *Server) service(g *Group, only *BMC, addr net.Addr) *service {
+func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	svc := &service{
 		group: g, account: account{s.cfg.Username, s.cfg.Password},
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
@@ -155,9 +159,9 @@ func (s *Server) service(g *Group, only *BMC, addr net.Addr) *service {
 	}
 	name := addr.String()
 	if only != nil {
-		name = only.host // the same at whatever port
+		name = only.Host() // the same at whatever port
 	} else {
-		svc.common = New("", nil, s.cfg.Clock, OnRequest(s.cfg.OnRequest))
+		svc.common = fakebmc.New("", nil, s.cfg.Clock, fakebmc.OnRequest(s.cfg.OnRequest))
 	}
 	svc.uuid = uuid("service of " + name)
 	svc.sessions.lost = svc.common.Lost
@@ -224,7 +228,7 @@ func (s *Server) Close() error {
 // severed is a listener that resets every connection while rules cut its BMC off.
 type severed struct {
 	net.Listener
-	bmc *BMC
+	bmc *fakebmc.BMC
 }
 
 func (l severed) Accept() (net.Conn, error) {

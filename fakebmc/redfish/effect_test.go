@@ -1,4 +1,4 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"fmt"

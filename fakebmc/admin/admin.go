@@ -1,31 +1,39 @@
-package fakebmc
-
-import (
-	"encoding/json"
-	"fmt"
-	"net"
-	"net/http"
-	"net/netip"
-)
-
-// Admin is a small HTTP API to the rules of running BMCs:
+// Package admin is an HTTP API to the rules of running BMCs:
 //
-//	GET    /v1/presets                    every Preset
+//	GET    /v1/presets                    every preset
 //	GET    /v1/hosts                      the hosts and their rules in force
-//	POST   /v1/hosts/{host}/rules         add a Rule; host is a glob
+//	POST   /v1/hosts/{host}/rules         add a rule; host is a glob
 //	DELETE /v1/hosts/{host}/rules/{name}  remove it; host is a glob
 //
 // It asks for no password, so serve it on loopback only. A page in a browser can't
 // use it: it answers to no other name than a loopback one, and takes JSON only.
-func Admin(g *Group) http.Handler {
-	a := admin{g}
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/front"
+)
+
+// BMCs are those that the API is about. They may come and go.
+type BMCs interface {
+	All() []*fakebmc.BMC
+}
+
+// API returns the handler.
+func API(bmcs BMCs) http.Handler {
+	a := admin{bmcs}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/presets", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, presets()) })
+	mux.HandleFunc("GET /v1/presets", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, fakebmc.Presets()) })
 	mux.HandleFunc("GET /v1/hosts", a.list)
 	mux.HandleFunc("POST /v1/hosts/{host}/rules", a.add)
 	mux.HandleFunc("DELETE /v1/hosts/{host}/rules/{name...}", a.remove)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !localName(r.Host) {
+		if !front.IsLocal(r.Host) {
 			respond(w, http.StatusForbidden, problem(fmt.Errorf("the admin API is not served as %q; use a loopback address", r.Host)))
 			return
 		}
@@ -33,20 +41,11 @@ func Admin(g *Group) http.Handler {
 	})
 }
 
-func localName(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = hostport
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
-}
+type admin struct{ BMCs }
 
-type admin struct{ *Group }
-
-func (a admin) matching(pattern string) (matching []*BMC, err error) {
+func (a admin) matching(pattern string) (matching []*fakebmc.BMC, err error) {
 	for _, b := range a.All() {
-		if isGlob(pattern) && glob(pattern, b.host) {
+		if ok, err := path.Match(pattern, b.Host()); ok && err == nil {
 			matching = append(matching, b)
 		}
 	}
@@ -58,28 +57,28 @@ func (a admin) matching(pattern string) (matching []*BMC, err error) {
 
 func (a admin) list(w http.ResponseWriter, _ *http.Request) {
 	type host struct {
-		Host  string `json:"host"`
-		Rules []Rule `json:"rules"`
+		Host  string         `json:"host"`
+		Rules []fakebmc.Rule `json:"rules"`
 	}
 	hosts := []host{}
 	for _, b := range a.All() {
-		hosts = append(hosts, host{b.host, append([]Rule{}, b.Rules()...)})
+		hosts = append(hosts, host{b.Host(), append([]fakebmc.Rule{}, b.Rules()...)})
 	}
 	respond(w, http.StatusOK, hosts)
 }
 
 // add is all or nothing: where one host refuses the rule, no host has it.
 func (a admin) add(w http.ResponseWriter, r *http.Request) {
-	body, err := readBody(w, r)
+	body, err := front.ReadBody(w, r)
 	switch {
 	case err != nil:
 		respond(w, http.StatusBadRequest, problem(err))
 		return
-	case !isJSON(r):
+	case !front.IsJSON(r):
 		respond(w, http.StatusUnsupportedMediaType, problem(fmt.Errorf("content type %q; use application/json", r.Header.Get("Content-Type"))))
 		return
 	}
-	rules, err := ParseRules(append(append([]byte{'['}, body...), ']'))
+	rules, err := fakebmc.ParseRules(append(append([]byte{'['}, body...), ']'))
 	if err != nil || len(rules) != 1 {
 		respond(w, http.StatusBadRequest, problem(fmt.Errorf("reading one rule: %w", err)))
 		return

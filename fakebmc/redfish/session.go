@@ -1,4 +1,4 @@
-package fakebmc
+package redfish
 
 import (
 	"crypto/rand"
@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
 )
 
 // account is what a client must prove to know. The zero account asks for nothing.
@@ -27,7 +29,7 @@ func equal(a, b string) int {
 
 // sessions are the Redfish sessions of one service.
 type sessions struct {
-	clk     Clock
+	clk     fakebmc.Clock
 	limit   int
 	timeout time.Duration
 	lost    func() <-chan struct{} // of the BMC that keeps them

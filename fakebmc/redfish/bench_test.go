@@ -1,4 +1,4 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"fmt"
@@ -16,21 +16,24 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // manyHosts serves n hosts in memory, one listener each or all behind one, and
 // returns the URL of each system.
 func manyHosts(tb testing.TB, n int, shared bool) []string {
 	tb.Helper()
-	server, err := fakebmc.NewServer(fakebmc.Config{})
+	server, err := redfish.NewServer(redfish.Config{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { server.Close() })
-	clk := fakebmc.Wall()
+	clk := wall.Clock()
 	var bmcs []*fakebmc.BMC
 	for i := range n {
-		bmcs = append(bmcs, fakebmc.New(fmt.Sprintf("node-%d", i), fakebmc.NewHost(clk, fakebmc.Timing{}, true), clk))
+		bmcs = append(bmcs, fakebmc.New(fmt.Sprintf("node-%d", i), memory.New(clk, memory.Timing{}, true), clk))
 	}
 	var urls []string
 	if shared {

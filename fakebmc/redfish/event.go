@@ -1,4 +1,4 @@
-package fakebmc
+package redfish
 
 import (
 	"encoding/json"
@@ -7,12 +7,15 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/front"
 )
 
 // powerMessages are the events of edges. Others than these aren't sent.
-var powerMessages = map[PowerState]string{
-	On: "ResourcePoweredOn", Off: "ResourcePoweredOff", PoweringOn: "ResourcePoweringOn",
-	PoweringOff: "ResourcePoweringOff", Paused: "ResourcePaused",
+var powerMessages = map[fakebmc.PowerState]string{
+	fakebmc.On: "ResourcePoweredOn", fakebmc.Off: "ResourcePoweredOff", fakebmc.PoweringOn: "ResourcePoweringOn",
+	fakebmc.PoweringOff: "ResourcePoweringOff", fakebmc.Paused: "ResourcePaused",
 }
 
 // maxUnsent is how many events a slow reader of a stream may be behind.
@@ -22,8 +25,8 @@ const maxUnsent = 256
 const maxStreams = 16
 
 type powerEvent struct {
-	bmc   *BMC
-	state PowerState
+	bmc   *fakebmc.BMC
+	state fakebmc.PowerState
 }
 
 // stream sends the power edges of all hosts that tell them, as Server-Sent Events
@@ -39,8 +42,8 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 	members := s.group.members.Load()
 	for _, id := range members.ids {
 		b := members.byID[id]
-		if watcher, ok := b.sys.(Watcher); ok {
-			defer watcher.Watch(func(p PowerState) {
+		if watcher, ok := b.System().(fakebmc.Watcher); ok {
+			defer watcher.Watch(func(p fakebmc.PowerState) {
 				select {
 				case events <- powerEvent{b, p}:
 				default:
@@ -62,7 +65,7 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case e := <-events:
-			_ = c.SetWriteDeadline(time.Now().Add(ioTimeout))
+			_ = c.SetWriteDeadline(time.Now().Add(front.Timeout))
 			data, err := json.Marshal(e.resource(n))
 			if err != nil {
 				return
@@ -93,8 +96,8 @@ func (e powerEvent) resource(n int) object {
 		"@odata.type": eventType, "Id": id, "Name": "Power event",
 		"Events": []object{{
 			"EventId": id, "MemberId": "0", "EventType": "Other", "MessageId": eventRegistry + key,
-			"Message": fill(m.text, e.bmc.systemPath), "MessageArgs": []string{e.bmc.systemPath},
-			"MessageSeverity": m.severity, "OriginOfCondition": link(e.bmc.systemPath),
+			"Message": fill(m.text, e.bmc.SystemPath()), "MessageArgs": []string{e.bmc.SystemPath()},
+			"MessageSeverity": m.severity, "OriginOfCondition": link(e.bmc.SystemPath()),
 		}},
 	}
 }

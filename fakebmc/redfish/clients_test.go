@@ -1,4 +1,4 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"crypto/tls"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 )
 
 // The Python that has Debian's sushy; another one first in PATH hasn't.
@@ -30,9 +31,9 @@ func requireClient(t *testing.T, command string, args ...string) {
 	}
 }
 
-func secured(t *testing.T) fakebmc.Config {
+func secured(t *testing.T) redfish.Config {
 	t.Helper()
-	cert, err := fakebmc.SelfSigned("127.0.0.1", "localhost")
+	cert, err := redfish.SelfSigned("127.0.0.1", "localhost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func trust(t *testing.T, cert *tls.Certificate) string {
 
 func TestSushy(t *testing.T) {
 	requireClient(t, systemPython, "-c", "import sushy")
-	for name, cfg := range map[string]fakebmc.Config{"http": account, "https": secured(t)} {
+	for name, cfg := range map[string]redfish.Config{"http": account, "https": secured(t)} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, cfg, "node-1")
 			sushy := exec.CommandContext(t.Context(), systemPython, "-W", "ignore", "testdata/sushy_session.py", r.url, systemURL, "admin", "s3cret")

@@ -1,10 +1,14 @@
-package fakebmc
+// Package memory has a host in memory: a fakebmc.System that does what it is told in
+// the time that it is told to take, for tests and for BMCs at scale.
+package memory
 
 import (
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
 )
 
 // Timing is how long the transitions of an in-memory Host take.
@@ -18,44 +22,44 @@ type Timing struct {
 // reset type. A restart keeps it On and counts as a boot, as a reset line does on
 // real boards.
 type Host struct {
-	clk    Clock
+	clk    fakebmc.Clock
 	timing Timing
 
 	mu       sync.Mutex
-	state    PowerState
+	state    fakebmc.PowerState
 	graceful bool // PoweringOff by the guest, which a hard reset overtakes
 	boots    int
 	nmis     int
-	guest    Guest
-	boot     Boot
-	bootedBy Boot // the override of the last boot
+	guest    fakebmc.Guest
+	boot     fakebmc.Boot
+	bootedBy fakebmc.Boot // the override of the last boot
 	image    string
 	cancel   func() bool // of the transition under way
 	round    int         // the transition's number; a late timer of an older one is void
-	watchers []*func(PowerState)
-	untold   []PowerState
+	watchers []*func(fakebmc.PowerState)
+	untold   []fakebmc.PowerState
 	telling  bool
 }
 
-// NewHost returns a Host that is On, in its first boot, or Off.
-func NewHost(clk Clock, t Timing, on bool) *Host {
-	h := &Host{clk: clk, timing: t, state: Off, boot: Boot{Enabled: BootDisabled, Target: BootNone, Mode: BootUEFI}}
+// New returns a Host that is On, in its first boot, or Off.
+func New(clk fakebmc.Clock, t Timing, on bool) *Host {
+	h := &Host{clk: clk, timing: t, state: fakebmc.Off, boot: fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: fakebmc.BootUEFI}}
 	if on {
-		h.state, h.boots = On, 1
+		h.state, h.boots = fakebmc.On, 1
 	}
 	return h
 }
 
 // PowerState implements System. A paused guest shows while the host is On.
-func (h *Host) PowerState() (PowerState, error) {
+func (h *Host) PowerState() (fakebmc.PowerState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.shown(), nil
 }
 
-func (h *Host) shown() PowerState {
-	if h.state == On && h.guest.Paused {
-		return Paused
+func (h *Host) shown() fakebmc.PowerState {
+	if h.state == fakebmc.On && h.guest.Paused {
+		return fakebmc.Paused
 	}
 	return h.state
 }
@@ -75,18 +79,23 @@ func (h *Host) Nmis() int {
 }
 
 // BootedBy is the override that was in force when the last boot began.
-func (h *Host) BootedBy() Boot {
+func (h *Host) BootedBy() fakebmc.Boot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bootedBy
 }
 
 // Resets implements Resetter.
-func (h *Host) Resets() []ResetType { return everyReset }
+func (h *Host) Resets() []fakebmc.ResetType {
+	return []fakebmc.ResetType{
+		fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetGracefulRestart,
+		fakebmc.ResetForceRestart, fakebmc.ResetNmi, fakebmc.ResetPowerCycle, fakebmc.ResetPushPowerButton,
+	}
+}
 
 // Reset implements System. On is refused with ErrConflict while the host powers
 // off: accepting it would mean to forget it.
-func (h *Host) Reset(t ResetType) error {
+func (h *Host) Reset(t fakebmc.ResetType) error {
 	h.mu.Lock()
 	err := h.begin(t)
 	h.mu.Unlock()
@@ -94,73 +103,73 @@ func (h *Host) Reset(t ResetType) error {
 	return err
 }
 
-func (h *Host) begin(t ResetType) error {
-	conflict := func() error { return fmt.Errorf("%s of a host that is %s: %w", t, h.state, ErrConflict) }
-	obeys := h.state == On && !h.guest.Ignore && !h.guest.Paused
+func (h *Host) begin(t fakebmc.ResetType) error {
+	conflict := func() error { return fmt.Errorf("%s of a host that is %s: %w", t, h.state, fakebmc.ErrConflict) }
+	obeys := h.state == fakebmc.On && !h.guest.Ignore && !h.guest.Paused
 	switch t {
-	case ResetOn:
+	case fakebmc.ResetOn:
 		return h.powerOn(conflict)
-	case ResetForceOff:
-		if h.state != Off && (h.state != PoweringOff || h.graceful) {
-			h.pass(PoweringOff, h.timing.Off, func() { h.become(Off) })
+	case fakebmc.ResetForceOff:
+		if h.state != fakebmc.Off && (h.state != fakebmc.PoweringOff || h.graceful) {
+			h.pass(fakebmc.PoweringOff, h.timing.Off, func() { h.become(fakebmc.Off) })
 		}
-	case ResetGracefulShutdown:
-		if h.state == PoweringOn {
+	case fakebmc.ResetGracefulShutdown:
+		if h.state == fakebmc.PoweringOn {
 			return conflict() // no guest yet to hear of it
 		}
 		if obeys {
-			h.shutDown(func() { h.become(Off) })
+			h.shutDown(func() { h.become(fakebmc.Off) })
 		}
-	case ResetGracefulRestart:
-		if h.state != On {
+	case fakebmc.ResetGracefulRestart:
+		if h.state != fakebmc.On {
 			return conflict()
 		}
 		if obeys {
 			h.shutDown(h.restart)
 		}
-	case ResetForceRestart:
-		if h.state == Off || h.state == PoweringOff && !h.graceful {
+	case fakebmc.ResetForceRestart:
+		if h.state == fakebmc.Off || h.state == fakebmc.PoweringOff && !h.graceful {
 			return conflict()
 		}
-		if h.state == PoweringOn {
+		if h.state == fakebmc.PoweringOn {
 			h.bootNow() // and goes on powering on
 			return nil
 		}
 		h.stopTransition()
 		h.restart()
-	case ResetNmi:
-		if h.state == Off || h.state == PoweringOff {
+	case fakebmc.ResetNmi:
+		if h.state == fakebmc.Off || h.state == fakebmc.PoweringOff {
 			return conflict()
 		}
 		h.nmis++
-	case ResetPowerCycle:
-		if h.state == Off || h.state == PoweringOff {
+	case fakebmc.ResetPowerCycle:
+		if h.state == fakebmc.Off || h.state == fakebmc.PoweringOff {
 			return conflict()
 		}
-		h.pass(PoweringOff, h.timing.Off, func() {
-			h.become(Off)
+		h.pass(fakebmc.PoweringOff, h.timing.Off, func() {
+			h.become(fakebmc.Off)
 			_ = h.powerOn(nil)
 		})
-	case ResetPushPowerButton:
+	case fakebmc.ResetPushPowerButton:
 		switch {
-		case h.state == Off:
+		case h.state == fakebmc.Off:
 			return h.powerOn(conflict)
 		case obeys:
-			h.shutDown(func() { h.become(Off) })
+			h.shutDown(func() { h.become(fakebmc.Off) })
 		}
 	default:
-		return fmt.Errorf("%w: %q", ErrUnsupported, t)
+		return fmt.Errorf("%w: %q", fakebmc.ErrUnsupported, t)
 	}
 	return nil
 }
 
 func (h *Host) powerOn(conflict func() error) error {
 	switch h.state {
-	case PoweringOff:
+	case fakebmc.PoweringOff:
 		return conflict()
-	case Off:
+	case fakebmc.Off:
 		h.bootNow()
-		h.pass(PoweringOn, h.timing.On, func() { h.become(On) })
+		h.pass(fakebmc.PoweringOn, h.timing.On, func() { h.become(fakebmc.On) })
 	}
 	return nil
 }
@@ -170,27 +179,27 @@ func (h *Host) shutDown(then func()) {
 	if h.guest.Slow > 0 {
 		d = time.Duration(h.guest.Slow)
 	}
-	h.pass(PoweringOff, d, then)
+	h.pass(fakebmc.PoweringOff, d, then)
 	h.graceful = true
 }
 
 // restart is a boot without a power edge.
 func (h *Host) restart() {
 	h.bootNow()
-	h.become(On)
+	h.become(fakebmc.On)
 }
 
 // bootNow begins a boot, which consumes an override that is valid once.
 func (h *Host) bootNow() {
 	h.boots++
 	h.bootedBy = h.boot
-	if h.boot.Enabled == BootOnce {
-		h.boot.Enabled, h.boot.Target = BootDisabled, BootNone
+	if h.boot.Enabled == fakebmc.BootOnce {
+		h.boot.Enabled, h.boot.Target = fakebmc.BootDisabled, fakebmc.BootNone
 	}
 }
 
 // pass goes through a transitional state, instead of the transition under way.
-func (h *Host) pass(through PowerState, d time.Duration, then func()) {
+func (h *Host) pass(through fakebmc.PowerState, d time.Duration, then func()) {
 	h.stopTransition()
 	h.become(through)
 	h.graceful = false
@@ -214,7 +223,7 @@ func (h *Host) stopTransition() {
 	}
 }
 
-func (h *Host) become(s PowerState) {
+func (h *Host) become(s fakebmc.PowerState) {
 	before := h.shown()
 	h.state = s
 	if now := h.shown(); now != before {
@@ -226,14 +235,14 @@ func (h *Host) become(s PowerState) {
 func (h *Host) LoseAC() error {
 	h.mu.Lock()
 	h.stopTransition()
-	h.become(Off)
+	h.become(fakebmc.Off)
 	h.mu.Unlock()
 	h.tell()
 	return nil
 }
 
 // SetGuest implements GuestSystem. A shutdown that is under way goes on.
-func (h *Host) SetGuest(g Guest) error {
+func (h *Host) SetGuest(g fakebmc.Guest) error {
 	h.mu.Lock()
 	before := h.shown()
 	h.guest = g
@@ -247,18 +256,18 @@ func (h *Host) SetGuest(g Guest) error {
 
 // Bootable implements Booter.
 func (h *Host) Bootable() (targets, modes []string, err error) {
-	return []string{BootNone, BootPxe, BootCd, BootHdd, BootHTTP, BootBIOS}, []string{BootUEFI, BootLegacy}, nil
+	return []string{fakebmc.BootNone, fakebmc.BootPxe, fakebmc.BootCd, fakebmc.BootHdd, fakebmc.BootHTTP, fakebmc.BootBIOS}, []string{fakebmc.BootUEFI, fakebmc.BootLegacy}, nil
 }
 
 // Boot implements Booter.
-func (h *Host) Boot() (Boot, error) {
+func (h *Host) Boot() (fakebmc.Boot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.boot, nil
 }
 
 // SetBoot implements Booter.
-func (h *Host) SetBoot(b Boot) error {
+func (h *Host) SetBoot(b fakebmc.Boot) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if b.Mode == "" {
@@ -287,14 +296,14 @@ func (h *Host) InsertMedia(image string) error {
 func (h *Host) EjectMedia() error { return h.InsertMedia("") }
 
 // Watch implements Watcher.
-func (h *Host) Watch(f func(PowerState)) (stop func()) {
+func (h *Host) Watch(f func(fakebmc.PowerState)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers = append(slices.Clip(h.watchers), &f)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.watchers = slices.DeleteFunc(slices.Clone(h.watchers), func(w *func(PowerState)) bool { return w == &f })
+		h.watchers = slices.DeleteFunc(slices.Clone(h.watchers), func(w *func(fakebmc.PowerState)) bool { return w == &f })
 	}
 }
 

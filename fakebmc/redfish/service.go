@@ -1,28 +1,27 @@
-package fakebmc
+package redfish
 
 import (
 	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/front"
 )
 
-// Limits on what a client may send, and for how long.
-const (
-	maxBody   = 64 << 10
-	maxHeader = 16 << 10
-	ioTimeout = 10 * time.Second
-)
+// methods are those that a Redfish service has a use for.
+var methods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete,
+}
 
 // service answers the HTTP requests of one listener.
 type service struct {
 	group    *Group
 	uuid     string
-	common   *BMC // whose rules concern what belongs to no single host
+	common   *fakebmc.BMC // whose rules concern what belongs to no single host
 	account  account
 	sessions *sessions
 	allowed  []*url.URL    // where virtual media may lie
@@ -33,12 +32,12 @@ type service struct {
 
 // endpoint is what a path leads to.
 type endpoint struct {
-	bmc    *BMC
+	bmc    *fakebmc.BMC
 	moved  string // to this path
-	get    func() Answer
-	post   func(verdict, []byte) Answer
-	patch  func([]byte) Answer
-	delete func() Answer
+	get    func() response
+	post   func(fakebmc.Effects, []byte) response
+	patch  func([]byte) response
+	delete func() response
 	// reset is a ComputerSystem.Reset, power a ComputerSystem, whose state the BMC
 	// has to tell, and manager a Manager.Reset.
 	reset, power, manager bool
@@ -46,10 +45,8 @@ type endpoint struct {
 	public, login bool
 }
 
-func found(o object) Answer { return Answer{Status: http.StatusOK, content: &content{body: o}} }
-
 // shows is an endpoint's get of a resource that is always there.
-func shows(f func() object) func() Answer { return func() Answer { return found(f()) } }
+func shows(f func() object) func() response { return func() response { return found(f()) } }
 
 // resolve finds the endpoint of a path without trailing slash; one without any
 // method is unknown.
@@ -63,7 +60,7 @@ func (s *service) resolve(path string) endpoint {
 	case odataPath:
 		e.public, e.get = true, shows(odata)
 	case metadataPath:
-		e.public, e.get = true, func() Answer { return Answer{Status: http.StatusOK, content: &content{xml: metadata()}} }
+		e.public, e.get = true, func() response { return served(&content{xml: metadata()}) }
 	case sessionServicePath:
 		e.get = shows(func() object { return sessionService(s.sessions.timeout) })
 	case sessionsPath, sessionsPath + "/Members":
@@ -78,7 +75,7 @@ func (s *service) resolve(path string) endpoint {
 		e.get = shows(func() object {
 			var ids []string
 			for _, b := range s.group.All() {
-				ids = append(ids, b.mem.taskIDs()...)
+				ids = append(ids, b.Tasks()...)
 			}
 			return collection(tasksPath, "TaskCollection", "Tasks", ids...)
 		})
@@ -103,7 +100,7 @@ func (s *service) resolve(path string) endpoint {
 	case eventServicePath:
 		e.get = shows(eventService)
 	case eventStreamPath:
-		e.get = func() Answer { return Answer{Status: http.StatusOK, content: &content{stream: s.stream}} }
+		e.get = func() response { return served(&content{stream: s.stream}) }
 	case registriesPath:
 		e.get = shows(func() object {
 			return collection(registriesPath, "MessageRegistryFileCollection", "Registries", registries[0].id, registries[1].id)
@@ -148,10 +145,10 @@ func (s *service) resolveMember(path string, e *endpoint) {
 	members := s.group.members.Load()
 	for _, c := range []struct {
 		path, typ, name string
-		resource        func(*BMC, string, *endpoint)
+		resource        func(*fakebmc.BMC, string, *endpoint)
 	}{
-		{systemsPath, "ComputerSystemCollection", "Systems", systemEndpoint},
-		{managersPath, "ManagerCollection", "Managers", s.managerEndpoint},
+		{fakebmc.SystemsPath, "ComputerSystemCollection", "Systems", systemEndpoint},
+		{fakebmc.ManagersPath, "ManagerCollection", "Managers", s.managerEndpoint},
 		{chassisPath, "ChassisCollection", "Chassis", chassisEndpoint},
 	} {
 		if path == c.path {
@@ -167,58 +164,54 @@ func (s *service) resolveMember(path string, e *endpoint) {
 				e.bmc = b
 				c.resource(b, rest, e)
 			} else if b := members.byName[id]; b != nil {
-				e.bmc, e.moved = b, c.path+"/"+b.id+rest
+				e.bmc, e.moved = b, c.path+"/"+b.ID()+rest
 			}
 			return
 		}
 	}
 }
 
-func systemEndpoint(b *BMC, rest string, e *endpoint) {
+func systemEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 	switch rest {
 	case "":
-		e.power, e.patch = true, b.patchSystem
-	case resetAction:
+		e.power, e.patch = true, func(body []byte) response { return patchSystem(b, body) }
+	case fakebmc.ResetAction:
 		e.reset = true
 	}
 }
 
-func chassisEndpoint(b *BMC, rest string, e *endpoint) {
+func chassisEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 	if rest == "" {
-		e.get = shows(b.chassis)
+		e.get = shows(func() object { return chassis(b) })
 	}
 }
 
-func (s *service) managerEndpoint(b *BMC, rest string, e *endpoint) {
+func (s *service) managerEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 	const media = "/VirtualMedia"
-	if _, ok := b.sys.(MediaBay); !ok && strings.HasPrefix(rest, media) {
+	bay, ok := b.System().(fakebmc.MediaBay)
+	if !ok && strings.HasPrefix(rest, media) {
 		return
 	}
+	drive := drive{b, bay}
 	switch rest {
 	case "":
-		e.get = shows(b.manager)
-	case managerResetAction:
+		e.get = shows(func() object { return manager(b) })
+	case fakebmc.ManagerResetAction:
 		e.manager = true
 	case media:
 		e.get = shows(func() object {
-			return collection(b.mediaPath(), "VirtualMediaCollection", "Virtual Media", mediaID)
+			return collection(mediaPath(b), "VirtualMediaCollection", "Virtual Media", mediaID)
 		})
 	case media + "/" + mediaID:
-		e.get = func() Answer {
-			m, err := b.media()
-			if err != nil {
-				return refusal(http.StatusInternalServerError, msgInternalError, err)
-			}
-			return found(m)
-		}
+		e.get = drive.show
 	case media + "/" + mediaID + "/Actions/VirtualMedia.InsertMedia":
-		e.post = func(_ verdict, body []byte) Answer { return b.insertMedia(body, s.allowed) }
+		e.post = func(_ fakebmc.Effects, body []byte) response { return drive.insert(body, s.allowed) }
 	case media + "/" + mediaID + "/Actions/VirtualMedia.EjectMedia":
-		e.post = func(_ verdict, body []byte) Answer {
+		e.post = func(_ fakebmc.Effects, body []byte) response {
 			if a, ok := parse(body, new(struct{})); !ok && len(body) > 0 {
 				return a
 			}
-			return b.ejectMedia()
+			return drive.eject()
 		}
 	}
 }
@@ -230,11 +223,11 @@ func (s *service) session(id string, e *endpoint) {
 		return
 	}
 	e.get = shows(func() object { return sessionResource(id, users[i]) })
-	e.delete = func() Answer {
+	e.delete = func() response {
 		if !s.sessions.end(id) {
-			return refusal(http.StatusNotFound, msgMissingAtURI, nil, sessionsPath+"/"+id)
+			return refusal(http.StatusNotFound, fakebmc.MsgMissingAtURI, nil, sessionsPath+"/"+id)
 		}
-		return Answer{Status: http.StatusNoContent}
+		return done()
 	}
 }
 
@@ -250,24 +243,24 @@ func (s *service) task(id string, e *endpoint, monitor bool) {
 		return
 	}
 	e.bmc = b
-	e.get = func() Answer {
-		t, ok := b.mem.look(id, b.clk.Now(), b.actual(), monitor)
+	e.get = func() response {
+		t, ok := b.Task(id, monitor)
 		switch {
 		case !ok:
-			return refusal(http.StatusNotFound, msgMissingAtURI, nil, tasksPath+"/"+id)
+			return refusal(http.StatusNotFound, fakebmc.MsgMissingAtURI, nil, tasksPath+"/"+id)
 		case !monitor:
-			return found(t.resource())
-		case t.finished:
-			return Answer{Status: http.StatusNoContent}
+			return found(task(t))
+		case t.Finished:
+			return done()
 		}
-		return accepted(&t)
+		return accepted(t)
 	}
 }
 
 // accepted is the answer that leads to a task.
-func accepted(t *task) Answer {
-	return Answer{Status: http.StatusAccepted, content: &content{
-		body: t.resource(), header: http.Header{"Location": {monitorsPath + "/" + t.id}},
+func accepted(t fakebmc.Task) response {
+	return response{fakebmc.Answer{Status: http.StatusAccepted}, &content{
+		body: task(t), header: http.Header{"Location": {monitorsPath + "/" + t.ID}},
 	}}
 }
 
@@ -296,52 +289,41 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
 	}
-	e := s.resolve(path)
-	req := Request{Client: r.RemoteAddr, Method: r.Method, Path: path}
-	s.prepare(&req, &e, w, r)
+	x := &exchange{w: w, r: r, e: s.resolve(path), answer: make(chan reply, 1)}
+	req := fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path}
+	s.prepare(&req, x)
 
-	lost := e.bmc.Lost()
-	answers := make(chan Answer, 1)
-	e.bmc.Do(req, func(a Answer) { answers <- a })
-	a, ok := s.await(answers, lost, r)
-	if !ok || errors.Is(a.Cause, ErrUnreachable) {
+	lost := x.e.bmc.Lost()
+	x.e.bmc.Serve(req, x)
+	a, ok := x.await(s.hold, lost, s.closing)
+	if !ok {
 		abortRequest(w)
 		return
 	}
-	switch {
-	case a.task != nil && a.content == nil:
-		rules := a.verdict
-		a = accepted(a.task)
-		a.verdict = rules
-	case e.power && a.Status == http.StatusOK && a.content == nil && a.refusal == nil:
-		a.content = &content{body: e.bmc.system(a.PowerState), settings: e.bmc.settingsTag()}
-	}
-	if a.content != nil && a.content.stream != nil && r.Method == http.MethodGet {
+	c := x.content(a)
+	if c != nil && c.stream != nil && r.Method == http.MethodGet {
 		select {
 		case s.streams <- struct{}{}:
 			defer func() { <-s.streams }()
-			a.content.stream(w, r)
+			c.stream(w, r)
 			return
 		default:
-			a = refusal(http.StatusServiceUnavailable, msgSessionLimit, nil)
+			a.Answer = fakebmc.Refuse(http.StatusServiceUnavailable, msgSessionLimit, nil)
 		}
 	}
-	write(w, r, a, e.allow())
+	x.write(a, c)
 }
 
-func (b *BMC) settingsTag() string { return hash(b.settings()) }
-
 // prepare decides what executing the request means.
-func (s *service) prepare(req *Request, e *endpoint, w http.ResponseWriter, r *http.Request) {
-	wire := &wire{header: r.Header, login: e.login && r.Method == http.MethodPost}
-	req.wire = wire
-	run := func(f func() Answer) { wire.run = func(verdict) Answer { return f() } }
-	refuse := func(a Answer) {
-		run(func() Answer { return a })
-		wire.refused = true
+func (s *service) prepare(req *fakebmc.Request, x *exchange) {
+	r, e := x.r, &x.e
+	run := func(f func() response) { x.run = func(fakebmc.Effects) response { return f() } }
+	refuse := func(a response) {
+		run(func() response { return a })
+		x.refused = true
 	}
-	body, err := readBody(w, r)
-	if a, ok := s.authenticate(e, r, req); !ok {
+	body, err := front.ReadBody(x.w, r)
+	if a, ok := s.authenticate(x, req.Path); !ok {
 		refuse(a)
 		return
 	}
@@ -349,13 +331,13 @@ func (s *service) prepare(req *Request, e *endpoint, w http.ResponseWriter, r *h
 	version := r.Header.Get("OData-Version")
 	changes := r.Method == http.MethodPost || r.Method == http.MethodPatch
 	if e.power || e.reset {
-		wire.settings = e.bmc.settingsTag
+		x.settings = func() string { return settingsTag(e.bmc) }
 	}
 	switch {
 	case e.moved != "":
-		refuse(Answer{Status: http.StatusTemporaryRedirect, content: &content{body: object{}, header: http.Header{"Location": {e.moved}}}})
+		refuse(response{fakebmc.Answer{Status: http.StatusTemporaryRedirect}, &content{body: object{}, header: http.Header{"Location": {e.moved}}}})
 	case len(allow) == 0:
-		refuse(refusal(http.StatusNotFound, msgMissingAtURI, nil, req.Path))
+		refuse(refusal(http.StatusNotFound, fakebmc.MsgMissingAtURI, nil, req.Path))
 	case !slices.Contains(methods, r.Method):
 		refuse(refusal(http.StatusNotImplemented, msgNotAllowed, nil))
 	case !slices.Contains(allow, r.Method):
@@ -370,24 +352,24 @@ func (s *service) prepare(req *Request, e *endpoint, w http.ResponseWriter, r *h
 			status = http.StatusRequestEntityTooLarge
 		}
 		refuse(refusal(status, msgUnrecognizedBody, nil))
-	case changes && !isJSON(r) && !(e.post != nil && len(body) == 0):
+	case changes && !front.IsJSON(r) && !(e.post != nil && len(body) == 0):
 		refuse(refusal(http.StatusUnsupportedMediaType, msgHeaderInvalid, nil, "Content-Type: "+r.Header.Get("Content-Type")))
 	case e.reset:
-		var a Answer
+		var a response
 		if req.ResetType, a = parseReset(body, "ComputerSystem.Reset"); req.ResetType == "" {
 			refuse(a)
 		}
 	case e.manager:
-		var a Answer
+		var a response
 		if req.ResetType, a = parseReset(body, "Manager.Reset"); req.ResetType == "" {
 			refuse(a)
 		} else if !slices.Contains(managerResets, req.ResetType) {
-			refuse(refusal(http.StatusBadRequest, msgParameterNotInList, nil, string(req.ResetType), "ResetType", "Manager.Reset"))
+			refuse(refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, string(req.ResetType), "ResetType", "Manager.Reset"))
 		}
 	case r.Method == http.MethodPost:
-		wire.run = func(v verdict) Answer { return e.post(v, body) }
+		x.run = func(effects fakebmc.Effects) response { return e.post(effects, body) }
 	case r.Method == http.MethodPatch:
-		run(func() Answer { return e.patch(body) })
+		run(func() response { return e.patch(body) })
 	case r.Method == http.MethodDelete:
 		run(e.delete)
 	case e.get != nil:
@@ -395,25 +377,25 @@ func (s *service) prepare(req *Request, e *endpoint, w http.ResponseWriter, r *h
 	}
 }
 
-func (s *service) authenticate(e *endpoint, r *http.Request, req *Request) (Answer, bool) {
+func (s *service) authenticate(x *exchange, path string) (response, bool) {
 	switch {
 	case s.account.open(),
-		e.public && (r.Method == http.MethodGet || r.Method == http.MethodHead),
-		e.login && r.Method == http.MethodPost:
-		return Answer{}, true
+		x.e.public && (x.r.Method == http.MethodGet || x.r.Method == http.MethodHead),
+		x.login():
+		return response{}, true
 	}
-	if token := r.Header.Get("X-Auth-Token"); token != "" {
+	if token := x.r.Header.Get("X-Auth-Token"); token != "" {
 		id, ok := s.sessions.use(token)
-		req.wire.scheme, req.wire.expire = authSession, func() { s.sessions.end(id) }
+		x.auth, x.expire = fakebmc.AuthSession, func() { s.sessions.end(id) }
 		return refusal(http.StatusUnauthorized, msgNoValidSession, nil), ok
 	}
-	req.wire.scheme = authBasic
-	user, password, ok := r.BasicAuth()
-	return refusal(http.StatusUnauthorized, msgUnauthorized, nil, req.Path, "wrong user name or password"),
+	x.auth = fakebmc.AuthBasic
+	user, password, ok := x.r.BasicAuth()
+	return refusal(http.StatusUnauthorized, msgUnauthorized, nil, path, "wrong user name or password"),
 		ok && s.account.admits(user, password)
 }
 
-func (s *service) logIn(v verdict, body []byte) Answer {
+func (s *service) logIn(effects fakebmc.Effects, body []byte) response {
 	var in struct{ UserName, Password *string }
 	if a, ok := parse(body, &in); !ok {
 		return a
@@ -427,44 +409,26 @@ func (s *service) logIn(v verdict, body []byte) Answer {
 		return refusal(http.StatusUnauthorized, msgUnauthorized, nil, sessionsPath, "wrong user name or password")
 	}
 	limit, full := s.sessions.limit, refusal(http.StatusServiceUnavailable, msgSessionLimit, nil)
-	if e := v.first(func(e *Effect) bool { return e.Cap != 0 }); e != nil && e.Cap <= uint64(limit) {
-		limit, full = int(e.Cap), e.answer(full)
+	if e := effects.First(func(e *fakebmc.Effect) bool { return e.Cap != 0 }); e != nil && e.Cap <= uint64(limit) {
+		limit, full = int(e.Cap), answered(e.Instead(full.Answer))
 	}
 	id, token, ok := s.sessions.create(*in.UserName, limit)
 	if !ok {
 		return full
 	}
-	return Answer{Status: http.StatusCreated, content: &content{
+	return response{fakebmc.Answer{Status: http.StatusCreated}, &content{
 		body:   sessionResource(id, *in.UserName),
 		header: http.Header{"X-Auth-Token": {token}, "Location": {sessionsPath + "/" + id}},
 	}}
 }
 
 // parseReset returns the reset type asked for, or an empty one and the refusal.
-func parseReset(body []byte, action string) (ResetType, Answer) {
-	var in struct{ ResetType ResetType }
+func parseReset(body []byte, action string) (fakebmc.ResetType, response) {
+	var in struct{ ResetType fakebmc.ResetType }
 	if a, ok := parse(body, &in); !ok {
 		return "", a
 	}
 	return in.ResetType, refusal(http.StatusBadRequest, msgParameterMissing, nil, action, "ResetType")
-}
-
-// readBody reads to the end, without which net/http doesn't notice that a client
-// leaves while its request hangs.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	c := http.NewResponseController(w)
-	if err := c.SetReadDeadline(time.Now().Add(ioTimeout)); err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	return body, errors.Join(err, c.SetReadDeadline(time.Time{}))
-}
-
-// isJSON is strict also because a web page can't send this type to a loopback
-// address without being asked first.
-func isJSON(r *http.Request) bool {
-	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && t == "application/json"
 }
 
 // hasSystemQuery tells whether the query has an option that OData gives a meaning
@@ -477,30 +441,4 @@ func hasSystemQuery(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// await is false when there will be no answer: the client left, a hang lasted to
-// its limit, the BMC went down meanwhile, or the server closes.
-func (s *service) await(answers <-chan Answer, lost <-chan struct{}, r *http.Request) (Answer, bool) {
-	select {
-	case a := <-answers:
-		return a, true
-	default:
-	}
-	limit := time.NewTimer(s.hold)
-	defer limit.Stop()
-	select {
-	case a := <-answers:
-		return a, true
-	case <-limit.C:
-	case <-lost:
-		select { // what was answered before is sent
-		case a := <-answers:
-			return a, true
-		default:
-		}
-	case <-r.Context().Done():
-	case <-s.closing:
-	}
-	return Answer{}, false
 }

@@ -1,4 +1,4 @@
-package fakebmc
+package redfish
 
 import (
 	"crypto/ecdsa"

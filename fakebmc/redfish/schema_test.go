@@ -1,4 +1,4 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 )
 
 // schema is what testdata/schema.json has of a type or a property.
@@ -190,7 +190,7 @@ func TestResourcesKeepToTheSchemas(t *testing.T) {
 // TestSchemaCheckFinds keeps the check itself honest.
 func TestSchemaCheckFinds(t *testing.T) {
 	schemas := readSchemas(t)
-	r := newRig(t, fakebmc.Config{}, "node-1")
+	r := newRig(t, redfish.Config{}, "node-1")
 	for _, c := range []struct {
 		change func(map[string]any)
 		want   string

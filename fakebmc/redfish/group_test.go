@@ -1,4 +1,4 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"net/http"
@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 // served are the paths of a collection's members.
@@ -20,11 +23,11 @@ func (r *rig) served(path string) (paths []string) {
 // TestHostsComeAndGo: whoever listens for events learns that the hosts changed by
 // the end of the stream.
 func TestHostsComeAndGo(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1", "node-2")
+	r := newRig(t, redfish.Config{}, "node-1", "node-2")
 	next, leave := r.events()
 	defer leave()
 	const systems = "/redfish/v1/Systems"
-	late := fakebmc.New("node-3", fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true), fakebmc.Wall())
+	late := fakebmc.New("node-3", memory.New(wall.Clock(), memory.Timing{}, true), wall.Clock())
 	if err := r.group.Add(late, late); err == nil {
 		t.Error("two bmcs of one host were added")
 	}
@@ -62,13 +65,13 @@ func TestHostsComeAndGo(t *testing.T) {
 // TestHostsByUUID: the resources are named by UUID, and the name leads there.
 func TestHostsByUUID(t *testing.T) {
 	const uuid = "0b0c4f0e-55f5-4a52-9e3a-3c7f1a3c7d5e"
-	host := fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)
-	server, err := fakebmc.NewServer(account)
+	host := memory.New(wall.Clock(), memory.Timing{}, true)
+	server, err := redfish.NewServer(account)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	url, err := server.Listen(":0", fakebmc.New("a host", host, fakebmc.Wall(), fakebmc.UUID(uuid)))
+	url, err := server.Listen(":0", fakebmc.New("a host", host, wall.Clock(), fakebmc.UUID(uuid)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,19 @@
-package fakebmc_test
+package redfish_test
 
 import (
 	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
 const (
@@ -32,16 +34,15 @@ func goldenJSON(t *testing.T, name string, data []byte) {
 // until waits for the in-memory host, which goes through its states on a clock.
 func (r *rig) until(want fakebmc.PowerState) {
 	r.t.Helper()
-	for p, _ := r.hosts[0].PowerState(); p != want; p, _ = r.hosts[0].PowerState() {
-		if r.t.Context().Err() != nil {
-			r.t.Fatalf("the host is %s, want %s", p, want)
-		}
-		runtime.Gosched()
-	}
+	var p fakebmc.PowerState
+	eventually(r.t, func() string { return fmt.Sprintf("the host is %s, want %s", p, want) }, func() bool {
+		p, _ = r.hosts[0].PowerState()
+		return p == want
+	})
 }
 
 func TestEveryAdvertisedResetIsExecuted(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1")
+	r := newRig(t, redfish.Config{}, "node-1")
 	for _, step := range []struct {
 		reset fakebmc.ResetType
 		final fakebmc.PowerState
@@ -55,9 +56,7 @@ func TestEveryAdvertisedResetIsExecuted(t *testing.T) {
 		if got := r.do("POST", resetURL, resetBody(step.reset)); got.status != 204 {
 			t.Errorf("%s: %d %s", step.reset, got.status, got.body)
 		}
-		for r.hosts[0].Boots() < step.boots {
-			runtime.Gosched()
-		}
+		eventually(t, said("%s has led to no boot %d", step.reset, step.boots), func() bool { return r.hosts[0].Boots() >= step.boots })
 		r.until(step.final)
 		if b, n := r.hosts[0].Boots(), r.hosts[0].Nmis(); b != step.boots || n != step.nmis {
 			t.Errorf("after %s: %d boots and %d interrupts, want %d and %d", step.reset, b, n, step.boots, step.nmis)
@@ -69,13 +68,13 @@ func TestEveryAdvertisedResetIsExecuted(t *testing.T) {
 type fourResets struct{ fakebmc.System }
 
 func TestOnlyWhatIsExecutedIsAdvertised(t *testing.T) {
-	host := fakebmc.NewHost(fakebmc.Wall(), fakebmc.Timing{}, true)
-	server, err := fakebmc.NewServer(fakebmc.Config{})
+	host := memory.New(wall.Clock(), memory.Timing{}, true)
+	server, err := redfish.NewServer(redfish.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	url, err := server.Listen(":0", fakebmc.New("node-1", fourResets{host}, fakebmc.Wall()))
+	url, err := server.Listen(":0", fakebmc.New("node-1", fourResets{host}, wall.Clock()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func TestOnlyWhatIsExecutedIsAdvertised(t *testing.T) {
 }
 
 func TestBootOverrideOnceIsConsumedAtBoot(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1")
+	r := newRig(t, redfish.Config{}, "node-1")
 	boot := func() (enabled, target any) {
 		b := r.do("GET", systemURL, "").json(t)["Boot"].(map[string]any)
 		return b["BootSourceOverrideEnabled"], b["BootSourceOverrideTarget"]
@@ -131,7 +130,7 @@ func TestBootOverrideOnceIsConsumedAtBoot(t *testing.T) {
 }
 
 func TestPatch(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1")
+	r := newRig(t, redfish.Config{}, "node-1")
 	tag := r.do("GET", systemURL, "").header.Get("ETag")
 	for _, c := range []struct {
 		name, body, match string
@@ -180,7 +179,7 @@ func TestPatch(t *testing.T) {
 }
 
 func TestVirtualMedia(t *testing.T) {
-	r := newRig(t, fakebmc.Config{Media: []string{"http://127.0.0.1:1/allowed/"}}, "node-1")
+	r := newRig(t, redfish.Config{Media: []string{"http://127.0.0.1:1/allowed/"}}, "node-1")
 	insert := func(image string) reply {
 		return r.do("POST", mediaURL+"/Actions/VirtualMedia.InsertMedia", `{"Image": "`+image+`"}`)
 	}
@@ -208,7 +207,7 @@ func TestVirtualMedia(t *testing.T) {
 }
 
 func TestTasks(t *testing.T) {
-	w := newRig(t, fakebmc.Config{}, "node-1")
+	w := newRig(t, redfish.Config{}, "node-1")
 	w.rule(`{"effect": {"task": {}}}`)
 	got := w.do("POST", resetURL, resetBody("ForceOff"))
 	monitor := got.header.Get("Location")
@@ -268,7 +267,7 @@ func (r *rig) events() (next func() (map[string]any, error), leave func()) {
 }
 
 func TestPowerEvents(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1", "node-2")
+	r := newRig(t, redfish.Config{}, "node-1", "node-2")
 	next, leave := r.events()
 	defer leave()
 	r.do("POST", resetURL, resetBody("ForceOff"))
@@ -308,24 +307,19 @@ func TestRestartCutsEverything(t *testing.T) {
 		_, err := r.try(context.Background(), "HEAD", systemURL, "", header...)
 		hung <- err
 	}()
-	for rec := range r.seen {
-		if rec.Request.Method == "HEAD" {
-			break
-		}
+	for next(t, "record of the request that hangs", r.seen).Request.Method != "HEAD" {
 	}
 	r.rule(`{"name": "restart", "effect": {"restart": {"downtime": "20ms"}}}`)
-	if err := <-hung; err == nil {
+	if err := next(t, "end of the hanging request", hung); err == nil {
 		t.Error("a hanging request was answered by the restart")
 	}
-	for { // it is back when it is back
+	eventually(t, said("the BMC isn't back from its restart"), func() bool {
 		_, err := r.try(t.Context(), "GET", "/redfish/v1", "")
-		if err == nil {
-			break
-		}
-		if !severed(err) {
+		if err != nil && !severed(err) {
 			t.Fatal(err)
 		}
-	}
+		return err == nil
+	})
 	if got := r.do("GET", systemURL, "", header...); got.status != 401 {
 		t.Errorf("with a session from before the restart: %d", got.status)
 	}
@@ -335,35 +329,12 @@ func TestRestartCutsEverything(t *testing.T) {
 }
 
 func TestRestartCutsStreams(t *testing.T) {
-	r := newRig(t, fakebmc.Config{}, "node-1")
+	r := newRig(t, redfish.Config{}, "node-1")
 	next, leave := r.events()
 	defer leave()
 	r.rule(`{"effect": {"restart": {"downtime": "1ms"}}}`)
 	if e, err := next(); err == nil {
 		t.Errorf("the stream goes on: %v", e)
-	}
-}
-
-func TestManagerReset(t *testing.T) {
-	w := newWorld(t)
-	w.bmc.Close()
-	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.RestartTime(30*s))
-	status := 0
-	w.bmc.Do(w.bmc.ManagerResetRequest("test"), func(a fakebmc.Answer) { status = a.Status })
-	if status != 204 {
-		t.Errorf("status %d", status)
-	}
-	for _, step := range []struct {
-		wait time.Duration
-		want string
-	}{{0, "unreachable"}, {29 * s, "unreachable"}, {1 * s, "On"}} {
-		w.clk.Advance(step.wait)
-		if got := *w.ask("read"); got != step.want {
-			t.Errorf("at %v: %s, want %s", w.clk.Now(), got, step.want)
-		}
-	}
-	if w.host.Boots() != 1 {
-		t.Error("the host restarted with its BMC")
 	}
 }
 

@@ -1,0 +1,5 @@
+package wall
+
+import "time"
+
+var start = time.Now()

@@ -1,0 +1,7 @@
+package redfish
+
+import (
+	_ "github.com/fencelab/fencelab/fakebmc"
+	_ "github.com/fencelab/fencelab/fakebmc/front"
+	_ "github.com/fencelab/fencelab/fakebmc/ipmi"
+)

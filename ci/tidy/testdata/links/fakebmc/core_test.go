@@ -1,0 +1,5 @@
+package fakebmc
+
+import (
+	_ "net/http"
+)

@@ -1,0 +1,5 @@
+package redfish
+
+import (
+	_ "net/http"
+)

@@ -1,0 +1,176 @@
+package redfish
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+)
+
+// exchange is a request over HTTP on its way through the BMC that it concerns and
+// the BMC's rules. It implements fakebmc.Wire.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+	e endpoint
+
+	// run executes a request that is the service's own business, or refuses one that
+	// must not be executed; nil leaves it to the BMC.
+	run      func(fakebmc.Effects) response
+	refused  bool          // run refuses it, whatever the rules
+	auth     string        // how the client authenticated: see fakebmc.Traits
+	expire   func()        // ends the client's session
+	settings func() string // the tag of what the request would change; nil has none
+
+	sends  *content // of the answer that run gave
+	answer chan reply
+}
+
+// response is an answer with what the service sends of its own beside it.
+type response struct {
+	fakebmc.Answer
+	*content
+}
+
+// reply is an answer with the effects that may bend it.
+type reply struct {
+	fakebmc.Answer
+	effects fakebmc.Effects
+}
+
+// content is the body and the further headers of an answer.
+type content struct {
+	body     object
+	settings string // of the body: see matchesSettings
+	header   http.Header
+	xml      []byte // instead of a body
+	stream   func(http.ResponseWriter, *http.Request)
+}
+
+func found(o object) response { return served(&content{body: o}) }
+
+func served(c *content) response { return response{fakebmc.Answer{Status: http.StatusOK}, c} }
+
+func done() response { return answered(fakebmc.Answer{Status: http.StatusNoContent}) }
+
+func answered(a fakebmc.Answer) response { return response{Answer: a} }
+
+func refusal(status int, id string, cause error, args ...string) response {
+	return answered(fakebmc.Refuse(status, id, cause, args...))
+}
+
+func (x *exchange) login() bool { return x.e.login && x.r.Method == http.MethodPost }
+
+// Traits implements fakebmc.Wire.
+func (x *exchange) Traits() fakebmc.Traits {
+	return fakebmc.Traits{Own: x.run != nil, Login: x.login(), Auth: x.auth, Header: x.r.Header.Get}
+}
+
+// Execute implements fakebmc.Wire.
+func (x *exchange) Execute(e fakebmc.Effects) (a fakebmc.Answer, done bool) {
+	if a, refused := x.refuses(e); refused {
+		return a, true
+	}
+	if x.run == nil {
+		return fakebmc.Answer{}, false
+	}
+	r := x.run(e)
+	x.sends = r.content
+	return r.Answer, true
+}
+
+// Reply implements fakebmc.Wire.
+func (x *exchange) Reply(a fakebmc.Answer, e fakebmc.Effects) { x.answer <- reply{a, e} }
+
+// refuses holds an authenticated request against the rules about sessions and
+// against its precondition.
+func (x *exchange) refuses(effects fakebmc.Effects) (fakebmc.Answer, bool) {
+	if x.refused {
+		return fakebmc.Answer{}, false // by run
+	}
+	if e := effects.First(func(e *fakebmc.Effect) bool { return e.Expire }); e != nil && x.auth == fakebmc.AuthSession {
+		x.expire()
+		return e.Instead(fakebmc.Refuse(http.StatusUnauthorized, msgNoValidSession, nil)), true
+	}
+	if e := effects.First(func(e *fakebmc.Effect) bool { return e.Auth != "" }); e != nil {
+		switch {
+		case e.Auth == fakebmc.AuthBasic && x.login():
+			return e.Instead(fakebmc.Refuse(http.StatusMethodNotAllowed, msgNotAllowed, nil)), true
+		case x.auth != "" && x.auth != e.Auth:
+			return e.Instead(fakebmc.Refuse(http.StatusUnauthorized, msgNoValidSession, nil)), true
+		}
+	}
+	method := x.r.Method
+	if x.login() || method == http.MethodGet || method == http.MethodHead {
+		return fakebmc.Answer{}, false
+	}
+	match := x.r.Header.Get("If-Match")
+	if e := effects.First(func(e *fakebmc.Effect) bool { return e.Etag != "" }); e != nil {
+		switch {
+		case e.Etag == fakebmc.EtagRequired && match == "":
+			return e.Instead(fakebmc.Refuse(http.StatusPreconditionRequired, msgPreconditionRequired, nil)), true
+		case e.Etag == fakebmc.EtagReject && match != "" && method == http.MethodPost:
+			return e.Instead(fakebmc.Refuse(http.StatusPreconditionFailed, msgPreconditionFailed, nil)), true
+		}
+	}
+	if match != "" && match != "*" && x.settings != nil && !matchesSettings(match, x.settings()) {
+		return fakebmc.Refuse(http.StatusPreconditionFailed, msgPreconditionFailed, nil), true
+	}
+	return fakebmc.Answer{}, false
+}
+
+// matchesSettings compares the tags of an If-Match with what can be set of a
+// resource: its power state may change between a read and a change without harm.
+func matchesSettings(header, settings string) bool {
+	for tag := range strings.SplitSeq(header, ",") {
+		tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
+		if part, _, _ := strings.Cut(tag, "."); part == settings {
+			return true
+		}
+	}
+	return false
+}
+
+// await is false when there will be no answer: the client left, a hang lasted to
+// its limit, the BMC went down meanwhile, or the server closes.
+func (x *exchange) await(hold time.Duration, lost, closing <-chan struct{}) (reply, bool) {
+	select {
+	case a := <-x.answer:
+		return a, !errors.Is(a.Cause, fakebmc.ErrUnreachable)
+	default:
+	}
+	limit := time.NewTimer(hold)
+	defer limit.Stop()
+	select {
+	case a := <-x.answer:
+		return a, !errors.Is(a.Cause, fakebmc.ErrUnreachable)
+	case <-limit.C:
+	case <-lost:
+		select { // what was answered before is sent
+		case a := <-x.answer:
+			return a, !errors.Is(a.Cause, fakebmc.ErrUnreachable)
+		default:
+		}
+	case <-x.r.Context().Done():
+	case <-closing:
+	}
+	return reply{}, false
+}
+
+// content is what is sent with an answer: that of run, unless a rule answered instead,
+// or what the BMC's own answer leads to.
+func (x *exchange) content(a reply) *content {
+	switch {
+	case a.Refusal != nil || a.Status >= 400:
+		return nil
+	case x.run != nil:
+		return x.sends
+	case a.Task != nil:
+		return accepted(*a.Task).content
+	case x.e.power && a.Status == http.StatusOK:
+		return &content{body: system(x.e.bmc, a.PowerState), settings: settingsTag(x.e.bmc)}
+	}
+	return nil
+}
