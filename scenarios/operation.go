@@ -449,8 +449,17 @@ func (op Op) String() string {
 	return "nothing"
 }
 
-// kind is what a scenario calls the operation, host the host and object what else it
-// is done to.
-func (op *Op) kind() string   { return op.declared().name }
+// Name is what scenarios call the operation: "cut".
+func (op *Op) Name() string {
+	if o := op.declared(); o != nil {
+		return o.name
+	}
+	return ""
+}
+
+// Operations are the names of all operations.
+func Operations() []string { return operationNames() }
+
+// host is the host that the operation is done to, object what else it is done to.
 func (op *Op) host() string   { return op.declared().host(op) }
 func (op *Op) object() string { return op.declared().object(op) }

@@ -341,7 +341,7 @@ func (r *run) apply(op Op, step int) {
 		name = r.outcome.Plan.Spec.Steps[step].Name
 		r.injected.add(&op, step+1)
 	}
-	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.kind(), Value: op.String(), Note: name})
+	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.Name(), Value: op.String(), Note: name})
 }
 
 // advance lets the world run and judges every event.

@@ -222,11 +222,7 @@ func TestBackend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := scenarios.Compile(scenario(t, "plain-power-cycle"), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backendtest.Run(t, func(testing.TB) scenarios.Backend { return s.Backend() }, plan, nil)
+	backendtest.Run(t, sim.Capabilities, func(testing.TB) scenarios.Backend { return s.Backend() })
 }
 
 // TestIdleRefusal: a failAPI that refuses nothing tests nothing.

@@ -32,11 +32,9 @@ func TestBackend(t *testing.T) {
 		t.Skip("not part of the quick run")
 	}
 	requireLab(t)
-	plan := compile(t, "reboot-annotation/plain-power-cycle.yaml")
-	frozen := plan.With([]scenarios.Deviation{{Step: "reboot/api/1", Fault: scenarios.FaultCrashBefore}})
-	backendtest.Run(t, func(t testing.TB) scenarios.Backend {
+	backendtest.Run(t, lab.Capabilities, func(t testing.TB) scenarios.Backend {
 		return lab.New(lab.Options{Log: t.Output()})
-	}, plan, frozen)
+	})
 }
 
 func compile(t require, file string) *scenarios.Plan {

@@ -174,10 +174,9 @@ const (
 
 // Engine events.
 const (
-	// RunStarted is the first event; the topology is up and healthy. What stands
-	// then is recorded right after it, at the same time, as if it had just
-	// happened: each host's BootStarted, BootComplete and WorkloadStarted (or
-	// PowerOff), NodeCreated, NodeReady, NodeLabels, PodBound, annotations.
+	// RunStarted ends the bringing up of the topology, which is now healthy. What
+	// stands then was recorded before it, as it came up: of each host a BootStarted,
+	// BootComplete, NodeCreated, NodeReady and NodeLabels at least.
 	RunStarted Kind = "run-started"
 	// OpApplied says that an operation of the plan was accepted. Key is what
 	// scenarios call it, such as addFault; Object the fault, controller or API

@@ -1,0 +1,253 @@
+package backendtest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+const (
+	engine = string(history.Engine)
+	// reboot is the annotation that asks for a power cycle; one that goes on with a
+	// client's name holds the host off for as long as it stays.
+	reboot = "reboot.metal3.io"
+	hold   = reboot + "/backendtest"
+	hard   = `{"mode":"hard"}`
+)
+
+func onHost(name string) *scenarios.HostOp { return &scenarios.HostOp{Host: name} }
+
+func bmh(name string) string { return "BareMetalHost/" + name }
+
+func asks(host, key, value string) *scenarios.AnnotateOp {
+	return &scenarios.AnnotateOp{Object: bmh(host), Key: key, Value: value}
+}
+
+// holds holds a host off and lets it go, so that it boots.
+func (w *walk) holds(host string) {
+	w.Helper()
+	w.do(scenarios.Op{Annotate: asks(host, hold, hard)})
+	w.next(event{kind: history.AnnotationSet, host: host, object: bmh(host), actor: history.User, key: hold, value: hard})
+}
+
+func (w *walk) letsGo(host string) {
+	w.Helper()
+	w.do(scenarios.Op{RemoveAnnotation: asks(host, hold, "")})
+	w.comes(event{kind: history.NodeReady, host: host})
+}
+
+// power walks through what switches hosts: who did it is a field of every edge, and a
+// BMC's command is recorded when it is received.
+func power(w *walk) {
+	const host = plain
+	w.do(scenarios.Op{Heal: &struct{}{}}) // where nothing is broken
+	w.holds(host)
+	w.next(event{kind: history.BMCCommand, host: host, actor: "reboot", value: "ForceOff"})
+	w.next(event{kind: history.BootEnded, host: host, actor: "reboot"})
+	w.next(event{kind: history.PowerOff, host: host, actor: "reboot"})
+	w.do(scenarios.Op{RemoveAnnotation: asks(host, hold, "")})
+	w.next(event{kind: history.AnnotationRemoved, host: host, actor: history.User, key: hold})
+	w.next(event{kind: history.BMCCommand, host: host, actor: "reboot", value: "On"})
+	w.next(event{kind: history.PowerOn, host: host, actor: "reboot"})
+	w.next(event{kind: history.BootStarted, host: host})
+	w.next(event{kind: history.BootComplete, host: host})
+
+	// What the scenario itself does to the power is nobody else's doing.
+	w.comes(event{kind: history.NodeReady, host: host})
+	w.do(scenarios.Op{PowerLoss: onHost(host)})
+	w.next(event{kind: history.BootEnded, host: host, actor: engine})
+	w.next(event{kind: history.PowerOff, host: host, actor: engine})
+	w.do(scenarios.Op{PowerUp: onHost(host)})
+	w.next(event{kind: history.PowerOn, host: host, actor: engine})
+	w.comes(event{kind: history.NodeReady, host: host})
+
+	// A command that its BMC keeps waiting was received all the same, and once.
+	const wait = 3 * time.Second
+	rule := json.RawMessage(`{"name": "slow", "when": {"reset": ["ForceOff"]}, "effect": {"delay": "3s"}}`)
+	w.do(scenarios.Op{AddFault: &scenarios.FaultOp{Name: "slow", Host: host, Rule: rule}})
+	w.do(scenarios.Op{Annotate: asks(host, hold, hard)})
+	before := w.count(history.BMCCommand)
+	received := w.comes(event{kind: history.BMCCommand, host: host, actor: "reboot", value: "ForceOff"})
+	off := w.comes(event{kind: history.PowerOff, host: host, actor: "reboot"})
+	if off.At-received.At < wait-time.Second {
+		w.Errorf("%s, and %s: it was received %s before it was executed, want about %s", received, off, off.At-received.At, wait)
+	}
+	if commands := w.count(history.BMCCommand) - before; commands != 1 {
+		w.Errorf("one command was recorded %d times", commands)
+	}
+	if !w.has(event{kind: history.BMCFault, host: host, actor: "reboot", value: "slow"}) {
+		w.Error("nothing says that the command was late")
+	}
+	w.do(scenarios.Op{RemoveFault: &scenarios.FaultName{Name: "slow"}})
+	w.letsGo(host)
+
+	// A guest that ignores the button is forced off.
+	w.do(scenarios.Op{IgnoreShutdown: onHost(host)})
+	w.do(scenarios.Op{Annotate: asks(host, reboot, "")})
+	w.next(event{kind: history.BMCCommand, host: host, value: "GracefulShutdown"})
+	w.next(event{kind: history.BMCCommand, host: host, value: "ForceOff"})
+	w.next(event{kind: history.PowerOff, host: host, actor: "reboot"})
+	w.comes(event{kind: history.NodeReady, host: host})
+
+	w.do(scenarios.Op{SetOnline: &scenarios.OnlineOp{Host: host}})
+	w.next(event{kind: history.OnlineWanted, host: host, actor: history.User, value: "false"})
+	w.next(event{kind: history.PowerOff, host: host, actor: "reboot"})
+	w.do(scenarios.Op{SetOnline: &scenarios.OnlineOp{Host: host, Online: true}})
+	w.next(event{kind: history.PowerOn, host: host, actor: "reboot"})
+}
+
+// users walks through what users do to objects.
+func users(w *walk) {
+	const host = plain
+	patch := func(object, merge string) scenarios.Op {
+		return scenarios.Op{Patch: &scenarios.PatchOp{Object: object, Merge: json.RawMessage(merge)}}
+	}
+	node := "Node/" + host
+	w.do(patch(node, `{"spec":{"unschedulable":true}}`))
+	w.next(event{kind: history.NodeCordoned, host: host, object: node, actor: history.User})
+	w.do(patch(node, `{"spec":{"unschedulable":null}}`))
+	w.next(event{kind: history.NodeUncordoned, host: host})
+	w.do(patch(bmh(host), `{"metadata":{"labels":{"backendtest":"x"}},"status":{"provisioning":{"state":"preparing"}}}`))
+	w.next(event{kind: history.ProvisioningState, host: host, value: "preparing"})
+	w.do(patch(bmh(host), `{"metadata":{"labels":{"backendtest":null}},"status":{"provisioning":{"state":"externally provisioned"}}}`))
+	w.next(event{kind: history.ProvisioningState, host: host, value: "externally provisioned"})
+	machine := &scenarios.ObjectOp{Object: "Machine/" + host}
+	for range 2 { // the second time there is nothing to do
+		w.do(scenarios.Op{Delete: machine})
+	}
+	w.next(event{kind: history.MachineDeleted, host: host, actor: history.User})
+	for range 2 {
+		w.do(scenarios.Op{Create: machine})
+	}
+	w.next(event{kind: history.MachineCreated, host: host, actor: history.User})
+	w.do(patch(machine.Object, `{"status":{"nodeRef":{"name":"another"}}}`))
+	w.comes(event{kind: history.MachineNode, host: host, value: "another"})
+	w.do(scenarios.Op{Delete: &scenarios.ObjectOp{Object: node}})
+	w.next(event{kind: history.NodeDeleted, host: host, actor: history.User})
+	w.ineffective(patch(node, `{"spec":{"unschedulable":true}}`))
+	if err := w.b.Apply(scenarios.Op{Cut: onHost("nobody")}); err == nil {
+		w.Error("an operation on a host that doesn't exist was accepted")
+	}
+	if err := w.b.Apply(scenarios.Op{}); err == nil {
+		w.Error("an empty operation was accepted")
+	}
+}
+
+// hosts walks through what befalls hosts.
+func hosts(w *walk) {
+	w.do(scenarios.Op{Cut: onHost(plain)})
+	w.next(event{kind: history.LinkCut, host: plain, object: "api"})
+	w.next(event{kind: history.NodeNotReady, host: plain})
+	w.do(scenarios.Op{Restore: onHost(plain)})
+	w.next(event{kind: history.LinkRestored, host: plain, object: "api"})
+	w.next(event{kind: history.NodeReady, host: plain})
+
+	w.do(scenarios.Op{Pause: onHost(plain)})
+	w.next(event{kind: history.HostPaused, host: plain})
+	w.next(event{kind: history.NodeNotReady, host: plain})
+	w.do(scenarios.Op{Resume: onHost(plain)})
+	w.next(event{kind: history.HostResumed, host: plain})
+	w.next(event{kind: history.NodeReady, host: plain})
+
+	w.do(scenarios.Op{StopKubelet: onHost(plain)})
+	w.next(event{kind: history.NodeNotReady, host: plain})
+	w.do(scenarios.Op{Heal: &struct{}{}})
+	w.next(event{kind: history.NodeReady, host: plain})
+
+	// Who stops feeding a watchdog has the host reset.
+	w.do(scenarios.Op{StopFeeding: onHost(guarded)})
+	w.next(event{kind: history.WatchdogFired, host: guarded})
+	w.next(event{kind: history.BootEnded, host: guarded, actor: engine})
+	w.next(event{kind: history.BootComplete, host: guarded})
+	if w.count(history.EvidenceLost) > 0 {
+		w.Error("an observer fell silent")
+	}
+}
+
+// processes walks through what befalls controllers and the API server.
+func processes(w *walk, world scenarios.Capabilities) {
+	const name, host = "reboot", plain
+	controller := &scenarios.ControllerOp{Controller: name}
+	crash := func(op scenarios.CrashOp) {
+		op.Controller, op.Point = name, scenarios.CrashBefore
+		if op.Effect == 0 {
+			op.Point = scenarios.CrashAfter
+		}
+		w.do(scenarios.Op{Crash: &op})
+	}
+	crash(scenarios.CrashOp{})
+	w.next(event{kind: history.ControllerCrashed, actor: name})
+	w.next(event{kind: history.ControllerStarted, actor: name})
+	crash(scenarios.CrashOp{Effect: 1})
+	w.holds(host)
+	w.next(event{kind: history.ControllerCrashed, actor: name})
+	w.comes(event{kind: history.PowerOff, host: host, actor: name})
+	w.letsGo(host)
+
+	w.do(scenarios.Op{StartSecond: controller})
+	w.next(event{kind: history.ControllerStarted, actor: scenarios.Process(name, 2)})
+	w.do(scenarios.Op{StopSecond: controller})
+	w.next(event{kind: history.ControllerCrashed, actor: scenarios.Process(name, 2)})
+
+	fail := &scenarios.FailAPIOp{Controller: name, Verb: "patch", Kind: "BareMetalHost", Code: 500}
+	w.do(scenarios.Op{FailAPI: fail})
+	w.holds(host)
+	w.comes(event{kind: history.APIFault, actor: name, object: bmh(host), value: "500"})
+	w.do(scenarios.Op{APIRestore: &struct{}{}})
+	w.comes(event{kind: history.PowerOff, host: host, actor: name})
+	w.letsGo(host)
+
+	has := func(op string) bool { return world.Lacks[scenarios.Feature(op)] == "" }
+	// still shows that the controller learns of nothing, or does nothing, in between.
+	still := func(begin, end scenarios.Op) {
+		w.Helper()
+		if !has(begin.Name()) {
+			return
+		}
+		w.do(begin)
+		w.holds(host)
+		w.never(event{kind: history.ControllerEffect, actor: name}, 20*time.Second)
+		w.do(end)
+		w.comes(event{kind: history.PowerOff, host: host, actor: name})
+		w.letsGo(host)
+	}
+	still(scenarios.Op{PauseController: controller}, scenarios.Op{ResumeController: controller})
+	// The cache of hosts is frozen: live reads would still tell.
+	cache := &scenarios.CacheOp{Controller: name, Kind: "BareMetalHost"}
+	still(scenarios.Op{FreezeCache: cache}, scenarios.Op{ThawCache: cache})
+
+	if has("setClock") {
+		const ahead = time.Hour
+		requested := func() time.Time {
+			w.Helper()
+			w.holds(host)
+			e := w.comes(event{kind: history.PendingRebootSince, host: host})
+			for e.Value == "" { // the one before was answered
+				e = w.comes(event{kind: history.PendingRebootSince, host: host})
+			}
+			at, err := time.Parse(time.RFC3339Nano, e.Value)
+			if err != nil {
+				w.Fatal(err)
+			}
+			w.comes(event{kind: history.PowerOff, host: host, actor: name})
+			w.letsGo(host)
+			return at
+		}
+		before := requested()
+		w.do(scenarios.Op{SetClock: &scenarios.ClockOp{Controller: name, Ahead: scenarios.Duration(ahead)}})
+		if after := requested(); after.Sub(before) < ahead {
+			w.Errorf("with a clock %s ahead, a request of %s was followed by one of %s", ahead, before, after)
+		}
+		w.do(scenarios.Op{SetClock: &scenarios.ClockOp{Controller: name}})
+	}
+	if has("apiOutage") {
+		w.do(scenarios.Op{APIOutage: &scenarios.OutageOp{}})
+		w.ineffective(scenarios.Op{Annotate: asks(host, hold, hard)})
+		w.comes(event{kind: history.APIFault, value: "outage"})
+		w.do(scenarios.Op{APIRestore: &struct{}{}})
+		w.holds(host)
+		w.comes(event{kind: history.PowerOff, host: host, actor: name})
+	}
+}
