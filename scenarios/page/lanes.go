@@ -1,0 +1,406 @@
+package page
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Group is lanes that belong together: those of one host, of the controllers, of
+// the scenario.
+type Group struct {
+	Name  string
+	Lanes []*Lane
+}
+
+// Lane is one thing through time.
+type Lane struct {
+	// ID is the lane's on the page: its group and its name.
+	ID, Name string
+	// Help says what it shows.
+	Help  string
+	Bands []Band
+	// Marks are events, by their numbers.
+	Marks []Mark
+}
+
+// Band is a stretch of time.
+type Band struct {
+	From, To time.Duration
+	// Kind is what it looks like, Text what it says.
+	Kind, Text string
+	// Differs says that what is believed in it is not true.
+	Differs bool
+}
+
+// Mark is a moment.
+type Mark struct {
+	Seq  int
+	At   time.Duration
+	Kind string
+}
+
+// bands builds the bands of a lane: each ends where the next begins.
+type bands struct {
+	done []Band
+	open *Band
+}
+
+// begin ends the band that is open and begins another; no kind is none.
+func (b *bands) begin(at time.Duration, kind, text string) {
+	if b.open != nil && b.open.Kind == kind && b.open.Text == text {
+		return
+	}
+	b.end(at)
+	if kind != "" {
+		b.open = &Band{From: at, Kind: kind, Text: text}
+	}
+}
+
+func (b *bands) end(at time.Duration) {
+	if b.open == nil {
+		return
+	}
+	b.open.To = at
+	if at > b.open.From {
+		b.done = append(b.done, *b.open)
+	}
+	b.open = nil
+}
+
+// host is what the events have said of one host so far.
+type host struct {
+	name                               string
+	power, workload, node, status, bmc bands
+	link, requests                     bands
+	faults                             map[string]*bands
+	on, booting, paused                bool
+	boot                               string
+	copies                             []string
+	exists, gone, ready, cordoned      bool
+	annotations                        []string
+	watchdog, api, commands            []Mark
+	cuts                               []string
+}
+
+// process is what they have said of one controller.
+type process struct {
+	name  string
+	up    bands
+	marks []Mark
+}
+
+// drawer goes through a history once.
+type drawer struct {
+	run       *Run
+	end       time.Duration
+	hosts     []*host
+	processes []*process
+	story     []Mark
+	users     []Mark
+}
+
+// Lanes draws a run's lanes.
+func Lanes(run *Run) []Group {
+	d := &drawer{run: run}
+	if n := len(run.Events); n > 0 {
+		d.end = run.Events[n-1].At
+	}
+	for _, e := range run.Events {
+		d.event(e)
+	}
+	for _, r := range run.Requests {
+		d.request(r)
+	}
+	return d.groups()
+}
+
+func (d *drawer) host(name string) *host {
+	for _, h := range d.hosts {
+		if h.name == name {
+			return h
+		}
+	}
+	h := &host{name: name, faults: map[string]*bands{}}
+	d.hosts = append(d.hosts, h)
+	return h
+}
+
+func (d *drawer) process(name string) *process {
+	for _, p := range d.processes {
+		if p.name == name {
+			return p
+		}
+	}
+	p := &process{name: name}
+	d.processes = append(d.processes, p)
+	return p
+}
+
+// event takes note of one event.
+func (d *drawer) event(e history.Event) {
+	mark := Mark{e.Seq, e.At, string(e.Kind.Layer())}
+	switch e.Kind.Layer() {
+	case history.Engine:
+		d.story = append(d.story, mark)
+		d.operation(e)
+		return
+	case history.Controller:
+		p := d.process(e.Actor)
+		if e.Kind == history.ControllerError || e.Kind == history.ControllerWarning || e.Kind == history.APIFault || e.Kind == history.ControllerCrashed {
+			mark.Kind = "trouble"
+		}
+		p.marks = append(p.marks, mark)
+		switch e.Kind {
+		case history.ControllerStarted:
+			p.up.begin(e.At, "up", "runs")
+		case history.ControllerCrashed:
+			p.up.begin(e.At, "down", "is down")
+		}
+		return
+	}
+	if e.Actor == history.User {
+		d.users = append(d.users, mark)
+	}
+	if e.Host == "" {
+		return
+	}
+	h := d.host(e.Host)
+	switch e.Kind.Layer() {
+	case history.World:
+		h.world(e, mark)
+	case history.BMC:
+		if e.Kind == history.BMCFault {
+			mark.Kind = "trouble"
+		}
+		h.commands = append(h.commands, mark)
+	case history.API:
+		h.api = append(h.api, mark)
+		h.object(e)
+	}
+}
+
+// operation takes note of what the scenario did to a BMC: the fault is in force
+// from then on.
+func (d *drawer) operation(e history.Event) {
+	switch {
+	case e.Key == "addFault" && e.Host != "":
+		b := &bands{}
+		b.begin(e.At, "fault", e.Object)
+		d.host(e.Host).faults[e.Object] = b
+	case e.Key == "removeFault":
+		for _, h := range d.hosts {
+			if b := h.faults[e.Object]; b != nil {
+				b.end(e.At)
+			}
+		}
+	case e.Kind == history.Healed:
+		for _, h := range d.hosts {
+			for _, b := range h.faults { // order does not matter: each is ended
+				b.end(e.At)
+			}
+		}
+	}
+}
+
+// world takes note of a physical fact.
+func (h *host) world(e history.Event, mark Mark) {
+	switch e.Kind {
+	case history.PowerOn:
+		h.on, h.booting = true, true
+	case history.PowerOff:
+		h.on, h.booting, h.paused, h.boot, h.copies = false, false, false, "", nil
+	case history.BootStarted:
+		h.on, h.booting, h.boot = true, true, e.Boot
+	case history.BootComplete:
+		h.booting, h.boot = false, cmp.Or(e.Boot, h.boot)
+	case history.BootEnded:
+		h.paused, h.boot, h.copies = false, "", nil
+	case history.HostPaused:
+		h.paused = true
+	case history.HostResumed:
+		h.paused = false
+	case history.WorkloadStarted:
+		h.copies = append(h.copies, e.Object)
+	case history.WorkloadStopped:
+		if i := slices.Index(h.copies, e.Object); i >= 0 {
+			h.copies = slices.Delete(h.copies, i, i+1)
+		}
+	case history.WatchdogFired:
+		h.watchdog = append(h.watchdog, Mark{mark.Seq, mark.At, "trouble"})
+	case history.LinkCut:
+		h.cuts = append(h.cuts, e.Object)
+		h.link.begin(e.At, "cut", "cut off from "+strings.Join(h.cuts, ", "))
+	case history.LinkRestored:
+		h.cuts = slices.DeleteFunc(h.cuts, func(c string) bool { return c == e.Object })
+		if len(h.cuts) == 0 {
+			h.link.end(e.At)
+		} else {
+			h.link.begin(e.At, "cut", "cut off from "+strings.Join(h.cuts, ", "))
+		}
+	}
+	switch {
+	case h.paused:
+		h.power.begin(e.At, "paused", "paused, boot "+h.boot)
+	case !h.on:
+		h.power.begin(e.At, "off", "off")
+	case h.boot == "":
+		h.power.begin(e.At, "booting", "on, nothing runs")
+	case h.booting:
+		h.power.begin(e.At, "booting", "boots, boot "+h.boot)
+	default:
+		h.power.begin(e.At, "on", "runs, boot "+h.boot)
+	}
+	if len(h.copies) == 0 {
+		h.workload.end(e.At)
+	} else {
+		h.workload.begin(e.At, "workload", strings.Join(h.copies, ", "))
+	}
+}
+
+// object takes note of a version of an object.
+func (h *host) object(e history.Event) {
+	switch e.Kind {
+	case history.NodeCreated:
+		h.exists, h.ready, h.cordoned = true, false, false
+	case history.NodeDeleted:
+		h.exists, h.gone = false, true
+	case history.NodeReady:
+		h.ready = true
+	case history.NodeNotReady:
+		h.ready = false
+	case history.NodeCordoned:
+		h.cordoned = true
+	case history.NodeUncordoned:
+		h.cordoned = false
+	case history.PowerReported:
+		if e.Value == "true" {
+			h.status.begin(e.At, "on", "poweredOn: true")
+		} else {
+			h.status.begin(e.At, "off", "poweredOn: false")
+		}
+	case history.AnnotationSet:
+		if !slices.Contains(h.annotations, e.Key) {
+			h.annotations = append(h.annotations, e.Key)
+		}
+	case history.AnnotationRemoved:
+		h.annotations = slices.DeleteFunc(h.annotations, func(key string) bool { return key == e.Key })
+	case history.BareMetalHostDeleted:
+		h.status.end(e.At)
+	}
+	cordoned := ""
+	if h.cordoned {
+		cordoned = ", cordoned"
+	}
+	switch {
+	case !h.exists && h.gone:
+		h.node.begin(e.At, "gone", "there is none")
+	case !h.exists:
+	case h.ready:
+		h.node.begin(e.At, "ready", "Ready"+cordoned)
+	default:
+		h.node.begin(e.At, "notready", "not Ready"+cordoned)
+	}
+	if len(h.annotations) == 0 {
+		h.requests.end(e.At)
+	} else {
+		short := make([]string, 0, len(h.annotations))
+		for _, key := range h.annotations {
+			short = append(short, key[strings.Index(key, "/")+1:])
+		}
+		h.requests.begin(e.At, "request", strings.Join(short, ", "))
+	}
+}
+
+// request takes note of what a BMC said of the power.
+func (d *drawer) request(r Request) {
+	if r.Request.Method != "GET" || r.Request.Reset != "" || r.Answered < 0 {
+		return
+	}
+	h := d.host(r.Host)
+	switch {
+	case r.Answer.Status == 0:
+		h.bmc.begin(r.Answered, "silent", "no answer")
+	case r.Answer.Status >= 300:
+		h.bmc.begin(r.Answered, "silent", "refused")
+	case r.Answer.PowerState == "":
+		return // asked about something else
+	case r.Answer.PowerState == "On" || r.Answer.PowerState == "Off":
+		h.bmc.begin(r.Answered, strings.ToLower(r.Answer.PowerState), r.Answer.PowerState)
+	default:
+		h.bmc.begin(r.Answered, "booting", r.Answer.PowerState)
+	}
+}
+
+// groups puts the lanes in order: the scenario, each host, the controllers.
+func (d *drawer) groups() []Group {
+	add := func(g *Group, name, help string, b *bands, marks []Mark) {
+		lane := &Lane{ID: g.Name + ": " + name, Name: name, Help: help, Marks: marks}
+		if b != nil {
+			b.end(d.end)
+			lane.Bands = b.done
+		}
+		if len(lane.Bands) > 0 || len(marks) > 0 {
+			g.Lanes = append(g.Lanes, lane)
+		}
+	}
+	var groups []Group
+	story := Group{Name: "scenario"}
+	add(&story, "steps", "What the scenario did, and its phases.", nil, d.story)
+	add(&story, "users", "What users wrote to the API.", nil, d.users)
+	groups = append(groups, story)
+	slices.SortFunc(d.hosts, func(a, b *host) int { return cmp.Compare(a.name, b.name) })
+	for _, h := range d.hosts {
+		g := Group{Name: h.name}
+		add(&g, "power", "What the host physically did.", &h.power, nil)
+		add(&g, "workload", "The copies of the exclusive workload that physically ran here.", &h.workload, nil)
+		add(&g, "watchdog", "When the watchdog fired.", nil, h.watchdog)
+		add(&g, "network", "What the host was cut off from.", &h.link, nil)
+		truth := h.power.done
+		add(&g, "BMC says", "The power state that the BMC last answered.", &h.bmc, h.commands)
+		add(&g, "status says", "status.poweredOn of the BareMetalHost.", &h.status, nil)
+		for _, lane := range g.Lanes {
+			if lane.Name == "BMC says" || lane.Name == "status says" {
+				lane.Bands = compare(lane.Bands, truth)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(h.faults)) {
+			add(&g, "fault "+name, "When this fault of the BMC was in force.", h.faults[name], nil)
+		}
+		add(&g, "requests", "The annotations that ask for fencing, on the BareMetalHost and the Machine.", &h.requests, nil)
+		add(&g, "Node", "The Node object, as the API has it.", &h.node, h.api)
+		groups = append(groups, g)
+	}
+	controllers := Group{Name: "controllers"}
+	for _, p := range d.processes {
+		add(&controllers, p.name, "When the process ran, and what it did.", &p.up, p.marks)
+	}
+	return append(groups, controllers)
+}
+
+// compare splits bands of what is believed where the truth changes, and marks those
+// in which the two differ: off believed of a host that is not off, and on of one
+// that is.
+func compare(believed, truth []Band) []Band {
+	var split []Band
+	for _, b := range believed {
+		for _, t := range truth {
+			from, to := max(b.From, t.From), min(b.To, t.To)
+			if from >= to {
+				continue
+			}
+			part := Band{From: from, To: to, Kind: b.Kind, Text: b.Text}
+			part.Differs = b.Kind == "off" && t.Kind != "off" || b.Kind == "on" && t.Kind == "off"
+			if n := len(split); n > 0 && split[n-1].To == from && split[n-1].Kind == part.Kind && split[n-1].Text == part.Text && split[n-1].Differs == part.Differs {
+				split[n-1].To = to
+				continue
+			}
+			split = append(split, part)
+		}
+	}
+	return split
+}

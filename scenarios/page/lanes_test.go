@@ -1,0 +1,143 @@
+package page
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var update = flag.Bool("update", false, "write the golden lanes anew")
+
+// runs are the saved runs that tests draw: a split brain, a status that was
+// trusted too long, a remediation that held, one that never came to its end, and
+// one from the lab.
+func runs(t testing.TB) map[string]*Run {
+	dirs, err := filepath.Glob("testdata/*/history.jsonl")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("there are no runs in testdata (%v)", err)
+	}
+	all := map[string]*Run{}
+	for _, file := range dirs {
+		run, err := Read(os.DirFS(filepath.Dir(file)))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all[filepath.Base(filepath.Dir(file))] = run
+	}
+	return all
+}
+
+// text is what the lanes of a run show.
+func text(run *Run) string {
+	var b strings.Builder
+	for _, group := range Lanes(run) {
+		fmt.Fprintf(&b, "%s\n", group.Name)
+		for _, lane := range group.Lanes {
+			fmt.Fprintf(&b, "  %s\n", lane.Name)
+			for _, band := range lane.Bands {
+				differs := ""
+				if band.Differs {
+					differs = " (not true)"
+				}
+				fmt.Fprintf(&b, "    %9s to %9s  %-8s  %s%s\n", history.Seconds(band.From), history.Seconds(band.To), band.Kind, band.Text, differs)
+			}
+			if len(lane.Marks) > 0 {
+				b.WriteString("    events")
+				for _, mark := range lane.Marks {
+					fmt.Fprintf(&b, " %d", mark.Seq)
+					if mark.Kind == "trouble" {
+						b.WriteString("!")
+					}
+				}
+				b.WriteString("\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestLanes(t *testing.T) {
+	for name, run := range runs(t) {
+		golden := filepath.Join("testdata", name, "lanes.txt")
+		got := text(run)
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || got != string(want) {
+			t.Errorf("the lanes of %s are not those of %s (%v); run with -update and review the difference:\n%s", name, golden, err, got)
+		}
+	}
+}
+
+// TestLanesAreWhole: bands of a lane follow each other within the run, and every
+// event is on a lane or makes a band.
+func TestLanesAreWhole(t *testing.T) {
+	for name, run := range runs(t) {
+		end := run.Events[len(run.Events)-1].At
+		for _, group := range Lanes(run) {
+			for _, lane := range group.Lanes {
+				last := time.Duration(0)
+				for _, b := range lane.Bands {
+					if b.From < last || b.To <= b.From || b.To > end {
+						t.Errorf("%s, %s: a band from %s to %s follows one to %s; the run ends at %s", name, lane.ID, b.From, b.To, last, end)
+					}
+					last = b.To
+				}
+				if !slices.IsSortedFunc(lane.Marks, func(a, b Mark) int { return a.Seq - b.Seq }) {
+					t.Errorf("%s, %s: the marks are out of order", name, lane.ID)
+				}
+			}
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	const s = time.Second
+	truth := []Band{{From: 0, To: 10 * s, Kind: "on"}, {From: 10 * s, To: 20 * s, Kind: "off"}, {From: 20 * s, To: 30 * s, Kind: "booting"}}
+	for _, test := range []struct {
+		name           string
+		believed, want []Band
+	}{
+		{"true all along", []Band{{From: 2 * s, To: 9 * s, Kind: "on"}}, []Band{{From: 2 * s, To: 9 * s, Kind: "on"}}},
+		{"on a second too long", []Band{{From: 2 * s, To: 11 * s, Kind: "on"}},
+			[]Band{{From: 2 * s, To: 10 * s, Kind: "on"}, {From: 10 * s, To: 11 * s, Kind: "on", Differs: true}}},
+		{"off of a host that boots", []Band{{From: 15 * s, To: 30 * s, Kind: "off"}},
+			[]Band{{From: 15 * s, To: 20 * s, Kind: "off"}, {From: 20 * s, To: 30 * s, Kind: "off", Differs: true}}},
+		{"silence is never untrue", []Band{{From: 5 * s, To: 25 * s, Kind: "silent"}}, []Band{{From: 5 * s, To: 25 * s, Kind: "silent"}}},
+	} {
+		if got := compare(test.believed, truth); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestAxisKeepsOrder(t *testing.T) {
+	for name, run := range runs(t) {
+		a := newAxis(run)
+		end := run.Events[len(run.Events)-1].At
+		last := -1.0
+		for i := range 1000 {
+			x := a.place(end * time.Duration(i) / 1000)
+			if x < last || x > a.width() {
+				t.Fatalf("%s: %s is at %.1f, after one at %.1f, on an axis of %.1f", name, end*time.Duration(i)/1000, x, last, a.width())
+			}
+			last = x
+		}
+		for i, tick := range a.ticks()[1:] {
+			if tick.X-a.ticks()[i].X < apart {
+				t.Errorf("%s: the labels %s and %s overlap", name, a.ticks()[i].Text, tick.Text)
+			}
+		}
+	}
+}

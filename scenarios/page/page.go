@@ -1,0 +1,340 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var (
+	//go:embed page.html
+	markup string
+	//go:embed page.css
+	style string
+	//go:embed page.js
+	script string
+
+	page = template.Must(template.New("page").Parse(markup))
+)
+
+// hash is what a content security policy calls an inline text.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// The heights of rows, in pixels.
+const (
+	axisHeight  = 26
+	groupHeight = 28
+	laneHeight  = 24
+)
+
+// view is what the template is given.
+type view struct {
+	Run           *Run
+	Title         string
+	Word          string
+	Policy        string
+	Style         template.CSS
+	Script        template.JS
+	Broken        *broken
+	Guarantees    []guarantee
+	Rows          []row
+	Arc           string
+	Ticks         []tick
+	Grid          string
+	Width, Height float64
+	Table         []chunk
+	Hosts, Actors []string
+	Layers        []history.Layer
+	Model         model
+}
+
+// broken is the picture of the promise that was broken.
+type broken struct {
+	guarantee
+	First, Second moment
+	Margin        string
+}
+
+type moment struct {
+	Seq          int
+	At, What, By string
+}
+
+type guarantee struct {
+	Guarantee
+	Claim, Seed string
+	Times       string
+}
+
+// row is the heading of a group, or a lane.
+type row struct {
+	Group string
+	ID    string
+	Name  string
+	Help  string
+	Y     float64
+	// Bands are those of a kind, Untrue lies over them, and Ticks are the marks of a
+	// kind, each one path.
+	Bands, Untrue, Ticks strokes
+	Words                []word
+}
+
+// strokes are paths, one of a kind, in the order in which the kinds come.
+type strokes []*stroke
+
+type stroke struct {
+	Kind string
+	d    strings.Builder
+}
+
+// D is the path as SVG has it.
+func (s *stroke) D() string { return s.d.String() }
+
+// add adds to the path of a kind.
+func (s *strokes) add(kind, format string, args ...any) {
+	i := slices.IndexFunc(*s, func(s *stroke) bool { return s.Kind == kind })
+	if i < 0 {
+		i = len(*s)
+		*s = append(*s, &stroke{Kind: kind})
+	}
+	fmt.Fprintf(&(*s)[i].d, format, args...)
+}
+
+// word is what a band says, where there is room for it.
+type word struct {
+	X          float64
+	Kind, Text string
+	Differs    bool
+}
+
+// chunk is some rows of the table of events, which browsers lay out when they are
+// looked at.
+type chunk struct{ Events []line }
+
+type line struct {
+	Seq                                   int
+	At, Layer, Kind, Host, What, By, Note string
+	Marked                                bool
+}
+
+// model is what the page's script works on. Times are milliseconds.
+type model struct {
+	Lanes []modelLane `json:"lanes"`
+	// Requests are [host, asked, received, executed, answered, answer, actual, rules].
+	Requests [][8]any `json:"requests"`
+	// Times and Places are the axis.
+	Times  []float64 `json:"times"`
+	Places []float64 `json:"places"`
+	Marked []int     `json:"marked"`
+}
+
+type modelLane struct {
+	ID    string  `json:"id"`
+	Group string  `json:"group"`
+	Name  string  `json:"name"`
+	Y     float64 `json:"y"`
+	// Bands are [from, to, kind, text, differs].
+	Bands [][5]any `json:"bands"`
+	Marks []int    `json:"marks"`
+}
+
+func milliseconds(d time.Duration) float64 {
+	if d < 0 {
+		return -1
+	}
+	return float64(d.Microseconds()) / 1000
+}
+
+// chunkLength is how many events are laid out together.
+const chunkLength = 100
+
+// Render draws the page of a run.
+func Render(run *Run) ([]byte, error) {
+	v := &view{
+		Run: run, Title: cmp.Or(run.Report.Scenario, "a history"), Word: string(run.Report.Verdict),
+		Style: template.CSS(style), Script: template.JS(script),
+		Policy: fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script)),
+	}
+	v.judge(run)
+	v.draw(run)
+	v.tabulate(run)
+	var out bytes.Buffer
+	if err := page.Execute(&out, v); err != nil {
+		return nil, fmt.Errorf("draw the page of %s: %w", v.Title, err)
+	}
+	return out.Bytes(), nil
+}
+
+// judge says what came of the guarantees.
+func (v *view) judge(run *Run) {
+	describe := func(g Guarantee) guarantee {
+		d := guarantee{Guarantee: g, Times: "never"}
+		if inv, err := invariant.Lookup(g.ID); err == nil {
+			d.Claim, d.Seed = inv.Claim, inv.Seed
+		}
+		switch {
+		case g.Judged == 1:
+			d.Times = "once"
+		case g.Judged > 1:
+			d.Times = fmt.Sprintf("%d times", g.Judged)
+		}
+		return d
+	}
+	for _, g := range run.Report.Invariants {
+		v.Guarantees = append(v.Guarantees, describe(g))
+	}
+	if g := run.broken(); g != nil {
+		first, second := run.event(g.First), run.event(g.Second)
+		v.Broken = &broken{guarantee: describe(*g), First: momentOf(first), Second: momentOf(second)}
+		if g.Margin > 0 {
+			v.Broken.Margin = fmt.Sprintf("%.3f s", g.Margin)
+		}
+		v.Model.Marked = []int{g.First, g.Second}
+	}
+}
+
+func momentOf(e *history.Event) moment {
+	return moment{e.Seq, history.Seconds(e.At), e.Phrase(), e.Actor}
+}
+
+// draw lays the lanes out.
+func (v *view) draw(run *Run) {
+	axis := newAxis(run)
+	v.Width, v.Ticks = axis.width(), axis.ticks()
+	for i, t := range axis.times {
+		v.Model.Times = append(v.Model.Times, milliseconds(t))
+		v.Model.Places = append(v.Model.Places, round(leftEdge+axis.places[i]))
+	}
+	y := float64(axisHeight)
+	where := map[int][2]float64{}
+	for _, group := range Lanes(run) {
+		v.Rows = append(v.Rows, row{Group: group.Name, Y: y})
+		y += groupHeight
+		for _, lane := range group.Lanes {
+			r := row{ID: lane.ID, Name: lane.Name, Help: lane.Help, Y: y}
+			m := modelLane{ID: lane.ID, Group: group.Name, Name: lane.Name, Y: y + laneHeight/2}
+			for _, b := range lane.Bands {
+				from, to := axis.place(b.From), axis.place(b.To)
+				wide := round(max(to-from, 1))
+				r.Bands.add(b.Kind, "M%g 3h%gv18h-%gz", round(from), wide, wide)
+				if b.Differs {
+					r.Untrue.add("differs", "M%g 3h%gv18h-%gz", round(from), wide, wide)
+				}
+				if to-from > 7*float64(len(b.Text))+8 {
+					r.Words = append(r.Words, word{round(from), b.Kind, b.Text, b.Differs})
+				}
+				m.Bands = append(m.Bands, [5]any{milliseconds(b.From), milliseconds(b.To), b.Kind, b.Text, b.Differs})
+			}
+			last, shift := -1.0, 0.0
+			for _, mark := range lane.Marks {
+				x := axis.place(mark.At)
+				if shift += 2.5; x != last {
+					last, shift = x, 0
+				}
+				r.Ticks.add(mark.Kind, "M%g 15v7", round(x+shift))
+				m.Marks = append(m.Marks, mark.Seq)
+				if _, ok := where[mark.Seq]; !ok {
+					where[mark.Seq] = [2]float64{x + shift, y + laneHeight/2}
+				}
+			}
+			v.Rows, v.Model.Lanes = append(v.Rows, r), append(v.Model.Lanes, m)
+			for _, seq := range v.Model.Marked { // a band begins at the event
+				if e := run.event(seq); e != nil && e.Host == group.Name {
+					if lane.Name == laneOf(e.Kind) {
+						where[seq] = [2]float64{axis.place(e.At), y + laneHeight/2}
+					}
+				}
+			}
+			y += laneHeight
+		}
+	}
+	v.Height = y + 8
+	for _, t := range v.Ticks {
+		v.Grid += fmt.Sprintf("M%g 22V%g", t.X, v.Height)
+	}
+	if len(v.Model.Marked) == 2 {
+		a, first := where[v.Model.Marked[0]]
+		b, second := where[v.Model.Marked[1]]
+		if first && second {
+			v.Arc = fmt.Sprintf("M%.1f %.1fL%.1f %.1f", a[0], a[1], b[0], b[1])
+		}
+	}
+	for _, r := range run.Requests {
+		asked := strings.TrimSpace(r.Request.Method + " " + r.Request.Path)
+		if r.Request.Reset != "" {
+			asked += " " + r.Request.Reset
+		}
+		if r.Request.Client != "" {
+			asked = r.Request.Client + ": " + asked
+		}
+		answer := fmt.Sprintf("%d %s %s %s", r.Answer.Status, r.Answer.PowerState, r.Answer.MessageID, r.Answer.Message)
+		if r.Answer.Status == 0 {
+			answer = "no answer"
+		}
+		v.Model.Requests = append(v.Model.Requests, [8]any{
+			r.Host, asked, milliseconds(r.Received), milliseconds(r.Executed), milliseconds(r.Answered),
+			strings.Join(strings.Fields(answer), " "), r.Actual, strings.Join(r.Rules, ", "),
+		})
+	}
+}
+
+// laneOf is the lane of a host on which a physical event is seen.
+func laneOf(kind history.Kind) string {
+	switch kind {
+	case history.WorkloadStarted, history.WorkloadStopped:
+		return "workload"
+	case history.WatchdogFired:
+		return "watchdog"
+	case history.LinkCut, history.LinkRestored:
+		return "network"
+	}
+	if kind.Layer() == history.World {
+		return "power"
+	}
+	return ""
+}
+
+func round(x float64) float64 { return float64(int(x*10+0.5)) / 10 }
+
+// tabulate lists the events.
+func (v *view) tabulate(run *Run) {
+	v.Layers = []history.Layer{history.World, history.API, history.BMC, history.Controller, history.Engine}
+	for i, e := range run.Events {
+		if i%chunkLength == 0 {
+			v.Table = append(v.Table, chunk{})
+		}
+		what := strings.Join(slices.DeleteFunc([]string{e.Object, e.Key, e.Value}, func(s string) bool { return s == "" }), " ")
+		if e.Kind == history.OpApplied {
+			what = e.Value
+		}
+		if e.Boot != "" {
+			what = strings.TrimSpace("boot " + e.Boot + " " + what)
+		}
+		if e.Host != "" && !slices.Contains(v.Hosts, e.Host) {
+			v.Hosts = append(v.Hosts, e.Host)
+		}
+		if e.Actor != "" && !slices.Contains(v.Actors, e.Actor) {
+			v.Actors = append(v.Actors, e.Actor)
+		}
+		last := &v.Table[len(v.Table)-1]
+		last.Events = append(last.Events, line{
+			Seq: e.Seq, At: fmt.Sprintf("%.3f", e.At.Seconds()), Layer: string(e.Kind.Layer()), Kind: string(e.Kind), Host: e.Host,
+			What: what, By: e.Actor, Note: e.Note, Marked: slices.Contains(v.Model.Marked, e.Seq),
+		})
+	}
+	slices.Sort(v.Hosts)
+	slices.Sort(v.Actors)
+}

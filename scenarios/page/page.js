@@ -1,0 +1,144 @@
+"use strict";
+(() => {
+  const model = JSON.parse(document.getElementById("model").textContent);
+  const table = document.getElementById("table");
+  const rows = [...table.querySelectorAll("tbody tr")];
+  const board = document.getElementById("board"), svg = document.getElementById("lanes");
+  const cursor = document.getElementById("cursor"), detail = document.getElementById("detail");
+  const cell = (row, i) => row.cells[i].textContent;
+  const time = row => parseFloat(cell(row, 1)) * 1000;
+  let chosen = null;
+
+  // place is where a time is on the axis, and timeAt the other way round.
+  const between = (from, to, v) => {
+    let i = from.findIndex(x => x >= v);
+    if (i < 0) return to[to.length - 1];
+    if (i === 0 || from[i] === v) return to[i];
+    return to[i - 1] + (v - from[i - 1]) / (from[i] - from[i - 1]) * (to[i] - to[i - 1]);
+  };
+  const place = t => between(model.times, model.places, t);
+  const timeAt = x => between(model.places, model.times, x);
+
+  const element = (name, text, parent) => {
+    const e = document.createElement(name);
+    if (text !== undefined) e.textContent = text;
+    if (parent) parent.append(e);
+    return e;
+  };
+  const facts = (title, pairs) => {
+    if (!pairs.length) return;
+    element("h3", title, detail);
+    const t = element("table", undefined, detail);
+    t.className = "detail";
+    for (const [name, value, untrue] of pairs) {
+      const row = element("tr", undefined, t);
+      if (untrue) row.className = "untrue";
+      element("th", name, row).scope = "row";
+      element("td", untrue ? value + " (not true)" : value, row);
+    }
+  };
+  const seconds = ms => ms < 0 ? "never" : (ms / 1000).toFixed(3) + " s";
+
+  // show says what was true and what was believed when an event had just happened.
+  const show = row => {
+    const at = time(row), host = cell(row, 4);
+    detail.textContent = "";
+    facts(cell(row, 0) + ": " + cell(row, 3), [["at", seconds(at)], ["layer", cell(row, 2)], ["host", host], ["what", cell(row, 5)], ["by", cell(row, 6)]].filter(p => p[1]));
+    for (const [of, asked, received, executed, answered, answer, actual, rules] of model.requests || []) {
+      if (of === host && [received, executed, answered].some(t => Math.abs(t - at) < 0.5) && /^bmc/.test(cell(row, 3))) {
+        facts("The exchange with the BMC", [["asked", asked], ["received", seconds(received)], ["executed", seconds(executed)],
+          ["answered", seconds(answered)], ["truly", actual], ["answer", answer], ["bent by", rules]].filter(p => p[1]));
+      }
+    }
+    const groups = [...new Set(model.lanes.map(l => l.group))];
+    groups.sort((a, b) => (b === host) - (a === host));
+    for (const group of groups) {
+      const now = [];
+      for (const lane of model.lanes.filter(l => l.group === group)) {
+        const band = (lane.bands || []).findLast(b => b[0] <= at && (at < b[1] || b[1] === model.times[model.times.length - 1]));
+        if (band) now.push([lane.name, band[3], band[4]]);
+      }
+      facts(group, now);
+    }
+  };
+
+  const choose = (row, scroll, quietly) => {
+    if (!row) return;
+    if (chosen) { chosen.classList.remove("chosen"); chosen.removeAttribute("aria-current"); }
+    chosen = row;
+    row.classList.add("chosen");
+    row.setAttribute("aria-current", "true");
+    const x = place(time(row));
+    cursor.setAttribute("x1", x);
+    cursor.setAttribute("x2", x);
+    if (x < board.scrollLeft || x > board.scrollLeft + board.clientWidth - 200) board.scrollLeft = x - board.clientWidth / 2;
+    if (scroll) row.scrollIntoView({ block: "nearest" });
+    show(row);
+    if (!quietly && location.hash !== "#" + row.id) history.replaceState(null, "", "#" + row.id);
+  };
+
+  const step = (direction, same) => {
+    let i = chosen ? rows.indexOf(chosen) : (direction > 0 ? -1 : rows.length);
+    const actor = chosen && cell(chosen, 6);
+    do i += direction; while (rows[i] && (rows[i].hidden || same && cell(rows[i], 6) !== actor));
+    choose(rows[i], true);
+  };
+
+  // under is the lane and the time that the pointer is at.
+  const under = event => {
+    const box = svg.getBoundingClientRect();
+    return [model.lanes.find(l => Math.abs(l.y - event.clientY + box.top) <= 12), timeAt(event.clientX - box.left)];
+  };
+  svg.addEventListener("pointermove", event => {
+    const [lane, at] = under(event);
+    const band = lane && (lane.bands || []).find(b => b[0] <= at && at < b[1]);
+    board.title = band ? band[3] + (band[4] ? " (not true)" : "") + ", " + seconds(band[0]) + " to " + seconds(band[1]) : "";
+  });
+  svg.addEventListener("click", event => {
+    const [lane, at] = under(event);
+    let near = lane && lane.marks && lane.marks.length ? lane.marks.map(s => rows[s - 1]) : rows;
+    near = near.filter(r => !r.hidden);
+    choose(near.reduce((a, b) => a && Math.abs(time(a) - at) <= Math.abs(time(b) - at) ? a : b, null), true);
+  });
+  table.addEventListener("click", event => choose(event.target.closest("tbody tr"), false));
+  document.addEventListener("keydown", event => {
+    if (event.target.matches("input, select, textarea, pre") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "ArrowRight" || event.key === "j") step(1, event.shiftKey);
+    else if (event.key === "ArrowLeft" || event.key === "k") step(-1, event.shiftKey);
+    else if (event.key === "/") document.getElementById("find").focus();
+    else return;
+    event.preventDefault();
+  });
+
+  const form = document.getElementById("filter"), found = document.getElementById("found");
+  const sieve = () => {
+    const text = form.querySelector("#find").value.toLowerCase();
+    const want = [[4, "host"], [2, "layer"], [6, "actor"]].map(([i, id]) => [i, form.querySelector("#" + id).value]).filter(w => w[1]);
+    let n = 0;
+    for (const row of rows) {
+      row.hidden = want.some(([i, value]) => cell(row, i) !== value) || text && !row.textContent.toLowerCase().includes(text);
+      n += !row.hidden;
+    }
+    found.textContent = n === rows.length ? "" : n + " of " + rows.length;
+  };
+  form.addEventListener("input", sieve);
+  form.addEventListener("submit", event => event.preventDefault());
+
+  const copy = document.getElementById("copy");
+  if (copy) copy.addEventListener("click", () => {
+    const range = document.createRange();
+    range.selectNodeContents(document.getElementById("replay"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    document.execCommand("copy");
+    copy.textContent = "Copied";
+  });
+
+  const follow = () => {
+    const row = /^#e[0-9]+$/.test(location.hash) && document.getElementById(location.hash.slice(1));
+    if (row) choose(row, true);
+  };
+  addEventListener("hashchange", follow);
+  if (location.hash) follow();
+  else if (model.marked) choose(rows[model.marked[1] - 1], false, true);
+})();

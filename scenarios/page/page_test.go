@@ -1,0 +1,156 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+func render(t testing.TB, run *Run) []byte {
+	t.Helper()
+	data, err := Render(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// long is a run of n events of three hosts, with requests to their BMCs.
+func long(n int) *Run {
+	run := &Run{Report: Report{Scenario: "long", Verdict: "held"}}
+	var h history.History
+	kinds := []history.Kind{history.ControllerEffect, history.PowerReported, history.NodeReady, history.BMCCommand, history.NodeNotReady, history.PowerOn, history.BootStarted, history.PowerOff}
+	for i := range n {
+		at := time.Duration(i) * 7 * time.Millisecond
+		host := fmt.Sprintf("worker-%d", i%3+1)
+		h.Append(history.Event{
+			At: at, Kind: kinds[i%len(kinds)], Host: host, Actor: []string{"reboot", "remediation", "healthcheck"}[i%3],
+			Object: "BareMetalHost/" + host, UID: "00000000-0000-4000-8000-00000000000a", Value: []string{"true", "false"}[i/3%2], Note: "a note of usual length",
+		})
+		if i%4 == 0 {
+			r := Request{Host: host, Received: at, Executed: at, Answered: at + 20*time.Millisecond, Actual: "On"}
+			r.Request.Client, r.Request.Method, r.Request.Path = "reboot", "GET", "/redfish/v1/Systems/"+host
+			r.Answer.Status, r.Answer.PowerState = 200, []string{"On", "Off"}[i/4%2]
+			run.Requests = append(run.Requests, r)
+		}
+	}
+	run.Events = h.Events()
+	return run
+}
+
+func TestPageIsSmall(t *testing.T) {
+	for name, most := range map[string]int{"split-brain": 400 << 10, "long": 2 << 20} {
+		run := long(5000)
+		if name != "long" {
+			run = runs(t)[name]
+		}
+		if data := render(t, run); len(data) > most {
+			t.Errorf("the page of %s has %d bytes: more than %d", name, len(data), most)
+		}
+	}
+}
+
+// hostile is a text that would run if it came into the page as it is.
+const hostile = `</script><script>document.title="owned"</script><img src=x onerror='document.title="owned"'>"'` + "`${alert(1)}`"
+
+// hostileRun has it everywhere.
+func hostileRun() *Run {
+	run := long(20)
+	for i := range run.Events {
+		e := &run.Events[i]
+		e.Host, e.Object, e.Actor, e.Note, e.Value, e.Boot = "w"+hostile, hostile, hostile, hostile, hostile, hostile
+	}
+	run.Report.Scenario, run.Report.Reason, run.Report.Replay = hostile, hostile, hostile
+	run.Report.Invariants = []Guarantee{{ID: hostile, Verdict: "violated", Reason: hostile, First: 1, Second: 2}}
+	run.Consoles = []Console{{hostile, hostile}}
+	run.Plan = hostile
+	run.Requests[0].Host, run.Requests[0].Answer.Message = "w"+hostile, hostile
+	return run
+}
+
+func TestHostileTextIsText(t *testing.T) {
+	page := render(t, hostileRun())
+	if n := bytes.Count(page, []byte("<script")); n != 2 {
+		t.Errorf("the page has %d scripts instead of its own two", n)
+	}
+	if bytes.Contains(page, []byte("<img")) {
+		t.Error("an element of a hostile text is in the page")
+	}
+}
+
+func TestPageNeedsNothingElse(t *testing.T) {
+	for name, run := range runs(t) {
+		page := string(render(t, run))
+		for _, word := range []string{"http://", "https://", "src=", "@import", "url(//"} {
+			if strings.Contains(page, word) {
+				t.Errorf("the page of %s has %q: it must not need anything else", name, word)
+			}
+		}
+		if !strings.Contains(page, "default-src &#39;none&#39;") {
+			t.Errorf("the page of %s has no policy against what it doesn't bring itself", name)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	one := []byte(`{"seq":1,"at":0,"kind":"run-started"}` + "\n")
+	for _, test := range []struct {
+		name  string
+		files fstest.MapFS
+		want  string // of the error; empty is none
+	}{
+		{"only a history", fstest.MapFS{"history.jsonl": {Data: one}}, ""},
+		{"no history", fstest.MapFS{}, "read the history"},
+		{"a broken history", fstest.MapFS{"history.jsonl": {Data: []byte("{")}}, "read history.jsonl"},
+		{"a broken report", fstest.MapFS{"history.jsonl": {Data: one}, "report.json": {Data: []byte("{")}}, "read report.json"},
+		{"broken requests", fstest.MapFS{"history.jsonl": {Data: one}, "bmc.jsonl": {Data: []byte("{}\nx\n")}}, "read bmc.jsonl: line 2"},
+	} {
+		run, err := Read(test.files)
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%s: %v", test.name, err)
+		case test.want == "":
+			render(t, run)
+		case err == nil || !strings.Contains(err.Error(), test.want):
+			t.Errorf("%s: got the error %v, want one with %q", test.name, err, test.want)
+		}
+	}
+}
+
+func TestConsoles(t *testing.T) {
+	run, err := Read(fstest.MapFS{
+		"history.jsonl":    {Data: []byte(`{"seq":1,"at":0,"kind":"run-started"}` + "\n")},
+		"worker-1.console": {Data: append(bytes.Repeat([]byte("x"), 2*consoleLimit), "\x1b[2Jend\xff\n"...)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run.Consoles
+	if len(got) != 1 || got[0].Host != "worker-1" || !strings.HasSuffix(got[0].Text, "[2Jend\uFFFD\n") || len(got[0].Text) > consoleLimit+8 {
+		t.Errorf("the console is %d bytes and ends with %q", len(got[0].Text), got[0].Text[len(got[0].Text)-12:])
+	}
+}
+
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/split-brain")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := os.ReadFile(filepath.Join(dir, Name))
+	if err != nil || !bytes.Equal(saved, render(t, runs(t)["split-brain"])) {
+		t.Errorf("the page that was saved is not the one that is drawn (%v)", err)
+	}
+	if err := Write(t.TempDir()); err == nil {
+		t.Error("a page was drawn of nothing")
+	}
+}

@@ -1,0 +1,215 @@
+// Package page draws a saved run as one HTML page that needs nothing beside it:
+// who did what when, in lanes; what was believed beside what was true; and each
+// event, to be looked up and pointed at.
+//
+// It reads the files of a report (docs/reports.md) and knows nothing else of the
+// run, so that a page can be drawn of any report, wherever it comes from. All that
+// is in them is hostile: names and notes come from scenarios, BMCs and consoles.
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Run is what a page is drawn from.
+type Run struct {
+	// Report is the run's report.json; zero where there is none.
+	Report   Report
+	Events   []history.Event
+	Requests []Request
+	Consoles []Console
+	// Plan is the text of plan.txt, which has the story.
+	Plan string
+}
+
+// Report is what of report.json is on the page.
+type Report struct {
+	Scenario   string            `json:"scenario"`
+	Verdict    invariant.Verdict `json:"verdict"`
+	Expected   string            `json:"expected"`
+	AsExpected bool              `json:"asExpected"`
+	Reason     string            `json:"reason"`
+	Backend    string            `json:"backend"`
+	Version    string            `json:"version"`
+	Seed       uint64            `json:"seed"`
+	Replay     string            `json:"replay"`
+	Digest     string            `json:"digest"`
+	Seconds    float64           `json:"seconds"`
+	Steps      struct {
+		Done  int    `json:"done"`
+		Of    int    `json:"of"`
+		Stuck string `json:"stuck"`
+	} `json:"steps"`
+	Injected struct {
+		Idle []string `json:"idle"`
+	} `json:"injected"`
+	Deviations []struct {
+		Step  string  `json:"step"`
+		Delay float64 `json:"delaySeconds"`
+		Fault string  `json:"fault"`
+	} `json:"deviations"`
+	Invariants []Guarantee `json:"invariants"`
+}
+
+// Guarantee is what a run said of one.
+type Guarantee struct {
+	ID      string            `json:"id"`
+	Verdict invariant.Verdict `json:"verdict"`
+	Reason  string            `json:"reason"`
+	Judged  int               `json:"judged"`
+	First   int               `json:"firstEvent"`
+	Second  int               `json:"secondEvent"`
+	Margin  float64           `json:"marginSeconds"`
+}
+
+// Request is one line of bmc.jsonl. Times are nanoseconds; -1 is never.
+type Request struct {
+	Host    string `json:"host"`
+	Request struct {
+		Client string `json:"client"`
+		Via    string `json:"via"`
+		Method string `json:"method"`
+		Path   string `json:"path"`
+		Reset  string `json:"reset"`
+	} `json:"request"`
+	Received time.Duration `json:"received"`
+	Executed time.Duration `json:"executed"`
+	Answered time.Duration `json:"answered"`
+	Actual   string        `json:"actual"`
+	Answer   struct {
+		Status     int    `json:"status"`
+		PowerState string `json:"powerState"`
+		MessageID  string `json:"messageId"`
+		Message    string `json:"message"`
+	} `json:"answer"`
+	Rules []string `json:"rules"`
+}
+
+// Console is what a host of the lab has written.
+type Console struct{ Host, Text string }
+
+// Read reads the files of a report. Only history.jsonl has to be there.
+func Read(files fs.FS) (*Run, error) {
+	run := &Run{}
+	data, err := fs.ReadFile(files, "history.jsonl")
+	if err != nil {
+		return nil, fmt.Errorf("read the history: %w", err)
+	}
+	h, err := history.Read(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("read history.jsonl: %w", err)
+	}
+	run.Events = h.Events()
+	for _, file := range []struct {
+		name string
+		read func([]byte) error
+	}{
+		{"report.json", func(data []byte) error { return json.Unmarshal(data, &run.Report) }},
+		{"bmc.jsonl", run.readRequests},
+		{"plan.txt", func(data []byte) error { run.Plan = string(data); return nil }},
+	} {
+		data, err := fs.ReadFile(files, file.name)
+		if err == nil {
+			err = file.read(data)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read %s: %w", file.name, err)
+		}
+	}
+	consoles, err := fs.Glob(files, "*.console")
+	if err != nil {
+		return nil, fmt.Errorf("look for consoles: %w", err)
+	}
+	for _, name := range consoles {
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		run.Consoles = append(run.Consoles, Console{strings.TrimSuffix(filepath.Base(name), ".console"), printable(data)})
+	}
+	return run, nil
+}
+
+func (r *Run) readRequests(data []byte) error {
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		var request Request
+		if err := json.Unmarshal(lines.Bytes(), &request); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		r.Requests = append(r.Requests, request)
+	}
+	slices.SortStableFunc(r.Requests, func(a, b Request) int { return int(a.Received - b.Received) })
+	return lines.Err()
+}
+
+// Write draws the page of the report in a directory, and puts it there.
+func Write(dir string) error {
+	run, err := Read(os.DirFS(dir))
+	if err != nil {
+		return fmt.Errorf("draw the page of %s: %w", dir, err)
+	}
+	data, err := Render(run)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, Name), data, 0o644); err != nil {
+		return fmt.Errorf("save the page: %w", err)
+	}
+	return nil
+}
+
+// Name is what the page is called in a report's directory.
+const Name = "report.html"
+
+// consoleLimit bounds what of a console is on the page: its end.
+const consoleLimit = 32 << 10
+
+// printable is the end of a console without what would move a cursor.
+func printable(data []byte) string {
+	if len(data) > consoleLimit {
+		data = append([]byte("...\n"), data[len(data)-consoleLimit:]...)
+	}
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f {
+			return r
+		}
+		return -1
+	}, strings.ToValidUTF8(string(data), "\uFFFD"))
+}
+
+// broken is the violation that the page is about, or nil.
+func (r *Run) broken() *Guarantee {
+	for i, g := range r.Report.Invariants {
+		if g.Verdict == invariant.Violated && r.event(g.First) != nil && r.event(g.Second) != nil && strings.HasPrefix(r.Report.Reason, g.ID+":") {
+			return &r.Report.Invariants[i]
+		}
+	}
+	for i, g := range r.Report.Invariants {
+		if g.Verdict == invariant.Violated && r.event(g.First) != nil && r.event(g.Second) != nil {
+			return &r.Report.Invariants[i]
+		}
+	}
+	return nil
+}
+
+func (r *Run) event(seq int) *history.Event {
+	if seq < 1 || seq > len(r.Events) {
+		return nil
+	}
+	return &r.Events[seq-1]
+}
