@@ -22,7 +22,7 @@ build: ## Build bin/fencelab
 	$(GO) build -tags $(TAGS) -o $(FENCELAB) .
 
 .PHONY: test
-test: controlplane clients ## Run every test that needs no virtual machine (about 3 minutes; the first time installs and builds: 6 more)
+test: controlplane clients browser ## Run every test that needs no virtual machine (about 3 minutes; the first time installs and builds: 6 more)
 	$(GO) test -tags $(TAGS) ./...
 
 .PHONY: check
@@ -46,6 +46,8 @@ e2e: build lab ## Run the scenarios on a real API server and VMs, and real clien
 	@ci/ironic/install.sh
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run TestBMCServesDomains .
+	@scenarios/page/browser.sh $(CACHE)/browser
+	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
 
 .PHONY: e2e-all
 e2e-all: build lab ## Every story of the catalogue in the lab (about 40 minutes)
@@ -62,6 +64,10 @@ lab: controlplane ## Install and build what the lab needs
 .PHONY: clients
 clients:
 	@fakebmc/clients.sh && ci/ironic/install.sh || echo "not every client of a BMC could be installed; the tests that need it are skipped"
+
+.PHONY: browser
+browser:
+	@scenarios/page/browser.sh $(CACHE)/browser || echo "no browser could be installed; the tests that need one are skipped"
 
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver from their Go modules

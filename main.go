@@ -85,7 +85,7 @@ missing, 5 internal error.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), replayCommand(), listCommand(), lintCommand(), schemaCommand(), doctorCommand(),
+	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(), schemaCommand(), doctorCommand(),
 		controllersCommand(), bmcCommand(), workerCommand())
 	root.SetHelpCommand(helpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/page"
 )
 
 // Verdict is the verdict on the whole run. A violation that was seen stands,
@@ -360,8 +361,8 @@ func (o *Outcome) JSON(replay string) []byte {
 }
 
 // Save writes everything that is known of the run into a directory: the plan,
-// the history, the report for people and for programs, a JUnit file and the
-// backend's evidence.
+// the history, the report for people and for programs, a JUnit file, the backend's
+// evidence, and a page that shows it all.
 func (o *Outcome) Save(dir, replay string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the report: %w", err)
@@ -385,7 +386,7 @@ func (o *Outcome) Save(dir, replay string) error {
 			return fmt.Errorf("save the report: %w", err)
 		}
 	}
-	return nil
+	return page.Write(os.DirFS(dir), filepath.Join(dir, page.Name))
 }
 
 // JUnit renders outcomes as a JUnit test suite, the form that continuous

@@ -39,10 +39,11 @@ const (
 var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
-	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant"}, anyYAML), whyScenarios},
+	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page"}, anyYAML), whyScenarios},
 	{"scenarios/report", []string{"./scenarios", "golang.org/x/term"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
+	{"scenarios/page", []string{"./scenarios/history", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
 	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/."}, kubernetes, capi, client),
 		"it translates between scenarios and API objects, for both worlds alike"},
@@ -87,6 +88,7 @@ var testLayers = []layer{
 	{"fakebmc", []string{"./fakebmc", "github.com/stmcginnis/gofish"}, ""},
 	{"fakebmc/libvirt", []string{"./fakebmc", "./vms/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
+	{"scenarios/page", []string{"github.com/chromedp"}, ""},
 	{"vms/keeper", system, ""},
 }
 

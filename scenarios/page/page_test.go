@@ -139,18 +139,15 @@ func TestConsoles(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/split-brain")); err != nil {
+	name := filepath.Join(t.TempDir(), Name)
+	if err := Write(os.DirFS("testdata/split-brain"), name); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	saved, err := os.ReadFile(filepath.Join(dir, Name))
+	saved, err := os.ReadFile(name)
 	if err != nil || !bytes.Equal(saved, render(t, runs(t)["split-brain"])) {
 		t.Errorf("the page that was saved is not the one that is drawn (%v)", err)
 	}
-	if err := Write(t.TempDir()); err == nil {
+	if err := Write(fstest.MapFS{}, name); err == nil {
 		t.Error("a page was drawn of nothing")
 	}
 }

@@ -157,17 +157,17 @@ func (r *Run) readRequests(data []byte) error {
 	return lines.Err()
 }
 
-// Write draws the page of the report in a directory, and puts it there.
-func Write(dir string) error {
-	run, err := Read(os.DirFS(dir))
+// Write draws the page of the report in files, as a file of its own.
+func Write(files fs.FS, name string) error {
+	run, err := Read(files)
 	if err != nil {
-		return fmt.Errorf("draw the page of %s: %w", dir, err)
+		return fmt.Errorf("draw %s: %w", name, err)
 	}
 	data, err := Render(run)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, Name), data, 0o644); err != nil {
+	if err := os.WriteFile(name, data, 0o644); err != nil {
 		return fmt.Errorf("save the page: %w", err)
 	}
 	return nil
