@@ -45,7 +45,7 @@ e2e: build lab ## Run the scenarios on a real API server and VMs, and real clien
 	@fakebmc/clients.sh
 	@ci/ironic/install.sh
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run TestBMCServesDomains .
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide' .
 	@scenarios/page/browser.sh $(CACHE)/browser
 	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
 

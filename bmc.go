@@ -158,7 +158,7 @@ func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []str
 		}
 	}
 	if len(o.Media) > 0 {
-		if options.Images, err = k.TempDir("fencelab-images-*"); err == nil {
+		if options.Images, err = k.TempDir("fencelab-images"); err == nil {
 			err = os.Chmod(options.Images, 0o711) // the hypervisor opens what is in it as another user
 		}
 	}

@@ -36,8 +36,8 @@ func chooseAccelerator(ctx context.Context, image *Image, assets, scratch string
 	if err != nil {
 		return "", "", fmt.Errorf("read this machine's boot id: %w", err)
 	}
-	key := fmt.Sprintf("%s uid=%d", strings.TrimSpace(string(boot)), os.Getuid())
-	cache := filepath.Join(assets, "kvm-verdict")
+	key := strings.TrimSpace(string(boot))
+	cache := filepath.Join(assets, fmt.Sprintf("kvm-verdict-%d", os.Getuid())) // not everybody may open /dev/kvm
 	if text, err := os.ReadFile(cache); err == nil {
 		if lines := strings.SplitN(string(text), "\n", 3); len(lines) == 3 && lines[0] == key {
 			return Accelerator(lines[1]), lines[2], nil
@@ -55,9 +55,7 @@ func chooseAccelerator(ctx context.Context, image *Image, assets, scratch string
 			verdict, reason = TCG, err.Error()
 		}
 	}
-	if err := os.WriteFile(cache, fmt.Appendf(nil, "%s\n%s\n%s", key, verdict, reason), 0o644); err != nil {
-		return "", "", fmt.Errorf("keep the verdict on KVM: %w", err)
-	}
+	keepFile(cache, fmt.Appendf(nil, "%s\n%s\n%s", key, verdict, reason))
 	return verdict, reason, nil
 }
 

@@ -69,4 +69,5 @@ if [ ! -e "$dir/kernel" ]; then
 fi
 
 echo "vms: building the guest"
-CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/guest" ./vms/guest
+CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/guest.new" ./vms/guest
+mv "$dir/guest.new" "$dir/guest" # a lab may just be starting

@@ -66,7 +66,7 @@ func (h *hypervisor) start(cache string) (err error) {
 		return err
 	}
 	// Short, since the paths of unix sockets below it are limited to 108 bytes.
-	if h.dir, err = h.keeper.TempDir("fencelab-vms-*"); err != nil {
+	if h.dir, err = h.keeper.TempDir("fencelab-vms"); err != nil {
 		return err
 	}
 	root := filepath.Join(h.dir, "libvirt")
@@ -76,15 +76,14 @@ func (h *hypervisor) start(cache string) (err error) {
 	if err := os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), fmt.Appendf(nil, qemuConf, os.Getuid(), os.Getgid()), 0o600); err != nil {
 		return fmt.Errorf("prepare libvirt's directory: %w", err)
 	}
-	if cache, err = filepath.Abs(cache); err == nil {
-		err = os.MkdirAll(cache, 0o755)
-	}
-	if err == nil {
-		err = os.Symlink(cache, filepath.Join(root, "cache"))
-	}
-	if err != nil {
-		return fmt.Errorf("prepare libvirt's directory: %w", err)
-	}
+	// libvirt writes its cache in place, so that two drivers that share one can fail or read half a file. Each has a copy.
+	capabilities := filepath.Join("qemu", "capabilities")
+	keepFiles(filepath.Join(cache, capabilities), filepath.Join(root, "cache", capabilities))
+	defer func() {
+		if err == nil {
+			keepFiles(filepath.Join(root, "cache", capabilities), filepath.Join(cache, capabilities))
+		}
+	}()
 	// The marks that libvirt itself gives, to the QEMU of a domain and to one that it asks for its capabilities (-qmp).
 	for _, mark := range []string{"XDG_CACHE_HOME=" + root + "/", "unix:" + root + "/"} {
 		if err := h.keeper.KillMarked(mark); err != nil {
@@ -100,6 +99,15 @@ func (h *hypervisor) open(root string) error {
 	if _, set := os.LookupEnv(logOutputs); !set {
 		os.Setenv(logOutputs, "3:file:"+filepath.Join(h.dir, "libvirt.log"))
 		defer os.Unsetenv(logOutputs)
+	}
+	// And so it does these. Without them some state of a driver that isn't root's is in the user's home, whatever its root.
+	for _, name := range []string{"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"} {
+		if old, set := os.LookupEnv(name); set {
+			defer os.Setenv(name, old)
+		} else {
+			defer os.Unsetenv(name)
+		}
+		os.Setenv(name, filepath.Join(h.dir, "home"))
 	}
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 		return fmt.Errorf("start libvirt's event loop: %w; run vms/assets.sh", err)

@@ -22,10 +22,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // Options say where a Lab finds and leaves its files, and how long a guest may be silent.
@@ -71,7 +73,7 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	if l.hypervisor, err = connect(filepath.Join(o.Assets, "libvirt")); err != nil {
 		return nil, err
 	}
-	if l.dir, err = os.MkdirTemp(l.hypervisor.dir, "lab-*"); err != nil {
+	if l.dir, err = os.MkdirTemp(l.hypervisor.dir, "lab-"+keeper.Name()+"-*"); err != nil {
 		return nil, fmt.Errorf("open lab: %w", err)
 	}
 	if o.Evidence == "" {
@@ -130,7 +132,7 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	rand.Read(id)
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // a random UUID, RFC 9562 section 5.4
 	s := spec{
-		name:        "fencelab-" + c.Name,
+		name:        fmt.Sprintf("fencelab-%s-%s", strings.TrimPrefix(filepath.Base(l.dir), "lab-"), c.Name),
 		uuid:        fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
 		accelerator: l.accelerator,
 		emulator:    l.emulator,

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 const (
@@ -34,7 +36,7 @@ type Process struct {
 	waitErr error
 }
 
-// Start starts a command, which errors call name, with its output appended to the file log.
+// Start starts a command, which errors and lists of processes call name, with its output appended to the file log.
 func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	output, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -42,6 +44,7 @@ func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	}
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Args[0] = fmt.Sprintf("%s[%s]", name, keeper.Name()) // whose it is, for who lists the machine's processes
 	// Ctrl-C reaches a whole process group, but we still need the child to clean up and to report.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

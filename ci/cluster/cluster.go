@@ -75,7 +75,7 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	if c.keeper, err = keeper.Start(); err != nil {
 		return err
 	}
-	if c.dir, err = c.keeper.TempDir("fencelab-cluster-*"); err != nil {
+	if c.dir, err = c.keeper.TempDir("fencelab-cluster"); err != nil {
 		return err
 	}
 	if c.port, err = child.HoldPort(); err != nil {

@@ -333,7 +333,7 @@ func TestStopTellsWhatEndedBefore(t *testing.T) {
 	if c.keeper, err = keeper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if c.dir, err = c.keeper.TempDir("fencelab-cluster-test-*"); err != nil {
+	if c.dir, err = c.keeper.TempDir("fencelab-cluster-test"); err != nil {
 		t.Fatal(err)
 	}
 	bin := fakeBin(t, "exec sleep 1000", "echo 'out of memory'; exit 9")

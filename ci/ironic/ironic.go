@@ -102,7 +102,7 @@ func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
 	if i.keeper, err = keeper.Start(); err != nil {
 		return err
 	}
-	if i.dir, err = i.keeper.TempDir("fencelab-ironic-*"); err != nil {
+	if i.dir, err = i.keeper.TempDir("fencelab-ironic"); err != nil {
 		return err
 	}
 	i.log = filepath.Join(i.dir, "ironic.log")

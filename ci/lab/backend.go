@@ -228,7 +228,7 @@ func (b *Backend) openVMs() (err error) {
 	if b.keeper, err = keeper.Start(); err != nil {
 		return err
 	}
-	if b.dir, err = b.keeper.TempDir("fencelab-consoles-"); err != nil {
+	if b.dir, err = b.keeper.TempDir("fencelab-consoles"); err != nil {
 		return err
 	}
 	if b.vms, err = vms.Open(b.ctx, vms.Options{Assets: cmp.Or(b.options.Assets, DefaultAssets()), Evidence: b.dir}); err != nil {

@@ -194,8 +194,8 @@ func tell(ctx context.Context, file string) {
 	}
 }
 
-// leftovers are our child processes, but for the keepers, which wait for our end,
-// and the consoles' directories.
+// leftovers are our child processes, but for the keepers, which wait for our end, and our
+// directories, but for that of the embedded hypervisor, which no process can leave.
 func leftovers() []string {
 	var left []string
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -215,6 +215,8 @@ func leftovers() []string {
 			left = append(left, string(bytes.ReplaceAll(command, []byte{0}, []byte(" "))))
 		}
 	}
-	consoles, _ := filepath.Glob(filepath.Join(os.TempDir(), "fencelab-consoles-*"))
-	return append(left, consoles...)
+	directories, _ := filepath.Glob(filepath.Join(os.TempDir(), "*-"+keeper.Name()+"-*"))
+	return append(left, slices.DeleteFunc(directories, func(dir string) bool {
+		return strings.HasPrefix(filepath.Base(dir), "fencelab-vms-")
+	})...)
 }

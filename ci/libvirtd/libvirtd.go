@@ -57,7 +57,7 @@ func Start(t testing.TB) *Daemon {
 	}
 	d := &Daemon{t: t}
 	// Short, since the paths of unix sockets below it are limited to 108 bytes.
-	if d.dir, err = k.TempDir("fencelab-d-*"); err != nil {
+	if d.dir, err = k.TempDir("fencelab-d"); err != nil {
 		t.Fatal(err)
 	}
 	// The marks that libvirt itself gives to its QEMU processes.

@@ -69,7 +69,7 @@ var layers = []layer{
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 	{"vms/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 
-	{"ci/child", system, "a child process serves whoever starts one"},
+	{"ci/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child"}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},

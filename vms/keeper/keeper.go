@@ -8,6 +8,9 @@
 // executes, so nothing can slip through between a start and its registration; grandchildren inherit it; and a reused
 // process id doesn't carry it. Directories are made by the keeper itself for the same reason.
 //
+// Several programs may do this at once, of one user or of several. Their marks are drawn at random, and everything that bears
+// a name has the program's own in it, see [Name].
+//
 // The program calls [Main] first thing in main and in TestMain, and [Start] when it is about to make something.
 package keeper
 
@@ -21,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -34,6 +38,10 @@ const (
 )
 
 var mainCalled bool
+
+// Name is this process's own, in the names of all that it makes: directories, domains, processes. So two labs at once never
+// meet, and who looks for leftovers finds only those of one.
+var Name = sync.OnceValue(func() string { return strings.ToLower(rand.Text()[:8]) })
 
 // Keeper is the program's handle on its keeper process. Its methods may be called from any goroutine.
 type Keeper struct {
@@ -73,7 +81,7 @@ func Start() (*Keeper, error) {
 	}
 	k := &Keeper{mark: markVariable + "=" + rand.Text()}
 	k.cmd = exec.Command("/proc/self/exe")
-	k.cmd.Args = []string{"fencelab-keeper"}
+	k.cmd.Args = []string{"fencelab-keeper", Name()}
 	// Nothing of our environment: we may ourselves be marked by another keeper, which must not kill this one.
 	k.cmd.Env = []string{roleVariable + "=1", "TMPDIR=" + os.TempDir()}
 	k.cmd.Dir = "/"
@@ -113,12 +121,13 @@ func (k *Keeper) KillMarked(prefix string) error {
 	return err
 }
 
-// TempDir makes a directory as [os.MkdirTemp] does (mode 0700), which is removed with all its content at the end.
-func (k *Keeper) TempDir(pattern string) (string, error) {
-	if pattern == "" || pattern != filepath.Base(pattern) {
-		return "", fmt.Errorf("have keeper make a directory: pattern %q is not a plain name", pattern)
+// TempDir makes a directory (mode 0700), which is removed with all its content at the end. It is a new one below
+// [os.TempDir] called PREFIX-NAME-NUMBER, with the [Name] of this process.
+func (k *Keeper) TempDir(prefix string) (string, error) {
+	if prefix == "" || prefix != filepath.Base(prefix) {
+		return "", fmt.Errorf("have keeper make a directory: prefix %q is not a plain name", prefix)
 	}
-	r, err := k.ask(request{TempDir: pattern})
+	r, err := k.ask(request{TempDir: prefix + "-" + Name() + "-*"})
 	return r.Dir, err
 }
 

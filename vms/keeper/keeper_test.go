@@ -30,7 +30,7 @@ func own() {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	dir, err := k.TempDir("keeper-test-*")
+	dir, err := k.TempDir("keeper-test")
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -124,7 +124,7 @@ func TestCloseCleansAndReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := k.TempDir("keeper-test-*")
+	dir, err := k.TempDir("keeper-test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestCloseCleansAndReports(t *testing.T) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("directory %s is left (stat: %v)", dir, err)
 	}
-	if _, err := k.TempDir("late-*"); err == nil {
+	if _, err := k.TempDir("late"); err == nil {
 		t.Error("a closed keeper makes directories")
 	}
 }
@@ -175,9 +175,9 @@ func TestRefusesDangerousDuties(t *testing.T) {
 			t.Errorf("accepted the mark %q", mark)
 		}
 	}
-	for _, pattern := range []string{"", "../x", "/etc", "a/b"} {
-		if dir, err := k.TempDir(pattern); err == nil {
-			t.Errorf("made %s of the pattern %q", dir, pattern)
+	for _, prefix := range []string{"", "../x", "/etc", "a/b"} {
+		if dir, err := k.TempDir(prefix); err == nil {
+			t.Errorf("made %s of the prefix %q", dir, prefix)
 		}
 	}
 }
