@@ -60,6 +60,7 @@ var layers = []layer{
 
 	{"fakebmc", nil, "the core of a BMC stands alone, so that it can serve any test: its faces know it, and it knows none of them"},
 	{"fakebmc/*", []string{"./fakebmc/.", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
+	{"fakebmc/ipmi", []string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
 	{"fakebmc/redfish", []string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
 	{"fakebmc/admin", []string{"./fakebmc/.", "./fakebmc/front"}, "the admin API is about BMCs, whatever their faces are"},
 	{"fakebmc/front", nil, "how a hostile client is met has nothing to do with BMCs"},

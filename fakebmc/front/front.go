@@ -1,4 +1,4 @@
-// Package front is what fakebmc's HTTP services share: how they meet clients that may
+// Package front is what the network services of BMCs share: how they meet clients that may
 // be slow, broken or hostile.
 package front
 

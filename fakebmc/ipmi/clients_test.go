@@ -1,11 +1,15 @@
 package ipmi
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/memory"
@@ -149,6 +153,40 @@ func TestIpmitoolIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIpmitoolInAFlood: a stranger on the same machine begins sessions as fast as he can.
+func TestIpmitoolInAFlood(t *testing.T) {
+	tool := client(t, "ipmitool")
+	r := newRig(t)
+	open := wrapPlus(payloadOpenSession, append([]byte{0, 4, 0, 0, 1, 2, 3, 4}, 0, 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	var begun atomic.Int64
+	for range 8 {
+		flood.Go(func() {
+			conn, err := net.Dial("udp", r.server.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			for answer := make([]byte, maxPacket); ctx.Err() == nil; begun.Add(1) {
+				_, _ = conn.Write(open)
+				_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+				_, _ = conn.Read(answer) // or it was lost
+			}
+		})
+	}
+	for range 6 {
+		got, err := r.run(t, tool, "-I", "lanplus", "-H", "127.0.0.1", "-p", r.port, "-U", "admin", "-P", "s3cret", "power", "status")
+		if err != nil || !strings.Contains(got, "Chassis Power is on") {
+			t.Errorf("%v\n%s", err, got)
+		}
+	}
+	cancel()
+	flood.Wait()
+	t.Logf("%d sessions begun", begun.Load())
 }
 
 func TestFenceIpmilan(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/front"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
@@ -18,7 +19,6 @@ const (
 	maxName        = 16
 	maxPassword    = 20
 	maxSessions    = 16
-	maxHandshakes  = 32
 	maxPacket      = 1024
 	sessionTimeout = 60 * time.Second // section 6.12.15, within its tolerance
 )
@@ -39,10 +39,12 @@ type Server struct {
 	guid  [16]byte
 	conn  *net.UDPConn
 	ended sync.WaitGroup
+	// guesses slows down whoever guesses the password. An open session doesn't wait.
+	guesses *front.Throttle
 
 	mu         sync.Mutex
 	nextID     uint32
-	handshakes []*session // oldest first
+	handshakes handshakes
 	sessions   []*session
 }
 
@@ -76,7 +78,7 @@ func Listen(addr string, b *fakebmc.BMC, cfg Config) (*Server, error) {
 }
 
 func newServer(b *fakebmc.BMC, cfg Config) *Server {
-	s := &Server{cfg: cfg, bmc: b}
+	s := &Server{cfg: cfg, bmc: b, guesses: front.NewThrottle(cfg.Clock.Now), handshakes: newHandshakes()}
 	hash := sha256.Sum256([]byte("fakebmc ipmi " + b.Host()))
 	copy(s.guid[:], hash[:])
 	return s
@@ -160,11 +162,11 @@ func (s *Server) handlePlus(client string, body []byte, reply func([]byte)) {
 		}
 		switch p.kind {
 		case payloadOpenSession:
-			reply(wrapPlus(payloadOpenSession+1, s.openSession(p.payload)))
+			reply(wrapPlus(payloadOpenSession+1, s.openSession(client, p.payload)))
 		case payloadRAKP1:
 			reply(wrapPlus(payloadRAKP1+1, s.rakp1(p.payload)))
 		case payloadRAKP3:
-			reply(wrapPlus(payloadRAKP3+1, s.rakp3(p.payload)))
+			reply(wrapPlus(payloadRAKP3+1, s.rakp3(client, p.payload)))
 		case payloadIPMI:
 			if m, ok := parseMessage(p.payload); ok {
 				if code, data, known := s.beforeSession(m); known {

@@ -20,10 +20,11 @@ type console struct {
 	x        *session // keys and ids, as the console derives them
 	sequence uint32
 	last     []byte // the packet sent last
+	between  func() // what happens between the messages of a handshake
 }
 
 func newConsole(t testing.TB, clk fakebmc.Clock, b *fakebmc.BMC) *console {
-	return &console{t: t, s: newServer(b, Config{Username: "admin", Password: "s3cret", Clock: clk})}
+	return &console{t: t, between: func() {}, s: newServer(b, Config{Username: "admin", Password: "s3cret", Clock: clk})}
 }
 
 // ask returns the answer to a packet so far, or nil.
@@ -47,6 +48,7 @@ func (c *console) open(suite *suite, password string) byte {
 	}
 	x := &session{suite: suite, console: id, id: binary.LittleEndian.Uint32(answer[8:]), role: privilegeAdministrator, name: []byte("admin")}
 	copy(x.consoleRand[:], "a random number!")
+	c.between()
 	request = append(append([]byte{8, 0, 0, 0}, le(x.id)...), x.consoleRand[:]...)
 	answer = c.ask(wrapPlus(payloadRAKP1, append(request, append([]byte{x.role, 0, 0, byte(len(x.name))}, x.name...)...)))[rmcpHeader+plusHeader:]
 	if answer[1] != statusOK {
@@ -57,6 +59,7 @@ func (c *console) open(suite *suite, password string) byte {
 	if want := suite.mac([]byte("s3cret"), le(x.console), le(x.id), x.consoleRand[:], x.bmcRand[:], guid, x.identity()); !bytes.Equal(answer[40:], want) {
 		c.t.Fatal("the BMC's proof in RAKP 2 is wrong")
 	}
+	c.between()
 	key := []byte(password)
 	request = append([]byte{9, 0, 0, 0}, le(x.id)...)
 	answer = c.ask(wrapPlus(payloadRAKP3, append(request, suite.mac(key, x.bmcRand[:], le(x.console), x.identity())...)))[rmcpHeader+plusHeader:]
@@ -347,16 +350,42 @@ func TestPresencePing(t *testing.T) {
 	}
 }
 
-func TestHandshakesAreLimited(t *testing.T) {
+// flood begins sessions from an address, each from another port.
+func (c *console) flood(address string, packets int) {
+	open := wrapPlus(payloadOpenSession, append([]byte{0, 4, 0, 0, 1, 2, 3, 4}, 0, 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0))
+	for i := range packets {
+		c.s.handle(fmt.Sprintf("%s:%d", address, i%65536), open, func([]byte) {})
+	}
+}
+
+// TestAFloodStarvesNobody: whoever begins sessions without end gets in no client's way,
+// at least if it is not on the client's own machine.
+func TestAFloodStarvesNobody(t *testing.T) {
 	clk, _, b := newWorld(t)
 	con := newConsole(t, clk, b)
-	for range 10 * maxHandshakes {
-		con.ask(wrapPlus(payloadOpenSession, append([]byte{0, 4, 0, 0, 1, 2, 3, 4}, 0, 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0)))
+	for _, c := range []struct {
+		address string
+		packets int // between two of the client's
+	}{{"console", maxFromAddress/2 - 1}, {"192.0.2.1", 2 * maxHandshakes}, {"[2001:db8::1]", 2 * maxHandshakes}} {
+		con.sequence = 0
+		con.between = func() { con.flood(c.address, c.packets) }
+		con.mustOpen(&suites[0])
 	}
-	if n := len(con.s.handshakes); n != maxHandshakes {
+	if n := con.s.handshakes.order.Len(); n > maxHandshakes || n != len(con.s.handshakes.byID) {
+		t.Errorf("%d handshakes are kept, by id %d", n, len(con.s.handshakes.byID))
+	}
+	for i := range 10 * maxHandshakes / maxFromAddress {
+		con.flood(fmt.Sprint("192.0.2.", i), maxFromAddress)
+	}
+	if n := con.s.handshakes.order.Len(); n != maxHandshakes {
 		t.Errorf("%d handshakes are kept", n)
 	}
-	con.mustOpen(&suites[0]) // whoever goes on at once gets in
+	con.sequence, con.between = 0, func() {}
+	clk.Advance(handshakeTimeout)
+	con.mustOpen(&suites[0])
+	if h := con.s.handshakes; h.order.Len() != 0 || len(h.byID) != 0 || len(h.from) != 0 {
+		t.Errorf("of the flood there are %d handshakes, %d ids and %d addresses left", h.order.Len(), len(h.byID), len(h.from))
+	}
 	for len(con.s.sessions) < maxSessions {
 		con.sequence = 0
 		con.mustOpen(&suites[0])
@@ -364,6 +393,34 @@ func TestHandshakesAreLimited(t *testing.T) {
 	if status := con.open(&suites[0], "s3cret"); status != statusNoResources {
 		t.Errorf("one session too many: status %#x", status)
 	}
+}
+
+// TestGuessesAreSlow: after a few wrong passwords none is looked at for a while, not even
+// the right one, or the answer would tell. Sessions that are open go on.
+func TestGuessesAreSlow(t *testing.T) {
+	clk, _, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	con.mustOpen(&suites[0])
+	x, sequence := con.x, con.sequence
+	judged := 0
+	for range 1000 {
+		if con.open(&suites[0], "guess") == statusInvalidIntegrity {
+			judged++
+		}
+	}
+	if judged > 10 {
+		t.Errorf("%d guesses were judged at once", judged)
+	}
+	if status := con.open(&suites[0], "s3cret"); status != statusNoResources {
+		t.Errorf("the right password at once: status %#x", status)
+	}
+	con.x, con.sequence = x, sequence
+	if code, _, answered := con.command(chassis, getChassisStatus); code != codeOK || !answered {
+		t.Errorf("the open session: completion code %#x, answered %v", code, answered)
+	}
+	clk.Advance(20 * time.Second)
+	con.sequence = 0
+	con.mustOpen(&suites[0])
 }
 
 func TestListenRefuses(t *testing.T) {

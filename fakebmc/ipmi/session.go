@@ -55,6 +55,8 @@ const (
 type session struct {
 	suite           *suite
 	id, console     uint32
+	address         string          // the client's
+	begun           time.Duration   // the handshake
 	lost            <-chan struct{} // closed when the BMC goes down
 	consoleRand     [16]byte
 	bmcRand         [16]byte
@@ -71,7 +73,7 @@ type session struct {
 }
 
 // openSession offers a session with the suite that the client asks for.
-func (s *Server) openSession(b []byte) []byte {
+func (s *Server) openSession(client string, b []byte) []byte {
 	if len(b) < 8 {
 		return []byte{0, statusIllegalParameter, 0, 0, 0, 0, 0, 0}
 	}
@@ -95,17 +97,17 @@ func (s *Server) openSession(b []byte) []byte {
 	case limit > privilegeAdministrator:
 		return refuse(statusInvalidRole)
 	}
-	x := &session{suite: &suites[i], console: console, max: limit, privilege: privilegeUser, lost: s.bmc.Lost()}
+	x := &session{
+		suite: &suites[i], console: console, max: limit, privilege: privilegeUser,
+		address: addressOf(client), begun: s.cfg.Clock.Now(), lost: s.bmc.Lost(),
+	}
 	if _, err := rand.Read(x.bmcRand[:]); err != nil {
 		return refuse(statusNoResources)
 	}
 	s.mu.Lock()
 	s.nextID++
 	x.id = 0xfb000000 | s.nextID&0xffffff
-	if len(s.handshakes) >= maxHandshakes {
-		s.handshakes = slices.Delete(s.handshakes, 0, 1)
-	}
-	s.handshakes = append(s.handshakes, x)
+	s.handshakes.add(x)
 	s.mu.Unlock()
 
 	answer := []byte{b[0], statusOK, limit, 0}
@@ -120,10 +122,8 @@ func (s *Server) openSession(b []byte) []byte {
 func (s *Server) handshake(id []byte) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range s.handshakes {
-		if x.id == binary.LittleEndian.Uint32(id) && !x.isLost() {
-			return x
-		}
+	if x := s.handshakes.find(binary.LittleEndian.Uint32(id)); x != nil && !x.isLost() {
+		return x
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (x *session) identity() []byte {
 }
 
 // rakp3 has the client's proof, and answers with RAKP 4, which opens the session.
-func (s *Server) rakp3(b []byte) []byte {
+func (s *Server) rakp3(client string, b []byte) []byte {
 	if len(b) < 8 {
 		return []byte{0, statusIllegalParameter, 0, 0, 0, 0, 0, 0}
 	}
@@ -186,12 +186,17 @@ func (s *Server) rakp3(b []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// Whatever comes, the handshake is over: a proof is tried once.
-	s.handshakes = slices.DeleteFunc(s.handshakes, func(y *session) bool { return x == y })
+	s.handshakes.end(x)
+	if s.guesses.Wait(client) > 0 {
+		return refuse(statusNoResources)
+	}
 	password := []byte(s.cfg.Password)
 	proof := x.suite.mac(password, x.bmcRand[:], le(x.console), x.identity())
 	if !x.offered || b[1] != statusOK || !hmac.Equal(b[8:], proof) {
+		s.guesses.Wrong(client)
 		return refuse(statusInvalidIntegrity)
 	}
+	s.guesses.Right(client)
 	s.expire()
 	if len(s.sessions) >= maxSessions {
 		return refuse(statusNoResources)
