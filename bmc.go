@@ -165,7 +165,7 @@ func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []str
 	var l *libvirt.Domains
 	var now []*libvirt.Domain
 	if err == nil {
-		l, now, err = libvirt.Open(options)
+		l, now, err = libvirt.Open(ctx, options)
 	}
 	if err != nil {
 		cancel()

@@ -150,10 +150,35 @@ func (d *Daemon) Restart() {
 
 // Stop ends the daemon; domains that run go on.
 func (d *Daemon) Stop() {
-	if err := d.process.Process.Signal(syscall.SIGTERM); err != nil {
+	d.signal(syscall.SIGTERM)
+	_ = d.process.Wait() // it tells how it was ended
+}
+
+// Freeze has the daemon hang until Thaw, or the test's end.
+func (d *Daemon) Freeze() {
+	d.t.Helper()
+	d.signal(syscall.SIGSTOP)
+	d.t.Cleanup(d.Thaw)
+	d.Until("libvirtd has stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.process.Process.Pid))
+		return err == nil && !slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			return err == nil && !strings.Contains(string(stat), ") T ")
+		})
+	})
+}
+
+// Thaw has the daemon go on.
+func (d *Daemon) Thaw() {
+	d.t.Helper()
+	d.signal(syscall.SIGCONT)
+}
+
+func (d *Daemon) signal(s syscall.Signal) {
+	d.t.Helper()
+	if err := d.process.Process.Signal(s); err != nil {
 		d.t.Error(err)
 	}
-	_ = d.process.Wait() // it tells how it was ended
 }
 
 // Until waits for something.

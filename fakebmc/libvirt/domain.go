@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,8 +25,8 @@ type Domain struct {
 	name string
 	uuid string
 
-	bay   sync.Mutex // one change of the virtual media at a time; it is taken before power
-	power sync.Mutex // one change of the instance at a time; a download never holds it
+	bay   lock // one change of the virtual media at a time; it is taken before power
+	power lock // one change of the instance at a time; a download never holds it
 
 	mu       sync.Mutex // guards what follows
 	boot     fakebmc.Boot
@@ -62,30 +63,47 @@ func (d *Domain) Name() string { return d.name }
 // UUID is the domain's.
 func (d *Domain) UUID() string { return d.uuid }
 
-// with does something with the domain's object on a connection that lives.
-func (d *Domain) with(what string, do func(*libvirt.Connect, *libvirt.Domain) error) error {
-	conn, err := d.all.connection()
-	if err == nil {
-		var dom *libvirt.Domain
-		if dom, err = conn.LookupDomainByUUIDString(d.uuid); err == nil {
-			err = do(conn, dom)
-			_ = dom.Free() // it ends with the connection at the latest
+// on makes a call of what f does with the domain's object.
+func on[T any](d *Domain, f func(connection, *libvirt.Domain) (T, error)) func(connection) (T, error) {
+	return func(conn connection) (none T, err error) {
+		dom, err := conn.LookupDomainByUUIDString(d.uuid)
+		if err != nil {
+			return none, err
 		}
+		defer dom.Free() // it ends with the connection at the latest
+		return f(conn, dom)
 	}
-	if err != nil {
-		return fmt.Errorf("%s domain %s: %w", what, d.name, legible(err))
+}
+
+// failed is err, if any, with what was attempted.
+func (d *Domain) failed(what string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s domain %s: %w", what, d.name, legible(err))
+}
+
+// learn asks for what changes nothing.
+func learn[T any](d *Domain, what string, f func(*libvirt.Domain) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(d.all.ctx, readLimit)
+	defer cancel()
+	value, err := call(ctx, d.all.line, on(d, func(_ connection, dom *libvirt.Domain) (T, error) { return f(dom) }), func() {})
+	return value, d.failed(what, err)
+}
+
+// change changes the instance. after is called when that is over, or will not begin.
+func (d *Domain) change(ctx context.Context, what string, f func(connection, *libvirt.Domain) error, after func()) error {
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	do := on(d, func(conn connection, dom *libvirt.Domain) (struct{}, error) { return struct{}{}, f(conn, dom) })
+	_, err := callInTurn(ctx, d.all.line, d.power, do, after)
+	return d.failed(what, err)
 }
 
 // PowerState implements fakebmc.System. Off is said only when libvirt has no process
 // of the domain any more: one whose guest has crashed or ended may still have one.
-func (d *Domain) PowerState() (state fakebmc.PowerState, err error) {
-	err = d.with("read the state of", func(_ *libvirt.Connect, dom *libvirt.Domain) error {
-		state, err = powerState(dom)
-		return err
-	})
-	return state, err
+func (d *Domain) PowerState() (fakebmc.PowerState, error) {
+	return learn(d, "read the state of", powerState)
 }
 
 func powerState(dom *libvirt.Domain) (fakebmc.PowerState, error) {
@@ -125,9 +143,7 @@ func (d *Domain) Reset(t fakebmc.ResetType) error {
 	if !slices.Contains(resets, t) {
 		return fmt.Errorf("%s of domain %s: %w", cmp.Or(string(t), "a reset without a type"), d.name, fakebmc.ErrUnsupported)
 	}
-	d.power.Lock()
-	defer d.power.Unlock()
-	return d.with(string(t)+" of", func(conn *libvirt.Connect, dom *libvirt.Domain) error {
+	return d.change(d.all.ctx, string(t)+" of", func(conn connection, dom *libvirt.Domain) error {
 		state, err := powerState(dom)
 		if err != nil {
 			return err
@@ -180,7 +196,7 @@ func (d *Domain) Reset(t fakebmc.ResetType) error {
 			return err
 		}
 		return d.start(conn, dom)
-	})
+	}, func() {})
 }
 
 // unless forgives an operation that failed because the domain got by itself, or by
@@ -208,7 +224,7 @@ func late(dom *libvirt.Domain, err error) error {
 }
 
 // start begins an instance.
-func (d *Domain) start(conn *libvirt.Connect, dom *libvirt.Domain) error {
+func (d *Domain) start(conn connection, dom *libvirt.Domain) error {
 	saved, err := dom.HasManagedSaveImage(0)
 	if err != nil && !errors.Is(err, libvirt.ERR_NO_SUPPORT) {
 		return err
@@ -246,7 +262,7 @@ func (d *Domain) start(conn *libvirt.Connect, dom *libvirt.Domain) error {
 
 // startWith begins an instance whose definition differs from the domain's, which
 // stays as it is.
-func (d *Domain) startWith(conn *libvirt.Connect, dom *libvirt.Domain, x extras) (drive string, err error) {
+func (d *Domain) startWith(conn connection, dom *libvirt.Domain, x extras) (drive string, err error) {
 	def, err := read(dom, libvirt.DOMAIN_XML_INACTIVE|libvirt.DOMAIN_XML_SECURE)
 	if err != nil {
 		return "", err
@@ -311,16 +327,13 @@ func (d *Domain) Bootable() (targets, modes []string, err error) {
 	known := d.known
 	d.mu.Unlock()
 	if known == nil {
-		err := d.with("read the definition of", func(_ *libvirt.Connect, dom *libvirt.Domain) error {
-			def, err := read(dom, libvirt.DOMAIN_XML_INACTIVE)
-			if err == nil {
-				known = &bootable{def.targets(), def.mode()}
-			}
-			return err
+		def, err := learn(d, "read the definition of", func(dom *libvirt.Domain) (definition, error) {
+			return read(dom, libvirt.DOMAIN_XML_INACTIVE)
 		})
 		if err != nil {
 			return nil, nil, err
 		}
+		known = &bootable{def.targets(), def.mode()}
 		d.mu.Lock()
 		d.known = known
 		d.mu.Unlock()
@@ -362,39 +375,43 @@ func (d *Domain) Media() (string, error) {
 // InsertMedia implements fakebmc.MediaBay. An instance without a virtual drive has
 // the image when it is started the next time.
 func (d *Domain) InsertMedia(from string) error {
-	d.bay.Lock()
-	defer d.bay.Unlock()
+	const what = "insert an image into"
 	if d.all.remote {
-		return fmt.Errorf("insert an image into domain %s: its libvirt is on another machine, and would have to find the image there: %w",
-			d.name, fakebmc.ErrUnsupported)
+		return d.failed(what, fmt.Errorf("its libvirt is on another machine, and would have to find the image there: %w", fakebmc.ErrUnsupported))
 	}
+	if err := d.takeBay(d.all.ctx); err != nil {
+		return d.failed(what, err)
+	}
+	defer d.bay.free()
 	if d.inserted() != nil {
-		return fmt.Errorf("insert an image into domain %s: there is one: %w", d.name, fakebmc.ErrConflict)
+		return d.failed(what, fmt.Errorf("there is one: %w", fakebmc.ErrConflict))
 	}
 	i, err := fetch(d.all.ctx, from, d.all.options.Images)
-	if err == nil {
-		if err = d.exchange(i); err != nil {
-			err = errors.Join(err, i.remove())
-		}
-	}
 	if err != nil {
-		return fmt.Errorf("insert an image into domain %s: %w", d.name, err)
+		return d.failed(what, err)
 	}
-	return nil
+	return d.exchange(d.all.ctx, what, i)
 }
 
 // EjectMedia implements fakebmc.MediaBay.
-func (d *Domain) EjectMedia() error {
-	d.bay.Lock()
-	defer d.bay.Unlock()
-	i := d.inserted()
-	if i == nil {
+func (d *Domain) EjectMedia() error { return d.eject(d.all.ctx) }
+
+func (d *Domain) eject(ctx context.Context) error {
+	const what = "eject the image of"
+	if err := d.takeBay(ctx); err != nil {
+		return d.failed(what, err)
+	}
+	defer d.bay.free()
+	if d.inserted() == nil {
 		return nil
 	}
-	if err := d.exchange(nil); err != nil {
-		return err
-	}
-	return i.remove()
+	return d.exchange(ctx, what, nil)
+}
+
+func (d *Domain) takeBay(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	return d.bay.take(ctx)
 }
 
 func (d *Domain) inserted() *image {
@@ -405,48 +422,54 @@ func (d *Domain) inserted() *image {
 
 // exchange puts an image, or none, into the virtual drive, also into that of the
 // instance that runs, if it has one. The guest can't hold the old one back: nobody
-// asks it when a BMC's drive is pulled.
-func (d *Domain) exchange(i *image) error {
-	d.power.Lock()
-	defer d.power.Unlock()
+// asks it when a BMC's drive is pulled. The file of the image that is not in the drive
+// in the end is deleted.
+func (d *Domain) exchange(ctx context.Context, what string, i *image) error {
+	out := i
+	return d.change(ctx, what, func(_ connection, dom *libvirt.Domain) error {
+		if err := d.exchangeNow(dom, i); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		out, d.image = d.image, i
+		d.mu.Unlock()
+		return nil
+	}, func() {
+		_ = out.remove() // its directory goes with the command
+	})
+}
+
+// exchangeNow changes the instance that runs.
+func (d *Domain) exchangeNow(dom *libvirt.Domain, i *image) error {
+	if active, err := dom.IsActive(); err != nil || !active {
+		return err
+	}
+	id, err := dom.GetID()
+	if err != nil {
+		return err
+	}
+	now := d.instance(id)
+	if now.drive == "" {
+		return nil
+	}
+	def, err := read(dom, 0)
+	if err != nil {
+		return err
+	}
 	file := ""
 	if i != nil {
 		file = i.file
 	}
-	err := d.with("change the image of", func(_ *libvirt.Connect, dom *libvirt.Domain) error {
-		if active, err := dom.IsActive(); err != nil || !active {
-			return err
-		}
-		id, err := dom.GetID()
-		if err != nil {
-			return err
-		}
-		now := d.instance(id)
-		if now.drive == "" {
-			return nil
-		}
-		def, err := read(dom, 0)
-		if err != nil {
-			return err
-		}
-		text, err := def.changed(now.drive, file)
-		if err != nil {
-			return err
-		}
-		if err := dom.UpdateDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE|libvirt.DOMAIN_DEVICE_MODIFY_FORCE); err != nil {
-			return unless(dom, true, err)
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.started.file = file
-		return nil
-	})
+	text, err := def.changed(now.drive, file)
 	if err != nil {
 		return err
 	}
+	if err := dom.UpdateDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE|libvirt.DOMAIN_DEVICE_MODIFY_FORCE); err != nil {
+		return unless(dom, true, err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.image = i
+	d.started.file = file
 	return nil
 }
 

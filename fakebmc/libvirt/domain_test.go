@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 func open(t *testing.T, d *libvirtd.Daemon, o Options) *Domains {
 	t.Helper()
 	o.URI, o.Images = d.URI, d.Images
-	l, _, err := Open(o)
+	l, _, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +306,79 @@ func TestLibvirtComesBack(t *testing.T) {
 	}
 }
 
+// TestLibvirtHangs: each request has an error in time, ForceOff first of all, with a
+// bounded number of threads; what was refused so is not done later, and neither the end
+// nor a beginning hangs.
+func TestLibvirtHangs(t *testing.T) {
+	d := libvirtd.Start(t)
+	m := d.Define("host")
+	l, _, err := Open(t.Context(), Options{URI: d.URI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := l.named("host")
+	if err := host.Reset(fakebmc.ResetOn); err != nil {
+		t.Fatal(err)
+	}
+	m.WantSaid("disk")
+	image := "file://" + d.Write("boot.iso", libvirtd.CD("cd"))
+	before := threads(t)
+	d.Freeze()
+	for range 2 { // while the connection is given up, and while it can't be made anew
+		errs := make(chan error)
+		go func() { errs <- host.Reset(fakebmc.ResetForceOff) }()
+		go func() { errs <- host.InsertMedia(image) }()
+		for range 10 * maxCalls {
+			go func() { _, err := host.PowerState(); errs <- err }()
+		}
+		for range 10*maxCalls + 2 {
+			if err := <-errs; err == nil {
+				t.Error("a libvirtd that hangs has answered")
+			}
+		}
+		d.Until("the calls are given up", func() bool { return len(l.line.slots) == 0 })
+	}
+	if now := threads(t); now > before+2*maxCalls {
+		t.Errorf("%d threads, before there were %d", now, before)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := Open(ctx, Options{URI: d.URI}); !errors.Is(err, errClosed) {
+		t.Errorf("a beginning that was called off: %v", err)
+	}
+	if _, _, err := Open(t.Context(), Options{URI: d.URI}); !errors.Is(err, errSilent) {
+		t.Errorf("a beginning: %v", err)
+	}
+
+	d.Thaw()
+	d.Until("libvirtd answers again", func() bool { _, err := host.PowerState(); return err == nil })
+	wantState(t, d, host, fakebmc.On)
+	if image, err := host.Media(); err != nil || image != "" {
+		t.Errorf("inserted is %q, %v", image, err)
+	}
+	if err := host.Reset(fakebmc.ResetForceOff); err != nil {
+		t.Error(err)
+	}
+	wantState(t, d, host, fakebmc.Off)
+	d.Freeze()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := host.PowerState(); !errors.Is(err, errClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// threads counts those of the process.
+func threads(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(tasks)
+}
+
 func TestOpenRefuses(t *testing.T) {
 	d := libvirtd.Start(t)
 	d.Define("host")
@@ -316,7 +390,7 @@ func TestOpenRefuses(t *testing.T) {
 		{Options{URI: "nonsense:///"}, "connect to libvirt at nonsense:///"},
 		{Options{URI: "qemu+unix:///session?socket=/nowhere"}, "connect to libvirt at qemu+unix"},
 	} {
-		if _, _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := Open(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v; want %q", c.o, err, c.want)
 		}
 	}

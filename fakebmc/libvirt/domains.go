@@ -38,13 +38,15 @@ type Options struct {
 type Domains struct {
 	options Options
 	remote  bool // on another machine
+	line    *line[connection]
+	ear     *line[*listener] // a connection for events only
 	events  *events
+	deaf    chan struct{}   // holds a token when events may have been missed
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when watch has returned
 
 	mu      sync.Mutex
-	conn    *libvirt.Connect
 	domains map[string]*Domain // by UUID
 }
 
@@ -61,8 +63,9 @@ var eventLoop = sync.OnceValue(func() error {
 	return nil
 })
 
-// Open connects to a libvirt and returns the domains that it has now, by name.
-func Open(o Options) (l *Domains, domains []*Domain, err error) {
+// Open connects to a libvirt and returns the domains that it has now, by name. When ctx
+// ends, nobody waits for the libvirt any longer; Close is needed all the same.
+func Open(ctx context.Context, o Options) (l *Domains, domains []*Domain, err error) {
 	u, err := url.Parse(o.URI)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to libvirt: %w", err)
@@ -70,9 +73,10 @@ func Open(o Options) (l *Domains, domains []*Domain, err error) {
 	if err := eventLoop(); err != nil {
 		return nil, nil, err
 	}
-	l = &Domains{options: o, remote: u.Host != "", events: newEvents(), done: make(chan struct{}), domains: map[string]*Domain{}}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
-	if _, err = l.connection(); err == nil {
+	l = &Domains{options: o, remote: u.Host != "", events: newEvents(), deaf: make(chan struct{}, 1), done: make(chan struct{}), domains: map[string]*Domain{}}
+	l.line, l.ear = newLine(l.dial), newLine(l.listen)
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	if err = l.hear(); err == nil {
 		_, err = l.refresh()
 	}
 	for _, name := range o.Names {
@@ -81,7 +85,8 @@ func Open(o Options) (l *Domains, domains []*Domain, err error) {
 		}
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, l.disconnect())
+		l.disconnect(context.Background())
+		return nil, nil, err
 	}
 	domains = l.all()
 	go l.watch()
@@ -99,61 +104,86 @@ func (l *Domains) all() (all []*Domain) {
 }
 
 // Close ejects what was inserted, deletes the images that were fetched and ends the
-// connection. The domains stay as they are.
+// connection, as far as the libvirt still answers. The domains stay as they are.
 func (l *Domains) Close() error {
 	l.cancel() // downloads, too
 	<-l.done
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
 	var errs []error
 	for _, d := range l.all() {
-		errs = append(errs, d.EjectMedia())
+		errs = append(errs, d.eject(ctx))
 	}
-	return errors.Join(append(errs, l.disconnect())...)
+	l.disconnect(ctx)
+	return errors.Join(errs...)
 }
 
-func (l *Domains) disconnect() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Domains) disconnect(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeLimit)
+	defer cancel()
 	l.cancel()
-	if l.conn == nil {
-		return nil
-	}
-	_, err := l.conn.Close()
-	l.conn = nil
-	if err != nil {
-		return fmt.Errorf("disconnect from libvirt at %s: %w", l.options.URI, err)
-	}
-	return nil
+	l.ear.close(ctx)
+	l.line.close(ctx)
 }
 
-// connection is one that lives, as far as is known here.
-func (l *Domains) connection() (*libvirt.Connect, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn != nil {
-		if alive, err := l.conn.IsAlive(); err == nil && alive {
-			return l.conn, nil
-		}
-		_, _ = l.conn.Close() // it is lost anyway
-		l.conn = nil
-	}
-	if l.ctx.Err() != nil {
-		return nil, fmt.Errorf("connect to libvirt at %s: it was closed", l.options.URI)
-	}
+// connection is one to a libvirt.
+type connection struct{ *libvirt.Connect }
+
+func (c connection) isAlive() bool {
+	alive, err := c.IsAlive()
+	return err == nil && alive
+}
+
+// close has no error to tell: the connection is gone in any case.
+func (c connection) close() { _, _ = c.Close() }
+
+func (l *Domains) dial() (none connection, err error) {
 	conn, err := libvirt.NewConnect(l.options.URI)
 	if err != nil {
-		return nil, fmt.Errorf("connect to libvirt at %s: %w; is it running, and may this user use it?", l.options.URI, legible(err))
-	}
-	if _, err = conn.DomainEventLifecycleRegister(nil, l.events.put); err != nil {
-		_, _ = conn.Close() // the other error is the reason
-		return nil, fmt.Errorf("listen to the events of libvirt at %s: %w", l.options.URI, legible(err))
+		return none, fmt.Errorf("connect to libvirt at %s: %w; is it running, and may this user use it?", l.options.URI, legible(err))
 	}
 	// Drivers inside this process have no connection that could be lost.
 	if err := conn.SetKeepAlive(keepAlive, keepAliveCount); err != nil && !errors.Is(err, libvirt.ERR_NO_SUPPORT) {
-		_, _ = conn.Close()
-		return nil, fmt.Errorf("keep the connection to libvirt at %s alive: %w", l.options.URI, legible(err))
+		_, _ = conn.Close() // the other error is the reason
+		return none, fmt.Errorf("keep the connection to libvirt at %s alive: %w", l.options.URI, legible(err))
 	}
-	l.conn = conn
-	return conn, nil
+	return connection{conn}, nil
+}
+
+// listener is a connection that tells events.
+type listener struct {
+	connection
+	callback int
+}
+
+func (e *listener) close() {
+	_ = e.DomainEventDeregister(e.callback) // or it would hold the connection
+	e.connection.close()
+}
+
+func (l *Domains) listen() (*listener, error) {
+	conn, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	callback, err := conn.DomainEventLifecycleRegister(nil, l.events.put)
+	if err != nil {
+		conn.close()
+		return nil, fmt.Errorf("listen to the events of libvirt at %s: %w", l.options.URI, legible(err))
+	}
+	select {
+	case l.deaf <- struct{}{}: // until now
+	default:
+	}
+	return &listener{conn, callback}, nil
+}
+
+// hear has events told from now on, if they are not.
+func (l *Domains) hear() error {
+	ctx, cancel := context.WithTimeout(l.ctx, readLimit)
+	defer cancel()
+	_, err := call(ctx, l.ear, func(*listener) (struct{}, error) { return struct{}{}, nil }, func() {})
+	return err
 }
 
 // legible leaves of libvirt's errors what they say to people.
@@ -170,7 +200,7 @@ func (l *Domains) watch() {
 	defer close(l.done)
 	look := time.NewTicker(retryInterval)
 	defer look.Stop()
-	was, _ := l.connection()
+	<-l.deaf // until Open
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -187,14 +217,12 @@ func (l *Domains) watch() {
 				d.look()
 			}
 		case <-look.C:
-			// Whoever used it may have made it anew before.
-			if conn, err := l.connection(); err == nil && conn != was {
-				was = conn
-				l.change()
-				for _, d := range l.all() {
-					d.forget()
-					d.look()
-				}
+			_ = l.hear() // or the next time
+		case <-l.deaf:
+			l.change()
+			for _, d := range l.all() {
+				d.forget()
+				d.look()
 			}
 		}
 	}
@@ -233,27 +261,11 @@ type change struct {
 // refresh takes in the domains that there are now. One that has another name is
 // another one.
 func (l *Domains) refresh() (changes []change, err error) {
-	conn, err := l.connection()
-	if err != nil {
-		return nil, err
-	}
-	found, err := conn.ListAllDomains(0)
+	ctx, cancel := context.WithTimeout(l.ctx, readLimit)
+	defer cancel()
+	now, err := call(ctx, l.line, l.list, func() {})
 	if err != nil {
 		return nil, fmt.Errorf("list the domains of %s: %w", l.options.URI, legible(err))
-	}
-	now := map[string]string{}
-	for i := range found {
-		name, err := found[i].GetName()
-		if err == nil {
-			var uuid string
-			if uuid, err = found[i].GetUUIDString(); err == nil && (len(l.options.Names) == 0 || slices.Contains(l.options.Names, name)) {
-				now[uuid] = name
-			}
-		}
-		_ = found[i].Free() // it ends with the connection at the latest
-		if err != nil {
-			return nil, fmt.Errorf("read a domain of %s: %w", l.options.URI, legible(err))
-		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,13 +277,32 @@ func (l *Domains) refresh() (changes []change, err error) {
 	}
 	for uuid, name := range now {
 		if l.domains[uuid] == nil {
-			d := &Domain{all: l, name: name, uuid: uuid, boot: noOverride}
+			d := &Domain{all: l, name: name, uuid: uuid, bay: newLock(), power: newLock(), boot: noOverride}
 			l.domains[uuid] = d
 			changes = append(changes, change{d, false})
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return strings.Compare(a.domain.name, b.domain.name) })
 	return changes, nil
+}
+
+// list returns the names of the domains, by UUID.
+func (l *Domains) list(conn connection) (map[string]string, error) {
+	found, err := conn.ListAllDomains(0)
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]string{}
+	for i := range found {
+		name, nameErr := found[i].GetName()
+		uuid, uuidErr := found[i].GetUUIDString()
+		if len(l.options.Names) == 0 || slices.Contains(l.options.Names, name) {
+			now[uuid] = name
+		}
+		_ = found[i].Free() // it ends with the connection at the latest
+		err = errors.Join(err, nameErr, uuidErr)
+	}
+	return now, err
 }
 
 // event is one of a domain's life.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -25,7 +26,7 @@ type image struct {
 	own  bool   // the file was fetched for this
 }
 
-// remove deletes a file that was fetched.
+// remove deletes a file that was fetched, of no image none.
 func (i *image) remove() error {
 	if i == nil || !i.own {
 		return nil
@@ -45,10 +46,7 @@ func fetch(ctx context.Context, from, dir string) (*image, error) {
 	}
 	switch u.Scheme {
 	case "file":
-		info, err := os.Stat(u.Path)
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New("it is no regular file")
-		}
+		err := regular(u.Path)
 		if err != nil {
 			return nil, fmt.Errorf("open image %s: %w", from, err)
 		}
@@ -61,6 +59,23 @@ func fetch(ctx context.Context, from, dir string) (*image, error) {
 		return &image{url: from, file: file, own: true}, nil
 	}
 	return nil, fmt.Errorf("fetch image %s: images come by file, http or https", from)
+}
+
+// regular refuses what is no file, and a path that leads elsewhere: what was allowed is
+// where the image lies, not what somebody's symbolic link there points to.
+func regular(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	if real != path {
+		return fmt.Errorf("symbolic links lead from there to %s; give the image's own path, and allow that", real)
+	}
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	return err
 }
 
 var errStalled = fmt.Errorf("its server sent nothing for %v", stallTimeout)
