@@ -174,10 +174,13 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 	now := r.Clock.Now()
 	if booted := provisioning.LastPoweredOn; booted != nil {
 		calledOff := !m.offAnswered.IsZero() && now.Sub(m.offAnswered) >= r.Settings.CommandInterval.Duration
+		// An answer that stands was given after that boot had been seen or called off,
+		// which a process that crashed since doesn't remember.
+		over := calledOff || len(provisioning.HeldOffFor) > 0
 		switch {
 		case s.StatusOn:
 			m.shown = booted.Time
-		case !s.Pending && !m.shown.Equal(booted.Time) && !calledOff:
+		case !s.Pending && !m.shown.Equal(booted.Time) && !over:
 			s.BootRecorded = now.Sub(m.bootSeen(booted.Time, now)) < r.Settings.BootTimeout.Duration
 			s.OnSent = m.onSent || !m.recorded.Equal(booted.Time)
 		}
@@ -331,7 +334,7 @@ func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *me
 // looks again by itself.
 func (r *Reconciler) after(s State, m *memory, action Action) reconcile.Result {
 	switch {
-	case !s.Provisioned:
+	case !s.Provisioned && action == Nothing:
 		return reconcile.Result{}
 	case m.failures > 0 && action != RecordError:
 		return reconcile.Result{RequeueAfter: r.backoff(m.failures)}

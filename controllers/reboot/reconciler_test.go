@@ -396,6 +396,26 @@ func TestBootThatWasShownIsNotCalledOff(t *testing.T) {
 	}
 }
 
+// TestBootAfterAnAnswerIsRecorded: an answer outlasts the process that gave it, and
+// with it the knowledge that the boot before is over.
+func TestBootAfterAnAnswerIsRecorded(t *testing.T) {
+	w := newWorld(t, nil)
+	w.annotate(api.RebootAnnotation, hard)
+	w.run(nil)
+	first := w.host().Status.Provisioning.LastPoweredOn.Time
+	w.on = false // its power is lost
+	w.annotate(api.RebootAnnotation+"/a", hard)
+	w.run(w.answered)
+	w.restart()
+	w.removeAnnotation(api.RebootAnnotation + "/a")
+	w.effects = nil
+	w.run(nil)
+	w.wantKinds("lastPoweredOn", "PowerOn", "poweredOn")
+	if again := w.host().Status.Provisioning.LastPoweredOn.Time; !again.After(first) {
+		t.Errorf("the boot after the crash was not recorded: %s", again)
+	}
+}
+
 // TestAnswerNamesItsQuestion: content that changed, or came back, is a new question.
 func TestAnswerNamesItsQuestion(t *testing.T) {
 	w := newWorld(t, nil)
