@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -247,23 +248,25 @@ func TestLateCommands(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault scenarios.StepFault
+		slow  scenarios.Duration
 		crash *scenarios.CrashOp
 		offs  int
 	}{
 		{name: "nothing", offs: 1},
 		{name: "the client gave up", fault: scenarios.FaultLate, offs: 2},
 		{name: "the client died", fault: scenarios.FaultCrashLate, offs: 2},
+		{name: "the client did not wait so long", slow: 2 * late, offs: 2},
 		{name: "it died before its command", crash: &scenarios.CrashOp{Controller: "kicker", Effect: 1, Point: scenarios.CrashBefore}, offs: 1},
 		{name: "it died with its command on the way", crash: &scenarios.CrashOp{Controller: "kicker", Effect: 1, Point: scenarios.CrashBefore, LateBy: late}, offs: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commanded := false
 			st := open(t, nil, func(s Step) (scenarios.Deviation, bool) {
-				if s.Actor != "kicker" || s.Class != ClassBMC || commanded || c.fault == "" {
+				if s.Actor != "kicker" || s.Class != ClassBMC || commanded || c.fault == "" && c.slow == 0 {
 					return scenarios.Deviation{}, false
 				}
 				commanded = true
-				return scenarios.Deviation{Step: s.Name(), Fault: c.fault, Delay: late}, true
+				return scenarios.Deviation{Step: s.Name(), Fault: c.fault, Delay: cmp.Or(c.slow, late)}, true
 			}, controller("kicker", 1, func(d controllers.Deps) reconcile.Reconciler { return &kicker{d.Client, d.Power} }))
 			if c.crash != nil {
 				st.do(scenarios.Op{Crash: c.crash})
@@ -277,6 +280,20 @@ func TestLateCommands(t *testing.T) {
 				t.Errorf("the host went off %d times, want %d", n, c.offs)
 			}
 		})
+	}
+}
+
+// TestCrashWhileDown kills a process that has crashed a moment ago: it is down for as
+// long as the later crash says.
+func TestCrashWhileDown(t *testing.T) {
+	st := open(t, nil, nil, controller("fencer", 1, func(d controllers.Deps) reconcile.Reconciler { return &fencer{d.Client, false} }))
+	for _, downtime := range []time.Duration{5 * time.Second, 30 * time.Second, time.Second} {
+		st.do(scenarios.Op{Crash: &scenarios.CrashOp{Controller: "fencer", RestartAfter: scenarios.Duration(downtime)}})
+	}
+	at := st.now
+	st.until(history.ControllerStarted)
+	if down := st.now - at; down != 30*time.Second {
+		t.Errorf("it was down for %s, want 30s", down)
 	}
 }
 

@@ -52,8 +52,10 @@ type process struct {
 	// life numbers the incarnations, so that a step of a dead one does nothing.
 	life int
 	// starting says that the first one was asked for.
-	starting   bool
-	up         bool
+	starting bool
+	up       bool
+	// nextStart is the step that starts the next incarnation.
+	nextStart  *step
 	view       *kube.View
 	client     *kube.Client
 	reconciler reconcile.Reconciler
@@ -195,6 +197,10 @@ func (p *process) start(stale time.Duration) {
 // for requests that were sent and come late.
 func (p *process) kill(d death) {
 	if !p.up && !p.standby {
+		if s := p.nextStart; s != nil && s.index >= 0 && s.at < p.w.now+d.downtime {
+			p.w.cancel(s)
+			p.restart(d.downtime) // it is down already, and for longer now
+		}
 		return
 	}
 	p.stop(d)
@@ -237,13 +243,18 @@ func (p *process) stop(d death) {
 func (p *process) executeLate(c *call, by time.Duration) {
 	late := p.w.schedule(&p.actor, ClassLate, true, by, func(trouble) {
 		c.overdue = true
-		c.run(false, func(err error) {
-			if err == nil {
-				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: "executed " + by.String() + " late"})
-			}
-		})
+		p.executeOverdue(c, "executed "+by.String()+" late")
 	})
 	late.overdue = true
+}
+
+// executeOverdue executes a request that nobody waits for any more.
+func (p *process) executeOverdue(c *call, note string) {
+	c.run(false, func(err error) {
+		if err == nil && c.effect != "" {
+			p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: note})
+		}
+	})
 }
 
 // abandon unwinds the reconciles in flight.
@@ -288,7 +299,7 @@ func (p *process) unlessPaused(life int, do func()) {
 
 func (p *process) restart(after time.Duration) {
 	life := p.life
-	p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
+	p.nextStart = p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
 		switch {
 		case p.up || p.standby || p.life != life:
 		case p.api.away:
@@ -476,7 +487,12 @@ func (p *process) serve(f *flight, c *call) {
 		latency = bmcLatency
 	}
 	f.sent = c
-	p.w.schedule(&p.actor, c.class, c.effect != "", latency, func(t trouble) {
+	givenUp := false
+	arrival := p.w.schedule(&p.actor, c.class, c.effect != "", latency, func(t trouble) {
+		if givenUp {
+			p.executeOverdue(c, "executed after its client had given up")
+			return
+		}
 		if life != p.life {
 			return
 		}
@@ -542,6 +558,17 @@ func (p *process) serve(f *flight, c *call) {
 			timeout = p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) { done(c.impatient()) })
 		}
 	})
+	// Who waits for a BMC does so from when it asks, and what it asks for arrives all
+	// the same.
+	if c.class == ClassBMC && arrival.at > p.w.now+latency+c.patience {
+		p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) {
+			if life != p.life || arrival.index < 0 {
+				return
+			}
+			f.sent, givenUp, c.overdue, arrival.overdue = nil, true, true, true
+			p.answer(f, c, c.impatient())
+		})
+	}
 }
 
 // crashDowntime is how long a process is down after a crash that no step of the
