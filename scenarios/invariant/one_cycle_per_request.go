@@ -37,9 +37,10 @@ var oneCyclePerRequest = Invariant{
 //
 // Excused are cycles whose off was caused by spec.online, or is the doing of nobody
 // under test; those that bring a host back to off that was powered on while a key
-// held it off, which is another claim's business, or, by nobody under test, while a
-// request was pending; those for which the BMC received no command while the host was
-// on, because it carries one out late; and those of a host that isn't provisioned.
+// held it off, which is another claim's business, or while a request was pending, by
+// nobody under test or by a command that nobody waited for any more; those for which
+// the BMC received no command while the host was on, because it carries one out late;
+// and those of a host that isn't provisioned.
 type cycles struct {
 	ruling
 	hindrances
@@ -61,9 +62,10 @@ type cycleHost struct {
 	switched  history.Event // spec.online became false and no power-off followed
 	online    bool          // spec.online became true again since
 	offline   bool
-	// foreign says that nobody under test powered the host on, and pending that a
-	// request was recorded and no boot since: it must go off again.
-	foreign, pending bool
+	// foreign says that nobody under test powered the host on, or a command whose
+	// client had given it up or died, as overdue says of the last one; and pending that
+	// a request was recorded and no boot since: it must go off again.
+	foreign, overdue, pending bool
 	// commanded says that the BMC has received a command to go off since the last
 	// power edge, and told that it received any.
 	commanded, told bool
@@ -120,8 +122,11 @@ func (c *cycles) judge(e *history.Event) {
 			h.requests = h.requests[:0]
 		}
 	case history.BMCCommand:
+		h := c.hosts.of(e.Host)
+		if powersOn(e) {
+			h.overdue = e.Key == history.Late
+		}
 		if powersOff(e) && !c.roles.blameless(e) {
-			h := c.hosts.of(e.Host)
 			h.commanded, h.told = h.commanded || e.Key != history.Late, true
 		}
 	case history.PendingRebootSince:
@@ -250,7 +255,7 @@ func (c *cycles) held(h *cycleHost, e *history.Event) bool {
 
 func (c *cycles) on(h *cycleHost, e *history.Event) {
 	off := h.off
-	h.foreign, h.commanded = c.roles.blameless(e), false
+	h.foreign, h.overdue, h.commanded = h.overdue || c.roles.blameless(e), false, false
 	c.serve(h, e)
 	if off.Kind == "" {
 		return // the first boot, or a repeated event

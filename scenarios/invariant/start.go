@@ -10,8 +10,9 @@ type start struct {
 	// the last request that was recorded or answered.
 	recorded, answered history.Event
 	// command is the last command that powers a host on and that came from a
-	// process under test.
+	// process under test, and begun what was recorded when the BMC received it.
 	command history.Event
+	begun   struct{ recorded, answered history.Event }
 }
 
 func (s *start) observe(e *history.Event, roles *Roles) {
@@ -26,13 +27,13 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 		}
 	case history.BMCCommand:
 		if powersOn(e) && !roles.blameless(e) {
-			s.command = *e
+			s.command, s.begun.recorded, s.begun.answered = *e, s.recorded, s.answered
 			if e.Key == history.Late {
 				s.command.Seq = 0 // it was sent before anything that matters now
 			}
 		}
 	case history.PowerOn:
-		s.recorded = history.Event{}
+		s.recorded, s.begun.recorded = history.Event{}, history.Event{}
 	}
 }
 
@@ -55,10 +56,14 @@ func asksGuest(e *history.Event) bool {
 // happened. It was when the BMC had received the command, and carries it out late;
 // and when the boot had been recorded, which is the last moment at which the API
 // can refuse a controller that does not know yet. That lasts until the
-// status says of a request that it was seen: then the controller knows.
+// status says of a request that it was seen: then the controller knows. What it sent
+// until then may come later still.
 func (s *start) underWay(forbidden *history.Event) bool {
 	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
 		return true
 	}
-	return s.recorded.Kind != "" && s.recorded.Seq < forbidden.Seq && s.answered.Seq < forbidden.Seq
+	unaware := func(recorded, answered *history.Event) bool {
+		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq
+	}
+	return unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
 }

@@ -8,7 +8,7 @@ import (
 
 var statusTruthful = Invariant{
 	ID:    "status-truthful",
-	Claim: "status.poweredOn says what is the case soon after it became the case, while the BMC answers truthfully.",
+	Claim: "status.poweredOn says what is the case soon after it became the case, and lastPoweredOn tells of each boot before it begins, while the BMC answers truthfully.",
 	Seed:  "000",
 	New: func(p Params) Checker {
 		return &reports{
@@ -22,8 +22,9 @@ var statusTruthful = Invariant{
 }
 
 // reports judges each power edge: the status must follow it within the time in which
-// the power controller looks at every host again. It is nobody's fault when something
-// hindered that.
+// the power controller looks at every host again. And it judges each power-on by a
+// controller: a boot must have been recorded since the host was last reported on. It
+// is nobody's fault when something hindered either.
 type reports struct {
 	ruling
 	hindrances
@@ -37,6 +38,8 @@ type reportHost struct {
 	unmanaged, paused bool
 	// reported is what the status says, once something has.
 	reported, told bool
+	// shown is when the host was last reported on, if no boot was recorded since.
+	shown history.Event
 	// wrong is the event since which the status is not true, or zero, and from when
 	// it should have been corrected, that nothing hinders any more.
 	wrong history.Event
@@ -66,13 +69,21 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		if edge && h.told && h.on != h.reported && h.wrong.Kind == "" {
 			h.wrong, h.from = *e, e.At
 		}
+		if e.Kind == history.PowerOn {
+			c.poweredOn(h, e)
+		}
 	case history.API:
 		switch e.Kind {
 		case history.PowerReported:
 			h.reported, h.told = e.Value == "true", true
+			if h.reported {
+				h.shown = *e
+			}
 			if h.wrong.Kind == "" && h.known() && h.on != h.reported {
 				h.wrong, h.from = *e, e.At
 			}
+		case history.LastPoweredOn:
+			h.shown = history.Event{}
 		case history.ProvisioningState:
 			h.unmanaged = !managed(e.Value)
 		case history.AnnotationSet, history.AnnotationRemoved:
@@ -87,6 +98,21 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 	case h.wrong.Kind != "" && h.on == h.reported:
 		c.judged++
 		h.wrong = history.Event{}
+	}
+}
+
+// poweredOn judges a power-on by whether its boot was recorded.
+func (c *reports) poweredOn(h *reportHost, e *history.Event) {
+	if !plays(e.Actor, c.roles.Power) || h.unmanaged || h.paused {
+		return
+	}
+	shown := h.shown
+	switch {
+	case shown.Kind == "":
+		c.judged++
+	case !c.since(e.Host, shown.At):
+		c.judged++
+		c.breach(&shown, e, clause(e)+", and lastPoweredOn still told of a boot from before "+seconds(shown.At))
 	}
 }
 
