@@ -56,7 +56,9 @@ func (v *validator) event(path string, t Trigger) {
 		v.bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
 	}
 	v.host(path+".host", t.Host)
-	v.controller(path+".actor", t.Actor)
+	if !slices.Contains(bystanders[kind], t.Actor) {
+		v.controller(path+".actor", t.Actor)
+	}
 	v.subject(path+".object", kind, t)
 	v.value(path+".value", kind, t.Value)
 	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
@@ -78,6 +80,15 @@ func (v *validator) event(path string, t Trigger) {
 			v.fault(path+".value", t.Value)
 		}
 	}
+}
+
+// bystanders are who beside controllers has a hand in a host's power: its BMC by
+// itself, its watchdog, what a BMC does when power returns, and the scenario.
+var bystanders = map[history.Kind][]string{
+	history.BMCCommand: {"bmc", "watchdog", "restore"},
+	history.PowerOn:    {"bmc", "watchdog", "restore", string(history.Engine)},
+	history.PowerOff:   {"bmc", "watchdog", "restore", string(history.Engine)},
+	history.BootEnded:  {"bmc", "watchdog", "restore", string(history.Engine)},
 }
 
 // objectsOf are the kinds of objects that an API event can be about.

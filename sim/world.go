@@ -94,11 +94,10 @@ func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s
 // What can go wrong with a step depends on who waits for what.
 var (
 	requestFaults = []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore, scenarios.FaultCrashStale}
-	effectFaults  = join(requestFaults, scenarios.FaultCrashAfter, scenarios.FaultErrorAfter)
+	effectFaults  = join(requestFaults, scenarios.FaultCrashAfter, scenarios.FaultErrorAfter, scenarios.FaultLate, scenarios.FaultCrashLate)
 	commandFaults = join(effectFaults, scenarios.FaultIgnore)
 	readFaults    = join(requestFaults, scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal)
-	writeFaults   = join(effectFaults, scenarios.FaultLate, scenarios.FaultCrashLate,
-		scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal, scenarios.FaultConflict)
+	writeFaults   = join(effectFaults, scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal, scenarios.FaultConflict)
 	deliverFaults = []scenarios.StepFault{scenarios.FaultRelist}
 	startFaults   = []scenarios.StepFault{scenarios.FaultStaleList}
 	silentFaults  = []scenarios.StepFault{scenarios.FaultErrorBefore}
@@ -109,11 +108,9 @@ func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.S
 }
 
 // Faults returns what can go wrong with the step, besides coming late, in a world
-// that a right controller has to bear. Two things are left to plans that say so.
-// A power command that is late hits whatever boot runs by then: no BMC takes a
-// condition with a command. And whoever takes a resource that isn't served at all
-// for an object that is gone, as everybody does, waits for an event that may not
-// come.
+// that a right controller has to bear. One thing is left to plans that say so:
+// whoever takes a resource that isn't served at all for an object that is gone, as
+// everybody does, waits for an event that may not come.
 func (s Step) Faults() []scenarios.StepFault {
 	switch s.Class {
 	case ClassAPI:
@@ -139,9 +136,7 @@ func (s Step) Faults() []scenarios.StepFault {
 // can reports whether the fault can befall the step, be it one that a search chooses
 // or one that is left to plans.
 func (s Step) can(fault scenarios.StepFault) bool {
-	return slices.Contains(s.Faults(), fault) ||
-		fault == scenarios.FaultNotFound && s.Class == ClassAPI ||
-		(fault == scenarios.FaultLate || fault == scenarios.FaultCrashLate) && s.Class == ClassBMC && s.Effect
+	return slices.Contains(s.Faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
 }
 
 // trouble is what the plan has go wrong with a step; nothing, mostly.
