@@ -272,6 +272,7 @@ func TestWorlds(t *testing.T) {
 	for _, feature := range known {
 		names[feature] = "`" + string(feature) + "`"
 	}
+	names[scenarios.FeatureLinks] = "`cut` of less than a `host`"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan"
 	for _, need := range []fakebmc.Need{fakebmc.NeedsWire, fakebmc.NeedsIPMI, fakebmc.NeedsGuest, fakebmc.NeedsPeers} {

@@ -19,6 +19,8 @@ const (
 	FeatureDeviations Feature = "deviations"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
 	FeatureReplicas Feature = "replicas"
+	// FeatureLinks are cuts of less than all links of a host.
+	FeatureLinks Feature = "links"
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
@@ -156,6 +158,8 @@ func Features() []Feature {
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {
+		case "cut":
+			features = append(features, FeatureLinks)
 		case "pause":
 			features = append(features, FeaturePausedWatchdog)
 		case "crash":

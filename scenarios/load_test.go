@@ -114,6 +114,7 @@ func vocabulary() scenarios.Vocabulary {
 		Worlds: []scenarios.Capabilities{
 			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything"}},
 			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{
+				scenarios.FeatureLinks:          "the lab cuts a host off as a whole",
 				scenarios.FeatureReplicas:       "the lab runs one process of each controller, and two by startSecond",
 				scenarios.FeatureStaleLists:     "the lab's API server is never behind",
 				scenarios.FeatureLateRequests:   "the lab holds no request back",

@@ -14,11 +14,11 @@ import (
 
 // Op is one thing that the scenario does to the world. Exactly one field is set.
 type Op struct {
-	// cut takes away the network between a host and the API server. The host
-	// goes on running.
-	Cut *HostOp `json:"cut,omitempty"`
-	// restore brings the network between a host and the API server back.
-	Restore *HostOp `json:"restore,omitempty"`
+	// cut takes links of the network away: all those of a host but its BMC's, or
+	// one, in one direction or both. What has links goes on running.
+	Cut *LinkOp `json:"cut,omitempty"`
+	// restore brings back what a cut with the same fields has taken away.
+	Restore *LinkOp `json:"restore,omitempty"`
 	// stopKubelet kills the kubelet of a host, until its next boot or until the
 	// faults are withdrawn. What it started goes on running.
 	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
@@ -86,8 +86,8 @@ type Op struct {
 // that lacks one doesn't compile. Each returns when the operation is accepted. One that
 // a world can't do stands in its Capabilities, and is never asked of it.
 type World interface {
-	Cut(*HostOp) error
-	Restore(*HostOp) error
+	Cut(*LinkOp) error
+	Restore(*LinkOp) error
 	StopKubelet(*HostOp) error
 	StopFeeding(*HostOp) error
 	IgnoreShutdown(*HostOp) error
@@ -210,13 +210,17 @@ func on[T, R any](field func(*Op) *T, f func(*T) R) func(*Op) R {
 
 // operations are all there are, in the order of Op's fields.
 var operations = []operation{
-	declare("cut", func(op *Op) *HostOp { return op.Cut }, World.Cut, of[HostOp]{
-		text: words("cut"), host: (*HostOp).name, check: (*validator).hostOp,
-		begins: hostIs("is cut off"),
+	declare("cut", func(op *Op) *LinkOp { return op.Cut }, World.Cut, of[LinkOp]{
+		text: func(l *LinkOp) string { return "cut " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
+		check:  (*validator).link,
+		begins: func(l *LinkOp) state { return state{clause: l.String() + " is cut off"} },
+		asks:   (*LinkOp).asks,
 	}),
-	declare("restore", func(op *Op) *HostOp { return op.Restore }, World.Restore, of[HostOp]{
-		text: words("restore"), host: (*HostOp).name, check: (*validator).hostOp,
-		ends: hostIsNo("is cut off"), orphan: "cut it",
+	declare("restore", func(op *Op) *LinkOp { return op.Restore }, World.Restore, of[LinkOp]{
+		text: func(l *LinkOp) string { return "restore " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
+		check: (*validator).link,
+		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off"} }, orphan: "cut it",
+		asks: (*LinkOp).asks,
 	}),
 	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, of[HostOp]{
 		text: words("stop the kubelet of"), host: (*HostOp).name, check: (*validator).hostOp,

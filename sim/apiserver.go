@@ -33,6 +33,12 @@ type failure struct {
 	left int // how often it will still be; less than 0 is for ever
 }
 
+// answerLost is the note of an effect that its client doesn't hear of.
+const answerLost = "its answer was lost"
+
+// effectOf is what a call does to the world.
+func effectOf(c *kube.Call) string { return string(c.Verb) + " " + c.Kind.Kind + "/" + c.Key.Name }
+
 func (a *apiServer) fail(op *scenarios.FailAPIOp) {
 	f := &failure{*op, -1}
 	if op.Times > 0 {
@@ -48,8 +54,19 @@ func (f *failure) matches(actor string, c *kube.Call) bool {
 		(f.Code != 404 || c.Kind.Custom)
 }
 
-// execute performs a call of a controller, if the server is there and wills it.
-func (a *apiServer) execute(actor string, c *kube.Call, done func(error)) {
+// execute performs a call of a process at an end of a link, if it arrives, and the
+// server is there and wills it. The answer is lost if its way is cut.
+func (a *apiServer) execute(actor, end string, c *kube.Call, answer func(error)) {
+	if !a.w.network.carries(end, scenarios.API) {
+		return
+	}
+	done := func(err error) {
+		if a.w.network.carries(scenarios.API, end) {
+			answer(err)
+		} else if err == nil && c.Writes() {
+			a.w.emit(history.Event{Kind: history.ControllerEffect, Actor: actor, Value: effectOf(c), Note: answerLost})
+		}
+	}
 	fault := func(value string) {
 		a.w.emit(history.Event{Kind: history.APIFault, Actor: actor, Object: c.Kind.Kind + "/" + c.Key.Name, Value: value, Note: string(c.Verb)})
 	}

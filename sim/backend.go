@@ -227,7 +227,7 @@ func parseStepName(text string) (stepName, error) {
 
 func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) {
 	t := topology.Timings
-	h := &host{w: b.w, actor: actor{name: config.Name}, name: config.Name, timings: hostTimings{
+	h := &host{w: b.w, actor: actor{name: config.Name}, name: config.Name, at: scenarios.HostEnd(config.Name), timings: hostTimings{
 		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
 	}}
 	h.kubelet = &kubelet{
@@ -298,7 +298,7 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
-		w: b.w, actor: actor{name: scenarios.Process(c.Name, n)}, store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
+		w: b.w, actor: actor{name: scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
 		deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 	}

@@ -51,7 +51,7 @@ func (p *process) campaign(after time.Duration) {
 // elect takes the Lease, renews it, or sees whose it is.
 func (p *process) elect(t trouble) {
 	e := p.election
-	reached := t.fault == "" && !p.api.away
+	reached := t.fault == "" && p.reaches()
 	mine := reached && p.takeLease()
 	switch {
 	case mine:

@@ -19,6 +19,7 @@ type host struct {
 	w       *world
 	actor   actor
 	name    string
+	at      string // its end of every link
 	timings hostTimings
 	kubelet *kubelet
 

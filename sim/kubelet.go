@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 )
@@ -49,8 +50,9 @@ type kubelet struct {
 	// whoever watches them notes when they change, and reads no time in them, but for
 	// our stand-in.
 	offset time.Duration
-	// cut says that the network to the API server is gone.
-	cut bool
+	// unsure says that it doesn't know what became of its last renewal, and so not which
+	// version of its Lease there is: it can't write another one before it has read it.
+	unsure bool
 
 	// life numbers the processes, so that a step of one that died does nothing.
 	life  int
@@ -94,7 +96,7 @@ func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
 // start is the kubelet process starting, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
-	k.alive, k.stopped, k.uid, k.syncing, k.missed = true, false, "", false, false
+	k.alive, k.stopped, k.uid, k.syncing, k.missed, k.unsure = true, false, "", false, false, false
 	k.do(ClassKubelet, registerAfter, k.register)
 }
 
@@ -147,6 +149,9 @@ func (k *kubelet) shutDown() {
 // is there.
 func (k *kubelet) register(t trouble) {
 	if k.unreachable() || t.fault != "" {
+		if t.fault == "" && k.speaks() {
+			k.introduce()
+		}
 		k.do(ClassKubelet, registerRetry, k.register)
 		return
 	}
@@ -170,17 +175,30 @@ func (k *kubelet) register(t trouble) {
 	k.sync(trouble{})
 }
 
+// introduce makes the Node where the answer doesn't arrive.
+func (k *kubelet) introduce() {
+	if _, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node}); !apierrors.IsNotFound(err) {
+		return
+	}
+	if _, err := k.store.Create(k.actor.name, k.newNode()); err != nil {
+		k.w.fail(err)
+	}
+}
+
 // renew renews the Lease, sees to it that the Node is Ready, and comes again.
 func (k *kubelet) renew(t trouble) {
 	next := k.lease
 	if !k.unreachable() && t.fault == "" {
-		k.renewed, k.ahead = k.w.now, 0
+		k.renewed, k.ahead, k.unsure = k.w.now, 0, false
 		if k.w.healed {
 			next = max(k.lease, restfulLease.Truncate(k.lease))
 			k.ahead = k.w.now + next - k.lease
 		}
 		k.renewLease(max(k.w.now, k.ahead))
 		k.reportReady()
+	} else if t.fault == "" && k.speaks() && !k.unsure {
+		k.renewLease(k.w.now)
+		k.unsure = true
 	}
 	k.renewal = k.do(ClassKubelet, next, k.renew)
 }
@@ -249,7 +267,7 @@ func (k *kubelet) reportReady() {
 func (k *kubelet) podChanged() {
 	switch {
 	case !k.alive || k.uid == "" || k.syncing:
-	case k.unreachable():
+	case !k.hears():
 		k.missed = true
 	default:
 		k.syncing = true
@@ -257,11 +275,22 @@ func (k *kubelet) podChanged() {
 	}
 }
 
-func (k *kubelet) unreachable() bool { return k.cut || k.api.away }
+// speaks and hears report whether the kubelet's requests, and whether answers and
+// changes, get through. Where only one does no call comes back: the kubelet is out of
+// reach all the same.
+func (k *kubelet) speaks() bool {
+	return !k.api.away && k.w.network.carries(k.host.at, scenarios.API)
+}
+
+func (k *kubelet) hears() bool {
+	return !k.api.away && k.w.network.carries(scenarios.API, k.host.at)
+}
+
+func (k *kubelet) unreachable() bool { return !k.speaks() || !k.hears() }
 
 // reconnect is the API server coming back into reach, if it does.
 func (k *kubelet) reconnect() {
-	if k.missed && !k.unreachable() {
+	if k.missed && k.hears() {
 		k.missed = false
 		k.podChanged()
 	}
@@ -272,9 +301,9 @@ func (k *kubelet) reconnect() {
 // ones, as real ones do.
 func (k *kubelet) sync(t trouble) {
 	k.syncing = false
-	if k.unreachable() || t.fault != "" {
+	if !k.hears() || t.fault != "" {
 		k.missed = true
-		if !k.unreachable() {
+		if k.hears() {
 			k.do(ClassKubelet, registerRetry, func(trouble) { k.reconnect() })
 		}
 		return

@@ -43,25 +43,6 @@ func (b *Backend) onHost(name string, do func(*host)) error {
 	return nil
 }
 
-func (o operations) Cut(op *scenarios.HostOp) error     { return o.onHost(op.Host, o.cut) }
-func (o operations) Restore(op *scenarios.HostOp) error { return o.onHost(op.Host, o.restore) }
-
-func (b *Backend) cut(h *host) {
-	if !h.kubelet.cut {
-		h.kubelet.rouse()
-		h.kubelet.cut = true
-		b.w.emit(history.Event{Kind: history.LinkCut, Host: h.name, Object: "api"})
-	}
-}
-
-func (b *Backend) restore(h *host) {
-	if h.kubelet.cut {
-		b.w.emit(history.Event{Kind: history.LinkRestored, Host: h.name, Object: "api"})
-		h.kubelet.cut = false
-		h.kubelet.reconnect()
-	}
-}
-
 func (o operations) StopKubelet(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(h *host) { h.kubelet.stop() })
 }
@@ -313,8 +294,9 @@ func (o operations) Heal(*struct{}) error {
 	o.w.story, o.w.healed = false, true
 	o.w.catchUp()
 	o.restoreAPI()
+	o.healNetwork()
 	for _, h := range o.hosts {
-		o.restore(h)
+		o.restore(&scenarios.LinkOp{Host: h.name})
 		h.resume()
 		h.kubelet.offset = 0
 		h.kubelet.revive()

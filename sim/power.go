@@ -10,6 +10,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -92,8 +93,17 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			done(nil)
 			return
 		}
+		if !p.w.network.carries(p.at, scenarios.BMCEnd(host)) {
+			return
+		}
 		p.w.overdue = c.overdue
 		p.bmcs[host].Do(request, func(a fakebmc.Answer) {
+			if !p.w.network.carries(scenarios.BMCEnd(host), p.at) {
+				if c.effect != "" && a.Err() == nil {
+					p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: answerLost})
+				}
+				return
+			}
 			*answer = a
 			err := a.Err()
 			if err != nil {

@@ -39,7 +39,9 @@ const (
 type process struct {
 	w *world
 	// actor is called like the controller, or like its second, third, ... process.
-	actor        actor
+	actor actor
+	// at is its end of every link that it has.
+	at           string
 	store        *kube.Store
 	api          *apiServer
 	registration controllers.Registration
@@ -286,6 +288,11 @@ func (p *process) resume() {
 	}
 }
 
+// reaches reports whether requests to the API server are answered, hears whether
+// changes in it arrive.
+func (p *process) reaches() bool { return !p.api.away && p.w.network.joins(p.at, scenarios.API) }
+func (p *process) hears() bool   { return !p.api.away && p.w.network.carries(scenarios.API, p.at) }
+
 // unlessPaused does something in an incarnation, or keeps it until that goes on.
 func (p *process) unlessPaused(life int, do func()) {
 	switch {
@@ -302,7 +309,7 @@ func (p *process) restart(after time.Duration) {
 	p.nextStart = p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
 		switch {
 		case p.up || p.standby || p.life != life:
-		case p.api.away:
+		case !p.reaches():
 			p.restart(restartLatency) // it cannot list, and ends
 		case p.election != nil:
 			p.stale = max(p.stale, t.by)
@@ -338,7 +345,7 @@ func (s *stream) expect() {
 
 func (s *stream) deliver(t trouble) {
 	switch {
-	case s.frozen || s.p.api.away || !s.p.view.Pending(s.kind):
+	case s.frozen || !s.p.hears() || !s.p.view.Pending(s.kind):
 	case t.fault == scenarios.FaultRelist:
 		s.relist()
 	default:
@@ -622,12 +629,12 @@ type gate struct {
 func (g gate) Call(k *kube.Call) error {
 	c := &call{
 		class: ClassAPI, refuse: k.Refuse,
-		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, k, done) },
+		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, g.p.at, k, done) },
 		patience: apiTimeout, impatient: func() error { return errAPITimeout },
 		lost: func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
 	}
 	if k.Writes() {
-		c.effect = string(k.Verb) + " " + k.Kind.Kind + "/" + k.Key.Name
+		c.effect = effectOf(k)
 	}
 	return g.p.perform(g.life, c)
 }

@@ -28,6 +28,7 @@ const maxSteps = 2_000_000
 type world struct {
 	// overdue says that the request which a BMC receives now has no client any more.
 	overdue bool
+	network network
 	now     time.Duration
 	queue   stepQueue
 	order   uint64 // of steps with the same time: first come, first served

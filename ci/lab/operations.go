@@ -25,6 +25,7 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time",
 		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
+		scenarios.FeatureLinks:                     "the lab cuts a host off as a whole",
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
@@ -71,11 +72,11 @@ func (b *Backend) onHost(name string, do func(*host) error) error {
 	return do(h)
 }
 
-func (o operations) Cut(op *scenarios.HostOp) error {
+func (o operations) Cut(op *scenarios.LinkOp) error {
 	return o.onHost(op.Host, func(h *host) error { h.cut = true; return h.domain.SetLink(false) })
 }
 
-func (o operations) Restore(op *scenarios.HostOp) error {
+func (o operations) Restore(op *scenarios.LinkOp) error {
 	return o.onHost(op.Host, func(h *host) error { h.cut = false; return h.domain.SetLink(true) })
 }
 

@@ -127,7 +127,7 @@ func users(w *walk) {
 	w.do(scenarios.Op{Delete: &scenarios.ObjectOp{Object: node}})
 	w.next(event{kind: history.NodeDeleted, host: host, actor: history.User})
 	w.ineffective(patch(node, `{"spec":{"unschedulable":true}}`))
-	if err := w.b.Apply(scenarios.Op{Cut: onHost("nobody")}); err == nil {
+	if err := w.b.Apply(scenarios.Op{Cut: &scenarios.LinkOp{Host: "nobody"}}); err == nil {
 		w.Error("an operation on a host that doesn't exist was accepted")
 	}
 	if err := w.b.Apply(scenarios.Op{}); err == nil {
@@ -137,10 +137,10 @@ func users(w *walk) {
 
 // hosts walks through what befalls hosts.
 func hosts(w *walk) {
-	w.do(scenarios.Op{Cut: onHost(plain)})
+	w.do(scenarios.Op{Cut: &scenarios.LinkOp{Host: plain}})
 	w.next(event{kind: history.LinkCut, host: plain, object: "api"})
 	w.next(event{kind: history.NodeNotReady, host: plain})
-	w.do(scenarios.Op{Restore: onHost(plain)})
+	w.do(scenarios.Op{Restore: &scenarios.LinkOp{Host: plain}})
 	w.next(event{kind: history.LinkRestored, host: plain, object: "api"})
 	w.next(event{kind: history.NodeReady, host: plain})
 

@@ -64,7 +64,8 @@ const (
 	HostResumed Kind = "host-resumed"
 	// WatchdogFired says that the watchdog reset the host.
 	WatchdogFired Kind = "watchdog-fired"
-	// LinkCut and LinkRestored bracket a network cut between Host and Object.
+	// LinkCut and LinkRestored bracket a cut of the network: of every link of Host but
+	// its BMC's when Object is api, or of those from From to To, which are ends of links.
 	LinkCut      Kind = "link-cut"
 	LinkRestored Kind = "link-restored"
 	// EvidenceLost and EvidenceRegained bracket a time in which the observer
@@ -245,6 +246,9 @@ type Event struct {
 	Actor string `json:"actor,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`
+	// From and To are the ends of one direction of a link.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 	// Note is for people.
 	Note string `json:"note,omitempty"`
 }
@@ -259,7 +263,7 @@ func (e Event) String() string {
 		e.Object, e.Key = "", "" // Value says it again
 	}
 	for _, field := range []struct{ name, value string }{
-		{"", e.Host}, {"boot", e.Boot}, {"", e.Object}, {"", e.Key}, {"by", e.Actor}, {"", e.Value}, {"#", e.Note},
+		{"", e.Host}, {"boot", e.Boot}, {"", e.Object}, {"", e.Key}, {"by", e.Actor}, {"", e.Value}, {"from", e.From}, {"to", e.To}, {"#", e.Note},
 	} {
 		switch {
 		case field.value == "":

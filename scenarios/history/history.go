@@ -59,6 +59,9 @@ func (h *History) Digest() string {
 			buf = append(buf, 0)
 			buf = append(buf, field...)
 		}
+		if e.From != "" || e.To != "" { // as digests were before events had ends of links
+			buf = append(append(append(append(buf, 0), e.From...), 0), e.To...)
+		}
 		buf = append(buf, '\n')
 		sum.Write(buf)
 	}

@@ -9,9 +9,14 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host")
 	case BootStarted, BootComplete, BootEnded:
 		return first(e.Host, "host", e.Boot, "boot")
-	case WorkloadStarted, WorkloadStopped, LinkCut, LinkRestored, PowerReported, OnlineWanted, ProvisioningState,
+	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, MachineNode,
 		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted:
+		return first(e.Host, "host", e.Object, "object")
+	case LinkCut, LinkRestored:
+		if e.From != "" {
+			return first(e.To, "to")
+		}
 		return first(e.Host, "host", e.Object, "object")
 	case NodeCreated, NodeDeleted, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")

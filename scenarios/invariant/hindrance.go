@@ -47,7 +47,7 @@ func (h *hindrances) observe(e *history.Event) {
 		case e.Key == "removeFault":
 			h.ended[h.faults[e.Object]] = e.At
 			delete(h.faults, e.Object)
-		case !harmless[e.Key]:
+		case !harmless[e.Key], e.Key == "cut" && e.Object != "": // a controller's link
 			h.everywhere = true
 		}
 	case history.Deviated:

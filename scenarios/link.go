@@ -1,0 +1,186 @@
+package scenarios
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Link is one direction of the network, from one end to another. Ends are API,
+// host/NAME, controller/NAME and bmc/NAME; an empty one is any that the other has a
+// link with, but for its BMC.
+type Link struct{ From, To string }
+
+// API is the end at the API server.
+const API = "api"
+
+// HostEnd, ControllerEnd and BMCEnd are the ends of links at a host, at a process of a
+// controller, and at the BMC of a host.
+func HostEnd(name string) string       { return "host/" + name }
+func ControllerEnd(name string) string { return "controller/" + name }
+func BMCEnd(host string) string        { return "bmc/" + host }
+
+// Covers reports whether a message from one end to another takes this link.
+func (l Link) Covers(from, to string) bool {
+	return (l.From == from || l.From == "") && (l.To == to || l.To == "") &&
+		(l.From != "" && l.To != "" || !strings.HasPrefix(from, BMCEnd("")) && !strings.HasPrefix(to, BMCEnd("")))
+}
+
+// Host is the first host at an end, or "".
+func (l Link) Host() string {
+	for _, end := range [...]string{l.From, l.To} {
+		if name, ok := strings.CutPrefix(end, HostEnd("")); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+func (l Link) String() string { return l.From + " to " + l.To }
+
+// LinkOp names links of the network: by host, by from and to, or by between.
+type LinkOp struct {
+	// host is the host all of whose links are meant, but for that of its BMC.
+	Host string `json:"host,omitempty"`
+	// from is where one direction begins: api, host/NAME, controller/NAME or
+	// bmc/NAME. Messages that go the other way still arrive.
+	From string `json:"from,omitempty"`
+	// to is where it ends.
+	To string `json:"to,omitempty"`
+	// between is the two ends of a link of which both directions are meant.
+	Between []string `json:"between,omitempty"`
+}
+
+// Links are the directions that are meant.
+func (l *LinkOp) Links() []Link {
+	switch {
+	case l.Host != "":
+		return []Link{{From: HostEnd(l.Host)}, {To: HostEnd(l.Host)}}
+	case len(l.Between) == 2:
+		return []Link{{l.Between[0], l.Between[1]}, {l.Between[1], l.Between[0]}}
+	default:
+		return []Link{{l.From, l.To}}
+	}
+}
+
+func (l *LinkOp) String() string {
+	switch {
+	case l.Host != "":
+		return l.Host
+	case len(l.Between) > 0:
+		return strings.Join(slices.Sorted(slices.Values(l.Between)), " and ")
+	default:
+		return "the way from " + l.From + " to " + l.To
+	}
+}
+
+// ends are those that are named.
+func (l *LinkOp) ends() []string {
+	if l.Host != "" {
+		return []string{HostEnd(l.Host)}
+	}
+	if len(l.Between) > 0 {
+		return l.Between
+	}
+	return []string{l.From, l.To}
+}
+
+// host is the first host that is named, object the controller, if one is.
+func (l *LinkOp) host() string { return l.first(HostEnd("")) }
+func (l *LinkOp) object() string {
+	if name := l.first(ControllerEnd("")); name != "" {
+		return ControllerEnd(name)
+	}
+	return ""
+}
+
+func (l *LinkOp) first(prefix string) string {
+	for _, end := range l.ends() {
+		if name, ok := strings.CutPrefix(end, prefix); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// asks is more than to cut a host off as a whole.
+func (l *LinkOp) asks(*Spec) []Feature {
+	if l.Host != "" {
+		return nil
+	}
+	return []Feature{FeatureLinks}
+}
+
+// link checks that there are such links.
+func (v *validator) link(path string, l *LinkOp) {
+	given := 0
+	for _, is := range [...]bool{l.Host != "", l.From != "" || l.To != "", len(l.Between) > 0} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		v.bad(path, "which links? give it host, or from and to, or between")
+		return
+	case l.Host != "":
+		v.host(path+".host", l.Host)
+		return
+	case len(l.Between) > 0:
+		for i, end := range l.Between {
+			v.end(fmt.Sprintf("%s.between[%d]", path, i), end)
+		}
+		if len(l.Between) != 2 {
+			v.bad(path+".between", "a link has two ends, and these are %d", len(l.Between))
+			return
+		}
+	case l.From == "" || l.To == "":
+		v.bad(path, "a direction goes from one end to another: give it from and to")
+		return
+	default:
+		v.end(path+".from", l.From)
+		v.end(path+".to", l.To)
+	}
+	one, other := l.ends()[0], l.ends()[1]
+	if kinds := linked[kindOfEnd(one)]; kinds != nil && kindOfEnd(other) != "" && (one == other || !slices.Contains(kinds, kindOfEnd(other))) {
+		v.bad(path, "there is no link between %s and %s: nothing is sent there", one, other)
+	}
+}
+
+// endPattern is what an end looks like.
+const endPattern = `^(api|(host|controller|bmc)/[-.a-z0-9]+)$`
+
+// linked are the kinds of ends between which there are links.
+var linked = map[string][]string{
+	"api": {"host", "controller"}, "host": {"api", "host"}, "controller": {"api", "bmc"}, "bmc": {"controller"},
+}
+
+func kindOfEnd(end string) string {
+	kind, _, _ := strings.Cut(end, "/")
+	if linked[kind] == nil {
+		return ""
+	}
+	return kind
+}
+
+// end checks one end of a link.
+func (v *validator) end(path, end string) {
+	kind, name, named := strings.Cut(end, "/")
+	switch {
+	case end == API:
+	case !named || linked[kind] == nil || kind == API:
+		v.bad(path, "%s is not an end of a link: write api, host/NAME, controller/NAME or bmc/NAME", quote(end))
+	case kind == "controller":
+		v.controllerNamed(path, name)
+	case v.hosts != nil && !slices.Contains(v.hosts, name):
+		v.bad(path, "%s", unknown("host", name, v.hosts))
+		v.unsure = true
+	}
+}
+
+// controllerNamed checks a controller that is part of a value.
+func (v *validator) controllerNamed(path, name string) {
+	if v.controllers != nil && !slices.Contains(v.controllers, name) {
+		v.bad(path, "%s", unknown("controller", name, v.controllers))
+	}
+}

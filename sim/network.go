@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// network is what carries messages between the ends of links: what is cut of it. A
+// request whose way is cut never arrives; one whose answer's way is cut arrives and has
+// its effect, and its client learns nothing. Who waits gives up after a while.
+type network struct{ cuts []scenarios.Link }
+
+// carries reports whether a message gets from one end to another.
+func (n *network) carries(from, to string) bool {
+	return len(n.cuts) == 0 || !slices.ContainsFunc(n.cuts, func(l scenarios.Link) bool { return l.Covers(from, to) })
+}
+
+// joins reports whether messages get both ways.
+func (n *network) joins(one, other string) bool {
+	return n.carries(one, other) && n.carries(other, one)
+}
+
+// Cut takes links away.
+func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.cut) }
+
+// Restore brings links back.
+func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.restore) }
+
+func (b *Backend) onLinks(op *scenarios.LinkOp, do func(*scenarios.LinkOp)) error {
+	if op.Host != "" {
+		return b.onHost(op.Host, func(*host) { do(op) })
+	}
+	do(op)
+	return nil
+}
+
+func (b *Backend) cut(op *scenarios.LinkOp) {
+	n := &b.w.network
+	var fresh []scenarios.Link
+	for _, link := range op.Links() {
+		if !slices.Contains(n.cuts, link) {
+			fresh = append(fresh, link)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	for _, h := range b.talking(fresh) {
+		h.kubelet.rouse()
+	}
+	n.cuts = append(n.cuts, fresh...)
+	b.tell(history.LinkCut, op.Host, fresh)
+}
+
+func (b *Backend) restore(op *scenarios.LinkOp) {
+	n := &b.w.network
+	links := slices.DeleteFunc(op.Links(), func(l scenarios.Link) bool { return !slices.Contains(n.cuts, l) })
+	if len(links) == 0 {
+		return
+	}
+	b.tell(history.LinkRestored, op.Host, links)
+	n.cuts = slices.DeleteFunc(n.cuts, func(l scenarios.Link) bool { return slices.Contains(links, l) })
+	for _, h := range b.talking(links) {
+		h.kubelet.reconnect()
+	}
+	for _, p := range b.processes {
+		if slices.ContainsFunc(links, func(l scenarios.Link) bool { return l.Covers(scenarios.API, p.at) }) {
+			for _, s := range p.streams {
+				s.catchUp()
+			}
+		}
+	}
+}
+
+// talking are the hosts that use one of the links to talk to the API server.
+func (b *Backend) talking(links []scenarios.Link) []*host {
+	var hosts []*host
+	for _, h := range b.hosts {
+		if slices.ContainsFunc(links, func(l scenarios.Link) bool { return l.Covers(h.at, scenarios.API) || l.Covers(scenarios.API, h.at) }) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// tell records what happened to links: to all of a host, or to each.
+func (b *Backend) tell(kind history.Kind, host string, links []scenarios.Link) {
+	if host != "" {
+		b.w.emit(history.Event{Kind: kind, Host: host, Object: scenarios.API})
+		return
+	}
+	for _, l := range links {
+		b.w.emit(history.Event{Kind: kind, Host: l.Host(), From: l.From, To: l.To})
+	}
+}
+
+// healNetwork restores every link that was cut alone.
+func (b *Backend) healNetwork() {
+	for _, l := range slices.Clone(b.w.network.cuts) {
+		if l.From != "" && l.To != "" {
+			b.restore(&scenarios.LinkOp{From: l.From, To: l.To})
+		}
+	}
+}
