@@ -2,8 +2,7 @@ package fakebmc
 
 // Wire is what a request brings along that comes over a protocol with headers and
 // sessions: what only the protocol knows about it, and how to answer it. A direct
-// call, as the simulator's, has none; neither has IPMI, where no rule is about more
-// than what is asked and answered.
+// call, as the simulator's, has none; IPMI has one for what only IPMI knows.
 type Wire interface {
 	// Traits are what selectors and effects look at.
 	Traits() Traits
@@ -21,7 +20,7 @@ type Traits struct {
 	Own   bool
 	Login bool   // it opens a session
 	Auth  string // how the client has authenticated: AuthBasic, AuthSession or "", not at all
-	// Header returns the value of a header, or "". It is never nil over a Wire.
+	// Header returns the value of a header, or ""; nil where there are none.
 	Header func(name string) string
 }
 

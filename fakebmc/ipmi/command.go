@@ -19,6 +19,8 @@ const (
 	getChassisStatus       = 0x01
 	chassisControl         = 0x02
 	setRestorePolicy       = 0x06
+	setBootOptions         = 0x08
+	getBootOptions         = 0x09
 
 	getDeviceID            = 0x01
 	coldReset              = 0x02
@@ -118,7 +120,7 @@ func (s *Server) execute(client string, x *session, m message, reply func(code b
 	case len(m.data) < needed.length:
 		reply(codeShort, nil)
 	case m.netFn == chassis:
-		s.executeChassis(client, m, reply)
+		s.executeChassis(client, x, m, reply)
 	default:
 		s.executeApp(client, x, m, reply)
 	}
@@ -133,6 +135,8 @@ var privileges = map[[2]byte]struct {
 	{chassis, getChassisStatus}:       {privilegeUser, 0},
 	{chassis, chassisControl}:         {privilegeOperator, 1},
 	{chassis, setRestorePolicy}:       {privilegeOperator, 1},
+	{chassis, setBootOptions}:         {privilegeOperator, 2},
+	{chassis, getBootOptions}:         {privilegeOperator, 3},
 	{app, getDeviceID}:                {privilegeUser, 0},
 	{app, getSelfTest}:                {privilegeUser, 0},
 	{app, coldReset}:                  {privilegeAdministrator, 0},
@@ -144,7 +148,7 @@ var privileges = map[[2]byte]struct {
 	{app, closeSession}:               {privilegeUser, 4},
 }
 
-func (s *Server) executeChassis(client string, m message, reply func(byte, []byte)) {
+func (s *Server) executeChassis(client string, x *session, m message, reply func(byte, []byte)) {
 	via := func(r fakebmc.Request) fakebmc.Request {
 		r.Via = fakebmc.ViaIPMI
 		return r
@@ -164,11 +168,19 @@ func (s *Server) executeChassis(client string, m message, reply func(byte, []byt
 			reply(codeInvalidField, nil)
 			return
 		}
+		if booter, ok := s.bmc.System().(fakebmc.Booter); ok {
+			s.awaitControl(booter, true)
+		}
 		s.bmc.Do(via(s.bmc.ResetRequest(client, controls[control])), func(a fakebmc.Answer) {
 			if code, answered := completion(a); answered {
 				reply(code, nil)
 			}
 		})
+	case setBootOptions:
+		set := fakebmc.Request{Client: client, Via: fakebmc.ViaIPMI, Method: http.MethodPatch, Path: s.bmc.SystemPath()}
+		s.bmc.Serve(set, setting{func() byte { return s.setBoot(x, m.data) }, reply})
+	case getBootOptions:
+		reply(s.getBoot(m.data))
 	case setRestorePolicy:
 		const unchanged = 3
 		policy := int(m.data[0] & 7)

@@ -46,6 +46,7 @@ type Server struct {
 	nextID     uint32
 	handshakes handshakes
 	sessions   []*session
+	boot       bootOptions
 }
 
 // Listen serves a BMC on an address, host:port; an empty host is 127.0.0.1,

@@ -340,6 +340,111 @@ func TestRestartEndsSessions(t *testing.T) {
 	con.mustOpen(&suites[0])
 }
 
+// TestBootOptions sets the boot flags and sees what the host boots from, and for how long.
+func TestBootOptions(t *testing.T) {
+	const uefiOnce, legacyAlways = flagsValid | flagsUEFI, flagsValid | flagsPersistent
+	clk, host, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	con.mustOpen(&suites[0])
+	set := func(want byte, data ...byte) {
+		t.Helper()
+		if code, _, _ := con.command(chassis, setBootOptions, data...); code != want {
+			t.Errorf("set %v: completion code %#x, want %#x", data, code, want)
+		}
+	}
+	get := func(parameter byte, want ...byte) {
+		t.Helper()
+		code, body, _ := con.command(chassis, getBootOptions, parameter, 0, 0)
+		if want = append([]byte{bootParameterVersion, parameter}, want...); code != codeOK || !bytes.Equal(body, want) {
+			t.Errorf("get %d: completion code %#x, %v, want %v", parameter, code, body, want)
+		}
+	}
+	cycle := func(want fakebmc.Boot) {
+		t.Helper()
+		if code, _, _ := con.command(chassis, chassisControl, 3); code != codeOK {
+			t.Errorf("reset: completion code %#x", code)
+		}
+		if got := host.BootedBy(); got != want {
+			t.Errorf("it booted by %+v, want %+v", got, want)
+		}
+	}
+	none := func(mode string) fakebmc.Boot {
+		return fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: mode}
+	}
+	pxe := fakebmc.Boot{Enabled: fakebmc.BootOnce, Target: fakebmc.BootPxe, Mode: fakebmc.BootUEFI}
+	disk := fakebmc.Boot{Enabled: fakebmc.BootContinuous, Target: fakebmc.BootHdd, Mode: fakebmc.BootLegacy}
+
+	get(bootFlags, flagsUEFI, 0, 0, 0, 0)
+	set(codeOK, bootFlags, uefiOnce, 1<<2, 0, 0, 0)
+	get(bootFlags, uefiOnce, 1<<2, 0, 0, 0)
+	cycle(pxe)
+	get(bootFlags, flagsUEFI, 0, 0, 0, 0)
+	cycle(none(fakebmc.BootUEFI))
+	set(codeOK, bootFlags, legacyAlways, 2<<2, 0, 0, 0)
+	cycle(disk)
+	cycle(disk)
+	get(bootFlags, legacyAlways, 2<<2, 0, 0, 0)
+	set(codeOK, bootFlags, 0, 0, 0, 0, 0)
+	cycle(none(fakebmc.BootLegacy))
+
+	// Without a Chassis Control the flags are cleared, unless they are to stay.
+	set(codeOK, bootFlags, uefiOnce, 1<<2, 0, 0, 0)
+	clk.Advance(bootTimeout / 2)
+	get(bootFlags, uefiOnce, 1<<2, 0, 0, 0)
+	clk.Advance(bootTimeout / 2)
+	con.sequence = 0
+	con.mustOpen(&suites[0])
+	get(bootFlags, flagsUEFI, 0, 0, 0, 0)
+	set(codeOK, bootClearing, keepWithoutControl)
+	get(bootClearing, keepWithoutControl)
+	set(codeOK, bootFlags, uefiOnce, 1<<2, 0, 0, 0)
+	clk.Advance(bootTimeout)
+	con.sequence = 0
+	con.mustOpen(&suites[0])
+	cycle(pxe)
+
+	set(codeOK, bootAck, 1, 1)
+	get(bootAck, 0, 1)
+	set(codeOK, bootProgress, setInProgress)
+	get(bootProgress, setInProgress)
+	x, sequence := con.x, con.sequence
+	con.sequence = 0
+	con.mustOpen(&suites[0])
+	set(codeInProgress, bootProgress, setInProgress)
+	other, otherSequence := con.x, con.sequence
+	con.x, con.sequence = x, sequence
+	if code, _, _ := con.command(app, closeSession, le(x.id)...); code != codeOK {
+		t.Errorf("close session: %#x", code)
+	}
+	con.x, con.sequence = other, otherSequence
+	set(codeOK, bootProgress, setInProgress)
+	set(codeOK, bootProgress, commitWrite)
+	set(codeOK, bootProgress, setComplete)
+	get(bootProgress, setComplete)
+
+	for _, c := range []struct {
+		code byte
+		data []byte
+	}{
+		{codeNoParameter, []byte{7, 0}}, {codeShort, []byte{bootFlags, flagsValid, 4, 0, 0}},
+		{codeInvalidField, []byte{bootFlags, flagsValid, 15 << 2, 0, 0, 0}},     // a floppy
+		{codeInvalidField, []byte{bootFlags, flagsValid, 0x80 | 1<<2, 0, 0, 0}}, // clear the CMOS
+		{codeInvalidField, []byte{bootFlags, flagsValid, 1 << 2, 1, 0, 0}},
+		{codeInvalidField, []byte{0x80 | bootFlags, flagsValid, 1 << 2, 0, 0, 0}}, // lock it
+		{codeInvalidField, []byte{bootClearing, 1}}, {codeInvalidField, []byte{bootProgress, 3}},
+	} {
+		set(c.code, c.data...)
+	}
+	if code, _, _ := con.command(chassis, getBootOptions, 7, 0, 0); code != codeNoParameter {
+		t.Errorf("get 7: completion code %#x", code)
+	}
+	if err := b.AddRule(fakebmc.Rule{Name: "no", When: fakebmc.Selector{Method: "PATCH", Via: fakebmc.ViaIPMI}, Effect: fakebmc.Effect{Refuse: &fakebmc.Refusal{Status: 503}}}); err != nil {
+		t.Fatal(err)
+	}
+	set(codeBusy, bootFlags, uefiOnce, 1<<2, 0, 0, 0)
+	cycle(none(fakebmc.BootUEFI))
+}
+
 func TestPresencePing(t *testing.T) {
 	clk, _, b := newWorld(t)
 	con := newConsole(t, clk, b)
