@@ -22,19 +22,22 @@ type builtin struct {
 	resource   string
 	namespaced bool
 	status     bool
-	strategy   strategy
+	// unappliable says that who manages which field is not modelled: of a pod too
+	// much is filled in before that is recorded.
+	unappliable bool
+	strategy    strategy
 }
 
 var builtins = map[schema.GroupVersionKind]builtin{
 	corev1.SchemeGroupVersion.WithKind("Node"): {
 		resource: "nodes", status: true,
 		strategy: strategy{
-			unconditionalUpdate: true,
-			create:              createNode, update: keepStatus[*corev1.Node], updateStatus: updateNodeStatus, validate: validateNode,
+			unconditionalUpdate: true, admits: true,
+			create: createNode, update: keepStatus[*corev1.Node], updateStatus: updateNodeStatus, validate: validateNode,
 		},
 	},
 	corev1.SchemeGroupVersion.WithKind("Pod"): {
-		resource: "pods", namespaced: true, status: true,
+		resource: "pods", namespaced: true, status: true, unappliable: true,
 		strategy: strategy{
 			unconditionalUpdate: true,
 			create:              createPod, update: updatePod, updateStatus: updatePodStatus, validate: validatePod, grace: podGrace,

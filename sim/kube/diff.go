@@ -19,7 +19,7 @@ var mergeFrom = reflect.TypeOf(client.MergeFrom(&corev1.Node{}))
 
 // data returns what patch sends for obj.
 func (k *Kind) data(patch client.Patch, obj client.Object) ([]byte, error) {
-	if reflect.TypeOf(patch) != mergeFrom || patch.Type() != types.MergePatchType {
+	if k.form != typed || reflect.TypeOf(patch) != mergeFrom || patch.Type() != types.MergePatchType {
 		return patch.Data(obj)
 	}
 	from, ok := private(patch, "from").(client.Object)

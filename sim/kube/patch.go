@@ -12,7 +12,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -44,26 +46,8 @@ func (s *Store) applyMerge(k *Kind, current *record, data []byte, status, strate
 			return nil, s.refuse("patch", k, current.key, "%s", what)
 		}
 	}
-	if k.Custom && k.Status {
-		// The subresource ignores these, and so does validation. Only the field
-		// manager looks at them, and forgets all it knows when they have a wrong
-		// type, which is a write.
-		ignored := map[string]json.RawMessage{}
-		for name, raw := range patch { // order does not matter: it only splits the map
-			if name != "metadata" && (name == "status") != status {
-				ignored[name] = raw
-				delete(patch, name)
-			}
-		}
-		if len(ignored) > 0 {
-			scratch := merge{custom: true, sparse: map[string]bool{}}
-			if err := scratch.structure(k.plan, reflect.ValueOf(k.shallow(current.obj)).UnsafePointer(), ignored, "", false); err != nil {
-				return nil, err
-			}
-			if e := scratch.invalid; e != nil && !e.required {
-				return nil, s.refuse("patch", k, current.key, "a value of the wrong type in the ignored field %s", e.path)
-			}
-		}
+	if err := s.dropIgnored(k, current.key, current.obj, patch, status, false); err != nil {
+		return nil, err
 	}
 	rec := &record{key: current.key, obj: k.shallow(current.obj)}
 	m := merge{custom: k.Custom, strategic: strategic}
@@ -74,28 +58,14 @@ func (s *Store) applyMerge(k *Kind, current *record, data []byte, status, strate
 		}
 	}
 	if err := m.structure(k.plan, reflect.ValueOf(rec.obj).UnsafePointer(), patch, "", false); err != nil {
+		if _, ok := err.(*notEquivalent); ok && strategic {
+			return s.applyJSON(k, current, types.StrategicMergePatchType, data, status)
+		}
 		return nil, s.patchError(k, current, err)
 	}
-	if e := m.invalid; e != nil {
-		rec.invalid = field.Invalid(field.NewPath(e.path), "", e.why)
-	}
-	if len(m.sparse) > 0 {
-		rec.sparse = slices.Sorted(maps.Keys(m.sparse))
-	}
-	meta := metaOf(rec.obj)
-	if meta.Name != current.key.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", meta.Name, current.key.Name))
-	}
-	switch meta.Namespace {
-	case current.key.Namespace:
-	case "":
-		meta.Namespace = current.key.Namespace
-	default:
-		if !k.Namespaced {
-			meta.Namespace = ""
-			break
-		}
-		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	m.into(rec)
+	if err := s.named(k, rec, current.key); err != nil {
+		return nil, err
 	}
 	k.normalise(rec.obj)
 	return rec, nil
@@ -113,6 +83,40 @@ func (s *Store) patchError(k *Kind, current *record, err error) error {
 		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.path+": "+err.why)})
 	}
 	return err
+}
+
+// dropIgnored takes out of a request what it is not for: the status, or all but the
+// status. Neither the server nor its validation looks at that. Only the field manager
+// does, and forgets all it knows when a type is wrong, which is a write.
+func (s *Store) dropIgnored(k *Kind, key client.ObjectKey, obj client.Object, patch map[string]json.RawMessage, status, whole bool) error {
+	if !k.Custom || !k.Status {
+		return nil
+	}
+	ignored := map[string]json.RawMessage{}
+	for name, raw := range patch { // order does not matter: it only splits the map
+		if name != "metadata" && (name == "status") != status {
+			ignored[name] = raw
+			delete(patch, name)
+		}
+	}
+	if len(ignored) == 0 {
+		return nil
+	}
+	scratch := merge{custom: true, whole: whole, sparse: map[string]bool{}}
+	if err := scratch.structure(k.plan, reflect.ValueOf(k.shallow(obj)).UnsafePointer(), ignored, "", false); err != nil {
+		return err
+	}
+	if e := scratch.invalid; e != nil && !e.required {
+		return s.refuse("patch", k, key, "a value of the wrong type in the ignored field %s", e.path)
+	}
+	return nil
+}
+
+func sortedMarks(sparse map[string]bool) []string {
+	if len(sparse) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(sparse))
 }
 
 // A mismatch is a value of the wrong JSON type, or a required field that isn't
@@ -189,6 +193,8 @@ func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 // merge is one merge patch being applied.
 type merge struct {
 	custom, strategic bool
+	// whole says that the patch is a whole object, in which null is a value.
+	whole bool
 	// sparse are the marks of the record (see record.sparse).
 	sparse map[string]bool
 	// invalid is the first mismatch in the content of a custom resource: there
@@ -221,7 +227,7 @@ func (m *merge) structure(plan *plan, p unsafe.Pointer, patch map[string]json.Ra
 		case !ok || isNull(raw):
 			err = m.remove(f, p, at)
 		default:
-			err = m.set(f, p, raw, at)
+			err = m.set(f, p, raw, at, fresh)
 		}
 		if e, ok := err.(*mismatch); ok && m.marked(at) {
 			if m.invalid == nil {
@@ -279,9 +285,9 @@ func (m *merge) remove(f *member, p unsafe.Pointer, path string) error {
 	return nil
 }
 
-func (m *merge) set(f *member, p unsafe.Pointer, raw json.RawMessage, path string) error {
+func (m *merge) set(f *member, p unsafe.Pointer, raw json.RawMessage, path string, fresh bool) error {
 	marked := m.marked(path)
-	present := f.sent(p)
+	present := !fresh && f.sent(p)
 	if marked && len(m.sparse) > 0 {
 		present = present && !m.sparse["-"+path] || m.sparse["+"+path]
 	}
@@ -386,6 +392,9 @@ func (m *merge) dictionary(plan *plan, p unsafe.Pointer, raw json.RawMessage, pa
 		raw := patch[name]
 		key := reflect.ValueOf(name).Convert(plan.typ.Key())
 		if isNull(raw) {
+			if m.whole {
+				return &notEquivalent{"null in the map " + path}
+			}
 			merged.SetMapIndex(key, reflect.Value{})
 			continue
 		}

@@ -16,11 +16,13 @@
 // The behaviour is that of kube-apiserver 1.36 with its default admission
 // plugins; package kubetest holds the two against each other. What is not
 // modelled is refused with Unmodelled, never approximated. Some things can't be
-// noticed when they are missing: namespaces (every namespace exists), managed
-// fields (nobody sees any), what the schema of a CustomResourceDefinition says
-// beyond types and required fields (defaults, patterns, rules; a field counts as
-// required when its Go tag has neither omitempty nor omitzero, as controller-gen
-// has it), and that Events expire.
+// noticed when they are missing: namespaces (every namespace exists), the managed
+// fields of an object that nobody has applied to (they are reckoned when somebody
+// does), what the schema of a CustomResourceDefinition says beyond types and required
+// fields (defaults, patterns, rules; a field counts as required when its Go tag has
+// neither omitempty nor omitzero, as controller-gen has it), that Events expire, and
+// that the garbage collector deletes what an owner leaves: it is a controller, and
+// neither this server nor the lab's runs it.
 package kube
 
 import (
@@ -28,6 +30,7 @@ import (
 	"reflect"
 	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +47,12 @@ type CustomResource struct {
 	ClusterScoped bool
 	// Status says that status is a subresource.
 	Status bool
+	// Selectable are the fields, such as spec.nodeName, that a List can select by
+	// beside name and namespace.
+	Selectable []string
+	// Schema is the definition's structural schema. Without it nothing can be
+	// applied.
+	Schema *apiextensionsv1.JSONSchemaProps
 }
 
 // A Kind is one kind of a Server; it identifies the kind everywhere in this
@@ -58,12 +67,23 @@ type Kind struct {
 	// Status says that the kind has a status subresource.
 	Status bool
 
-	index    int
+	index int
+	// form, base and seen say how readers see the kind, and slot which stream of a
+	// View that is.
+	form form
+	base *Kind
+	seen [forms]*Kind
+	slot int
+
 	typ      reflect.Type // of the structure, not the pointer
 	listType reflect.Type
 	items    []int // the index of the list's field Items
 	plan     *plan
 	strategy strategy
+	// selectable are the fields that a List can select by beside name and namespace.
+	selectable []selectable
+	// managers keep track of who manages which field; nil where nobody can apply.
+	managers *managers
 	// status and content are the fields of the structure beside TypeMeta and
 	// ObjectMeta; status is among content.
 	status  *member
@@ -101,7 +121,13 @@ func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom
 		if !ok {
 			return nil, fmt.Errorf("serve %v: the behaviour of this built-in kind is not modelled", gvk)
 		}
-		k := &Kind{GroupVersionKind: gvk, Resource: b.resource, Namespaced: b.namespaced, Status: b.status, strategy: b.strategy}
+		k := &Kind{
+			GroupVersionKind: gvk, Resource: b.resource, Namespaced: b.namespaced, Status: b.status, strategy: b.strategy,
+			selectable: builtinFields[gvk.Kind],
+		}
+		if !b.unappliable {
+			k.managers = builtinManagers(k)
+		}
 		if err := s.add(k, builtinPlans); err != nil {
 			return nil, err
 		}
@@ -115,7 +141,16 @@ func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom
 		if err := s.add(k, customPlans); err != nil {
 			return nil, err
 		}
+		if c.Schema != nil {
+			k.managers = customManagers(k, c.Schema)
+		}
+		if err := k.selectBy(c.Selectable); err != nil {
+			return nil, fmt.Errorf("serve %v: %w", k.GroupVersionKind, err)
+		}
 		versions = append(versions, c.GroupVersion())
+	}
+	for _, k := range s.kinds {
+		k.others(len(s.kinds))
 	}
 	mapper := meta.NewDefaultRESTMapper(versions)
 	for _, k := range s.kinds {
@@ -170,14 +205,12 @@ func (s *Server) add(k *Kind, plans *planner) error {
 // Kinds returns all kinds, in the order of their declaration.
 func (s *Server) Kinds() []*Kind { return slices.Clone(s.kinds) }
 
-// KindOf returns the kind of a typed object or list.
-func (s *Server) KindOf(obj runtime.Object) (*Kind, error) {
+// kindOfType returns the kind of a typed object or list, or nil.
+func (s *Server) kindOfType(obj runtime.Object) *Kind {
 	if t := reflect.TypeOf(obj); t != nil && t.Kind() == reflect.Pointer {
-		if k, ok := s.byType[t.Elem()]; ok {
-			return k, nil
-		}
+		return s.byType[t.Elem()]
 	}
-	return nil, fmt.Errorf("find the kind of %T: this server doesn't serve it; declare it in NewServer", obj)
+	return nil
 }
 
 // metaOf returns the metadata of a typed object without the interface calls of
@@ -265,13 +298,13 @@ func uncopied(opts []client.GetOption) bool {
 }
 
 // copyList makes the items of list copies of stored objects, as handOut does.
-// typed keeps their kind and version.
-func (k *Kind) copyList(list client.ObjectList, objs []client.Object, typed, share bool) (items reflect.Value) {
-	items = reflect.MakeSlice(reflect.SliceOf(k.typ), len(objs), len(objs))
-	for i, obj := range objs {
+// kinds keeps their kind and version.
+func (k *Kind) copyList(list client.ObjectList, found []*record, kinds, share bool) (items reflect.Value) {
+	items = reflect.MakeSlice(reflect.SliceOf(k.typ), len(found), len(found))
+	for i, r := range found {
 		item := items.Index(i).Addr().Interface().(client.Object)
-		k.handOut(item, obj, share)
-		if !typed {
+		k.handOut(item, r.obj, share)
+		if !kinds {
 			item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		}
 	}

@@ -39,6 +39,22 @@ type Change struct {
 	record *record
 }
 
+// An author is who writes, and how.
+type author struct {
+	actor string
+	// manager is the field manager. It is empty where the server itself writes.
+	manager string
+	// status says that the status subresource is written.
+	status bool
+	// applied says that a configuration is applied.
+	applied bool
+	// dry says that nothing is to be stored.
+	dry bool
+}
+
+// direct is the author of what doesn't come from a Client.
+func direct(actor string) author { return author{actor: actor, manager: actor} }
+
 // A Store is one simulated API server and its storage. It is not safe for
 // concurrent use: the simulator runs one step at a time.
 type Store struct {
@@ -111,8 +127,12 @@ func (s *Store) kindOf(verb string, obj runtime.Object, key client.ObjectKey) (*
 // Get returns the stored object, shared: don't modify it. The error is a
 // NotFound API error.
 func (s *Store) Get(k *Kind, key client.ObjectKey) (client.Object, error) {
+	return objectOf(s.get(k, key))
+}
+
+func (s *Store) get(k *Kind, key client.ObjectKey) (*record, error) {
 	if r := s.tables[k.index].get(key); r != nil {
-		return r.obj, nil
+		return r, nil
 	}
 	return nil, apierrors.NewNotFound(k.groupResource(), key.Name)
 }
@@ -137,7 +157,15 @@ func (s *Store) Create(actor string, obj client.Object) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.create(actor, k, k.own(obj))
+	return objectOf(s.create(direct(actor), k, &record{obj: k.own(obj)}))
+}
+
+// objectOf returns the object of a record.
+func objectOf(r *record, err error) (client.Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r.obj, nil
 }
 
 // Update replaces the object by a copy of obj, as a PUT does: its
@@ -147,7 +175,7 @@ func (s *Store) Update(actor string, obj client.Object) (client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.replace(actor, k, k.own(obj), false)
+	return objectOf(s.replace(direct(actor), k, &record{obj: k.own(obj)}))
 }
 
 // Put is Update with an object that the caller gives away: it is stored as it is,
@@ -158,7 +186,7 @@ func (s *Store) Put(actor string, obj client.Object) (client.Object, error) {
 		return nil, err
 	}
 	k.normalise(obj)
-	return s.replace(actor, k, obj, false)
+	return objectOf(s.replace(direct(actor), k, &record{obj: obj}))
 }
 
 // UpdateStatus is Update through the status subresource.
@@ -167,23 +195,34 @@ func (s *Store) UpdateStatus(actor string, obj client.Object) (client.Object, er
 	if err != nil {
 		return nil, err
 	}
-	return s.replace(actor, k, k.own(obj), true)
+	by := direct(actor)
+	by.status = true
+	return objectOf(s.replace(by, k, &record{obj: k.own(obj)}))
 }
 
-// Patch applies a merge patch, or a strategic merge patch where that is the
-// same. status selects the status subresource.
+// Patch applies a patch. status selects the status subresource.
 func (s *Store) Patch(actor string, k *Kind, key client.ObjectKey, status bool, t types.PatchType, data []byte) (client.Object, error) {
+	by := direct(actor)
+	by.status = status
+	return objectOf(s.patch(by, k, key, t, data))
+}
+
+func (s *Store) patch(by author, k *Kind, key client.ObjectKey, t types.PatchType, data []byte) (*record, error) {
+	strategic := t == types.StrategicMergePatchType
 	switch {
-	case t == types.StrategicMergePatchType && k.Custom:
+	case strategic && k.Custom:
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
 			Message: "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
 		}}
-	case t != types.MergePatchType && t != types.StrategicMergePatchType:
+	case t != types.MergePatchType && t != types.JSONPatchType && !strategic:
 		return nil, s.refuse("patch", k, key, "a patch of type %s", t)
 	}
-	return s.update(actor, k, key, status, "patch", nil, func(current *record) (*record, error) {
-		return s.applyMerge(k, current, data, status, t == types.StrategicMergePatchType)
+	return s.update(by, k, key, "patch", nil, func(current *record) (*record, error) {
+		if t == types.JSONPatchType {
+			return s.applyJSON(k, current, t, data, by.status)
+		}
+		return s.applyMerge(k, current, data, by.status, strategic)
 	})
 }
 
@@ -207,19 +246,19 @@ func (s *Store) keyOf(k *Kind, obj client.Object) client.ObjectKey {
 // maxNameAttempts is how often the server tries to generate a free name.
 const maxNameAttempts = 8
 
-// create is a POST of obj, which the Store takes over.
-func (s *Store) create(actor string, k *Kind, obj client.Object) (client.Object, error) {
-	m := metaOf(obj)
+// create is a POST of rec, which the Store takes over.
+func (s *Store) create(by author, k *Kind, rec *record) (*record, error) {
+	m := metaOf(rec.obj)
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
-	return s.insert(actor, k, obj)
+	return s.insert(by, k, rec)
 }
 
 // insert is the common part of a POST and of a PUT that creates; only the
 // former ignores a deletionTimestamp in the request.
-func (s *Store) insert(actor string, k *Kind, obj client.Object) (client.Object, error) {
-	m := metaOf(obj)
+func (s *Store) insert(by author, k *Kind, rec *record) (*record, error) {
+	m := metaOf(rec.obj)
 	generated := m.Name == "" && m.GenerateName != ""
-	key := s.keyOf(k, obj)
+	key := s.keyOf(k, rec.obj)
 	if generated {
 		for range maxNameAttempts {
 			key.Name = s.generateName(m.GenerateName)
@@ -229,19 +268,25 @@ func (s *Store) insert(actor string, k *Kind, obj client.Object) (client.Object,
 		}
 		m.Name = key.Name
 	}
+	rec.key, rec.tracked = key, by.applied
 	m.UID, m.CreationTimestamp = s.newUID(), s.timestamp()
 	m.SetSelfLink("")
+	if len(m.ManagedFields) > 0 && !by.applied {
+		return nil, s.refuse("create", k, key, "metadata.managedFields")
+	}
 	if err := s.checkMetadata("create", k, key, m); err != nil {
 		return nil, err
 	}
-	rec := &record{key: key, obj: obj}
+	if k.strategy.admits {
+		rec.sent = k.shallow(rec.obj)
+	}
 	if err := k.strategy.create(s, k, rec); err != nil {
 		return nil, err
 	}
 	if errs := k.validate(rec, nil); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.GroupKind(), m.Name, errs)
 	}
-	if m.ResourceVersion != "" && m.ResourceVersion != "0" {
+	if m.ResourceVersion != "" && m.ResourceVersion != "0" && !by.dry {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "resourceVersion should not be set on objects to be created",
 		}}
@@ -256,29 +301,28 @@ func (s *Store) insert(actor string, k *Kind, obj client.Object) (client.Object,
 		}
 		return nil, err
 	}
-	s.write(actor, k, nil, rec)
-	return obj, nil
+	s.write(by, k, nil, rec)
+	return rec, nil
 }
 
-// replace is a PUT of obj, which the Store takes over.
-func (s *Store) replace(actor string, k *Kind, obj client.Object, status bool) (client.Object, error) {
-	key, uid := s.keyOf(k, obj), metaOf(obj).UID
-	if k.strategy.createOnUpdate && !status && s.tables[k.index].get(key) == nil {
+// replace is a PUT of rec, which the Store takes over.
+func (s *Store) replace(by author, k *Kind, rec *record) (*record, error) {
+	key, uid := s.keyOf(k, rec.obj), metaOf(rec.obj).UID
+	rec.key = key
+	if k.strategy.createOnUpdate && !by.status && s.tables[k.index].get(key) == nil {
 		if uid != "" {
-			return nil, s.conflict(k, key, k.preconditionUID(key, uid, ""))
+			return nil, s.conflict(k, key, k.preconditionUID(key, uid, "", by.dry))
 		}
-		metaOf(obj).ResourceVersion = ""
-		return s.insert(actor, k, obj)
+		metaOf(rec.obj).ResourceVersion = ""
+		return s.insert(by, k, rec)
 	}
-	return s.update(actor, k, key, status, "update", &uid, func(*record) (*record, error) {
-		return &record{key: key, obj: obj}, nil
-	})
+	return s.update(by, k, key, "update", &uid, func(*record) (*record, error) { return rec, nil })
 }
 
 // update commits what next makes of the current record; it is the common part
 // of PUT and PATCH. Only a PUT has a UID precondition.
-func (s *Store) update(actor string, k *Kind, key client.ObjectKey, status bool, verb string, uid *types.UID, next func(*record) (*record, error)) (client.Object, error) {
-	if status && !k.Status {
+func (s *Store) update(by author, k *Kind, key client.ObjectKey, verb string, uid *types.UID, next func(*record) (*record, error)) (*record, error) {
+	if by.status && !k.Status {
 		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, verb, k.groupResource(), key.Name, "the server could not find the requested resource", 0, true)
 	}
 	current := s.tables[k.index].get(key)
@@ -287,7 +331,7 @@ func (s *Store) update(actor string, k *Kind, key client.ObjectKey, status bool,
 	}
 	old := metaOf(current.obj)
 	if uid != nil && *uid != "" && *uid != old.UID {
-		return nil, s.conflict(k, key, k.preconditionUID(key, *uid, old.UID))
+		return nil, s.conflict(k, key, k.preconditionUID(key, *uid, old.UID, by.dry))
 	}
 	rec, err := next(current)
 	if err != nil {
@@ -312,13 +356,17 @@ func (s *Store) update(actor string, k *Kind, key client.ObjectKey, status bool,
 	}
 	m.Generation = old.Generation
 	prepare := k.strategy.update
-	if status {
+	if by.status {
 		prepare = k.strategy.updateStatus
 	}
+	managed := m.ManagedFields
 	if err := prepare(s, k, rec, current); err != nil {
 		return nil, err
 	}
 	m = metaOf(rec.obj)
+	if by.applied {
+		m.ManagedFields = managed // also where a status is all that is taken
+	}
 	if m.UID == "" {
 		m.UID = old.UID
 	}
@@ -336,22 +384,25 @@ func (s *Store) update(actor string, k *Kind, key client.ObjectKey, status bool,
 	if err := s.checkMetadata(verb, k, key, m); err != nil {
 		return nil, err
 	}
+	if err := s.manage(by, k, verb, rec, current); err != nil {
+		return nil, err
+	}
 	if errs := k.validate(rec, current.obj); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.GroupKind(), key.Name, errs)
 	}
 	if len(m.Finalizers) == 0 && old.DeletionTimestamp != nil && (old.DeletionGracePeriodSeconds == nil || *old.DeletionGracePeriodSeconds == 0) {
-		s.write(actor, k, current, nil)
-		return rec.obj, nil
+		s.write(by, k, current, nil)
+		return rec, nil
 	}
 	if k.same(rec.obj, current.obj) && slices.Equal(rec.sparse, current.sparse) {
 		if unconditional && uid != nil {
 			// a client that sends back managed fields of an older version does write
 			return nil, s.refuse(verb, k, key, "an unconditional update that changes nothing")
 		}
-		return current.obj, nil
+		return current, nil
 	}
-	s.write(actor, k, current, rec)
-	return rec.obj, nil
+	s.write(by, k, current, rec)
+	return rec, nil
 }
 
 // Delete deletes an object, or marks it as being deleted while it has
@@ -360,6 +411,7 @@ func (s *Store) Delete(actor string, k *Kind, key client.ObjectKey, opts *metav1
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
 	}
+	by := author{actor: actor, dry: len(opts.DryRun) > 0}
 	current := s.tables[k.index].get(key)
 	if current == nil {
 		return apierrors.NewNotFound(k.groupResource(), key.Name)
@@ -378,8 +430,6 @@ func (s *Store) Delete(actor string, k *Kind, key client.ObjectKey, opts *metav1
 	switch p := opts.PropagationPolicy; {
 	case p != nil && *p != metav1.DeletePropagationBackground:
 		return s.refuse("delete", k, key, "propagation policy %s", *p)
-	case len(opts.DryRun) > 0:
-		return s.refuse("delete", k, key, "a dry run")
 	case opts.GracePeriodSeconds != nil && *opts.GracePeriodSeconds < 0:
 		return s.refuse("delete", k, key, "a negative grace period")
 	}
@@ -390,21 +440,21 @@ func (s *Store) Delete(actor string, k *Kind, key client.ObjectKey, opts *metav1
 		}
 		if marked != nil {
 			if !k.same(marked.obj, current.obj) {
-				s.write(actor, k, current, marked)
+				s.write(by, k, current, marked)
 				current = marked
 			}
 			if m := metaOf(current.obj); len(m.Finalizers) > 0 || *m.DeletionGracePeriodSeconds > 0 {
 				return nil
 			}
-			s.write(actor, k, current, nil)
+			s.write(by, k, current, nil)
 			return nil
 		}
 	}
 	if len(old.Finalizers) == 0 {
-		s.write(actor, k, current, nil)
+		s.write(by, k, current, nil)
 		return nil
 	}
-	marked := &record{key: key, obj: k.shallow(current.obj), sparse: current.sparse}
+	marked := &record{key: key, obj: k.shallow(current.obj), sparse: current.sparse, tracked: current.tracked}
 	m := metaOf(marked.obj)
 	if m.DeletionTimestamp == nil && m.Generation > 0 {
 		m.Generation++
@@ -415,7 +465,7 @@ func (s *Store) Delete(actor string, k *Kind, key client.ObjectKey, opts *metav1
 	}
 	m.DeletionGracePeriodSeconds = &zero
 	if !k.same(marked.obj, current.obj) {
-		s.write(actor, k, current, marked)
+		s.write(by, k, current, marked)
 	}
 	return nil
 }
@@ -445,7 +495,7 @@ func (s *Store) markGraceful(k *Kind, current *record, requested *int64) (marked
 			}
 		}
 	}
-	marked = &record{key: current.key, obj: k.shallow(current.obj), sparse: current.sparse}
+	marked = &record{key: current.key, obj: k.shallow(current.obj), sparse: current.sparse, tracked: current.tracked}
 	m := metaOf(marked.obj)
 	if m.DeletionTimestamp == nil && m.Generation > 0 {
 		m.Generation++
@@ -455,11 +505,15 @@ func (s *Store) markGraceful(k *Kind, current *record, requested *int64) (marked
 }
 
 // write commits a change: old is nil for a creation, rec for a deletion.
-func (s *Store) write(actor string, k *Kind, old, rec *record) {
+func (s *Store) write(by author, k *Kind, old, rec *record) {
+	if by.dry {
+		return
+	}
 	s.revision++
 	version := formatRevision(s.revision)
-	c := Change{Kind: k, Revision: s.revision, At: s.now(), Actor: actor, record: rec}
+	c := Change{Kind: k.base, Revision: s.revision, At: s.now(), Actor: by.actor, record: rec}
 	if rec != nil {
+		rec.manager, rec.status = by.manager, by.status
 		metaOf(rec.obj).ResourceVersion = version
 		c.Key, c.New = rec.key, rec.obj
 		if old != nil {
@@ -482,8 +536,11 @@ func (s *Store) conflict(k *Kind, key client.ObjectKey, err error) error {
 }
 
 // preconditionUID is the error of etcd's storage layer, which names the key.
-func (k *Kind) preconditionUID(key client.ObjectKey, want, have types.UID) error {
-	at := k.Resource
+func (k *Kind) preconditionUID(key client.ObjectKey, want, have types.UID, dry bool) error {
+	root, at := "/registry", k.Resource
+	if dry {
+		root = "" // a layer above etcd's says it
+	}
 	switch {
 	case k.Custom:
 		at = k.Group + "/" + k.Resource
@@ -493,7 +550,7 @@ func (k *Kind) preconditionUID(key client.ObjectKey, want, have types.UID) error
 	if k.Namespaced {
 		at += "/" + key.Namespace
 	}
-	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: /registry/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %v, UID in object meta: %v", at, key.Name, want, have) // the server's words
+	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %v, UID in object meta: %v", root, at, key.Name, want, have) // the server's words
 }
 
 func (s *Store) timestamp() metav1.Time {

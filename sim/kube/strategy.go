@@ -20,6 +20,8 @@ type strategy struct {
 	createOnUpdate bool
 	// unconditionalUpdate allows an update without resourceVersion.
 	unconditionalUpdate bool
+	// admits says that create adds to a request what no client has sent.
+	admits bool
 	// create applies defaults and admission.
 	create func(s *Store, k *Kind, rec *record) error
 	// update and updateStatus reset what the request may not change.
@@ -40,9 +42,11 @@ var customStrategy = strategy{
 		metaOf(rec.obj).Generation = 1
 		if k.Status {
 			k.dropStatus(rec.obj)
+			var dropped []string
 			if k.sentStatus(rec.obj) {
-				rec.sparse = []string{"-status"}
+				dropped = []string{"-status"}
 			}
+			rec.sparse = joinSparse(sparseOf(rec.sparse, false), dropped)
 		}
 		return nil
 	},
@@ -90,9 +94,6 @@ func joinSparse(a, b []string) []string {
 
 // checkMetadata refuses metadata that would need machinery which isn't there.
 func (s *Store) checkMetadata(verb string, k *Kind, key client.ObjectKey, m *metav1.ObjectMeta) error {
-	if len(m.ManagedFields) > 0 {
-		return s.refuse(verb, k, key, "metadata.managedFields")
-	}
 	for _, f := range m.Finalizers {
 		if f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents {
 			return s.refuse(verb, k, key, "the garbage collector's finalizer %q", f)

@@ -20,6 +20,15 @@ type record struct {
 	// invalid is what a patch left behind that validation will find. It is nil
 	// in a stored record.
 	invalid *field.Error
+	// manager and status say who wrote, as what. The manager is empty where the
+	// server wrote by itself. sent is the object before admission, where that has
+	// added something. Who manages which fields is reckoned from these when
+	// somebody asks.
+	manager string
+	status  bool
+	sent    client.Object
+	// tracked says that it has been asked for, and that the object shows it.
+	tracked bool
 }
 
 // A table holds the records of one kind in the order of etcd's keys. It is

@@ -22,7 +22,7 @@ import (
 // new View.
 type View struct {
 	store   *Store
-	streams []stream // by Kind.index
+	streams []stream // by Kind.slot
 }
 
 type stream struct {
@@ -51,21 +51,21 @@ type fieldIndex struct {
 // kind can be read before its first Relist, because a real process waits for
 // its caches to sync before it starts its controllers.
 func NewView(store *Store, kinds ...*Kind) *View {
-	v := &View{store: store, streams: make([]stream, len(store.server.kinds))}
+	v := &View{store: store, streams: make([]stream, int(forms)*len(store.server.kinds))}
 	for _, k := range kinds {
-		v.streams[k.index].watched = true
+		v.streams[k.slot].watched = true
 	}
 	return v
 }
 
 // Index declares a field index, which List needs for a field selector.
 func (v *View) Index(k *Kind, name string, extract client.IndexerFunc) {
-	s := &v.streams[k.index]
+	s := &v.streams[k.slot]
 	s.indexes = append(s.indexes, fieldIndex{name, extract})
 }
 
 // Watches reports whether the kind is in the View.
-func (v *View) Watches(k *Kind) bool { return v.streams[k.index].watched }
+func (v *View) Watches(k *Kind) bool { return v.streams[k.slot].watched }
 
 // Pending reports whether there are changes of the kind that the View doesn't
 // show yet.
@@ -74,7 +74,7 @@ func (v *View) Pending(k *Kind) bool { return v.Lag(k) > 0 }
 // Lag returns the number of changes of the kind that the View doesn't show yet.
 // It is 0 for a kind that was never listed or isn't watched.
 func (v *View) Lag(k *Kind) int {
-	s := &v.streams[k.index]
+	s := &v.streams[k.slot]
 	if !s.synced {
 		return 0
 	}
@@ -84,20 +84,39 @@ func (v *View) Lag(k *Kind) int {
 // Next returns the change that Deliver would deliver. It panics if none is
 // pending. Old is as the watch sends it, not as the View has it.
 func (v *View) Next(k *Kind) Change {
-	return v.store.logs[k.index][v.streams[k.index].next]
+	return v.store.logs[k.index][v.streams[k.slot].next]
 }
 
 // Deliver shows the next change of the kind and returns it as an informer hands
 // it to its event handlers. It panics if none is pending.
 func (v *View) Deliver(k *Kind) Change {
-	s := &v.streams[k.index]
+	s := &v.streams[k.slot]
 	c := v.store.logs[k.index][s.next]
+	before := s.table.get(c.Key)
 	s.next++
 	s.listed.valid = false
 	if c.New == nil {
 		s.table.drop(c.Key)
 	} else {
 		s.table.put(c.record)
+	}
+	if k.form != typed {
+		c = k.seeing(c, before)
+	}
+	return c
+}
+
+// seeing returns a change as a handler of another form sees it.
+func (k *Kind) seeing(c Change, before *record) Change {
+	c.Kind = k
+	if c.Old != nil {
+		// of a deletion the watch sends the version
+		version := c.Old.GetResourceVersion()
+		c.Old = k.seenAs(before)
+		c.Old.SetResourceVersion(version)
+	}
+	if c.New != nil {
+		c.New = k.seenAs(c.record)
 	}
 	return c
 }
@@ -115,7 +134,7 @@ func (v *View) Relist(k *Kind) []Change {
 // so only the first list of a process can be older than what the process knew.
 // What is missing is still to be delivered.
 func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
-	s := &v.streams[k.index]
+	s := &v.streams[k.slot]
 	log := v.store.logs[k.index]
 	next := s.next
 	for next < len(log) && !log[next].At.After(at) {
@@ -135,15 +154,15 @@ func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
 // jump makes the stream show a table, which is the state after some prefix of the
 // log.
 func (v *View) jump(k *Kind, head table, next int) []Change {
-	s := &v.streams[k.index]
+	s := &v.streams[k.slot]
 	var changes []Change
 	found := func(key client.ObjectKey, before, after *record) {
 		c := Change{Kind: k, Key: key, Revision: v.store.revision, record: after}
 		if before != nil {
-			c.Old = before.obj
+			c.Old = k.seenAs(before)
 		}
 		if after != nil {
-			c.New = after.obj
+			c.New = k.seenAs(after)
 		}
 		c.Tombstone = after == nil
 		changes = append(changes, c)
@@ -180,7 +199,10 @@ func (v *View) Get(key client.ObjectKey, obj client.Object, opts ...client.GetOp
 		// the cache has no resource names: it puts the kind there
 		return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name)
 	}
-	k.handOut(obj, r.obj, uncopied(opts)) // what is stored has its kind
+	k.show(obj, r, uncopied(opts)) // what is stored has its kind
+	if k.form == partial {
+		obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	}
 	return nil
 }
 
@@ -193,7 +215,7 @@ func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 	if err != nil {
 		return err
 	}
-	plain := shares(o.UnsafeDisableDeepCopy) && o.Limit == 0 && o.Continue == "" && o.FieldSelector == nil && o.LabelSelector == nil
+	plain := k.form == typed && shares(o.UnsafeDisableDeepCopy) && o.Limit == 0 && o.Continue == "" && o.FieldSelector == nil && o.LabelSelector == nil
 	if plain && s.listed.valid && s.listed.namespace == o.Namespace {
 		k.setItems(list, s.listed.items)
 		list.SetContinue("continue-not-supported")
@@ -206,14 +228,19 @@ func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 	if err != nil {
 		return err
 	}
-	var found []client.Object
+	var found []*record
 	for _, r := range s.table {
 		if o.Limit > 0 && int64(len(found)) >= o.Limit {
 			break
 		}
-		if selected(r, &o) && (matches == nil || matches(r.obj)) {
-			found = append(found, r.obj)
+		if selected(r, &o) && (matches == nil || matches(k.seenAs(r))) {
+			found = append(found, r)
 		}
+	}
+	if k.form != typed {
+		err = k.showList(list, found, true)
+		list.SetContinue("continue-not-supported")
+		return err
 	}
 	items := k.copyList(list, found, true, shares(o.UnsafeDisableDeepCopy))
 	if plain {
@@ -262,7 +289,7 @@ func (v *View) stream(verb string, obj runtime.Object, key client.ObjectKey) (*K
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &v.streams[k.index]
+	s := &v.streams[k.slot]
 	switch {
 	case !s.watched:
 		return nil, nil, v.store.refuse(verb, k, key, "a cached read of a kind that the process doesn't watch")

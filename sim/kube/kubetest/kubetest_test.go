@@ -165,10 +165,11 @@ func TestRealServer(t *testing.T) {
 			if d == nil {
 				continue
 			}
+			whole, was := sequence, d
 			sequence = kubetest.Shrink(sequence, func(s []kubetest.Op) bool { d, _ := differs(s); return d != nil })
 			d, _ = differs(sequence)
 			if d == nil {
-				t.Fatalf("seed %d: a difference did not show up again", seed)
+				t.Fatalf("seed %d: the real server (-) and the store (+) differed once, and did not again, on\n%s\n%s", seed, text(whole), *was)
 			}
 			t.Errorf("seed %d: the real server (-) and the store (+) differ on\n%s\n%s", seed, text(sequence), *d)
 		}
@@ -206,6 +207,7 @@ func realClient(t *testing.T) client.WithWatch {
 	}
 	config := rest.CopyConfig(c.Config())
 	config.QPS = -1
+	config.UserAgent = "conformance" // of which the server makes the name of the field manager
 	real, err := client.NewWithWatch(config, client.Options{Scheme: api.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -256,6 +258,12 @@ var mutants = []struct {
 		}
 		for _, value := range []string{`"x"`, "null"} {
 			_, _ = s.Patch("mutant", c.Kind, c.Key, false, "application/merge-patch+json", []byte(`{"metadata":{"annotations":{"mutant":`+value+`}}}`))
+		}
+	}},
+	{"applies whatever others manage", func(_ *kube.Store, c *kube.Call) { c.Force = true }},
+	{"merges what is applied", func(_ *kube.Store, c *kube.Call) {
+		if c.PatchType == "application/apply-patch+yaml" {
+			c.PatchType = "application/merge-patch+json"
 		}
 	}},
 	{"deletes pods at once", func(_ *kube.Store, c *kube.Call) {

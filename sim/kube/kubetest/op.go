@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -30,13 +31,22 @@ import (
 // An Op is one request. It is data, so that a failing sequence can be shrunk,
 // printed and kept.
 type Op struct {
-	// Verb is get, list, create, update, patch or delete.
+	// Verb is get, list, create, update, patch, apply, delete, deleteall, or managers,
+	// which is to read who manages which fields.
 	Verb string
 	// Kind is Node, Pod, Lease, Secret, Event or BareMetalHost.
 	Kind string
 	// Name is short; the run makes it unique. For a create, "x-*" asks the
 	// server to generate a name.
 	Name string
+	// As is the form of the object: "" is typed, then unstructured and metadata.
+	As string
+	// Manager is the field manager, if not the client's own; Force takes fields from
+	// others.
+	Manager string
+	Force   bool
+	// DryRun is a request that stores nothing.
+	DryRun bool
 	// Status selects the status subresource.
 	Status bool
 	// Base is the version of the object that the request starts from: "" for
@@ -51,7 +61,8 @@ type Op struct {
 	// Patch is merge, lock (merge with optimistic lock), strategic, or literal
 	// JSON of a merge patch, with a leading "strategic:" or "json:" for those
 	// types. In literal JSON, RV, OLDRV and UID stand for the values of the
-	// current and the previous object.
+	// current and the previous object. Of an apply it is the configuration, without
+	// kind and name.
 	Patch string
 	// Grace is the grace period of a delete in seconds, as text.
 	Grace string
@@ -68,7 +79,9 @@ func (o Op) String() string {
 	if o.Name != "" {
 		b.WriteString(" " + o.Name)
 	}
+	flag := map[bool]string{true: "yes"}
 	for _, part := range []struct{ name, value string }{
+		{"as", o.As}, {"manager", o.Manager}, {"force", flag[o.Force]}, {"dryrun", flag[o.DryRun]},
 		{"base", o.Base}, {"version", o.Version}, {"uid", o.UID}, {"edit", strings.Join(o.Edit, ",")},
 		{"patch", o.Patch}, {"grace", o.Grace}, {"if", strings.Join(o.If, ",")},
 	} {
@@ -146,7 +159,7 @@ const namespace = "default"
 
 // metadataEdits apply to any kind.
 var metadataEdits = []string{
-	"label=1", "label=2", "unlabel", "annotate=1", "annotate=2", "unannotate", "empty",
+	"label=1", "label=2", "mine", "unlabel", "annotate=1", "annotate=2", "unannotate", "empty",
 	"finalizer+a", "finalizer+b", "finalizer-a", "finalizer-b", "owner", "generation", "created", "deleting", "badlabel", "badfinalizer",
 }
 
@@ -186,6 +199,7 @@ func edit(obj client.Object, e string) {
 	case "deleting":
 		t := metav1.Unix(1, 0)
 		obj.SetDeletionTimestamp(&t)
+	case "drop", "blank", "wrong", "unknown": // of unstructured objects only
 	default:
 		editContent(obj, name, value)
 	}
@@ -289,5 +303,28 @@ func editContent(obj client.Object, name, value string) {
 		case "zerotime":
 			obj.Status.Provisioning.PendingRebootSince = &metav1.MicroTime{}
 		}
+	}
+}
+
+// editDynamic changes fields of an unstructured object, which may then be what no
+// typed one can be: without a field, or with one that is empty, of the wrong type or
+// unknown.
+func editDynamic(obj *unstructured.Unstructured, e string) {
+	what, path, _ := strings.Cut(e, "=")
+	at := strings.Split(path, ".")
+	set := func(value any) {
+		if err := unstructured.SetNestedField(obj.Object, value, at...); err != nil {
+			panic(fmt.Sprintf("kubetest: edit %s: %v", e, err))
+		}
+	}
+	switch what {
+	case "drop":
+		unstructured.RemoveNestedField(obj.Object, at...)
+	case "blank":
+		set("")
+	case "wrong":
+		set(map[string]any{"a": "b"})
+	case "unknown":
+		set("x")
 	}
 }

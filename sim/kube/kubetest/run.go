@@ -14,9 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // A Transcript is what a client observed of one sequence: a line per answer,
@@ -239,6 +244,10 @@ func (r *run) do(ctx context.Context, op Op) error {
 	obj := r.base(ctx, k, op)
 	from := obj.DeepCopyObject().(client.Object)
 	for _, e := range op.Edit {
+		if e == "mine" { // the server's other objects are none of this run's
+			obj.SetLabels(map[string]string{"run": r.prefix})
+			continue
+		}
 		edit(obj, e)
 	}
 	switch op.Version {
@@ -253,45 +262,144 @@ func (r *run) do(ctx context.Context, op Op) error {
 	case "wrong":
 		obj.SetUID("00000000-0000-0000-0000-0000000000ff")
 	}
-	var err error
 	switch op.Verb {
-	case "get":
-		err = r.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	case "list":
 		return r.list(ctx, k, op)
-	case "create":
-		err = r.client.Create(ctx, obj)
-	case "update":
-		if op.Status {
-			err = r.client.Status().Update(ctx, obj)
-		} else {
-			err = r.client.Update(ctx, obj)
-		}
-	case "patch":
-		patch := r.patch(op, from)
-		if op.Status {
-			err = r.client.Status().Patch(ctx, obj, patch)
-		} else {
-			err = r.client.Patch(ctx, obj, patch)
-		}
-	case "delete":
-		err = r.client.Delete(ctx, obj, r.deleteOptions(op)...)
-	default:
-		panic(fmt.Sprintf("kubetest: unknown verb %q", op.Verb))
+	case "managers":
+		return r.managers(ctx, op, obj)
 	}
+	obj, from = r.as(op, obj), r.as(Op{As: op.As}, from)
+	err := r.request(ctx, k, op, obj, from)
 	switch {
 	case err != nil:
 		r.logf("%s -> %s", op, r.showError(err))
-	case op.Verb == "delete":
+	case op.Verb == "delete" || op.Verb == "deleteall":
 		r.logf("%s -> ok", op)
 	default:
 		if suffix, ok := strings.CutPrefix(obj.GetName(), obj.GetGenerateName()); ok && obj.GetGenerateName() != "" {
 			r.generate(obj.GetName(), suffix)
 		}
-		r.saw(op, obj)
+		if seen := r.asTyped(k, obj); seen != nil && !op.DryRun {
+			r.saw(op, seen)
+		}
 		r.logf("%s -> %s", op, r.show(obj))
 	}
 	return err
+}
+
+// as gives an object the form that a request asks for.
+func (r *run) as(op Op, obj client.Object) client.Object {
+	if op.As == "" {
+		return obj
+	}
+	gvk, err := apiutil.GVKForObject(obj, r.client.Scheme())
+	if err != nil {
+		panic(err)
+	}
+	if op.As == "metadata" {
+		partial := &metav1.PartialObjectMetadata{}
+		partial.SetName(obj.GetName())
+		partial.SetNamespace(obj.GetNamespace())
+		partial.SetGroupVersionKind(gvk)
+		return partial
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		panic(err)
+	}
+	dynamic := &unstructured.Unstructured{Object: content}
+	dynamic.SetGroupVersionKind(gvk)
+	for _, e := range op.Edit {
+		editDynamic(dynamic, e)
+	}
+	return dynamic
+}
+
+// asTyped is the reverse. It returns nil for what can't be.
+func (r *run) asTyped(k kind, obj client.Object) client.Object {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		if _, partial := obj.(*metav1.PartialObjectMetadata); partial {
+			return nil
+		}
+		return obj
+	}
+	typed := k.object()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
+		return nil
+	}
+	typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return typed
+}
+
+// request makes the request of a single object.
+func (r *run) request(ctx context.Context, k kind, op Op, obj, from client.Object) error {
+	var dry []string
+	if op.DryRun {
+		dry = []string{metav1.DryRunAll}
+	}
+	switch op.Verb {
+	case "get":
+		return r.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	case "create":
+		return r.client.Create(ctx, obj, &client.CreateOptions{DryRun: dry, FieldManager: op.Manager})
+	case "update":
+		options := client.UpdateOptions{DryRun: dry, FieldManager: op.Manager}
+		if op.Status {
+			return r.client.Status().Update(ctx, obj, &client.SubResourceUpdateOptions{UpdateOptions: options})
+		}
+		return r.client.Update(ctx, obj, &options)
+	case "patch", "apply":
+		options := client.PatchOptions{DryRun: dry, FieldManager: op.Manager}
+		if op.Force {
+			options.Force = &op.Force
+		}
+		patch := r.patch(op, from)
+		if op.Status {
+			return r.client.Status().Patch(ctx, obj, patch, &client.SubResourcePatchOptions{PatchOptions: options})
+		}
+		return r.client.Patch(ctx, obj, patch, &options)
+	case "delete":
+		return r.client.Delete(ctx, obj, append(r.deleteOptions(op), &client.DeleteOptions{DryRun: dry})...)
+	case "deleteall":
+		opts := []client.DeleteAllOfOption{client.InNamespace(k.in())}
+		for _, o := range r.selectors(op) {
+			opts = append(opts, o.(client.DeleteAllOfOption))
+		}
+		return r.client.DeleteAllOf(ctx, obj, opts...)
+	}
+	panic(fmt.Sprintf("kubetest: unknown verb %q", op.Verb))
+}
+
+// A manager tells who manages which fields. A client whose objects don't show it
+// has this method.
+type manager interface {
+	ManagedFields(ctx context.Context, obj client.Object) ([]metav1.ManagedFieldsEntry, error)
+}
+
+// managers writes down who manages which fields.
+func (r *run) managers(ctx context.Context, op Op, obj client.Object) error {
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	entries := obj.GetManagedFields()
+	if m, ok := r.client.(manager); ok && err == nil {
+		entries, err = m.ManagedFields(ctx, obj)
+	}
+	if err != nil {
+		r.logf("%s -> %s", op, r.showError(err))
+		return err
+	}
+	r.logf("%s ->", op)
+	var lines []string
+	for _, e := range entries {
+		line := strings.TrimSpace(fmt.Sprintf("  %s %s %s %s", e.Manager, e.Operation, e.APIVersion, e.Subresource)) + " " + r.mask(e.FieldsV1.String())
+		if e.Time.IsZero() || e.Time.Nanosecond() != 0 {
+			line += " of no time"
+		}
+		lines = append(lines, "  "+line)
+	}
+	slices.Sort(lines) // they stand in the order of time, which is that of the machine
+	r.lines = append(r.lines, lines...)
+	return nil
 }
 
 // nameSuffix is what the server appends to generateName: no vowels, no digits
@@ -304,9 +412,9 @@ func (r *run) generate(name, suffix string) {
 	}
 }
 
-func (r *run) list(ctx context.Context, k kind, op Op) error {
-	list := k.list()
-	opts := []client.ListOption{client.InNamespace(k.in())}
+// selectors are the options of a list, or of a deletion of many.
+func (r *run) selectors(op Op) []client.ListOption {
+	var opts []client.ListOption
 	for _, e := range op.Edit {
 		name, value, _ := strings.Cut(e, "=")
 		switch name {
@@ -314,19 +422,76 @@ func (r *run) list(ctx context.Context, k kind, op Op) error {
 			opts = append(opts, client.MatchingLabels{"l": value})
 		case "name":
 			opts = append(opts, client.MatchingFields{"metadata.name": r.prefix + "-" + value})
+		case "mine":
+			opts = append(opts, client.MatchingLabels{"run": r.prefix})
 		case "node":
 			opts = append(opts, client.MatchingFields{"spec.nodeName": value})
+		case "field":
+			field, value, _ := strings.Cut(value, ":")
+			selector := fields.OneTermEqualSelector(field, value)
+			if not, ok := strings.CutPrefix(value, "!"); ok {
+				selector = fields.OneTermNotEqualSelector(field, not)
+			}
+			opts = append(opts, client.MatchingFieldsSelector{Selector: selector})
 		}
 	}
-	if err := r.client.List(ctx, list, opts...); err != nil {
-		r.logf("%s -> %s", op, r.showError(err))
-		return err
+	return opts
+}
+
+func (r *run) list(ctx context.Context, k kind, op Op) error {
+	opts := append(r.selectors(op), client.InNamespace(k.in()))
+	limit, tampered := int64(0), ""
+	for _, e := range op.Edit {
+		switch name, value, _ := strings.Cut(e, "="); name {
+		case "limit":
+			limit = int64(value[0] - '0')
+			opts = append(opts, client.MatchingLabels{"run": r.prefix}) // pages depend on what others have
+		case "continue":
+			tampered = value
+		}
 	}
-	r.logf("%s ->", op)
-	for _, line := range r.showAll(list) {
-		r.logf("  %s", line)
+	var next string
+	for page := 1; ; page++ {
+		list := r.listOf(k, op)
+		options := append(slices.Clone(opts), client.Limit(limit), client.Continue(next+tampered))
+		if err := r.client.List(ctx, list, options...); err != nil {
+			r.logf("%s -> %s", op, r.showError(err))
+			return err
+		}
+		if page == 1 {
+			r.logf("%s ->", op)
+		}
+		lines := r.showAll(list)
+		if limit > 0 && len(lines) > 0 { // an empty last page depends on what others have
+			r.logf(" page %d", page)
+		}
+		for _, line := range lines {
+			r.logf("  %s", line)
+		}
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
 	}
-	return nil
+}
+
+// listOf returns an empty list of the form that is asked for.
+func (r *run) listOf(k kind, op Op) client.ObjectList {
+	if op.As == "" {
+		return k.list()
+	}
+	gvk, err := apiutil.GVKForObject(k.object(), r.client.Scheme())
+	if err != nil {
+		panic(err)
+	}
+	gvk.Kind += "List"
+	if op.As == "metadata" {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk)
+		return list
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk)
+	return list
 }
 
 func (r *run) patch(op Op, from client.Object) client.Patch {
@@ -344,6 +509,10 @@ func (r *run) patch(op Op, from client.Object) client.Patch {
 	t, text := types.MergePatchType, op.Patch
 	if s, ok := strings.CutPrefix(text, "strategic:"); ok {
 		t, text = types.StrategicMergePatchType, s
+	} else if s, ok := strings.CutPrefix(text, "json:"); ok {
+		t, text = types.JSONPatchType, s
+	} else if op.Verb == "apply" {
+		return client.RawPatch(types.ApplyYAMLPatchType, r.configuration(op, from))
 	}
 	old := "1"
 	if seen := r.seen[op.key()]; len(seen) > 1 {
@@ -351,6 +520,27 @@ func (r *run) patch(op Op, from client.Object) client.Patch {
 	}
 	text = strings.NewReplacer("OLDRV", strconv.Quote(old), "RV", strconv.Quote(from.GetResourceVersion()), "UID", strconv.Quote(string(from.GetUID()))).Replace(text)
 	return client.RawPatch(t, []byte(text))
+}
+
+// configuration completes what an apply sends.
+func (r *run) configuration(op Op, obj client.Object) []byte {
+	gvk, err := apiutil.GVKForObject(obj, r.client.Scheme())
+	if err != nil {
+		panic(err)
+	}
+	u := &unstructured.Unstructured{}
+	text := strings.NewReplacer("RV", strconv.Quote(obj.GetResourceVersion()), "UID", strconv.Quote(string(obj.GetUID()))).Replace(op.Patch)
+	if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
+		panic(fmt.Sprintf("kubetest: %s: %v", op, err))
+	}
+	u.SetGroupVersionKind(gvk)
+	u.SetName(obj.GetName())
+	u.SetNamespace(obj.GetNamespace())
+	data, err := json.Marshal(u)
+	if err != nil {
+		panic(err)
+	}
+	return data
 }
 
 func (r *run) deleteOptions(op Op) []client.DeleteOption {
@@ -452,7 +642,7 @@ func (r *run) mask(s string) string {
 			s = strings.ReplaceAll(s, value, name)
 		}
 	}
-	return strings.ReplaceAll(s, r.prefix+"-", "")
+	return strings.ReplaceAll(strings.ReplaceAll(s, r.prefix+"-", ""), `"`+r.prefix+`"`, `"<run>"`)
 }
 
 // version matches a resourceVersion in an error message.

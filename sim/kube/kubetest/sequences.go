@@ -29,6 +29,16 @@ func Sequences() []Sequence {
 		return Op{Verb: "delete", Kind: kind, Name: name, If: conditions}
 	}
 	grace := func(op Op, seconds string) Op { op.Grace = seconds; return op }
+	as := func(op Op, form string) Op { op.As = form; return op }
+	by := func(op Op, manager string) Op { op.Manager = manager; return op }
+	dry := func(op Op) Op { op.DryRun = true; return op }
+	force := func(op Op) Op { op.Force = true; return op }
+	get := func(kind, name string) Op { return Op{Verb: "get", Kind: kind, Name: name} }
+	list := func(kind string, edit ...string) Op { return Op{Verb: "list", Kind: kind, Edit: edit} }
+	managers := func(kind, name string) Op { return Op{Verb: "managers", Kind: kind, Name: name} }
+	apply := func(kind, name, manager, configuration string) Op {
+		return Op{Verb: "apply", Kind: kind, Name: name, Manager: manager, Patch: configuration}
+	}
 	return []Sequence{
 		{"stale update", "An update of an older version is a conflict, with and without status.", []Op{
 			create(node, "a"), update(node, "a", "label=1"), stale(update(node, "a", "label=2")), status(stale(update(node, "a", "status=1"))),
@@ -149,6 +159,63 @@ func Sequences() []Sequence {
 		{"selectors", "A live list selects by label, name and node.", []Op{
 			create(pod, "a", "label=1"), create(pod, "b"), create(pod, "c", "nodename="), {Verb: "list", Kind: pod, Edit: []string{"label=1"}},
 			{Verb: "list", Kind: pod, Edit: []string{"node=n"}}, {Verb: "list", Kind: pod, Edit: []string{"name=c"}}, {Verb: "list", Kind: pod},
+		}},
+		{"unstructured", "An unstructured object is what was sent: without a field, with an unknown one, with an empty one.", []Op{
+			as(create(host, "a", "unknown=spec.unknown", "blank=spec.bmc.address"), "unstructured"), as(update(host, "a", "drop=spec.bmc"), "unstructured"),
+			as(create(host, "b", "drop=spec.online"), "unstructured"), as(create(host, "c", "wrong=spec.online"), "unstructured"), as(create(host, "d", "drop=status.poweredOn"), "unstructured"),
+			status(as(update(host, "a", "drop=status.poweredOn"), "unstructured")), as(create(node, "a", "drop=status"), "unstructured"), as(create(node, "b", "wrong=spec.unschedulable"), "unstructured"),
+			as(get(host, "a"), "unstructured"), as(list(host), "unstructured"), as(patch(host, "a", "lock", "label=1"), "unstructured"), as(remove(host, "a"), "unstructured"),
+		}},
+		{"metadata", "Metadata alone can be read, patched and deleted, and not written whole.", []Op{
+			create(host, "a", "label=1"), create(node, "a"), as(get(host, "a"), "metadata"), as(get(node, "a"), "metadata"), as(list(host), "metadata"), as(list(node), "metadata"),
+			as(patch(host, "a", "merge", "label=2"), "metadata"), as(update(host, "a"), "metadata"), as(create(host, "b"), "metadata"), as(remove(host, "a"), "metadata"),
+		}},
+		{"apply", "Applying creates, changes what it says, and removes what the same manager no longer says.", []Op{
+			apply(host, "a", "m", `{"metadata":{"labels":{"l":"1"}},"spec":{"online":true,"bmc":{"address":"redfish://1"}}}`), apply(host, "a", "m", `{"spec":{"online":true}}`), apply(host, "a", "m", `{"spec":{"online":true}}`),
+			managers(host, "a"), apply(host, "b", "m", `{"spec":{"bmc":{}}}`), apply(host, "c", "", `{}`), apply(host, "a", "m", `{"spec":{"unknown":1}}`), apply(host, "a", "m", `{"spec":{"online":"yes"}}`),
+		}},
+		{"conflict of managers", "What another manager has set is a conflict, unless it is the same or the applier forces it.", []Op{
+			create(node, "a", "spec=1", "label=1"), apply(node, "a", "m", `{"metadata":{"labels":{"l":"2"}}}`), apply(node, "a", "m", `{"metadata":{"labels":{"l":"1"}}}`), managers(node, "a"),
+			apply(node, "a", "n", `{"spec":{"unschedulable":false}}`), force(apply(node, "a", "n", `{"spec":{"unschedulable":false}}`)), managers(node, "a"), update(node, "a", "label=2"), managers(node, "a"),
+		}},
+		{"lists of managers", "Two managers share a list whose schema has keys.", []Op{
+			create(node, "a"), apply(node, "a", "m", `{"metadata":{"finalizers":["fencelab.dev/a"]}}`), apply(node, "a", "n", `{"metadata":{"finalizers":["fencelab.dev/b"]}}`), managers(node, "a"),
+			apply(node, "a", "m", `{}`), get(node, "a"), status(apply(node, "a", "m", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)), managers(node, "a"),
+		}},
+		{"managers of writes", "Every write is managed by the name that it gives, its status apart; admission manages nothing.", []Op{
+			by(create(host, "a", "bmc=1"), "m"), by(update(host, "a", "spec=1"), "n"), status(by(update(host, "a", "status=1"), "n")), by(patch(host, "a", "merge", "label=1"), "m"), managers(host, "a"),
+			create(node, "a", "taint=1"), create(node, "b"), managers(node, "a"), managers(node, "b"), create(secret, "a", "string=1"), managers(secret, "a"), create(lease, "a", "time=1"), managers(lease, "a"),
+		}},
+		{"apply of a status", "The status is applied through the subresource, which creates nothing.", []Op{
+			status(apply(host, "a", "m", `{"status":{"poweredOn":true,"provisioning":{}}}`)), create(host, "a"), status(apply(host, "a", "m", `{"status":{"poweredOn":true,"provisioning":{}}}`)),
+			apply(host, "a", "m", `{"status":{"poweredOn":false}}`), status(apply(host, "a", "n", `{"spec":{"online":true}}`)), managers(host, "a"),
+		}},
+		{"apply to what is being deleted", "Applying a configuration without the finalizer ends a deletion.", []Op{
+			apply(host, "a", "m", `{"metadata":{"finalizers":["fencelab.dev/a"]},"spec":{"online":true}}`), remove(host, "a"), apply(host, "a", "m", `{"spec":{"online":true}}`), get(host, "a"),
+		}},
+		{"json patch", "It may test, names what it removes, and is checked like any other.", []Op{
+			create(host, "a", "label=1"), patch(host, "a", `json:[{"op":"test","path":"/spec/online","value":true}]`), patch(host, "a", `json:[{"op":"test","path":"/spec/online","value":false},{"op":"replace","path":"/spec/online","value":true}]`),
+			patch(host, "a", `json:[{"op":"remove","path":"/metadata/annotations"}]`), patch(host, "a", `json:[{"op":"remove","path":"/spec/online"}]`), patch(host, "a", `json:[{"op":"replace","path":"/metadata/resourceVersion","value":OLDRV}]`),
+			patch(host, "a", `json:{}`), create(node, "a"), patch(node, "a", `json:[{"op":"add","path":"/spec/unschedulable","value":"yes"}]`), patch(node, "a", `json:[{"op":"add","path":"/spec/taints/-","value":{"key":"k","effect":"NoExecute"}}]`),
+		}},
+		{"strategic merge of lists", "Lists with a key are merged by it, and directives are obeyed.", []Op{
+			create(node, "a", "finalizer+a", "taint=1"), patch(node, "a", `strategic:{"metadata":{"finalizers":["fencelab.dev/b"]}}`), patch(node, "a", `strategic:{"metadata":{"$deleteFromPrimitiveList/finalizers":["fencelab.dev/a"]}}`),
+			status(patch(node, "a", `strategic:{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)), status(patch(node, "a", `strategic:{"status":{"conditions":[{"type":"Ready","status":"False"},{"type":"DiskPressure","status":"False"}]}}`)),
+			patch(node, "a", `strategic:{"metadata":{"labels":{"l":"1","$patch":"replace"}}}`), patch(node, "a", `strategic:{"spec":{"taints":[{"key":"k","effect":"NoExecute"}]}}`),
+		}},
+		{"dry run", "It is checked and answered like the request itself, and nothing is stored.", []Op{
+			dry(create(host, "a")), create(host, "a"), dry(create(host, "a")), dry(update(host, "a", "spec=1")), dry(patch(host, "a", "merge", "label=1")), dry(apply(host, "a", "m", `{"spec":{"online":true}}`)),
+			dry(remove(host, "a")), get(host, "a"), dry(remove(host, "a", "wrong-uid")), create(pod, "a"), dry(remove(pod, "a")), get(pod, "a"),
+		}},
+		{"pages", "A list comes in pages of the state that the first one saw.", []Op{
+			create(secret, "a", "mine"), create(secret, "b", "mine"), create(secret, "c", "mine"), list(secret, "limit=2"), list(secret, "limit=1"), list(secret, "limit=3"), as(list(secret, "limit=2"), "unstructured"), list(secret, "continue=x"),
+		}},
+		{"fields", "Objects are selected by the fields that their kind has for that; no other one is.", []Op{
+			create(node, "a", "spec=1"), create(node, "b"), list(node, "field=spec.unschedulable:true"), list(node, "field=metadata.name:!x", "field=spec.unschedulable:false"), list(node, "field=spec.providerID:p"), list(node, "field=metadata.namespace:x"),
+			create(pod, "a"), list(pod, "field=status.phase:Pending"), list(pod, "field=spec.nodeName:!n"), create(secret, "a"), list(secret, "field=type:Opaque"), create(host, "a"), list(host, "field=spec.online:true"),
+		}},
+		{"delete all", "A collection is deleted object by object, and finalizers hold.", []Op{
+			create(host, "a", "mine"), create(host, "b", "mine", "finalizer+a"), create(host, "c"), {Verb: "deleteall", Kind: host, Edit: []string{"mine"}}, list(host), create(node, "a", "mine"), {Verb: "deleteall", Kind: node, Edit: []string{"mine"}}, list(node),
 		}},
 		{"not found", "Errors name the resource and the object.", []Op{
 			{Verb: "get", Kind: host, Name: "a"}, update(host, "a"), status(update(host, "a")), patch(host, "a", "merge", "label=1"), remove(host, "a"), update(node, "a"),

@@ -6,11 +6,15 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -20,13 +24,26 @@ var server = func() *kube.Server {
 		corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("Event"),
 		coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 	}, []kube.CustomResource{{
-		GroupVersionKind: api.GroupVersion.WithKind("BareMetalHost"), Plural: "baremetalhosts", Status: true,
+		GroupVersionKind: api.GroupVersion.WithKind("BareMetalHost"), Plural: "baremetalhosts", Status: true, Schema: schemaOf("metal3.io_baremetalhosts"),
 	}})
 	if err != nil {
 		panic(err)
 	}
 	return server
 }()
+
+// schemaOf reads the schema of a definition.
+func schemaOf(name string) *apiextensionsv1.JSONSchemaProps {
+	data, err := manifests.FS.ReadFile("crds/" + name + ".yaml")
+	if err != nil {
+		panic(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
+		panic(err)
+	}
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+}
 
 // A storeClient is a client without a cache on a Store, as a real client without
 // a cache is on a real server.
@@ -44,8 +61,8 @@ func newStoreClient() *storeClient {
 	c := &storeClient{}
 	start := time.Date(2024, 1, 2, 3, 4, 5, 678900000, time.UTC)
 	c.store = kube.NewStore(server, func() time.Time { return start }, c.commit)
-	c.Client = kube.NewClient(kube.NewView(c.store), c, "test")
-	c.live = kube.NewReader(c.store, c, "test")
+	c.Client = kube.NewClient(kube.NewView(c.store), c, "conformance")
+	c.live = kube.NewReader(c.store, c, "conformance")
 	return c
 }
 
@@ -62,6 +79,16 @@ func (c *storeClient) Get(ctx context.Context, key client.ObjectKey, obj client.
 
 func (c *storeClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return c.live.List(ctx, list, opts...)
+}
+
+// ManagedFields implements what run.go asks for: objects show them only after an
+// apply.
+func (c *storeClient) ManagedFields(_ context.Context, obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
+	kind, err := server.KindOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	return c.store.ManagedFields(kind, client.ObjectKeyFromObject(obj))
 }
 
 func (c *storeClient) commit(change kube.Change) {

@@ -1,0 +1,135 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A form is what objects of a kind look like to a reader. The server stores one
+// form only; a cache has a stream for each, as controller-runtime's has an
+// informer for each, and they don't lag alike.
+type form uint8
+
+const (
+	typed form = iota
+	dynamic
+	partial
+	forms
+)
+
+// in returns the kind in another form. It is a Kind of its own, with the Base of
+// the typed one.
+func (k *Kind) in(f form) *Kind {
+	return k.base.seen[f]
+}
+
+// Base returns the kind as the Store has it: typed.
+func (k *Kind) Base() *Kind { return k.base }
+
+// others makes the kind's further forms. n is the number of kinds of the server.
+func (k *Kind) others(n int) {
+	k.base, k.slot, k.seen[typed] = k, k.index, k
+	for f := dynamic; f < forms; f++ {
+		seen := *k
+		seen.form, seen.slot = f, int(f)*n+k.index
+		k.seen[f] = &seen
+	}
+}
+
+// formOf tells the form of an object or list from its type.
+func formOf(obj runtime.Object) form {
+	switch obj.(type) {
+	case runtime.Unstructured:
+		return dynamic
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return partial
+	}
+	return typed
+}
+
+// KindOf returns the kind of an object or list, in the form that its Go type says.
+func (s *Server) KindOf(obj runtime.Object) (*Kind, error) {
+	if k := s.kindOfType(obj); k != nil {
+		return k, nil
+	}
+	f := formOf(obj)
+	if f == typed {
+		return nil, fmt.Errorf("find the kind of %T: this server doesn't serve it; declare it in NewServer", obj)
+	}
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	for _, k := range s.kinds {
+		if k.GroupVersionKind == gvk || k.GroupVersion() == gvk.GroupVersion() && k.Kind+"List" == gvk.Kind {
+			return k.in(f), nil
+		}
+	}
+	return nil, fmt.Errorf("find the kind of %T: this server doesn't serve %v; declare it in NewServer", obj, gvk)
+}
+
+// show makes dst, which has the form of k, a copy of a stored object. The kind and
+// version of dst are then those that are stored, but of metadata, where they are
+// those of metadata.
+func (k *Kind) show(dst client.Object, r *record, share bool) {
+	switch k.form {
+	case typed:
+		k.handOut(dst, r.obj, share)
+	case dynamic:
+		dst.(runtime.Unstructured).SetUnstructuredContent(k.encode(r))
+	case partial:
+		*dst.(*metav1.PartialObjectMetadata) = metav1.PartialObjectMetadata{
+			TypeMeta: partialType, ObjectMeta: *metaOf(r.obj).DeepCopy(),
+		}
+	}
+}
+
+var partialType = metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"}
+
+// seenAs returns a stored object in the form of k, for a handler of changes.
+func (k *Kind) seenAs(r *record) client.Object {
+	switch k.form {
+	case dynamic:
+		obj := &unstructured.Unstructured{}
+		k.show(obj, r, false)
+		return obj
+	case partial:
+		obj := &metav1.PartialObjectMetadata{}
+		k.show(obj, r, false)
+		obj.SetGroupVersionKind(k.GroupVersionKind)
+		return obj
+	}
+	return r.obj
+}
+
+// showList is show for the items of a list that isn't typed. A cache leaves the list
+// the kind that it has.
+func (k *Kind) showList(list client.ObjectList, found []*record, cached bool) error {
+	gvk := k.GroupVersionKind
+	switch list := list.(type) {
+	case *metav1.PartialObjectMetadataList:
+		list.Items = make([]metav1.PartialObjectMetadata, len(found))
+		for i, r := range found {
+			k.show(&list.Items[i], r, false)
+			list.Items[i].SetGroupVersionKind(gvk)
+		}
+	case *unstructured.UnstructuredList:
+		list.Items = make([]unstructured.Unstructured, len(found))
+		for i, r := range found {
+			k.show(&list.Items[i], r, false)
+		}
+		if !cached {
+			list.SetGroupVersionKind(listKind(gvk))
+		}
+	default:
+		return fmt.Errorf("list %s: %T is no list that can be filled", k.Resource, list)
+	}
+	return nil
+}
+
+func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
+	return gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List") + "List")
+}
