@@ -39,7 +39,7 @@ func TestRefusalEndsTheRun(t *testing.T) {
 	if _, err := b.Advance(time.Second, listen); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = b.store.Patch("somebody", s.kinds.node, client.ObjectKey{Name: "worker-1"}, false, types.JSONPatchType, []byte(`[]`))
+	_, _ = b.store.Patch("somebody", s.kinds.node, client.ObjectKey{Name: "worker-1"}, false, types.ApplyYAMLPatchType, []byte(`{}`))
 	var unmodelled *kube.Unmodelled
 	if _, err := b.Advance(2*time.Second, listen); !errors.As(err, &unmodelled) {
 		t.Errorf("after a request that isn't modelled the run goes on: %v", err)

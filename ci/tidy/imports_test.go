@@ -18,11 +18,14 @@ type layer struct {
 }
 
 var (
-	anyYAML     = []string{"go.yaml.in/yaml/v3", "sigs.k8s.io/yaml"}
-	kubernetes  = []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"}
-	capi        = []string{"sigs.k8s.io/cluster-api/api"}
-	client      = []string{"sigs.k8s.io/controller-runtime/pkg/client"}
-	reconciler  = []string{"sigs.k8s.io/controller-runtime/pkg/reconcile", "k8s.io/utils/clock"}
+	anyYAML    = []string{"go.yaml.in/yaml/v3", "sigs.k8s.io/yaml"}
+	kubernetes = []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"}
+	capi       = []string{"sigs.k8s.io/cluster-api/api"}
+	client     = []string{"sigs.k8s.io/controller-runtime/pkg/client"}
+	reconciler = []string{"sigs.k8s.io/controller-runtime/pkg/reconcile", "k8s.io/utils/clock"}
+	// what merges patches and configurations, as the real server does
+	merging = []string{"k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/client-go/applyconfigurations", "k8s.io/client-go/kubernetes/scheme", "k8s.io/kube-openapi/pkg",
+		"sigs.k8s.io/structured-merge-diff/v6", "sigs.k8s.io/yaml", "gopkg.in/evanphx/json-patch.v4", "k8s.io/utils/ptr"}
 	events      = []string{"k8s.io/client-go/tools/events", "k8s.io/client-go/tools/record"}
 	everyClient = []string{"k8s.io/client-go", "k8s.io/apiextensions-apiserver/pkg/apis", "sigs.k8s.io/controller-runtime", "k8s.io/utils", "github.com/go-logr/logr", "k8s.io/klog/v2"}
 	system      = []string{"golang.org/x/sys/unix"}
@@ -54,8 +57,8 @@ var layers = []layer{
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, client, reconciler, events),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
-	{"sim/kube", slices.Concat(kubernetes, client), "an API store knows objects, not fencing"},
-	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api"}, kubernetes, client, capi),
+	{"sim/kube", slices.Concat(kubernetes, client, merging), "an API store knows objects, not fencing"},
+	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),
 		"the suite runs on the store and on a real API server alike"},
 
 	{"fakebmc", nil, "the core of a BMC stands alone, so that it can serve any test: its faces know it, and it knows none of them"},
