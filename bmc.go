@@ -1,14 +1,8 @@
 package main
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"io/fs"
-	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
 	"github.com/fencelab/fencelab/fakebmc/libvirt"
-	"github.com/fencelab/fencelab/vms/keeper"
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // passwordVariable keeps the password off the command line, which others can
@@ -44,19 +38,8 @@ none is needed; elsewhere there is no default.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
 			o.Ready, o.Password = cmd.OutOrStdout(), os.Getenv(passwordVariable)
-			var err error
-			if o.Rules, err = faultRules(presets, rulesFile); err != nil {
+			if err := errors.Join(o.UseRules(presets, rulesFile), o.UseCertificate(certificate, key)); err != nil {
 				return invalid(err)
-			}
-			if (certificate == "") != (key == "") {
-				return invalid(errors.New("--tls-certificate and --tls-key go together"))
-			}
-			if certificate != "" {
-				pair, err := tls.LoadX509KeyPair(certificate, key)
-				if err != nil {
-					return invalid(fmt.Errorf("read the certificate: %w", err))
-				}
-				o.TLS, o.Certificate = true, &pair
 			}
 			if uri == "" && len(names) > 0 {
 				return invalid(errors.New("--domain needs --libvirt"))
@@ -67,20 +50,15 @@ none is needed; elsewhere there is no default.`,
 			if uri != "" {
 				// Ironic and others are told one address for all domains.
 				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
-				disconnect, err := serveDomains(cmd.Context(), &o, uri, names)
+				disconnect, err := libvirt.Serve(cmd.Context(), &o, libvirt.Options{URI: uri, Names: names})
 				if err != nil {
-					return &exit{exitEnvironment, err}
+					return exit(report.ExitEnvironment, err)
 				}
 				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
-			err = fleet.Run(cmd.Context(), o)
-			var network *net.OpError
-			var file *fs.PathError
-			switch {
-			case err == nil:
-				return nil
-			case errors.As(err, &network), errors.As(err, &file):
-				return &exit{exitEnvironment, err}
+			err := fleet.Run(cmd.Context(), o)
+			if fleet.Environmental(err) {
+				return exit(report.ExitEnvironment, err)
 			}
 			return invalid(err) // what else can be wrong is in the options
 		},
@@ -111,71 +89,4 @@ none is needed; elsewhere there is no default.`,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return fakebmc.WritePresets(cmd.OutOrStdout()) },
 	})
 	return cmd
-}
-
-// faultRules are the rules of presets, and those of a file.
-func faultRules(presets []string, file string) ([]fakebmc.Rule, error) {
-	var rules []fakebmc.Rule
-	for _, name := range presets {
-		r := fakebmc.Rule{Name: name, Preset: name}
-		if err := r.Validate(); err != nil {
-			return nil, fmt.Errorf("--preset %s: %w", name, err)
-		}
-		rules = append(rules, r)
-	}
-	if file != "" {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		more, err := fakebmc.ParseRules(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Clean(file), err)
-		}
-		rules = append(rules, more...)
-	}
-	return rules, nil
-}
-
-// serveDomains has a fleet serve the domains of a libvirt. disconnect leaves the
-// domains as they are, and nothing of ours in them.
-func serveDomains(ctx context.Context, o *fleet.Options, uri string, names []string) (disconnect func() error, err error) {
-	k, err := keeper.Start()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx) // nobody takes the changes when the fleet has ended
-	options := libvirt.Options{URI: uri, Names: names}
-	host := func(d *libvirt.Domain) fleet.Host { return fleet.Host{Name: d.Name(), UUID: d.UUID(), System: d} }
-	if o.Shared {
-		changes := make(chan fleet.Change)
-		o.Changes = changes
-		options.Change = func(d *libvirt.Domain, gone bool) {
-			select {
-			case changes <- fleet.Change{Host: host(d), Gone: gone}:
-			case <-ctx.Done():
-			}
-		}
-	}
-	if len(o.Media) > 0 {
-		if options.Images, err = k.TempDir("fencelab-images"); err == nil {
-			err = os.Chmod(options.Images, 0o711) // the hypervisor opens what is in it as another user
-		}
-	}
-	var l *libvirt.Domains
-	var now []*libvirt.Domain
-	if err == nil {
-		l, now, err = libvirt.Open(ctx, options)
-	}
-	if err != nil {
-		cancel()
-		return nil, errors.Join(err, k.Close())
-	}
-	for _, d := range now {
-		o.Hosts = append(o.Hosts, host(d))
-	}
-	return func() error {
-		cancel()
-		return errors.Join(l.Close(), k.Close())
-	}, nil
 }

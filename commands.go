@@ -1,29 +1,18 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
-	"io"
-	"io/fs"
 	"runtime"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
-	"github.com/fencelab/fencelab/vms"
 )
 
 // vocabulary is what the scenario files of this program may speak of.
@@ -46,38 +35,19 @@ func listCommand() *cobra.Command {
 		Short: "List scenarios, invariants or controllers",
 		Long:  "List shows the scenarios in the given files and directories, or those in " + catalog + ".",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			switch {
 			case invariants:
-				for _, inv := range invariant.All() {
-					kind := "safety"
-					if inv.Liveness {
-						kind = "liveness"
-					}
-					fmt.Fprintf(table, "%s\t%s\tseed %s\t%s\n", inv.ID, kind, inv.Seed, inv.Claim)
-				}
+				return report.Guarantees(cmd.OutOrStdout())
 			case registered:
-				for _, r := range controllers.All() {
-					note := ""
-					if r.StandIn {
-						note = "(stand-in, runs by itself)"
-					}
-					fmt.Fprintf(table, "%s\t%s\tfacts: %s\tactions: %s\n", r.Name, note, orNone(r.Facts), orNone(r.Actions))
-				}
-			default:
-				if len(args) == 0 {
-					args = []string{catalog}
-				}
-				loaded, err := scenarios.LoadFiles(args, vocabulary())
-				if err != nil {
-					return invalid(err)
-				}
-				for _, s := range loaded {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", s.Metadata.Name, strings.Join(s.Metadata.Seeds, " "),
-						cmp.Or(strings.Join(s.Spec.Worlds, " "), "sim lab"), expectation(s))
-				}
+				return controllers.List(cmd.OutOrStdout())
+			case len(args) == 0:
+				args = []string{catalog}
 			}
-			return table.Flush()
+			loaded, err := scenarios.LoadFiles(args, vocabulary())
+			if err != nil {
+				return invalid(err)
+			}
+			return report.Scenarios(cmd.OutOrStdout(), loaded)
 		},
 	}
 	cmd.Flags().BoolVar(&invariants, "invariants", false, "list the guarantees that can be judged")
@@ -94,39 +64,13 @@ func scenarioArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func orNone(names []string) string { return cmp.Or(strings.Join(names, " "), "none") }
-
-func expectation(s *scenarios.Scenario) string {
-	if v := s.Spec.Expect.Violated; v != "" {
-		return "violated: " + v
-	}
-	return "held"
-}
-
 func lintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR...",
 		Short: "Check scenario files without running them",
 		Args:  scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loaded, err := scenarios.LoadFiles(args, vocabulary())
-			if err != nil {
-				return invalid(err)
-			}
-			warnings := 0
-			err = scenarios.EachFile(args, func(file string, data []byte) error {
-				problems, err := scenarios.Lint(file, data, vocabulary())
-				for _, p := range problems {
-					fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", p)
-					warnings++
-				}
-				return err
-			})
-			if err != nil {
-				return invalid(err)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s valid, %s\n", report.Count(len(loaded), "scenario"), report.Count(warnings, "warning"))
-			return nil
+			return invalid(report.Lint(cmd.OutOrStdout(), args, vocabulary()))
 		},
 	}
 }
@@ -139,7 +83,7 @@ func schemaCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			schema, err := scenarios.Schema(vocabulary())
 			if err != nil {
-				return &exit{exitInternal, err}
+				return exit(report.ExitInternal, err)
 			}
 			_, err = cmd.OutOrStdout().Write(schema)
 			return err
@@ -154,29 +98,14 @@ func doctorCommand() *cobra.Command {
 		Long:  "Doctor exits with 0 when every world can run here, and with 4 when one cannot.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := cmd.OutOrStdout()
-			line := func(good bool, subject, detail string) {
-				mark := "ok     "
-				if !good {
-					mark = "MISSING"
-				}
-				fmt.Fprintf(out, "  %s  %-22s %s\n", mark, subject, strings.ReplaceAll(detail, "\n", "\n"+strings.Repeat(" ", 34)))
-			}
-			fmt.Fprintf(out, "sim\n")
 			if _, err := sim.New(); err != nil {
-				return &exit{exitInternal, err}
+				return exit(report.ExitInternal, err)
 			}
-			line(true, "simulator", fmt.Sprintf("%d cores", runtime.NumCPU()))
-			fmt.Fprintf(out, "lab\n")
-			for _, f := range cluster.Preflight(cmd.Context(), "") {
-				line(f.Remedy == "", f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
-			}
-			for _, f := range vms.Preflight(cmd.Context(), lab.DefaultAssets()) {
-				line(f.OK || !f.Needed, f.Subject, f.Detail)
-			}
-			if err := lab.Check(cmd.Context(), lab.Options{}); err != nil {
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "sim\n  ok       %-22s %d cores\nlab\n", "simulator", runtime.NumCPU())
+			if !lab.Doctor(cmd.Context(), out) {
 				fmt.Fprintln(out, "\nThe simulator can run here; the lab cannot. Run: make lab")
-				return &exit{code: exitEnvironment}
+				return report.Ended(report.ExitEnvironment)
 			}
 			fmt.Fprintln(out, "\nEvery world can run here.")
 			return nil
@@ -199,24 +128,12 @@ other controller. Install the CRDs, roles and policies first:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printManifests {
-				return writeManifests(cmd.OutOrStdout())
+				return manifests.Write(cmd.OutOrStdout())
 			}
-			for _, name := range options.Controllers {
-				if _, err := controllers.Lookup(name); err != nil {
-					return invalid(err)
-				}
+			if err := options.Complete(kubeconfig, cmd.ErrOrStderr()); err != nil {
+				return invalid(err)
 			}
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			rules.ExplicitPath = kubeconfig
-			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-			if err != nil {
-				return invalid(fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err))
-			}
-			options.Config, options.Logger = config, zap.New(zap.WriteTo(cmd.ErrOrStderr()))
-			if err := controllers.Run(cmd.Context(), options); err != nil {
-				return &exit{exitInternal, err}
-			}
-			return nil
+			return exit(report.ExitInternal, controllers.Run(cmd.Context(), options))
 		},
 	}
 	flags := cmd.Flags()
@@ -228,20 +145,4 @@ other controller. Install the CRDs, roles and policies first:
 	flags.StringVar(&options.MetricsAddress, "metrics-bind-address", controllers.DefaultMetricsAddress, "address of /metrics, 0 for none")
 	flags.BoolVar(&printManifests, "print-manifests", false, "print what the controllers need in a cluster, and exit")
 	return cmd
-}
-
-// writeManifests writes every manifest as one stream of documents, the CRDs
-// first.
-func writeManifests(w io.Writer) error {
-	return fs.WalkDir(manifests.FS, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := manifests.FS.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "---\n%s", bytes.TrimPrefix(data, []byte("---\n")))
-		return err
-	})
 }

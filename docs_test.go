@@ -15,6 +15,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // documents are the README and the pages that it leads to.
@@ -143,7 +144,7 @@ func session(t *testing.T, dir, block string) string {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = dir
 		output, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); err != nil && code != exitViolated {
+		if code := cmd.ProcessState.ExitCode(); err != nil && code != report.ExitViolated {
 			t.Errorf("%s: %v\n%s", strings.TrimSpace(command), err, output)
 		}
 		printed := strings.SplitAfter(strings.TrimRight(string(output), "\n")+"\n", "\n")

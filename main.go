@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,35 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
-
-// Exit codes. Scripts rely on them.
-const (
-	exitHeld        = 0 // every guarantee held, or the expected one was violated
-	exitViolated    = 1 // a guarantee was violated, or an expected violation did not happen
-	exitUnknown     = 2 // no verdict: the story didn't happen, or evidence is missing
-	exitInvalid     = 3 // the scenario, the plan or the command line is wrong
-	exitEnvironment = 4 // this machine lacks what the world needs
-	exitInternal    = 5 // fencelab itself failed
-)
-
-// exit is an error that carries an exit code. An empty text prints nothing more.
-type exit struct {
-	code int
-	err  error
-}
-
-func (e *exit) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *exit) Unwrap() error { return e.err }
-
-func invalid(err error) error { return &exit{exitInvalid, err} }
 
 func main() {
 	keeper.Main() // does not return in the process that cleans up after us
@@ -60,7 +33,7 @@ func command(ctx context.Context, args []string, in io.Reader, out, talk io.Writ
 	defer func() {
 		if bug := recover(); bug != nil {
 			fmt.Fprintf(talk, "fencelab: internal error: %v\n%s", bug, debug.Stack())
-			code = exitInternal
+			code = report.ExitInternal
 		}
 	}()
 	root := &cobra.Command{
@@ -81,7 +54,7 @@ missing, 5 internal error.`,
 			}
 			return nil
 		},
-		Version: version(),
+		Version: report.Version(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -94,19 +67,22 @@ missing, 5 internal error.`,
 	root.SetOut(out)
 	root.SetErr(talk)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitHeld
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(talk, "fencelab: %s\n", err)
 	}
-	if text := err.Error(); text != "" {
-		fmt.Fprintf(talk, "fencelab: %s\n", text)
-	}
-	var e *exit
-	if errors.As(err, &e) {
-		return e.code
-	}
-	// What is left are errors of the command line.
-	return exitInvalid
+	return report.CodeOf(err)
 }
+
+// exit gives an error an exit code; no error stays none.
+func exit(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &report.Exit{Code: code, Err: err}
+}
+
+// invalid is an error in what the user gave us.
+func invalid(err error) error { return exit(report.ExitInvalid, err) }
 
 // unknownCommand names the command that was meant, if one is near.
 func unknownCommand(root *cobra.Command, name string) error {
@@ -135,25 +111,4 @@ func helpCommand() *cobra.Command {
 			return topic.Help()
 		},
 	}
-}
-
-// version says what was built: the version or the commit, and whether it was changed.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "of an unknown version"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	revision, dirty := "devel", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			revision = s.Value[:12]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "+dirty"
-		}
-	}
-	return revision + dirty
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -123,8 +124,8 @@ func TestInterrupt(t *testing.T) {
 	})
 	dir := t.TempDir()
 	code := command(ctx, []string{"run", "--trace", "--out", dir, "scenarios/catalog/machine-remediation/cut-off-host.yaml"}, strings.NewReader(""), &out, talk)
-	if code != exitUnknown || !strings.Contains(out.String(), "context canceled") {
-		t.Errorf("exit code %d and this report, want %d and an interrupted run:\n%s", code, exitUnknown, out.String())
+	if code != report.ExitUnknown || !strings.Contains(out.String(), "context canceled") {
+		t.Errorf("exit code %d and this report, want %d and an interrupted run:\n%s", code, report.ExitUnknown, out.String())
 	}
 	saved, err := filepath.Glob(filepath.Join(dir, "*", "report.txt"))
 	if err != nil || len(saved) != 1 {
@@ -137,18 +138,4 @@ type writer func(string)
 func (w writer) Write(p []byte) (int, error) {
 	w(string(p))
 	return len(p), nil
-}
-
-func TestWorse(t *testing.T) {
-	for _, tc := range []struct{ a, b, want int }{
-		{exitHeld, exitHeld, exitHeld},
-		{exitHeld, exitUnknown, exitUnknown},
-		{exitUnknown, exitViolated, exitViolated},
-		{exitViolated, exitUnknown, exitViolated},
-		{exitViolated, exitInternal, exitInternal},
-	} {
-		if got := worse(tc.a, tc.b); got != tc.want {
-			t.Errorf("worse(%d, %d) = %d, want %d", tc.a, tc.b, got, tc.want)
-		}
-	}
 }

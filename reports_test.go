@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // TestReportsAreDocumented runs a scenario that is violated, and sees to it that
@@ -21,8 +23,8 @@ func TestReportsAreDocumented(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if code := command(t.Context(), []string{"run", "--out", dir, "docs/examples/split-brain.yaml", "docs/examples/slow-bmc.yaml"},
-		strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)); code != exitViolated {
-		t.Fatalf("exit code %d, want %d", code, exitViolated)
+		strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)); code != report.ExitViolated {
+		t.Fatalf("exit code %d, want %d", code, report.ExitViolated)
 	}
 	fields := map[string]bool{}
 	var collect func(value any)

@@ -4,20 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -29,13 +24,9 @@ const benign = "benign"
 
 // runner is one invocation of run or replay.
 type runner struct {
-	backend string
-	search  search.Options
-	workers int
-	trace   bool
-
-	console   report.Console
-	talk      io.Writer
+	report.Console
+	search    search.Options
+	workers   int
 	simulator *sim.Simulator
 }
 
@@ -68,40 +59,29 @@ it again, is saved below --out.`,
 // flags are those that run and replay have in common.
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.backend, "backend", "sim", "the world to "+verb+" in: "+oneOf(worldNames()))
-	flags.StringVar(&r.console.Dir, "out", "", out)
-	flags.BoolVarP(&r.trace, "trace", "v", false, "print every event as it happens")
+	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+report.OneOf(report.WorldNames(worlds)))
+	flags.StringVar(&r.Dir, "out", "", out)
+	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }
 
 // choices are the strategies: "benign, sweep or pairs".
-func choices() string { return oneOf(append([]string{benign}, search.Strategies()...)) }
-
-func worldNames() (names []string) {
-	for _, world := range worlds {
-		names = append(names, world.World)
-	}
-	return names
-}
-
-func oneOf(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
+func choices() string { return report.OneOf(append([]string{benign}, search.Strategies()...)) }
 
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
-	r.console.Out, r.talk, r.console.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
-	if names := worldNames(); !slices.Contains(names, r.backend) {
-		return invalid(fmt.Errorf("--backend %s: choose %s", r.backend, oneOf(names)))
+	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
+	r.Real = r.World != "sim"
+	if names := report.WorldNames(worlds); !slices.Contains(names, r.World) {
+		return invalid(fmt.Errorf("--backend %s: choose %s", r.World, report.OneOf(names)))
 	}
-	if dir := r.console.Dir; dir != "" {
+	if dir := r.Dir; dir != "" {
 		if err := report.Writable(dir); err != nil {
 			return invalid(fmt.Errorf("--out %s: %w", dir, err))
 		}
 	}
-	if r.backend == "sim" {
+	if !r.Real {
 		if r.simulator, err = sim.New(); err != nil {
-			return &exit{exitInternal, err}
+			return exit(report.ExitInternal, err)
 		}
 	}
 	return nil
@@ -112,7 +92,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	if strategy != benign && !slices.Contains(search.Strategies(), strategy) {
 		return invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
 	}
-	if r.backend == "lab" && strategy != benign {
+	if r.World != "sim" && strategy != benign {
 		return invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", strategy))
 	}
 	if r.search.Schedules < 1 || r.workers < 1 {
@@ -125,141 +105,22 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	if err := r.start(cmd); err != nil {
 		return err
 	}
-	began := time.Now()
-	ran, unexpected, worst := 0, 0, exitHeld
-	for _, s := range loaded {
-		if len(s.Spec.Worlds) > 0 && !slices.Contains(s.Spec.Worlds, r.backend) {
-			fmt.Fprintf(r.talk, "skipped   %s: it can be told in %s only\n", s.Metadata.Name, strings.Join(s.Spec.Worlds, " and "))
-			continue
-		}
-		plan, err := scenarios.Compile(s, r.search.Seed)
-		if err != nil {
-			return &exit{exitInternal, err}
-		}
-		code := exitHeld
+	return r.Suite(ctx, loaded, r.search.Seed, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
 		if strategy == benign {
-			code, err = r.single(ctx, plan)
-		} else {
-			code, err = r.explore(ctx, s, plan)
+			return r.Single(ctx, plan, r.backend())
 		}
-		if err != nil {
-			return err
-		}
-		ran++
-		if code != exitHeld {
-			unexpected++
-		}
-		worst = worse(worst, code)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	summary := "as expected"
-	if unexpected > 0 {
-		summary = fmt.Sprintf("%d not as expected", unexpected)
-	}
-	fmt.Fprintf(r.talk, "%s in %s: %s\n", report.Count(ran, "scenario"), time.Since(began).Round(time.Millisecond), summary)
-	if ran == 0 && worst == exitHeld {
-		return &exit{exitUnknown, fmt.Errorf("none of the scenarios can be told in the %s", r.backend)}
-	}
-	return ended(worst)
-}
-
-// single plays one schedule of a plan and reports on it.
-func (r *runner) single(ctx context.Context, plan *scenarios.Plan) (int, error) {
-	began := time.Now()
-	outcome, err := r.play(ctx, plan)
-	if err != nil {
-		return 0, err
-	}
-	var took time.Duration
-	if r.backend == "lab" {
-		took = time.Since(began)
-	}
-	code := exitCode(outcome)
-	if err := r.console.Outcome(outcome, took); err != nil {
-		fmt.Fprintf(r.talk, "fencelab: %v\n", err)
-		if code == exitHeld {
-			code = exitInternal
-		}
-	}
-	return code, nil
-}
-
-// play plays one schedule.
-func (r *runner) play(ctx context.Context, plan *scenarios.Plan) (*scenarios.Outcome, error) {
-	var backend scenarios.Backend
-	if r.backend == "lab" {
-		backend = lab.New(lab.Options{Log: r.talk})
-	} else {
-		world := r.simulator.Backend()
-		world.Evidence = true
-		backend = world
-	}
-	var listen func(history.Event)
-	switch {
-	case r.trace:
-		listen = func(e history.Event) { fmt.Fprintf(r.talk, "%5d %s\n", e.Seq, e) }
-	case r.backend == "lab":
-		listen = func(e history.Event) {
-			if layer := e.Kind.Layer(); layer == history.World || layer == history.Engine {
-				fmt.Fprintf(r.talk, "  %s\n", e)
-			}
-		}
-	}
-	outcome, err := scenarios.Run(ctx, plan, backend, listen)
-	var unsupported *scenarios.Unsupported
-	var missing *lab.Missing
-	switch {
-	case errors.As(err, &unsupported):
-		return nil, invalid(fmt.Errorf("%s: %w", plan.Metadata.Name, err))
-	case errors.As(err, &missing):
-		return nil, &exit{exitEnvironment, err}
-	case err != nil && ctx.Err() != nil:
-		return nil, &exit{exitUnknown, fmt.Errorf("%s: interrupted", plan.Metadata.Name)}
-	case err != nil:
-		return nil, &exit{exitInternal, fmt.Errorf("%s: %w", plan.Metadata.Name, err)}
-	}
-	outcome.World, outcome.Version = r.backend, version()
-	return outcome, nil
-}
-
-// explore tries many schedules of a plan in worker processes.
-func (r *runner) explore(ctx context.Context, scenario *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
-	s, first, err := search.New(ctx, r.simulator, scenario, plan, r.search)
-	if err != nil {
-		return 0, &exit{exitInternal, err}
-	}
-	if first.Meets() != "" || plan.Spec.Expect.Violated != "" || first.Err != nil {
-		// Nothing to search for: the benign schedule breaks it already. It is
-		// played again, for its evidence.
-		return r.single(ctx, plan)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return 0, &exit{exitInternal, fmt.Errorf("find the own executable: %w", err)}
-	}
-	began := time.Now()
-	pool := workers.Start(ctx, min(r.workers, max(1, s.Total)), s.Story, self, workerName)
-	bar := report.NewProgress(r.talk, plan.Metadata.Name, s.Total)
-	tally := s.Run(pool, bar.At)
-	err = pool.Close()
-	took := time.Since(began)
-	bar.Clear()
-	if err != nil && ctx.Err() == nil {
-		return 0, &exit{exitInternal, err}
-	}
-	s.Report(&r.console, tally)
-	fmt.Fprintf(r.talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
-	code := codeOf(tally.Verdict(s.Total))
-	// What an interrupted search has found is still shown.
-	ctx = context.WithoutCancel(ctx)
-	err = s.ReportFailures(&r.console, tally, func(plan *scenarios.Plan) error {
-		shown, err := r.single(ctx, plan)
-		code = worse(code, shown)
-		return err
+		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers, workerName)
 	})
-	return code, err
+}
+
+// backend returns a world of the chosen kind.
+func (r *runner) backend() scenarios.Backend {
+	if r.Real {
+		return lab.New(lab.Options{Log: r.Talk})
+	}
+	world := r.simulator.Backend()
+	world.Evidence = true
+	return world
 }
 
 // workerName is the hidden command that is the other side of a search.
@@ -272,10 +133,7 @@ func workerCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := workers.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()); err != nil {
-				return &exit{exitInternal, err}
-			}
-			return nil
+			return exit(report.ExitInternal, workers.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
 	}
 }
@@ -299,75 +157,29 @@ func (r *runner) replay(cmd *cobra.Command, file string) error {
 	if err := r.start(cmd); err != nil {
 		return err
 	}
-	data, err := scenarios.ReadFile(file)
-	if err != nil {
-		return invalid(err)
-	}
-	plan, err := scenarios.LoadPlan(file, data, vocabulary())
-	if err != nil {
-		return invalid(err)
-	}
-	outcome, err := r.play(cmd.Context(), plan)
+	outcome, err := r.playFile(cmd.Context(), file)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(r.console.Out, outcome.Text(""))
-	if dir := r.console.Dir; dir != "" {
-		if err := outcome.Save(dir, r.console.Replay(r.backend, dir)); err != nil {
-			return &exit{exitInternal, err}
+	fmt.Fprintln(r.Out, outcome.Text(""))
+	if dir := r.Dir; dir != "" {
+		if err := outcome.Save(dir, r.Replay(dir)); err != nil {
+			return exit(report.ExitInternal, err)
 		}
 	}
-	if r.backend == "sim" && plan.Digest != "" {
-		var different *scenarios.Different
-		err := outcome.Replayed(filepath.Join(filepath.Dir(file), "history.jsonl"))
-		if errors.As(err, &different) && different.Plan {
-			return invalid(err)
-		} else if err != nil {
-			return &exit{exitInternal, err}
+	if !r.Real {
+		if err := r.Replayed(outcome, filepath.Join(filepath.Dir(file), "history.jsonl")); err != nil {
+			return err
 		}
-		fmt.Fprintf(r.console.Out, "replayed: %d events, every one as before\n", outcome.History.Len())
 	}
-	return ended(exitCode(outcome))
+	return report.Ended(report.CodeOfOutcome(outcome))
 }
 
-// ended is how a command ends whose result was printed.
-func ended(code int) error {
-	if code != exitHeld {
-		return &exit{code: code}
+// playFile plays a saved plan.
+func (r *runner) playFile(ctx context.Context, file string) (*scenarios.Outcome, error) {
+	plan, err := scenarios.LoadPlanFile(file, vocabulary())
+	if err != nil {
+		return nil, invalid(err)
 	}
-	return nil
-}
-
-// worse returns the exit code that counts when several runs end differently. A
-// violation that was seen stands, whatever else is unknown.
-func worse(a, b int) int {
-	order := [...]int{exitHeld, exitUnknown, exitViolated, exitInvalid, exitEnvironment, exitInternal}
-	return order[max(slices.Index(order[:], a), slices.Index(order[:], b))]
-}
-
-// exitCode is the exit code of one outcome.
-func exitCode(o *scenarios.Outcome) int {
-	if o.Meets() == "" {
-		return exitHeld
-	}
-	verdict, _ := o.Verdict()
-	switch {
-	case o.Err != nil && !o.Interrupted() && verdict != invariant.Violated:
-		return exitInternal
-	case verdict == invariant.Unknown:
-		return exitUnknown
-	default:
-		return exitViolated
-	}
-}
-
-// codeOf is the exit code of a verdict on a search.
-func codeOf(v invariant.Verdict) int {
-	switch v {
-	case invariant.Held:
-		return exitHeld
-	case invariant.Unknown:
-		return exitUnknown
-	}
-	return exitViolated
+	return r.Play(ctx, plan, r.backend())
 }

@@ -1,20 +1,19 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 func showCommand() *cobra.Command {
-	r := &runner{backend: "sim"}
+	r := &runner{}
+	r.World = "sim"
 	var output string
 	cmd := &cobra.Command{
 		Use:   "show DIR|PLAN|HISTORY",
@@ -43,37 +42,19 @@ a plan without a history beside it is played in the simulator first.`,
 }
 
 // saved is the directory of the report that a user names, by itself or by one of
-// its files.
+// its files. A plan alone is played first.
 func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return "", invalid(fmt.Errorf("show a run: %w", err))
-	}
-	if info.IsDir() {
-		return name, nil
-	}
-	dir := filepath.Dir(name)
-	if _, err := os.Stat(filepath.Join(dir, "history.jsonl")); !errors.Is(err, fs.ErrNotExist) {
-		return dir, nil
-	}
-	data, err := scenarios.ReadFile(name)
-	if err != nil {
-		return "", invalid(err)
-	}
-	plan, err := scenarios.LoadPlan(name, data, vocabulary())
-	if err != nil {
-		return "", invalid(err)
+	dir, err := page.Dir(name)
+	if err != nil || dir != "" {
+		return dir, invalid(err)
 	}
 	if err := r.start(cmd); err != nil {
 		return "", err
 	}
-	outcome, err := r.play(cmd.Context(), plan)
+	outcome, err := r.playFile(cmd.Context(), name)
 	if err != nil {
 		return "", err
 	}
-	r.console.Dir = filepath.Join("out", plan.Metadata.Name+"-"+plan.ID())
-	if err := outcome.Save(r.console.Dir, r.console.Replay(r.backend, r.console.Dir)); err != nil {
-		return "", &exit{exitInternal, err}
-	}
-	return r.console.Dir, nil
+	r.Dir = filepath.Join("out", outcome.Plan.Metadata.Name+"-"+outcome.Plan.ID())
+	return r.Dir, exit(report.ExitInternal, outcome.Save(r.Dir, r.Replay(r.Dir)))
 }

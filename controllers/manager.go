@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -23,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -186,4 +189,23 @@ func orDefault(s, standard string) string {
 		return standard
 	}
 	return s
+}
+
+// Complete fills in what a user left open: the cluster, from the kubeconfig file or else
+// from KUBECONFIG, the user's own or that of the cluster that this runs in; and where the
+// log goes. It refuses controllers that there are not.
+func (o *Options) Complete(kubeconfig string, log io.Writer) (err error) {
+	for _, name := range o.Controllers {
+		if _, err := Lookup(name); err != nil {
+			return err
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	o.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err)
+	}
+	o.Logger = zap.New(zap.WriteTo(log))
+	return nil
 }

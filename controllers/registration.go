@@ -5,11 +5,15 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
+	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -79,10 +83,27 @@ type Deps struct {
 	Settings any
 	// Overlay makes the controller wrong on purpose.
 	Overlay []Rule
+	// Decided is told of every decision, the facts and the action that was taken; may
+	// be nil.
+	Decided func(facts any, action string)
 }
 
 // All returns every controller, in a fixed order.
 func All() []Registration { return slices.Clone(registrations) }
+
+// List writes a table of every controller, with the facts and actions of its overlays.
+func List(w io.Writer) error {
+	orNone := func(names []string) string { return cmp.Or(strings.Join(names, " "), "none") }
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range registrations {
+		note := ""
+		if r.StandIn {
+			note = "(stand-in, runs by itself)"
+		}
+		fmt.Fprintf(table, "%s\t%s\tfacts: %s\tactions: %s\n", r.Name, note, orNone(r.Facts), orNone(r.Actions))
+	}
+	return table.Flush()
+}
 
 // Lookup returns the controller called name. Its error names the nearest one.
 func Lookup(name string) (Registration, error) {
@@ -148,7 +169,7 @@ var registrations = []Registration{
 		}
 		decide, err := Overlaid(reboot.Decide, reboot.Actions, d.Overlay)
 		return &reboot.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Power: power, Warn: d.Warn, Settings: settings, Decide: decide,
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Power: power, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(overlayable(Registration{
@@ -165,7 +186,7 @@ var registrations = []Registration{
 			right = remediation.KeepMark
 		}
 		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
-		return &remediation.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings, Decide: decide}, err
+		return &remediation.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings, Decide: observed(decide, d.Decided)}, err
 	}),
 	register(overlayable(Registration{
 		Name: "healthcheck",
@@ -179,7 +200,7 @@ var registrations = []Registration{
 	}, healthcheck.Decide, healthcheck.Actions), healthcheck.DefaultSettings, func(d Deps, settings healthcheck.Settings) (reconcile.Reconciler, error) {
 		decide, err := Overlaid(healthcheck.Decide, healthcheck.Actions, d.Overlay)
 		return &healthcheck.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: decide,
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(Registration{
@@ -237,4 +258,16 @@ func overlayable[S any, A ~string](r Registration, decide func(S) A, actions []A
 		return err
 	}
 	return r
+}
+
+// observed returns decide as it is, but that somebody is told of its decisions.
+func observed[S any, A ~string](decide func(S) A, tell func(facts any, action string)) func(S) A {
+	if tell == nil {
+		return decide
+	}
+	return func(s S) A {
+		action := decide(s)
+		tell(s, string(action))
+		return action
+	}
 }

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -58,4 +59,16 @@ func (u *Unsupported) Error() string {
 		text += "\n  " + reason
 	}
 	return text
+}
+
+// Missing says what this machine lacks for a world.
+type Missing struct {
+	World   string
+	Reasons []string
+	// Remedy says what to do.
+	Remedy string
+}
+
+func (m *Missing) Error() string {
+	return "the " + m.World + " cannot run here:\n  " + strings.Join(m.Reasons, "\n  ") + "\n" + m.Remedy
 }

@@ -101,3 +101,12 @@ func ReadFile(file string) ([]byte, error) {
 	}
 	return os.ReadFile(file)
 }
+
+// LoadPlanFile reads the plan in a file.
+func LoadPlanFile(file string, vocabulary Vocabulary) (*Plan, error) {
+	data, err := ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return LoadPlan(file, data, vocabulary)
+}

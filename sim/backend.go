@@ -123,6 +123,8 @@ type Backend struct {
 	// Watch, if set before Start, is shown every step of the story before it is
 	// scheduled, and may change it. Replay from a plan needs none.
 	Watch func(Step) (scenarios.Deviation, bool)
+	// Decided, if set before Start, is told of every decision of a controller.
+	Decided func(Decision)
 	// Evidence, if set before Start, lets Stop return what is for a report beside
 	// the history: a search has no use for it and is spared the effort.
 	Evidence bool
@@ -139,6 +141,17 @@ type Backend struct {
 	requests  objects.Requests
 	// waiting is what the topology lacks before the story can begin.
 	waiting map[string]bool
+}
+
+// Decision is what a controller decided.
+type Decision struct {
+	Controller, Process string
+	// Key is the object that the reconcile is about.
+	Key string
+	// Facts are a struct of flags and words, which can be compared.
+	Facts any
+	// Action is what it does about them.
+	Action string
 }
 
 // Start builds the topology. It refuses plans for things that the simulator
@@ -305,6 +318,11 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p.deps.Clock = wallClock{b.w, &p.offset}
 	p.deps.Warn = func(obj client.Object, reason, message string) {
 		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
+	}
+	if b.Decided != nil {
+		p.deps.Decided = func(facts any, action string) {
+			b.Decided(Decision{c.Name, p.actor.name, p.running.entry.request.String(), facts, action})
+		}
 	}
 	if err := b.watch(p, c.For, nil); err != nil {
 		return nil, err

@@ -74,14 +74,7 @@ func DefaultAssets() string {
 	return cmp.Or(os.Getenv("FENCELAB_LAB"), filepath.Join(filepath.Dir(cluster.DefaultBin()), "lab"))
 }
 
-// Missing says what this machine lacks for a lab.
-type Missing struct{ Reasons []string }
-
-func (m *Missing) Error() string {
-	return "the lab cannot run here:\n  " + strings.Join(m.Reasons, "\n  ") + "\nrun make lab, or see fencelab doctor"
-}
-
-// Check returns a Missing error unless everything that a lab needs is here.
+// Check returns a scenarios.Missing error unless everything that a lab needs is here.
 func Check(ctx context.Context, o Options) error {
 	var reasons []string
 	for _, f := range cluster.Preflight(ctx, o.Bin) {
@@ -95,7 +88,7 @@ func Check(ctx context.Context, o Options) error {
 		}
 	}
 	if len(reasons) > 0 {
-		return &Missing{reasons}
+		return &scenarios.Missing{World: "lab", Reasons: reasons, Remedy: "run make lab, or see fencelab doctor"}
 	}
 	return nil
 }

@@ -7,7 +7,13 @@
 // what is there.
 package manifests
 
-import "embed"
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+)
 
 //go:generate sh generate.sh
 
@@ -15,3 +21,18 @@ import "embed"
 //
 //go:embed crds/*.yaml rbac.yaml policy.yaml
 var FS embed.FS
+
+// Write writes every manifest as one stream of documents, the CRDs first.
+func Write(w io.Writer) error {
+	return fs.WalkDir(FS, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := FS.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "---\n%s", bytes.TrimPrefix(data, []byte("---\n")))
+		return err
+	})
+}

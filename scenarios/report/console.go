@@ -3,6 +3,7 @@
 package report
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +15,18 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// Console prints results to Out.
+// Console prints results to Out, and what else there is to say to Talk.
 type Console struct {
-	Out io.Writer
+	Out, Talk io.Writer
+	// World is the one that plans are played in, and Real says that time passes there.
+	World string
+	Real  bool
+	// Trace says that every event is printed as it happens.
+	Trace bool
 	// Dir is where all runs are saved. Without one, those that did not come out as
 	// expected are saved below out.
 	Dir string
@@ -36,10 +43,56 @@ func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text stri
 	fmt.Fprintf(c.Out, "%s  %-44s %s\n", c.paint(word, verdict, expected), name, text)
 }
 
-// Outcome prints what came of a run, and saves what is worth keeping. The error is
-// that nothing could be saved. Took is the wall time of a run that is not simulated,
-// or 0.
-func (c *Console) Outcome(o *scenarios.Outcome, took time.Duration) error {
+// Play plays a plan. The error has an exit code.
+func (c *Console) Play(ctx context.Context, plan *scenarios.Plan, backend scenarios.Backend) (*scenarios.Outcome, error) {
+	var listen func(history.Event)
+	switch {
+	case c.Trace:
+		listen = func(e history.Event) { fmt.Fprintf(c.Talk, "%5d %s\n", e.Seq, e) }
+	case c.Real:
+		listen = func(e history.Event) {
+			if layer := e.Kind.Layer(); layer == history.World || layer == history.Engine {
+				fmt.Fprintf(c.Talk, "  %s\n", e)
+			}
+		}
+	}
+	outcome, err := scenarios.Run(ctx, plan, backend, listen)
+	var unsupported *scenarios.Unsupported
+	var missing *scenarios.Missing
+	switch name := plan.Metadata.Name; {
+	case errors.As(err, &unsupported):
+		return nil, &Exit{ExitInvalid, fmt.Errorf("%s: %w", name, err)}
+	case errors.As(err, &missing):
+		return nil, &Exit{ExitEnvironment, err}
+	case err != nil && ctx.Err() != nil:
+		return nil, &Exit{ExitUnknown, fmt.Errorf("%s: interrupted", name)}
+	case err != nil:
+		return nil, &Exit{ExitInternal, fmt.Errorf("%s: %w", name, err)}
+	}
+	outcome.World, outcome.Version = c.World, Version()
+	return outcome, nil
+}
+
+// Single plays a plan, reports on it and returns the exit code.
+func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scenarios.Backend) (code int, err error) {
+	began := time.Now()
+	outcome, err := c.Play(ctx, plan, backend)
+	if err != nil {
+		return 0, err
+	}
+	code = CodeOfOutcome(outcome)
+	if err := c.outcome(outcome, time.Since(began)); err != nil {
+		fmt.Fprintf(c.Talk, "fencelab: %v\n", err)
+		if code == ExitHeld {
+			code = ExitInternal
+		}
+	}
+	return code, nil
+}
+
+// outcome prints what came of a run that took so long, and saves what is worth keeping.
+// The error is that nothing could be saved.
+func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
 	mismatch := o.Meets()
 	verdict, _ := o.Verdict()
 	text := fmt.Sprintf("%s, %d events, digest %s", o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest())
@@ -50,7 +103,7 @@ func (c *Console) Outcome(o *scenarios.Outcome, took time.Duration) error {
 		text += ", as expected: " + o.Plan.Spec.Expect.Violated
 	}
 	c.Line(verdict, mismatch == "", o.Plan.Metadata.Name, text)
-	if took > 0 {
+	if c.Real {
 		fmt.Fprintf(c.Out, "  wall time %s\n", took.Round(100*time.Millisecond))
 		for _, line := range o.Elapsed() {
 			fmt.Fprintf(c.Out, "  %s\n", line)
@@ -64,7 +117,7 @@ func (c *Console) Outcome(o *scenarios.Outcome, took time.Duration) error {
 	replay := ""
 	if dir != "" {
 		dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, o.World, o.Plan.ID()))
-		replay = c.Replay(o.World, dir)
+		replay = c.Replay(dir)
 		if failed = o.Save(dir, replay); failed != nil {
 			replay = "" // there is nothing to replay
 		}
@@ -75,12 +128,28 @@ func (c *Console) Outcome(o *scenarios.Outcome, took time.Duration) error {
 	return failed
 }
 
+// Replayed says whether a replay came out as its plan was saved, with the history that
+// was saved beside it. The error has an exit code.
+func (c *Console) Replayed(o *scenarios.Outcome, saved string) error {
+	err := o.Replayed(saved)
+	var different *scenarios.Different
+	switch {
+	case errors.As(err, &different) && different.Plan:
+		return &Exit{ExitInvalid, err}
+	case err != nil:
+		return &Exit{ExitInternal, err}
+	case o.Plan.Digest != "":
+		fmt.Fprintf(c.Out, "replayed: %d events, every one as before\n", o.History.Len())
+	}
+	return nil
+}
+
 // Replay is the command that plays a saved run again. It calls this program as the
 // user did, so that it works where the user is.
-func (c *Console) Replay(world, dir string) string {
+func (c *Console) Replay(dir string) string {
 	command := fmt.Sprintf("%s replay %s", quoted(c.Program), quoted(filepath.Join(dir, "plan.txt")))
-	if world == "lab" {
-		command += " --backend lab"
+	if c.Real {
+		command += " --backend " + c.World
 	}
 	return command
 }

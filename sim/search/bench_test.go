@@ -23,9 +23,9 @@ func BenchmarkSchedules(b *testing.B) {
 	}
 	b.Run("benign", func(b *testing.B) {
 		var simulated time.Duration
-		story := search.Story{Plan: plan}
+		player := search.NewPlayer(s, &search.Story{Plan: plan})
 		for b.Loop() {
-			outcome, _, err := story.Play(s, search.Schedule{})
+			outcome, _, err := player.Play(search.Schedule{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -39,10 +39,11 @@ func BenchmarkSchedules(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			player := search.NewPlayer(s, tried.Story)
 			var simulated time.Duration
 			for i := 0; b.Loop(); i++ {
 				schedule, _ := tried.Next(i % tried.Total)
-				outcome, _, err := tried.Story.Play(s, schedule)
+				outcome, _, err := player.Play(schedule)
 				if err != nil {
 					b.Fatal(err)
 				}

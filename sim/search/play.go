@@ -18,6 +18,8 @@ type Story struct {
 	Plan *scenarios.Plan `json:"plan"`
 	// Spans are what the scenario says of the steps' after, where it has a range.
 	Spans []scenarios.Span `json:"spans,omitempty"`
+	// Cover says that the strategy learns from what schedules reach.
+	Cover bool `json:"cover,omitempty"`
 }
 
 const (
@@ -43,19 +45,38 @@ func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
 	return plan.With(schedule.Deviations)
 }
 
+// Player plays the schedules of one story.
+type Player struct {
+	simulator *sim.Simulator
+	story     *Story
+	rows      rows
+}
+
+// NewPlayer returns a player of a story.
+func NewPlayer(simulator *sim.Simulator, story *Story) *Player {
+	return &Player{simulator: simulator, story: story, rows: make(rows)}
+}
+
 // Play plays a schedule to its end. It returns the schedule with the deviations that
 // were drawn.
-func (s *Story) Play(simulator *sim.Simulator, schedule Schedule) (*scenarios.Outcome, Schedule, error) {
-	backend := simulator.Backend()
+func (p *Player) Play(schedule Schedule) (*scenarios.Outcome, Schedule, error) {
+	return p.play(schedule, nil)
+}
+
+func (p *Player) play(schedule Schedule, reached *coverage) (*scenarios.Outcome, Schedule, error) {
+	backend := p.simulator.Backend()
 	var drawn []scenarios.Deviation
 	if schedule.Draw {
 		backend.Watch = draw(schedule.Seed, &drawn)
 	}
+	if reached != nil {
+		backend.Decided = reached.decided
+	}
 	// Half a schedule says nothing, so that nobody interrupts it.
-	plan := s.PlanOf(schedule)
+	plan := p.story.PlanOf(schedule)
 	outcome, err := scenarios.Run(context.Background(), plan, backend, nil)
 	if schedule.Draw {
-		schedule.Draw, schedule.Deviations = false, drawn
+		schedule.Draw, schedule.Deviations = false, distinct(append(drawn, schedule.Deviations...))
 	}
 	if err == nil && outcome.Err != nil {
 		err = fmt.Errorf("play %s with %s: %w", plan.Metadata.Name, few(schedule.Deviations), outcome.Err)
@@ -65,13 +86,17 @@ func (s *Story) Play(simulator *sim.Simulator, schedule Schedule) (*scenarios.Ou
 
 // Try plays a schedule and says what came of it. Now and then it makes sure that
 // the simulator is deterministic.
-func (s *Story) Try(simulator *sim.Simulator, schedule Schedule) (Result, error) {
-	outcome, played, err := s.Play(simulator, schedule)
+func (p *Player) Try(schedule Schedule) (Result, error) {
+	var reached *coverage
+	if p.story.Cover {
+		reached = newCoverage(p.rows)
+	}
+	outcome, played, err := p.play(schedule, reached)
 	if err != nil {
 		return Result{}, err
 	}
 	if schedule.Number%recheck == 0 {
-		again, _, err := s.Play(simulator, played)
+		again, _, err := p.play(played, nil)
 		if err != nil {
 			return Result{}, err
 		}
@@ -80,8 +105,8 @@ func (s *Story) Try(simulator *sim.Simulator, schedule Schedule) (Result, error)
 		}
 	}
 	result := ResultOf(outcome)
-	result.Number = schedule.Number
-	if schedule.Draw && result.Verdict != invariant.Held {
+	result.Number, result.Reached = schedule.Number, reached.points()
+	if schedule.Draw && (result.Verdict != invariant.Held || p.story.Cover) {
 		result.Drawn = played.Deviations
 	}
 	return result, nil
@@ -100,8 +125,11 @@ type Result struct {
 	Invariant string `json:"invariant,omitempty"`
 	// Signature is what a schedule that didn't hold has in common with others.
 	Signature string `json:"signature,omitempty"`
-	// Drawn are the deviations that were drawn in a schedule that didn't hold.
+	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule
+	// that didn't hold, and where the strategy learns.
 	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
+	// Reached is what the schedule covered, where the strategy learns.
+	Reached Points `json:"reached,omitempty"`
 }
 
 // Benign plays the plan as it is and returns the steps of its story, in the order in

@@ -93,10 +93,11 @@ func TestSweep(t *testing.T) {
 // TestRandom plays random schedules, and each again from the deviations that it
 // drew, by way of the plan's text: the history must be the same.
 func TestRandom(t *testing.T) {
-	s, story := simulator(t), search.Story{Plan: load(t, "machine-remediation/three-hosts.yaml")}
+	s, story := simulator(t), &search.Story{Plan: load(t, "machine-remediation/three-hosts.yaml")}
+	player := search.NewPlayer(s, story)
 	deviated, different := 0, map[string]bool{}
 	for seed := range uint64(150) {
-		outcome, played, err := story.Play(s, search.Schedule{Seed: seed, Draw: true})
+		outcome, played, err := player.Play(search.Schedule{Seed: seed, Draw: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,8 +132,9 @@ func TestRandom(t *testing.T) {
 func TestDeviationsBite(t *testing.T) {
 	s, biting := simulator(t), map[scenarios.StepFault]bool{}
 	for _, file := range []string{"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml"} {
-		story := search.Story{Plan: load(t, file)}
-		steps, benign, err := search.Benign(context.Background(), s, story.Plan)
+		plan := load(t, file)
+		player := search.NewPlayer(s, &search.Story{Plan: plan})
+		steps, benign, err := search.Benign(context.Background(), s, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +142,7 @@ func TestDeviationsBite(t *testing.T) {
 			if deviation.Fault == "" || biting[deviation.Fault] {
 				continue
 			}
-			outcome, _, err := story.Play(s, search.Schedule{Deviations: []scenarios.Deviation{deviation}})
+			outcome, _, err := player.Play(search.Schedule{Deviations: []scenarios.Deviation{deviation}})
 			if err != nil {
 				t.Fatal(err)
 			}

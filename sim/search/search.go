@@ -42,7 +42,7 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &Search{Strategy: chosen.Strategy, Story: &Story{Plan: plan}, Total: o.Schedules, what: chosen.what}
+	s := &Search{Strategy: chosen.Strategy, Story: &Story{Plan: plan, Cover: chosen.learns}, Total: o.Schedules, what: chosen.what}
 	if !chosen.endless {
 		s.Total = chosen.total
 	}
@@ -57,7 +57,7 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 // Ahead is how many schedules a strategy chooses before it learns what came of the
 // first one. It keeps workers busy that play several at a time and report in any
 // order, and is the same for any number of them: see [Strategy].
-const Ahead = 128
+const Ahead = 64
 
 // Workers play schedules.
 type Workers interface {
@@ -122,16 +122,15 @@ func (s Schedule) played(r Result) Schedule {
 
 // Alone plays schedules in this process, one after the other.
 type Alone struct {
-	story     *Story
-	simulator *sim.Simulator
-	waiting   []Schedule
+	player  *Player
+	waiting []Schedule
 	// Err is why it stopped.
 	Err error
 }
 
 // NewAlone returns workers of a search that need no process.
 func NewAlone(simulator *sim.Simulator, story *Story) *Alone {
-	return &Alone{story: story, simulator: simulator}
+	return &Alone{player: NewPlayer(simulator, story)}
 }
 
 // Give implements Workers.
@@ -141,7 +140,7 @@ func (a *Alone) Give(s Schedule) { a.waiting = append(a.waiting, s) }
 func (a *Alone) Take() (Result, bool) {
 	next := a.waiting[0]
 	a.waiting = a.waiting[1:]
-	result, err := a.story.Try(a.simulator, next)
+	result, err := a.player.Try(next)
 	a.Err = err
 	return result, err == nil
 }

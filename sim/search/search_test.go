@@ -2,7 +2,10 @@ package search_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,7 +84,7 @@ func TestSeeds(t *testing.T) {
 		random := newSearch(t, s, plan, search.Options{Strategy: "random", Seed: seed, Schedules: 40})
 		for i := range random.Total {
 			schedule, _ := random.Next(i)
-			_, played, err := random.Story.Play(s, schedule)
+			_, played, err := search.NewPlayer(s, random.Story).Play(schedule)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +108,7 @@ func TestPairs(t *testing.T) {
 	different := map[string]bool{}
 	for i := range pairs.Total {
 		schedule, _ := pairs.Next(i)
-		outcome, _, err := pairs.Story.Play(s, schedule)
+		outcome, _, err := search.NewPlayer(s, pairs.Story).Play(schedule)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +167,7 @@ spec:
 	drawn := map[time.Duration]bool{}
 	for i := range random.Total {
 		schedule, _ := random.Next(i)
-		outcome, played, err := random.Story.Play(s, schedule)
+		outcome, played, err := search.NewPlayer(s, random.Story).Play(schedule)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,5 +189,21 @@ spec:
 	}
 	if spec := &plan.Spec; spec.Steps[0].After != random.Story.Plan.Spec.Steps[0].After {
 		t.Error("drawing for the schedules has changed the search's own plan")
+	}
+}
+
+// TestStrategiesAreDescribed: who adds a strategy says what it does, where users look
+// and where those do who change the search.
+func TestStrategiesAreDescribed(t *testing.T) {
+	for file, form := range map[string]string{"../../README.md": `\|%s`, "../../docs/design.md": "- *%s*: "} {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range search.Strategies() {
+			if want := fmt.Sprintf(form, name); !strings.Contains(string(page), want) {
+				t.Errorf("%s doesn't describe the strategy %s: there is no %q in it", file, name, want)
+			}
+		}
 	}
 }

@@ -30,7 +30,8 @@ type Schedule struct {
 	// Seed is what the ranges of the scenario are drawn from; 0 leaves them as the
 	// plan has them.
 	Seed uint64 `json:"seed,omitempty"`
-	// Draw says that deviations are drawn from the seed while it is played.
+	// Draw says that deviations are drawn from the seed while it is played, and come
+	// before those that it has.
 	Draw bool `json:"draw,omitempty"`
 	// Deviations are where it leaves the default; those that were drawn, when it was
 	// played.
@@ -62,6 +63,7 @@ var strategies = []struct {
 	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point", newSweep},
 	{"pairs", "random pairs of those", newPairs},
 	{"random", "random schedules", newRandom},
+	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that none had before", newGuided},
 }
 
 // chosen is a strategy for one search.
@@ -72,6 +74,8 @@ type chosen struct {
 	// total is how many schedules it has, unless it is endless.
 	total   int
 	endless bool
+	// learns says that it wants to know what schedules reach.
+	learns bool
 }
 
 // Strategies are the names of all strategies.

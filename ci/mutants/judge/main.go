@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,13 +36,19 @@ func main() {
 	limit := flag.Duration("limit", 30*time.Second, "how long to search")
 	right := flag.String("right", "", "this command built with the right controllers")
 	replay := flag.Bool("replay", false, "play the plan on standard input alone")
+	strategy := flag.String("strategy", "", "search the scenario of -first with this strategy instead")
+	seed := flag.Uint64("seed", 1, "seed of that search")
+	schedules := flag.Int("schedules", 1000, "how many schedules it tries")
 	flag.Parse()
 	debug.SetGCPercent(400)
 	var found *finding.Finding
 	var err error
-	if *replay {
+	switch {
+	case *replay:
 		found, err = play()
-	} else {
+	case *strategy != "":
+		found, err = hunt(*catalog, *first, *right, search.Options{Strategy: *strategy, Seed: *seed, Schedules: *schedules})
+	default:
 		found, err = find(*catalog, *first, *right, *limit)
 	}
 	if err == nil {
@@ -55,7 +62,8 @@ func main() {
 
 // story is a scenario and what is left to try of it.
 type story struct {
-	search.Story
+	*search.Player
+	plan    *scenarios.Plan
 	singles []scenarios.Deviation
 	random  uint64
 }
@@ -157,7 +165,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 		if plan.Spec.Expect.Violated != "" || f != nil {
 			continue
 		}
-		t := &story{Story: search.Story{Plan: plan}, singles: search.Singles(steps), random: uint64(i) << 32}
+		t := &story{Player: search.NewPlayer(s, &search.Story{Plan: plan}), plan: plan, singles: search.Singles(steps), random: uint64(i) << 32}
 		shuffle := rand.New(rand.NewPCG(1, uint64(i)))
 		shuffle.Shuffle(len(t.singles), func(a, b int) { t.singles[a], t.singles[b] = t.singles[b], t.singles[a] })
 		stories = append(stories, t)
@@ -165,17 +173,17 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 	if stuck != nil {
 		return stuck, nil
 	}
-	if i := slices.IndexFunc(stories, func(t *story) bool { return t.Plan.Metadata.Name == first }); i >= 0 {
+	if i := slices.IndexFunc(stories, func(t *story) bool { return t.plan.Metadata.Name == first }); i >= 0 {
 		stories[0], stories[i] = stories[i], stories[0]
 	}
 	for time.Since(began) < limit {
 		for _, t := range stories {
 			share := 8
-			if t.Plan.Metadata.Name == first {
+			if t.plan.Metadata.Name == first {
 				share = len(t.singles)
 			}
 			try := func(strategy string, schedule search.Schedule) (*finding.Finding, error) {
-				o, played, err := t.Play(s, schedule)
+				o, played, err := t.Play(schedule)
 				if o == nil {
 					return nil, err
 				}
@@ -200,6 +208,93 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 		}
 	}
 	return &finding.Finding{Schedules: tried, Took: time.Since(began)}, nil
+}
+
+// hunt searches one scenario until a guarantee breaks.
+func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, error) {
+	plans, err := load(catalog)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(plans, func(p *scenarios.Plan) bool { return p.Metadata.Name == scenario })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no scenario %q in %s that the simulator can tell", scenario, catalog)
+	}
+	s, err := sim.New()
+	if err != nil {
+		return nil, err
+	}
+	tried, benign, err := search.New(context.Background(), s, new(scenarios.Scenario), plans[i], o)
+	if err != nil {
+		return nil, err
+	}
+	if why := benign.Meets(); why != "" {
+		return nil, fmt.Errorf("there is nothing to search for: the benign schedule of %s breaks already: %s", scenario, why)
+	}
+	began := time.Now()
+	h := &hunter{Alone: search.NewAlone(s, tried.Story), player: search.NewPlayer(s, tried.Story), right: right, given: map[int]search.Schedule{}}
+	tally := tried.Run(h, nil)
+	if err := errors.Join(h.err, h.Err); err != nil {
+		return nil, err
+	}
+	f := h.found
+	if f == nil {
+		f = new(finding.Finding)
+	}
+	f.Scenario, f.Strategy, f.Schedules, f.Took = scenario, o.Strategy, tally.Tried, time.Since(began)
+	return f, nil
+}
+
+// hunter plays schedules until one breaks a guarantee that the right controllers don't
+// break in it.
+type hunter struct {
+	*search.Alone
+	player *search.Player
+	right  string
+	given  map[int]search.Schedule
+	found  *finding.Finding
+	err    error
+}
+
+// Give implements search.Workers.
+func (h *hunter) Give(s search.Schedule) {
+	h.given[s.Number] = s
+	h.Alone.Give(s)
+}
+
+// Take implements search.Workers.
+func (h *hunter) Take() (search.Result, bool) {
+	if h.found != nil {
+		return search.Result{}, false
+	}
+	r, ok := h.Alone.Take()
+	if ok && r.Invariant != "" {
+		ok = h.judge(h.given[r.Number])
+	}
+	delete(h.given, r.Number)
+	return r, ok
+}
+
+// judge plays a schedule again that broke a guarantee.
+func (h *hunter) judge(s search.Schedule) (ok bool) {
+	o, played, err := h.player.Play(s)
+	if err != nil {
+		h.err = err
+		return false
+	}
+	same, err := excused(h.right, o, played.Deviations)
+	if err != nil {
+		h.err = err
+		return false
+	}
+	if !same {
+		h.found = new(finding.Finding)
+		h.found.Broken, h.found.Reason = broken(o)
+		for _, d := range played.Deviations {
+			h.found.Deviations = append(h.found.Deviations, d.String())
+		}
+	}
+	return true
 }
 
 // broken names the guarantees that were broken, or what else was, and says how.

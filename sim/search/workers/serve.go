@@ -46,7 +46,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			batches <- batch
 		}
 	}()
-	to := json.NewEncoder(out)
+	player, to := search.NewPlayer(simulator, &story), json.NewEncoder(out)
 	for ctx.Err() == nil {
 		batch, ok := <-batches
 		if !ok {
@@ -57,7 +57,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			if ctx.Err() != nil {
 				break
 			}
-			result, err := story.Try(simulator, schedule)
+			result, err := player.Try(schedule)
 			if err != nil {
 				return err
 			}

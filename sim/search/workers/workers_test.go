@@ -114,7 +114,7 @@ func newSearch(strategy string, schedules int) (*sim.Simulator, *search.Search, 
 func TestWorkersMakeNoDifference(t *testing.T) {
 	for _, strategy := range search.Strategies() {
 		t.Run(strategy, func(t *testing.T) {
-			const schedules = 2 * search.Ahead
+			const schedules = 4 * search.Ahead
 			simulator, s, err := newSearch(strategy, schedules)
 			if err != nil {
 				t.Fatal(err)

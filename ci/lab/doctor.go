@@ -1,0 +1,30 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/vms"
+)
+
+// Doctor says what of all that a lab needs is here, a line each, and reports whether a
+// lab can run.
+func Doctor(ctx context.Context, w io.Writer) bool {
+	line := func(good bool, subject, detail string) {
+		mark := "ok     "
+		if !good {
+			mark = "MISSING"
+		}
+		fmt.Fprintf(w, "  %s  %-22s %s\n", mark, subject, strings.ReplaceAll(detail, "\n", "\n"+strings.Repeat(" ", 34)))
+	}
+	for _, f := range cluster.Preflight(ctx, "") {
+		line(f.Remedy == "", f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
+	}
+	for _, f := range vms.Preflight(ctx, DefaultAssets()) {
+		line(f.OK || !f.Needed, f.Subject, f.Detail)
+	}
+	return Check(ctx, Options{}) == nil
+}

@@ -1,0 +1,39 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Guarantees lists what can be judged.
+func Guarantees(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, inv := range invariant.All() {
+		kind := "safety"
+		if inv.Liveness {
+			kind = "liveness"
+		}
+		fmt.Fprintf(table, "%s\t%s\tseed %s\t%s\n", inv.ID, kind, inv.Seed, inv.Claim)
+	}
+	return table.Flush()
+}
+
+// Scenarios lists scenarios.
+func Scenarios(w io.Writer, listed []*scenarios.Scenario) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range listed {
+		expected := string(invariant.Held)
+		if v := s.Spec.Expect.Violated; v != "" {
+			expected = "violated: " + v
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", s.Metadata.Name, strings.Join(s.Metadata.Seeds, " "),
+			cmp.Or(strings.Join(s.Spec.Worlds, " "), "sim lab"), expected)
+	}
+	return table.Flush()
+}

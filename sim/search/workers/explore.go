@@ -1,0 +1,61 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+)
+
+// Explore searches the schedules of a scenario in worker processes, at most n of them,
+// reports what they found and returns the exit code. A worker is this very program,
+// whose arguments make it call [Serve]. When the context ends, what was found so far
+// counts.
+func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
+	o search.Options, n int, arguments ...string) (code int, err error) {
+	internal := func(err error) (int, error) { return 0, &report.Exit{Code: report.ExitInternal, Err: err} }
+	show := func(ctx context.Context, plan *scenarios.Plan) (int, error) {
+		world := simulator.Backend()
+		world.Evidence = true
+		return to.Single(ctx, plan, world)
+	}
+	s, benign, err := search.New(ctx, simulator, scenario, plan, o)
+	if err != nil {
+		return internal(err)
+	}
+	if benign.Meets() != "" || plan.Spec.Expect.Violated != "" || benign.Err != nil {
+		// Nothing to search for: the benign schedule breaks it already. It is
+		// played again, for its evidence.
+		return show(ctx, plan)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return internal(fmt.Errorf("find the own executable: %w", err))
+	}
+	began := time.Now()
+	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
+	pool := Start(ctx, min(n, max(1, s.Total)), s.Story, append([]string{self}, arguments...)...)
+	tally := s.Run(pool, bar.At)
+	err = pool.Close()
+	took := time.Since(began)
+	bar.Clear()
+	if err != nil {
+		return internal(err)
+	}
+	s.Report(to, tally)
+	fmt.Fprintf(to.Talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
+	code = report.CodeOfVerdict(tally.Verdict(s.Total))
+	// What an interrupted search has found is still shown.
+	ctx = context.WithoutCancel(ctx)
+	err = s.ReportFailures(to, tally, func(plan *scenarios.Plan) error {
+		shown, err := show(ctx, plan)
+		code = report.Worse(code, shown)
+		return err
+	})
+	return code, err
+}
