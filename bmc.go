@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
@@ -19,7 +20,7 @@ const passwordVariable = "FENCELAB_BMC_PASSWORD"
 
 func bmcCommand() *cobra.Command {
 	o := fleet.Options{}
-	var uri, certificate, key, rulesFile string
+	var uri, certificate, key, rulesFile, logFile string
 	var names, presets []string
 	cmd := &cobra.Command{
 		Use:   "bmc",
@@ -28,7 +29,7 @@ func bmcCommand() *cobra.Command {
 domains of a libvirt (--libvirt), where it takes the place of sushy-emulator: all
 domains behind one address, by UUID or name, also those defined later. What they do
 wrong is said from the start (--preset, --rules), or while they run through the
-admin API (--admin).
+admin API (--admin), which also tells what the hosts really do.
 
 The password of --username is read from ` + passwordVariable + `. On loopback
 none is needed; elsewhere there is no default.`,
@@ -38,8 +39,13 @@ none is needed; elsewhere there is no default.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
 			o.Ready, o.Password = cmd.OutOrStdout(), os.Getenv(passwordVariable)
-			if err := errors.Join(o.UseRules(presets, rulesFile), o.UseCertificate(certificate, key)); err != nil {
-				return invalid(err)
+			log, err := o.UseLog(logFile)
+			if err != nil {
+				return exit(report.ExitEnvironment, err)
+			}
+			defer func() { runErr = errors.Join(runErr, log.Close()) }()
+			if err := errors.Join(o.UseRules(cmd.Context(), presets, rulesFile), o.UseCertificate(certificate, key)); err != nil {
+				return unlessEnded(cmd.Context(), invalid(err))
 			}
 			if uri == "" && len(names) > 0 {
 				return invalid(errors.New("--domain needs --libvirt"))
@@ -52,11 +58,11 @@ none is needed; elsewhere there is no default.`,
 				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
 				disconnect, err := libvirt.Serve(cmd.Context(), &o, libvirt.Options{URI: uri, Names: names})
 				if err != nil {
-					return exit(report.ExitEnvironment, err)
+					return unlessEnded(cmd.Context(), exit(report.ExitEnvironment, err))
 				}
 				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
-			err := fleet.Run(cmd.Context(), o)
+			err = fleet.Run(cmd.Context(), o)
 			if fleet.Environmental(err) {
 				return exit(report.ExitEnvironment, err)
 			}
@@ -77,7 +83,8 @@ none is needed; elsewhere there is no default.`,
 	flags.StringSliceVar(&o.Media, "media", nil, "URL prefixes of the images that may be inserted as virtual media (default: none)")
 	flags.StringVar(&o.Admin, "admin", "", "address of the admin API, on loopback (default: none)")
 	flags.StringSliceVar(&presets, "preset", nil, "misbehave like this from the start: see fencelab bmc faults")
-	flags.StringVar(&rulesFile, "rules", "", "file with a JSON array of fault rules that are in force from the start")
+	flags.StringVar(&rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, that are in force from the start")
+	flags.StringVar(&logFile, "log", "", "file to which each request is appended as a line of JSON, with what was told and what was the case")
 	flags.DurationVar(&o.RestartTime, "restart-time", 0, "how long a BMC is away after a Manager.Reset (default: fakebmc's)")
 	flags.DurationVar(&o.Timing.On, "on-time", 2*time.Second, "how long a host in memory takes to power on")
 	flags.DurationVar(&o.Timing.Off, "off-time", time.Second, "how long it takes to be forced off")
@@ -89,4 +96,12 @@ none is needed; elsewhere there is no default.`,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return fakebmc.WritePresets(cmd.OutOrStdout()) },
 	})
 	return cmd
+}
+
+// unlessEnded has no error when the beginning was called off.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

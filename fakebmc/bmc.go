@@ -168,7 +168,7 @@ func (b *BMC) handle(req Request, from caller) {
 	kind := b.kind(&req, traits)
 	var v verdict
 	if rules := *b.rules.Load(); len(rules) > 0 {
-		v = judge(rules, &arrival{Request: req, traits: traits, bmc: b, kind: kind, now: rec.Received})
+		v = judge(rules, &arrival{Request: req, traits: traits, bmc: b, kind: kind, now: rec.Received}, true)
 	}
 	if b.onReset != nil && kind == reset {
 		if e := v.effects.end(Received); e == nil || !e.Unreachable {

@@ -69,13 +69,18 @@ type verdict struct {
 	fired   []string
 }
 
-func judge(rules []*rule, a *arrival) verdict {
+// judge finds the rules that fire on a request. One that does not count is a look at
+// what would happen to it.
+func judge(rules []*rule, a *arrival, counts bool) verdict {
 	var v verdict
 	for _, r := range rules {
 		if !r.concerns.meets(a.kind, a.Request, a.traits) || !r.When.matches(a) {
 			continue
 		}
-		n := r.matched.Add(1)
+		n := r.matched.Load() + 1
+		if counts {
+			n = r.matched.Add(1)
+		}
 		if n <= r.When.Skip || r.When.Count != 0 && n-r.When.Skip > r.When.Count {
 			continue
 		}

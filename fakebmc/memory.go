@@ -119,6 +119,11 @@ func (m *memory) insist(report string, until time.Duration) {
 func (m *memory) believed(now time.Duration, actual PowerState) PowerState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.believe(now, actual)
+}
+
+// believe is believed under mu.
+func (m *memory) believe(now time.Duration, actual PowerState) PowerState {
 	if m.boot != nil {
 		if m.boot.until == Never || now < m.boot.until {
 			return told(m.boot.report)

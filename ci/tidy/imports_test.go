@@ -67,7 +67,7 @@ var layers = []layer{
 	{"fakebmc/redfish", []string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
 	{"fakebmc/admin", []string{"./fakebmc/.", "./fakebmc/front"}, "the admin API is about BMCs, whatever their faces are"},
 	{"fakebmc/front", nil, "how a hostile client is met has nothing to do with BMCs"},
-	{"fakebmc/fleet", []string{"./fakebmc"}, "a fleet joins the BMCs, their hosts and their faces, and nothing else"},
+	{"fakebmc/fleet", slices.Concat([]string{"./fakebmc"}, anyYAML), "a fleet joins the BMCs, their hosts and their faces, and nothing else"},
 	{"fakebmc/libvirt", []string{"./fakebmc/fleet", "./vms/keeper", "./fakebmc/.", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
 	{"vms", slices.Concat([]string{"./vms", "libvirt.org/go"}, system), "the VMs know libvirt, nothing of Kubernetes, and nobody who uses them"},
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},

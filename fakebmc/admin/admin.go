@@ -1,7 +1,9 @@
-// Package admin is an HTTP API to the rules of running BMCs:
+// Package admin is an HTTP API to running BMCs: what their hosts really do, and the
+// rules:
 //
 //	GET    /v1/presets                    every preset
 //	GET    /v1/hosts                      the hosts and their rules in force
+//	GET    /v1/hosts/{host}               the state: actual, reported and internal, and the log
 //	POST   /v1/hosts/{host}/rules         add a rule; host is a glob
 //	DELETE /v1/hosts/{host}/rules/{name}  remove it; host is a glob
 //
@@ -25,11 +27,12 @@ type BMCs interface {
 }
 
 // API returns the handler.
-func API(bmcs BMCs) http.Handler {
-	a := admin{bmcs}
+func API(bmcs BMCs, log *Log) http.Handler {
+	a := admin{bmcs, log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/presets", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, fakebmc.Presets()) })
 	mux.HandleFunc("GET /v1/hosts", a.list)
+	mux.HandleFunc("GET /v1/hosts/{host}", a.show)
 	mux.HandleFunc("POST /v1/hosts/{host}/rules", a.add)
 	mux.HandleFunc("DELETE /v1/hosts/{host}/rules/{name...}", a.remove)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +44,10 @@ func API(bmcs BMCs) http.Handler {
 	})
 }
 
-type admin struct{ BMCs }
+type admin struct {
+	BMCs
+	log *Log
+}
 
 func (a admin) matching(pattern string) (matching []*fakebmc.BMC, err error) {
 	for _, b := range a.All() {
@@ -65,6 +71,21 @@ func (a admin) list(w http.ResponseWriter, _ *http.Request) {
 		hosts = append(hosts, host{b.Host(), append([]fakebmc.Rule{}, b.Rules()...)})
 	}
 	respond(w, http.StatusOK, hosts)
+}
+
+// show tells the truth about a host, and what clients were told of it.
+func (a admin) show(w http.ResponseWriter, r *http.Request) {
+	for _, b := range a.All() {
+		if b.Host() == r.PathValue("host") {
+			respond(w, http.StatusOK, struct {
+				Host string `json:"host"`
+				fakebmc.State
+				Log []fakebmc.Record `json:"log"`
+			}{b.Host(), b.State(), a.log.of(b.Host())})
+			return
+		}
+	}
+	respond(w, http.StatusNotFound, problem(fmt.Errorf("there is no host %q", r.PathValue("host"))))
 }
 
 // add is all or nothing: where one host refuses the rule, no host has it.

@@ -1,19 +1,26 @@
 package fleet
 
 import (
+	"bytes"
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
 // UseRules adds the rules of presets, and those of a file if one is named.
-func (o *Options) UseRules(presets []string, file string) error {
+// When ctx ends it waits for the file no longer.
+func (o *Options) UseRules(ctx context.Context, presets []string, file string) error {
 	for _, name := range presets {
 		r := fakebmc.Rule{Name: name, Preset: name}
 		if err := r.Validate(); err != nil {
@@ -24,16 +31,91 @@ func (o *Options) UseRules(presets []string, file string) error {
 	if file == "" {
 		return nil
 	}
-	data, err := os.ReadFile(file)
+	more, err := readRules(ctx, file)
 	if err != nil {
 		return err
 	}
-	more, err := fakebmc.ParseRules(data)
-	if err != nil {
-		return fmt.Errorf("%s: %w", filepath.Clean(file), err)
-	}
 	o.Rules = append(o.Rules, more...)
 	return nil
+}
+
+const (
+	maxRulesFile = 1 << 20
+	maxProblems  = 10 // of a file with rules that are told
+)
+
+// readRules reads a file that may be a pipe without a writer, or have no end.
+func readRules(ctx context.Context, name string) ([]fakebmc.Rule, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() { // which ends with the process, if the file never does
+		file, err := os.Open(name)
+		if err != nil {
+			done <- result{nil, err}
+			return
+		}
+		defer file.Close()
+		data, err := io.ReadAll(io.LimitReader(file, maxRulesFile+1))
+		done <- result{data, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read %s: %w", name, ctx.Err())
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if len(r.data) > maxRulesFile {
+		return nil, fmt.Errorf("%s: it has more than %d bytes; a preset or a glob may stand for many of its rules", name, maxRulesFile)
+	}
+	// Not one of the libraries to which Off is no text but false.
+	var list any
+	document := yaml.NewDecoder(bytes.NewReader(r.data))
+	if err := document.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if document.Decode(new(any)) != io.EOF {
+		return nil, fmt.Errorf("%s: it has more than one document; write one list", name)
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	rules, err := fakebmc.ParseRules(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, few(err))
+	}
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("%s: it has no rule; write a list of them", name)
+	}
+	return rules, nil
+}
+
+// few leaves out what nobody reads of many problems.
+func few(err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) <= maxProblems {
+		return err
+	}
+	return fmt.Errorf("%s\nand %d more", strings.Join(lines[:maxProblems], "\n"), len(lines)-maxProblems)
+}
+
+// UseLog appends each request's record to a file, if one is named. Close it after Run.
+func (o *Options) UseLog(file string) (io.Closer, error) {
+	if file == "" {
+		return io.NopCloser(nil), nil
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	o.Records = f
+	return f, nil
 }
 
 // UseCertificate reads the certificate of TLS and its private key from files. Two empty

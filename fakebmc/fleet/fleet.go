@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/admin"
+	"github.com/fencelab/fencelab/fakebmc/front"
 	"github.com/fencelab/fencelab/fakebmc/ipmi"
 	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
@@ -123,13 +124,17 @@ type fleet struct {
 	fail    chan error
 	ended   sync.WaitGroup
 
-	mu sync.Mutex // of Records
+	mu  sync.Mutex // of Records
+	log *admin.Log // nil without an admin API
 }
 
 func (f *fleet) failed() <-chan error { return f.fail }
 
 func (f *fleet) start() error {
 	f.fail = make(chan error, 1)
+	if f.o.Admin != "" {
+		f.log = &admin.Log{}
+	}
 	hosts := f.o.Hosts
 	for i := range f.o.Fake {
 		hosts = append(hosts, Host{Name: fmt.Sprintf("fake-%d", i+1), System: memory.New(f.clk, f.o.Timing, true)})
@@ -208,11 +213,17 @@ func (f *fleet) change(c Change) error {
 
 // record is nil without a place for the records, so that none is made.
 func (f *fleet) record() func(fakebmc.Record) {
-	if f.o.Records == nil {
+	if f.o.Records == nil && f.log == nil {
 		return nil
 	}
 	enc := json.NewEncoder(f.o.Records)
 	return func(r fakebmc.Record) {
+		if f.log != nil {
+			f.log.Add(r)
+		}
+		if f.o.Records == nil {
+			return
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if err := enc.Encode(r); err != nil {
@@ -285,7 +296,7 @@ func (f *fleet) serveAdmin() (url string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+	if !front.IsLocal(host) {
 		return "", fmt.Errorf("serving the admin API on %s: it has no password, so it must be a loopback address", f.o.Admin)
 	}
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -293,7 +304,7 @@ func (f *fleet) serveAdmin() (url string, err error) {
 		return "", fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err)
 	}
 	f.admin = &http.Server{
-		Handler: admin.API(f.bmcs), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+		Handler: admin.API(f.bmcs, f.log), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
 	}
 	f.ended.Go(func() {
 		if err := f.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

@@ -209,6 +209,62 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestTruth compares what a client is told with what the admin API says is the case,
+// and looks at it as often as it likes without changing what the client is told.
+func TestTruth(t *testing.T) {
+	ready, stop := run(t, Options{Fake: 1, Admin: ":0", Timing: memory.Timing{},
+		Rules: []fakebmc.Rule{{Name: "early", Preset: "off-too-early"}, {Name: "once", When: fakebmc.Selector{Method: "GET", Count: 1, Skip: 1}, Effect: fakebmc.Effect{Report: "Paused"}}}})
+	defer stop()
+	type truth struct {
+		Actual, Reported string
+		Boots            int
+		Internal         struct {
+			Up    bool
+			Reset *struct{ Type, Report string }
+			Rules []string
+		}
+		Log []fakebmc.Record
+	}
+	host := column(ready, "fake-1", 1)
+	look := func() (s truth) {
+		t.Helper()
+		status, body := do(t, "GET", column(ready, "(admin)", 1)+"/fake-1", "")
+		if err := json.Unmarshal([]byte(body), &s); status != 200 || err != nil {
+			t.Fatalf("%d %v %s", status, err, body)
+		}
+		return s
+	}
+	told := func(want string) {
+		t.Helper()
+		if s := look(); s.Reported != want || s.Actual != "On" || s.Boots != 1 {
+			t.Errorf("%+v, want %s", s, want)
+		}
+		if _, body := do(t, "GET", host, ""); !strings.Contains(body, `"PowerState":"`+want+`"`) {
+			t.Errorf("the client is told %s, want %s", body, want)
+		}
+	}
+	told("On")
+	told("Paused")
+	told("On")
+	if status, body := do(t, "POST", host+"/Actions/ComputerSystem.Reset", `{"ResetType": "ForceOff"}`); status != 204 {
+		t.Errorf("%d %s", status, body)
+	}
+	told("Off")
+	s := look()
+	if s.Internal.Reset == nil || s.Internal.Reset.Type != "ForceOff" || s.Internal.Reset.Report != "Off" || !s.Internal.Up || len(s.Internal.Rules) != 2 {
+		t.Errorf("internal: %+v", s.Internal)
+	}
+	if len(s.Log) != 5 {
+		t.Fatalf("%d records", len(s.Log))
+	}
+	if r := s.Log[4]; r.Actual != fakebmc.On || r.Answer.PowerState != fakebmc.Off || r.Received > r.Executed || r.Executed > r.Answered {
+		t.Errorf("the lie is recorded as %+v", r)
+	}
+	if status, _ := do(t, "GET", column(ready, "(admin)", 1)+"/nobody", ""); status != 404 {
+		t.Errorf("nobody: %d", status)
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	for _, c := range []struct {
 		o    Options

@@ -1,0 +1,103 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fencelab/fencelab/fakebmc"
+)
+
+// TestRulesFile takes YAML and JSON, and refuses what is no list of rules.
+func TestRulesFile(t *testing.T) {
+	write := func(text string) string {
+		name := filepath.Join(t.TempDir(), "rules.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, c := range []struct{ text, want string }{
+		{"- name: lie\n  when: {host: fake-*}\n  effect: {report: Off}\n- {name: deaf, preset: off-ignored}\n", ""},
+		{`[{"name": "lie", "effect": {"report": "Off"}}, {"name": "deaf", "effect": {"hang": true}}]`, ""},
+		{"- name: lie\n  name: lie\n", `line 2: mapping key "name" already defined`},
+		{"- name: [\n", "line 1"}, {"- {name: a, effect: {hang: true}}\n---\n- {}\n", "one document"},
+		{"- {name: lie, effect: {sleep: 3}}\n", `unknown field "sleep"`},
+		{"null", "no rule"}, {"", "no rule"}, {"name: lie", "reading rules"},
+		{strings.Repeat("- {}\n", 1000), "and 2989 more"},
+		{strings.Repeat(" ", maxRulesFile+1), "more than"},
+	} {
+		rules, err := readRules(t.Context(), write(c.text))
+		switch {
+		case c.want == "" && (err != nil || len(rules) != 2):
+			t.Errorf("%s: %v, %v", c.text, rules, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%.50s: %v, want %q", c.text, err, c.want)
+		}
+	}
+	if _, err := readRules(t.Context(), "/dev/zero"); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a file without an end: %v", err)
+	}
+}
+
+// TestABeginningEnds when it is told to, though it waits for a file.
+func TestABeginningEnds(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Serve(ctx, Options{Fake: 1}, Sources{Rules: pipe}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAdminOnLocalhost: that name is loopback, too.
+func TestAdminOnLocalhost(t *testing.T) {
+	ready, stop := run(t, Options{Fake: 1, Admin: "localhost:0"})
+	if status, body := do(t, "GET", column(ready, "(admin)", 1), ""); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLog appends each request to a file.
+func TestLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bmc.log")
+	for n := 1; n <= 2; n++ {
+		r, w := io.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			err := Serve(ctx, Options{Fake: 1, Ready: w}, Sources{Log: file})
+			w.CloseWithError(io.EOF)
+			ended <- err
+		}()
+		said := bufio.NewScanner(r)
+		said.Scan()
+		said.Scan()
+		do(t, "GET", column(said.Text(), "fake-1", 1), "")
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+		var last fakebmc.Record
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != n || last.Host != "fake-1" || last.Actual != fakebmc.On {
+			t.Errorf("%d lines, the last is %+v, %v", len(lines), last, err)
+		}
+	}
+}
