@@ -149,6 +149,9 @@ func session(t *testing.T, dir, block string) string {
 		}
 		printed := strings.SplitAfter(strings.TrimRight(string(output), "\n")+"\n", "\n")
 		printed = printed[:len(printed)-1]
+		if strings.TrimSpace(string(output)) == "" {
+			printed = nil
+		}
 		if at := slices.Index(shown, elided+"\n"); at >= 0 {
 			tail := len(shown) - at - 1
 			if len(printed) < at+tail {

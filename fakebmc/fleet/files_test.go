@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -54,7 +55,7 @@ func TestABeginningEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Serve(ctx, Options{Fake: 1}, Sources{Rules: pipe}); err != nil {
+	if err := new(Options).UseRules(ctx, nil, pipe); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -78,7 +79,11 @@ func TestLog(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
-			err := Serve(ctx, Options{Fake: 1, Ready: w}, Sources{Log: file})
+			o := Options{Fake: 1, Ready: w}
+			log, err := o.UseLog(file)
+			if err == nil {
+				err = errors.Join(Run(ctx, o), log.Close())
+			}
 			w.CloseWithError(io.EOF)
 			ended <- err
 		}()
