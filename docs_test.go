@@ -276,6 +276,7 @@ func TestWorlds(t *testing.T) {
 	for _, feature := range known {
 		names[feature] = "`" + string(feature) + "`"
 	}
+	names[scenarios.FeatureAgents] = "controllers that run on every host"
 	names[scenarios.FeatureLinks] = "`cut` of less than a `host`"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan"

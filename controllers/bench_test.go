@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/reboot"
 )
 
 // still is an API server in which nothing changes: every read is a deep copy, as
@@ -50,7 +52,7 @@ func BenchmarkSteady(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c, err := r.New(Deps{Client: s, Live: s, Clock: clocktesting.NewFakePassiveClock(bed.clock.Now()), Power: bed})
+		c, err := r.New(Deps{Client: s, Live: s, Clock: clocktesting.NewFakePassiveClock(bed.clock.Now()), Power: func(time.Duration) reboot.Power { return bed }})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -45,21 +45,27 @@ func TestRegistrations(t *testing.T) {
 		if err := json.Unmarshal(data, r.Settings()); err != nil || !strings.HasPrefix(string(data), `{"`) {
 			t.Errorf("settings of %s: %s, %v", r.Name, data, err)
 		}
+		make := func(d Deps) (program any, err error) {
+			if r.Place == EveryHost {
+				return r.NewAgent(d)
+			}
+			return r.New(d)
+		}
 		for _, settings := range []any{nil, settings} {
-			if reconciler, err := r.New(Deps{Settings: settings}); err != nil || reconciler == nil {
+			if program, err := make(Deps{Settings: settings}); err != nil || program == nil {
 				t.Errorf("make %s: %v", r.Name, err)
 			}
 		}
-		if _, err := r.New(Deps{Settings: 1}); err == nil || !strings.Contains(err.Error(), "Registration.Settings") {
+		if _, err := make(Deps{Settings: 1}); err == nil || !strings.Contains(err.Error(), "Registration.Settings") {
 			t.Errorf("%s took settings of another type: %v", r.Name, err)
 		}
 		if overlayable := len(r.Facts) > 0 && len(r.Actions) > 0; overlayable == r.StandIn {
 			t.Errorf("%s: stand-in %t, facts %v, actions %v", r.Name, r.StandIn, r.Facts, r.Actions)
 		}
-		if _, err := r.New(Deps{Overlay: []Rule{{Then: "Nothing"}}}); (err != nil) != r.StandIn {
+		if _, err := make(Deps{Overlay: []Rule{{Then: "Explode"}}}); err == nil {
 			t.Errorf("%s with an overlay: %v", r.Name, err)
 		}
-		if slices.Contains(r.Facts, "") || r.Workers < 1 || r.For == nil {
+		if slices.Contains(r.Facts, "") || r.Workers < 1 || (r.For == nil) != (r.Place == EveryHost) || (r.New == nil) == (r.NewAgent == nil) {
 			t.Errorf("%s is incomplete: %+v", r.Name, r)
 		}
 	}
@@ -223,7 +229,7 @@ func (b *bed) tick(settings map[string]any, order ...string) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		reconciler, err := r.New(Deps{Client: b.client, Live: b.client, Clock: b.clock, Power: b, Settings: settings[name]})
+		reconciler, err := r.New(Deps{Client: b.client, Live: b.client, Clock: b.clock, Power: func(time.Duration) reboot.Power { return b }, Settings: settings[name]})
 		if err != nil {
 			b.t.Fatal(err)
 		}

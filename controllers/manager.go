@@ -36,6 +36,9 @@ import (
 // whose scheme must be api.NewScheme's.
 func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 	for _, s := range selected {
+		if s.Place != Cluster {
+			return fmt.Errorf("add the controller %s to the manager: it runs on every host, and a manager in the cluster", s.Name)
+		}
 		reconciler, err := s.New(Deps{
 			Client:   mgr.GetClient(),
 			Live:     mgr.GetAPIReader(),
@@ -158,7 +161,7 @@ func (o Options) selection() ([]Selection, error) {
 	names := o.Controllers
 	if len(names) == 0 {
 		for _, r := range registrations {
-			if !r.StandIn {
+			if !r.StandIn && r.Place == Cluster {
 				names = append(names, r.Name)
 			}
 		}

@@ -29,8 +29,8 @@ func TestSetupWithManager(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := SetupWithManager(mgr, s); err != nil {
-				t.Error(err)
+			if err := SetupWithManager(mgr, s); (err != nil) != (r.Place == EveryHost) {
+				t.Errorf("add %s to a manager in the cluster: %v", r.Name, err)
 			}
 		}
 		broken := Selection{Registration: All()[0], Overlay: []Rule{{Then: "Explode"}}}

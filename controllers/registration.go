@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -27,6 +28,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/nodelifecycle"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/controllers/remediation"
+	"github.com/fencelab/fencelab/controllers/watchdog"
 	"github.com/fencelab/fencelab/controllers/workload"
 )
 
@@ -34,7 +36,10 @@ import (
 type Registration struct {
 	// Name is the controller's, in lower case.
 	Name string
-	// For is an empty object of the kind whose keys are reconciled.
+	// Place is where its processes run: in the cluster it is a reconciler, made by New,
+	// on every host an agent, made by NewAgent.
+	Place Place
+	// For is an empty object of the kind whose keys are reconciled; nil for an agent.
 	For client.Object
 	// Watches are the other kinds that lead to a reconcile.
 	Watches []Watch
@@ -50,9 +55,16 @@ type Registration struct {
 	// StandIn marks a controller that does what a cluster's own components do,
 	// where those are missing.
 	StandIn bool
-	// New makes the controller. It starts nothing. It is called once for each
-	// incarnation of a process.
-	New func(Deps) (reconcile.Reconciler, error)
+	// StartsAfterNodes has it started when every Node of a topology is Ready.
+	StartsAfterNodes bool
+	// NeedsBMCSecrets gives it the role that reads the Secrets of BMCs.
+	NeedsBMCSecrets bool
+	// FeedsWatchdog makes it the one that feeds the watchdog of its host.
+	FeedsWatchdog bool
+	// New makes the reconciler, NewAgent the agent. They start nothing. One of them is
+	// called once for each incarnation of a process.
+	New      func(Deps) (reconcile.Reconciler, error)
+	NewAgent func(Deps) (Agent, error)
 
 	check func([]Rule) error
 }
@@ -66,18 +78,25 @@ type Watch struct {
 	Map func(context.Context, client.Reader, client.Object) []reconcile.Request
 }
 
-// Deps are what a controller is made of.
+// Deps are what a program is made of: what the world grants it.
 type Deps struct {
-	// Client writes, and reads from a cache.
+	// Client writes, and reads from a cache; on a host, from the API server.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// LiveWithin reads from the API server, and gives each read up after a time. Only
+	// a process on a host has it.
+	LiveWithin func(time.Duration) client.Reader
 	// Clock is the only clock.
 	Clock clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
-	// Power reaches the BMCs for the reboot controller; nil for Redfish.
-	Power reboot.Power
+	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish.
+	Power func(timeout time.Duration) reboot.Power
+	// Host, Watchdog and Peers are of the host that the process runs on.
+	Host     Host
+	Watchdog Watchdog
+	Peers    Peers
 	// Settings is what Registration.Settings returned, perhaps changed; nil for
 	// the defaults.
 	Settings any
@@ -158,13 +177,16 @@ func (r Registration) CheckOverlay(rules []Rule) error {
 
 var registrations = []Registration{
 	register(overlayable(Registration{
-		Name: "reboot",
-		For:  &api.BareMetalHost{},
+		Name:            "reboot",
+		For:             &api.BareMetalHost{},
+		NeedsBMCSecrets: true,
 		// One unreachable BMC must not keep the others waiting.
 		Workers: 16,
 	}, reboot.Decide, reboot.Actions), reboot.DefaultSettings, func(d Deps, settings reboot.Settings) (reconcile.Reconciler, error) {
-		power := d.Power
-		if power == nil {
+		var power reboot.Power
+		if d.Power != nil {
+			power = d.Power(settings.BMCTimeout.Duration)
+		} else {
 			power = reboot.NewRedfish(d.Live, settings.BMCTimeout.Duration)
 		}
 		decide, err := Overlaid(reboot.Decide, reboot.Actions, d.Overlay)
@@ -217,33 +239,57 @@ var registrations = []Registration{
 		Watches: []Watch{{Kind: &corev1.Node{}, Map: workload.PodOfNode}},
 		Workers: 1,
 		StandIn: true,
+		// So that it finds the one that the workload is wanted on.
+		StartsAfterNodes: true,
 	}, workload.DefaultSettings, func(d Deps, settings workload.Settings) (reconcile.Reconciler, error) {
 		return &workload.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}, nil
 	}),
+	registerAgent(overlayable(Registration{
+		Name: "watchdog", FeedsWatchdog: true,
+	}, watchdog.Decide, watchdog.Actions), watchdog.DefaultSettings, func(d Deps, settings watchdog.Settings) (Agent, error) {
+		decide, err := Overlaid(watchdog.Decide, watchdog.Actions, d.Overlay)
+		agent := &watchdog.Agent{Clock: d.Clock, Watchdog: d.Watchdog, Node: d.Host.Node, Settings: settings, Decide: observed(decide, d.Decided)}
+		if d.LiveWithin != nil {
+			agent.API = d.LiveWithin(settings.RequestTimeout.Duration)
+		}
+		return agent, err
+	}),
 }
 
-// register completes a registration with its settings and constructor.
+// register completes the registration of a reconciler with its settings and constructor.
 func register[S any](r Registration, defaults func() S, construct func(Deps, S) (reconcile.Reconciler, error)) Registration {
-	r.Settings = func() any { s := defaults(); return &s }
-	r.New = func(d Deps) (reconcile.Reconciler, error) {
+	r.Place, r.Settings = Cluster, func() any { s := defaults(); return &s }
+	r.New = constructor(r, defaults, construct)
+	return r
+}
+
+// registerAgent completes the registration of an agent.
+func registerAgent[S any](r Registration, defaults func() S, construct func(Deps, S) (Agent, error)) Registration {
+	r.Place, r.Workers, r.Settings = EveryHost, 1, func() any { s := defaults(); return &s }
+	r.NewAgent = constructor(r, defaults, construct)
+	return r
+}
+
+// constructor makes a program of what the world grants and of its own settings.
+func constructor[S, P any](r Registration, defaults func() S, construct func(Deps, S) (P, error)) func(Deps) (P, error) {
+	return func(d Deps) (none P, err error) {
 		settings := defaults()
 		switch s := d.Settings.(type) {
 		case nil:
 		case *S:
 			settings = *s
 		default:
-			return nil, fmt.Errorf("make the controller %s: settings are a %T and must be a %T, as Registration.Settings returns", r.Name, s, &settings)
+			return none, fmt.Errorf("make the controller %s: settings are a %T and must be a %T, as Registration.Settings returns", r.Name, s, &settings)
 		}
 		if err := r.CheckOverlay(d.Overlay); err != nil {
-			return nil, err
+			return none, err
 		}
-		reconciler, err := construct(d, settings)
+		program, err := construct(d, settings)
 		if err != nil {
-			return nil, fmt.Errorf("make the controller %s: %w", r.Name, err)
+			return none, fmt.Errorf("make the controller %s: %w", r.Name, err)
 		}
-		return reconciler, nil
+		return program, nil
 	}
-	return r
 }
 
 // overlayable completes a registration with what its Decide tells about facts

@@ -21,6 +21,8 @@ const (
 	FeatureReplicas Feature = "replicas"
 	// FeatureLinks are cuts of less than all links of a host.
 	FeatureLinks Feature = "links"
+	// FeatureAgents are controllers that run on every host.
+	FeatureAgents Feature = "agents"
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
@@ -43,6 +45,13 @@ type Need struct {
 	Needs Feature
 }
 
+// Needs tell what a plan needs that the engine knows only the name of. Both may be nil.
+type Needs struct {
+	// Fault is what the rule of a fault needs, Controller what a controller needs.
+	Fault      func(rule json.RawMessage) []Need
+	Controller func(name string) []Need
+}
+
 // use is a place where a plan asks for a feature.
 type use struct {
 	// path is the field in the file, what says it to people; part is what of it asks.
@@ -58,9 +67,8 @@ func (u *use) because(why string) string {
 	return why
 }
 
-// Refuse returns every reason why the world can't perform a plan. needs tells what the
-// rule of a fault needs; see Vocabulary.
-func (c *Capabilities) Refuse(plan *Plan, needs func(rule json.RawMessage) []Need) []string {
+// Refuse returns every reason why the world can't perform a plan.
+func (c *Capabilities) Refuse(plan *Plan, needs Needs) []string {
 	var reasons []string
 	for _, u := range append(uses(&plan.Spec, needs), deviating(plan)...) {
 		if why, lacks := c.Lacks[u.feature]; lacks {
@@ -79,9 +87,14 @@ func deviating(plan *Plan) []use {
 }
 
 // uses are all features that a story asks for, in the order of the file.
-func uses(spec *Spec, needs func(rule json.RawMessage) []Need) []use {
+func uses(spec *Spec, needs Needs) []use {
 	var all []use
 	for i, c := range spec.Controllers {
+		if needs.Controller != nil {
+			for _, need := range needs.Controller(c.Name) {
+				all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].name", i), what: "the controller " + c.Name, part: need.What, feature: need.Needs})
+			}
+		}
 		if c.Replicas > 1 {
 			what := fmt.Sprintf("%d processes of the controller %s", c.Replicas, c.Name)
 			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].replicas", i), what: what, feature: FeatureReplicas})
@@ -110,8 +123,8 @@ func uses(spec *Spec, needs func(rule json.RawMessage) []Need) []use {
 		for _, feature := range o.asks(s.Do, spec) {
 			all = append(all, use{path: path, what: what, feature: feature})
 		}
-		if s.Do.AddFault != nil && needs != nil {
-			for _, need := range needs(s.Do.AddFault.Rule) {
+		if s.Do.AddFault != nil && needs.Fault != nil {
+			for _, need := range needs.Fault(s.Do.AddFault.Rule) {
 				all = append(all, use{path: path + ".rule", what: what, part: need.What, feature: need.Needs})
 			}
 		}
@@ -121,7 +134,7 @@ func uses(spec *Spec, needs func(rule json.RawMessage) []Need) []use {
 
 // tellable checks that the worlds which are to tell the story can.
 func (v *validator) tellable() {
-	for _, u := range uses(v.spec, v.vocab.FaultNeeds) {
+	for _, u := range uses(v.spec, v.vocab.Needs) {
 		var others []string
 		reason := ""
 		for _, world := range v.vocab.Worlds {
@@ -154,7 +167,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureDeviations}
+	features := []Feature{FeatureAgents, FeatureReplicas, FeatureDeviations}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

@@ -32,10 +32,10 @@ type Vocabulary struct {
 	// DoubtFault what is only odd; both may be nil.
 	CheckFault func(rule any, host string, hosts []string) error
 	DoubtFault func(rule any) []string
-	// Worlds are those that there are, and FaultNeeds is what the rule of a fault needs
-	// of one; both may be nil.
-	Worlds     []Capabilities
-	FaultNeeds func(rule json.RawMessage) []Need
+	// Worlds are those that there are, nil if nobody knows, and Needs what is needed of
+	// one.
+	Worlds []Capabilities
+	Needs  Needs
 	// Values are the values of events that have a closed set of them.
 	Values map[history.Kind][]string
 	// Annotations are those that controllers set; CheckAnnotation says what is odd
@@ -59,6 +59,8 @@ type ControllerVocabulary struct {
 	// Kinds are the kinds of objects in the controller's cache. Left out:
 	// nobody knows.
 	Kinds []string
+	// EveryHost says that a process of it runs on each host.
+	EveryHost bool
 	// StandIn says that the controller takes part without being listed.
 	StandIn bool
 }

@@ -43,6 +43,8 @@ const (
 type CrashOp struct {
 	// controller is the controller's name.
 	Controller string `json:"controller"`
+	// host is the host whose process dies, of a controller that runs on every host.
+	Host string `json:"host,omitempty"`
 	// effect is the controller's n-th API write or BMC command from now on,
 	// counted from 1. Left out: the crash is immediate, unless each is set.
 	Effect int `json:"effect,omitempty"`
@@ -62,6 +64,14 @@ type CrashOp struct {
 	LateBy Duration `json:"lateBy,omitzero"`
 }
 
+// Process is what the process is called.
+func (c *CrashOp) Process() string {
+	if c.Host != "" {
+		return ProcessOn(c.Controller, c.Host)
+	}
+	return c.Controller
+}
+
 // ControllerOp names a controller.
 type ControllerOp struct {
 	// controller is the controller's name.
@@ -75,6 +85,9 @@ func Process(controller string, n int) string {
 	}
 	return fmt.Sprintf("%s-%d", controller, n)
 }
+
+// ProcessOn is what the process of a controller is called that runs on a host.
+func ProcessOn(controller, host string) string { return host + "." + controller }
 
 // ClockOp is a clock that differs from the others.
 type ClockOp struct {
@@ -194,7 +207,7 @@ func (f *FailAPIOp) String() string {
 
 func (c *CrashOp) String() string {
 	var b strings.Builder
-	b.WriteString("crash " + c.Controller)
+	b.WriteString("crash " + c.Process())
 	switch {
 	case c.Each:
 		fmt.Fprintf(&b, " %s each of its effects", c.Point)

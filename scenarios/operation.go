@@ -266,11 +266,12 @@ var operations = []operation{
 	}),
 	declare("crash", func(op *Op) *CrashOp { return op.Crash }, World.Crash, of[CrashOp]{
 		text:   (*CrashOp).String,
-		object: func(c *CrashOp) string { return c.Controller },
+		host:   func(c *CrashOp) string { return c.Host },
+		object: (*CrashOp).Process,
 		check:  (*validator).crash,
 		begins: func(c *CrashOp) (s state) {
 			if c.Each {
-				s.clause = c.Controller + " crashes at each of its effects"
+				s.clause = c.Process() + " crashes at each of its effects"
 			}
 			return s
 		},
@@ -278,7 +279,7 @@ var operations = []operation{
 		shows: func(c *CrashOp, step int) injection {
 			return injection{
 				name:  fmt.Sprintf("step %d (%s) crashed nobody", step, c),
-				event: history.ControllerCrashed, actor: c.Controller,
+				event: history.ControllerCrashed, actor: c.Process(),
 			}
 		},
 	}),

@@ -124,6 +124,12 @@ func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 	if !doc.broken("spec.controllers") {
 		v.controllers = []string{}
 		for _, c := range spec.Controllers {
+			if vocab.Controllers[c.Name].EveryHost {
+				for _, host := range v.hosts {
+					v.controllers = append(v.controllers, ProcessOn(c.Name, host))
+				}
+				continue
+			}
 			for n := 1; n <= min(max(c.Replicas, 1), maxReplicas); n++ {
 				v.controllers = append(v.controllers, Process(c.Name, n))
 			}
@@ -199,6 +205,8 @@ func (v *validator) controller(path, name string) {
 	case v.controllers == nil || slices.Contains(v.controllers, name):
 	case name == workloadController:
 		v.bad(path, "the controller %s takes no part: spec.topology has no workload", name)
+	case exists && v.vocab.Controllers[name].EveryHost && slices.ContainsFunc(v.controllers, func(p string) bool { return v.onHost(p) && v.base(p) == name }):
+		v.bad(path, "the controller %s runs on every host: name one of its processes, such as %s", name, ProcessOn(name, v.hosts[0]))
 	case exists:
 		v.bad(path, "the controller %s takes no part: add it to spec.controllers, or start it before", name)
 	default:
@@ -208,6 +216,9 @@ func (v *validator) controller(path, name string) {
 
 // base is the controller that a process is of.
 func (v *validator) base(process string) string {
+	if _, name, ok := strings.Cut(process, "."); ok {
+		return name
+	}
 	for name := range v.vocab.Controllers { // order does not matter: one at most has it
 		for n := 2; n <= maxReplicas; n++ {
 			if process == Process(name, n) {
@@ -217,6 +228,9 @@ func (v *validator) base(process string) string {
 	}
 	return process
 }
+
+// onHost reports whether a process is one of those that run on hosts.
+func (v *validator) onHost(process string) bool { return strings.Contains(process, ".") }
 
 // distinct reports names that are there twice.
 func (v *validator) distinct(names []string, path func(i int) string) {
@@ -338,7 +352,9 @@ func (v *validator) controllerList() {
 			continue
 		}
 		vocab := v.vocab.Controllers[c.Name]
-		if c.Replicas < 2 || c.Replicas > maxReplicas {
+		if vocab.EveryHost && c.Replicas != 0 {
+			v.bad(at+".replicas", "the controller %s runs once on every host: leave it out", c.Name)
+		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
 			v.bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
 		}
 		if vocab.Settings == nil {

@@ -76,6 +76,8 @@ func (v *validator) startSecond(path string, op *ControllerOp) {
 	path, name := path+".controller", op.Controller
 	switch {
 	case v.controllers == nil:
+	case v.onHost(name):
+		v.bad(path, "%s runs on its host once", name)
 	case v.base(name) != name:
 		v.bad(path, "%s is such a second process itself", name)
 	case slices.Contains(v.controllers, Process(name, 2)):
@@ -117,7 +119,10 @@ func (v *validator) stopFeeding(path string, op *HostOp) {
 const restartTime = 500 * time.Millisecond
 
 func (v *validator) crash(path string, op *CrashOp) {
-	v.controller(path+".controller", op.Controller)
+	if op.Host != "" {
+		v.host(path+".host", op.Host)
+	}
+	v.controller(path+".controller", op.Process())
 	if op.Effect < 1 {
 		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
 	}

@@ -14,10 +14,7 @@ import (
 // apiTimeout is when a client gives up on an API server that doesn't answer.
 const apiTimeout = 30 * time.Second
 
-var (
-	errAPIAway    = errors.New("connect to the API server: connection refused")
-	errAPITimeout = fmt.Errorf("the API server did not answer within %s", apiTimeout)
-)
+var errAPIAway = errors.New("connect to the API server: connection refused")
 
 // apiServer is what stands before the store: it may be away, or refuse requests.
 type apiServer struct {

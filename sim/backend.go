@@ -49,7 +49,7 @@ func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
 	if s.prepared.hosts == &spec.Topology.Hosts[0] {
 		return &s.prepared, nil
 	}
-	if reasons := Capabilities.Refuse(plan, objects.FaultNeeds); len(reasons) > 0 {
+	if reasons := Capabilities.Refuse(plan, objects.Needs); len(reasons) > 0 {
 		return nil, &scenarios.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
 	}
 	chosen, err := objects.Controllers(spec)
@@ -202,8 +202,12 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	}
 	for _, p := range b.processes {
 		// Of several processes the first is the first to lead.
-		b.waiting[p.registration.Name] = true
-		if p.actor.name != objects.WorkloadController {
+		if p.host != nil {
+			b.waiting[p.actor.name] = true
+		} else {
+			b.waiting[p.registration.Name] = true
+		}
+		if !p.registration.StartsAfterNodes {
 			p.restart(startLatency)
 		}
 	}
@@ -301,6 +305,10 @@ func create(store *kube.Store, actor string, obj client.Object) error {
 // stand-in.
 func (b *Backend) addControllers(chosen []controllers.Selection) error {
 	for _, c := range chosen {
+		if c.Place == controllers.EveryHost {
+			b.addAgents(c)
+			continue
+		}
 		if _, err := b.addProcess(c, 1); err != nil {
 			return err
 		}
@@ -316,9 +324,7 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 		deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 	}
 	p.deps.Clock = wallClock{b.w, &p.offset}
-	p.deps.Warn = func(obj client.Object, reason, message string) {
-		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
-	}
+	p.deps.Warn = b.warner(p)
 	if b.Decided != nil {
 		p.deps.Decided = func(facts any, action string) {
 			b.Decided(Decision{c.Name, p.actor.name, p.running.entry.request.String(), facts, action})
@@ -334,6 +340,13 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	}
 	b.processes = append(b.processes, p)
 	return p, nil
+}
+
+// warner records the Warnings of a process.
+func (b *Backend) warner(p *process) func(client.Object, string, string) {
+	return func(obj client.Object, reason, message string) {
+		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
+	}
 }
 
 // watch gives a process a stream for a kind, or adds a mapping to the one it has.
@@ -416,18 +429,19 @@ func (b *Backend) isUp(e history.Event) {
 		b.w.emit(history.Event{Kind: history.RunStarted})
 		return
 	}
-	if !b.waiting[objects.WorkloadController] {
+	if e.Kind != history.NodeReady && e.Kind != history.ControllerStarted {
 		return
 	}
 	for what := range b.waiting { // order does not matter: asking for any
-		if what != objects.WorkloadController && what != runningWorkload {
+		if p := b.process(what); what != runningWorkload && (p == nil || !p.registration.StartsAfterNodes) {
 			return
 		}
 	}
-	// Only now the workload can be put where the scenario wants it.
-	if p := b.process(objects.WorkloadController); p.life == 0 && !p.starting {
-		p.starting = true
-		p.restart(startLatency)
+	for _, p := range b.processes {
+		if p.registration.StartsAfterNodes && p.life == 0 && !p.starting {
+			p.starting = true
+			p.restart(startLatency)
+		}
 	}
 }
 

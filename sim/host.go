@@ -50,6 +50,11 @@ type host struct {
 	// watchdog will reset the host; unfed says that it does so whatever comes.
 	watchdog *step
 	unfed    bool
+	// agents are the processes of controllers that run on every host, and feeder the one
+	// of them that feeds the watchdog, last at fed. Without one the operating system does.
+	agents []*process
+	feeder *process
+	fed    time.Duration
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)
@@ -61,8 +66,8 @@ type hostTimings struct {
 	boot, softOff, hardOff, watchdog time.Duration
 }
 
-// byScenario is the actor of what the scenario itself does to a host: its
-// watchdog bites only because the scenario stopped feeding it.
+// byScenario is the actor of what the scenario itself does to a host: a watchdog that
+// no agent feeds bites only because the scenario stopped feeding it.
 const byScenario = string(history.Engine)
 
 const (
@@ -287,6 +292,10 @@ func (h *host) complete() {
 	h.booted = true
 	h.w.emit(history.Event{Kind: history.BootComplete, Host: h.name, Boot: h.boot})
 	h.kubelet.start()
+	for _, agent := range h.agents {
+		agent.restart(startLatency)
+	}
+	h.arm()
 }
 
 // end stops every process of the boot, and what was under way in it.
@@ -295,6 +304,9 @@ func (h *host) end(by, why string) {
 	h.w.cancel(h.watchdog)
 	h.transition, h.watchdog, h.unfed, h.down, h.draining = nil, nil, false, nil, false
 	h.kubelet.kill()
+	for _, agent := range h.agents {
+		agent.dieWithBoot()
+	}
 	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil
 	h.w.emit(history.Event{Kind: history.BootEnded, Host: h.name, Boot: h.boot, Actor: by, Note: why})
@@ -340,7 +352,7 @@ func (h *host) halt() {
 		h.starve()
 		return
 	}
-	if !h.unfed {
+	if !h.unfed && h.feeder == nil {
 		h.w.cancel(h.watchdog)
 		h.watchdog = nil
 	}
@@ -355,6 +367,9 @@ func (h *host) halt() {
 func (h *host) stopFeeding() {
 	if h.booted {
 		h.unfed = true
+		if h.feeder != nil {
+			h.feeder.end() // until the next boot
+		}
 		h.starve()
 	}
 }
@@ -365,10 +380,33 @@ func (h *host) starve() {
 	if h.timings.watchdog == 0 || !h.booted || h.watchdog != nil {
 		return
 	}
-	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, h.timings.watchdog, func(trouble) {
+	h.bite(h.timings.watchdog)
+}
+
+// arm lets the watchdog's time run from the start of a boot whose agent is to feed it.
+func (h *host) arm() {
+	if h.feeder != nil {
+		h.fed = h.w.now
+		h.starve()
+	}
+}
+
+// bite resets the host after a time, unless an agent has fed the watchdog meanwhile.
+func (h *host) bite(after time.Duration) {
+	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, after, func(trouble) {
 		h.watchdog = nil
-		h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: byScenario})
-		h.restart(byScenario, "reset by its watchdog")
+		by := byScenario
+		if h.feeder != nil && !h.unfed {
+			if rest := h.fed + h.timings.watchdog - h.w.now; rest > 0 {
+				h.bite(rest)
+				return
+			}
+			if !h.halted {
+				by = h.feeder.actor.name
+			}
+		}
+		h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: by})
+		h.restart(by, "reset by its watchdog")
 	})
 }
 

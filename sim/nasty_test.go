@@ -267,7 +267,7 @@ func TestLateCommands(t *testing.T) {
 				}
 				commanded = true
 				return scenarios.Deviation{Step: s.Name(), Fault: c.fault, Delay: cmp.Or(c.slow, late)}, true
-			}, controller("kicker", 1, func(d controllers.Deps) reconcile.Reconciler { return &kicker{d.Client, d.Power} }))
+			}, controller("kicker", 1, func(d controllers.Deps) reconcile.Reconciler { return &kicker{d.Client, d.Power(0)} }))
 			if c.crash != nil {
 				st.do(scenarios.Op{Crash: c.crash})
 			}
@@ -451,7 +451,7 @@ func (k *sure) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 }
 
 func newSure(d controllers.Deps) reconcile.Reconciler {
-	return &sure{kicker{d.Client, d.Power}, d.Live}
+	return &sure{kicker{d.Client, d.Power(0)}, d.Live}
 }
 
 // TestSecond starts another process of a controller: both act, and the second can

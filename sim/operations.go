@@ -79,7 +79,7 @@ func (b *Backend) onProcess(name string, do func(*process)) error {
 }
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
-	return o.onProcess(op.Controller, func(p *process) {
+	return o.onProcess(op.Process(), func(p *process) {
 		if op.Effect == 0 && !op.Each {
 			p.kill(deathOf(op, ""))
 			return
@@ -310,6 +310,7 @@ func (o operations) Heal(*struct{}) error {
 		switch {
 		case p.second:
 			p.end()
+		case p.host != nil && !p.host.booted: // it comes with the next boot
 		case !p.up && !p.standby:
 			p.restart(startLatency)
 		}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,23 +13,16 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// bmcTimeout is when a controller gives up on a BMC that doesn't answer, unless its
-// settings say otherwise.
+// bmcTimeout is when a controller gives up on a BMC that doesn't answer, unless it says
+// otherwise.
 const bmcTimeout = 10 * time.Second
-
-// bmcPatience is how long the process waits for a BMC.
-func (p *process) bmcPatience() time.Duration {
-	if settings, ok := p.deps.Settings.(*reboot.Settings); ok {
-		return cmp.Or(settings.BMCTimeout.Duration, bmcTimeout)
-	}
-	return bmcTimeout
-}
 
 // power is how one incarnation of a controller reaches the BMCs. It implements
 // reboot.Power.
 type power struct {
-	p    *process
-	life int
+	p        *process
+	life     int
+	patience time.Duration
 }
 
 // State reads the reported power state.
@@ -79,7 +71,7 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 // client's own timeout.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
-	patience := p.bmcPatience()
+	patience := pw.patience
 	c := &call{
 		class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable },
 		patience: patience, impatient: func() error { return fmt.Errorf("the BMC did not answer within %s", patience) },

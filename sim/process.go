@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -74,6 +76,11 @@ type process struct {
 	held   []func()
 	// offset is how far its clock is ahead.
 	offset time.Duration
+	// host is where an agent runs, with its peers by theirs; nil for a process in the
+	// cluster, which has a reconciler.
+	host  *host
+	peers map[string]*process
+	agent controllers.Agent
 	// second says that the scenario has started it beside another one.
 	second bool
 	// election is nil where the process is alone; standby says that it is up as a
@@ -110,6 +117,8 @@ type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.R
 type flight struct {
 	entry  *entry
 	thread *coroutine
+	// done is what to do when it has ended; nil for the reconcile of a request.
+	done   func(*flight)
 	result reconcile.Result
 	err    error
 	panic  any
@@ -158,11 +167,11 @@ func (p *process) start(stale time.Duration) {
 	p.queue.p = p
 	p.queue.clear()
 	p.view = kube.NewView(p.store, p.kinds...)
-	g := gate{p, p.life}
+	g := gate{p, p.life, apiTimeout}
 	p.client = kube.NewClient(p.view, g, p.actor.name)
 	deps := p.deps
 	deps.Client, deps.Live = p.client, kube.NewReader(p.store, g, p.actor.name)
-	deps.Power = power{p, p.life}
+	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, p.life, cmp.Or(timeout, bmcTimeout)} }
 	reconciler, err := p.registration.New(deps)
 	if err != nil {
 		p.w.fail(fmt.Errorf("start controller %s: %w", p.actor.name, err))
@@ -299,6 +308,8 @@ func (p *process) unlessPaused(life int, do func()) {
 	case life != p.life:
 	case p.paused:
 		p.held = append(p.held, func() { p.unlessPaused(life, do) })
+	case p.host != nil && p.host.halted:
+		p.host.stalled = append(p.host.stalled, func() { p.unlessPaused(life, do) })
 	default:
 		do()
 	}
@@ -309,6 +320,12 @@ func (p *process) restart(after time.Duration) {
 	p.nextStart = p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
 		switch {
 		case p.up || p.standby || p.life != life:
+		case p.host != nil:
+			p.host.unlessHalted(func() {
+				if p.life == life {
+					p.startAgent()
+				}
+			})
 		case !p.reaches():
 			p.restart(restartLatency) // it cannot list, and ends
 		case p.election != nil:
@@ -420,7 +437,16 @@ func (p *process) wake() {
 
 // begin starts a reconcile.
 func (p *process) begin(e *entry) {
-	f := &flight{entry: e, thread: p.threads.get()}
+	f := &flight{entry: e}
+	p.launch(f, func() (err error) {
+		f.result, err = p.reconciler.Reconcile(context.Background(), e.request)
+		return err
+	}, nil)
+}
+
+// launch runs a body, up to its first call, and done when it has ended.
+func (p *process) launch(f *flight, body func() error, done func(*flight)) {
+	f.thread, f.done = p.threads.get(), done
 	p.flights = append(p.flights, f)
 	p.running = f
 	c := f.thread.run(func() {
@@ -431,7 +457,7 @@ func (p *process) begin(e *entry) {
 				}
 			}
 		}()
-		f.result, f.err = p.reconciler.Reconcile(context.Background(), e.request)
+		f.err = body()
 	})
 	p.running = nil
 	p.next(f, c)
@@ -447,6 +473,14 @@ func (p *process) next(f *flight, c *call) {
 	i := slices.Index(p.flights, f)
 	p.flights = slices.Delete(p.flights, i, i+1)
 	p.threads.put(f.thread)
+	if f.panic != nil {
+		// controller-runtime recovers panics and retries as well.
+		f.err = fmt.Errorf("panic: %v", f.panic)
+	}
+	if f.done != nil {
+		f.done(f)
+		return
+	}
 	p.finish(f)
 	f.entry.locked = false
 	p.wake()
@@ -454,10 +488,6 @@ func (p *process) next(f *flight, c *call) {
 
 // finish does with the request what its reconcile asked for.
 func (p *process) finish(f *flight) {
-	if f.panic != nil {
-		// controller-runtime recovers panics and retries as well.
-		f.err = fmt.Errorf("panic: %v", f.panic)
-	}
 	e, q := f.entry, &p.queue
 	priority := e.priority
 	if f.result.Priority != nil {
@@ -623,6 +653,8 @@ func (p *process) perform(life int, c *call) error {
 type gate struct {
 	p    *process
 	life int
+	// patience is how long the client waits for an answer.
+	patience time.Duration
 }
 
 // Call implements kube.Gate.
@@ -630,7 +662,7 @@ func (g gate) Call(k *kube.Call) error {
 	c := &call{
 		class: ClassAPI, refuse: k.Refuse,
 		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, g.p.at, k, done) },
-		patience: apiTimeout, impatient: func() error { return errAPITimeout },
+		patience: g.patience, impatient: func() error { return fmt.Errorf("the API server did not answer within %s", g.patience) },
 		lost: func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
 	}
 	if k.Writes() {

@@ -68,6 +68,7 @@ const (
 	ClassTimer    Class = "timer"    // a delayed request becomes due
 	ClassBMC      Class = "bmc"      // a request reaches a BMC
 	ClassAnswer   Class = "answer"   // a BMC's own timer fires
+	ClassPeer     Class = "peer"     // an agent's request reaches the one on another host
 	ClassTimeout  Class = "timeout"  // a client gives up on a BMC
 	ClassPower    Class = "power"    // a host's power changes
 	ClassBoot     Class = "boot"     // a host reaches the next stage of its boot
@@ -128,7 +129,7 @@ func (s Step) Faults() []scenarios.StepFault {
 		return deliverFaults
 	case ClassStart:
 		return startFaults
-	case ClassKubelet, ClassLease:
+	case ClassKubelet, ClassLease, ClassPeer:
 		return silentFaults
 	}
 	return nil

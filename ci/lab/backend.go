@@ -149,7 +149,7 @@ func (b *Backend) logf(format string, args ...any) {
 // Start brings up the control plane, the hosts and the controllers. The events
 // of this, and RunStarted when all are healthy, come out of Advance.
 func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
-	if reasons := Capabilities.Refuse(plan, objects.FaultNeeds); len(reasons) > 0 {
+	if reasons := Capabilities.Refuse(plan, objects.Needs); len(reasons) > 0 {
 		return timings, &scenarios.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
 	}
 	if err := Check(ctx, b.options); err != nil {

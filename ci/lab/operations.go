@@ -25,6 +25,7 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time",
 		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
+		scenarios.FeatureAgents:                    "the lab's guests run no agents",
 		scenarios.FeatureLinks:                     "the lab cuts a host off as a whole",
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",

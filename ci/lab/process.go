@@ -74,12 +74,12 @@ func (b *Backend) startControllers() error {
 		return err
 	}
 	for _, c := range chosen {
-		if err := b.grant(c.Name); err != nil {
+		if err := b.grant(c.Registration); err != nil {
 			return fmt.Errorf("grant the controller %s its roles: %w", c.Name, err)
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		b.processes = append(b.processes, p)
-		if c.Name == objects.WorkloadController {
+		if c.StartsAfterNodes {
 			b.observers.Go(func() { p.startLast() })
 			continue
 		}
@@ -106,7 +106,8 @@ func userOf(controller string) string { return "fencelab:" + controller }
 
 // grant binds a controller's own role to its user, and nothing more: a role that
 // lacks a verb must be found here and not in production.
-func (b *Backend) grant(controller string) error {
+func (b *Backend) grant(r controllers.Registration) error {
+	controller := r.Name
 	user := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userOf(controller)}
 	role := func(name string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
@@ -114,7 +115,7 @@ func (b *Backend) grant(controller string) error {
 	err := b.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "lab-" + controller}, Subjects: []rbacv1.Subject{user}, RoleRef: role("fencelab-" + controller),
 	})
-	if err != nil || controller != "reboot" {
+	if err != nil || !r.NeedsBMCSecrets {
 		return err
 	}
 	return b.admin.Create(b.ctx, &rbacv1.RoleBinding{
@@ -165,9 +166,7 @@ func (p *process) manager(l *life) (ctrl.Manager, error) {
 	selection := p.controller
 	construct := selection.New
 	selection.New = func(d controllers.Deps) (reconcile.Reconciler, error) {
-		if settings, ok := selection.Settings.(*reboot.Settings); ok {
-			d.Power = &powerGate{p, l, reboot.NewRedfish(d.Live, settings.BMCTimeout.Duration)}
-		}
+		d.Power = func(timeout time.Duration) reboot.Power { return &powerGate{p, l, reboot.NewRedfish(d.Live, timeout)} }
 		warn := d.Warn
 		d.Warn = func(about client.Object, reason, message string) {
 			p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: about.GetName(), Value: reason, Note: message})

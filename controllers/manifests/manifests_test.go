@@ -168,7 +168,10 @@ func TestRolesLetControllersWatch(t *testing.T) {
 			t.Errorf("the controller %s has no role", r.Name)
 			continue
 		}
-		kinds := []client.Object{r.For}
+		var kinds []client.Object
+		if r.For != nil {
+			kinds = append(kinds, r.For)
+		}
 		for _, w := range r.Watches {
 			kinds = append(kinds, w.Kind)
 		}

@@ -52,7 +52,7 @@ func refuses(t *testing.T, world scenarios.Capabilities, open func(testing.TB) s
 		{Do: &scenarios.Op{PauseController: &scenarios.ControllerOp{Controller: "reboot"}}},
 		{Do: &scenarios.Op{APIOutage: &scenarios.OutageOp{}}},
 	}
-	want := world.Refuse(plan, nil)
+	want := world.Refuse(plan, scenarios.Needs{})
 	if len(want) == 0 {
 		t.Fatalf("the %s refuses nothing of what only one world can do", world.Title)
 	}

@@ -242,7 +242,8 @@ type Event struct {
 	// is a controller, a kubelet, User, or string(Engine) for the topology; of a
 	// power edge and of the end of a boot string(Engine) when the scenario itself
 	// caused it, else the client whose command led to it, or "bmc", "watchdog" or
-	// "restore" when the BMC did it by itself.
+	// "restore" when the BMC did it by itself, or the agent that let the watchdog of
+	// its own host run out.
 	Actor string `json:"actor,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Value string `json:"value,omitempty"`

@@ -12,10 +12,8 @@ import (
 
 // Names of the stand-ins for what a cluster does by itself.
 const (
-	nodeLifecycle = "nodelifecycle"
-	// WorkloadController is to be started when all Nodes are Ready, so that it
-	// finds the one that the scenario wants the workload on.
-	WorkloadController = "workload"
+	nodeLifecycle      = "nodelifecycle"
+	workloadController = "workload"
 )
 
 // missedLeases is how many Leases a kubelet may miss before its Node is no
@@ -47,7 +45,7 @@ func Controllers(spec *scenarios.Spec) ([]controllers.Selection, error) {
 				node = h.Node()
 			}
 		}
-		add(WorkloadController, map[string]string{
+		add(workloadController, map[string]string{
 			"name": WorkloadName, "namespace": Namespace, "preferredNode": node, "quarantine": time.Duration(spec.Topology.PodGC).String(),
 		})
 	}

@@ -31,7 +31,7 @@ func Vocabulary() scenarios.Vocabulary {
 		CheckFault: func(rule any, host string, hosts []string) error {
 			return rule.(*fakebmc.Rule).Fits(host, hosts)
 		},
-		FaultNeeds: FaultNeeds,
+		Needs:      Needs,
 		DoubtFault: func(rule any) []string { return rule.(*fakebmc.Rule).Doubts() },
 		Values: map[history.Kind][]string{
 			history.BMCCommand: texts(fakebmc.ResetTypes()),
@@ -59,7 +59,10 @@ func Vocabulary() scenarios.Vocabulary {
 			CheckRule: func(rule scenarios.Rule) error {
 				return r.CheckOverlay([]controllers.Rule{{When: rule.When, Then: rule.Then}})
 			},
-			Kinds: []string{kindOf(r.For)},
+			EveryHost: r.Place == controllers.EveryHost,
+		}
+		if r.For != nil {
+			v.Kinds = append(v.Kinds, kindOf(r.For))
 		}
 		for _, w := range r.Watches {
 			v.Kinds = append(v.Kinds, kindOf(w.Kind))
@@ -104,6 +107,17 @@ func checkPatch(kind string, merge json.RawMessage) error {
 		return fmt.Errorf("a %s doesn't take it: %w", kind, err)
 	}
 	return nil
+}
+
+// Needs are what plans need of worlds, beside what the engine knows.
+var Needs = scenarios.Needs{Fault: FaultNeeds, Controller: controllerNeeds}
+
+// controllerNeeds is what a controller needs of the world that it runs in.
+func controllerNeeds(name string) []scenarios.Need {
+	if r, err := controllers.Lookup(name); err != nil || r.Place != controllers.EveryHost {
+		return nil
+	}
+	return []scenarios.Need{{What: "it runs on every host", Needs: scenarios.FeatureAgents}}
 }
 
 // FaultNeeds is what the rule of a fault needs of the world that its BMC is in.
