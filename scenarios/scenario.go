@@ -70,6 +70,11 @@ type Spec struct {
 	Expect Expectation `json:"expect,omitzero"`
 	// limits bound the run.
 	Limits Limits `json:"limits,omitzero"`
+	// assumes are the premises without which no controller could keep what the story
+	// promises: searches leave out what breaks them. bmc-obeys: a BMC carries out what
+	// it accepts, and within 5 s. requests-arrive: what is written or commanded arrives
+	// within a second, or never.
+	Assumes []string `json:"assumes,omitempty"`
 	// worlds are the backends that can tell this story: sim, lab. Left out:
 	// both.
 	Worlds []string `json:"worlds,omitempty"`

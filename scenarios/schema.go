@@ -109,6 +109,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"AnnotateOp.object":        pattern(objectPattern),
 		"AnnotateOp.key":           pattern(qualifiedNamePattern),
 		"Spec.invariants":          enum(invariantIDs()),
+		"Spec.assumes":             enum(premises),
 		"Expectation.violated":     enum(invariantIDs()),
 	}
 	if worlds := b.vocab.worlds(); worlds != nil {

@@ -428,6 +428,11 @@ func (v *validator) judgement() {
 		}
 	}
 	v.distinct(v.spec.Worlds, world)
+	premise := func(i int) string { return fmt.Sprintf("spec.assumes[%d]", i) }
+	for i, name := range v.spec.Assumes {
+		v.oneOf(premise(i), "premise", name, premises)
+	}
+	v.distinct(v.spec.Assumes, premise)
 }
 
 // plan checks what a plan has beyond a scenario.

@@ -158,6 +158,8 @@ type Decision struct {
 // doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
 	w := &world{watch: b.Watch, notice: b.isUp}
+	w.obedient = slices.Contains(plan.Spec.Assumes, scenarios.BMCObeys)
+	w.prompt = slices.Contains(plan.Spec.Assumes, scenarios.RequestsArrive)
 	if err := w.deviate(plan.Deviations); err != nil {
 		return invariant.Timings{}, err
 	}

@@ -40,6 +40,8 @@ type world struct {
 	// would say nothing about the controllers if the schedule went on working
 	// against them.
 	story bool
+	// obedient and prompt are what the scenario assumes: see Step.
+	obedient, prompt bool
 	// healed says that the faults were withdrawn.
 	healed bool
 	// watch is told of every step of the story before it is scheduled; it may be
@@ -88,6 +90,9 @@ type Step struct {
 	// Effect says that the step changes the world outside of its actor: an API
 	// write or a BMC command.
 	Effect bool
+	// obedient and prompt say that the scenario assumes as much of BMCs, and of what
+	// is sent.
+	obedient, prompt bool
 }
 
 // Name is how a plan refers to the step.
@@ -114,6 +119,28 @@ func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.S
 // whoever takes a resource that isn't served at all for an object that is gone, as
 // everybody does, waits for an event that may not come.
 func (s Step) Faults() []scenarios.StepFault {
+	possible := s.faults()
+	if s.Effect && (s.prompt || s.obedient) {
+		possible = slices.DeleteFunc(slices.Clone(possible), func(f scenarios.StepFault) bool {
+			return s.obedient && f == scenarios.FaultIgnore ||
+				s.prompt && (f == scenarios.FaultLate || f == scenarios.FaultCrashLate)
+		})
+	}
+	return possible
+}
+
+// Latest is by how much the step may come late, or 0 when there is no limit to that.
+func (s Step) Latest() time.Duration {
+	switch {
+	case s.prompt && s.Effect:
+		return time.Second
+	case s.obedient && s.Class == ClassPower:
+		return 5 * time.Second
+	}
+	return 0
+}
+
+func (s Step) faults() []scenarios.StepFault {
 	switch s.Class {
 	case ClassAPI:
 		if s.Effect {
@@ -138,7 +165,7 @@ func (s Step) Faults() []scenarios.StepFault {
 // can reports whether the fault can befall the step, be it one that a search chooses
 // or one that is left to plans.
 func (s Step) can(fault scenarios.StepFault) bool {
-	return slices.Contains(s.Faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
+	return slices.Contains(s.faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
 }
 
 // trouble is what the plan has go wrong with a step; nothing, mostly.
@@ -201,7 +228,7 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
 	if w.watch != nil && w.story {
-		if d, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: effect}); ok {
+		if d, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: effect, obedient: w.obedient, prompt: w.prompt}); ok {
 			deviation, deviates = d, true
 		}
 	}

@@ -177,6 +177,9 @@ func Singles(steps []sim.Step) []scenarios.Deviation {
 			}
 		}
 		for _, delay := range Delays {
+			if latest := step.Latest(); latest > 0 && delay > latest {
+				break // they are in order
+			}
 			deviations = append(deviations, scenarios.Deviation{Step: step.Name(), Delay: scenarios.Duration(delay)})
 		}
 	}
@@ -211,6 +214,9 @@ func draw(seed uint64, drawn *[]scenarios.Deviation) func(sim.Step) (scenarios.D
 		if d.Fault == "" || d.Fault.HasExtent() {
 			// Delays of all orders of magnitude, from 1 ms to 2 min.
 			d.Delay = scenarios.Duration(time.Millisecond << stream.IntN(17))
+		}
+		if latest := step.Latest(); latest > 0 && !d.Fault.HasExtent() {
+			d.Delay = min(d.Delay, scenarios.Duration(latest))
 		}
 		*drawn = append(*drawn, d)
 		return d, true

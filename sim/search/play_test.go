@@ -3,7 +3,10 @@ package search_test
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -169,4 +172,57 @@ func bites(benign, deviated *history.History) bool {
 		i++
 	}
 	return i != benign.Len()
+}
+
+// TestPremises: what a story assumes is left out of its searches, and nothing else.
+func TestPremises(t *testing.T) {
+	const file = "machine-remediation/cut-off-host.yaml"
+	breaks := map[string]func(step sim.Step, d scenarios.Deviation) bool{
+		scenarios.BMCObeys: func(step sim.Step, d scenarios.Deviation) bool {
+			return d.Fault == scenarios.FaultIgnore || step.Class == sim.ClassPower && d.Delay > scenarios.Duration(5*time.Second)
+		},
+		scenarios.RequestsArrive: func(step sim.Step, d scenarios.Deviation) bool {
+			return d.Fault == scenarios.FaultLate || d.Fault == scenarios.FaultCrashLate ||
+				step.Effect && d.Fault == "" && d.Delay > scenarios.Duration(time.Second)
+		},
+	}
+	simulator, usual := simulator(t), load(t, file)
+	steps, _, err := search.Benign(context.Background(), simulator, usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]sim.Step{}
+	for _, step := range steps {
+		named[step.Name()] = step
+	}
+	all := search.Singles(steps)
+	for premise, broken := range breaks {
+		plan := load(t, file)
+		plan.Spec.Assumes = []string{premise}
+		steps, _, err := search.Benign(context.Background(), simulator, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.DeleteFunc(slices.Clone(all), func(d scenarios.Deviation) bool { return broken(named[d.Step], d) })
+		if got := search.Singles(steps); len(want) == len(all) || !slices.Equal(got, want) {
+			t.Errorf("%s: %d of %d deviations remain, want %d", premise, len(got), len(all), len(want))
+		}
+		drawn, player := 0, search.NewPlayer(simulator, &search.Story{Plan: plan})
+		for seed := range uint64(60) {
+			_, played, err := player.Play(search.Schedule{Seed: seed, Draw: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range played.Deviations {
+				drawn++
+				// A step of this name may be another one here, but for its class.
+				if broken(sim.Step{Class: sim.Class(strings.Split(d.Step, "/")[1])}, d) {
+					t.Errorf("%s: seed %d has %v", premise, seed, d)
+				}
+			}
+		}
+		if drawn == 0 {
+			t.Error("nothing was drawn")
+		}
+	}
 }

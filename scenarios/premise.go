@@ -1,0 +1,13 @@
+package scenarios
+
+// What a scenario may assume of the world. Each is a premise of every fencing protocol
+// at some place, and docs/seeds.md shows what comes of it where it does not hold.
+const (
+	// BMCObeys: a BMC carries out what it accepts, and within a few seconds.
+	BMCObeys = "bmc-obeys"
+	// RequestsArrive: what is written to the API or commanded of a BMC arrives at once
+	// or never.
+	RequestsArrive = "requests-arrive"
+)
+
+var premises = []string{BMCObeys, RequestsArrive}
