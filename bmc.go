@@ -85,7 +85,7 @@ none is needed; elsewhere there is no default.`,
 	flags.StringSliceVar(&presets, "preset", nil, "misbehave like this from the start: see fencelab bmc faults")
 	flags.StringVar(&rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, that are in force from the start")
 	flags.StringVar(&logFile, "log", "", "file to which each request is appended as a line of JSON, with what was told and what was the case")
-	flags.DurationVar(&o.RestartTime, "restart-time", 0, "how long a BMC is away after a Manager.Reset (default: fakebmc's)")
+	flags.DurationVar(&o.RestartTime, "restart-time", fakebmc.DefaultRestartTime, "how long a BMC is away after a Manager.Reset")
 	flags.DurationVar(&o.Timing.On, "on-time", 2*time.Second, "how long a host in memory takes to power on")
 	flags.DurationVar(&o.Timing.Off, "off-time", time.Second, "how long it takes to be forced off")
 	flags.DurationVar(&o.Timing.Shutdown, "shutdown-time", 3*time.Second, "how long it takes to shut down")

@@ -1,6 +1,7 @@
 package fakebmc
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,9 +76,15 @@ func Peers(systems map[string]System) Option {
 	return func(b *BMC) { b.peers = systems }
 }
 
-// RestartTime is how long the BMC is away after a Manager.Reset; 0 is not at all.
+// DefaultRestartTime is how long a BMC is away after a Manager.Reset. Real ones take a
+// minute or more; this is long enough for a client to notice.
+const DefaultRestartTime = 10 * time.Second
+
+// RestartTime is how long the BMC is away after a Manager.Reset; 0 is
+// DefaultRestartTime. One that accepts the reset and doesn't do it is a fault: see
+// Effect.Ignore.
 func RestartTime(d time.Duration) Option {
-	return func(b *BMC) { b.restartTime = d }
+	return func(b *BMC) { b.restartTime = cmp.Or(d, DefaultRestartTime) }
 }
 
 // UUID is that of the host's system, and then the Id of its Redfish resources as
@@ -96,6 +103,8 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 		pending: map[uint64]*call{},
 		lost:    make(chan struct{}),
 		mem:     memory{changed: Never},
+
+		restartTime: DefaultRestartTime,
 	}
 	more, _ := sys.(Resetter)
 	for _, t := range everyReset {
@@ -243,7 +252,7 @@ func (b *BMC) execute(rec *Record, from caller, e Effects) {
 
 // afterwards is what follows when a request has been answered.
 func (b *BMC) afterwards(rec *Record) {
-	if rec.Request.ResetType != "" && rec.Executed != Never && b.restartTime > 0 && rec.Request.Path == b.managerPath {
+	if rec.Request.ResetType != "" && rec.Executed != Never && rec.Request.Path == b.managerPath {
 		b.goDown(&outage{last: b.actual()}, b.restartTime)
 	}
 }

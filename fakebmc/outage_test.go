@@ -313,25 +313,58 @@ func TestRulesThatTheSystemCanNotPerform(t *testing.T) {
 	}
 }
 
+// TestManagerReset: a BMC that accepts the reset is away for a while, unless a fault
+// has it do nothing.
 func TestManagerReset(t *testing.T) {
-	w := newWorld(t)
-	w.bmc.Close()
-	w.bmc = fakebmc.New("node-1", w.host, w.clk, fakebmc.RestartTime(30*s))
-	status := 0
-	w.bmc.Do(w.bmc.ManagerResetRequest("test"), func(a fakebmc.Answer) { status = a.Status })
-	if status != 204 {
-		t.Errorf("status %d", status)
-	}
-	for _, step := range []struct {
-		wait time.Duration
-		want string
-	}{{0, "unreachable"}, {29 * s, "unreachable"}, {1 * s, "On"}} {
-		w.clk.Advance(step.wait)
-		if got := *w.ask("read"); got != step.want {
-			t.Errorf("at %v: %s, want %s", w.clk.Now(), got, step.want)
-		}
-	}
-	if w.host.Boots() != 1 {
-		t.Error("the host restarted with its BMC")
+	for _, c := range []struct {
+		name    string
+		options []fakebmc.Option
+		rule    string
+		away    time.Duration
+	}{
+		{"by default", nil, "", fakebmc.DefaultRestartTime},
+		{"as long as it is told", []fakebmc.Option{fakebmc.RestartTime(30 * s)}, "", 30 * s},
+		{"told nothing", []fakebmc.Option{fakebmc.RestartTime(0)}, "", fakebmc.DefaultRestartTime},
+		{"ignored", nil, `{"effect": {"ignore": true}}`, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.bmc.Close()
+			w.bmc = fakebmc.New("node-1", w.host, w.clk, c.options...)
+			if c.rule != "" {
+				if err := w.bmc.AddRule(parse(t, c.rule)[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lost := w.bmc.Lost()
+			status := 0
+			w.bmc.Do(w.bmc.ManagerResetRequest("test"), func(a fakebmc.Answer) { status = a.Status })
+			if status != 204 {
+				t.Errorf("status %d", status)
+			}
+			select {
+			case <-lost:
+				if c.away == 0 {
+					t.Error("its sessions are lost")
+				}
+			default:
+				if c.away > 0 {
+					t.Error("its sessions live on")
+				}
+			}
+			if c.away > 0 {
+				w.clk.Advance(c.away - 1)
+				if got := *w.ask("read"); got != "unreachable" {
+					t.Errorf("at %v: %s", w.clk.Now(), got)
+				}
+				w.clk.Advance(1)
+			}
+			if got := *w.ask("read"); got != "On" {
+				t.Errorf("at %v: %s, want On", w.clk.Now(), got)
+			}
+			if w.host.Boots() != 1 {
+				t.Error("the host restarted with its BMC")
+			}
+		})
 	}
 }

@@ -12,8 +12,11 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 
@@ -40,6 +43,16 @@ func API(bmcs BMCs, log *Log) http.Handler {
 			respond(w, http.StatusForbidden, problem(fmt.Errorf("the admin API is not served as %q; use a loopback address", r.Host)))
 			return
 		}
+		if front.CrossSite(r) {
+			respond(w, http.StatusForbidden, problem(errors.New("the admin API takes nothing that a page of another site sends")))
+			return
+		}
+		body, err := front.ReadBody(w, r)
+		if err != nil {
+			respond(w, http.StatusBadRequest, problem(fmt.Errorf("reading the request: %w", err)))
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -90,7 +103,7 @@ func (a admin) show(w http.ResponseWriter, r *http.Request) {
 
 // add is all or nothing: where one host refuses the rule, no host has it.
 func (a admin) add(w http.ResponseWriter, r *http.Request) {
-	body, err := front.ReadBody(w, r)
+	body, err := io.ReadAll(r.Body)
 	switch {
 	case err != nil:
 		respond(w, http.StatusBadRequest, problem(err))
@@ -100,7 +113,10 @@ func (a admin) add(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rules, err := fakebmc.ParseRules(append(append([]byte{'['}, body...), ']'))
-	if err != nil || len(rules) != 1 {
+	if err == nil && len(rules) != 1 {
+		err = fmt.Errorf("there are %d; send one at a time", len(rules))
+	}
+	if err != nil {
 		respond(w, http.StatusBadRequest, problem(fmt.Errorf("reading one rule: %w", err)))
 		return
 	}

@@ -63,7 +63,7 @@ type Options struct {
 	Certificate *tls.Certificate
 	// Media are where the images lie that may be inserted: see redfish.Config.
 	Media []string
-	// RestartTime is how long a BMC is away after a Manager.Reset.
+	// RestartTime is how long a BMC is away after a Manager.Reset: see fakebmc.RestartTime.
 	RestartTime time.Duration
 	// Rules are in force on every host from the start.
 	Rules []fakebmc.Rule
@@ -303,11 +303,10 @@ func (f *fleet) serveAdmin() (url string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err)
 	}
-	f.admin = &http.Server{
-		Handler: admin.API(f.bmcs, f.log), ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
-	}
+	f.admin = front.Serve(admin.API(f.bmcs, f.log))
+	f.admin.WriteTimeout = front.Timeout
 	f.ended.Go(func() {
-		if err := f.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := f.admin.Serve(front.NewGate().Listener(ln)); !errors.Is(err, http.ErrServerClosed) {
 			f.report(fmt.Errorf("serving the admin API on %s: %w", f.o.Admin, err))
 		}
 	})

@@ -119,8 +119,8 @@ func TestIpmitool(t *testing.T) {
 				{"mc watchdog off", "Watchdog Timer Shutoff successful", false, 6, 1},
 				{"mc watchdog get", "Stopped", false, 6, 1},
 				{"mc guid", "System GUID", false, 6, 1},
-				{"mc reset cold", "Sent cold reset command to MC", false, 6, 1},
 				{"sel list", "Invalid command", true, 6, 1},
+				{"mc reset cold", "Sent cold reset command to MC", false, 6, 1},
 			} {
 				args := []string{"-I", "lanplus", "-H", "127.0.0.1", "-p", r.port, "-U", "admin", "-P", "s3cret"}
 				if suite != "" {

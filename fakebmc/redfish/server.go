@@ -4,8 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -50,6 +48,7 @@ type Config struct {
 type Server struct {
 	cfg     Config
 	media   []*url.URL
+	gate    *front.Gate
 	closing chan struct{}
 	running sync.WaitGroup // accept loops and connections
 
@@ -77,7 +76,7 @@ func NewServer(cfg Config) (*Server, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = wall.Clock()
 	}
-	s := &Server{cfg: cfg, closing: make(chan struct{})}
+	s := &Server{cfg: cfg, gate: front.NewGate(), closing: make(chan struct{})}
 	for _, m := range cfg.Media {
 		u, err := url.Parse(m)
 		if err != nil || u.Scheme == "" || u.User != nil || (u.Host == "") != (u.Scheme == "file") {
@@ -118,9 +117,9 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
 	}
 	url = "http://" + ln.Addr().String()
-	var accept net.Listener = ln
+	accept := s.gate.Listener(ln)
 	if only != nil {
-		accept = severed{ln, only}
+		accept = severed{accept, only}
 	}
 	svc := s.service(g, only, ln.Addr())
 	if s.cfg.Certificate != nil {
@@ -130,12 +129,11 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 			MinVersion:   tls.VersionTLS12,
 		})
 	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true) // BMCs speak no other, and HTTP/2 has no connection to reset
-	h := &http.Server{
-		Handler: svc, Protocols: protocols, ConnState: s.track,
-		ReadHeaderTimeout: front.Timeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: front.MaxHeader,
-		ErrorLog: log.New(io.Discard, "", 0), // broken handshakes; requests are in the Records
+	h := front.Serve(svc)
+	gate := h.ConnState
+	h.ConnState = func(c net.Conn, state http.ConnState) {
+		gate(c, state)
+		s.track(c, state)
 	}
 
 	s.mu.Lock()
@@ -237,6 +235,6 @@ func (l severed) Accept() (net.Conn, error) {
 		if err != nil || l.bmc.Reachable(conn.RemoteAddr().String()) {
 			return conn, err
 		}
-		abort(conn)
+		front.Abort(conn)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -350,6 +351,8 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		status := http.StatusBadRequest
 		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
 			status = http.StatusRequestEntityTooLarge
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			status = http.StatusRequestTimeout
 		}
 		refuse(refusal(status, msgUnrecognizedBody, nil))
 	case changes && !front.IsJSON(r) && !(e.post != nil && len(body) == 0):

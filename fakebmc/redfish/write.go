@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -146,16 +145,5 @@ func abortRequest(w http.ResponseWriter) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // net/http then closes it
 	}
-	abort(conn)
-}
-
-func abort(conn net.Conn) {
-	type wrapped interface{ NetConn() net.Conn }
-	if t, ok := conn.(wrapped); ok { // a *tls.Conn would say goodbye first
-		conn = t.NetConn()
-	}
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0)
-	}
-	_ = conn.Close()
+	front.Abort(conn)
 }

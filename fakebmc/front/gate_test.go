@@ -1,0 +1,106 @@
+package front
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// from is a connection of an address, which is only ever closed.
+type from struct {
+	net.Conn
+	address string
+	closed  bool
+}
+
+func (f *from) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
+}
+func (f *from) Close() error { f.closed = true; return nil }
+
+// TestGate opens connections, which are named for their clients, and lets them get as
+// far as they say; then the ones that are left.
+func TestGate(t *testing.T) {
+	const a, b, c = "192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"
+	for _, tc := range []struct {
+		name    string
+		steps   string // of connections: +NAME opens, >NAME is being answered, .NAME is idle, <NAME begins a request, -NAME closes, |NAME opens at another listener
+		left    string
+		refused string
+	}{
+		{"room for all", "+a1 +a2 +b1", "a1 a2 b1", ""},
+		{"of a client the oldest unfinished one goes", "+a1 +a2 +a3 +a4", "a2 a3 a4", ""},
+		{"what gets on stays", "+a1 >a1 +a2 +a3 +a4 +a5 +a6", "a1 a5 a6", ""},
+		{"an idle one goes after all unfinished ones", "+a1 >a1 .a1 +a2 +a3 +a4", "a1 a3 a4", ""},
+		{"the longest idle one goes", "+a1 >a1 +a2 >a2 .a2 +a3 >a3 .a3 .a1 +a4", "a1 a3 a4", ""},
+		{"one that begins again is the youngest", "+a1 >a1 .a1 +a2 +a3 <a1 +a4", "a1 a3 a4", ""},
+		{"requests that are answered are left alone", "+a1 >a1 +a2 >a2 +a3 >a3 +a4 +b1", "a1 a2 a3 b1", "a4"},
+		{"a place is free again", "+a1 >a1 +a2 >a2 +a3 >a3 -a2 +a4", "a1 a3 a4", ""},
+		{"a full listener: the client with the most makes room", "+b1 +a1 +a2 +a3 +b2 +c1", "a2 a3 b1 b2 c1", ""},
+		{"all listeners: the client with the most makes room", "+b1 +a1 +a2 +a3 +b2 |a4 |b3 |c1", "a2 a3 a4 b1 b2 b3 c1", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := newGate(7)
+			here := &listener{gate: g, perClient: 3, perListener: 5, crowd: newCrowd()}
+			there := &listener{gate: g, perClient: 3, perListener: 5, crowd: newCrowd()}
+			conns, raw := map[string]*conn{}, map[string]*from{}
+			now := time.Now()
+			var refused []string
+			for _, step := range strings.Fields(tc.steps) {
+				name := step[1:]
+				now = now.Add(time.Second)
+				x := conns[name]
+				switch step[0] {
+				case '+', '|':
+					raw[name] = &from{address: map[byte]string{'a': a, 'b': b, 'c': c}[name[0]]}
+					x = &conn{Conn: raw[name], gate: g, listener: here, client: source(raw[name].RemoteAddr())}
+					if step[0] == '|' {
+						x.listener = there
+					}
+					conns[name] = x
+					if x.since = now; !g.admit(x) {
+						refused = append(refused, name)
+						delete(raw, name)
+					}
+				case '>':
+					x.reach(busy)
+				case '.':
+					x.reach(idle)
+				case '<':
+					x.reach(unfinished)
+				case '-':
+					x.Close()
+				}
+				x.since = now
+			}
+			var left []string
+			for name, x := range raw {
+				if !x.closed {
+					left = append(left, name)
+				}
+			}
+			slices.Sort(left)
+			if got := strings.Join(left, " "); got != tc.left || strings.Join(refused, " ") != tc.refused {
+				t.Errorf("left are %s and refused %v, want %s and %s", got, refused, tc.left, tc.refused)
+			}
+			if *g.number != len(left) || *here.number+*there.number != len(left) {
+				t.Errorf("counted are %d in all, %d and %d at the listeners", *g.number, *here.number, *there.number)
+			}
+		})
+	}
+}
+
+func TestSource(t *testing.T) {
+	for _, c := range []struct{ address, want string }{
+		{"192.0.2.1:1", "192.0.2.1/32"}, {"[::ffff:192.0.2.1]:2", "192.0.2.1/32"},
+		{"[2001:db8::1]:1", "2001:db8::/64"}, {"[2001:db8::2%eth0]:1", "2001:db8::/64"},
+	} {
+		if got := source(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.address))); fmt.Sprint(got) != c.want {
+			t.Errorf("%s is of %v, want %s", c.address, got, c.want)
+		}
+	}
+}
