@@ -1,7 +1,6 @@
 package fakebmc
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // Rule makes a BMC misbehave: an Effect on the requests that When selects, or a
@@ -52,20 +53,23 @@ var (
 	headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 )
 
-// ParseRules reads a JSON array of rules, strictly: unknown keys, duplicate
-// names and rules that can never fire are errors, and all are returned at once.
+// ParseRules reads a JSON array of rules, strictly: keys that are unknown, spelled in
+// another case or there twice, duplicate names and rules that can never fire are
+// errors, and all are returned at once.
 func ParseRules(data []byte) ([]Rule, error) {
 	var raw []json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, fmt.Errorf("reading rules: %w", err)
 	}
+	if raw == nil {
+		return nil, errors.New("reading rules: null is no list of rules; write [] for none")
+	}
 	rules := make([]Rule, len(raw))
 	names := map[string]bool{}
 	var errs []error
 	for i, r := range raw {
-		dec := json.NewDecoder(bytes.NewReader(r))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&rules[i]); err != nil {
+		strict, err := kjson.UnmarshalStrict(r, &rules[i])
+		if err := errors.Join(append(strict, err)...); err != nil {
 			errs = append(errs, fmt.Errorf("rule %d: %w", i+1, err))
 			continue
 		}

@@ -21,6 +21,11 @@ func TestParseRulesRefuses(t *testing.T) {
 	}{
 		{"no array", `{}`, []string{"reading rules"}},
 		{"no JSON", `[`, []string{"reading rules"}},
+		{"null", `null`, []string{"null is no list"}},
+		{"a null rule", `[null]`, []string{"name must match"}},
+		{"another case", `[{"NAME": "a", "EFFECT": {"hang": true}}, {"name": "b", "effect": {"Hang": true}}, {"name": "c", "effect": {"hang": true, "ſtage": "executed"}}]`,
+			[]string{`rule 1: unknown field "NAME"`, `unknown field "EFFECT"`, `rule 2: unknown field "effect.Hang"`, `rule 3: unknown field "effect.ſtage"`}},
+		{"twice", `[{"name": "a", "name": "b", "effect": {"hang": true}}]`, []string{`duplicate field "name"`}},
 		{"no effect", `[{"name": "a"}]`, []string{"effect is empty"}},
 		{"unquoted null", `[{"name": "a", "effect": {"report": null}}]`, []string{"effect is empty", `quote "null"`}},
 		{"two effects", `[{"name": "a", "effect": {"hang": true, "lag": "1s"}}]`, []string{"one of hang, lag"}},

@@ -18,6 +18,7 @@ type layer struct {
 }
 
 var (
+	strict     = []string{"sigs.k8s.io/json"} // whose names are case-sensitive
 	anyYAML    = []string{"go.yaml.in/yaml/v3", "sigs.k8s.io/yaml"}
 	kubernetes = []string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"}
 	capi       = []string{"sigs.k8s.io/cluster-api/api"}
@@ -61,10 +62,10 @@ var layers = []layer{
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),
 		"the suite runs on the store and on a real API server alike"},
 
-	{"fakebmc", nil, "the core of a BMC stands alone, so that it can serve any test: its faces know it, and it knows none of them"},
+	{"fakebmc", strict, "the core of a BMC stands alone, so that it can serve any test: its faces know it, and it knows none of them"},
 	{"fakebmc/*", []string{"./fakebmc/.", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
 	{"fakebmc/ipmi", []string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
-	{"fakebmc/redfish", []string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, "a face of a BMC knows the core and not the other faces"},
+	{"fakebmc/redfish", slices.Concat([]string{"./fakebmc/.", "./fakebmc/front", "./fakebmc/wall"}, strict), "a face of a BMC knows the core and not the other faces"},
 	{"fakebmc/admin", []string{"./fakebmc/.", "./fakebmc/front"}, "the admin API is about BMCs, whatever their faces are"},
 	{"fakebmc/front", nil, "how a hostile client is met has nothing to do with BMCs"},
 	{"fakebmc/fleet", slices.Concat([]string{"./fakebmc"}, anyYAML), "a fleet joins the BMCs, their hosts and their faces, and nothing else"},

@@ -25,6 +25,7 @@ const (
 	msgPreconditionFailed   = fakebmc.Registry + "PreconditionFailed"
 	msgPreconditionRequired = fakebmc.Registry + "PreconditionRequired"
 	msgPropertyUnknown      = fakebmc.Registry + "PropertyUnknown"
+	msgPropertyDuplicate    = fakebmc.Registry + "PropertyDuplicate"
 	msgPropertyType         = fakebmc.Registry + "PropertyValueTypeError"
 	msgPropertyNotInList    = fakebmc.Registry + "PropertyValueNotInList"
 	msgAccessDenied         = fakebmc.Registry + "AccessDenied"
@@ -58,6 +59,7 @@ var messages = map[string]message{
 	"NoValidSession":                {"There is no valid session established with the implementation.", "Critical", "Establish a session before attempting any operations."},
 	"ResourceAtUriUnauthorized":     {"While accessing the resource at '%1', the service received an authorization error '%2'.", "Critical", "Ensure that the appropriate access is provided for the service in order for it to access the URI."},
 	"PropertyUnknown":               {"The property %1 is not in the list of valid properties for the resource.", "Warning", "Remove the unknown property from the request body and resubmit the request if the operation failed."},
+	"PropertyDuplicate":             {"The property %1 was duplicated in the request.", "Warning", "Remove the duplicate property from the request body and resubmit the request if the operation failed."},
 	"PropertyValueTypeError":        {"The value '%1' for the property %2 is not a type that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
 	"PropertyValueNotInList":        {"The value '%1' for the property %2 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
 	"AccessDenied":                  {"While attempting to establish a connection to '%1', the service denied access.", "Critical", "Attempt to ensure that the URI is correct and that the service has the appropriate credentials."},

@@ -425,15 +425,6 @@ func (s *service) logIn(effects fakebmc.Effects, body []byte) response {
 	}}
 }
 
-// parseReset returns the reset type asked for, or an empty one and the refusal.
-func parseReset(body []byte, action string) (fakebmc.ResetType, response) {
-	var in struct{ ResetType fakebmc.ResetType }
-	if a, ok := parse(body, &in); !ok {
-		return "", a
-	}
-	return in.ResetType, refusal(http.StatusBadRequest, msgParameterMissing, nil, action, "ResetType")
-}
-
 // hasSystemQuery tells whether the query has an option that OData gives a meaning
 // to. None is supported, and to ignore one would be to answer another question
 // (DSP0266, query parameters).

@@ -1,14 +1,10 @@
 package redfish
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -222,49 +218,4 @@ func (d drive) eject() response {
 		return answered(fakebmc.Failure(err))
 	}
 	return done()
-}
-
-// parse reads a body of an action strictly.
-func parse(body []byte, into any) (response, bool) {
-	if !json.Valid(body) {
-		return refusal(http.StatusBadRequest, msgMalformedJSON, nil), false
-	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return refusal(http.StatusBadRequest, msgUnrecognizedBody, err), false
-	}
-	return response{}, true
-}
-
-// parseProperties does so too, and says which property is wrong.
-func parseProperties(body []byte, into any) (response, bool) {
-	a, ok := parse(body, into)
-	if ok || a.MessageID != msgUnrecognizedBody {
-		return a, ok
-	}
-	if wrong := new(json.UnmarshalTypeError); errors.As(a.Cause, &wrong) {
-		return refusal(http.StatusBadRequest, msgPropertyType, a.Cause, wrong.Value, wrong.Field), false
-	}
-	var given map[string]any
-	_ = json.Unmarshal(body, &given)
-	return refusal(http.StatusBadRequest, msgPropertyUnknown, a.Cause, unknownProperty(given, reflect.TypeOf(into).Elem())), false
-}
-
-// unknownProperty is the first of the given properties, by name, that a struct
-// hasn't got.
-func unknownProperty(given map[string]any, t reflect.Type) string {
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		f, ok := t.FieldByName(name)
-		if !ok {
-			return name
-		}
-		inner, isObject := given[name].(map[string]any)
-		if f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct && isObject {
-			if found := unknownProperty(inner, f.Type.Elem()); found != "" {
-				return found
-			}
-		}
-	}
-	return ""
 }

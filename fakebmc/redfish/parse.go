@@ -1,0 +1,84 @@
+package redfish
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	kjson "sigs.k8s.io/json"
+)
+
+// parse reads the body of an action strictly: it is an object whose names are spelled as
+// the schemas have them (Redfish names are case-sensitive), each of which is known and
+// there once, and none of what the service takes may be null.
+func parse(body []byte, into any) (response, bool) {
+	a, ok := parseProperties(body, into)
+	if !ok && a.MessageID != msgMalformedJSON {
+		a = refusal(http.StatusBadRequest, msgUnrecognizedBody, a.Cause)
+	}
+	return a, ok
+}
+
+// parseProperties does so too, and says which property is wrong.
+func parseProperties(body []byte, into any) (response, bool) {
+	bad := func(id string, cause error, args ...string) (response, bool) {
+		return refusal(http.StatusBadRequest, id, cause, args...), false
+	}
+	if !json.Valid(body) {
+		return bad(msgMalformedJSON, nil)
+	}
+	var given map[string]any
+	if err := json.Unmarshal(body, &given); err != nil || given == nil {
+		return bad(msgUnrecognizedBody, err)
+	}
+	strict, err := kjson.UnmarshalStrict(body, into)
+	if err != nil {
+		wrong := new(json.UnmarshalTypeError) // whose like in kjson can't be had
+		if !errors.As(json.Unmarshal(body, into), &wrong) {
+			return bad(msgUnrecognizedBody, err)
+		}
+		return bad(msgPropertyType, err, wrong.Value, wrong.Field)
+	}
+	for _, err := range strict {
+		id, path := msgPropertyUnknown, ""
+		if f := kjson.FieldError(nil); errors.As(err, &f) {
+			path = strings.ReplaceAll(f.FieldPath(), ".", "/")
+		}
+		if strings.HasPrefix(err.Error(), "duplicate") {
+			id = msgPropertyDuplicate
+		}
+		return bad(id, err, path)
+	}
+	if path := null(given); path != "" {
+		return bad(msgPropertyType, errors.New("it is null"), "null", path)
+	}
+	return response{}, true
+}
+
+// null is the first property, by name, that is null, or "".
+func null(o map[string]any) string {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		switch v := o[name].(type) {
+		case nil:
+			return name
+		case map[string]any:
+			if inner := null(v); inner != "" {
+				return name + "/" + inner
+			}
+		}
+	}
+	return ""
+}
+
+// parseReset returns the reset type asked for, or an empty one and the refusal.
+func parseReset(body []byte, action string) (fakebmc.ResetType, response) {
+	var in struct{ ResetType fakebmc.ResetType }
+	if a, ok := parse(body, &in); !ok {
+		return "", a
+	}
+	return in.ResetType, refusal(http.StatusBadRequest, msgParameterMissing, nil, action, "ResetType")
+}
