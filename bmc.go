@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -39,6 +40,10 @@ none is needed; elsewhere there is no default.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
 			o.Ready, o.Password = cmd.OutOrStdout(), os.Getenv(passwordVariable)
+			o.Warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text) }
+			if (o.Username == "") != (o.Password == "") {
+				return invalid(fmt.Errorf("--username and the environment variable %s go together: set both or none", passwordVariable))
+			}
 			log, err := o.UseLog(logFile)
 			if err != nil {
 				return exit(report.ExitEnvironment, err)
@@ -77,6 +82,7 @@ none is needed; elsewhere there is no default.`,
 	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind the one address (default with --libvirt, unless there is IPMI)")
 	flags.StringVar(&o.IPMI, "ipmi", "", "address of the first host's IPMI service (default: none)")
 	flags.StringVar(&o.Username, "username", "", "account of Redfish and IPMI (default: none)")
+	flags.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Minute, "how long a Redfish session lives without being used: 30s to 24h")
 	flags.BoolVar(&o.TLS, "tls", false, "serve HTTPS with a generated certificate")
 	flags.StringVar(&certificate, "tls-certificate", "", "serve HTTPS with the certificate in this file")
 	flags.StringVar(&key, "tls-key", "", "private key of --tls-certificate")

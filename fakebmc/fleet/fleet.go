@@ -58,6 +58,8 @@ type Options struct {
 	// port up. Empty serves none. It needs Username and Password on loopback, too.
 	IPMI               string
 	Username, Password string
+	// SessionTimeout ends a session that is not used: see redfish.Config.
+	SessionTimeout time.Duration
 	// TLS serves HTTPS, with Certificate or a generated one.
 	TLS         bool
 	Certificate *tls.Certificate
@@ -71,6 +73,8 @@ type Options struct {
 	Admin string
 	// Records has each request as a line of JSON; nil has none.
 	Records io.Writer
+	// Warn is told of what is served and hardly meant; nil is nobody.
+	Warn func(string)
 	// Ready is written what is served, and where, once all is, and then the Changes.
 	Ready io.Writer
 }
@@ -242,6 +246,7 @@ func (f *fleet) report(err error) {
 func (f *fleet) serveRedfish() (urls []string, err error) {
 	cfg := redfish.Config{
 		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
+		SessionTimeout: f.o.SessionTimeout, Warn: f.o.Warn,
 	}
 	host, port, err := splitAddress(f.o.Listen)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -112,6 +113,8 @@ type conn struct {
 	// Under the gate's mu:
 	stage stage
 	since time.Time // it is in it
+
+	trusted atomic.Bool
 }
 
 // Close implements net.Conn.
@@ -150,27 +153,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: raw, gate: l.gate, listener: l, client: source(raw.RemoteAddr()), since: time.Now()}
+		c := &conn{Conn: raw, gate: l.gate, listener: l, client: address(raw.RemoteAddr().String()), since: time.Now()}
 		if l.gate.admit(c) {
 			return c, nil
 		}
 		Abort(raw)
 	}
-}
-
-// source is what a stranger can't change at will: of IPv6 the network.
-func source(a net.Addr) netip.Prefix {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits) // of an address there is one
-	return p
 }
 
 // admit takes a connection in, and makes room for it if need be. It is false when there
@@ -275,6 +263,21 @@ func answering(r *http.Request) {
 	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil {
 		c.reach(busy)
 	}
+}
+
+// Trust says that who sends a request has proved to know the password, and Trusted
+// whether that was done on the request's connection: then a wrong password that somebody
+// else has sent from the same address is no reason to let it wait.
+func Trust(r *http.Request) {
+	if c, _ := r.Context().Value(connKey{}).(*conn); c != nil {
+		c.trusted.Store(true)
+	}
+}
+
+// Trusted is the counterpart of Trust.
+func Trusted(r *http.Request) bool {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c != nil && c.trusted.Load()
 }
 
 // Abort breaks a connection as a dead BMC does.

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -57,7 +56,7 @@ func TestGate(t *testing.T) {
 				switch step[0] {
 				case '+', '|':
 					raw[name] = &from{address: map[byte]string{'a': a, 'b': b, 'c': c}[name[0]]}
-					x = &conn{Conn: raw[name], gate: g, listener: here, client: source(raw[name].RemoteAddr())}
+					x = &conn{Conn: raw[name], gate: g, listener: here, client: address(raw[name].address)}
 					if step[0] == '|' {
 						x.listener = there
 					}
@@ -91,16 +90,5 @@ func TestGate(t *testing.T) {
 				t.Errorf("counted are %d in all, %d and %d at the listeners", *g.number, *here.number, *there.number)
 			}
 		})
-	}
-}
-
-func TestSource(t *testing.T) {
-	for _, c := range []struct{ address, want string }{
-		{"192.0.2.1:1", "192.0.2.1/32"}, {"[::ffff:192.0.2.1]:2", "192.0.2.1/32"},
-		{"[2001:db8::1]:1", "2001:db8::/64"}, {"[2001:db8::2%eth0]:1", "2001:db8::/64"},
-	} {
-		if got := source(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.address))); fmt.Sprint(got) != c.want {
-			t.Errorf("%s is of %v, want %s", c.address, got, c.want)
-		}
 	}
 }

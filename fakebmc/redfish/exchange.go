@@ -18,11 +18,10 @@ type exchange struct {
 
 	// run executes a request that is the service's own business, or refuses one that
 	// must not be executed; nil leaves it to the BMC.
-	run      func(fakebmc.Effects) response
-	refused  bool          // run refuses it, whatever the rules
-	auth     string        // how the client authenticated: see fakebmc.Traits
-	expire   func()        // ends the client's session
-	settings func() string // the tag of what the request would change; nil has none
+	run     func(fakebmc.Effects) response
+	refused bool   // run refuses it, whatever the rules
+	auth    string // how the client authenticated: see fakebmc.Traits
+	expire  func() // ends the client's session
 
 	sends  *content // of the answer that run gave
 	answer chan reply
@@ -115,7 +114,7 @@ func (x *exchange) refuses(effects fakebmc.Effects) (fakebmc.Answer, bool) {
 			return e.Instead(fakebmc.Refuse(http.StatusPreconditionFailed, msgPreconditionFailed, nil)), true
 		}
 	}
-	if match != "" && match != "*" && x.settings != nil && !matchesSettings(match, x.settings()) {
+	if match != "" && match != "*" && x.e.settings != nil && !matchesSettings(match, x.e.settings()) {
 		return fakebmc.Refuse(http.StatusPreconditionFailed, msgPreconditionFailed, nil), true
 	}
 	return fakebmc.Answer{}, false
@@ -166,11 +165,14 @@ func (x *exchange) content(a reply) *content {
 	case a.Refusal != nil || a.Status >= 400:
 		return nil
 	case x.run != nil:
+		if x.sends != nil && x.e.settings != nil {
+			x.sends.settings = x.e.settings()
+		}
 		return x.sends
 	case a.Task != nil:
 		return accepted(*a.Task).content
 	case x.e.power && a.Status == http.StatusOK:
-		return &content{body: system(x.e.bmc, a.PowerState), settings: settingsTag(x.e.bmc)}
+		return &content{body: system(x.e.bmc, a.PowerState), settings: x.e.settings()}
 	}
 	return nil
 }

@@ -27,9 +27,11 @@ const (
 	msgPropertyUnknown      = fakebmc.Registry + "PropertyUnknown"
 	msgPropertyDuplicate    = fakebmc.Registry + "PropertyDuplicate"
 	msgPropertyType         = fakebmc.Registry + "PropertyValueTypeError"
+	msgPropertyOutOfRange   = fakebmc.Registry + "PropertyValueOutOfRange"
 	msgPropertyNotInList    = fakebmc.Registry + "PropertyValueNotInList"
 	msgAccessDenied         = fakebmc.Registry + "AccessDenied"
 	msgResourceInUse        = fakebmc.Registry + "ResourceInUse"
+	msgUnavailable          = fakebmc.Registry + "ServiceTemporarilyUnavailable"
 	msgQueryNotSupported    = fakebmc.Registry + "QueryNotSupported"
 )
 
@@ -61,6 +63,7 @@ var messages = map[string]message{
 	"PropertyUnknown":               {"The property %1 is not in the list of valid properties for the resource.", "Warning", "Remove the unknown property from the request body and resubmit the request if the operation failed."},
 	"PropertyDuplicate":             {"The property %1 was duplicated in the request.", "Warning", "Remove the duplicate property from the request body and resubmit the request if the operation failed."},
 	"PropertyValueTypeError":        {"The value '%1' for the property %2 is not a type that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
+	"PropertyValueOutOfRange":       {"The value '%1' for the property %2 is not in the supported range of acceptable values.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
 	"PropertyValueNotInList":        {"The value '%1' for the property %2 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
 	"AccessDenied":                  {"While attempting to establish a connection to '%1', the service denied access.", "Critical", "Attempt to ensure that the URI is correct and that the service has the appropriate credentials."},
 	"ResourcePoweredOn":             {"The resource '%1' has powered on.", "OK", "None."},

@@ -43,8 +43,8 @@ func parseProperties(body []byte, into any) (response, bool) {
 		}
 		return bad(msgPropertyType, err, wrong.Value, wrong.Field)
 	}
-	for _, err := range strict {
-		id, path := msgPropertyUnknown, ""
+	if len(strict) > 0 {
+		err, id, path := strict[0], msgPropertyUnknown, ""
 		if f := kjson.FieldError(nil); errors.As(err, &f) {
 			path = strings.ReplaceAll(f.FieldPath(), ".", "/")
 		}

@@ -37,6 +37,8 @@ type Config struct {
 	// HoldLimit is how long a request without an answer holds its connection if
 	// the client doesn't leave; 0 is 10 minutes.
 	HoldLimit time.Duration
+	// Warn is told of what is served and hardly meant; nil is nobody.
+	Warn func(string)
 	// OnRequest has the Record of the requests to a listener of several hosts that
 	// concern none of them, such as a login. All others go to their BMC's hook.
 	OnRequest func(fakebmc.Record)
@@ -64,10 +66,13 @@ func NewServer(cfg Config) (*Server, error) {
 	if (cfg.Username == "") != (cfg.Password == "") {
 		return nil, errors.New("serving bmcs: user name and password go together; set both or none")
 	}
+	if strings.Contains(cfg.Username, ":") {
+		return nil, fmt.Errorf("serving bmcs: user name %q has a colon, which ends a name in HTTP's Basic authentication; leave it out", cfg.Username)
+	}
 	cfg.MaxSessions = orDefault(cfg.MaxSessions, 16)
 	cfg.SessionTimeout = orDefault(cfg.SessionTimeout, 30*time.Minute)
 	cfg.HoldLimit = orDefault(cfg.HoldLimit, 10*time.Minute)
-	if cfg.SessionTimeout < 30*time.Second || cfg.SessionTimeout > 24*time.Hour {
+	if cfg.SessionTimeout < minSessionTimeout || cfg.SessionTimeout > maxSessionTimeout {
 		return nil, fmt.Errorf("serving bmcs: session timeout %v is outside Redfish's 30s to 24h", cfg.SessionTimeout)
 	}
 	if cfg.MaxSessions < 0 || cfg.HoldLimit < 0 {
@@ -116,6 +121,9 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 	if err != nil {
 		return "", fmt.Errorf("serving bmcs on %s: %w", addr, err)
 	}
+	if text := exposure(ln.Addr(), s.cfg.Certificate != nil); text != "" && s.cfg.Warn != nil {
+		s.cfg.Warn(text)
+	}
 	url = "http://" + ln.Addr().String()
 	accept := s.gate.Listener(ln)
 	if only != nil {
@@ -152,6 +160,7 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	svc := &service{
 		group: g, account: account{s.cfg.Username, s.cfg.Password},
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
+		guesses:  front.NewThrottle(s.cfg.Clock.Now),
 		hold:     s.cfg.HoldLimit, closing: s.closing, common: only, allowed: s.media,
 		streams: make(chan struct{}, maxStreams),
 	}
@@ -164,6 +173,14 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	svc.uuid = uuid("service of " + name)
 	svc.sessions.lost = svc.common.Lost
 	return svc
+}
+
+// exposure says what is dangerous about an address that is served, or "".
+func exposure(a net.Addr, tls bool) string {
+	if tcp, ok := a.(*net.TCPAddr); tls || ok && tcp.IP.IsLoopback() {
+		return ""
+	}
+	return fmt.Sprintf("%s is served without TLS and can be reached from other machines: whoever sees the traffic learns the password, and can power hosts off; serve HTTPS, or listen on loopback", a)
 }
 
 func (s *Server) listen(addr string) (*net.TCPListener, error) {

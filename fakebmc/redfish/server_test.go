@@ -691,6 +691,7 @@ func TestAuthentication(t *testing.T) {
 				if !c.ok {
 					want = 401
 				}
+				r.clk.Advance(10 * s) // a wrong password before doesn't count any more
 				got := r.do(x.method, x.path, x.body, c.header...)
 				if got.status != want {
 					t.Errorf("%s %s: %d, want %d", x.method, x.path, got.status, want)
@@ -704,6 +705,7 @@ func TestAuthentication(t *testing.T) {
 					t.Errorf("GET %s: %d, want 200 for anybody", path, got.status)
 				}
 			}
+			r.clk.Advance(10 * s)
 			if !c.ok {
 				r.do("POST", resetURL, resetBody("ForceOff"), c.header...)
 				if p, _ := r.hosts[0].PowerState(); p != fakebmc.On {
@@ -792,7 +794,7 @@ func TestListenRefuses(t *testing.T) {
 		})
 	}
 	for _, cfg := range []redfish.Config{
-		{Username: "admin"}, {Password: "x"}, {SessionTimeout: time.Second}, {SessionTimeout: 25 * time.Hour}, {MaxSessions: -1},
+		{Username: "admin"}, {Password: "x"}, {Username: "a:b", Password: "x"}, {SessionTimeout: time.Second}, {SessionTimeout: 25 * time.Hour}, {MaxSessions: -1},
 		{Media: []string{"/images"}}, {Media: []string{"http://user@127.0.0.1/"}}, {Media: []string{"file://host/images"}}, {Media: []string{"http:///images"}},
 	} {
 		if _, err := redfish.NewServer(cfg); err == nil {

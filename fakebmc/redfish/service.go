@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ type service struct {
 	common   *fakebmc.BMC // whose rules concern what belongs to no single host
 	account  account
 	sessions *sessions
+	guesses  *front.Throttle
 	allowed  []*url.URL    // where virtual media may lie
 	streams  chan struct{} // a place for each event stream
 	hold     time.Duration
@@ -42,6 +44,8 @@ type endpoint struct {
 	// reset is a ComputerSystem.Reset, power a ComputerSystem, whose state the BMC
 	// has to tell, and manager a Manager.Reset.
 	reset, power, manager bool
+	// settings is the tag of what can be changed, or of what a reset depends on.
+	settings func() string
 	// public needs no authentication to GET, login none to POST.
 	public, login bool
 }
@@ -63,13 +67,15 @@ func (s *service) resolve(path string) endpoint {
 	case metadataPath:
 		e.public, e.get = true, func() response { return served(&content{xml: metadata()}) }
 	case sessionServicePath:
-		e.get = shows(func() object { return sessionService(s.sessions.timeout) })
+		e.get = shows(func() object { return sessionService(s.sessions.lifetime()) })
+		e.patch = s.patchSessionService
+		e.settings = func() string { return hash(object{"SessionTimeout": s.sessions.lifetime()}) }
 	case sessionsPath, sessionsPath + "/Members":
 		e.get = shows(func() object {
 			ids, _ := s.sessions.list()
 			return collection(sessionsPath, "SessionCollection", "Sessions", ids...)
 		})
-		e.login, e.post = true, s.logIn
+		e.login = true
 	case taskServicePath:
 		e.get = shows(taskService)
 	case tasksPath:
@@ -173,6 +179,7 @@ func (s *service) resolveMember(path string, e *endpoint) {
 }
 
 func systemEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
+	e.settings = func() string { return settingsTag(b) }
 	switch rest {
 	case "":
 		e.power, e.patch = true, func(body []byte) response { return patchSystem(b, body) }
@@ -271,7 +278,7 @@ func (e *endpoint) allow() []string {
 	if e.get != nil || e.power {
 		m = append(m, http.MethodGet, http.MethodHead)
 	}
-	if e.post != nil || e.reset || e.manager {
+	if e.post != nil || e.reset || e.manager || e.login {
 		m = append(m, http.MethodPost)
 	}
 	if e.patch != nil {
@@ -324,16 +331,13 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		x.refused = true
 	}
 	body, err := front.ReadBody(x.w, r)
-	if a, ok := s.authenticate(x, req.Path); !ok {
+	if a, ok := s.admits(x, req.Path); !ok {
 		refuse(a)
 		return
 	}
 	allow := e.allow()
 	version := r.Header.Get("OData-Version")
 	changes := r.Method == http.MethodPost || r.Method == http.MethodPatch
-	if e.power || e.reset {
-		x.settings = func() string { return settingsTag(e.bmc) }
-	}
 	switch {
 	case e.moved != "":
 		refuse(response{fakebmc.Answer{Status: http.StatusTemporaryRedirect}, &content{body: object{}, header: http.Header{"Location": {e.moved}}}})
@@ -355,7 +359,7 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 			status = http.StatusRequestTimeout
 		}
 		refuse(refusal(status, msgUnrecognizedBody, nil))
-	case changes && !front.IsJSON(r) && !(e.post != nil && len(body) == 0):
+	case changes && !front.IsJSON(r) && !(e.post != nil && len(body) == 0 && r.Header.Get("Content-Type") == ""):
 		refuse(refusal(http.StatusUnsupportedMediaType, msgHeaderInvalid, nil, "Content-Type: "+r.Header.Get("Content-Type")))
 	case e.reset:
 		var a response
@@ -369,6 +373,8 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		} else if !slices.Contains(managerResets, req.ResetType) {
 			refuse(refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, string(req.ResetType), "ResetType", "Manager.Reset"))
 		}
+	case x.login():
+		x.run = func(effects fakebmc.Effects) response { return s.logIn(x, effects, body) }
 	case r.Method == http.MethodPost:
 		x.run = func(effects fakebmc.Effects) response { return e.post(effects, body) }
 	case r.Method == http.MethodPatch:
@@ -378,6 +384,20 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 	case e.get != nil:
 		run(e.get)
 	}
+}
+
+// admits refuses what a browser may have been made to send, and who can't prove to be
+// the account.
+func (s *service) admits(x *exchange, path string) (response, bool) {
+	switch {
+	case s.account.open() && !front.IsLocal(x.r.Host):
+		// A stranger's page can have its own name lead to a loopback address. Where a
+		// password is asked for, it hasn't got that.
+		return refusal(http.StatusForbidden, msgAccessDenied, nil, x.r.Host), false
+	case front.CrossSite(x.r):
+		return refusal(http.StatusForbidden, msgAccessDenied, nil, x.r.Header.Get("Origin")), false
+	}
+	return s.authenticate(x, path)
 }
 
 func (s *service) authenticate(x *exchange, path string) (response, bool) {
@@ -394,11 +414,49 @@ func (s *service) authenticate(x *exchange, path string) (response, bool) {
 	}
 	x.auth = fakebmc.AuthBasic
 	user, password, ok := x.r.BasicAuth()
-	return refusal(http.StatusUnauthorized, msgUnauthorized, nil, path, "wrong user name or password"),
-		ok && s.account.admits(user, password)
+	if !ok {
+		return refusal(http.StatusUnauthorized, msgUnauthorized, nil, path, "wrong user name or password"), false
+	}
+	return s.proves(x.r, path, user, password)
 }
 
-func (s *service) logIn(effects fakebmc.Effects, body []byte) response {
+// proves checks a password, but not that of a client whose address has sent too many
+// wrong ones, on a connection that knew the right one at no time.
+func (s *service) proves(r *http.Request, path, user, password string) (response, bool) {
+	if s.account.open() {
+		return response{}, true
+	}
+	if wait := s.guesses.Wait(r.RemoteAddr); wait > 0 && !front.Trusted(r) {
+		a := refusal(http.StatusServiceUnavailable, msgUnavailable, nil)
+		a.RetryAfter = wait
+		return a, false
+	}
+	if !s.account.admits(user, password) {
+		s.guesses.Wrong(r.RemoteAddr)
+		return refusal(http.StatusUnauthorized, msgUnauthorized, nil, path, "wrong user name or password"), false
+	}
+	s.guesses.Right(r.RemoteAddr)
+	front.Trust(r)
+	return response{}, true
+}
+
+func (s *service) patchSessionService(body []byte) response {
+	var in struct{ SessionTimeout *int64 }
+	if a, ok := parseProperties(body, &in); !ok {
+		return a
+	}
+	if in.SessionTimeout == nil {
+		return done()
+	}
+	d := time.Duration(*in.SessionTimeout) * time.Second
+	if *in.SessionTimeout > int64(maxSessionTimeout/time.Second) || d < minSessionTimeout {
+		return refusal(http.StatusBadRequest, msgPropertyOutOfRange, nil, strconv.FormatInt(*in.SessionTimeout, 10), "SessionTimeout")
+	}
+	s.sessions.setLifetime(d)
+	return done()
+}
+
+func (s *service) logIn(x *exchange, effects fakebmc.Effects, body []byte) response {
 	var in struct{ UserName, Password *string }
 	if a, ok := parse(body, &in); !ok {
 		return a
@@ -408,8 +466,9 @@ func (s *service) logIn(effects fakebmc.Effects, body []byte) response {
 		return refusal(http.StatusBadRequest, msgPropertyMissing, nil, "UserName")
 	case in.Password == nil:
 		return refusal(http.StatusBadRequest, msgPropertyMissing, nil, "Password")
-	case !s.account.admits(*in.UserName, *in.Password):
-		return refusal(http.StatusUnauthorized, msgUnauthorized, nil, sessionsPath, "wrong user name or password")
+	}
+	if a, ok := s.proves(x.r, sessionsPath, *in.UserName, *in.Password); !ok {
+		return a
 	}
 	limit, full := s.sessions.limit, refusal(http.StatusServiceUnavailable, msgSessionLimit, nil)
 	if e := effects.First(func(e *fakebmc.Effect) bool { return e.Cap != 0 }); e != nil && e.Cap <= uint64(limit) {

@@ -27,16 +27,22 @@ func equal(a, b string) int {
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
+// The bounds of SessionService's SessionTimeout.
+const (
+	minSessionTimeout = 30 * time.Second
+	maxSessionTimeout = 24 * time.Hour
+)
+
 // sessions are the Redfish sessions of one service.
 type sessions struct {
-	clk     fakebmc.Clock
-	limit   int
-	timeout time.Duration
-	lost    func() <-chan struct{} // of the BMC that keeps them
+	clk   fakebmc.Clock
+	limit int
+	lost  func() <-chan struct{} // of the BMC that keeps them
 
-	mu   sync.Mutex
-	next int
-	open []*session // in order of creation
+	mu      sync.Mutex
+	timeout time.Duration
+	next    int
+	open    []*session // in order of creation
 }
 
 type session struct {
@@ -73,6 +79,19 @@ func (s *sessions) use(token string) (id string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// lifetime is how long a session lives without being used.
+func (s *sessions) lifetime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout
+}
+
+func (s *sessions) setLifetime(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timeout = d
 }
 
 func (s *sessions) end(id string) bool {
