@@ -91,6 +91,10 @@ campaign: build ## Play random schedules of every scenario; fails on a violation
 bench: build ## Measure what docs/performance.md reports
 	@ci/bench.sh
 
+.PHONY: hostile
+hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute each, while a normal client reads (12 minutes)
+	$(GO) test ./fakebmc/fleet -run TestHostileClients -count=1 -v -timeout 30m -args -hostile 1m -connections 1000 -slower 2
+
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers (FUZZTIME each)
 	$(GO) test ./controllers/api -run '^$$' -fuzz FuzzParseRebootMode -fuzztime $(FUZZTIME)

@@ -16,9 +16,15 @@ import (
 // The connections that a listener has at a time, from one client and in all. More than
 // a test needs, and few enough that their memory is small.
 const (
-	PerClient   = 256
-	PerListener = 1024
+	PerClient   = 1024
+	PerListener = 4096
+	everywhere  = 16384 // at all listeners of a Gate
 )
+
+// grace is how long a connection has at least to send its first request: while even the
+// oldest unfinished one is younger, new ones wait to be accepted. So a client is heard
+// however fast another one opens connections.
+const grace = 250 * time.Millisecond
 
 // Gate counts the connections of some listeners. When there are too many it makes room
 // for a new one: whoever has the most loses the connection that has got the least far.
@@ -33,9 +39,9 @@ type Gate struct {
 }
 
 // NewGate returns a Gate that lets in as many connections as half of the descriptors
-// that this process may have, but not more than 4096.
+// that this process may have, but not more than 16,384.
 func NewGate() *Gate {
-	most := uint64(4096)
+	most := uint64(everywhere)
 	var files syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) == nil {
 		most = min(most, files.Cur/2)
@@ -153,8 +159,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: raw, gate: l.gate, listener: l, client: address(raw.RemoteAddr().String()), since: time.Now()}
-		if l.gate.admit(c) {
+		c := &conn{Conn: raw, gate: l.gate, listener: l, client: address(raw.RemoteAddr().String())}
+		wait, ok := l.gate.admit(c)
+		for wait > 0 {
+			time.Sleep(wait)
+			wait, ok = l.gate.admit(c)
+		}
+		if ok {
 			return c, nil
 		}
 		Abort(raw)
@@ -162,8 +173,8 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // admit takes a connection in, and makes room for it if need be. It is false when there
-// is none: all are busy.
-func (g *Gate) admit(c *conn) bool {
+// is none, since all are busy, or none yet.
+func (g *Gate) admit(c *conn) (wait time.Duration, ok bool) {
 	g.mu.Lock()
 	l := c.listener
 	var out *conn
@@ -178,20 +189,25 @@ func (g *Gate) admit(c *conn) bool {
 	default:
 		full = false
 	}
-	if full && out == nil {
-		g.mu.Unlock()
-		return false
-	}
-	if out != nil {
+	if full {
+		switch {
+		case out == nil:
+			g.mu.Unlock()
+			return 0, false
+		case out.stage == unfinished && time.Since(out.since) < grace:
+			g.mu.Unlock()
+			return grace - time.Since(out.since), false
+		}
 		g.drop(out)
 	}
+	c.since = time.Now()
 	g.add(c)
 	l.add(c)
 	g.mu.Unlock()
 	if out != nil {
 		Abort(out.Conn)
 	}
-	return true
+	return 0, true
 }
 
 func (g *Gate) forget(c *conn) {

@@ -1,11 +1,17 @@
 package front
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -47,7 +53,7 @@ func TestGate(t *testing.T) {
 			here := &listener{gate: g, perClient: 3, perListener: 5, crowd: newCrowd()}
 			there := &listener{gate: g, perClient: 3, perListener: 5, crowd: newCrowd()}
 			conns, raw := map[string]*conn{}, map[string]*from{}
-			now := time.Now()
+			now := time.Now().Add(-time.Hour)
 			var refused []string
 			for _, step := range strings.Fields(tc.steps) {
 				name := step[1:]
@@ -61,7 +67,7 @@ func TestGate(t *testing.T) {
 						x.listener = there
 					}
 					conns[name] = x
-					if x.since = now; !g.admit(x) {
+					if _, ok := g.admit(x); !ok {
 						refused = append(refused, name)
 						delete(raw, name)
 					}
@@ -91,4 +97,39 @@ func TestGate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEverybodyIsHeard: however fast connections come, each has time for its request.
+func TestEverybodyIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = ReadBody(w, r) }))
+		l := pipes{make(chan net.Conn)}
+		gate := NewGate().Listener(l).(*listener)
+		gate.perClient = 3
+		go server.Serve(gate)
+		defer server.Close()
+		normal := l.dial()
+		flood, stop := context.WithCancel(t.Context())
+		var attack sync.WaitGroup
+		attack.Go(func() {
+			for flood.Err() == nil {
+				client, served := net.Pipe()
+				defer client.Close()
+				select {
+				case l.conns <- served:
+				case <-flood.Done():
+				}
+			}
+		})
+		time.Sleep(grace / 2)
+		synctest.Wait()
+		fmt.Fprint(normal, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		answer, err := io.ReadAll(normal)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+			t.Errorf("%v %q", err, answer)
+		}
+		time.Sleep(2 * grace)
+		stop()
+		attack.Wait()
+	})
 }
