@@ -62,7 +62,7 @@ func ParseRules(data []byte) ([]Rule, error) {
 		return nil, fmt.Errorf("reading rules: %w", err)
 	}
 	if raw == nil {
-		return nil, errors.New("reading rules: null is no list of rules; write [] for none")
+		return nil, errors.New("reading rules: there is no list of rules; write [] for none")
 	}
 	rules := make([]Rule, len(raw))
 	names := map[string]bool{}

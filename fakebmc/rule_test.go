@@ -21,7 +21,7 @@ func TestParseRulesRefuses(t *testing.T) {
 	}{
 		{"no array", `{}`, []string{"reading rules"}},
 		{"no JSON", `[`, []string{"reading rules"}},
-		{"null", `null`, []string{"null is no list"}},
+		{"null", `null`, []string{"no list of rules"}},
 		{"a null rule", `[null]`, []string{"name must match"}},
 		{"another case", `[{"NAME": "a", "EFFECT": {"hang": true}}, {"name": "b", "effect": {"Hang": true}}, {"name": "c", "effect": {"hang": true, "ſtage": "executed"}}]`,
 			[]string{`rule 1: unknown field "NAME"`, `unknown field "EFFECT"`, `rule 2: unknown field "effect.Hang"`, `rule 3: unknown field "effect.ſtage"`}},

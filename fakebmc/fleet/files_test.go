@@ -29,8 +29,8 @@ func TestRulesFile(t *testing.T) {
 		{`[{"name": "lie", "effect": {"report": "Off"}}, {"name": "deaf", "effect": {"hang": true}}]`, ""},
 		{"- name: lie\n  name: lie\n", `line 2: mapping key "name" already defined`},
 		{"- name: [\n", "line 1"}, {"- {name: a, effect: {hang: true}}\n---\n- {}\n", "one document"},
-		{"- {name: lie, effect: {sleep: 3}}\n", `unknown field "sleep"`},
-		{"null", "no rule"}, {"", "no rule"}, {"name: lie", "reading rules"},
+		{"- {name: lie, effect: {sleep: 3}}\n", `unknown field "effect.sleep"`},
+		{"null", "no list of rules"}, {"", "no list of rules"}, {"name: lie", "reading rules"},
 		{strings.Repeat("- {}\n", 1000), "and 2989 more"},
 		{strings.Repeat(" ", maxRulesFile+1), "more than"},
 	} {
