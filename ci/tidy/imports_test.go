@@ -71,6 +71,7 @@ var layers = []layer{
 	{"fakebmc/fleet", slices.Concat([]string{"./fakebmc"}, anyYAML), "a fleet joins the BMCs, their hosts and their faces, and nothing else"},
 	{"fakebmc/libvirt", []string{"./fakebmc/fleet", "./vms/keeper", "./fakebmc/.", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
 	{"vms", slices.Concat([]string{"./vms", "libvirt.org/go"}, system), "the VMs know libvirt, nothing of Kubernetes, and nobody who uses them"},
+	{"vms/network", []string{"gvisor.dev/gvisor/pkg"}, "the network carries frames, whoever sends them"},
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 	{"vms/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 
