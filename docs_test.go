@@ -277,7 +277,7 @@ func TestWorlds(t *testing.T) {
 		names[feature] = "`" + string(feature) + "`"
 	}
 	names[scenarios.FeatureAgents] = "controllers that run on every host"
-	names[scenarios.FeatureLinks] = "`cut` of less than a `host`"
+	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan"
 	for _, need := range []fakebmc.Need{fakebmc.NeedsWire, fakebmc.NeedsIPMI, fakebmc.NeedsGuest, fakebmc.NeedsPeers} {

@@ -19,10 +19,10 @@ const (
 	FeatureDeviations Feature = "deviations"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
 	FeatureReplicas Feature = "replicas"
-	// FeatureLinks are cuts of less than all links of a host.
-	FeatureLinks Feature = "links"
 	// FeatureAgents are controllers that run on every host.
 	FeatureAgents Feature = "agents"
+	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
+	FeatureControllerLinks Feature = "controllerLinks"
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
@@ -172,7 +172,7 @@ func Features() []Feature {
 		features = append(features, Feature(name))
 		switch name {
 		case "cut":
-			features = append(features, FeatureLinks)
+			features = append(features, FeatureControllerLinks)
 		case "pause":
 			features = append(features, FeaturePausedWatchdog)
 		case "crash":

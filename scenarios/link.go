@@ -103,12 +103,12 @@ func (l *LinkOp) first(prefix string) string {
 	return ""
 }
 
-// asks is more than to cut a host off as a whole.
+// asks is more than to cut a host's links.
 func (l *LinkOp) asks(*Spec) []Feature {
-	if l.Host != "" {
+	if l.object() == "" {
 		return nil
 	}
-	return []Feature{FeatureLinks}
+	return []Feature{FeatureControllerLinks}
 }
 
 // link checks that there are such links.

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"libvirt.org/go/libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/network"
 )
 
 const (
@@ -211,49 +211,8 @@ func (d *Domain) Resume(ctx context.Context) error {
 	return d.act(ctx, "resume", isKind(Resumed), d.libvirt.Resume)
 }
 
-// SetLink cuts the network cable or plugs it in, whether the host is on or off. It stays so until set anew.
-func (d *Domain) SetLink(up bool) error {
-	kind, state := LinkDown, "down"
-	if up {
-		kind, state = LinkUp, "up"
-	}
-	// A host that is just being switched on would start with the old state and be left with it.
-	d.power.Lock()
-	defer d.power.Unlock()
-	err := func() error {
-		text, err := d.libvirt.GetXMLDesc(libvirt.DOMAIN_XML_INACTIVE)
-		if err != nil {
-			return err
-		}
-		var now libvirtxml.Domain
-		if err := now.Unmarshal(text); err != nil {
-			return err
-		}
-		card := now.Devices.Interfaces[0]
-		card.Link = &libvirtxml.DomainInterfaceLink{State: state}
-		if text, err = card.Marshal(); err != nil {
-			return err
-		}
-		flags := libvirt.DOMAIN_DEVICE_MODIFY_CONFIG
-		active, err := d.libvirt.IsActive()
-		if err != nil {
-			return err
-		}
-		if active {
-			// The guest may switch itself off meanwhile.
-			err := d.libvirt.UpdateDeviceFlags(text, flags|libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
-			if !errors.Is(err, libvirt.ERR_OPERATION_INVALID) {
-				return err
-			}
-		}
-		return d.libvirt.UpdateDeviceFlags(text, flags)
-	}()
-	if err != nil {
-		return fmt.Errorf("set link of host %s %s: %w", d.name, state, err)
-	}
-	d.lab.record(func(at time.Duration) []Event { return []Event{d.tracker.event(at, Listener, kind, "")} })
-	return nil
-}
+// Links are both directions between the host and everything else of the network.
+func (d *Domain) Links() []network.Link { return network.All(network.Host(d.name)) }
 
 // Tell sends a command to the guest's PID 1 and returns when that has accepted it. Its effect ends with the boot.
 func (d *Domain) Tell(ctx context.Context, c evidence.Command) error {

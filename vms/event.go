@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/network"
 )
 
 // Observer says who vouches for an [Event].
@@ -17,7 +18,7 @@ const (
 	// Guest: a process in the guest wrote a line to the evidence port. It alone knows which processes run, and only while
 	// it is heard: after [EvidenceLost] nothing is known of them but what the hypervisor says.
 	Guest Observer = "guest"
-	// Listener: our own end of the port, about the guest's silence; and our own acts on the domain's cable.
+	// Listener: our own end of the port, about the guest's silence; and our own acts on the network.
 	Listener Observer = "listener"
 )
 
@@ -46,7 +47,7 @@ const (
 	EvidenceLost Kind = "evidence-lost"
 	// EvidenceRegained: a lost guest is heard again, or the hypervisor has ended its boot.
 	EvidenceRegained Kind = "evidence-regained"
-	// LinkDown and LinkUp: the network cable was cut or plugged in, by [Domain.SetLink].
+	// LinkDown and LinkUp: a link of the network was cut or restored, by [Lab.Cut] and [Lab.Restore].
 	LinkDown Kind = "link-down"
 	LinkUp   Kind = "link-up"
 )
@@ -63,6 +64,7 @@ type Event struct {
 	Process  string // the workload's name; empty for init, the kubelet, and the host itself
 	Seq      uint64 // of a heartbeat
 	Detail   string
+	Link     network.Link  // that was cut or restored; Host is one of its ends
 	Uptime   time.Duration // of the guest by its own clock, in its own lines
 	// Late: the line is from a boot that has ended: it was on its way. It is no sign of life.
 	Late bool
@@ -70,6 +72,9 @@ type Event struct {
 
 // String is for logs.
 func (e Event) String() string {
+	if e.Link != (network.Link{}) {
+		return fmt.Sprintf("%9.3fs %s %s %s", e.At.Seconds(), e.Observer, e.Kind, e.Link)
+	}
 	return fmt.Sprintf("%9.3fs %s %s %s process=%q seq=%d boot=%.8s late=%t %s", e.At.Seconds(), e.Host, e.Observer, e.Kind, e.Process, e.Seq, e.Boot, e.Late, e.Detail)
 }
 

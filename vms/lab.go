@@ -5,9 +5,9 @@
 // power, and the guest itself through a virtio-serial port, which alone knows about its processes. See [Observer].
 //
 // Nothing of the machine is used but the QEMU binary, libvirt's library and /dev/kvm where it works: the libvirt driver
-// is embedded in this process with its state in a temporary directory, networks are QEMU's own (no bridge, no privilege;
-// the guest reaches the host's loopback at 10.0.2.2). [Lab.Close] removes everything, and a keeper (package keeper) does
-// so when the process is killed. vms/assets.sh installs and builds what the Lab needs.
+// is embedded in this process with its state in a temporary directory, and so is the network (package network: no bridge,
+// no privilege). [Lab.Close] removes everything, and a keeper (package keeper) does so when the process is killed.
+// vms/assets.sh installs and builds what the Lab needs.
 //
 // Build with the tag libvirt_dlopen: libvirt's library is then loaded when the first Lab is opened, not linked.
 package vms
@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/keeper"
+	"github.com/fencelab/fencelab/vms/network"
 )
 
 // Options say where a Lab finds and leaves its files, and how long a guest may be silent.
@@ -44,6 +46,7 @@ type Options struct {
 type Lab struct {
 	options     Options
 	hypervisor  *hypervisor
+	network     *network.Switch
 	image       *Image
 	accelerator Accelerator
 	reason      string
@@ -63,7 +66,7 @@ type Lab struct {
 // a boot of the machine.
 func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	o.Silence, o.BootSilence = cmp.Or(o.Silence, 3*time.Second), cmp.Or(o.BootSilence, 30*time.Second)
-	l := &Lab{options: o, opened: time.Now(), events: make(chan Event), closing: make(chan struct{}), queue: newQueue[Event]()}
+	l := &Lab{options: o, opened: time.Now(), events: make(chan Event), closing: make(chan struct{}), queue: newQueue[Event](), network: network.New()}
 	if l.image, err = LoadImage(o.Assets); err != nil {
 		return nil, err
 	}
@@ -110,6 +113,7 @@ type HostConfig struct {
 	// user space hangs, but not one whose kernel hangs or that is paused.
 	Softdog time.Duration
 	Kubelet *evidence.Kubelet // nil: the guest has no kubelet
+	Peers   []string          // the other hosts whose addresses the guest is told
 }
 
 // NewDomain defines a host; it is off.
@@ -141,13 +145,21 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		initramfs:   filepath.Join(l.dir, fmt.Sprintf("%d.cpio", number)),
 		console:     filepath.Join(l.options.Evidence, c.Name+".console"),
 		port:        filepath.Join(l.dir, fmt.Sprintf("%d.port", number)),
-		mac:         fmt.Sprintf("52:54:00:%02x:%02x:%02x", id[0], id[1], id[2]),
+		network:     filepath.Join(l.dir, fmt.Sprintf("%d.network", number)),
+		mac:         l.network.MAC(network.Host(c.Name)).String(),
 	}
 	if s.kernel, err = filepath.Abs(s.kernel); err != nil {
 		return nil, fmt.Errorf("define host %s: %w", c.Name, err)
 	}
-	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 200*time.Millisecond), Softdog: c.Softdog, Kubelet: c.Kubelet}
+	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 200*time.Millisecond), Softdog: c.Softdog, Kubelet: c.Kubelet,
+		Network: &evidence.Network{Address: netip.PrefixFrom(l.network.Address(network.Host(c.Name)), network.Prefix), Peers: map[string]netip.Addr{}}}
+	for _, peer := range c.Peers {
+		config.Network.Peers[peer] = l.network.Address(network.Host(peer))
+	}
 	if err := l.image.WriteInitramfs(s.initramfs, config); err != nil {
+		return nil, err
+	}
+	if err := l.network.Listen(network.Host(c.Name), s.network); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("unix", s.port)
@@ -161,6 +173,34 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	}
 	l.domains = append(l.domains, d)
 	return d, nil
+}
+
+// Serve makes target, a host:port of this machine, a service of the network, and returns where guests reach it. It has to
+// be served before the guests that are told so are made.
+func (l *Lab) Serve(endpoint, target string) (netip.AddrPort, error) {
+	return l.network.Serve(endpoint, target)
+}
+
+// Cut lets nothing pass these links any more, whether their hosts are on or off; an event tells of each that was not cut before.
+func (l *Lab) Cut(links ...network.Link) { l.linked(LinkDown, l.network.Cut(links...)) }
+
+// Restore ends Cut; an event tells of each that was cut.
+func (l *Lab) Restore(links ...network.Link) { l.linked(LinkUp, l.network.Restore(links...)) }
+
+// CutLinks are the links that are cut.
+func (l *Lab) CutLinks() []network.Link { return l.network.CutLinks() }
+
+func (l *Lab) linked(kind Kind, changed []network.Link) {
+	l.record(func(at time.Duration) (events []Event) {
+		for _, link := range changed {
+			host, is := network.HostOf(link.From)
+			if !is {
+				host, _ = network.HostOf(link.To)
+			}
+			events = append(events, Event{At: at, Host: host, Observer: Listener, Kind: kind, Link: link})
+		}
+		return events
+	})
 }
 
 // record stamps and appends what f makes of the present moment. All events of a Lab are made here, hence their order.
@@ -192,6 +232,7 @@ func (l *Lab) Close() error {
 	for _, d := range domains {
 		errs = append(errs, d.remove())
 	}
+	errs = append(errs, l.network.Close())
 	close(l.closing)
 	l.queue.close()
 	errs = append(errs, os.RemoveAll(l.dir))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/keeper"
+	"github.com/fencelab/fencelab/vms/network"
 )
 
 const (
@@ -346,10 +347,10 @@ func TestKubelet(t *testing.T) {
 	l := openLab(t, 10*time.Second)
 	ctx := t.Context()
 	server := newAPIServer(t)
-	address, err := url.Parse(server.URL)
+	address, err := l.Serve("api", server.Listener.Addr().String())
 	l.must(err)
 	d := l.host(HostConfig{Name: "worker-1", Kubelet: &evidence.Kubelet{
-		Server:     "https://10.0.2.2:" + address.Port(),
+		Server:     "https://" + address.String(),
 		ServerName: "127.0.0.1",
 		CA:         string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
 		Token:      "secret",
@@ -385,18 +386,18 @@ func TestKubelet(t *testing.T) {
 	}
 
 	// Cut off, the guest can't be told that its Pod is gone: the workload runs on, and we still see it.
-	l.must(d.SetLink(false))
+	l.Cut(d.Links()...)
 	l.await(LinkDown, "")
 	server.setPods()
 	cut := server.count()
 	for range 20 {
 		l.await(heartbeat, "bank")
 	}
-	// The kubelet's two goroutines may each have had a request on its way when the cable was cut.
+	// The kubelet's two goroutines may each have had a request on its way when the links were cut.
 	if n := server.count(); n > cut+2 {
-		t.Errorf("%d requests passed a cut cable", n-cut)
+		t.Errorf("%d requests passed a cut link", n-cut)
 	}
-	l.must(d.SetLink(true))
+	l.Restore(d.Links()...)
 	l.await(LinkUp, "")
 	l.await(Kind(evidence.WorkloadStopped), "bank")
 
@@ -437,6 +438,79 @@ func TestKubelet(t *testing.T) {
 	l.await(Kind(evidence.KubeletStarted), "")
 	l.await(Kind(evidence.WorkloadStarted), "bank")
 	server.await(t, "GET /api/v1/nodes/worker-1")
+}
+
+// The answers of guests prove both directions of what lies between them.
+func TestGuestsExchangePackets(t *testing.T) {
+	l := openLab(t, 10*time.Second)
+	ctx := t.Context()
+	one := l.host(HostConfig{Name: "worker-1", Peers: []string{"worker-2", "worker-3"}})
+	two := l.host(HostConfig{Name: "worker-2", Peers: []string{"worker-1"}})
+	// A guest whose heart beats has its network up.
+	booted := func(d *Domain) {
+		t.Helper()
+		for e := l.await(Kind(evidence.Boot), ""); e.Host != d.Name(); e = l.await(Kind(evidence.Boot), "") {
+		}
+		for e := l.await(heartbeat, ""); e.Host != d.Name(); e = l.await(heartbeat, "") {
+		}
+	}
+	for _, d := range []*Domain{one, two} {
+		l.must(d.On(ctx))
+		booted(d)
+	}
+	heard := func(d *Domain, kind evidence.Kind, by string) {
+		t.Helper()
+		if e := l.await(Kind(kind), ""); e.Host != d.Name() || e.Detail != by {
+			t.Fatalf("%v, and not %s %s by %s", e, d.Name(), kind, by)
+		}
+	}
+	ask := func(d *Domain, whom string) {
+		t.Helper()
+		l.must(d.Tell(ctx, evidence.Ask.Of(whom)))
+	}
+	exchange := func(from, to *Domain) {
+		t.Helper()
+		ask(from, to.Name())
+		heard(to, evidence.Asked, from.Name())
+		heard(from, evidence.Answered, to.Name())
+	}
+	exchange(one, two)
+	exchange(two, one)
+
+	// Only the questions of one are cut off: it never hears of two, and two never of it. What two asks arrives.
+	there, back := network.Link{From: "host/worker-1", To: "host/worker-2"}, network.Link{From: "host/worker-2", To: "host/worker-1"}
+	l.Cut(there)
+	if e := l.await(LinkDown, ""); e.Link != there || e.Host != "worker-1" {
+		t.Errorf("cut: %v", e)
+	}
+	ask(one, "worker-2")
+	ask(two, "worker-1")
+	heard(one, evidence.Asked, "worker-2")
+	l.Restore(there)
+	if e := l.await(LinkUp, ""); e.Link != there {
+		t.Errorf("restored: %v", e)
+	}
+	exchange(one, two)
+
+	// Only the way back is cut: two hears one, which is not answered.
+	l.Cut(back)
+	ask(one, "worker-2")
+	heard(two, evidence.Asked, "worker-1")
+	l.Restore(back)
+
+	// A boot finds the network as it was before it.
+	l.must(two.Restart(ctx))
+	booted(two)
+	exchange(one, two)
+	l.must(two.ForceOff(ctx))
+	l.must(two.On(ctx))
+	booted(two)
+	exchange(one, two)
+
+	ask(one, "worker-9")
+	if e := l.await(Kind(evidence.Trouble), ""); !strings.Contains(e.Detail, "worker-9") {
+		t.Errorf("asked nobody: %v", e)
+	}
 }
 
 // own is the process that gets killed: it boots a guest, tells its directory and then waits.

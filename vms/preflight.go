@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -65,5 +66,9 @@ func emulatorVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("run %s: %w %s; run vms/assets.sh", emulator, err, out)
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
+	// The version that a distribution ships says less than what it can do.
+	if kinds, err := exec.CommandContext(ctx, emulator, "-netdev", "help").Output(); err != nil || !slices.Contains(strings.Fields(string(kinds)), "stream") {
+		return "", fmt.Errorf("%s cannot connect to the lab's network (-netdev stream): install QEMU 7.2 or later", line)
+	}
 	return line, nil
 }

@@ -2,6 +2,7 @@ package vms
 
 import (
 	"fmt"
+	"strings"
 
 	"libvirt.org/go/libvirtxml"
 
@@ -25,7 +26,20 @@ type spec struct {
 	kernel, initramfs string
 	console           string // log file; appended over the domain's whole life
 	port              string // unix socket on which we listen for the evidence
-	mac               string
+	network, mac      string // unix socket of the network's switch
+}
+
+// networkArguments plug the card into the switch. libvirt's interfaces know QEMU's streams only over TCP, whose ports are open to
+// everybody on the machine; so these are QEMU's own arguments, and it is the switch that cuts links, not libvirt.
+func networkArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
+	return []libvirtxml.DomainQEMUCommandlineArg{
+		{Value: "-netdev"},
+		{Value: "stream,id=network,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(s.network, ",", ",,")},
+		{Value: "-device"},
+		// No boot ROM: the firmware would try the network and cost a second. The slot is one that libvirt, which gives them out
+		// from the lowest, doesn't give to its own devices.
+		{Value: "virtio-net-pci,netdev=network,bus=pci.0,addr=0x1e,romfile=,mac=" + s.mac},
+	}
 }
 
 // domainXML describes a host. A reset, whoever asks for it, keeps the QEMU process and restarts the machine in it; every
@@ -57,15 +71,6 @@ func domainXML(s spec) (string, error) {
 		Devices: &libvirtxml.DomainDeviceList{
 			Emulator:    s.emulator,
 			Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}, {Type: "virtio-serial"}},
-			Interfaces: []libvirtxml.DomainInterface{{
-				MAC: &libvirtxml.DomainInterfaceMAC{Address: s.mac},
-				// QEMU's own network stack: it needs no privilege and no bridge, and reaches the host's loopback as 10.0.2.2.
-				Source: &libvirtxml.DomainInterfaceSource{User: &libvirtxml.DomainInterfaceSourceUser{}},
-				Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
-				// No boot ROM: the firmware would try the network and cost a second.
-				ROM:  &libvirtxml.DomainROM{Enabled: "no"},
-				Link: &libvirtxml.DomainInterfaceLink{State: "up"},
-			}},
 			Serials: []libvirtxml.DomainSerial{{
 				Source: &libvirtxml.DomainChardevSource{File: &libvirtxml.DomainChardevSourceFile{Path: s.console, Append: "on"}},
 			}},
@@ -76,6 +81,7 @@ func domainXML(s spec) (string, error) {
 			}},
 			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"},
 		},
+		QEMUCommandline: &libvirtxml.DomainQEMUCommandline{Args: networkArguments(s)},
 	}
 	text, err := domain.Marshal()
 	if err != nil {

@@ -15,7 +15,7 @@ func TestDomainXML(t *testing.T) {
 			got, err := domainXML(spec{
 				name: "fencelab-worker-1", uuid: "6c5b4d0e-9b8a-4d2f-8a3b-0123456789ab", accelerator: accelerator,
 				emulator: "/usr/bin/qemu-system-x86_64", memoryMiB: 160, kernel: "/assets/kernel", initramfs: "/lab/0.cpio",
-				console: "/evidence/worker-1.console", port: "/lab/0.port", mac: "52:54:00:01:02:03",
+				console: "/evidence/worker-1.console", port: "/lab/0.port", network: "/lab/0,1.network", mac: "52:54:00:01:02:03",
 			})
 			if err != nil {
 				t.Fatal(err)

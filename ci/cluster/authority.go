@@ -16,9 +16,6 @@ import (
 // validity of every certificate, in both directions from now: scenarios skew the clocks of hosts.
 const validity = 30 * 24 * time.Hour
 
-// slirpHost is the host's loopback as seen by a guest on QEMU's user network.
-var slirpHost = net.IPv4(10, 0, 2, 2)
-
 // authority signs the server's certificate and those of its clients. It exists in memory only.
 type authority struct {
 	key         *ecdsa.PrivateKey
@@ -54,8 +51,8 @@ func (a *authority) issueServing() (certificate, key []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default.svc"},
-		IPAddresses: []net.IP{loopback.AsSlice(), slirpHost},
+		DNSNames:    []string{"localhost", ServerName, "kubernetes.default.svc"},
+		IPAddresses: []net.IP{loopback.AsSlice()},
 	})
 }
 

@@ -53,12 +53,11 @@ func TestServingCertificate(t *testing.T) {
 	}{
 		{"127.0.0.1", roots, x509.ExtKeyUsageServerAuth, 0, true},
 		{"localhost", roots, x509.ExtKeyUsageServerAuth, 0, true},
-		{"kubernetes", roots, x509.ExtKeyUsageServerAuth, 0, true},
-		{"10.0.2.2", roots, x509.ExtKeyUsageServerAuth, 0, true},
+		{ServerName, roots, x509.ExtKeyUsageServerAuth, 0, true},
 		{"127.0.0.1", roots, x509.ExtKeyUsageServerAuth, -24 * time.Hour, true}, // a host whose clock is behind
 		{"127.0.0.1", roots, x509.ExtKeyUsageServerAuth, 24 * time.Hour, true},
 		{"127.0.0.1", roots, x509.ExtKeyUsageServerAuth, 365 * 24 * time.Hour, false},
-		{"10.0.2.3", roots, x509.ExtKeyUsageServerAuth, 0, false},
+		{"10.0.2.2", roots, x509.ExtKeyUsageServerAuth, 0, false},
 		{"example.com", roots, x509.ExtKeyUsageServerAuth, 0, false},
 		{"127.0.0.1", strangers, x509.ExtKeyUsageServerAuth, 0, false},
 		{"127.0.0.1", roots, x509.ExtKeyUsageClientAuth, 0, false},

@@ -128,8 +128,11 @@ func (c *Cluster) start(bin, name string, args []string) (*child.Process, error)
 	return child.Start(name, cmd, filepath.Join(c.dir, name+".log"))
 }
 
-// Address is the API server's host:port on the loopback interface. Its certificate is also valid for localhost, for
-// kubernetes, and for 10.0.2.2, the address by which a guest on QEMU's user network reaches this loopback.
+// ServerName is a name for which the API server's certificate is valid, wherever it is reached.
+const ServerName = "kubernetes"
+
+// Address is the API server's host:port on the loopback interface. Its certificate is also valid for localhost, and
+// for ServerName, which clients expect that reach it by way of another address.
 func (c *Cluster) Address() string { return c.port.Address() }
 
 // CA is the certificate, in PEM, that vouches for the API server.

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,7 +132,6 @@ type host struct {
 	system *system
 	bmc    *fakebmc.BMC
 	url    string
-	cut    bool
 	paused bool
 	// told is what its guest was told to undo when the faults are withdrawn.
 	told []evidence.Command
@@ -283,7 +283,14 @@ func worldEvents(e vms.Event, by string) []history.Event {
 	case vms.EvidenceRegained:
 		return of(history.EvidenceRegained)
 	case vms.LinkDown, vms.LinkUp:
-		event.Object, event.Boot, event.Note = "api", "", ""
+		switch {
+		case e.Link.From == "":
+			return nil // of a host's links, both ways, one event tells
+		case e.Link.To == "":
+			event.Object = scenarios.API
+		default:
+			event.From, event.To = e.Link.From, e.Link.To
+		}
 		if e.Kind == vms.LinkDown {
 			return of(history.LinkCut)
 		}
@@ -312,14 +319,18 @@ func (b *Backend) makeHosts() error {
 	}
 	b.server = server
 	topology := &b.plan.Spec.Topology
+	address, err := b.vms.Serve(scenarios.API, b.cluster.Address())
+	if err != nil {
+		return err
+	}
 	b.bmcs = make(map[string]*fakebmc.BMC)
 	for _, config := range topology.Hosts {
 		lease := time.Duration(topology.Lease)
 		domain, err := b.vms.NewDomain(vms.HostConfig{
-			Name: config.Name, Softdog: time.Duration(config.Watchdog),
+			Name: config.Name, Softdog: time.Duration(config.Watchdog), Peers: slices.DeleteFunc(slices.Clone(b.names), func(n string) bool { return n == config.Name }),
 			Kubelet: &evidence.Kubelet{
-				Server: "https://10.0.2.2:" + b.cluster.Address()[strings.LastIndex(b.cluster.Address(), ":")+1:],
-				CA:     string(b.cluster.CA()), Token: b.cluster.NodeToken(config.Node()), Labels: config.Labels,
+				Server: "https://" + address.String(), ServerName: cluster.ServerName,
+				CA: string(b.cluster.CA()), Token: b.cluster.NodeToken(config.Node()), Labels: config.Labels,
 				Node: config.Node(), Adopt: topology.PodGC > 0, ProviderID: objects.ProviderID(config.Name),
 				Lease: lease, Status: lease, Pods: 500 * time.Millisecond, Grace: 5 * time.Second,
 			},

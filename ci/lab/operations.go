@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/network"
 )
 
 // Capabilities are what the lab can do.
@@ -26,7 +27,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time",
 		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
 		scenarios.FeatureAgents:                    "the lab's guests run no agents",
-		scenarios.FeatureLinks:                     "the lab cuts a host off as a whole",
+		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
@@ -73,12 +74,19 @@ func (b *Backend) onHost(name string, do func(*host) error) error {
 	return do(h)
 }
 
-func (o operations) Cut(op *scenarios.LinkOp) error {
-	return o.onHost(op.Host, func(h *host) error { h.cut = true; return h.domain.SetLink(false) })
-}
+func (o operations) Cut(op *scenarios.LinkOp) error     { return o.onLinks(op, o.vms.Cut) }
+func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.vms.Restore) }
 
-func (o operations) Restore(op *scenarios.LinkOp) error {
-	return o.onHost(op.Host, func(h *host) error { h.cut = false; return h.domain.SetLink(true) })
+func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {
+	var links []network.Link
+	for _, l := range op.Links() {
+		links = append(links, network.Link(l))
+	}
+	if op.Host != "" {
+		return b.onHost(op.Host, func(*host) error { do(links...); return nil })
+	}
+	do(links...)
+	return nil
 }
 
 // tell tells the guest of a host something, which is undone when the faults are
@@ -236,13 +244,10 @@ func (o operations) Create(op *scenarios.ObjectOp) error {
 
 // Heal withdraws every fault.
 func (o operations) Heal(*struct{}) error {
+	o.vms.Restore(o.vms.CutLinks()...)
 	var errs []error
 	for _, name := range o.names {
 		h := o.hosts[name]
-		if h.cut {
-			h.cut = false
-			errs = append(errs, h.domain.SetLink(true))
-		}
 		errs = append(errs, h.resume(o.ctx))
 		for _, undo := range h.told {
 			if h.domain.State() != vms.StateOn {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -114,90 +113,4 @@ func powerButton() (<-chan struct{}, error) {
 		return presses, nil
 	}
 	return nil, fmt.Errorf("listen to power button: no input device of that name")
-}
-
-// QEMU's user network is always the same: the guest at .15, the host's loopback at .2.
-var (
-	guestAddress = [4]byte{10, 0, 2, 15}
-	hostAddress  = [4]byte{10, 0, 2, 2}
-	netmask      = [4]byte{255, 255, 255, 0}
-)
-
-func configureNetwork() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("configure network: %w", err)
-	}
-	defer unix.Close(fd)
-	card, err := networkCard()
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"lo", card} {
-		if name != "lo" {
-			for _, set := range []struct {
-				request uint
-				address [4]byte
-			}{{unix.SIOCSIFADDR, guestAddress}, {unix.SIOCSIFNETMASK, netmask}} {
-				if err := interfaceAddress(fd, set.request, name, set.address); err != nil {
-					return fmt.Errorf("configure network: set address of %s: %w", name, err)
-				}
-			}
-		}
-		r, err := unix.NewIfreq(name)
-		if err != nil {
-			return fmt.Errorf("configure network: %w", err)
-		}
-		r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r); err != nil {
-			return fmt.Errorf("configure network: bring %s up: %w", name, err)
-		}
-	}
-	// struct rtentry of linux/route.h: all zero but the gateway and the flags is the default route.
-	type rtentry struct {
-		_       uint64
-		dst     unix.RawSockaddrInet4
-		gateway unix.RawSockaddrInet4
-		genmask unix.RawSockaddrInet4
-		flags   uint16
-		_       [62]byte
-	}
-	const up, viaGateway = 1, 2
-	route := rtentry{flags: up | viaGateway}
-	route.dst.Family, route.genmask.Family, route.gateway.Family = unix.AF_INET, unix.AF_INET, unix.AF_INET
-	route.gateway.Addr = hostAddress
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCADDRT, uintptr(unsafe.Pointer(&route))); errno != 0 {
-		return fmt.Errorf("configure network: add default route: %w", errno)
-	}
-	return nil
-}
-
-func interfaceAddress(fd int, request uint, name string, address [4]byte) error {
-	r, err := unix.NewIfreq(name)
-	if err != nil {
-		return err
-	}
-	if err := r.SetInet4Addr(address[:]); err != nil {
-		return err
-	}
-	return unix.IoctlIfreq(fd, request, r)
-}
-
-// networkCard waits for the one interface that isn't the loopback.
-func networkCard() (string, error) {
-	for {
-		entries, err := os.ReadDir("/sys/class/net")
-		if err != nil {
-			return "", fmt.Errorf("find network card: %w", err)
-		}
-		for _, e := range entries {
-			if e.Name() != "lo" {
-				return e.Name(), nil
-			}
-		}
-		if uptime() > deviceTimeout {
-			return "", fmt.Errorf("find network card: none after %v", deviceTimeout)
-		}
-		time.Sleep(devicePoll)
-	}
 }

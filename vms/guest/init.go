@@ -59,7 +59,16 @@ func runInit() error {
 			complain(feed())
 		}
 	}
-	complain(configureNetwork())
+	var others *peers
+	var heard <-chan datagram
+	if config.Network != nil {
+		complain(configureNetwork(config.Network))
+		others, err = newPeers(config.Name, config.Network)
+		complain(err)
+		if err == nil {
+			heard = others.heard
+		}
+	}
 	button, err := powerButton()
 	complain(err)
 	commands := readCommands(port)
@@ -103,10 +112,16 @@ func runInit() error {
 				}
 			case evidence.StopFeeding:
 				feeding = nil
+			case evidence.Ask:
+				if others != nil {
+					complain(others.ask(argument))
+				}
 			case evidence.Hang:
 				unix.Kill(-1, unix.SIGSTOP)
 				select {} // PID 1 can't be stopped by a signal, so it stops itself
 			}
+		case d := <-heard:
+			complain(others.take(d, out))
 		case <-button:
 			switch {
 			case ignoreShutdown:

@@ -114,6 +114,8 @@ func (k *kubelet) report(err error) {
 	k.failing = failing
 }
 
+func (k *kubelet) address() string { return k.config.Network.Address.Addr().String() }
+
 func (k *kubelet) nodePath() string { return "/api/v1/nodes/" + k.node }
 
 func (k *kubelet) register(ctx context.Context) error {
@@ -144,7 +146,7 @@ func (k *kubelet) patchStatus(ctx context.Context) error {
 			Type: "Ready", Status: "True", Reason: "KubeletReady", Message: "fencelab guest is ready",
 			LastHeartbeatTime: now(), LastTransitionTime: k.readyAt,
 		}},
-		Addresses:   []address{{"InternalIP", "10.0.2.15"}, {"Hostname", k.node}},
+		Addresses:   []address{{"InternalIP", k.address()}, {"Hostname", k.node}},
 		Capacity:    map[string]string{"cpu": "1", "memory": "64Mi", "pods": "10"},
 		Allocatable: map[string]string{"cpu": "1", "memory": "64Mi", "pods": "10"},
 		NodeInfo: &nodeInfo{
@@ -232,7 +234,7 @@ func (k *kubelet) syncPod(ctx context.Context, p pod) error {
 	return k.api.patch(ctx, path+"/status", map[string]any{
 		"metadata": map[string]any{"uid": uid},
 		"status": map[string]any{
-			"phase": "Running", "startTime": at, "hostIP": "10.0.2.15", "podIP": "10.0.2.15",
+			"phase": "Running", "startTime": at, "hostIP": k.address(), "podIP": k.address(),
 			"conditions": []condition{
 				{Type: "Initialized", Status: "True", LastTransitionTime: at},
 				{Type: "Ready", Status: "True", LastTransitionTime: at},

@@ -22,7 +22,7 @@ import (
 	"sync"
 )
 
-// Link is one direction between two endpoints.
+// Link is one direction between two endpoints. An empty one is every other.
 type Link struct{ From, To string }
 
 func (l Link) String() string { return l.From + " -> " + l.To }
@@ -37,6 +37,9 @@ const hostPrefix = "host/"
 
 // Both are the two directions between two endpoints.
 func Both(a, b string) []Link { return []Link{{a, b}, {b, a}} }
+
+// All are both directions between an endpoint and every other.
+func All(endpoint string) []Link { return Both(endpoint, "") }
 
 // Prefix is the length of the network's prefix, which guests configure with their address.
 const Prefix = 16
@@ -104,20 +107,8 @@ func (s *Switch) port(endpoint string) *port {
 	return p
 }
 
-// LinksOf are both directions between an endpoint and every other one that was spoken of so far.
-func (s *Switch) LinksOf(endpoint string) (links []Link) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, other := range slices.Sorted(maps.Keys(s.ports)) {
-		if other != endpoint {
-			links = append(links, Both(endpoint, other)...)
-		}
-	}
-	return links
-}
-
-// Cut lets nothing pass these links any more, and returns those that were not cut before. A frame that is just being
-// handed over still arrives.
+// Cut lets nothing pass these links any more, and returns those that were not cut before. What several of them cover passes
+// when all are restored. A frame that is just being handed over still arrives.
 func (s *Switch) Cut(links ...Link) []Link { return s.set(true, links) }
 
 // Restore ends Cut, and returns the links that were cut.
@@ -149,9 +140,13 @@ func (s *Switch) set(cut bool, links []Link) (changed []Link) {
 
 // passes tells whether a frame may be handed to an endpoint now.
 func (s *Switch) passes(f frame, to *port) bool {
+	if f.from == nil {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f.from == nil || !s.cut[Link{f.from.endpoint, to.endpoint}]
+	from := f.from.endpoint
+	return !s.cut[Link{from, to.endpoint}] && !s.cut[Link{From: from}] && !s.cut[Link{To: to.endpoint}]
 }
 
 var errClosed = errors.New("the switch is closed")

@@ -199,6 +199,23 @@ func TestLinks(t *testing.T) {
 	n.Restore(Both("host/a", "host/b")...)
 	passes(a, b, "9")
 	passes(b, a, "10")
+
+	// All of a's links; the one to b is cut twice, and so has to be restored twice.
+	open := func(from, to *guest) bool {
+		return n.passes(frame{from: n.port("host/" + from.name)}, n.port("host/"+to.name))
+	}
+	n.Cut(append(All("host/a"), link)...)
+	if open(a, b) || open(b, a) || open(a, c) || open(c, a) || !open(b, c) || !open(c, b) {
+		t.Error("not just a is cut off")
+	}
+	n.Restore(All("host/a")...)
+	stopped(a, b, c, "13")
+	passes(c, a, "14")
+	if left := n.CutLinks(); len(left) != 1 || left[0] != link {
+		t.Errorf("still cut: %v", left)
+	}
+	n.Restore(n.CutLinks()...)
+	passes(a, b, "15")
 }
 
 // A guest can't get past a cut by writing another's name on its frames.

@@ -5,7 +5,10 @@
 // hides a guest from it. Each line is written with one write, so that several processes of a guest share the port.
 package evidence
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 const (
 	// ConfigPath is where the guest finds its [Config].
@@ -23,7 +26,14 @@ type Config struct {
 	Name      string        `json:"name"`              // of the host and of its Node
 	Heartbeat time.Duration `json:"heartbeat"`         // between two heartbeats of PID 1 and of each workload
 	Softdog   time.Duration `json:"softdog,omitempty"` // the software watchdog's margin, whole seconds; 0: not loaded
+	Network   *Network      `json:"network,omitempty"` // nil: the network card stays down
 	Kubelet   *Kubelet      `json:"kubelet,omitempty"` // nil: no kubelet runs
+}
+
+// Network is the guest's place in the network of its hosts, and where the others are.
+type Network struct {
+	Address netip.Prefix          `json:"address"`
+	Peers   map[string]netip.Addr `json:"peers,omitempty"` // other hosts, by name
 }
 
 // Kubelet configures the guest's kubelet, which speaks to a real kube-apiserver.
@@ -58,6 +68,8 @@ const (
 	ShuttingDown    Kind = "shutting-down"    // the ACPI power button was pressed; workloads are stopped next
 	ShutdownIgnored Kind = "shutdown-ignored" // the power button was pressed and IgnoreShutdown holds
 	Done            Kind = "done"             // last line of a graceful shutdown
+	Asked           Kind = "asked"            // another guest's question came through the network; Detail is its host
+	Answered        Kind = "answered"         // the answer to an Ask came through the network; Detail is the host that gave it
 	Trouble         Kind = "trouble"          // something failed in the guest; Detail says what
 )
 
@@ -82,7 +94,11 @@ const (
 	StartKubelet   Command = "start-kubelet"   // ends StopKubelet: a kubelet runs again, and takes over the workloads
 	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
+	Ask            Command = "ask"             // another guest is asked through the network, once; see Of
 )
+
+// Of is an Ask of that host, which has to be one of [Network.Peers].
+func (c Command) Of(host string) Command { return c + " " + Command(host) }
 
 // Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its beginning.
 func (c Command) Taking(d time.Duration) Command { return c + " " + Command(d.String()) }
