@@ -143,6 +143,16 @@ func hosts(w *walk) {
 	w.do(scenarios.Op{Restore: &scenarios.LinkOp{Host: plain}})
 	w.next(event{kind: history.LinkRestored, host: plain, object: "api"})
 	w.next(event{kind: history.NodeReady, host: plain})
+	// In either direction alone, a link that is cut keeps the kubelet from renewing its Lease.
+	for _, link := range (&scenarios.LinkOp{Between: []string{scenarios.HostEnd(plain), scenarios.API}}).Links() {
+		way := &scenarios.LinkOp{From: link.From, To: link.To}
+		w.do(scenarios.Op{Cut: way})
+		w.next(event{kind: history.LinkCut, host: plain})
+		w.next(event{kind: history.NodeNotReady, host: plain})
+		w.do(scenarios.Op{Restore: way})
+		w.next(event{kind: history.LinkRestored, host: plain})
+		w.next(event{kind: history.NodeReady, host: plain})
+	}
 
 	w.do(scenarios.Op{Pause: onHost(plain)})
 	w.next(event{kind: history.HostPaused, host: plain})
