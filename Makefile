@@ -82,7 +82,7 @@ mutants: ## Put one mistake after the other into the controllers and see what fi
 	$(GO) run ./ci/mutants -only '$(MUTANT)' $(if $(MUTANT),,-table docs/mutants.md)
 
 .PHONY: campaign
-campaign: build ## Play random schedules of every scenario; fails on a violation or a story that wasn't told (SEEDS="1 2 3" SCHEDULES=125 each; 20,000 a seed take about 5 minutes)
+campaign: build ## Play random schedules of every scenario; fails on a violation or a story that wasn't told (SEEDS="1 2 3" SCHEDULES=125 each; 25,000 a seed take about 5 minutes)
 	@failed=0; for seed in $(SEEDS); do \
 		$(FENCELAB) run $(SCENARIOS) --strategy random --seed $$seed --schedules $(SCHEDULES) --out out/campaign-$$seed || failed=1; \
 	done; exit $$failed
