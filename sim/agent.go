@@ -22,7 +22,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 	peers := make(map[string]*process, len(b.hosts))
 	for _, h := range b.hosts {
 		p := &process{
-			w: b.w, actor: actor{name: scenarios.ProcessOn(c.Name, h.name)}, at: h.at, store: b.store, api: b.api, registration: c.Registration,
+			w: b.w, actor: actor{name: scenarios.ProcessOn(c.Name, h.name), place: placeAgent}, at: h.at, store: b.store, api: b.api, registration: c.Registration,
 			bmcs: b.bmcs, threads: &b.sim.threads, host: h, peers: peers,
 			deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay, Host: controllers.Host{Name: h.name, Node: h.kubelet.node}},
 		}
@@ -82,7 +82,7 @@ func (u uncached) List(ctx context.Context, list client.ObjectList, opts ...clie
 // stepAfter lets the agent's next step begin.
 func (p *process) stepAfter(pause time.Duration) {
 	life := p.life
-	p.w.schedule(&p.actor, ClassTimer, false, pause, func(trouble) {
+	p.w.schedule(&p.actor, ClassTimer, deed{verb: "step", on: Object{"Process", p.actor.name}}, pause, func(trouble) {
 		p.unlessPaused(life, func() {
 			var next time.Duration
 			p.launch(&flight{}, func() (err error) {
@@ -146,7 +146,7 @@ func (a asking) Ask(_ context.Context, host string, request []byte) ([]byte, err
 	}
 	var answer []byte
 	c := &call{
-		class: ClassPeer, lost: func() error { return errPeerTimeout },
+		class: ClassPeer, deed: deed{verb: "ask", on: Object{"Host", host}}, lost: func() error { return errPeerTimeout },
 		patience: peerTimeout, impatient: func() error { return errPeerTimeout },
 	}
 	c.run = func(_ bool, done func(error)) {

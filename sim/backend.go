@@ -246,11 +246,11 @@ func parseStepName(text string) (stepName, error) {
 
 func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) {
 	t := topology.Timings
-	h := &host{w: b.w, actor: actor{name: config.Name}, name: config.Name, at: scenarios.HostEnd(config.Name), timings: hostTimings{
+	h := &host{w: b.w, actor: actor{name: config.Name, place: placeHost + config.Name}, name: config.Name, at: scenarios.HostEnd(config.Name), timings: hostTimings{
 		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
 	}}
 	h.kubelet = &kubelet{
-		w: b.w, actor: actor{name: config.Name + ".kubelet"}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
+		w: b.w, actor: actor{name: config.Name + ".kubelet", place: placeHost + config.Name}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
 		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0,
 	}
 	b.hosts = append(b.hosts, h)
@@ -284,7 +284,7 @@ func (b *Backend) addBMCs() {
 			}
 			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Key: key, Value: string(t)})
 		})
-		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc"}}, peers, requested, received)
+		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc", place: placeBMC + h.name}, h.name}, peers, requested, received)
 	}
 }
 
@@ -321,7 +321,7 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
-		w: b.w, actor: actor{name: scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
+		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
 		deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 	}
@@ -361,7 +361,7 @@ func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
 	if i < 0 {
 		i = len(p.streams)
 		p.kinds = append(p.kinds, kind)
-		p.streams = append(p.streams, &stream{p: p, kind: kind, actor: actor{name: p.actor.name + "." + kind.Kind}})
+		p.streams = append(p.streams, &stream{p: p, kind: kind, actor: actor{name: p.actor.name + "." + kind.Kind, place: p.actor.place}})
 	}
 	if mapping == nil {
 		p.streams[i].reconciled = true

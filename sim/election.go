@@ -43,7 +43,7 @@ func (p *process) stand() {
 
 func (p *process) campaign(after time.Duration) {
 	life := p.life
-	p.vote = p.w.schedule(&p.actor, ClassLease, false, after, func(t trouble) {
+	p.vote = p.w.schedule(&p.actor, ClassLease, deed{verb: "elect", on: Object{"Lease", p.election.lease}}, after, func(t trouble) {
 		p.unlessPaused(life, func() { p.elect(t) })
 	})
 }

@@ -165,7 +165,7 @@ func (h *host) whileOn(by string, t fakebmc.ResetType) {
 	case fakebmc.ResetPowerCycle:
 		h.forceOff(func() {
 			h.powerOff(by, "power cycled by its BMC")
-			h.transition = h.w.schedule(&h.actor, ClassPower, false, cycleInterval, func(trouble) { h.powerOn(by) })
+			h.transition = h.w.schedule(&h.actor, ClassPower, h.deed("power on"), cycleInterval, func(trouble) { h.powerOn(by) })
 		})
 	case fakebmc.ResetNmi:
 		// The kernel logs an interrupt that nothing accounts for, and goes on:
@@ -195,7 +195,7 @@ func (h *host) forceOff(then func()) {
 		return
 	}
 	h.down, h.draining = then, true
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, h.timings.hardOff, func(trouble) { h.down() })
+	h.transition = h.w.schedule(&h.actor, ClassPower, h.deed("force off"), h.timings.hardOff, func(trouble) { h.down() })
 	h.tell()
 }
 
@@ -209,7 +209,7 @@ func (h *host) shutDown(then func()) {
 	h.tell()
 	h.kubelet.shutDown()
 	takes := cmp.Or(time.Duration(h.guest.Slow), h.timings.softOff)
-	h.transition = h.w.schedule(&h.actor, ClassPower, false, takes, func(trouble) {
+	h.transition = h.w.schedule(&h.actor, ClassPower, h.deed("shut down"), takes, func(trouble) {
 		h.unlessHalted(func() { h.down() }) // as it is by then: a forced power-off overtakes what was asked of the guest
 	})
 }
@@ -269,7 +269,7 @@ func (h *host) stage(takes time.Duration, then func(*host)) {
 	if h.down != nil {
 		return
 	}
-	h.transition = h.w.schedule(&h.actor, ClassBoot, false, takes, func(trouble) {
+	h.transition = h.w.schedule(&h.actor, ClassBoot, h.deed("boot"), takes, func(trouble) {
 		h.unlessHalted(func() { then(h) })
 	})
 }
@@ -393,7 +393,7 @@ func (h *host) arm() {
 
 // bite resets the host after a time, unless an agent has fed the watchdog meanwhile.
 func (h *host) bite(after time.Duration) {
-	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, false, after, func(trouble) {
+	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, h.deed("reset"), after, func(trouble) {
 		h.watchdog = nil
 		by := byScenario
 		if h.feeder != nil && !h.unfed {
@@ -409,6 +409,9 @@ func (h *host) bite(after time.Duration) {
 		h.restart(by, "reset by its watchdog")
 	})
 }
+
+// deed is what happens to the host.
+func (h *host) deed(verb string) deed { return deed{verb: verb, on: Object{"Host", h.name}} }
 
 // workload is a process of an exclusive workload, named after its Pod.
 type workload struct {

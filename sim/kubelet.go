@@ -82,9 +82,9 @@ type container struct {
 
 // do lets the kubelet do something after a delay, unless it is dead by then. A
 // host whose processors stand still makes it wait.
-func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
+func (k *kubelet) do(class Class, d deed, delay time.Duration, f func(trouble)) *step {
 	life := k.life
-	return k.w.schedule(&k.actor, class, false, delay, func(t trouble) {
+	return k.w.schedule(&k.actor, class, d, delay, func(t trouble) {
 		k.host.unlessHalted(func() {
 			if life == k.life {
 				f(t)
@@ -93,11 +93,14 @@ func (k *kubelet) do(class Class, delay time.Duration, f func(trouble)) *step {
 	})
 }
 
+// deed is what it does about its Node.
+func (k *kubelet) deed(verb string) deed { return deed{verb: verb, on: Object{"Node", k.node}} }
+
 // start is the kubelet process starting, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
 	k.alive, k.stopped, k.uid, k.syncing, k.missed, k.unsure = true, false, "", false, false, false
-	k.do(ClassKubelet, registerAfter, k.register)
+	k.do(ClassKubelet, k.deed("register"), registerAfter, k.register)
 }
 
 // stop kills the kubelet process alone. What it was about to start or stop stays
@@ -152,7 +155,7 @@ func (k *kubelet) register(t trouble) {
 		if t.fault == "" && k.speaks() {
 			k.introduce()
 		}
-		k.do(ClassKubelet, registerRetry, k.register)
+		k.do(ClassKubelet, k.deed("register"), registerRetry, k.register)
 		return
 	}
 	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
@@ -200,7 +203,7 @@ func (k *kubelet) renew(t trouble) {
 		k.renewLease(k.w.now)
 		k.unsure = true
 	}
-	k.renewal = k.do(ClassKubelet, next, k.renew)
+	k.renewal = k.do(ClassKubelet, k.deed("renew"), next, k.renew)
 }
 
 // restfulLease is for how long a Lease is renewed at once where nothing goes wrong.
@@ -218,7 +221,7 @@ func (k *kubelet) rouse() {
 	k.renewLease(last)
 	if k.alive {
 		k.w.cancel(k.renewal)
-		k.renewal = k.do(ClassKubelet, last+k.lease-k.w.now, k.renew)
+		k.renewal = k.do(ClassKubelet, k.deed("renew"), last+k.lease-k.w.now, k.renew)
 	}
 }
 
@@ -271,7 +274,7 @@ func (k *kubelet) podChanged() {
 		k.missed = true
 	default:
 		k.syncing = true
-		k.do(ClassKubelet, podNoticed, k.sync)
+		k.do(ClassKubelet, k.deed("sync"), podNoticed, k.sync)
 	}
 }
 
@@ -304,7 +307,7 @@ func (k *kubelet) sync(t trouble) {
 	if !k.hears() || t.fault != "" {
 		k.missed = true
 		if k.hears() {
-			k.do(ClassKubelet, registerRetry, func(trouble) { k.reconnect() })
+			k.do(ClassKubelet, k.deed("sync"), registerRetry, func(trouble) { k.reconnect() })
 		}
 		return
 	}
@@ -331,7 +334,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	}
 	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)}
 	k.containers = append(k.containers, c)
-	c.change = k.do(ClassWorkload, containerStart, func(trouble) {
+	c.change = k.do(ClassWorkload, deed{verb: "start", on: Object{"Pod", c.key.Name}}, containerStart, func(trouble) {
 		c.change, c.running = nil, true
 		k.host.startWorkload(workload{c.key.Name, c.pod})
 	})
@@ -340,7 +343,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 func (k *kubelet) stopContainer(c *container) {
 	switch {
 	case c.running && c.change == nil:
-		c.change = k.do(ClassWorkload, containerStop, func(trouble) {
+		c.change = k.do(ClassWorkload, deed{verb: "stop", on: Object{"Pod", c.key.Name}}, containerStop, func(trouble) {
 			k.host.stopWorkload(workload{c.key.Name, c.pod})
 			k.forget(c)
 			k.confirmDeletion(c)

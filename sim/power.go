@@ -73,11 +73,12 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 	p := pw.p
 	patience := pw.patience
 	c := &call{
-		class: ClassBMC, lost: func() error { return fakebmc.ErrUnreachable },
+		class: ClassBMC, deed: deed{verb: "read", on: Object{"BMC", host}}, lost: func() error { return fakebmc.ErrUnreachable },
 		patience: patience, impatient: func() error { return fmt.Errorf("the BMC did not answer within %s", patience) },
 	}
 	if request.ResetType != "" {
 		c.effect = "bmc " + string(request.ResetType) + " " + host
+		c.deed.verb, c.deed.effect = string(request.ResetType), true
 	}
 	c.run = func(ignored bool, done func(error)) {
 		if ignored {

@@ -129,6 +129,8 @@ type flight struct {
 // call is what a reconcile waits for: an API call or a BMC request.
 type call struct {
 	class Class
+	// deed is what it is in the words of a step.
+	deed deed
 	// effect is what the call does to the world, or "" for a read.
 	effect string
 	// refuse is the error of a call that is refused with an HTTP status.
@@ -252,7 +254,7 @@ func (p *process) stop(d death) {
 
 // executeLate executes an effect when nobody waits for it any more.
 func (p *process) executeLate(c *call, by time.Duration) {
-	late := p.w.schedule(&p.actor, ClassLate, true, by, func(trouble) {
+	late := p.w.schedule(&p.actor, ClassLate, c.deed, by, func(trouble) {
 		c.overdue = true
 		p.executeOverdue(c, "executed "+by.String()+" late")
 	})
@@ -317,7 +319,7 @@ func (p *process) unlessPaused(life int, do func()) {
 
 func (p *process) restart(after time.Duration) {
 	life := p.life
-	p.nextStart = p.w.schedule(&p.actor, ClassStart, false, after, func(t trouble) {
+	p.nextStart = p.w.schedule(&p.actor, ClassStart, deed{verb: "start", on: Object{"Process", p.actor.name}}, after, func(t trouble) {
 		switch {
 		case p.up || p.standby || p.life != life:
 		case p.host != nil:
@@ -353,7 +355,7 @@ func (p *process) changed(kind *kube.Kind) {
 func (s *stream) expect() {
 	life := s.p.life
 	delay := max(watchLatency, s.due-s.p.w.now)
-	delivery := s.p.w.schedule(&s.actor, ClassDeliver, false, delay, func(t trouble) {
+	delivery := s.p.w.schedule(&s.actor, ClassDeliver, deed{verb: "deliver", on: Object{Kind: s.kind.Kind}}, delay, func(t trouble) {
 		s.p.unlessPaused(life, func() { s.deliver(t) })
 	})
 	s.due = delivery.at
@@ -423,7 +425,7 @@ func (p *process) wake() {
 	for len(p.pickups)+len(p.flights) < p.registration.Workers && len(p.pickups) < p.queue.available() {
 		life := p.life
 		var pickup *step
-		pickup = p.w.schedule(&p.actor, ClassWork, false, workLatency, func(trouble) {
+		pickup = p.w.schedule(&p.actor, ClassWork, deed{verb: "take", on: Object{"Queue", p.actor.name}}, workLatency, func(trouble) {
 			p.unlessPaused(life, func() {
 				p.pickups = slices.DeleteFunc(p.pickups, func(s *step) bool { return s == pickup })
 				if e := p.queue.take(); e != nil {
@@ -525,7 +527,7 @@ func (p *process) serve(f *flight, c *call) {
 	}
 	f.sent = c
 	givenUp := false
-	arrival := p.w.schedule(&p.actor, c.class, c.effect != "", latency, func(t trouble) {
+	arrival := p.w.schedule(&p.actor, c.class, c.deed, latency, func(t trouble) {
 		if givenUp {
 			p.executeOverdue(c, "executed after its client had given up")
 			return
@@ -592,13 +594,13 @@ func (p *process) serve(f *flight, c *call) {
 		}
 		c.run(t.fault == scenarios.FaultIgnore, done)
 		if c.patience > 0 && life == p.life && !c.answered {
-			timeout = p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) { done(c.impatient()) })
+			timeout = p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) { done(c.impatient()) })
 		}
 	})
 	// Who waits for a BMC does so from when it asks, and what it asks for arrives all
 	// the same.
 	if c.class == ClassBMC && arrival.at > p.w.now+latency+c.patience {
-		p.w.schedule(&p.actor, ClassTimeout, false, c.patience, func(trouble) {
+		p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) {
 			if life != p.life || arrival.index < 0 {
 				return
 			}
@@ -668,5 +670,6 @@ func (g gate) Call(k *kube.Call) error {
 	if k.Writes() {
 		c.effect = effectOf(k)
 	}
+	c.deed = deed{string(k.Verb), Object{k.Kind.Kind, k.Key.Name}, c.effect != ""}
 	return g.p.perform(g.life, c)
 }

@@ -93,6 +93,11 @@ type Step struct {
 	// obedient and prompt say that the scenario assumes as much of BMCs, and of what
 	// is sent.
 	obedient, prompt bool
+	// Verb and Object say what is done to what.
+	Verb   string
+	Object Object
+	// place is the process, the host or the BMC that takes it.
+	place string
 }
 
 // Name is how a plan refers to the step.
@@ -183,7 +188,9 @@ type stepName struct {
 
 // actor is somebody whose steps are counted, class by class.
 type actor struct {
-	name   string
+	name string
+	// place is where it is: see Footprint.
+	place  string
 	counts [12]struct {
 		class Class
 		n     int
@@ -219,7 +226,7 @@ type step struct {
 
 // schedule lets a step of an actor happen after a delay, unless the plan or the
 // strategy says otherwise.
-func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration, run func(trouble)) *step {
+func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run func(trouble)) *step {
 	at := w.now + delay
 	n := a.next(class)
 	var deviation scenarios.Deviation
@@ -228,12 +235,12 @@ func (w *world) schedule(a *actor, class Class, effect bool, delay time.Duration
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
 	if w.watch != nil && w.story {
-		if d, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: effect, obedient: w.obedient, prompt: w.prompt}); ok {
-			deviation, deviates = d, true
+		if chosen, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.effect, Verb: d.verb, Object: d.on, place: a.place, obedient: w.obedient, prompt: w.prompt}); ok {
+			deviation, deviates = chosen, true
 		}
 	}
 	s := &step{at: at, due: at, run: run}
-	if deviates && deviation.Fault != "" && !(Step{Class: class, Effect: effect}).can(deviation.Fault) {
+	if deviates && deviation.Fault != "" && !(Step{Class: class, Effect: d.effect}).can(deviation.Fault) {
 		deviates = false // this cannot go wrong with such a step
 	}
 	if deviates {
@@ -400,14 +407,15 @@ func (q *stepQueue) down(i int) (moved bool) {
 
 // clock is the world's clock for a BMC (fakebmc.Clock): its timers are steps.
 type clock struct {
-	w *world
-	a *actor
+	w    *world
+	a    *actor
+	host string
 }
 
 func (c clock) Now() time.Duration { return c.w.now }
 
 func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	s := c.w.schedule(c.a, ClassAnswer, false, d, func(trouble) { f() })
+	s := c.w.schedule(c.a, ClassAnswer, deed{verb: "answer", on: Object{"BMC", c.host}}, d, func(trouble) { f() })
 	return func() bool {
 		pending := s.index >= 0
 		c.w.cancel(s)

@@ -87,6 +87,13 @@ func (v *View) Next(k *Kind) Change {
 	return v.store.logs[k.index][v.streams[k.slot].next]
 }
 
+// Behind returns the changes of the kind that the View doesn't show yet. The caller
+// must not change them.
+func (v *View) Behind(k *Kind) []Change {
+	log := v.store.logs[k.index]
+	return log[len(log)-v.Lag(k):]
+}
+
 // Deliver shows the next change of the kind and returns it as an informer hands
 // it to its event handlers. It panics if none is pending.
 func (v *View) Deliver(k *Kind) Change {

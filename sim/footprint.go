@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+)
+
+// Object is what a step is about: an API object, or something of the world.
+type Object struct {
+	// Kind is an API kind, or Host, BMC, Process, Queue or Request.
+	Kind string
+	// Name is its name; "" is all of that kind.
+	Name string
+}
+
+// deed is what a step does.
+type deed struct {
+	verb   string
+	on     Object
+	effect bool
+}
+
+// Footprint is what a step reads and writes when nothing goes wrong with it. A resource
+// is a path, and stands for all below it:
+//
+//	api/KIND/NAME   an object in the API server
+//	watch/KIND      the order in which the watchers of a kind learn of its changes
+//	process/NAME    a controller process: its caches, its queue and its reconciles
+//	host/NAME       a host with its kubelet
+//	bmc/NAME        a BMC with its rules
+//
+// Where a step may touch one thing or another, it has both: two steps that are told to be
+// independent are, while two others may be, too.
+type Footprint struct{ Reads, Writes []string }
+
+// The places of actors.
+const (
+	placeProcess = "process/"
+	placeHost    = "host/"
+	placeBMC     = "bmc/"
+	// An agent may answer one on another host, which then goes on.
+	placeAgent = "host"
+)
+
+// Footprint returns what the step reads and writes.
+func (s Step) Footprint() Footprint {
+	// Whoever takes a step goes on from there: a reconcile runs until its next call, with
+	// the caches and the queue of its process; a host runs its kubelet.
+	f := Footprint{Writes: []string{s.place}}
+	switch s.Class {
+	case ClassAPI:
+		f.api(s)
+	case ClassLate:
+		if s.Object.Kind == "BMC" {
+			f.bmc(s)
+		} else {
+			f.api(s)
+		}
+	case ClassBMC:
+		f.bmc(s)
+	case ClassAnswer:
+		// Whoever has asked goes on. Rules may be about any host.
+		f.Writes = append(f.Writes, "host", "process")
+	case ClassStart:
+		f.Reads = append(f.Reads, "api")
+	case ClassLease:
+		f.write(s.Object)
+	case ClassKubelet:
+		f.Reads = append(f.Reads, "api/Pod")
+		f.write(s.Object)
+		f.write(Object{"Lease", s.Object.Name})
+	case ClassWorkload:
+		f.write(s.Object)
+	case ClassPower, ClassBoot, ClassWatchdog:
+		// BMCs watch the power of hosts; cables may be mixed up.
+		f.Writes = append(f.Writes, "bmc")
+	}
+	return f
+}
+
+func (f *Footprint) api(s Step) {
+	if !s.Effect {
+		f.Reads = append(f.Reads, s.Object.path())
+		return
+	}
+	f.write(s.Object)
+}
+
+// bmc is a request to a BMC, whose cables may lead to any host.
+func (f *Footprint) bmc(s Step) {
+	f.Writes = append(f.Writes, placeBMC+s.Object.Name)
+	if s.Effect {
+		f.Writes = append(f.Writes, "host")
+	} else {
+		f.Reads = append(f.Reads, "host")
+	}
+}
+
+// write is a write to the API server.
+func (f *Footprint) write(o Object) {
+	f.Writes = append(f.Writes, o.path(), "watch/"+o.Kind)
+	if o.Kind == "Node" || o.Kind == "Pod" {
+		f.Writes = append(f.Writes, "host") // kubelets look after them
+	}
+}
+
+func (o Object) path() string {
+	if o.Name == "" {
+		return "api/" + o.Kind
+	}
+	return "api/" + o.Kind + "/" + o.Name
+}
+
+// Independent reports whether it makes no difference to the state of the world which of
+// the two steps is taken first, if both could be.
+func (s Step) Independent(of Step) bool {
+	a, b := s.Footprint(), of.Footprint()
+	return !overlap(a.Writes, b.Writes) && !overlap(a.Writes, b.Reads) && !overlap(a.Reads, b.Writes)
+}
+
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(x string) bool {
+		return slices.ContainsFunc(b, func(y string) bool { return x == y || below(x, y) || below(y, x) })
+	})
+}
+
+// below reports whether a resource is a part of another.
+func below(part, whole string) bool {
+	return len(part) > len(whole) && part[len(whole)] == '/' && strings.HasPrefix(part, whole)
+}

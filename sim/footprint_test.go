@@ -1,0 +1,244 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// storyOf compiles a story of the catalogue.
+func storyOf(t *testing.T, file string) *scenarios.Plan {
+	t.Helper()
+	file = filepath.Join("../scenarios/catalog", file)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenario, err := scenarios.Load(file, data, objects.Vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := scenarios.Compile(scenario, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// TestEveryStepSaysWhatItDoes plays every story of the catalogue: no step lacks a verb,
+// an object or a place, or writes nothing.
+func TestEveryStepSaysWhatItDoes(t *testing.T) {
+	files, err := filepath.Glob("../scenarios/catalog/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes, lacking := map[Class]int{}, map[string]bool{}
+	for _, file := range files {
+		plan := storyOf(t, strings.TrimPrefix(file, "../scenarios/catalog/"))
+		if worlds := plan.Spec.Worlds; len(worlds) > 0 && worlds[0] != "sim" {
+			continue
+		}
+		b := s.Backend()
+		b.Watch = func(step Step) (scenarios.Deviation, bool) {
+			classes[step.Class]++
+			if step.Verb == "" || step.Object.Kind == "" || step.place == "" {
+				lacking[fmt.Sprintf("%s in %s: %+v", step.Class, filepath.Base(file), step)] = true
+			}
+			for _, r := range append(step.Footprint().Reads, step.Footprint().Writes...) {
+				if r == "" || strings.HasSuffix(r, "/") {
+					lacking[fmt.Sprintf("%s in %s has the footprint %v", step.Class, filepath.Base(file), step.Footprint())] = true
+				}
+			}
+			return scenarios.Deviation{}, false
+		}
+		if _, err := scenarios.Run(context.Background(), plan, b, nil); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	for what := range lacking {
+		t.Error(what)
+	}
+	if len(classes) < 14 {
+		t.Errorf("only the classes %v were met", classes)
+	}
+}
+
+// audit is a world that is stopped before one of its steps.
+type audit struct {
+	*Backend
+	// steps are those that wait, by their order.
+	steps map[uint64]Step
+}
+
+// errFar ends a run as far as a test wants it.
+var errFar = fmt.Errorf("far enough")
+
+// stopAt plays a story up to the n-th step of it that is taken.
+func stopAt(t *testing.T, s *Simulator, plan *scenarios.Plan, n int) *audit {
+	t.Helper()
+	a := &audit{Backend: s.Backend(), steps: map[uint64]Step{}}
+	a.Watch = func(step Step) (scenarios.Deviation, bool) {
+		a.steps[a.w.order+1] = step
+		return scenarios.Deviation{}, false
+	}
+	stopped := &stopper{audit: a, left: n}
+	outcome, err := scenarios.Run(context.Background(), plan, stopped, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outcome.Err == nil {
+		return nil // the story is over
+	}
+	return a
+}
+
+// stopper advances a world step by step until it has taken so many of the story.
+type stopper struct {
+	*audit
+	left int
+}
+
+// Advance implements scenarios.Backend.
+func (s *stopper) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+	for {
+		next := s.w.queue.first()
+		if next == nil || next.at > until {
+			return s.Backend.Advance(until, each)
+		}
+		if s.w.story {
+			if s.left == 0 {
+				return s.w.now, errFar
+			}
+			s.left--
+		}
+		stop := false
+		now, err := s.Backend.Advance(next.at-1, func(e history.Event) bool { stop = each(e); return stop })
+		if stop || err != nil {
+			return now, err
+		}
+		s.w.queue.remove(0)
+		s.w.now = next.at
+		next.run(next.trouble)
+	}
+}
+
+// Stop implements scenarios.Backend: the world is still needed.
+func (s *stopper) Stop() ([]scenarios.Artifact, error) { return nil, nil }
+
+// take takes the first two steps at the time of the later one, in their order or
+// swapped, and returns the identity of the world then; and whether the second one was
+// still there.
+func (a *audit) take(swapped bool) (identity uint64, both bool) {
+	first := a.w.queue.first()
+	a.w.queue.remove(0)
+	second := a.w.queue.first()
+	a.w.queue.remove(0)
+	a.w.now = second.at
+	if swapped {
+		first, second = second, first
+	}
+	second.index = 0 // as if it waited still: so it can be cancelled
+	a.w.queue.steps = append([]*step{second}, a.w.queue.steps...)
+	for i, s := range a.w.queue.steps {
+		s.index = i
+	}
+	first.run(first.trouble)
+	if second.index < 0 {
+		return 0, false
+	}
+	a.w.queue.remove(second.index)
+	second.run(second.trouble)
+	return a.Identity(), true
+}
+
+// TestIndependence swaps two steps that follow on each other, all along some stories. Of
+// those that are told to be independent each must lead to the same world in either
+// order; of the others not all do.
+func TestIndependence(t *testing.T) {
+	s, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	independent, different, classes := 0, 0, map[string]int{}
+	for _, file := range []string{"machine-remediation/three-hosts.yaml", "health-check/all-at-once.yaml"} {
+		plan := storyOf(t, file)
+		for n := 0; ; n++ {
+			a := stopAt(t, s, plan, n)
+			if a == nil {
+				break
+			}
+			if len(a.w.queue.steps) < 2 {
+				continue
+			}
+			first := a.w.queue.steps[0]
+			one := a.steps[first.order]
+			a.w.queue.remove(0)
+			other := a.steps[a.w.queue.first().order]
+			a.w.queue.push(first)
+			if one.Class == "" || other.Class == "" {
+				continue // they come from before the story
+			}
+			identity, both := a.take(false)
+			swapped, still := stopAt(t, s, plan, n).take(true)
+			same := both == still && identity == swapped
+			if one.Independent(other) {
+				independent++
+				if !same {
+					t.Errorf("%s, step %d: %s (%v) and %s (%v) are no longer the same when they are swapped", file, n+1,
+						one.Name(), one.Footprint(), other.Name(), other.Footprint())
+				}
+			} else if !same {
+				different++
+				classes[fmt.Sprintf("%s and %s", one.Class, other.Class)]++
+			}
+		}
+	}
+	if independent < 100 || different < 10 {
+		t.Errorf("%d pairs were independent, and %d came out differently: %v", independent, different, classes)
+	}
+}
+
+// TestFootprints tells steps apart that depend on each other.
+func TestFootprints(t *testing.T) {
+	process := func(name string, class Class, effect bool, verb string, on Object) Step {
+		return Step{Class: class, Effect: effect, Verb: verb, Object: on, place: placeProcess + name}
+	}
+	host := func(name string) Step {
+		return Step{Class: ClassWorkload, Verb: "start", Object: Object{"Pod", name}, place: placeHost + name}
+	}
+	read := process("a", ClassAPI, false, "get", Object{"BareMetalHost", "worker-1"})
+	list := process("a", ClassAPI, false, "list", Object{"BareMetalHost", ""})
+	for _, tc := range []struct {
+		what        string
+		one, other  Step
+		independent bool
+	}{
+		{"two reads", read, process("b", ClassAPI, false, "get", Object{"BareMetalHost", "worker-1"}), true},
+		{"a read and a write of the same object", read, process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-1"}), false},
+		{"a read and a write of another object", read, process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-10"}), true},
+		{"a list and a write of one of them", list, process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-2"}), false},
+		{"writes of two objects of a kind, whose watchers learn of one first",
+			process("a", ClassAPI, true, "patch", Object{"Machine", "worker-1"}), process("b", ClassAPI, true, "patch", Object{"Machine", "worker-2"}), false},
+		{"writes of two kinds", process("a", ClassAPI, true, "patch", Object{"Machine", "worker-1"}), process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-1"}), true},
+		{"two steps of a process", read, process("a", ClassWork, false, "take", Object{"Queue", "a"}), false},
+		{"deliveries to two processes", process("a", ClassDeliver, false, "deliver", Object{"Node", ""}), process("b", ClassDeliver, false, "deliver", Object{"Node", ""}), true},
+		{"a command and what runs on a host", process("a", ClassBMC, true, "ForceOff", Object{"BMC", "worker-1"}), host("worker-1"), false},
+		{"a start, which lists everything, and a write", process("a", ClassStart, false, "start", Object{"Process", "a"}), process("b", ClassAPI, true, "patch", Object{"Machine", "x"}), false},
+	} {
+		if got := tc.one.Independent(tc.other); got != tc.independent || tc.other.Independent(tc.one) != got {
+			t.Errorf("%s: independent %t, want %t: %v, %v", tc.what, got, tc.independent, tc.one.Footprint(), tc.other.Footprint())
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Identity is a fingerprint of the state that the world is in: its hosts and what runs
+// on them, the objects in the API server and what each cache lacks of them, the queues
+// and reconciles of each process, links, and faults. Two worlds in which the same is the
+// case have the same one, whenever it became so and in whatever order: times, resource
+// versions and UIDs, which count writes, are left out.
+//
+// What a controller and a BMC remember by themselves is not in it, but for what is under
+// way. It takes about as long as a short schedule does.
+func (b *Backend) Identity() uint64 {
+	h := fnv.New64a()
+	for _, host := range b.hosts {
+		host.identify(h)
+		bmc := b.bmcs[host.name]
+		fmt.Fprintf(h, "bmc %d waiting\n", len(bmc.Pending()))
+		for _, rule := range bmc.Rules() {
+			fmt.Fprintf(h, "rule %s %v\n", rule.Name, plain(rule))
+		}
+	}
+	known := b.knownUIDs()
+	for _, kind := range b.sim.server.Kinds() {
+		for _, obj := range b.store.List(kind, "") {
+			identifyObject(h, known, obj)
+		}
+	}
+	fmt.Fprintf(h, "api %t %t %d\n", b.api.away, b.api.silent, len(b.api.failures))
+	for _, f := range b.api.failures {
+		fmt.Fprintf(h, "failure %+v %d\n", f.FailAPIOp, f.left)
+	}
+	fmt.Fprintf(h, "cuts %v\n", b.w.network.cuts)
+	for _, p := range b.processes {
+		p.identify(h, known)
+	}
+	return h.Sum64()
+}
+
+func (h *host) identify(to hash.Hash) {
+	k := h.kubelet
+	fmt.Fprintf(to, "host %s %t %s %t %t %t %t %t %t %t %v\n", h.name, h.on, h.boot, h.booted, h.down != nil, h.draining,
+		h.watchdog != nil, h.unfed, h.ignoresShutdown, h.halted, h.guest)
+	fmt.Fprintf(to, "kubelet %t %t %t %t %t %s\n", k.alive, k.stopped, k.uid != "", k.missed, k.syncing, k.offset)
+	for _, w := range h.workloads {
+		fmt.Fprintf(to, "workload %s\n", w.name)
+	}
+	for _, c := range k.containers {
+		fmt.Fprintf(to, "container %s %t %t\n", c.key, c.running, c.change != nil)
+	}
+}
+
+func (p *process) identify(to hash.Hash, known map[string]string) {
+	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.standby, p.paused, p.offset, len(p.held), p.crashAt != nil)
+	for _, s := range p.streams {
+		if p.view == nil {
+			break // it has not started
+		}
+		fmt.Fprintf(to, "stream %s %t\n", s.kind.Kind, s.frozen)
+		for _, change := range p.view.Behind(s.kind) {
+			fmt.Fprintf(to, "lacks %s\n", change.Key)
+			identifyObject(to, known, change.New)
+		}
+	}
+	for _, r := range slices.SortedFunc(maps.Keys(p.queue.entries), func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) }) {
+		e := p.queue.entries[r]
+		fmt.Fprintf(to, "request %s %t %t %t %d %d %d\n", r, e.queued, e.timer != nil, e.locked, e.priority, e.failures, slices.Index(p.queue.ready, e))
+	}
+	for _, f := range p.flights {
+		fmt.Fprint(to, "flight")
+		if f.entry != nil {
+			fmt.Fprintf(to, " of %s", f.entry.request)
+		}
+		if f.sent != nil {
+			fmt.Fprintf(to, " has sent %v", f.sent.deed)
+		}
+		fmt.Fprintln(to)
+	}
+}
+
+var (
+	version = regexp.MustCompile(`"resourceVersion":"[0-9]+",?`)
+	moment  = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(\.[0-9]+)?Z`)
+	uid     = regexp.MustCompile(`00000000-0000-4000-8000-[0-9a-f]{12}`)
+)
+
+// knownUIDs says whose UIDs are whose.
+func (b *Backend) knownUIDs() map[string]string {
+	known := make(map[string]string)
+	for _, kind := range b.sim.server.Kinds() {
+		for _, obj := range b.store.List(kind, "") {
+			known[string(obj.GetUID())] = kind.Kind + "/" + obj.GetName()
+		}
+	}
+	return known
+}
+
+func identifyObject(to hash.Hash, known map[string]string, obj client.Object) {
+	if obj == nil {
+		fmt.Fprintln(to, "gone")
+		return
+	}
+	text := version.ReplaceAllString(plain(obj), "")
+	text = moment.ReplaceAllString(text, "then")
+	text = uid.ReplaceAllStringFunc(text, func(id string) string { return known[id] })
+	fmt.Fprintf(to, "%T %s\n", obj, text)
+}
+
+// plain is a value as JSON: what it points to, not where.
+func plain(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("the state of a world is made of plain data: %v", err)) // unreachable: what the API server stores marshals
+	}
+	return string(data)
+}
