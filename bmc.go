@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -50,7 +49,7 @@ none is needed; elsewhere there is no default.`,
 			}
 			defer func() { runErr = errors.Join(runErr, log.Close()) }()
 			if err := errors.Join(o.UseRules(cmd.Context(), presets, rulesFile), o.UseCertificate(certificate, key)); err != nil {
-				return unlessEnded(cmd.Context(), invalid(err))
+				return report.UnlessEnded(cmd.Context(), invalid(err))
 			}
 			if uri == "" && len(names) > 0 {
 				return invalid(errors.New("--domain needs --libvirt"))
@@ -63,7 +62,7 @@ none is needed; elsewhere there is no default.`,
 				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
 				disconnect, err := libvirt.Serve(cmd.Context(), &o, libvirt.Options{URI: uri, Names: names})
 				if err != nil {
-					return unlessEnded(cmd.Context(), exit(report.ExitEnvironment, err))
+					return report.UnlessEnded(cmd.Context(), exit(report.ExitEnvironment, err))
 				}
 				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
@@ -102,12 +101,4 @@ none is needed; elsewhere there is no default.`,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return fakebmc.WritePresets(cmd.OutOrStdout()) },
 	})
 	return cmd
-}
-
-// unlessEnded has no error when the beginning was called off.
-func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }

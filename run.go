@@ -70,32 +70,23 @@ func choices() string { return report.OneOf(append([]string{benign}, search.Stra
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
-	r.Real = r.World != "sim"
-	if names := report.WorldNames(worlds); !slices.Contains(names, r.World) {
-		return invalid(fmt.Errorf("--backend %s: choose %s", r.World, report.OneOf(names)))
+	if err := r.Check(report.WorldNames(worlds)); err != nil {
+		return invalid(err)
 	}
-	if dir := r.Dir; dir != "" {
-		if err := report.Writable(dir); err != nil {
-			return invalid(fmt.Errorf("--out %s: %w", dir, err))
-		}
+	if r.Real = r.World != "sim"; !r.Real {
+		r.simulator, err = sim.New()
 	}
-	if !r.Real {
-		if r.simulator, err = sim.New(); err != nil {
-			return exit(report.ExitInternal, err)
-		}
-	}
-	return nil
+	return exit(report.ExitInternal, err)
 }
 
 func (r *runner) run(cmd *cobra.Command, args []string) error {
 	ctx, strategy := cmd.Context(), r.search.Strategy
-	if strategy != benign && !slices.Contains(search.Strategies(), strategy) {
+	switch {
+	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
 		return invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
-	}
-	if r.World != "sim" && strategy != benign {
+	case r.World != "sim" && strategy != benign:
 		return invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", strategy))
-	}
-	if r.search.Schedules < 1 || r.workers < 1 {
+	case r.search.Schedules < 1 || r.workers < 1:
 		return invalid(errors.New("--schedules and --workers must be at least 1"))
 	}
 	loaded, err := scenarios.LoadFiles(args, vocabulary())

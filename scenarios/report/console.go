@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,20 @@ func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text stri
 		word = strings.ToUpper(word)
 	}
 	fmt.Fprintf(c.Out, "%s  %-44s %s\n", c.paint(word, verdict, expected), name, text)
+}
+
+// Check says what is wrong with the world and the directory of a command line.
+func (c *Console) Check(worlds []string) error {
+	if !slices.Contains(worlds, c.World) {
+		return fmt.Errorf("--backend %s: choose %s", c.World, OneOf(worlds))
+	}
+	if c.Dir == "" {
+		return nil
+	}
+	if err := Writable(c.Dir); err != nil {
+		return fmt.Errorf("--out %s: %w", c.Dir, err)
+	}
+	return nil
 }
 
 // Play plays a plan. The error has an exit code.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"errors"
 	"slices"
 
@@ -40,6 +41,14 @@ func Ended(code int) error {
 		return nil
 	}
 	return &Exit{Code: code}
+}
+
+// UnlessEnded has no error when whoever waits has called it off.
+func UnlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // CodeOf is the exit code of an error. What carries none is an error of the command
