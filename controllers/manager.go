@@ -33,11 +33,16 @@ import (
 )
 
 // SetupWithManager makes the selected controllers and adds them to a manager,
-// whose scheme must be api.NewScheme's.
+// whose scheme must be that of their Set, and whose client must cache what they say.
 func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 	for _, s := range selected {
 		if s.Place != Cluster {
 			return fmt.Errorf("add the controller %s to the manager: it runs on every host, and a manager in the cluster", s.Name)
+		}
+		for _, index := range s.Indexes {
+			if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.Kind, index.Field, index.Extract); err != nil {
+				return fmt.Errorf("index %T by %s for the controller %s: %w", index.Kind, index.Field, s.Name, err)
+			}
 		}
 		reconciler, err := s.New(Deps{
 			Client:   mgr.GetClient(),

@@ -8,11 +8,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -21,7 +21,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
@@ -43,6 +42,17 @@ type Registration struct {
 	For client.Object
 	// Watches are the other kinds that lead to a reconcile.
 	Watches []Watch
+	// Reads are further kinds that the controller reads from its cache: typed, or as
+	// metadata or unstructured objects with their kind. A real manager starts to watch
+	// them when they are first read; the simulator wants to know.
+	Reads []client.Object
+	// Indexes are what the cache can be searched by.
+	Indexes []Index
+	// Cache says what is not read from the cache, as controller-runtime has it.
+	Cache client.CacheOptions
+	// Plays is the part by which the guarantees judge the controller. One without a
+	// part is not blamed for what it does.
+	Plays Part
 	// Workers is how many keys may be reconciled at once, never one of them
 	// twice. More than one where a call can block for long.
 	Workers int
@@ -67,6 +77,25 @@ type Registration struct {
 	NewAgent func(Deps) (Agent, error)
 
 	check func([]Rule) error
+}
+
+// Part is what a controller does in fencing.
+type Part string
+
+// The parts. Power owns the power of the hosts and the plain reboot annotation;
+// Remediation fences the hosts of unhealthy Machines; HealthCheck says which are.
+const (
+	Power       Part = "power"
+	Remediation Part = "remediation"
+	HealthCheck Part = "healthcheck"
+)
+
+// Index is a field that a cache can be searched by.
+type Index struct {
+	// Kind is an empty object of the kind.
+	Kind    client.Object
+	Field   string
+	Extract client.IndexerFunc
 }
 
 // Watch is a kind whose events lead to reconciles of other keys.
@@ -107,7 +136,16 @@ type Deps struct {
 	Decided func(facts any, action string)
 }
 
-// All returns every controller, in a fixed order.
+// Default is fencelab's own controllers alone.
+var Default = sync.OnceValue(func() *Set {
+	s, err := NewSet()
+	if err != nil {
+		panic(err) // a test reads the manifests
+	}
+	return s
+})
+
+// All returns every controller of fencelab's own, in a fixed order.
 func All() []Registration { return slices.Clone(registrations) }
 
 // List writes a table of every controller, with the facts and actions of its overlays.
@@ -124,17 +162,8 @@ func List(w io.Writer) error {
 	return table.Flush()
 }
 
-// Lookup returns the controller called name. Its error names the nearest one.
-func Lookup(name string) (Registration, error) {
-	var names []string
-	for _, r := range registrations {
-		if r.Name == name {
-			return r, nil
-		}
-		names = append(names, r.Name)
-	}
-	return Registration{}, fmt.Errorf("there is no controller %q; %s", name, suggest(name, names))
-}
+// Lookup is that of the Default.
+func Lookup(name string) (Registration, error) { return Default().Lookup(name) }
 
 // Selection is a controller that was chosen to run, and how.
 type Selection struct {
@@ -144,21 +173,9 @@ type Selection struct {
 	Overlay  []Rule
 }
 
-// Select chooses the controller called name. Settings are JSON over its defaults;
-// a field that it doesn't have is an error.
+// Select is that of the Default.
 func Select(name string, settings json.RawMessage, overlay []Rule) (Selection, error) {
-	r, err := Lookup(name)
-	if err != nil {
-		return Selection{}, err
-	}
-	s := Selection{Registration: r, Settings: r.Settings(), Overlay: overlay}
-	if len(settings) > 0 {
-		strict, err := kjson.UnmarshalStrict(settings, s.Settings)
-		if err := errors.Join(append(strict, err)...); err != nil {
-			return Selection{}, fmt.Errorf("read the settings of the controller %s: %w", name, err)
-		}
-	}
-	return s, r.CheckOverlay(overlay)
+	return Default().Select(name, settings, overlay)
 }
 
 // CheckOverlay reports what is wrong with rules for this controller.

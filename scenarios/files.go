@@ -58,7 +58,8 @@ func EachFile(paths []string, do func(file string, data []byte) error) error {
 }
 
 // scenarioFiles returns the file itself, or the .yaml and .yml files below a
-// directory. Hidden ones are somebody else's.
+// directory. Hidden ones are somebody else's, and so is a Go module of its own: only
+// its tests know its controllers.
 func scenarioFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -74,7 +75,7 @@ func scenarioFiles(path string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && hidden:
+		case entry.IsDir() && (hidden || file != root && isModule(file)):
 			return fs.SkipDir
 		case !entry.IsDir() && !hidden && (filepath.Ext(file) == ".yaml" || filepath.Ext(file) == ".yml"):
 			files = append(files, filepath.Clean(file))
@@ -109,4 +110,9 @@ func LoadPlanFile(file string, vocabulary Vocabulary) (*Plan, error) {
 		return nil, err
 	}
 	return LoadPlan(file, data, vocabulary)
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }

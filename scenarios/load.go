@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 // the controllers, and what they and the BMCs understand. main puts it together.
 type Vocabulary struct {
 	Controllers map[string]ControllerVocabulary
+	// Kinds are those of objects that users make and change beside fencelab's own.
+	Kinds []string
 	// Fault returns a pointer to a new rule of a BMC fault. If it has a method
 	// Validate() error, that is asked too. A rule that has a field name gets
 	// the name of its fault there.
@@ -61,6 +64,9 @@ type ControllerVocabulary struct {
 	Kinds []string
 	// EveryHost says that a process of it runs on each host.
 	EveryHost bool
+	// Plays is the part by which the guarantees judge the controller; empty for those
+	// that they know by name, and for none.
+	Plays string
 	// StandIn says that the controller takes part without being listed.
 	StandIn bool
 }
@@ -124,6 +130,10 @@ func load(name string, data []byte, vocab Vocabulary) (*Scenario, *document) {
 		v := newValidator(doc, vocab, &scenario.Spec)
 		v.metadata(&scenario.Metadata)
 		v.validate()
+		for i := range scenario.Spec.Controllers {
+			c := &scenario.Spec.Controllers[i]
+			c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)
+		}
 	}
 	return scenario, doc
 }

@@ -154,6 +154,15 @@ type ObjectOp struct {
 	Object string `json:"object"`
 }
 
+// CreateOp is an object to be made.
+type CreateOp struct {
+	// object is BareMetalHost/NAME, Machine/NAME, MachineHealthCheck/fencelab, or one
+	// of a kind that another module has brought.
+	Object string `json:"object"`
+	// with is the object's content, such as its spec. Left out: what the topology has.
+	With json.RawMessage `json:"with,omitempty"`
+}
+
 // PatchOp is a change of an object.
 type PatchOp struct {
 	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or

@@ -68,9 +68,9 @@ type Op struct {
 	Patch *PatchOp `json:"patch,omitempty"`
 	// delete deletes an object, as a user would. One that is not there stays so.
 	Delete *ObjectOp `json:"delete,omitempty"`
-	// create makes an object of the topology anew, as a user would. One that is
-	// there stays as it is.
-	Create *ObjectOp `json:"create,omitempty"`
+	// create makes an object of the topology anew, or one with the content that is
+	// given, as a user would. One that is there stays as it is.
+	Create *CreateOp `json:"create,omitempty"`
 	// failAPI has the API server refuse requests of controllers.
 	FailAPI *FailAPIOp `json:"failAPI,omitempty"`
 	// apiOutage takes the API server away from everybody, kubelets included.
@@ -110,7 +110,7 @@ type World interface {
 	SetOnline(*OnlineOp) error
 	Patch(*PatchOp) error
 	Delete(*ObjectOp) error
-	Create(*ObjectOp) error
+	Create(*CreateOp) error
 	FailAPI(*FailAPIOp) error
 	APIOutage(*OutageOp) error
 	APIRestore(*struct{}) error
@@ -355,12 +355,12 @@ var operations = []operation{
 		text:   func(o *ObjectOp) string { return "delete " + o.Object },
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
-		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.object(path+".object", o.Object, changed) },
+		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.object(path+".object", o.Object, v.and(changed)) },
 	}),
-	declare("create", func(op *Op) *ObjectOp { return op.Create }, World.Create, of[ObjectOp]{
-		text:   func(o *ObjectOp) string { return "create " + o.Object },
-		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
-		object: func(o *ObjectOp) string { return o.Object },
+	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, of[CreateOp]{
+		text:   func(o *CreateOp) string { return "create " + o.Object },
+		host:   func(o *CreateOp) string { return nameIn(o.Object) },
+		object: func(o *CreateOp) string { return o.Object },
 		byUser: true, check: (*validator).create,
 	}),
 	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, of[FailAPIOp]{

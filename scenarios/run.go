@@ -102,8 +102,8 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 		p.Hosts = append(p.Hosts, host.Name)
 	}
 	for _, c := range plan.Spec.Controllers {
-		switch c.Name {
-		case "reboot":
+		switch cmp.Or(c.Plays, c.Name) {
+		case "reboot", "power":
 			p.Roles.Power = c.Name
 		case "remediation":
 			p.Roles.Remediation = c.Name

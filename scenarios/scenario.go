@@ -155,6 +155,10 @@ type Controller struct {
 	// overlay makes the controller wrong on purpose: the first rule whose facts
 	// all match decides in the controller's place.
 	Overlay []Rule `json:"overlay,omitempty"`
+	// plays is the part by which the guarantees judge a controller of another
+	// module: power, remediation, or healthcheck. Left out: what the controller
+	// says of itself.
+	Plays string `json:"plays,omitempty"`
 }
 
 // Rule is one line of an overlay.

@@ -32,6 +32,12 @@ var (
 	apiCodes = []int{403, 404, 409, 429, 500}
 )
 
+// parts are those that a controller can play.
+var parts = []string{"power", "remediation", "healthcheck"}
+
+// objectName is what objects of foreign kinds can be called.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
 // maxReplicas bounds the processes of a controller.
 const maxReplicas = 3
 
@@ -172,6 +178,10 @@ func (v *validator) host(path, name string) {
 // named checks the name of an object of a kind.
 func (v *validator) named(path, kind, name string) {
 	switch {
+	case slices.Contains(v.vocab.Kinds, kind):
+		if !objectName.MatchString(name) {
+			v.bad(path, "%s is no name: use lower-case letters, digits and dashes", quote(name))
+		}
 	case kind == healthCheckKind:
 		if v.spec.HealthCheck == nil && !v.doc.broken("spec.healthCheck") {
 			v.bad(path, "there is none: spec has no healthCheck")
@@ -356,6 +366,9 @@ func (v *validator) controllerList() {
 			v.bad(at+".replicas", "the controller %s runs once on every host: leave it out", c.Name)
 		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
 			v.bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
+		}
+		if c.Plays != "" {
+			v.oneOf(at+".plays", "part", c.Plays, parts)
 		}
 		if vocab.Settings == nil {
 			v.bad(at+".settings", "the controller %s has no settings", c.Name)

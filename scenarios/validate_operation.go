@@ -148,7 +148,7 @@ func (v *validator) cache(path string, op *CacheOp) {
 }
 
 func (v *validator) annotation(path string, op *AnnotateOp) {
-	v.object(path+".object", op.Object, annotated)
+	v.object(path+".object", op.Object, v.and(annotated))
 	if !qualifiedName.MatchString(op.Key) {
 		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
 	}
@@ -160,13 +160,26 @@ func (v *validator) noAnnotation(path string, op *AnnotateOp) {
 }
 
 // create checks that there is such an object, and that users make it.
-func (v *validator) create(path string, op *ObjectOp) {
+func (v *validator) create(path string, op *CreateOp) {
 	if strings.HasPrefix(op.Object, "Node/") {
 		v.bad(path+".object", "a Node is made by its kubelet: start that by powerLoss and powerUp")
 		return
 	}
-	v.object(path+".object", op.Object, made)
+	kind := v.object(path+".object", op.Object, v.and(made))
+	foreign := slices.Contains(v.vocab.Kinds, kind)
+	switch {
+	case kind == "" || v.doc.broken(path+".with"):
+	case len(op.With) == 0 && foreign:
+		v.bad(path+".with", "the topology has no %s: say what is in it", kind)
+	case len(op.With) > 0 && v.vocab.CheckPatch != nil:
+		if err := v.vocab.CheckPatch(kind, op.With); err != nil {
+			v.bad(path+".with", "%v", err)
+		}
+	}
 }
+
+// and are kinds, and those that other modules have brought.
+func (v *validator) and(kinds []string) []string { return slices.Concat(kinds, v.vocab.Kinds) }
 
 func (v *validator) failAPI(path string, op *FailAPIOp) {
 	v.controller(path+".controller", op.Controller)
@@ -184,7 +197,7 @@ func (v *validator) failAPI(path string, op *FailAPIOp) {
 }
 
 func (v *validator) patch(path string, op *PatchOp) {
-	kind := v.object(path+".object", op.Object, changed)
+	kind := v.object(path+".object", op.Object, v.and(changed))
 	if v.doc.broken(path + ".merge") {
 		return
 	}

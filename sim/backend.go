@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers"
@@ -25,6 +24,7 @@ import (
 
 // Simulator holds what the simulated worlds of one goroutine share.
 type Simulator struct {
+	set      *controllers.Set
 	server   *kube.Server
 	kinds    kinds
 	threads  threads
@@ -52,7 +52,7 @@ func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
 	if reasons := Capabilities.Refuse(plan, objects.Needs); len(reasons) > 0 {
 		return nil, &scenarios.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
 	}
-	chosen, err := objects.Controllers(spec)
+	chosen, err := objects.Controllers(s.set, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -81,22 +81,24 @@ type kinds struct {
 	node, pod, lease, host, machine *kube.Kind
 }
 
-// New compiles the simulated API server's kinds.
-func New() (*Simulator, error) {
+// New returns a simulator with fencelab's own controllers.
+func New() (*Simulator, error) { return With(controllers.Default()) }
+
+// With returns a simulator with a set of controllers. It compiles their kinds.
+func With(set *controllers.Set) (*Simulator, error) {
 	builtin := []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Node"}, {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"},
 		{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
 	}
-	custom := []kube.CustomResource{
-		{GroupVersionKind: api.GroupVersion.WithKind("BareMetalHost"), Plural: "baremetalhosts", Status: true},
-		{GroupVersionKind: clusterv1.GroupVersion.WithKind("Machine"), Plural: "machines", Status: true},
-		{GroupVersionKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"), Plural: "machinehealthchecks", Status: true},
+	var custom []kube.CustomResource
+	for _, d := range set.Definitions() {
+		custom = append(custom, kube.Defined(d))
 	}
-	server, err := kube.NewServer(api.NewScheme(), builtin, custom)
+	server, err := kube.NewServer(set.Scheme(), builtin, custom)
 	if err != nil {
 		return nil, fmt.Errorf("build the simulated API server: %w", err)
 	}
-	s := &Simulator{server: server}
+	s := &Simulator{set: set, server: server}
 	for _, k := range server.Kinds() {
 		switch k.Kind {
 		case "Node":
@@ -340,6 +342,11 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 			return nil, err
 		}
 	}
+	for _, read := range c.Reads {
+		if _, err := b.stream(p, read); err != nil {
+			return nil, err
+		}
+	}
 	b.processes = append(b.processes, p)
 	return p, nil
 }
@@ -351,24 +358,32 @@ func (b *Backend) warner(p *process) func(client.Object, string, string) {
 	}
 }
 
-// watch gives a process a stream for a kind, or adds a mapping to the one it has.
+// watch has a process reconcile a kind, or map its objects to what it reconciles.
 func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
-	kind, err := b.sim.server.KindOf(obj)
+	s, err := b.stream(p, obj)
 	if err != nil {
-		return fmt.Errorf("controller %s: %w", p.actor.name, err)
-	}
-	i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.kind == kind })
-	if i < 0 {
-		i = len(p.streams)
-		p.kinds = append(p.kinds, kind)
-		p.streams = append(p.streams, &stream{p: p, kind: kind, actor: actor{name: p.actor.name + "." + kind.Kind, place: p.actor.place}})
+		return err
 	}
 	if mapping == nil {
-		p.streams[i].reconciled = true
+		s.reconciled = true
 	} else {
-		p.streams[i].mappings = append(p.streams[i].mappings, mapping)
+		s.mappings = append(s.mappings, mapping)
 	}
 	return nil
+}
+
+// stream returns the stream that a process has for a kind, or gives it one.
+func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
+	kind, err := b.sim.server.KindOf(obj)
+	if err != nil {
+		return nil, fmt.Errorf("controller %s: %w", p.actor.name, err)
+	}
+	if i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.kind == kind }); i >= 0 {
+		return p.streams[i], nil
+	}
+	s := &stream{p: p, kind: kind, actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place}}
+	p.kinds, p.streams = append(p.kinds, kind), append(p.streams, s)
+	return s, nil
 }
 
 // committed is told of every change in the API: it makes events of it and tells

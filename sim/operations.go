@@ -185,7 +185,7 @@ func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
 	if b.api.away {
 		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away"}
 	}
-	obj, err := objects.New(name)
+	obj, err := objects.New(b.sim.set, name)
 	if err != nil {
 		return nil, client.ObjectKey{}, err
 	}
@@ -260,20 +260,19 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 	return client.IgnoreNotFound(o.store.Delete(history.User, kind, key, nil))
 }
 
-func (o operations) Create(op *scenarios.ObjectOp) error {
-	kind, key, err := o.object(op.Object)
+func (o operations) Create(op *scenarios.CreateOp) error {
+	obj, err := objects.Create(o.sim.set, op, topology(o.spec))
 	if err != nil {
 		return err
 	}
-	for _, obj := range topology(o.spec) {
-		if is, _ := o.sim.server.KindOf(obj); is == kind && client.ObjectKeyFromObject(obj) == key {
-			if _, err := o.store.Get(kind, key); err == nil {
-				return nil
-			}
-			return create(o.store, history.User, obj)
-		}
+	kind, err := o.sim.server.KindOf(obj)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("the topology has no %s", op.Object)
+	if _, err := o.store.Get(kind, client.ObjectKeyFromObject(obj)); err == nil {
+		return nil
+	}
+	return create(o.store, history.User, obj)
 }
 
 // ineffective marks the error of a user's request for an object that isn't there:

@@ -170,7 +170,16 @@ func (p *process) start(stale time.Duration) {
 	p.queue.clear()
 	p.view = kube.NewView(p.store, p.kinds...)
 	g := gate{p, p.life, apiTimeout}
+	for _, index := range p.registration.Indexes {
+		kind, err := p.store.Server().KindOf(index.Kind)
+		if err != nil {
+			p.w.fail(fmt.Errorf("index for controller %s: %w", p.actor.name, err))
+			return
+		}
+		p.view.Index(kind, index.Field, index.Extract)
+	}
 	p.client = kube.NewClient(p.view, g, p.actor.name)
+	p.client.Cache(p.registration.Cache)
 	deps := p.deps
 	deps.Client, deps.Live = p.client, kube.NewReader(p.store, g, p.actor.name)
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, p.life, cmp.Or(timeout, bmcTimeout)} }
@@ -345,7 +354,7 @@ func (p *process) changed(kind *kube.Kind) {
 		return
 	}
 	for _, s := range p.streams {
-		if s.kind == kind && !s.frozen {
+		if s.kind.Base() == kind && !s.frozen {
 			s.expect()
 		}
 	}

@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -67,6 +67,8 @@ type Options struct {
 	Bin string
 	// Log is told what the lab is doing; may be nil.
 	Log io.Writer
+	// Controllers are those that a plan can name; nil: fencelab's own.
+	Controllers *controllers.Set
 }
 
 // DefaultAssets is FENCELAB_LAB, or the lab directory beside cluster.DefaultBin.
@@ -96,6 +98,7 @@ func Check(ctx context.Context, o Options) error {
 // Backend is one lab. It implements scenarios.Backend.
 type Backend struct {
 	options Options
+	set     *controllers.Set
 	ctx     context.Context
 	cancel  context.CancelFunc
 	clock   fakebmc.Clock // of the history and of the BMCs
@@ -137,7 +140,13 @@ type host struct {
 }
 
 // New returns a lab that has not been started.
-func New(o Options) *Backend { return &Backend{options: o} }
+func New(o Options) *Backend {
+	set := o.Controllers
+	if set == nil {
+		set = controllers.Default()
+	}
+	return &Backend{options: o, set: set}
+}
 
 func (b *Backend) logf(format string, args ...any) {
 	if b.options.Log != nil {
@@ -181,7 +190,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
-	chosen, err := objects.Controllers(&plan.Spec)
+	chosen, err := objects.Controllers(b.set, &plan.Spec)
 	timings = objects.Timings(&plan.Spec, chosen)
 	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
 	return timings, err
@@ -197,10 +206,12 @@ func (b *Backend) startCluster() (err error) {
 	if b.cluster, err = cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: nodes}); err != nil {
 		return err
 	}
-	if err := b.cluster.Install(b.ctx, manifests.FS); err != nil {
-		return err
+	for _, files := range b.set.Manifests() {
+		if err := b.cluster.Install(b.ctx, files); err != nil {
+			return err
+		}
 	}
-	scheme := api.NewScheme()
+	scheme := b.set.Scheme()
 	if err := rbacv1.AddToScheme(scheme); err != nil {
 		return err
 	}
@@ -433,7 +444,7 @@ func (b *Backend) create(ctx context.Context, obj client.Object, owner string) e
 }
 
 func (b *Backend) switchOn() error {
-	chosen, err := objects.Controllers(&b.plan.Spec)
+	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -199,7 +198,7 @@ func (o operations) merge(object string, change map[string]any) error {
 }
 
 func (o operations) Patch(op *scenarios.PatchOp) error {
-	obj, err := objects.New(op.Object)
+	obj, err := objects.New(o.set, op.Object)
 	if err != nil {
 		return err
 	}
@@ -218,7 +217,7 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 }
 
 func (o operations) Delete(op *scenarios.ObjectOp) error {
-	obj, err := objects.New(op.Object)
+	obj, err := objects.New(o.set, op.Object)
 	if err != nil {
 		return err
 	}
@@ -226,20 +225,15 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 	return client.IgnoreNotFound(o.admin.Delete(o.ctx, obj))
 }
 
-func (o operations) Create(op *scenarios.ObjectOp) error {
-	named, err := objects.New(op.Object)
+func (o operations) Create(op *scenarios.CreateOp) error {
+	obj, err := objects.Create(o.set, op, o.topology)
 	if err != nil {
 		return err
 	}
-	for _, obj := range o.topology {
-		if reflect.TypeOf(obj) == reflect.TypeOf(named) && client.ObjectKeyFromObject(obj) == client.ObjectKeyFromObject(named) {
-			if err := o.create(o.ctx, obj, string(user)); !apierrors.IsAlreadyExists(err) {
-				return err
-			}
-			return nil
-		}
+	if err := o.create(o.ctx, obj, string(user)); !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	return fmt.Errorf("the topology has no %s", op.Object)
+	return nil
 }
 
 // Heal withdraws every fault.

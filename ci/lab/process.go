@@ -69,7 +69,7 @@ type life struct {
 }
 
 func (b *Backend) startControllers() error {
-	chosen, err := objects.Controllers(&b.plan.Spec)
+	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
 	if err != nil {
 		return err
 	}
@@ -156,8 +156,9 @@ func (p *process) manager(l *life) (ctrl.Manager, error) {
 	config := p.b.cluster.ConfigFor(userOf(p.controller.Name))
 	config.UserAgent = p.name
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &gate{p, l, next} })
+	cache := p.controller.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: api.NewScheme(), Logger: logr.Discard(),
+		Scheme: p.b.set.Scheme(), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	})
 	if err != nil {

@@ -52,12 +52,15 @@ var layers = []layer{
 	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/."}, kubernetes, capi, client),
 		"it translates between scenarios and API objects, for both worlds alike"},
 
-	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient), whyController},
+	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient, anyYAML), whyController},
 	{"controllers/api", slices.Concat(kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
 	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, client, reconciler, events),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
+	{"fencetest", []string{"./"}, "it joins for a test what the command joins for a user"},
+	{"docs/examples/*", slices.Concat([]string{"./fencetest", "./controllers/."}, []string{"./controllers/api"}, kubernetes, client, reconciler), "an example uses what any other module can use"},
+
 	{"sim/kube", slices.Concat(kubernetes, client, merging), "an API store knows objects, not fencing"},
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),
 		"the suite runs on the store and on a real API server alike"},

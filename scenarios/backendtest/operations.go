@@ -120,7 +120,7 @@ func users(w *walk) {
 	}
 	w.next(event{kind: history.MachineDeleted, host: host, actor: history.User})
 	for range 2 {
-		w.do(scenarios.Op{Create: machine})
+		w.do(scenarios.Op{Create: &scenarios.CreateOp{Object: machine.Object}})
 	}
 	w.next(event{kind: history.MachineCreated, host: host, actor: history.User})
 	w.do(patch(machine.Object, `{"status":{"nodeRef":{"name":"another"}}}`))

@@ -22,7 +22,7 @@ const missedLeases = 4
 
 // Controllers returns the controllers of a run: those that the scenario lists,
 // and the stand-ins that every cluster has.
-func Controllers(spec *scenarios.Spec) ([]controllers.Selection, error) {
+func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Selection, error) {
 	listed := slices.Clone(spec.Controllers)
 	has := func(name string) bool {
 		return slices.ContainsFunc(listed, func(c scenarios.Controller) bool { return c.Name == name })
@@ -55,7 +55,7 @@ func Controllers(spec *scenarios.Spec) ([]controllers.Selection, error) {
 		for _, rule := range c.Overlay {
 			overlay = append(overlay, controllers.Rule{When: rule.When, Then: rule.Then})
 		}
-		selection, err := controllers.Select(c.Name, c.Settings, overlay)
+		selection, err := set.Select(c.Name, c.Settings, overlay)
 		if err != nil {
 			return nil, err
 		}

@@ -23,11 +23,18 @@ import (
 
 // Vocabulary is what scenario files may speak of: the registered controllers
 // with their settings, facts and actions, and the faults of fakebmc.
-func Vocabulary() scenarios.Vocabulary {
+func Vocabulary() scenarios.Vocabulary { return VocabularyOf(controllers.Default()) }
+
+// VocabularyOf is the Vocabulary of a set of controllers, which may bring kinds that
+// users make and change.
+func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 	vocabulary := scenarios.Vocabulary{
 		Controllers: make(map[string]scenarios.ControllerVocabulary),
 		Fault:       func() any { return new(fakebmc.Rule) },
-		CheckPatch:  checkPatch,
+		Kinds:       set.Kinds(),
+		CheckPatch: func(kind string, merge json.RawMessage) error {
+			return checkPatch(set, kind, merge)
+		},
 		CheckFault: func(rule any, host string, hosts []string) error {
 			return rule.(*fakebmc.Rule).Fits(host, hosts)
 		},
@@ -53,13 +60,14 @@ func Vocabulary() scenarios.Vocabulary {
 			return err
 		},
 	}
-	for _, r := range controllers.All() {
+	for _, r := range set.All() {
 		v := scenarios.ControllerVocabulary{
 			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn,
 			CheckRule: func(rule scenarios.Rule) error {
 				return r.CheckOverlay([]controllers.Rule{{When: rule.When, Then: rule.Then}})
 			},
 			EveryHost: r.Place == controllers.EveryHost,
+			Plays:     string(r.Plays),
 		}
 		if r.For != nil {
 			v.Kinds = append(v.Kinds, kindOf(r.For))
@@ -74,7 +82,7 @@ func Vocabulary() scenarios.Vocabulary {
 
 // New returns an empty object of a kind that users change, by the name that a
 // scenario calls it: Node/worker-1.
-func New(object string) (client.Object, error) {
+func New(set *controllers.Set, object string) (client.Object, error) {
 	kind, name, _ := strings.Cut(object, "/")
 	var obj client.Object
 	switch kind {
@@ -89,6 +97,14 @@ func New(object string) (client.Object, error) {
 		obj.SetName(name)
 		return obj, nil
 	default:
+		if foreign, namespaced, ok := set.New(kind); ok {
+			obj := foreign.(client.Object)
+			obj.SetName(name)
+			if namespaced {
+				obj.SetNamespace(Namespace)
+			}
+			return obj, nil
+		}
 		return nil, fmt.Errorf("find %s: users change no objects of this kind", object)
 	}
 	obj.SetNamespace(Namespace)
@@ -97,8 +113,8 @@ func New(object string) (client.Object, error) {
 }
 
 // checkPatch finds fields that the kind doesn't have, and values that don't fit.
-func checkPatch(kind string, merge json.RawMessage) error {
-	obj, err := New(kind)
+func checkPatch(set *controllers.Set, kind string, merge json.RawMessage) error {
+	obj, err := New(set, kind)
 	if err != nil {
 		return err
 	}
@@ -144,3 +160,27 @@ func texts[T ~string](values []T) []string {
 
 // kindOf is the kind of a typed object: the name of its Go type.
 func kindOf(obj client.Object) string { return reflect.TypeOf(obj).Elem().Name() }
+
+// Create returns the object that a user creates: one of the topology, or one with the
+// content that the operation gives.
+func Create(set *controllers.Set, op *scenarios.CreateOp, topology []client.Object) (client.Object, error) {
+	named, err := New(set, op.Object)
+	if err != nil {
+		return nil, err
+	}
+	if len(op.With) > 0 {
+		name, namespace := named.GetName(), named.GetNamespace()
+		if err := json.Unmarshal(op.With, named); err != nil {
+			return nil, fmt.Errorf("create %s: %w", op.Object, err)
+		}
+		named.SetName(name)
+		named.SetNamespace(namespace)
+		return named, nil
+	}
+	for _, obj := range topology {
+		if reflect.TypeOf(obj) == reflect.TypeOf(named) && client.ObjectKeyFromObject(obj) == client.ObjectKeyFromObject(named) {
+			return obj, nil
+		}
+	}
+	return nil, fmt.Errorf("the topology has no %s", op.Object)
+}

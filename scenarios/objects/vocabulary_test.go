@@ -3,6 +3,8 @@ package objects
 import (
 	"strings"
 	"testing"
+
+	"github.com/fencelab/fencelab/controllers"
 )
 
 func TestCheckPatch(t *testing.T) {
@@ -15,7 +17,7 @@ func TestCheckPatch(t *testing.T) {
 		{"BareMetalHost", `{"spec":{"online":"yes"}}`, "cannot unmarshal"},
 		{"Pod", `{}`, "users change no objects of this kind"},
 	} {
-		err := checkPatch(c.kind, []byte(c.merge))
+		err := checkPatch(controllers.Default(), c.kind, []byte(c.merge))
 		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("patch a %s with %s: %v, want %q", c.kind, c.merge, err, c.wrong)
 		}

@@ -32,6 +32,11 @@ func (k *Kind) in(f form) *Kind {
 // Base returns the kind as the Store has it: typed.
 func (k *Kind) Base() *Kind { return k.base }
 
+// String names the kind, and its form if that isn't the typed one.
+func (k *Kind) String() string {
+	return k.Kind + [...]string{typed: "", dynamic: ".unstructured", partial: ".metadata"}[k.form]
+}
+
 // others makes the kind's further forms. n is the number of kinds of the server.
 func (k *Kind) others(n int) {
 	k.base, k.slot, k.seen[typed] = k, k.index, k

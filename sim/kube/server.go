@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,6 +54,24 @@ type CustomResource struct {
 	// Schema is the definition's structural schema. Without it nothing can be
 	// applied.
 	Schema *apiextensionsv1.JSONSchemaProps
+}
+
+// Defined returns the resource of a CustomResourceDefinition, in its first version.
+func Defined(d *apiextensionsv1.CustomResourceDefinition) CustomResource {
+	v := &d.Spec.Versions[0]
+	c := CustomResource{
+		GroupVersionKind: schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind},
+		Plural:           d.Spec.Names.Plural,
+		ClusterScoped:    d.Spec.Scope == apiextensionsv1.ClusterScoped,
+		Status:           v.Subresources != nil && v.Subresources.Status != nil,
+	}
+	if v.Schema != nil {
+		c.Schema = v.Schema.OpenAPIV3Schema
+	}
+	for _, f := range v.SelectableFields {
+		c.Selectable = append(c.Selectable, strings.TrimPrefix(f.JSONPath, "."))
+	}
+	return c
 }
 
 // A Kind is one kind of a Server; it identifies the kind everywhere in this

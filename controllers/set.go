@@ -1,0 +1,229 @@
+package controllers
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/manifests"
+)
+
+// A Module is what another Go module brings: controllers, and the kinds that they
+// need beside those of fencelab.
+type Module struct {
+	Controllers []Registration
+	// AddToScheme registers the Go types of the kinds; nil for none.
+	AddToScheme func(*runtime.Scheme) error
+	// Manifests has *.yaml files with the CustomResourceDefinitions of the kinds and,
+	// for the lab, the ClusterRole fencelab-NAME of each controller; nil for neither.
+	Manifests fs.FS
+}
+
+// A Set is the controllers that a world can run: fencelab's own and those of modules,
+// with all their kinds. It doesn't change and may be shared.
+type Set struct {
+	registrations []Registration
+	modules       []Module
+	definitions   []*apiextensionsv1.CustomResourceDefinition
+	foreign       []*apiextensionsv1.CustomResourceDefinition
+}
+
+// NewSet returns fencelab's controllers and those of the modules. It fails for a name
+// or a kind that is there twice, and for a kind without a Go type.
+func NewSet(modules ...Module) (*Set, error) {
+	s := &Set{registrations: slices.Clone(registrations), modules: modules}
+	var err error
+	if s.definitions, err = definitionsIn(manifests.FS); err != nil {
+		return nil, err
+	}
+	slices.Reverse(s.definitions) // hosts, Machines, health checks: the order of a run's first events
+	for _, m := range modules {
+		if err := s.add(m); err != nil {
+			return nil, err
+		}
+	}
+	scheme := s.Scheme()
+	for _, d := range s.foreign {
+		if gvk := kindOf(d); !scheme.Recognizes(gvk) {
+			return nil, fmt.Errorf("add the kind %s: no Go type is registered for it; do so in AddToScheme", gvk)
+		}
+	}
+	return s, nil
+}
+
+func (s *Set) add(m Module) error {
+	for _, r := range m.Controllers {
+		if err := r.complete(); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(s.registrations, func(o Registration) bool { return o.Name == r.Name }) {
+			return fmt.Errorf("add the controller %s: there is one of that name; choose another", r.Name)
+		}
+		s.registrations = append(s.registrations, r)
+	}
+	if m.AddToScheme != nil {
+		if err := m.AddToScheme(runtime.NewScheme()); err != nil {
+			return fmt.Errorf("register the types of a module: %w", err)
+		}
+	}
+	if m.Manifests == nil {
+		return nil
+	}
+	found, err := definitionsIn(m.Manifests)
+	if err != nil {
+		return err
+	}
+	for _, d := range found {
+		if slices.ContainsFunc(s.definitions, func(o *apiextensionsv1.CustomResourceDefinition) bool {
+			return o.Spec.Names.Kind == d.Spec.Names.Kind
+		}) {
+			return fmt.Errorf("add the kind %s: there is one of that name; scenarios could not tell them apart", d.Spec.Names.Kind)
+		}
+		s.definitions, s.foreign = append(s.definitions, d), append(s.foreign, d)
+	}
+	return nil
+}
+
+// complete fills in what a registration may leave out.
+func (r *Registration) complete() error {
+	switch {
+	case r.Place == EveryHost && (r.Name == "" || r.NewAgent == nil):
+		return fmt.Errorf("add the agent %q: a registration needs Name and NewAgent", r.Name)
+	case r.Place != EveryHost && (r.Name == "" || r.For == nil || r.New == nil):
+		return fmt.Errorf("add the controller %q: a registration needs Name, For and New", r.Name)
+	case !slices.Contains([]Part{"", Power, Remediation, HealthCheck}, r.Plays):
+		return fmt.Errorf("add the controller %s: nobody plays %q; choose one of %s, %s, %s, or nothing", r.Name, r.Plays, Power, Remediation, HealthCheck)
+	}
+	r.Place, r.Workers = cmp.Or(r.Place, Cluster), max(r.Workers, 1)
+	if r.Settings == nil {
+		r.Settings = func() any { return new(struct{}) }
+	}
+	return nil
+}
+
+// All returns every controller, in a fixed order.
+func (s *Set) All() []Registration { return slices.Clone(s.registrations) }
+
+// Lookup returns the controller called name. Its error names the nearest one.
+func (s *Set) Lookup(name string) (Registration, error) {
+	var names []string
+	for _, r := range s.registrations {
+		if r.Name == name {
+			return r, nil
+		}
+		names = append(names, r.Name)
+	}
+	return Registration{}, fmt.Errorf("there is no controller %q; %s", name, suggest(name, names))
+}
+
+// Select chooses the controller called name. Settings are JSON over its defaults;
+// a field that it doesn't have is an error.
+func (s *Set) Select(name string, settings json.RawMessage, overlay []Rule) (Selection, error) {
+	r, err := s.Lookup(name)
+	if err != nil {
+		return Selection{}, err
+	}
+	chosen := Selection{Registration: r, Settings: r.Settings(), Overlay: overlay}
+	if len(settings) > 0 {
+		strict, err := kjson.UnmarshalStrict(settings, chosen.Settings)
+		if err := errors.Join(append(strict, err)...); err != nil {
+			return Selection{}, fmt.Errorf("read the settings of the controller %s: %w", name, err)
+		}
+	}
+	return chosen, r.CheckOverlay(overlay)
+}
+
+// Scheme returns a new scheme with the types of all kinds.
+func (s *Set) Scheme() *runtime.Scheme {
+	scheme := api.NewScheme()
+	for _, m := range s.modules {
+		if m.AddToScheme != nil {
+			if err := m.AddToScheme(scheme); err != nil {
+				panic(fmt.Sprintf("register types that were registered before: %v", err)) // NewSet has tried
+			}
+		}
+	}
+	return scheme
+}
+
+// Definitions returns the CustomResourceDefinitions of all kinds.
+func (s *Set) Definitions() []*apiextensionsv1.CustomResourceDefinition {
+	return slices.Clone(s.definitions)
+}
+
+// Kinds returns the names of the kinds that modules have brought.
+func (s *Set) Kinds() []string {
+	var kinds []string
+	for _, d := range s.foreign {
+		kinds = append(kinds, d.Spec.Names.Kind)
+	}
+	return kinds
+}
+
+// New returns an empty object of a kind that a module has brought, or false.
+func (s *Set) New(kind string) (obj runtime.Object, namespaced, ok bool) {
+	for _, d := range s.foreign {
+		if d.Spec.Names.Kind == kind {
+			obj, err := s.Scheme().New(kindOf(d))
+			return obj, d.Spec.Scope == apiextensionsv1.NamespaceScoped, err == nil
+		}
+	}
+	return nil, false, false
+}
+
+// Manifests returns what has to be installed in a cluster.
+func (s *Set) Manifests() []fs.FS {
+	all := []fs.FS{manifests.FS}
+	for _, m := range s.modules {
+		if m.Manifests != nil {
+			all = append(all, m.Manifests)
+		}
+	}
+	return all
+}
+
+// kindOf is the kind that a definition defines, in its only version.
+func kindOf(d *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: d.Spec.Group, Version: d.Spec.Versions[0].Name, Kind: d.Spec.Names.Kind}
+}
+
+// definitionsIn reads the CustomResourceDefinitions among manifests.
+func definitionsIn(files fs.FS) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var found []*apiextensionsv1.CustomResourceDefinition
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
+			return err
+		}
+		data, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		for _, text := range strings.Split("\n"+string(data), "\n---") {
+			var d apiextensionsv1.CustomResourceDefinition
+			if err := yaml.Unmarshal([]byte(text), &d); err != nil {
+				return fmt.Errorf("read the manifest %s: %w", path, err)
+			}
+			if d.Kind != reflect.TypeOf(d).Name() {
+				continue
+			}
+			if len(d.Spec.Versions) != 1 || d.Spec.Versions[0].Schema == nil {
+				return fmt.Errorf("read the manifest %s: a definition needs exactly one version, with a schema", path)
+			}
+			found = append(found, &d)
+		}
+		return nil
+	})
+	return found, err
+}

@@ -1,0 +1,269 @@
+// Package fencetest runs scenarios from the tests of any Go module, with the
+// controllers and kinds that the module brings:
+//
+//	func TestFencing(t *testing.T) {
+//		fencetest.Run(t, "story.yaml", fencetest.With(fencer.Module()))
+//	}
+//
+//	func TestEveryDelay(t *testing.T) {
+//		fencetest.Sweep(t, "story.yaml", fencetest.With(fencer.Module()))
+//	}
+//
+// A test fails when its scenario doesn't come out as it says under spec.expect, and
+// then shows the report and how to play the same run again. The world is the
+// simulator, or with FENCELAB_WORLD=lab the lab, which needs what fencelab doctor
+// lists, and go test -tags libvirt_dlopen; there Sweep is skipped.
+//
+// [docs/examples/team-fencer] in the repository of fencelab is a module that uses it.
+//
+// [docs/examples/team-fencer]: https://github.com/fencelab/fencelab/tree/main/docs/examples/team-fencer
+package fencetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/vms/keeper"
+)
+
+// The variables of the environment that a test heeds.
+const (
+	// World is sim, which is the default, or lab.
+	World = "FENCELAB_WORLD"
+	// Replay is the plan.txt of a saved run. Run and Sweep play it instead of the
+	// scenario of that name, and skip others.
+	Replay = "FENCELAB_REPLAY"
+)
+
+// An Option says how to run a scenario.
+type Option func(*run)
+
+// With adds the controllers and kinds of a module. It may be given several times.
+func With(m controllers.Module) Option {
+	return func(r *run) { r.modules = append(r.modules, m) }
+}
+
+// Seed is what the scenario's and a strategy's choices are drawn from; 1 if it is not
+// given.
+func Seed(seed uint64) Option { return func(r *run) { r.options.Seed = seed } }
+
+// Strategy is which schedules Sweep tries, if not every single deviation: so many of
+// "pairs" or "random".
+func Strategy(name string, schedules int) Option {
+	return func(r *run) { r.options.Strategy, r.options.Schedules = name, schedules }
+}
+
+// Out is the directory where runs are saved that don't come out as expected; out,
+// beside the test, if it is not given.
+func Out(dir string) Option { return func(r *run) { r.out = dir } }
+
+// Main is the TestMain of a module that runs scenarios in the lab: what the lab starts
+// is cleared away by a second process of the same binary, which begins here.
+func Main(m *testing.M) {
+	keeper.Main()
+	os.Exit(m.Run())
+}
+
+// newLab makes a lab. It needs a build tag, so that tests without it need no C library.
+var newLab func(*controllers.Set) scenarios.Backend
+
+// run is one call of Run or Sweep.
+type run struct {
+	t       testing.TB
+	modules []controllers.Module
+	options search.Options
+	out     string
+
+	set      *controllers.Set
+	scenario *scenarios.Scenario
+	plan     *scenarios.Plan
+}
+
+// Run plays the default schedule of a scenario, and fails the test unless it comes out
+// as expected.
+func Run(t testing.TB, file string, options ...Option) {
+	t.Helper()
+	r := load(t, file, options)
+	r.single(r.plan)
+}
+
+// Sweep plays every schedule that differs from the default one in a single place, or
+// those of another Strategy, and fails the test with the first schedule of each kind
+// of failure.
+func Sweep(t testing.TB, file string, options ...Option) {
+	t.Helper()
+	r := load(t, file, options)
+	if os.Getenv(Replay) != "" {
+		r.single(r.plan)
+		return
+	}
+	s, tally := r.search()
+	var text bytes.Buffer
+	s.Report(&report.Console{Out: &text}, tally)
+	t.Log(text.String())
+	if tally.Verdict(s.Total) == invariant.Held {
+		return
+	}
+	text.Reset()
+	err := s.ReportFailures(&report.Console{Out: &text}, tally, func(plan *scenarios.Plan) error {
+		r.single(plan)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Errorf("%s: %d of %d schedules violate a guarantee, %d are unknown", r.plan.Metadata.Name, tally.Violated, tally.Tried, tally.Unknown)
+}
+
+// Broken returns the guarantees that a Sweep would find broken, each once, in the order
+// of their first schedules. It is for tests that show that a mistake is found.
+func Broken(t testing.TB, file string, options ...Option) []string {
+	t.Helper()
+	r := load(t, file, options)
+	_, tally := r.search()
+	var broken []string
+	seen := map[string]bool{}
+	for _, f := range tally.Failures() {
+		if f.Invariant != "" && !seen[f.Invariant] {
+			seen[f.Invariant] = true
+			broken = append(broken, f.Invariant)
+		}
+	}
+	return broken
+}
+
+// load reads the scenario and makes a plan of it, or reads the plan to be replayed.
+func load(t testing.TB, file string, options []Option) *run {
+	t.Helper()
+	r := &run{t: t, options: search.Options{Strategy: "sweep", Seed: 1}, out: "out"}
+	for _, o := range options {
+		o(r)
+	}
+	var err error
+	if r.set, err = controllers.NewSet(r.modules...); err != nil {
+		t.Fatal(err)
+	}
+	vocabulary := objects.VocabularyOf(r.set)
+	data, err := scenarios.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.scenario, err = scenarios.Load(file, data, vocabulary); err != nil {
+		t.Fatal(err)
+	}
+	if saved := os.Getenv(Replay); saved != "" {
+		if data, err = scenarios.ReadFile(saved); err == nil {
+			r.plan, err = scenarios.LoadPlan(saved, data, vocabulary)
+		}
+		if err != nil {
+			t.Fatalf("read the plan of %s: %v", Replay, err)
+		}
+		if r.plan.Metadata.Name != r.scenario.Metadata.Name {
+			t.Skipf("%s is a run of %s", saved, r.plan.Metadata.Name)
+		}
+		return r
+	}
+	if r.plan, err = scenarios.Compile(r.scenario, r.options.Seed); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// search tries the schedules of the strategy.
+func (r *run) search() (*search.Search, search.Tally) {
+	r.t.Helper()
+	if world() != "sim" {
+		r.t.Skip("only the simulator can choose among schedules")
+	}
+	simulator, err := sim.With(r.set)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, first, err := search.New(r.t.Context(), simulator, r.scenario, r.plan, r.options)
+	if err == nil {
+		err = first.Err
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	workers := search.NewAlone(simulator, s.Story)
+	tally := s.Run(workers, nil)
+	if workers.Err != nil {
+		r.t.Fatal(workers.Err)
+	}
+	return s, tally
+}
+
+func world() string {
+	if w := os.Getenv(World); w != "" {
+		return w
+	}
+	return "sim"
+}
+
+// single plays one plan and reports on it.
+func (r *run) single(plan *scenarios.Plan) {
+	r.t.Helper()
+	backend, err := r.backend()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	outcome, err := scenarios.Run(r.t.Context(), plan, backend, nil)
+	var unsupported *scenarios.Unsupported
+	var missing *scenarios.Missing
+	switch {
+	case errors.As(err, &unsupported), errors.As(err, &missing):
+		r.t.Skip(err)
+	case err != nil:
+		r.t.Fatal(err)
+	}
+	outcome.World = world()
+	if outcome.Meets() == "" {
+		verdict, _ := outcome.Verdict()
+		r.t.Logf("%s: %s, %d events, digest %s", plan.Metadata.Name, verdict, outcome.History.Len(), outcome.History.Digest())
+		return
+	}
+	dir := filepath.Join(r.out, fmt.Sprintf("%s-%s-%s", plan.Metadata.Name, world(), plan.ID()))
+	saved, err := filepath.Abs(filepath.Join(dir, "plan.txt"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	replay := fmt.Sprintf("%s=%s go test -run '^%s$'", Replay, saved, r.t.Name())
+	if world() != "sim" {
+		replay = World + "=" + world() + " " + replay
+	}
+	if err := outcome.Save(dir, replay); err != nil {
+		r.t.Error(err)
+	}
+	r.t.Errorf("\n%s", outcome.Text(replay))
+}
+
+func (r *run) backend() (scenarios.Backend, error) {
+	switch world() {
+	case "sim":
+		simulator, err := sim.With(r.set)
+		if err != nil {
+			return nil, err
+		}
+		b := simulator.Backend()
+		b.Evidence = true
+		return b, nil
+	case "lab":
+		if newLab == nil {
+			return nil, errors.New("the lab drives libvirt: run go test with -tags libvirt_dlopen")
+		}
+		return newLab(r.set), nil
+	}
+	return nil, fmt.Errorf("%s=%s: choose sim or lab", World, world())
+}
