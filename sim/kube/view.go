@@ -51,21 +51,33 @@ type fieldIndex struct {
 // kind can be read before its first Relist, because a real process waits for
 // its caches to sync before it starts its controllers.
 func NewView(store *Store, kinds ...*Kind) *View {
-	v := &View{store: store, streams: make([]stream, int(forms)*len(store.server.kinds))}
+	size := len(store.server.kinds)
+	for _, k := range kinds {
+		size = max(size, k.slot+1) // few processes want forms that aren't typed
+	}
+	v := &View{store: store, streams: make([]stream, size)}
 	for _, k := range kinds {
 		v.streams[k.slot].watched = true
 	}
 	return v
 }
 
+// of returns the stream of a kind; that of one in a form that nobody watches is empty.
+func (v *View) of(k *Kind) *stream {
+	if k.slot >= len(v.streams) {
+		return new(stream)
+	}
+	return &v.streams[k.slot]
+}
+
 // Index declares a field index, which List needs for a field selector.
 func (v *View) Index(k *Kind, name string, extract client.IndexerFunc) {
-	s := &v.streams[k.slot]
+	s := v.of(k)
 	s.indexes = append(s.indexes, fieldIndex{name, extract})
 }
 
 // Watches reports whether the kind is in the View.
-func (v *View) Watches(k *Kind) bool { return v.streams[k.slot].watched }
+func (v *View) Watches(k *Kind) bool { return v.of(k).watched }
 
 // Pending reports whether there are changes of the kind that the View doesn't
 // show yet.
@@ -74,7 +86,7 @@ func (v *View) Pending(k *Kind) bool { return v.Lag(k) > 0 }
 // Lag returns the number of changes of the kind that the View doesn't show yet.
 // It is 0 for a kind that was never listed or isn't watched.
 func (v *View) Lag(k *Kind) int {
-	s := &v.streams[k.slot]
+	s := v.of(k)
 	if !s.synced {
 		return 0
 	}
@@ -84,7 +96,7 @@ func (v *View) Lag(k *Kind) int {
 // Next returns the change that Deliver would deliver. It panics if none is
 // pending. Old is as the watch sends it, not as the View has it.
 func (v *View) Next(k *Kind) Change {
-	return v.store.logs[k.index][v.streams[k.slot].next]
+	return v.store.logs[k.index][v.of(k).next]
 }
 
 // Behind returns the changes of the kind that the View doesn't show yet. The caller
@@ -97,7 +109,7 @@ func (v *View) Behind(k *Kind) []Change {
 // Deliver shows the next change of the kind and returns it as an informer hands
 // it to its event handlers. It panics if none is pending.
 func (v *View) Deliver(k *Kind) Change {
-	s := &v.streams[k.slot]
+	s := v.of(k)
 	c := v.store.logs[k.index][s.next]
 	before := s.table.get(c.Key)
 	s.next++
@@ -141,7 +153,7 @@ func (v *View) Relist(k *Kind) []Change {
 // so only the first list of a process can be older than what the process knew.
 // What is missing is still to be delivered.
 func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
-	s := &v.streams[k.slot]
+	s := v.of(k)
 	log := v.store.logs[k.index]
 	next := s.next
 	for next < len(log) && !log[next].At.After(at) {
@@ -161,7 +173,7 @@ func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
 // jump makes the stream show a table, which is the state after some prefix of the
 // log.
 func (v *View) jump(k *Kind, head table, next int) []Change {
-	s := &v.streams[k.slot]
+	s := v.of(k)
 	var changes []Change
 	found := func(key client.ObjectKey, before, after *record) {
 		c := Change{Kind: k, Key: key, Revision: v.store.revision, record: after}
@@ -296,7 +308,7 @@ func (v *View) stream(verb string, obj runtime.Object, key client.ObjectKey) (*K
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &v.streams[k.slot]
+	s := v.of(k)
 	switch {
 	case !s.watched:
 		return nil, nil, v.store.refuse(verb, k, key, "a cached read of a kind that the process doesn't watch")
