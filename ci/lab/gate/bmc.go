@@ -1,0 +1,19 @@
+package gate
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// BMC understands requests to the Redfish service of a host. Resets of the host are its effects.
+func BMC(host string) func(*http.Request, []byte) Request {
+	return func(request *http.Request, body []byte) Request {
+		if request.Method != http.MethodPost || !strings.HasSuffix(strings.TrimSuffix(request.URL.Path, "/"), "/ComputerSystem.Reset") {
+			return Request{}
+		}
+		var reset struct{ ResetType string }
+		_ = json.Unmarshal(body, &reset) // the BMC will complain
+		return Request{Effect: "bmc " + reset.ResetType + " " + host}
+	}
+}

@@ -1,0 +1,165 @@
+// Package gate stands between a controller and the servers that it talks to, the API server and the BMCs, and lets a
+// [Judge] decide what becomes of each request: it can be held, refused in the server's place, or cut off before or after
+// the server acted.
+//
+// A [Gate] is an http.RoundTripper. A controller within this process has it in its client; for one that is a process of its
+// own, or whose client isn't ours to make, a [Proxy] has it as its transport. The controller can't tell the difference.
+package gate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Request is what a controller asks of a server, in the words of the history.
+type Request struct {
+	// Verb is get, list, create, update, patch or delete; empty for a watch, and for what is about no object that matters.
+	Verb, Kind, Name string
+	// Effect is what it does to the world, such as "delete Node/worker-1" or "bmc ForceOff worker-1"; empty if it changes
+	// nothing that matters.
+	Effect string
+	// Warning is the Warning Event that it records; nil if it records none.
+	Warning *Warning
+}
+
+// Warning is a Warning Event.
+type Warning struct{ About, Reason, Message string }
+
+// Answer is what the server said to a request.
+type Answer struct {
+	Status int
+	// Version is the resourceVersion of the object in it, if there is one.
+	Version string
+	// Err says why none came; the server may have acted all the same.
+	Err error
+}
+
+// Judge decides about the requests of one incarnation of one controller. It may be called from any goroutine, and may take
+// its time: a request that it holds is on its way meanwhile.
+type Judge interface {
+	// Asked is called with each request before it is sent. A *Refusal is answered in the server's place; with any other error
+	// the server never hears of it, and its caller hears nothing.
+	Asked(context.Context, Request) error
+	// Answered is called with the server's answer to a request with an Effect. With an error its caller never hears of it.
+	Answered(Request, Answer) error
+}
+
+// Refusal is an answer in the place of the API server's.
+type Refusal struct {
+	Code    int
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+// Gate is the way of a controller's requests to one server.
+type Gate struct {
+	Judge Judge
+	// Read understands a request. It gets the whole body.
+	Read func(request *http.Request, body []byte) Request
+	// Next sends requests to the server.
+	Next http.RoundTripper
+	// UserAgent, if not empty, is what the server is told that the client is.
+	UserAgent string
+	// Addresses are shown to the controller instead of others.
+	Addresses Addresses
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *Gate) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	body, err := bodyOf(request)
+	if err != nil {
+		return nil, err
+	}
+	if isJSON(request.Header) {
+		body = g.Addresses.real(body)
+	}
+	if body != nil {
+		request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	if g.UserAgent != "" {
+		request.Header.Set("User-Agent", g.UserAgent)
+	}
+	request.Header.Del("Accept-Encoding") // we have to read the answer, too
+
+	asked := g.Read(request, body)
+	var refusal *Refusal
+	switch err := g.Judge.Asked(request.Context(), asked); {
+	case errors.As(err, &refusal):
+		return refusal.response(request), nil
+	case err != nil:
+		return nil, err
+	}
+	response, err := g.Next.RoundTrip(request)
+	if asked.Effect != "" {
+		answer := Answer{Err: err}
+		if err == nil {
+			answer, err = read(response)
+		}
+		if judged := g.Judge.Answered(asked, answer); judged != nil {
+			return nil, judged
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.Addresses.show(response)
+	return response, nil
+}
+
+// bodyOf reads a request's body; nil if it has none.
+func bodyOf(request *http.Request) ([]byte, error) {
+	if request.Body == nil || request.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := io.ReadAll(request.Body)
+	_ = request.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	return body, nil
+}
+
+// read reads a whole answer, which stays as it is.
+func read(response *http.Response) (Answer, error) {
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return Answer{Status: response.StatusCode, Version: versionIn(body), Err: err}, err
+}
+
+func isJSON(header http.Header) bool {
+	kind, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
+}
+
+// response is the refusal as the API server would put it.
+func (r *Refusal) response(request *http.Request) *http.Response {
+	body, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(r.Code), Reason: reasons[r.Code], Message: r.Message,
+	})
+	if err != nil {
+		body = nil // unreachable: a Status is plain data
+	}
+	return &http.Response{
+		StatusCode: r.Code, Status: fmt.Sprintf("%d %s", r.Code, http.StatusText(r.Code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: request,
+	}
+}
+
+var reasons = map[int]metav1.StatusReason{
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
+	http.StatusConflict: metav1.StatusReasonConflict, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError,
+}
