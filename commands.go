@@ -115,7 +115,6 @@ func doctorCommand() *cobra.Command {
 
 func controllersCommand() *cobra.Command {
 	var options controllers.Options
-	var kubeconfig string
 	var printManifests bool
 	cmd := &cobra.Command{
 		Use:   "controllers",
@@ -130,19 +129,15 @@ other controller. Install the CRDs, roles and policies first:
 			if printManifests {
 				return manifests.Write(cmd.OutOrStdout())
 			}
-			if err := options.Complete(kubeconfig, cmd.ErrOrStderr()); err != nil {
+			if err := options.Complete(cmd.ErrOrStderr()); err != nil {
 				return invalid(err)
 			}
 			return exit(report.ExitInternal, controllers.Run(cmd.Context(), options))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
-	flags.StringSliceVar(&options.Controllers, "controllers", nil, "which controllers to run (default: all but the stand-ins)")
-	flags.StringVar(&options.LeaderElectionNamespace, "leader-election-namespace", "fencelab-system", "where the Lease is; the manifests let the controllers write it there")
-	flags.StringVar(&options.LeaderElectionID, "leader-election-id", controllers.DefaultLeaderElectionID, "name of the Lease")
-	flags.StringVar(&options.HealthAddress, "health-probe-bind-address", controllers.DefaultHealthAddress, "address of /healthz and /readyz, 0 for none")
-	flags.StringVar(&options.MetricsAddress, "metrics-bind-address", controllers.DefaultMetricsAddress, "address of /metrics, 0 for none")
+	flags.AddGoFlagSet(options.Flags())
+	flags.Lookup("overlay").Hidden = true // only the lab makes a controller wrong, and says so
 	flags.BoolVar(&printManifests, "print-manifests", false, "print what the controllers need in a cluster, and exit")
 	return cmd
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab"
 )
 
 // patience bounds what a lab on a busy machine may take; every wait ends with what it waits for.
@@ -34,7 +36,7 @@ func (r *labRun) said() string {
 
 // startLab starts a run of a scenario in the lab. A user other than our own is given by
 // its number.
-func startLab(t *testing.T, user uint32, scenario string) *labRun {
+func startLab(t *testing.T, user uint32, controllers, scenario string) *labRun {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -45,7 +47,7 @@ func startLab(t *testing.T, user uint32, scenario string) *labRun {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	r.cmd.Args = []string{program, "run", "--backend", "lab", "--out", filepath.Join(dir, "out"), filepath.Join("scenarios", "catalog", scenario)}
+	r.cmd.Args = []string{program, "run", "--backend", "lab", "--controllers", controllers, "--out", filepath.Join(dir, "out"), filepath.Join("scenarios", "catalog", scenario)}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if user != uint32(os.Getuid()) {
 		r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
@@ -143,10 +145,10 @@ func TestLabsSideBySide(t *testing.T) {
 		other = 65534 // nobody
 	}
 	runs := []*labRun{
-		startLab(t, user, "reboot-annotation/plain-power-cycle.yaml"),
-		startLab(t, other, "reboot-annotation/plain-power-cycle.yaml"),
+		startLab(t, user, lab.InProcess, "reboot-annotation/plain-power-cycle.yaml"),
+		startLab(t, other, lab.AsProcess, "reboot-annotation/plain-power-cycle.yaml"),
 	}
-	victim := startLab(t, user, "reboot-annotation/plain-power-cycle.yaml")
+	victim := startLab(t, user, lab.AsProcess, "reboot-annotation/plain-power-cycle.yaml")
 
 	names := make(map[*labRun]string)
 	machines := func(name string) (n int) {
@@ -170,6 +172,9 @@ func TestLabsSideBySide(t *testing.T) {
 			return names[r] != "" && machines(names[r]) > 0
 		})
 	}
+	until(t, "the run that is to be killed has a controller", func() bool {
+		return strings.Contains(strings.Join(things(names[victim]), "\n"), program+"-reboot["+names[victim]+"]")
+	})
 	if err := victim.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

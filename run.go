@@ -60,6 +60,7 @@ it again, is saved below --out.`,
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+report.OneOf(report.WorldNames(worlds)))
+	flags.StringVar(&r.Controllers, "controllers", lab.InProcess, "how the lab runs controllers: "+report.OneOf(lab.Ways)+" (each one of its own)")
 	flags.StringVar(&r.Dir, "out", "", out)
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }
@@ -70,7 +71,7 @@ func choices() string { return report.OneOf(append([]string{benign}, search.Stra
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
-	if err := r.Check(report.WorldNames(worlds)); err != nil {
+	if err := r.Check(report.WorldNames(worlds), lab.Ways); err != nil {
 		return invalid(err)
 	}
 	if r.Real = r.World != "sim"; !r.Real {
@@ -107,7 +108,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 // backend returns a world of the chosen kind.
 func (r *runner) backend() scenarios.Backend {
 	if r.Real {
-		return lab.New(lab.Options{Log: r.Talk})
+		return lab.New(lab.Options{Log: r.Talk, Processes: r.Controllers == lab.AsProcess})
 	}
 	world := r.simulator.Backend()
 	world.Evidence = true

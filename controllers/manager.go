@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/controllers/api"
 )
@@ -96,6 +99,10 @@ type Options struct {
 	Controllers []string
 	// Settings are those of controllers, by name.
 	Settings map[string]json.RawMessage
+	// Overlays make controllers wrong on purpose, by name.
+	Overlays map[string][]Rule
+	// NoLeaderElection is for who sees to it that only one process acts.
+	NoLeaderElection bool
 	// LeaderElectionNamespace is where the Lease is that only one process
 	// holds; empty for the namespace that the process runs in as a Pod.
 	// LeaderElectionID is its name; empty for DefaultLeaderElectionID.
@@ -105,6 +112,8 @@ type Options struct {
 	HealthAddress, MetricsAddress string
 	// Logger gets everything that there is to log.
 	Logger logr.Logger
+
+	kubeconfig, settings, overlays string // files that the flags name
 }
 
 // The defaults of Options.
@@ -126,7 +135,7 @@ func Run(ctx context.Context, o Options) error {
 	mgr, err := ctrl.NewManager(o.Config, ctrl.Options{
 		Scheme:                  api.NewScheme(),
 		Logger:                  o.Logger,
-		LeaderElection:          true,
+		LeaderElection:          !o.NoLeaderElection,
 		LeaderElectionID:        orDefault(o.LeaderElectionID, DefaultLeaderElectionID),
 		LeaderElectionNamespace: o.LeaderElectionNamespace,
 		// The next process need not wait: the manager lets go of the Lease
@@ -178,7 +187,7 @@ func (o Options) selection() ([]Selection, error) {
 			problems = append(problems, fmt.Errorf("the controller %s is chosen twice", name))
 			continue
 		}
-		s, err := Select(name, o.Settings[name], nil)
+		s, err := Select(name, o.Settings[name], o.Overlays[name])
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -199,21 +208,58 @@ func orDefault(s, standard string) string {
 	return s
 }
 
-// Complete fills in what a user left open: the cluster, from the kubeconfig file or else
-// from KUBECONFIG, the user's own or that of the cluster that this runs in; and where the
-// log goes. It refuses controllers that there are not.
-func (o *Options) Complete(kubeconfig string, log io.Writer) (err error) {
+// Flags are those of a command that runs controllers. Complete the options when they are
+// parsed.
+func (o *Options) Flags() *flag.FlagSet {
+	flags := flag.NewFlagSet("controllers", flag.ContinueOnError)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
+	flags.Func("controllers", "which controllers to run, separated by commas (default: all but the stand-ins)", func(names string) error {
+		o.Controllers = append(o.Controllers, strings.Split(names, ",")...)
+		return nil
+	})
+	flags.StringVar(&o.settings, "settings", "", "YAML `file` with the settings of controllers, by name")
+	flags.StringVar(&o.overlays, "overlay", "", "YAML `file` with the overlays of controllers, by name")
+	flags.BoolFunc("no-leader-election", "act without holding the Lease", func(string) error {
+		o.NoLeaderElection = true
+		return nil
+	})
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "fencelab-system", "where the Lease is; the manifests let the controllers write it there")
+	flags.StringVar(&o.LeaderElectionID, "leader-election-id", DefaultLeaderElectionID, "name of the Lease")
+	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", DefaultHealthAddress, "address of /healthz and /readyz, 0 for none")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", DefaultMetricsAddress, "address of /metrics, 0 for none")
+	return flags
+}
+
+// Complete reads what the flags name, and logs to a writer.
+func (o *Options) Complete(log io.Writer) (err error) {
 	for _, name := range o.Controllers {
 		if _, err := Lookup(name); err != nil {
 			return err
 		}
 	}
+	if err := errors.Join(readYAML(o.settings, &o.Settings), readYAML(o.overlays, &o.Overlays)); err != nil {
+		return err
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
+	rules.ExplicitPath = o.kubeconfig
 	o.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err)
 	}
 	o.Logger = zap.New(zap.WriteTo(log))
+	return nil
+}
+
+func readYAML(path string, into any) error {
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
 	return nil
 }

@@ -106,12 +106,11 @@ func (p *Process) Pause() error {
 // Resume undoes Pause.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
-// Kill ends the process with SIGKILL, and returns once it has ended.
+// Kill sends the process SIGKILL, unless it has ended.
 func (p *Process) Kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	<-p.exited
 	return nil
 }
 
@@ -142,6 +141,10 @@ func (p *Process) Stop() error {
 	case <-p.exited:
 		return nil
 	case <-time.After(stopTimeout):
-		return p.Kill()
 	}
+	err := p.Kill()
+	if err == nil {
+		<-p.exited
+	}
+	return err
 }

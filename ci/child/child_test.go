@@ -18,6 +18,7 @@ func startShell(t *testing.T, script string) *Process {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
 		}
+		<-p.Exited()
 	})
 	return p
 }
@@ -51,6 +52,7 @@ func TestKillNeedsNoGoodWill(t *testing.T) {
 		if err := p.Kill(); err != nil {
 			t.Fatal(err)
 		}
+		<-p.Exited()
 	}
 	if err := p.Failure(); !strings.Contains(err.Error(), "signal: killed") {
 		t.Errorf("a killed process: %v", err)

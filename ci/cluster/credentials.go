@@ -3,6 +3,8 @@ package cluster
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +33,24 @@ func (c *Cluster) ConfigFor(user string, groups ...string) *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.CA(), CertData: certificate, KeyData: key},
 		QPS:             -1,
 	}
+}
+
+// ProxyConfig is for a server in front of the API server: clients that [Cluster.ConfigFor] was made for believe it, and
+// have to show their certificates.
+func (c *Cluster) ProxyConfig() (*tls.Config, error) {
+	certificate, key, err := c.authority.issueServing()
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("serve in front of the API server: %w", err)
+	}
+	clients := x509.NewCertPool()
+	clients.AddCert(c.authority.parsed)
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}, nil
 }
 
 // NodeToken returns the bearer token by which the kubelet of one of [Options.Nodes] authenticates, as real kubelets do,

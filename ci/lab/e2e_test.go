@@ -15,15 +15,36 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
+// TestMain lets the test binary be what it has to be: a keeper, fencelab's command
+// controllers, as far as the tests of its processes need it, or the tests.
 func TestMain(m *testing.M) {
 	keeper.Main()
+	if len(os.Args) > 1 && os.Args[1] == "controllers" {
+		if err := runControllers(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
+}
+
+func runControllers(args []string) error {
+	var options controllers.Options
+	if err := options.Flags().Parse(args); err != nil {
+		return err
+	}
+	if err := options.Complete(os.Stderr); err != nil {
+		return err
+	}
+	return controllers.Run(context.Background(), options)
 }
 
 // TestBackend holds the lab against the contract of all worlds.
@@ -32,9 +53,14 @@ func TestBackend(t *testing.T) {
 		t.Skip("not part of the quick run")
 	}
 	requireLab(t)
-	backendtest.Run(t, lab.Capabilities, func(t testing.TB) scenarios.Backend {
-		return lab.New(lab.Options{Log: t.Output()})
-	})
+	for name, o := range map[string]lab.Options{"controllers in process": {}, "controllers as processes": asProcesses()} {
+		t.Run(name, func(t *testing.T) {
+			backendtest.Run(t, o.Capabilities(), func(t testing.TB) scenarios.Backend {
+				o.Log = t.Output()
+				return lab.New(o)
+			})
+		})
+	}
 }
 
 func compile(t require, file string) *scenarios.Plan {
@@ -119,6 +145,14 @@ var _ = Describe("the lab", func() {
 		Entry("that trusts a stale poweredOn", full, "machine-remediation/wrong-trusts-stale-powered-on.yaml"),
 	)
 
+	DescribeTable("tells the story with controllers that are processes of their own", func(ctx SpecContext, file string) { tellWith(ctx, file, asProcesses()) },
+		Entry("of a plain power cycle", "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of controllers that crash after each of their effects", full, "machine-remediation/crash-after-each-effect.yaml"),
+		Entry("of the one that deletes the Node before the power-off", full, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
+		Entry("of a BMC that cannot be reached", full, "machine-remediation/unreachable-bmc.yaml"),
+		Entry("of a BMC whose answer is lost", full, "bmc-faults/bmc-lost-answer.yaml"),
+	)
+
 	DescribeTable("tells the story of the seeds", func(ctx SpecContext, file string) { tell(ctx, file) },
 		Entry("of the one who waits for another's hold", full, "regression/old-pending-answers-new-request.yaml"),
 		Entry("of a reboot controller that is away", full, "regression/old-pending-controller-down.yaml"),
@@ -176,12 +210,27 @@ func told(folder string) (files []string) {
 	return files
 }
 
+// asProcesses are options of a lab whose controllers are fencelab's own command.
+func asProcesses() lab.Options {
+	executable, err := filepath.Abs("../../bin/fencelab") // make e2e builds it
+	if err != nil {
+		panic(err) // no working directory
+	}
+	return lab.Options{Processes: true, Executable: executable}
+}
+
 // tell plays a scenario and expects what it expects.
 func tell(ctx context.Context, file string) {
 	GinkgoHelper()
+	tellWith(ctx, file, lab.Options{})
+}
+
+func tellWith(ctx context.Context, file string, o lab.Options) {
+	GinkgoHelper()
+	o.Log = GinkgoWriter
 	plan := compile(GinkgoT(), file)
 	began := time.Now()
-	outcome, err := scenarios.Run(ctx, plan, lab.New(lab.Options{Log: GinkgoWriter}), nil)
+	outcome, err := scenarios.Run(ctx, plan, lab.New(o), nil)
 	Expect(err).NotTo(HaveOccurred())
 	verdict, _ := outcome.Verdict()
 	// Not into the report: whoever waits for the run wants to see it now.

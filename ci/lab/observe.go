@@ -32,11 +32,7 @@ func (b *Backend) watchAPI() error {
 			b.observed(nil, obj)
 			versions[obj.GetUID()] = obj
 		}
-		b.observers.Add(1)
-		go func() {
-			defer b.observers.Done()
-			b.follow(b.ctx, w, versions)
-		}()
+		b.tasks.Go(func() { b.follow(b.ctx, w, versions) })
 	}
 	return nil
 }
@@ -86,7 +82,7 @@ func (b *Backend) observed(before, after metav1.Object) {
 		record(actor)
 		return
 	}
-	b.observers.Go(func() { record(b.writers.await(before, after)) })
+	b.tasks.Go(func() { record(b.writers.await(before, after)) })
 }
 
 // items are the objects of a list.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,12 +15,18 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
-	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
 
-// Capabilities are what the lab can do.
+// The ways in which a lab runs controllers, as the command line calls them; see
+// Options.Processes.
+const InProcess, AsProcess = "in-process", "process"
+
+// Ways are all of them.
+var Ways = []string{InProcess, AsProcess}
+
+// Capabilities are what the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
@@ -30,8 +37,6 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
-		"pauseController":                          "the lab cannot let one controller stand still",
-		"resumeController":                         "the lab cannot let one controller stand still",
 		"setClock":                                 "the lab has one clock",
 		"freezeCache":                              "the lab cannot freeze a cache",
 		"thawCache":                                "the lab cannot freeze a cache",
@@ -39,6 +44,18 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
 		scenarios.Feature(history.ControllerError): "the lab doesn't see what a reconcile returns",
 	},
+}
+
+// Capabilities are what a lab with these options can do.
+func (o Options) Capabilities() scenarios.Capabilities {
+	can := Capabilities
+	if !o.Processes {
+		can.Lacks = maps.Clone(can.Lacks)
+		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
+			can.Lacks[name] = "a controller within fencelab's own process cannot stand still; run with --controllers process"
+		}
+	}
+	return can
 }
 
 // operations are what a scenario does to the lab, within the time of a command. It
@@ -58,14 +75,12 @@ func (b *Backend) Apply(op scenarios.Op) error {
 // errLacking is of what was refused before anything started: see Capabilities.
 var errLacking = errors.New("the lab cannot do this, and should not have been asked to")
 
-func (operations) PauseController(*scenarios.ControllerOp) error  { return errLacking }
-func (operations) ResumeController(*scenarios.ControllerOp) error { return errLacking }
-func (operations) SetClock(*scenarios.ClockOp) error              { return errLacking }
-func (operations) FreezeCache(*scenarios.CacheOp) error           { return errLacking }
-func (operations) ThawCache(*scenarios.CacheOp) error             { return errLacking }
-func (operations) APIOutage(*scenarios.OutageOp) error            { return errLacking }
+func (operations) SetClock(*scenarios.ClockOp) error    { return errLacking }
+func (operations) FreezeCache(*scenarios.CacheOp) error { return errLacking }
+func (operations) ThawCache(*scenarios.CacheOp) error   { return errLacking }
+func (operations) APIOutage(*scenarios.OutageOp) error  { return errLacking }
 
-func (b *Backend) onHost(name string, do func(*host) error) error {
+func (b *Backend) onHost(name string, do func(machine) error) error {
 	h := b.hosts[name]
 	if h == nil {
 		return fmt.Errorf("the topology has no host %q", name)
@@ -73,8 +88,8 @@ func (b *Backend) onHost(name string, do func(*host) error) error {
 	return do(h)
 }
 
-func (o operations) Cut(op *scenarios.LinkOp) error     { return o.onLinks(op, o.vms.Cut) }
-func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.vms.Restore) }
+func (o operations) Cut(op *scenarios.LinkOp) error     { return o.onLinks(op, o.machines.cut) }
+func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.restore) }
 
 func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {
 	var links []network.Link
@@ -82,66 +97,66 @@ func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error 
 		links = append(links, network.Link(l))
 	}
 	if op.Host != "" {
-		return b.onHost(op.Host, func(*host) error { do(links...); return nil })
+		return b.onHost(op.Host, func(machine) error { do(links...); return nil })
 	}
 	do(links...)
 	return nil
 }
 
-// tell tells the guest of a host something, which is undone when the faults are
-// withdrawn.
-func (o operations) tell(name string, c, undo evidence.Command) error {
-	return o.onHost(name, func(h *host) error {
-		h.told = append(h.told, undo)
-		return h.domain.Tell(o.ctx, c)
-	})
-}
-
 func (o operations) StopKubelet(op *scenarios.HostOp) error {
-	return o.tell(op.Host, evidence.StopKubelet, evidence.StartKubelet)
+	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.StopKubelet, evidence.StartKubelet) })
 }
 
 func (o operations) StopFeeding(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) error { return h.domain.Tell(o.ctx, evidence.StopFeeding) })
+	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.StopFeeding, "") })
 }
 
 func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
-	return o.tell(op.Host, evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0))
+	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0)) })
 }
 
 func (o operations) Pause(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) error { h.paused = true; return h.domain.Pause(o.ctx) })
+	return o.onHost(op.Host, func(m machine) error { return m.pause(o.ctx) })
 }
 
 func (o operations) Resume(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) error { return h.resume(o.ctx) })
+	return o.onHost(op.Host, func(m machine) error { return m.resume(o.ctx) })
 }
 
 func (o operations) PowerLoss(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) error {
-		h.system.blame(string(history.Engine), false)
-		return h.domain.ForceOff(o.ctx)
-	})
+	return o.onHost(op.Host, func(m machine) error { return m.cutPower(o.ctx) })
 }
 
 func (o operations) PowerUp(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) error {
-		h.system.blame(string(history.Engine), true)
-		return h.domain.On(o.ctx)
+	return o.onHost(op.Host, func(m machine) error { return m.switchOn(o.ctx) })
+}
+
+func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.bmcs.faults.Add(op) }
+func (o operations) RemoveFault(op *scenarios.FaultName) error { return o.bmcs.faults.Remove(op.Name) }
+
+// onProcess does something to the process of a controller.
+func (b *Backend) onProcess(controller string, do func(*process) error) error {
+	for _, p := range b.processes {
+		if p.name == controller {
+			return do(p)
+		}
+	}
+	return fmt.Errorf("the controller %q is not part of this run", controller)
+}
+
+func (o operations) Crash(op *scenarios.CrashOp) error {
+	return o.onProcess(op.Controller, func(p *process) error {
+		p.arm(op)
+		return nil
 	})
 }
 
-func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.faults.Add(op) }
-func (o operations) RemoveFault(op *scenarios.FaultName) error { return o.faults.Remove(op.Name) }
+func (o operations) PauseController(op *scenarios.ControllerOp) error {
+	return o.onProcess(op.Controller, func(p *process) error { return p.stand(true) })
+}
 
-func (o operations) Crash(op *scenarios.CrashOp) error {
-	for _, p := range o.processes {
-		if p.name == op.Controller {
-			p.arm(op)
-			return nil
-		}
-	}
-	return fmt.Errorf("the controller %q is not part of this run", op.Controller)
+func (o operations) ResumeController(op *scenarios.ControllerOp) error {
+	return o.onProcess(op.Controller, func(p *process) error { return p.stand(false) })
 }
 
 func (o operations) StartSecond(op *scenarios.ControllerOp) error {
@@ -157,19 +172,6 @@ func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
 func (o operations) APIRestore(*struct{}) error {
 	o.refusals.clear()
 	return nil
-}
-
-// resume lets a paused host go on; one that was switched off meanwhile has
-// nothing to resume.
-func (h *host) resume(ctx context.Context) error {
-	if !h.paused {
-		return nil
-	}
-	h.paused = false
-	if h.domain.State() != vms.StatePaused {
-		return nil
-	}
-	return h.domain.Resume(ctx)
 }
 
 // user is who does what users do.
@@ -238,26 +240,15 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 
 // Heal withdraws every fault.
 func (o operations) Heal(*struct{}) error {
-	o.vms.Restore(o.vms.CutLinks()...)
+	o.machines.restoreAll()
 	var errs []error
 	for _, name := range o.names {
-		h := o.hosts[name]
-		errs = append(errs, h.resume(o.ctx))
-		for _, undo := range h.told {
-			if h.domain.State() != vms.StateOn {
-				break // its next boot knows nothing of this
-			}
-			if err := h.domain.Tell(o.ctx, undo); err != nil {
-				o.logf("%s is not told to %s, perhaps because it boots: %v", name, undo, err)
-			}
-		}
-		h.told = nil
-		h.bmc.Heal()
+		errs = append(errs, o.hosts[name].heal(o.ctx))
 	}
-	o.faults = objects.NewFaults(o.bmcs)
+	o.bmcs.heal()
 	o.refusals.clear()
 	for _, p := range o.processes {
-		p.heal()
+		errs = append(errs, p.heal())
 	}
 	return errors.Join(errs...)
 }

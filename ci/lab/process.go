@@ -1,40 +1,24 @@
 package lab
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/controllers/reboot"
-	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
-
-// Controllers speak through the history. controller-runtime's own logger complains
-// when nobody has set it.
-func init() { ctrl.SetLogger(logr.Discard()) }
 
 // restartDelay is how long a controller is down at least.
 const restartDelay = 500 * time.Millisecond
@@ -42,9 +26,32 @@ const restartDelay = 500 * time.Millisecond
 // errDead is what a killed process's requests end with, before they are sent.
 var errDead = errors.New("the process was killed")
 
-// process is one controller under a manager of its own, so that it can be killed
-// alone. A killed one may still run some code, but nothing that it does gets out
-// any more.
+// runner starts controllers, as their users would.
+type runner interface {
+	// start starts a controller under a name. All that it asks of the API goes the way
+	// through, and to the BMCs that the API names.
+	start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error)
+	// logs are what the controllers had to say.
+	logs() []scenarios.Artifact
+}
+
+// way makes the transport of an API client.
+type way func(next http.RoundTripper) http.RoundTripper
+
+// incarnation is a controller that was started.
+type incarnation interface {
+	// kill ends it as SIGKILL does, and doesn't wait for that.
+	kill()
+	// ended is closed when it has ended, and then failure says why it ended by itself.
+	ended() <-chan struct{}
+	failure() error
+	// pause lets it stand still as SIGSTOP does.
+	pause() error
+	resume() error
+}
+
+// process is one controller that can be killed alone, around each of its effects, and
+// that starts again.
 type process struct {
 	b *Backend
 	// name is that of the controller, or of its second process.
@@ -61,11 +68,17 @@ type process struct {
 	over    bool
 }
 
-// life is one incarnation of a process.
+// life is one incarnation of a process, and the judge of all that it asks: nothing that it
+// does after it was killed gets out any more.
 type life struct {
-	dead   bool
-	cancel context.CancelFunc
-	done   chan struct{}
+	p           *process
+	incarnation incarnation
+	proxies     []*gate.Proxy // its ways to the BMCs
+	// done is closed when the incarnation has ended and its proxies are closed.
+	done chan struct{}
+
+	// Guarded by p.mu.
+	up, dead, paused bool
 }
 
 func (b *Backend) startControllers() error {
@@ -80,7 +93,7 @@ func (b *Backend) startControllers() error {
 		p := &process{b: b, name: c.Name, controller: c}
 		b.processes = append(b.processes, p)
 		if c.StartsAfterNodes {
-			b.observers.Go(func() { p.startLast() })
+			b.tasks.Go(func() { p.startLast() })
 			continue
 		}
 		if err := p.start(); err != nil {
@@ -126,56 +139,48 @@ func (b *Backend) grant(r controllers.Registration) error {
 
 // start is a new incarnation.
 func (p *process) start() error {
-	ctx, cancel := context.WithCancel(p.b.ctx)
-	l := &life{cancel: cancel, done: make(chan struct{})}
-	run, err := p.manager(l)
+	l := &life{p: p, done: make(chan struct{})}
+	through, err := l.open()
 	if err != nil {
-		cancel()
-		return err
+		return errors.Join(err, l.closeProxies())
 	}
 	p.mu.Lock()
-	p.life = l
+	over := p.over
+	if !over {
+		p.life = l // it may ask for something at once
+	}
 	p.mu.Unlock()
-	p.b.stream.now(history.Event{Kind: history.ControllerStarted, Actor: p.name})
+	if over {
+		return l.closeProxies()
+	}
+	started, err := p.b.runner.start(p.b.ctx, p.name, p.controller, through)
+	p.mu.Lock()
+	l.incarnation = started
+	dead := l.dead
+	p.mu.Unlock()
+	switch {
+	case err != nil:
+		p.mu.Lock()
+		p.life = nil
+		p.mu.Unlock()
+		return errors.Join(err, l.closeProxies())
+	case dead:
+		started.kill() // around its first effect
+	}
 	go func() {
 		defer close(l.done)
-		err := run.Start(ctx)
+		<-started.ended()
+		if err := l.closeProxies(); err != nil {
+			p.b.stream.fail(fmt.Errorf("close the ways of the controller %s to the BMCs: %w", p.name, err))
+		}
 		p.mu.Lock()
-		dead := l.dead || p.over
+		wanted := l.dead || p.over
 		p.mu.Unlock()
-		if err != nil && !dead && p.b.ctx.Err() == nil {
-			p.b.stream.fail(fmt.Errorf("controller %s ended: %w", p.name, err))
+		if !wanted && p.b.ctx.Err() == nil {
+			p.b.stream.fail(fmt.Errorf("the controller %s: %w", p.name, started.failure()))
 		}
 	}()
 	return nil
-}
-
-// manager makes a manager with the one controller, all of whose effects pass
-// through gates.
-func (p *process) manager(l *life) (ctrl.Manager, error) {
-	config := p.b.cluster.ConfigFor(userOf(p.controller.Name))
-	config.UserAgent = p.name
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &gate{p, l, next} })
-	cache := p.controller.Cache
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: p.b.set.Scheme(), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
-		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-	})
-	if err != nil {
-		return nil, err
-	}
-	selection := p.controller
-	construct := selection.New
-	selection.New = func(d controllers.Deps) (reconcile.Reconciler, error) {
-		d.Power = func(timeout time.Duration) reboot.Power { return &powerGate{p, l, reboot.NewRedfish(d.Live, timeout)} }
-		warn := d.Warn
-		d.Warn = func(about client.Object, reason, message string) {
-			p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: about.GetName(), Value: reason, Note: message})
-			warn(about, reason, message)
-		}
-		return construct(d)
-	}
-	return mgr, controllers.SetupWithManager(mgr, selection)
 }
 
 // arm makes the process crash, now or around an effect to come.
@@ -201,13 +206,12 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 	if p.life == nil || p.life.dead {
 		return
 	}
-	p.life.dead = true
-	p.life.cancel()
+	l := p.life
+	l.die()
 	if p.crash != nil && !p.crash.Each {
 		p.crash = nil
 	}
 	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note})
-	l := p.life
 	delay := max(restartDelay, time.Duration(c.RestartAfter))
 	go func() {
 		<-l.done
@@ -218,6 +222,14 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 		}
 		p.revive(l)
 	}()
+}
+
+// die kills the incarnation. It is called with p.mu held.
+func (l *life) die() {
+	l.dead = true
+	if l.incarnation != nil { // else start is still at it
+		l.incarnation.kill()
+	}
 }
 
 // revive starts a new incarnation after l, unless somebody else has.
@@ -262,19 +274,34 @@ func (b *Backend) stopSecond(controller string) error {
 func (p *process) end() {
 	p.mu.Lock()
 	if p.life != nil && !p.life.dead {
-		p.life.dead = true
+		p.life.die()
 		p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "stopped"})
 	}
 	p.mu.Unlock()
 	p.stop()
 }
 
-// heal disarms the crash. A process that is down comes back by itself, within
-// the time that its crash set.
-func (p *process) heal() {
+// stand lets the process stand still, or go on.
+func (p *process) stand(still bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.life
+	if l == nil || l.dead || l.incarnation == nil || l.paused == still {
+		return nil
+	}
+	l.paused = still
+	if still {
+		return l.incarnation.pause()
+	}
+	return l.incarnation.resume()
+}
+
+// heal disarms the crash, and lets the process go on. One that is down comes back by
+// itself, within the time that its crash set.
+func (p *process) heal() error {
 	if p.second {
 		p.end()
-		return
+		return nil
 	}
 	p.mu.Lock()
 	p.crash = nil
@@ -285,202 +312,97 @@ func (p *process) heal() {
 		<-l.done
 		p.revive(l)
 	}
+	return p.stand(false)
 }
 
 func (p *process) stop() {
 	p.mu.Lock()
 	p.over = true
 	l := p.life
+	if l != nil {
+		l.die()
+	}
 	p.mu.Unlock()
 	if l != nil {
-		l.cancel()
 		<-l.done
 	}
 }
 
-// effect performs something that a controller does to the world, around which it
-// may crash.
-func (p *process) effect(l *life, what string, do func() error) error {
+// open makes the ways of an incarnation: proxies to the BMCs, and the gate to the API
+// server, where the BMCs have the addresses of their proxies.
+func (l *life) open() (way, error) {
+	b, show := l.p.b, make(map[string]string)
+	for host, target := range b.bmcs.urls {
+		proxy, err := gate.Serve(target, &gate.Gate{Judge: l, Read: gate.BMC(host), Next: b.bmcs.transport(l.p.name)}, nil, "")
+		if err != nil {
+			return nil, err
+		}
+		l.proxies = append(l.proxies, proxy)
+		show[target.Host] = proxy.Address()
+	}
+	addresses := gate.NewAddresses(show)
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &gate.Gate{Judge: l, Read: gate.API, Next: next, UserAgent: l.p.name, Addresses: addresses}
+	}, nil
+}
+
+func (l *life) closeProxies() error {
+	var errs []error
+	for _, proxy := range l.proxies {
+		errs = append(errs, proxy.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Asked implements gate.Judge.
+func (l *life) Asked(_ context.Context, r gate.Request) error {
+	p := l.p
 	p.mu.Lock()
-	switch {
-	case l.dead:
-		p.mu.Unlock()
-		return errDead
-	case p.due(scenarios.CrashBefore):
-		p.kill(p.crash, "before "+what)
-		p.mu.Unlock()
+	defer p.mu.Unlock()
+	if l.dead {
 		return errDead
 	}
-	p.mu.Unlock()
-	if err := do(); err != nil {
-		return err
+	if !l.up { // it has come up when it first asks for something
+		l.up = true
+		p.b.stream.now(history.Event{Kind: history.ControllerStarted, Actor: p.name})
+	}
+	if w := r.Warning; w != nil {
+		p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})
+	}
+	if code := p.b.refusals.code(p.name, r.Verb, r.Kind); r.Verb != "" && code != 0 {
+		object := r.Kind + "/" + r.Name
+		p.b.stream.now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
+		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}
+	}
+	if object, deletes := strings.CutPrefix(r.Effect, "delete "); deletes {
+		p.b.writers.deletes(object, p.name)
+	}
+	if r.Effect != "" && p.due(scenarios.CrashBefore) {
+		p.kill(p.crash, "before "+r.Effect)
+		return errDead
+	}
+	return nil
+}
+
+// Answered implements gate.Judge.
+func (l *life) Answered(r gate.Request, a gate.Answer) error {
+	p := l.p
+	if a.Err != nil || a.Status >= http.StatusBadRequest {
+		return nil // no effect, as far as anybody knows; the caller gets it as it is
+	}
+	if a.Version != "" {
+		p.b.writers.wrote(a.Version, p.name)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.dead {
 		return errDead
 	}
-	p.b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: what})
+	p.b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
 	if p.due(scenarios.CrashAfter) {
-		p.kill(p.crash, "after "+what)
+		p.kill(p.crash, "after "+r.Effect)
 		return errDead
 	}
 	p.effects++
 	return nil
-}
-
-func (l *life) isDead(p *process) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return l.dead
-}
-
-// gate is the way of an incarnation's requests to the API server.
-type gate struct {
-	p    *process
-	life *life
-	next http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
-	if !g.life.isDead(g.p) {
-		if response := g.p.refuse(request); response != nil {
-			return response, nil
-		}
-	}
-	what := apiEffect(request)
-	if what == "" {
-		if g.life.isDead(g.p) {
-			return nil, errDead
-		}
-		return g.next.RoundTrip(request)
-	}
-	if object, ok := strings.CutPrefix(what, "delete "); ok {
-		g.p.b.writers.deletes(object, g.p.name)
-	}
-	var response *http.Response
-	err := g.p.effect(g.life, what, func() (err error) {
-		response, err = g.next.RoundTrip(request)
-		if err == nil && response.StatusCode >= 400 {
-			return errRefused // no effect: the caller gets the answer as it is
-		}
-		if err == nil {
-			err = g.sign(response)
-		}
-		return err
-	})
-	switch {
-	case errors.Is(err, errRefused):
-		return response, nil
-	case err != nil && response != nil:
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
-		return nil, err
-	}
-	return response, err
-}
-
-// sign notes whose the version in an answer is.
-func (g *gate) sign(response *http.Response) error {
-	body, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	response.Body = io.NopCloser(bytes.NewReader(body))
-	if version := versionIn(body); version != "" {
-		g.p.b.writers.wrote(version, g.p.name)
-	}
-	return err
-}
-
-var errRefused = errors.New("the API server refused")
-
-// verbs and kinds name effects as the simulator does.
-var (
-	verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
-	kinds = map[string]string{
-		"nodes": "Node", "pods": "Pod", "leases": "Lease", "secrets": "Secret",
-		"baremetalhosts": "BareMetalHost", "machines": "Machine", "machinehealthchecks": "MachineHealthCheck",
-	}
-)
-
-// apiEffect is what a request does to the objects that matter, such as "delete
-// Node/worker-1", or "" when it changes none of them.
-func apiEffect(request *http.Request) string {
-	if verb, kind, name := about(request); verb != "" && verbs[request.Method] != "" {
-		return verb + " " + kind + "/" + name
-	}
-	return ""
-}
-
-// nameInBody is the name of the object that a request creates.
-func nameInBody(request *http.Request) string {
-	if request.GetBody == nil {
-		return ""
-	}
-	body, err := request.GetBody()
-	if err != nil {
-		return ""
-	}
-	defer body.Close()
-	data, err := io.ReadAll(body)
-	if err != nil {
-		return ""
-	}
-	var created struct{ Metadata struct{ Name string } }
-	if json.Unmarshal(data, &created) == nil {
-		return created.Metadata.Name
-	}
-	// Built-in kinds travel as protobuf, behind four bytes that say so.
-	var object runtime.Unknown
-	var pod corev1.Pod
-	if len(data) > 4 && object.Unmarshal(data[4:]) == nil && pod.Unmarshal(object.Raw) == nil {
-		return pod.Name // metadata is the first field of every kind
-	}
-	return ""
-}
-
-// powerGate is the way of an incarnation's commands to the BMCs.
-type powerGate struct {
-	p    *process
-	life *life
-	next reboot.Power
-}
-
-// State implements reboot.Power.
-func (g *powerGate) State(ctx context.Context, host *api.BareMetalHost) (reboot.PowerState, error) {
-	if g.life.isDead(g.p) {
-		return reboot.Unreachable, errDead
-	}
-	defer g.errand(host, "")()
-	return g.next.State(ctx, host)
-}
-
-// On implements reboot.Power.
-func (g *powerGate) On(ctx context.Context, host *api.BareMetalHost) error {
-	return g.command(ctx, host, fakebmc.ResetOn, g.next.On)
-}
-
-// ShutDown implements reboot.Power.
-func (g *powerGate) ShutDown(ctx context.Context, host *api.BareMetalHost) error {
-	return g.command(ctx, host, fakebmc.ResetGracefulShutdown, g.next.ShutDown)
-}
-
-// Off implements reboot.Power.
-func (g *powerGate) Off(ctx context.Context, host *api.BareMetalHost) error {
-	return g.command(ctx, host, fakebmc.ResetForceOff, g.next.Off)
-}
-
-func (g *powerGate) command(ctx context.Context, host *api.BareMetalHost, reset fakebmc.ResetType, send func(context.Context, *api.BareMetalHost) error) error {
-	return g.p.effect(g.life, "bmc "+string(reset)+" "+host.Name, func() error {
-		defer g.errand(host, "")() // it reads where to send the command
-		defer g.errand(host, reset)()
-		return send(ctx, host)
-	})
-}
-
-// errand lets the BMC's events name the controller until done is called.
-func (g *powerGate) errand(host *api.BareMetalHost, reset fakebmc.ResetType) (done func()) {
-	key := errand{host.Name, reset}
-	g.p.b.errands.Store(key, g.p.name)
-	return func() { g.p.b.errands.Delete(key) }
 }

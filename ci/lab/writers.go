@@ -70,15 +70,6 @@ func (w *writers) await(before, after metav1.Object) string {
 	}
 }
 
-// versionIn is the resourceVersion of the object in a JSON answer, or "".
-func versionIn(body []byte) string {
-	var object struct {
-		Metadata struct{ ResourceVersion string }
-	}
-	_ = json.Unmarshal(body, &object) // what is no JSON has none
-	return object.Metadata.ResourceVersion
-}
-
 // manager is who made a version, as far as the API server's record of managed
 // fields tells: the one manager whose entry is new, newer, or has more fields. One
 // whose entry has only lost fields had them taken away by somebody else, or removed

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
@@ -61,8 +63,8 @@ func TestWriters(t *testing.T) {
 	if got := w.of(nil, host); got != "" {
 		t.Errorf("nobody wrote it, but %q", got)
 	}
-	w.wrote(versionIn([]byte(`{"kind":"BareMetalHost","metadata":{"name":"worker-1","resourceVersion":"7"}}`)), "reboot")
-	w.wrote(versionIn([]byte("k8s\x00protobuf")), "remediation")
+	w.wrote("7", "reboot")
+	w.wrote("7", "remediation") // which changed nothing
 	if got := w.of(nil, host); got != "reboot" {
 		t.Errorf("version 7 is %q's", got)
 	}
@@ -91,19 +93,20 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		}
 	}
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
-	b := &Backend{ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
+	b := &Backend{set: controllers.Default(), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
 	b.stream = newStream(b.since)
-	must(b.startCluster())
-	t.Cleanup(func() { must(b.cluster.Stop()) })
+	must(b.startControlPlane())
+	t.Cleanup(func() { must(b.plane.Stop()) })
 	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }) {
 		must(b.admin.Create(t.Context(), obj))
 	}
 	must(b.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
 	must(b.watchAPI())
 
-	config := b.as("reboot")
-	p := &process{b: b, name: "reboot"}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &gate{p, &life{}, next} })
+	config, l := b.as("reboot"), &life{p: &process{b: b, name: "reboot"}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &gate.Gate{Judge: l, Read: gate.API, Next: next, UserAgent: "reboot"}
+	})
 	controller, err := client.New(config, client.Options{Scheme: api.NewScheme()})
 	must(err)
 

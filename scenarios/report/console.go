@@ -26,6 +26,8 @@ type Console struct {
 	// World is the one that plans are played in, and Real says that time passes there.
 	World string
 	Real  bool
+	// Controllers is how they run there, if there is a choice.
+	Controllers string
 	// Trace says that every event is printed as it happens.
 	Trace bool
 	// Dir is where all runs are saved. Without one, those that did not come out as
@@ -44,10 +46,14 @@ func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text stri
 	fmt.Fprintf(c.Out, "%s  %-44s %s\n", c.paint(word, verdict, expected), name, text)
 }
 
-// Check says what is wrong with the world and the directory of a command line.
-func (c *Console) Check(worlds []string) error {
+// Check says what is wrong with the world and the directory of a command line, and with
+// the way in which the lab runs controllers: only the lab has more than the first.
+func (c *Console) Check(worlds, ways []string) error {
 	if !slices.Contains(worlds, c.World) {
 		return fmt.Errorf("--backend %s: choose %s", c.World, OneOf(worlds))
+	}
+	if i := slices.Index(ways, c.Controllers); i < 0 || i > 0 && c.World != "lab" {
+		return fmt.Errorf("--controllers %s: choose %s, in the lab", c.Controllers, OneOf(ways))
 	}
 	if c.Dir == "" {
 		return nil
@@ -165,6 +171,9 @@ func (c *Console) Replay(dir string) string {
 	command := fmt.Sprintf("%s replay %s", quoted(c.Program), quoted(filepath.Join(dir, "plan.txt")))
 	if c.Real {
 		command += " --backend " + c.World
+	}
+	if c.Real && c.Controllers != "" {
+		command += " --controllers " + c.Controllers
 	}
 	return command
 }

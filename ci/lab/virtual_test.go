@@ -13,7 +13,7 @@ import (
 )
 
 // openVMs returns a lab of nothing but machines.
-func openVMs(t *testing.T) (*Backend, *vms.Lab) {
+func openVMs(t *testing.T) (*virtualMachines, *vms.Lab) {
 	if os.Getenv("FENCELAB_E2E") == "quick" || os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -26,13 +26,13 @@ func openVMs(t *testing.T) (*Backend, *vms.Lab) {
 			t.Error(err)
 		}
 	})
-	return &Backend{ctx: context.Background(), stream: newStream(l.Now)}, l
+	return &virtualMachines{ctx: context.Background(), asked: func(string, fakebmc.ResetType) string { return "" }, logf: t.Logf}, l
 }
 
 // TestDomainIsASystem holds a virtual machine against the contract of what a BMC
 // controls.
 func TestDomainIsASystem(t *testing.T) {
-	b, l := openVMs(t)
+	all, l := openVMs(t)
 	began, booted := make(map[string]int), make(chan string, 1000)
 	counted := make(chan func(), 1)
 	go func() {
@@ -80,7 +80,7 @@ func TestDomainIsASystem(t *testing.T) {
 			}
 		}
 		return systemtest.Fixture{
-			System: &system{b: b, domain: domain}, Advance: wait,
+			System: &virtual{all: all, domain: domain}, Advance: wait,
 			Step: 20 * time.Millisecond, Limit: 20 * time.Second, Hold: 500 * time.Millisecond,
 			Boots: func() int {
 				answer := make(chan int)
@@ -94,12 +94,12 @@ func TestDomainIsASystem(t *testing.T) {
 // TestGuestOutlivesItsBoot plays what rules can make of a guest, while it is off, on
 // and paused.
 func TestGuestOutlivesItsBoot(t *testing.T) {
-	b, l := openVMs(t)
+	all, l := openVMs(t)
 	domain, err := l.NewDomain(vms.HostConfig{Name: "worker-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &system{b: b, domain: domain}
+	s := &virtual{all: all, domain: domain}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -1,0 +1,180 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/wall"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/network"
+)
+
+// model is a machine in memory, for the tests of what stands around machines.
+type model struct{ *memory.Host }
+
+func (m model) wiredTo(string) fakebmc.System                     { return m }
+func (m model) switchOn(context.Context) error                    { return m.Reset(fakebmc.ResetOn) }
+func (m model) cutPower(context.Context) error                    { return m.Reset(fakebmc.ResetForceOff) }
+func (model) pause(context.Context) error                         { return nil }
+func (model) resume(context.Context) error                        { return nil }
+func (model) heal(context.Context) error                          { return nil }
+func (model) tell(_ context.Context, _, _ evidence.Command) error { return nil }
+
+// models are all of them, without a network.
+type models struct{ clock fakebmc.Clock }
+
+func (m models) add(*scenarios.Host, []string, *evidence.Kubelet) (machine, error) {
+	return model{memory.New(m.clock, memory.Timing{}, true)}, nil
+}
+func (models) reach(string, string) (at netip.AddrPort, err error) { return }
+func (models) cut(...network.Link)                                 {}
+func (models) restore(...network.Link)                             {}
+func (models) restoreAll()                                         {}
+func (models) close() ([]scenarios.Artifact, error)                { return nil, nil }
+
+// serveModels returns the BMCs of machines in memory that are on, and what they tell.
+func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {
+	t.Helper()
+	clock := wall.Clock()
+	s := newStream(clock.Now)
+	b, err := newBMCs(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	machines := make(map[string]machine)
+	for _, name := range names {
+		machines[name] = model{memory.New(clock, memory.Timing{}, true)}
+	}
+	if err := b.serve(clock, names, machines); err != nil {
+		t.Fatal(err)
+	}
+	return b, s
+}
+
+// ask sends a reset, or a read, as a client with a name, or as a stranger.
+func ask(ctx context.Context, b *bmcs, client, host string, reset fakebmc.ResetType) error {
+	url, method, body := b.urls[host].JoinPath("redfish/v1/Systems", host), http.MethodGet, ""
+	if reset != "" {
+		url, method, body = url.JoinPath("Actions/ComputerSystem.Reset"), http.MethodPost, `{"ResetType":"`+string(reset)+`"}`
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url.String(), strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.SetBasicAuth(bmcUser, b.password)
+	wire := http.DefaultTransport
+	if client != "" {
+		wire = b.transport(client)
+	}
+	response, err := wire.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+func TestEventsOfABMCNameTheClient(t *testing.T) {
+	const one, two = "worker-1", "worker-2"
+	b, s := serveModels(t, one, two)
+	rule := func(host, name string, when fakebmc.Selector, effect fakebmc.Effect) {
+		t.Helper()
+		if err := b.byName[host].AddRule(fakebmc.Rule{Name: name, When: when, Effect: effect}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rule(one, "read", fakebmc.Selector{Method: http.MethodGet}, fakebmc.Effect{Delay: fakebmc.Duration(time.Nanosecond)})
+	rule(two, "late", fakebmc.Selector{Reset: []fakebmc.ResetType{fakebmc.ResetForceOff}}, fakebmc.Effect{Delay: fakebmc.Duration(300 * time.Millisecond)})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(ask(t.Context(), b, "reboot", one, ""))
+	must(ask(t.Context(), b, "", one, ""))
+	must(ask(t.Context(), b, "other", one, fakebmc.ResetForceRestart))
+	must(ask(t.Context(), b, "reboot", one, fakebmc.ResetForceOff))
+	if by := b.asker(one, fakebmc.ResetForceOff); by != "reboot" {
+		t.Errorf("the ForceOff is %q's", by)
+	}
+	must(ask(t.Context(), b, "", one, fakebmc.ResetOn))
+	// Its client gives up before the BMC is done with it.
+	impatient, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { gone <- ask(impatient, b, "reboot", two, fakebmc.ResetForceOff) }()
+	patient(t, "the slow request reaches its BMC", func() bool { return len(b.byName[two].Pending()) > 0 })
+	cancel()
+	if <-gone == nil {
+		t.Error("a client that gave up has an answer")
+	}
+	b.received(two, fakebmc.ClientRestore, fakebmc.ResetOn)
+
+	want := []string{
+		"bmc-fault worker-1 read by reboot", "bmc-fault worker-1 read by ", "bmc-command worker-1 ForceRestart by other",
+		"bmc-command worker-1 ForceOff by reboot", "bmc-command worker-1 On by ", "bmc-command worker-2 ForceOff by reboot",
+		"bmc-command worker-2 On by restore", "bmc-fault worker-2 late by reboot",
+	}
+	told := func() (got []string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range s.pending {
+			if e.Kind.Layer() == history.BMC {
+				fault, _, _ := strings.Cut(e.Value, ":")
+				got = append(got, strings.Join([]string{string(e.Kind), e.Host, fault, "by " + e.Actor}, " "))
+			}
+		}
+		return got
+	}
+	patient(t, "the BMC has told of the slow request", func() bool { return len(told()) >= len(want) })
+	for i, got := range told() {
+		if i >= len(want) || !strings.HasPrefix(got, want[i]) || strings.HasSuffix(want[i], " by ") && got != want[i] {
+			t.Errorf("event %d is %q", i, got)
+		}
+	}
+}
+
+// patient waits for something that does not take long, but on a busy machine.
+func patient(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// TestRequestsUnderWayAreKept ends a run while a BMC holds a request back.
+func TestRequestsUnderWayAreKept(t *testing.T) {
+	b, _ := serveModels(t, "worker-1")
+	if err := b.byName["worker-1"].AddRule(fakebmc.Rule{Name: "held-back", Effect: fakebmc.Effect{Delay: fakebmc.Duration(time.Hour)}}); err != nil {
+		t.Fatal(err)
+	}
+	cut := make(chan error, 1)
+	go func() { cut <- ask(t.Context(), b, "reboot", "worker-1", "") }()
+	patient(t, "the request reaches its BMC", func() bool { return len(b.byName["worker-1"].Pending()) > 0 })
+	requests, err := b.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if <-cut == nil {
+		t.Error("the request was answered")
+	}
+	if requests.Name != "bmc.jsonl" || !bytes.Contains(requests.Data, []byte(`"rules":["held-back"]`)) {
+		t.Errorf("no trace of the request in %s", requests.Data)
+	}
+}

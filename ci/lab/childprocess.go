@@ -1,0 +1,137 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+)
+
+// childProcesses runs each controller as a process of its own: fencelab's command
+// controllers, as a user would run it, with a kubeconfig that leads to a proxy.
+type childProcesses struct {
+	plane      controlPlane
+	executable string
+	dir        string // for their files
+	mark       string // in the environment: the keeper kills what carries it
+
+	mu      sync.Mutex
+	started int
+	files   []string // logs, in the order of the first starts
+}
+
+// start implements runner.
+func (r *childProcesses) start(_ context.Context, name string, c controllers.Selection, through way) (_ incarnation, err error) {
+	user := userOf(c.Name)
+	upstream, config := r.plane.ConfigFor(user), r.plane.ConfigFor(user)
+	transport, err := rest.TransportFor(upstream)
+	if err != nil {
+		return nil, err
+	}
+	target, err := url.Parse(upstream.Host)
+	if err != nil {
+		return nil, err
+	}
+	serving, err := r.plane.ProxyConfig()
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := gate.Serve(target, through(transport), serving, user)
+	if err != nil {
+		return nil, err
+	}
+	config.Host = proxy.URL()
+	started := &childProcess{proxy: proxy, disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
+	if started.process, err = r.command(name, c, config); err != nil {
+		return nil, errors.Join(err, proxy.Close())
+	}
+	go func() {
+		defer close(started.done)
+		<-started.process.Exited()
+		started.closed = proxy.Close()
+		started.disconnect()
+	}()
+	return started, nil
+}
+
+// command starts the command with files of its own.
+func (r *childProcesses) command(name string, c controllers.Selection, config *rest.Config) (*child.Process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started++
+	prefix := filepath.Join(r.dir, fmt.Sprintf("%s-%d-", name, r.started))
+	kubeconfig, err := cluster.Kubeconfig(config)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := json.Marshal(map[string]any{c.Name: c.Settings})
+	if err != nil {
+		return nil, fmt.Errorf("write the settings of %s: %w", name, err)
+	}
+	overlay, err := json.Marshal(map[string]any{c.Name: c.Overlay})
+	if err != nil {
+		return nil, fmt.Errorf("write the overlay of %s: %w", name, err)
+	}
+	args := []string{"controllers", "--controllers", c.Name, "--no-leader-election", "--health-probe-bind-address", "0", "--metrics-bind-address", "0"}
+	for _, f := range []struct {
+		flag string
+		data []byte
+	}{{"kubeconfig", kubeconfig}, {"settings", settings}, {"overlay", overlay}} {
+		path := prefix + f.flag
+		if err := os.WriteFile(path, f.data, 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--"+f.flag, path)
+	}
+	cmd := exec.Command(r.executable, args...)
+	cmd.Dir = r.dir
+	cmd.Env = []string{"HOME=" + r.dir, "TMPDIR=" + r.dir, r.mark}
+	log := filepath.Join(r.dir, "controller-"+name+".log") // of all its lives
+	if _, err := os.Stat(log); err != nil {
+		r.files = append(r.files, log)
+	}
+	return child.Start("fencelab-"+name, cmd, log)
+}
+
+// logs implements runner.
+func (r *childProcesses) logs() (logs []scenarios.Artifact) {
+	for _, file := range r.files {
+		if data, err := os.ReadFile(file); err == nil {
+			logs = append(logs, scenarios.Artifact{Name: filepath.Base(file), Data: data})
+		}
+	}
+	return logs
+}
+
+// childProcess is a controller that runs as a process of its own.
+type childProcess struct {
+	process    *child.Process
+	proxy      *gate.Proxy
+	disconnect func()
+	done       chan struct{} // closed when it and its proxy have ended
+	closed     error
+}
+
+func (c *childProcess) kill() { _ = c.process.Kill() } // it fails if the process has ended
+
+func (c *childProcess) ended() <-chan struct{} { return c.done }
+
+func (c *childProcess) failure() error { return errors.Join(c.process.Failure(), c.closed) }
+
+func (c *childProcess) pause() error { return c.process.Pause() }
+
+func (c *childProcess) resume() error { return c.process.Resume() }

@@ -1,0 +1,143 @@
+package lab
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// controlPlane is where the API of a lab is. It vouches for whom it is asked to.
+type controlPlane interface {
+	// Install makes what manifests say.
+	Install(ctx context.Context, manifests fs.FS) error
+	// Config is an administrator's, ConfigFor that of a user with just the rights of its roles.
+	Config() *rest.Config
+	ConfigFor(user string, groups ...string) *rest.Config
+	// NodeToken is by which the kubelet of a Node authenticates.
+	NodeToken(node string) string
+	// Address is where the API is on loopback, and CA vouches for it, under the name ServerName of package cluster.
+	Address() string
+	CA() []byte
+	// ProxyConfig is for a server in front of the API: clients that ConfigFor was made for believe it, and it believes them.
+	ProxyConfig() (*tls.Config, error)
+	// Stop ends it. The error also says that something of it had ended before.
+	Stop() error
+}
+
+var _ controlPlane = (*cluster.Cluster)(nil)
+
+func (b *Backend) startControlPlane() (err error) {
+	var nodes []string
+	for i := range b.plan.Spec.Topology.Hosts {
+		nodes = append(nodes, b.plan.Spec.Topology.Hosts[i].Node())
+	}
+	c, err := cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: nodes})
+	if err != nil {
+		return err
+	}
+	b.plane = c
+	for _, files := range b.set.Manifests() {
+		if err := b.plane.Install(b.ctx, files); err != nil {
+			return err
+		}
+	}
+	scheme := b.set.Scheme()
+	if err := rbacv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
+	return err
+}
+
+// as is the administrator's configuration for clients whose writes are to bear a
+// name.
+func (b *Backend) as(name string) *rest.Config {
+	config := b.plane.Config()
+	config.UserAgent = name
+	return config
+}
+
+// kubelet is what a guest's kubelet has to know.
+func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Kubelet {
+	topology := &b.plan.Spec.Topology
+	lease := time.Duration(topology.Lease)
+	return &evidence.Kubelet{
+		Server: "https://" + api.String(), ServerName: cluster.ServerName,
+		CA: string(b.plane.CA()), Token: b.plane.NodeToken(host.Node()), Labels: host.Labels,
+		Node: host.Node(), Adopt: topology.PodGC > 0, ProviderID: objects.ProviderID(host.Name),
+		Lease: lease, Status: lease, Pods: podInterval, Grace: podGrace,
+	}
+}
+
+func (b *Backend) createTopology() error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: bmcSecret},
+		StringData: map[string]string{"username": bmcUser, "password": b.bmcs.password}}
+	if err := b.admin.Create(b.ctx, secret); err != nil {
+		return err
+	}
+	b.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
+		return api.BMCDetails{Address: "redfish+" + b.bmcs.urls[host].String() + "/redfish/v1/Systems/" + host, CredentialsName: bmcSecret}
+	})
+	for _, obj := range b.topology {
+		if err := b.create(b.ctx, obj, "scenario"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes an object of the topology, with its status.
+func (b *Backend) create(ctx context.Context, obj client.Object, owner string) error {
+	created, status := obj.DeepCopyObject().(client.Object), obj.DeepCopyObject().(client.Object)
+	if err := b.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
+		return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
+	}
+	status.SetResourceVersion(created.GetResourceVersion())
+	if err := b.admin.Status().Update(ctx, status, client.FieldOwner(owner)); err != nil {
+		return fmt.Errorf("set the status of %T %s: %w", obj, obj.GetName(), err)
+	}
+	return nil
+}
+
+// dump is the state of the API for the report's directory.
+func (b *Backend) dump() []scenarios.Artifact {
+	if b.admin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), commandTimeout)
+	defer cancel()
+	var dumped []client.Object
+	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &api.BareMetalHostList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}} {
+		if err := b.admin.List(ctx, list); err != nil {
+			b.logf("dump %T: %v", list, err)
+			continue
+		}
+		dumped = append(dumped, items(list)...)
+	}
+	for _, obj := range dumped {
+		obj.SetManagedFields(nil)
+	}
+	data, err := json.MarshalIndent(dumped, "", "  ")
+	if err != nil {
+		b.logf("dump the API: %v", err)
+		return nil
+	}
+	return []scenarios.Artifact{{Name: "api.json", Data: append(data, '\n')}}
+}

@@ -1,0 +1,51 @@
+package lab
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/network"
+)
+
+// machines are the hosts of a lab, whatever they are made of. What physically happens to
+// them they tell the stream that they were made with.
+type machines interface {
+	// reach lets guests reach a server, which listens on an address of this process's
+	// machine, under the name of an endpoint, and returns where.
+	reach(endpoint, address string) (netip.AddrPort, error)
+	// add defines a machine, which is off. Its guest runs a kubelet and can reach its peers.
+	add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet) (machine, error)
+	// cut and restore are about links of their network, restoreAll about all.
+	cut(links ...network.Link)
+	restore(links ...network.Link)
+	restoreAll()
+	// close ends every machine, and returns what they said on their consoles. No event comes
+	// after it.
+	close() ([]scenarios.Artifact, error)
+}
+
+// machine is one of them, as its BMC and the scenario have it.
+type machine interface {
+	fakebmc.System
+	// wiredTo is the machine behind the BMC of another host, which it is when wires are
+	// swapped.
+	wiredTo(bmc string) fakebmc.System
+
+	// switchOn and cutPower are in the scenario's name.
+	switchOn(context.Context) error
+	cutPower(context.Context) error
+	pause(context.Context) error
+	// resume lets a paused machine go on; one that was switched off meanwhile has nothing to
+	// resume.
+	resume(context.Context) error
+	// tell tells its guest something, and remembers what undoes it, if anything does.
+	tell(ctx context.Context, do, undo evidence.Command) error
+	// heal undoes what was done to it, but for its power.
+	heal(context.Context) error
+}
+
+// asker tells whose reset a BMC has received last, of those of its type.
+type asker func(bmc string, t fakebmc.ResetType) (client string)

@@ -1,0 +1,395 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/vms"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/network"
+)
+
+// virtualMachines are machines that are libvirt domains.
+type virtualMachines struct {
+	ctx    context.Context
+	vms    *vms.Lab
+	dir    string // of the consoles
+	stream *stream
+	asked  asker
+	logf   func(format string, args ...any)
+	names  []string
+	tasks  sync.WaitGroup
+
+	mu     sync.Mutex
+	byName map[string]*virtual
+}
+
+// openVirtualMachines opens the hypervisor. dir is where it leaves the consoles.
+func openVirtualMachines(ctx context.Context, assets, dir string, s *stream, asked asker, logf func(string, ...any)) (*virtualMachines, error) {
+	l, err := vms.Open(ctx, vms.Options{Assets: cmp.Or(assets, DefaultAssets()), Evidence: dir})
+	if err != nil {
+		return nil, err
+	}
+	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, logf: logf, byName: make(map[string]*virtual)}
+	offset := s.since() - l.Now()
+	v.tasks.Go(func() {
+		for e := range l.Events() {
+			v.mu.Lock()
+			m := v.byName[e.Host]
+			v.mu.Unlock()
+			m.notice(e)
+			for _, event := range worldEvents(e, m.blamed(e)) {
+				event.At = offset + e.At
+				s.put(event)
+			}
+		}
+	})
+	accelerator, why := l.Accelerator()
+	logf("guests are executed by %s: %s", accelerator, why)
+	return v, nil
+}
+
+// add implements machines.
+func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet) (machine, error) {
+	v.mu.Lock() // its events wait
+	defer v.mu.Unlock()
+	domain, err := v.vms.NewDomain(vms.HostConfig{Name: host.Name, Softdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet})
+	if err != nil {
+		return nil, err
+	}
+	m := &virtual{all: v, domain: domain}
+	v.byName[host.Name], v.names = m, append(v.names, host.Name)
+	return m, nil
+}
+
+// reach, cut, restore and restoreAll implement machines.
+func (v *virtualMachines) reach(endpoint, address string) (netip.AddrPort, error) {
+	return v.vms.Serve(endpoint, address)
+}
+func (v *virtualMachines) cut(links ...network.Link)     { v.vms.Cut(links...) }
+func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
+func (v *virtualMachines) restoreAll()                   { v.vms.Restore(v.vms.CutLinks()...) }
+
+// close implements machines.
+func (v *virtualMachines) close() (artifacts []scenarios.Artifact, err error) {
+	err = v.vms.Close()
+	v.tasks.Wait()
+	for _, name := range v.names {
+		if data, err := os.ReadFile(filepath.Join(v.dir, name+".console")); err == nil {
+			artifacts = append(artifacts, scenarios.Artifact{Name: name + ".console", Data: data})
+		}
+	}
+	return artifacts, err
+}
+
+// worldEvents translates what the hypervisor and the guest saw. A line of a boot
+// that has ended was late, and everything in it is over. by is in whose name the
+// machine's power changed, or its boot ended.
+func worldEvents(e vms.Event, by string) []history.Event {
+	event := history.Event{Host: e.Host, Boot: e.Boot, Actor: by, Note: e.Detail}
+	of := func(kinds ...history.Kind) []history.Event {
+		var events []history.Event
+		for _, kind := range kinds {
+			if (kind == history.BootEnded || kind == history.BootStarted || kind == history.BootComplete) && e.Boot == "" {
+				continue // the boot was never heard of
+			}
+			event.Kind = kind
+			events = append(events, event)
+		}
+		return events
+	}
+	if e.Late {
+		return nil
+	}
+	switch e.Kind {
+	case vms.PoweredOn:
+		return of(history.PowerOn)
+	case vms.PoweredOff:
+		return of(history.BootEnded, history.PowerOff)
+	case vms.Reset:
+		if e.Detail == vms.ResetWatchdog {
+			return of(history.WatchdogFired, history.BootEnded)
+		}
+		return of(history.BootEnded)
+	case vms.Paused:
+		return of(history.HostPaused)
+	case vms.Resumed:
+		return of(history.HostResumed)
+	case vms.EvidenceLost:
+		return of(history.EvidenceLost)
+	case vms.EvidenceRegained:
+		return of(history.EvidenceRegained)
+	case vms.LinkDown, vms.LinkUp:
+		event.Boot, event.Note = "", ""
+		switch {
+		case e.Link.From == "":
+			return nil // of a host's links, both ways, one event tells
+		case e.Link.To == "":
+			event.Object = scenarios.API
+		default:
+			event.From, event.To = e.Link.From, e.Link.To
+		}
+		if e.Kind == vms.LinkDown {
+			return of(history.LinkCut)
+		}
+		return of(history.LinkRestored)
+	case vms.Kind(evidence.Boot):
+		return of(history.BootStarted)
+	case vms.Kind(evidence.KubeletStarted):
+		return of(history.BootComplete)
+	case vms.Kind(evidence.WorkloadStarted), vms.Kind(evidence.WorkloadStopped):
+		event.Object, event.UID, event.Note = e.Process, e.Detail, ""
+		if e.Kind == vms.Kind(evidence.WorkloadStarted) {
+			return of(history.WorkloadStarted)
+		}
+		return of(history.WorkloadStopped)
+	}
+	return nil
+}
+
+// virtual is a domain as the machine behind a BMC. It implements machine, and fakebmc's
+// System, Resetter, GuestSystem and Mains. libvirt carries commands out at once, so that
+// accepting one is to have done it.
+type virtual struct {
+	all    *virtualMachines
+	domain *vms.Domain
+
+	mu    sync.Mutex // one at a time speaks to the guest
+	guest fakebmc.Guest
+
+	culprit atomic.Value // the string of blame
+
+	// Of the scenario, which does one thing at a time.
+	paused bool
+	told   []evidence.Command // what undoes what the guest was told
+}
+
+// switchOn implements machine.
+func (m *virtual) switchOn(ctx context.Context) error {
+	m.blame(string(history.Engine), true)
+	return m.domain.On(ctx)
+}
+
+// cutPower implements machine.
+func (m *virtual) cutPower(ctx context.Context) error {
+	m.blame(string(history.Engine), false)
+	return m.domain.ForceOff(ctx)
+}
+
+// pause implements machine.
+func (m *virtual) pause(ctx context.Context) error {
+	m.paused = true
+	return m.domain.Pause(ctx)
+}
+
+// resume implements machine.
+func (m *virtual) resume(ctx context.Context) error {
+	if !m.paused {
+		return nil
+	}
+	m.paused = false
+	if m.domain.State() != vms.StatePaused {
+		return nil
+	}
+	return m.domain.Resume(ctx)
+}
+
+// tell implements machine.
+func (m *virtual) tell(ctx context.Context, do, undo evidence.Command) error {
+	if undo != "" {
+		m.told = append(m.told, undo)
+	}
+	return m.domain.Tell(ctx, do)
+}
+
+// heal implements machine.
+func (m *virtual) heal(ctx context.Context) error {
+	var errs []error
+	errs = append(errs, m.resume(ctx))
+	for _, undo := range m.told {
+		if m.domain.State() != vms.StateOn {
+			break // its next boot knows nothing of this
+		}
+		if err := m.domain.Tell(ctx, undo); err != nil {
+			m.all.logf("%s is not told to %s, perhaps because it boots: %v", m.domain.Name(), undo, err)
+		}
+	}
+	m.told = nil
+	return errors.Join(errs...)
+}
+
+// blame says in whose name the machine's next power edge happens, if the machine
+// is in a state in which there can be one.
+func (m *virtual) blame(who string, on bool) {
+	if off := m.domain.State() == vms.StateOff; off == on {
+		m.culprit.Store(who)
+	}
+}
+
+// blamed returns in whose name a power edge, or the end of a boot, happened, as
+// far as that is known: a guest that is told nothing may still go off.
+func (m *virtual) blamed(e vms.Event) string {
+	switch {
+	case e.Kind == vms.Reset && e.Detail == vms.ResetWatchdog:
+		return string(history.Engine) // nobody else stops feeding a watchdog
+	case e.Kind == vms.PoweredOn, e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
+		who, _ := m.culprit.Swap("").(string)
+		return who
+	}
+	return ""
+}
+
+// PowerState implements fakebmc.System.
+func (m *virtual) PowerState() (fakebmc.PowerState, error) {
+	return fakebmc.PowerState(m.domain.State()), nil
+}
+
+// Resets implements fakebmc.Resetter.
+func (*virtual) Resets() []fakebmc.ResetType {
+	return append(needPower[:], fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetPushPowerButton)
+}
+
+// needPower are the resets of which a machine that is off knows nothing.
+var needPower = [...]fakebmc.ResetType{fakebmc.ResetForceRestart, fakebmc.ResetGracefulRestart, fakebmc.ResetPowerCycle, fakebmc.ResetNmi}
+
+// Reset implements fakebmc.System.
+func (m *virtual) Reset(t fakebmc.ResetType) error { return m.reset(m.domain.Name(), t) }
+
+// wiredTo implements machine.
+func (m *virtual) wiredTo(bmc string) fakebmc.System { return miswired{m, bmc} }
+
+// miswired is a machine behind the BMC of another host.
+type miswired struct {
+	*virtual
+	bmc string
+}
+
+// Reset implements fakebmc.System.
+func (w miswired) Reset(t fakebmc.ResetType) error { return w.reset(w.bmc, t) }
+
+// reset is a reset by the BMC of a host.
+func (m *virtual) reset(host string, t fakebmc.ResetType) error {
+	if !slices.Contains(m.Resets(), t) {
+		return fmt.Errorf("%s of %s: %w", t, m.domain.Name(), fakebmc.ErrUnsupported)
+	}
+	off := m.domain.State() == vms.StateOff
+	if m.deaf() && slices.Contains(needPower[:], t) {
+		return fmt.Errorf("%s of %s, which is not on: %w", t, m.domain.Name(), fakebmc.ErrConflict)
+	}
+	client := m.all.asked(host, t)
+	ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+	defer cancel()
+	if t == fakebmc.ResetPushPowerButton {
+		t = fakebmc.ResetGracefulShutdown // it is the same button
+		if off {
+			t = fakebmc.ResetOn
+		}
+	}
+	m.blame(client, t == fakebmc.ResetOn)
+	late := func(err error) error {
+		if errors.Is(err, vms.ErrNotRunning) {
+			return fmt.Errorf("%w: %w", err, fakebmc.ErrConflict)
+		}
+		return err
+	}
+	switch t {
+	case fakebmc.ResetForceOff:
+		return m.domain.ForceOff(ctx)
+	case fakebmc.ResetGracefulShutdown:
+		if m.deaf() {
+			return nil
+		}
+		return m.domain.Shutdown()
+	case fakebmc.ResetForceRestart:
+		return late(m.domain.Restart(ctx))
+	case fakebmc.ResetGracefulRestart:
+		return late(m.domain.Reboot())
+	case fakebmc.ResetNmi:
+		return late(m.domain.Interrupt())
+	case fakebmc.ResetPowerCycle:
+		if err := m.domain.ForceOff(ctx); err != nil {
+			return err
+		}
+		m.blame(client, true)
+	}
+	return m.domain.On(ctx)
+}
+
+// deaf says that no guest hears a button yet, or any more. libvirt is spared it: what
+// it asks of a QEMU that is just being started holds every other operation up.
+func (m *virtual) deaf() bool {
+	state := m.domain.State()
+	return state == vms.StateOff || state == vms.StatePoweringOn
+}
+
+// LoseAC implements fakebmc.Mains: the process of the virtual machine is killed.
+func (m *virtual) LoseAC() error {
+	ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+	defer cancel()
+	m.blame(fakebmc.ClientBMC, false)
+	return m.domain.ForceOff(ctx)
+}
+
+// SetGuest implements fakebmc.GuestSystem.
+func (m *virtual) SetGuest(g fakebmc.Guest) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+	defer cancel()
+	resume := m.guest.Paused && !g.Paused && m.domain.State() == vms.StatePaused
+	m.guest = g
+	if resume {
+		if err := m.domain.Resume(ctx); err != nil {
+			return err
+		}
+	}
+	return m.instruct(ctx)
+}
+
+// notice tells the guest anew how it behaves: a boot forgets it, and a guest whose
+// processors stood still has not heard it.
+func (m *virtual) notice(e vms.Event) {
+	if e.Kind != vms.Kind(evidence.Boot) && e.Kind != vms.Resumed {
+		return
+	}
+	m.all.tasks.Go(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.guest == (fakebmc.Guest{}) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+		defer cancel()
+		if err := m.instruct(ctx); err != nil {
+			m.all.logf("%v", err)
+		}
+	})
+}
+
+// instruct makes the guest behave, if there is one that can hear; see notice. It is
+// called with mu held.
+func (m *virtual) instruct(ctx context.Context) error {
+	if m.domain.State() != vms.StateOn {
+		return nil
+	}
+	command := evidence.ObeyShutdown.Taking(time.Duration(m.guest.Slow))
+	if m.guest.Ignore {
+		command = evidence.IgnoreShutdown
+	}
+	if err := m.domain.Tell(ctx, command); err != nil || !m.guest.Paused {
+		return err
+	}
+	return m.domain.Pause(ctx)
+}
