@@ -3,6 +3,7 @@
 // looks for a schedule in which a guarantee breaks. Unit tests don't count.
 //
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/mutants.md]
+//	go run ./ci/mutants -compare 9 [-schedules 1500]
 package main
 
 import (
@@ -29,10 +30,12 @@ func main() {
 	only := flag.String("only", "", "only the mutants whose IDs begin with one of these, separated by commas; -table then updates their lines")
 	limit := flag.Duration("limit", 30*time.Second, "how long to search for each")
 	table := flag.String("table", "", "write the tables to this file")
+	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
+	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table); err != nil {
+	if err := run(ctx, *only, *limit, *table, *seeds, *schedules); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -45,7 +48,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string) error {
+func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules int) error {
 	all, err := Load("ci/mutants")
 	if err != nil {
 		return err
@@ -65,6 +68,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string) er
 	right := filepath.Join(dir, "right")
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the judge: %w\n%s", err, output)
+	}
+	if seeds > 0 {
+		return compare(ctx, all, dir, right, seeds, schedules)
 	}
 	results := make([]result, len(chosen))
 	work := make(chan int)
@@ -124,16 +130,11 @@ func run(ctx context.Context, only string, limit time.Duration, table string) er
 
 // judge builds the simulator with one mutant and lets it search.
 func judge(ctx context.Context, m Mutant, dir, right string, limit time.Duration) (*finding.Finding, error) {
-	overlay, err := m.Overlay(dir)
+	binary, err := build(ctx, m, dir)
 	if err != nil {
 		return nil, err
 	}
-	binary := filepath.Join(dir, m.ID)
 	defer os.Remove(binary)
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, "./ci/mutants/judge")
-	if output, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build mutant %s: %w\n%s", m.ID, err, output)
-	}
 	search := exec.CommandContext(ctx, binary, "-right", right, "-first", m.Story, "-limit", limit.String())
 	search.Stderr = os.Stderr
 	output, err := search.Output()

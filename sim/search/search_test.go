@@ -207,3 +207,53 @@ func TestStrategiesAreDescribed(t *testing.T) {
 		}
 	}
 }
+
+// TestCoverageLearns: what reached something new is varied, and what reached nothing new
+// is not.
+func TestCoverageLearns(t *testing.T) {
+	s := newSearch(t, simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml"), search.Options{Strategy: "coverage", Seed: 1, Schedules: 1})
+	// No schedule has these by chance: the story has no such steps.
+	special := func(step string) search.Schedule {
+		return search.Schedule{Deviations: []scenarios.Deviation{{Step: step + "/api/1", Delay: scenarios.Duration(time.Second)}}}
+	}
+	count := func(step string) (n int) {
+		for i := range 200 {
+			schedule, ok := s.Next(i)
+			if !ok {
+				t.Fatal("it has come to an end")
+			}
+			if slices.ContainsFunc(schedule.Deviations, func(d scenarios.Deviation) bool { return strings.HasPrefix(d.Step, step+"/") }) {
+				n++
+			}
+		}
+		return n
+	}
+	s.Learn(special("first"), search.Result{Reached: search.Points{1, 2}})
+	if n := count("first"); n < 30 {
+		t.Errorf("%d of 200 schedules vary the first that reached something", n)
+	}
+	s.Learn(special("second"), search.Result{Reached: search.Points{2}})
+	s.Learn(special("broken"), search.Result{Reached: search.Points{3}, Signature: "it broke a guarantee, and ended"})
+	s.Learn(special("third"), search.Result{Reached: search.Points{2, 4}})
+	for step, varied := range map[string]bool{"first": true, "second": false, "broken": false, "third": true} {
+		if n := count(step); n > 0 != varied {
+			t.Errorf("%d of 200 schedules vary the %s one, which is to be varied: %t", n, step, varied)
+		}
+	}
+}
+
+// TestPoints: what a schedule reached comes over the wire as it was.
+func TestPoints(t *testing.T) {
+	points := search.Points{0, 1, 1 << 31, 1<<32 - 1}
+	text, err := points.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back search.Points
+	if err := back.UnmarshalText(text); err != nil || !slices.Equal(back, points) {
+		t.Errorf("%v became %v (%v)", points, back, err)
+	}
+	if err := back.UnmarshalText([]byte("AAA=")); err == nil {
+		t.Error("half a point was accepted")
+	}
+}
