@@ -104,10 +104,8 @@ func doctorCommand() *cobra.Command {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "sim\n  ok       %-22s %d cores\nlab\n", "simulator", runtime.NumCPU())
 			if !lab.Doctor(cmd.Context(), out) {
-				fmt.Fprintln(out, "\nThe simulator can run here; the lab cannot. Run: make lab")
 				return report.Ended(report.ExitEnvironment)
 			}
-			fmt.Fprintln(out, "\nEvery world can run here.")
 			return nil
 		},
 	}

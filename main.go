@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -92,10 +91,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 			names = append(names, cmd.Name())
 		}
 	}
-	if meant := history.Nearest(name, names); meant != "" {
-		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
-	}
-	return fmt.Errorf("unknown command %q; see fencelab --help", name)
+	return report.UnknownCommand(name, names)
 }
 
 // helpCommand is the usual one, but that a topic which isn't there is an error.

@@ -26,5 +26,10 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	for _, f := range vms.Preflight(ctx, DefaultAssets()) {
 		line(f.OK || !f.Needed, f.Subject, f.Detail)
 	}
-	return Check(ctx, Options{}) == nil
+	if Check(ctx, Options{}) != nil {
+		fmt.Fprintln(w, "\nThe simulator can run here; the lab cannot. Run: make lab")
+		return false
+	}
+	fmt.Fprintln(w, "\nEvery world can run here.")
+	return true
 }
