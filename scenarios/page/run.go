@@ -192,19 +192,22 @@ func printable(data []byte) string {
 	}, strings.ToValidUTF8(string(data), "\uFFFD"))
 }
 
-// broken is the violation that the page is about, or nil.
-func (r *Run) broken() *Guarantee {
-	for i, g := range r.Report.Invariants {
-		if g.Verdict == invariant.Violated && r.event(g.First) != nil && r.event(g.Second) != nil && strings.HasPrefix(r.Report.Reason, g.ID+":") {
-			return &r.Report.Invariants[i]
+// broken is the violation that the page is about: the one that the report's reason
+// names, else the first; nil without any.
+func (r *Run) broken() (found *Guarantee) {
+	for i := range r.Report.Invariants {
+		g := &r.Report.Invariants[i]
+		if g.Verdict != invariant.Violated || r.event(g.First) == nil || r.event(g.Second) == nil {
+			continue
+		}
+		if strings.HasPrefix(r.Report.Reason, g.ID+":") {
+			return g
+		}
+		if found == nil {
+			found = g
 		}
 	}
-	for i, g := range r.Report.Invariants {
-		if g.Verdict == invariant.Violated && r.event(g.First) != nil && r.event(g.Second) != nil {
-			return &r.Report.Invariants[i]
-		}
-	}
-	return nil
+	return found
 }
 
 func (r *Run) event(seq int) *history.Event {
