@@ -1,7 +1,9 @@
 // Package nodelifecycle stands in for the part of kube-controller-manager that
 // notices a dead kubelet: where none runs, as in the embedded control plane and
 // in the simulator, it sets the Ready condition of a Node to Unknown when the
-// Node's Lease has not been renewed in time. Only a kubelet sets it back. And it
+// Node's Lease has not been renewed in time. Only a kubelet sets it back. A kubelet
+// whose clock is behind writes renewals that are old when they come: what it writes
+// counts from when it was seen to change, as in kube-controller-manager. And it
 // keeps the taints that go with that condition: the API server gives every new
 // Node the one of a Node that isn't ready, and somebody has to take it away.
 package nodelifecycle
@@ -11,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -46,12 +49,26 @@ type Reconciler struct {
 	Live     client.Reader
 	Clock    clock.PassiveClock
 	Settings Settings
+
+	mutex sync.Mutex
+	// signs is what each kubelet was last heard to say.
+	signs map[string]sign
+}
+
+// sign is the last sign of life of a kubelet, and when it was first seen here.
+type sign struct {
+	node                           types.UID
+	renewed, heartbeat, transition time.Time
+	seen                           time.Time
 }
 
 // Reconcile looks at the Lease of one Node and says when to look again.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
 	if err := r.Client.Get(ctx, request.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	ready := readyStatus(&node)
@@ -66,12 +83,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if ready == corev1.ConditionUnknown {
 		return reconcile.Result{}, nil // the kubelet's word brings an event
 	}
-	renewed, err := r.renewed(ctx, &node)
+	heard, err := r.heard(ctx, &node)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	grace := r.Settings.NodeMonitorGracePeriod.Duration
-	if left := grace - r.Clock.Now().Sub(renewed); left > 0 {
+	if left := grace - r.Clock.Now().Sub(heard); left > 0 {
 		return reconcile.Result{RequeueAfter: min(left, grace)}, nil
 	}
 	if err := client.IgnoreNotFound(r.setUnknown(ctx, &node)); err != nil {
@@ -80,7 +97,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-// renewed is when the kubelet was last heard of: never before it registered.
+// heard is when the kubelet was last heard of. By its own word, or where that is too
+// old, by when it was seen to say anything new: its clock may be behind, and it may
+// have written the Node's status before its Lease.
+func (r *Reconciler) heard(ctx context.Context, node *corev1.Node) (time.Time, error) {
+	renewed, err := r.renewed(ctx, node)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := sign{node: node.UID, renewed: renewed, seen: r.Clock.Now()}
+	if ready := readyCondition(node); ready != nil {
+		now.heartbeat, now.transition = ready.LastHeartbeatTime.Time, ready.LastTransitionTime.Time
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	last, known := r.signs[node.Name]
+	if known && last.node == now.node && last.renewed.Equal(now.renewed) && last.heartbeat.Equal(now.heartbeat) && last.transition.Equal(now.transition) {
+		now.seen = last.seen
+	}
+	if r.signs == nil {
+		r.signs = map[string]sign{}
+	}
+	r.signs[node.Name] = now
+	if now.seen.Sub(renewed) < r.Settings.NodeMonitorGracePeriod.Duration {
+		return renewed, nil
+	}
+	return now.seen, nil
+}
+
+func (r *Reconciler) forget(node string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	delete(r.signs, node)
+}
+
+// renewed is when the kubelet says it renewed the Lease: never before it registered.
 func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
 	var lease coordinationv1.Lease
 	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
@@ -113,11 +164,18 @@ func (r *Reconciler) setUnknown(ctx context.Context, node *corev1.Node) error {
 	return r.Client.Status().Patch(ctx, node.DeepCopy(), api.SetStatus(node, `"conditions":`+string(data)))
 }
 
-func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status
+			return &node.Status.Conditions[i]
 		}
+	}
+	return nil
+}
+
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	if ready := readyCondition(node); ready != nil {
+		return ready.Status
 	}
 	return corev1.ConditionFalse
 }

@@ -70,6 +70,18 @@ func (l *lab) node() *corev1.Node {
 	return &node
 }
 
+func (l *lab) renew(at time.Time) {
+	l.t.Helper()
+	var lease coordinationv1.Lease
+	if err := l.client.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: "worker-1"}, &lease); err != nil {
+		l.t.Fatal(err)
+	}
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: at}
+	if err := l.client.Update(ctx, &lease); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 func TestLeaseThatIsNotRenewed(t *testing.T) {
 	renewed := epoch.Add(10 * time.Second)
 	l := newLab(t, corev1.ConditionTrue, &renewed)
@@ -118,6 +130,55 @@ func TestLeaseOfTheBootBefore(t *testing.T) {
 		if l.step(); readyStatus(l.node()) != corev1.ConditionUnknown {
 			t.Errorf("%s: Ready is %s", name, readyStatus(l.node()))
 		}
+	}
+}
+
+// TestKubeletWhoseClockIsBehind has a host that stood still, as one that was paused:
+// each renewal is older than the grace period when it is written.
+func TestKubeletWhoseClockIsBehind(t *testing.T) {
+	l := newLab(t, corev1.ConditionTrue, &epoch)
+	l.step()
+	behind := grace + 20*time.Second
+	now := epoch.Add(time.Hour)
+	for range 5 {
+		now = now.Add(grace)
+		l.clock.SetTime(now)
+		l.renew(now.Add(-behind))
+		if got := l.step(); got != grace || readyStatus(l.node()) != corev1.ConditionTrue {
+			t.Fatalf("%s: Ready is %s, looks again after %s", now.Sub(epoch), readyStatus(l.node()), got)
+		}
+	}
+	l.clock.SetTime(now.Add(grace)) // and now it is dead
+	if l.step(); readyStatus(l.node()) != corev1.ConditionUnknown {
+		t.Errorf("Ready is %s", readyStatus(l.node()))
+	}
+}
+
+// TestStatusBeforeTheLease has a kubelet that comes back and says Ready before it
+// renews its Lease.
+func TestStatusBeforeTheLease(t *testing.T) {
+	l := newLab(t, corev1.ConditionTrue, &epoch)
+	l.step()
+	l.clock.SetTime(epoch.Add(grace))
+	l.step() // Unknown
+	l.step() // the taint
+	l.clock.SetTime(epoch.Add(2 * grace))
+	node := l.node()
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			c.Status, c.LastTransitionTime = corev1.ConditionTrue, metav1.NewTime(l.clock.Now())
+		}
+	}
+	if err := l.client.Status().Update(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	l.step() // the taint
+	if got := l.step(); got != grace || readyStatus(l.node()) != corev1.ConditionTrue {
+		t.Errorf("Ready is %s, looks again after %s", readyStatus(l.node()), got)
+	}
+	l.clock.SetTime(epoch.Add(3 * grace)) // its Lease was never renewed
+	if l.step(); readyStatus(l.node()) != corev1.ConditionUnknown {
+		t.Errorf("Ready is %s", readyStatus(l.node()))
 	}
 }
 
