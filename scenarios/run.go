@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -115,24 +113,10 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 		p.HealthCheck = &invariant.HealthCheck{
 			UnhealthyAfter: time.Duration(check.UnhealthyAfter),
 			Startup:        time.Duration(check.NodeStartupTimeout),
-			MaxUnhealthy:   unhealthyLimit(check.MaxUnhealthy, len(p.Hosts)),
 		}
+		p.HealthCheck.MinUnhealthy, p.HealthCheck.MaxUnhealthy = check.ActsOn(len(p.Hosts))
 	}
 	return p
-}
-
-// unhealthyLimit is how many of so many Machines a number or a percentage, rounded
-// down, allows; all if it is empty.
-func unhealthyLimit(limit string, machines int) int {
-	number, percent := strings.CutSuffix(limit, "%")
-	n, err := strconv.Atoi(number)
-	switch {
-	case err != nil:
-		return machines
-	case percent:
-		return machines * n / 100
-	}
-	return n
 }
 
 // run is a plan being played.

@@ -8,6 +8,8 @@ package scenarios
 import (
 	"cmp"
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -130,6 +132,28 @@ type HealthCheck struct {
 	// maxUnhealthy is how many Machines may be unhealthy at once for any of them
 	// to be remediated: a number, or a percentage such as 40%. Left out: 100%.
 	MaxUnhealthy string `json:"maxUnhealthy,omitempty"`
+	// unhealthyRange is how many Machines have to be unhealthy, and how many may be,
+	// for any of them to be remediated, such as [2-3]. It takes the place of maxUnhealthy.
+	UnhealthyRange string `json:"unhealthyRange,omitempty"`
+}
+
+// ActsOn is how many of so many Machines have to be unhealthy for any of them to be
+// remediated: at least, and at most. A percentage is rounded down.
+func (h *HealthCheck) ActsOn(machines int) (least, most int) {
+	if bounds := numberRange.FindStringSubmatch(h.UnhealthyRange); bounds != nil {
+		least, _ = strconv.Atoi(bounds[1])
+		most, _ = strconv.Atoi(bounds[2])
+		return least, most
+	}
+	number, percent := strings.CutSuffix(h.MaxUnhealthy, "%")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil:
+		return 0, machines
+	case percent:
+		return 0, machines * n / 100
+	}
+	return 0, n
 }
 
 // HostTimings are how long simulated hosts take.

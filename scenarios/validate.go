@@ -48,6 +48,7 @@ const healthCheckKind = "MachineHealthCheck"
 // a Node and so has a name out of DNS.
 const (
 	maxUnhealthyPattern  = `^([0-9]{1,4}|[0-9]{1,2}%|100%)$`
+	numberRangePattern   = `^\[([0-9]{1,4})-([0-9]{1,4})\]$`
 	dnsLabelPattern      = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	upstreamPattern      = `^[A-Za-z0-9][-A-Za-z0-9]*/[-A-Za-z0-9_.]+#[1-9][0-9]*$`
 	objectPattern        = `^(BareMetalHost|Machine|Node)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
@@ -58,6 +59,7 @@ const (
 
 var (
 	maxUnhealthy  = regexp.MustCompile(maxUnhealthyPattern)
+	numberRange   = regexp.MustCompile(numberRangePattern)
 	dnsLabel      = regexp.MustCompile(dnsLabelPattern)
 	upstreamRef   = regexp.MustCompile(upstreamPattern)
 	qualifiedName = regexp.MustCompile(qualifiedNamePattern)
@@ -344,6 +346,14 @@ func (v *validator) healthCheck() {
 	}
 	if !maxUnhealthy.MatchString(check.MaxUnhealthy) {
 		v.bad(path+".maxUnhealthy", "%s is neither a number of Machines nor a percentage such as 40%%", quote(check.MaxUnhealthy))
+	}
+	if check.UnhealthyRange != "" {
+		switch least, most := check.ActsOn(0); {
+		case !numberRange.MatchString(check.UnhealthyRange):
+			v.bad(path+".unhealthyRange", `%s is not a range of numbers of Machines such as "[2-3]"`, quote(check.UnhealthyRange))
+		case least > most:
+			v.bad(path+".unhealthyRange", "%s holds no number: its first is greater than its second", quote(check.UnhealthyRange))
+		}
 	}
 	if v.controllers != nil && !slices.Contains(v.controllers, healthCheckController) {
 		v.doc.bad(path, "nobody acts on it: add the controller %s to spec.controllers", healthCheckController)

@@ -41,12 +41,12 @@ type State struct {
 	Remediating bool `json:"remediating"`
 	// Missing: the Machine has no Node.
 	Missing bool `json:"missing"`
-	// Sick: its Node has an unhealthy condition, for however long.
+	// Sick: it or its Node has an unhealthy condition, for however long.
 	Sick bool `json:"sick"`
 	// Expired: it has been Missing or Sick for longer than it may.
 	Expired bool `json:"expired"`
-	// Allowed: no more Machines are unhealthy than the MachineHealthCheck
-	// allows, this one and those in remediation included.
+	// Allowed: as many Machines are unhealthy as the MachineHealthCheck acts on,
+	// this one and those in remediation included.
 	Allowed bool `json:"allowed"`
 	// Recorded is the verdict on record.
 	Recorded Verdict `json:"recorded"`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -110,7 +111,7 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 			unhealthy++
 		}
 	}
-	limit, err := allowed(check, len(targets))
+	least, most, err := actsOn(check, len(targets))
 	if err != nil {
 		return target{}, Nothing, 0, err
 	}
@@ -118,7 +119,7 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 	action := Nothing
 	var after time.Duration
 	for _, t := range targets {
-		t.state.Allowed = unhealthy <= limit
+		t.state.Allowed = least <= unhealthy && unhealthy <= most
 		if action == Nothing {
 			if action = r.Decide(t.state); action != Nothing {
 				next = t
@@ -243,7 +244,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 			t.deadline = later(started, o.lastStart(t.machine, now).Add(startup))
 		}
 	default:
-		t.deadline = sickUntil(check, node)
+		t.deadline = sickUntil(check, t.machine, node)
 		if s.Sick = !t.deadline.IsZero(); s.Sick && t.deadline.Before(started) {
 			t.deadline = started
 		}
@@ -299,39 +300,66 @@ func recorded(machine *clusterv1.Machine) (Verdict, time.Time) {
 	return Healthy, time.Time{}
 }
 
-// sickUntil is when the first unhealthy condition of a Node has lasted for too
-// long; zero if it has none.
-func sickUntil(check *clusterv1.MachineHealthCheck, node *corev1.Node) time.Time {
+// sickUntil is when the first unhealthy condition of a Machine or its Node has
+// lasted for too long; zero if they have none.
+func sickUntil(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, node *corev1.Node) time.Time {
 	var first time.Time
+	lasts := func(since metav1.Time, timeoutSeconds *int32) {
+		deadline := since.Time
+		if timeoutSeconds != nil {
+			deadline = deadline.Add(time.Duration(*timeoutSeconds) * time.Second)
+		}
+		if first.IsZero() || deadline.Before(first) {
+			first = deadline
+		}
+	}
 	for _, sick := range check.Spec.Checks.UnhealthyNodeConditions {
 		for _, c := range node.Status.Conditions {
-			if c.Type != sick.Type || c.Status != sick.Status {
-				continue
+			if c.Type == sick.Type && c.Status == sick.Status {
+				lasts(c.LastTransitionTime, sick.TimeoutSeconds)
 			}
-			deadline := c.LastTransitionTime.Time
-			if sick.TimeoutSeconds != nil {
-				deadline = deadline.Add(time.Duration(*sick.TimeoutSeconds) * time.Second)
-			}
-			if first.IsZero() || deadline.Before(first) {
-				first = deadline
+		}
+	}
+	for _, sick := range check.Spec.Checks.UnhealthyMachineConditions {
+		for _, c := range machine.Status.Conditions {
+			if c.Type == sick.Type && c.Status == sick.Status {
+				lasts(c.LastTransitionTime, sick.TimeoutSeconds)
 			}
 		}
 	}
 	return first
 }
 
-// allowed is how many of total Machines may be unhealthy at once for any of them
-// to be marked. A percentage is rounded down.
-func allowed(check *clusterv1.MachineHealthCheck, total int) (int, error) {
-	limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo
-	if limit == nil {
-		return total, nil
+// actsOn is how many of total Machines have to be unhealthy for any of them to be
+// marked: at least, and at most. A percentage is rounded down. A range takes the
+// place of the plain limit, as in Cluster API.
+func actsOn(check *clusterv1.MachineHealthCheck, total int) (least, most int, err error) {
+	trigger := &check.Spec.Remediation.TriggerIf
+	if trigger.UnhealthyInRange != "" {
+		return parseRange(trigger.UnhealthyInRange)
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(limit, total, false)
+	if trigger.UnhealthyLessThanOrEqualTo == nil {
+		return 0, total, nil
+	}
+	most, err = intstr.GetScaledValueFromIntOrPercent(trigger.UnhealthyLessThanOrEqualTo, total, false)
 	if err != nil {
-		return 0, fmt.Errorf("parse unhealthyLessThanOrEqualTo: %w", err)
+		return 0, 0, fmt.Errorf("parse unhealthyLessThanOrEqualTo: %w", err)
 	}
-	return n, nil
+	return 0, most, nil
+}
+
+// parseRange reads a range such as [2-3].
+func parseRange(text string) (least, most int, err error) {
+	from, to, ok := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "-")
+	least, errLeast := strconv.Atoi(from)
+	most, errMost := strconv.Atoi(to)
+	if !ok || errLeast != nil || errMost != nil || text != fmt.Sprintf("[%s-%s]", from, to) || least < 0 {
+		return 0, 0, fmt.Errorf("unhealthyInRange %q is not a range such as [2-3]", text)
+	}
+	if least > most {
+		return 0, 0, fmt.Errorf("unhealthyInRange %s holds no number: its first is greater than its second", text)
+	}
+	return least, most, nil
 }
 
 // act has the one effect of an action.
@@ -374,18 +402,15 @@ func (r *Reconciler) record(ctx context.Context, machine *clusterv1.Machine, sta
 }
 
 // refuse reports whether a MachineHealthCheck asks for something that this
-// controller doesn't do, and says so once. Half of a check would mark Machines
+// controller doesn't do or can't read, and says so once. Half of a check would mark Machines
 // that the whole would not.
 func (r *Reconciler) refuse(check *clusterv1.MachineHealthCheck) bool {
-	var field string
-	switch spec := &check.Spec; {
-	case spec.Remediation.TriggerIf.UnhealthyInRange != "":
-		field = "remediation.triggerIf.unhealthyInRange"
-	case spec.Remediation.TemplateRef.IsDefined():
-		field = "remediation.templateRef"
-	case len(spec.Checks.UnhealthyMachineConditions) > 0:
-		field = "checks.unhealthyMachineConditions"
-	default:
+	reason, message := "", ""
+	if check.Spec.Remediation.TemplateRef.IsDefined() {
+		reason, message = "NotSupported", "spec.remediation.templateRef is not supported"
+	} else if _, _, err := actsOn(check, 0); err != nil {
+		reason, message = "Invalid", "spec.remediation.triggerIf: "+err.Error()
+	} else {
 		return false
 	}
 	r.mutex.Lock()
@@ -395,7 +420,7 @@ func (r *Reconciler) refuse(check *clusterv1.MachineHealthCheck) bool {
 			r.warned = map[types.UID]int64{}
 		}
 		r.warned[check.UID] = check.Generation
-		r.Warn(check, "NotSupported", "spec."+field+" is not supported: no Machine is marked for this check until it is removed")
+		r.Warn(check, reason, message+": no Machine is marked for this check until that is changed")
 	}
 	return true
 }

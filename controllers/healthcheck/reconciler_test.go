@@ -446,12 +446,19 @@ func TestWhoIsNotSelected(t *testing.T) {
 	}
 }
 
-func TestUnsupportedCheckMarksNobodyAndSaysSo(t *testing.T) {
+func TestCheckThatCannotBeActedOnMarksNobodyAndSaysSo(t *testing.T) {
+	inRange := func(text string) func(*clusterv1.MachineHealthCheck) {
+		return func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = text }
+	}
 	for want, change := range map[string]func(*clusterv1.MachineHealthCheck){
-		"unhealthyInRange": func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = "[0-1]" },
-		"templateRef":      func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef.Kind = "T" },
-		"unhealthyMachineConditions": func(c *clusterv1.MachineHealthCheck) {
-			c.Spec.Checks.UnhealthyMachineConditions = make([]clusterv1.UnhealthyMachineCondition, 1)
+		`unhealthyInRange "0-1" is not a range such as [2-3]`:   inRange("0-1"),
+		`unhealthyInRange "[1]" is not a range such as [2-3]`:   inRange("[1]"),
+		`unhealthyInRange "[-1-3]" is not a range`:              inRange("[-1-3]"),
+		`unhealthyInRange "[0-99999999999999999999]" is not a`:  inRange("[0-99999999999999999999]"),
+		`unhealthyInRange [3-2] holds no number`:                inRange("[3-2]"),
+		"spec.remediation.templateRef is not supported: no Mac": func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef.Kind = "T" },
+		`parse unhealthyLessThanOrEqualTo`: func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.FromString("half"))
 		},
 	} {
 		w := newWard(t, 1, change)
@@ -464,6 +471,42 @@ func TestUnsupportedCheckMarksNobodyAndSaysSo(t *testing.T) {
 			t.Errorf("warnings %q, want one about %s", w.warnings, want)
 		}
 	}
+}
+
+// TestRange acts on two or three unhealthy Machines of five, whatever the plain limit
+// says: on one, or on more, a person has to look.
+func TestRange(t *testing.T) {
+	for unhealthy, want := range [][]string{1: nil, 2: {"worker-1", "worker-2"}, 3: {"worker-1", "worker-2", "worker-3"}, 4: nil} {
+		w := newWard(t, 5, func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
+			c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.FromInt32(1))
+		})
+		for i := range unhealthy {
+			w.setReady(fmt.Sprintf("worker-%d", i+1), corev1.ConditionUnknown)
+		}
+		w.pass(10 * time.Second)
+		w.settle()
+		w.wantMarked(want...)
+	}
+}
+
+func TestMachineConditions(t *testing.T) {
+	w := newWard(t, 2, func(c *clusterv1.MachineHealthCheck) {
+		c.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
+			{Type: "InfrastructureReady", Status: metav1.ConditionFalse, TimeoutSeconds: ptr.To(int32(5))},
+		}
+	})
+	m := w.machine("worker-2")
+	m.Status.Conditions = []metav1.Condition{
+		{Type: "InfrastructureReady", Status: metav1.ConditionFalse, Reason: "R", LastTransitionTime: metav1.NewTime(epoch)},
+		{Type: "BootstrapConfigReady", Status: metav1.ConditionFalse, Reason: "R", LastTransitionTime: metav1.NewTime(epoch)},
+	}
+	w.must(w.client.Status().Update(ctx, m))
+	w.wantWait(w.settle(), 5*time.Second)
+	w.wantMarked()
+	w.pass(5 * time.Second)
+	w.settle()
+	w.wantMarked("worker-2")
 }
 
 func TestOtherConditionsAreKept(t *testing.T) {

@@ -63,8 +63,9 @@ type HealthCheck struct {
 	// UnhealthyAfter is how long a Node may be not Ready, and Startup how long a
 	// Machine may be without one.
 	UnhealthyAfter, Startup time.Duration
-	// MaxUnhealthy is how many Machines may be unhealthy for any to be marked.
-	MaxUnhealthy int
+	// MinUnhealthy is how many Machines have to be unhealthy for any to be marked,
+	// and MaxUnhealthy how many may be.
+	MinUnhealthy, MaxUnhealthy int
 }
 
 // Timings are those of the world that a history comes from.

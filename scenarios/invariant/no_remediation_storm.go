@@ -10,7 +10,7 @@ import (
 
 var noRemediationStorm = Invariant{
 	ID:    "no-remediation-storm",
-	Claim: "A mark leads to one fencing, a Machine is not marked again before its Node had time to return, no more are marked than may be, and nothing is written again and again.",
+	Claim: "A mark leads to one fencing, a Machine is not marked again before its Node had time to return, none are marked while more or fewer are unhealthy than is acted on, and nothing is written again and again.",
 	Seed:  "002, 004",
 	New: func(p Params) Checker {
 		return &storms{
@@ -141,7 +141,8 @@ func (c *storms) limit(e *history.Event) {
 	if c.check == nil || c.changed {
 		return
 	}
-	marked, unhealthy := 0, 0
+	// Where it is not certain when the health check counted, the benefit is its own.
+	marked, unhealthy, possibly := 0, 0, 0
 	for i := range c.hosts.hosts {
 		h := &c.hosts.hosts[i]
 		if h.state.mark.Kind != "" {
@@ -151,12 +152,17 @@ func (c *storms) limit(e *history.Event) {
 		if h.state.mark.Kind != "" || h.state.unhealthy() && old {
 			unhealthy++
 		}
+		if h.state.mark.Kind != "" || h.state.unhealthy() || !old {
+			possibly++
+		}
 	}
 	switch most := c.check.MaxUnhealthy; {
 	case marked > most:
 		c.breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", clause(e), marked, most))
 	case unhealthy > most:
 		c.breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", clause(e), unhealthy, most))
+	case possibly < c.check.MinUnhealthy:
+		c.breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", clause(e), possibly, c.check.MinUnhealthy))
 	}
 }
 

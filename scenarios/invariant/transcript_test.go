@@ -73,7 +73,14 @@ func (tr *transcript) line(line string) (err error) {
 		case "healthcheck":
 			var after, startup string
 			tr.params.HealthCheck = &HealthCheck{}
-			if _, err = fmt.Sscan(value, &after, &startup, &tr.params.HealthCheck.MaxUnhealthy); err == nil {
+			var many string
+			if _, err = fmt.Sscan(value, &after, &startup, &many); err == nil {
+				least, most, isRange := strings.Cut(many, "-")
+				if !isRange {
+					least, most = "0", many
+				}
+				tr.params.HealthCheck.MinUnhealthy, _ = strconv.Atoi(least)
+				tr.params.HealthCheck.MaxUnhealthy, _ = strconv.Atoi(most)
 				tr.params.HealthCheck.UnhealthyAfter, err = time.ParseDuration(after)
 				tr.params.HealthCheck.Startup, _ = time.ParseDuration(startup)
 			}

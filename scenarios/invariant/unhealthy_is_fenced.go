@@ -30,7 +30,7 @@ var unhealthyIsFenced = Invariant{
 // rescues judges every mark after healing, also when the remediation controller has
 // taken it away. And it judges every Node that stops being Ready,
 // by whether the health check marks its Machine in time, if nothing hinders it and
-// no more Machines are unhealthy than may be.
+// as many Machines are unhealthy as it acts on.
 type rescues struct {
 	ruling
 	hindrances
@@ -55,6 +55,7 @@ type patient struct {
 	wentOff, perhaps bool
 	held             bool
 	ready            history.Event // since when the Node is Ready, or zero
+	lost             history.Event // since when it is not, after it had been
 	// sick is when a Node that had been Ready for a while stopped being Ready.
 	sick history.Event
 }
@@ -109,6 +110,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		if e.UID == h.marked {
 			h.marked = ""
 		}
+		if h.ready.Kind != "" {
+			h.lost = *e
+		}
 		h.node, h.ready, h.sick = e.UID, history.Event{}, history.Event{}
 		if e.Kind == history.NodeDeleted {
 			h.node = ""
@@ -118,6 +122,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 	case history.NodeNotReady:
 		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
 			h.sick = *e
+		}
+		if h.ready.Kind != "" {
+			h.lost = *e
 		}
 		h.ready = history.Event{}
 	}
@@ -172,15 +179,23 @@ func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	}
 	sick := s.sick
 	s.sick = history.Event{}
-	unhealthy := 0
+	// Who has just returned, or has just stopped being Ready, may be counted or not.
+	most, least := 0, 0
 	for i := range c.hosts.hosts {
-		if o := &c.hosts.hosts[i].state; o.gone {
+		o := &c.hosts.hosts[i].state
+		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
+		switch {
+		case o.gone:
 			return // nobody here knows how many may be
-		} else if o.mark.Kind != "" && o.dropped.Kind == "" || o.held || o.ready.Kind == "" {
-			unhealthy++
+		case fenced, o.ready.Kind == "" && e.At-o.lost.At > c.grace:
+			most++
+			least++
+		case o.ready.Kind == "", e.At-o.ready.At <= c.grace:
+			most++
 		}
 	}
-	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged || unhealthy > c.check.MaxUnhealthy || c.since(h.name, sick.At) {
+	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged ||
+		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy || c.since(h.name, sick.At) {
 		return
 	}
 	c.judged++

@@ -123,5 +123,6 @@ func healthCheck(h *scenarios.HealthCheck) *clusterv1.MachineHealthCheck {
 		limit := intstr.Parse(h.MaxUnhealthy)
 		mhc.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &limit
 	}
+	mhc.Spec.Remediation.TriggerIf.UnhealthyInRange = h.UnhealthyRange
 	return mhc
 }
