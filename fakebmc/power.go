@@ -152,7 +152,8 @@ type MediaBay interface {
 	Media() (image string, err error) // empty when there is none
 	// InsertMedia inserts the image of a URL that was allowed. A System that fetches
 	// it must not follow where the URL's server sends it, which was not allowed. The
-	// client is told what the error says.
+	// error wraps ErrNoImage when no image is to be had there, ErrConflict when there is
+	// one in the drive; the client is told what it says.
 	InsertMedia(image string) error
 	EjectMedia() error
 }
@@ -174,6 +175,9 @@ var (
 	// ErrUnsupported: the system doesn't execute this reset type, or can't do
 	// what a rule asks of it.
 	ErrUnsupported = errors.New("it is not supported")
+	// ErrNoImage: the URL of virtual media leads to no image, which is for the client
+	// to correct.
+	ErrNoImage = errors.New("no image is to be had there")
 	// ErrUnreachable: there is no answer because there is no connection.
 	ErrUnreachable = errors.New("bmc is unreachable: connection refused or reset")
 )

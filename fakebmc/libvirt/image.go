@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/fencelab/fencelab/fakebmc"
 )
 
 const (
@@ -37,18 +39,23 @@ func (i *image) remove() error {
 	return nil
 }
 
+// noImage is an error of the URL, and not of this machine. It says the same as the
+// error that it is made of.
+type noImage struct{ error }
+
+func (e noImage) Unwrap() []error { return []error{e.error, fakebmc.ErrNoImage} }
+
 // fetch makes a file of a URL: the one that file names, or a new one in dir.
 // Redirections aren't followed: where they lead was not allowed.
 func fetch(ctx context.Context, from, dir string) (*image, error) {
 	u, err := url.Parse(from)
 	if err != nil {
-		return nil, fmt.Errorf("fetch image %s: %w", from, err)
+		return nil, noImage{fmt.Errorf("fetch image %s: %w", from, err)}
 	}
 	switch u.Scheme {
 	case "file":
-		err := regular(u.Path)
-		if err != nil {
-			return nil, fmt.Errorf("open image %s: %w", from, err)
+		if err := regular(u.Path); err != nil {
+			return nil, noImage{fmt.Errorf("open image %s: %w", from, err)}
 		}
 		return &image{url: from, file: u.Path}, nil
 	case "http", "https":
@@ -58,7 +65,7 @@ func fetch(ctx context.Context, from, dir string) (*image, error) {
 		}
 		return &image{url: from, file: file, own: true}, nil
 	}
-	return nil, fmt.Errorf("fetch image %s: images come by file, http or https", from)
+	return nil, noImage{fmt.Errorf("fetch image %s: images come by file, http or https", from)}
 }
 
 // regular refuses what is no file, and a path that leads elsewhere: what was allowed is
@@ -81,33 +88,15 @@ func regular(path string) error {
 var errStalled = fmt.Errorf("its server sent nothing for %v", stallTimeout)
 
 func download(ctx context.Context, from, dir string) (name string, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	fetching, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
 	defer stalled.Stop()
-	defer func() {
-		if err != nil && errors.Is(context.Cause(ctx), errStalled) {
-			err = errStalled
-		}
-	}()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	body, length, err := get(fetching, from)
 	if err != nil {
-		return "", err
+		return "", blame(fetching, err)
 	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return "", fmt.Errorf("its server sends on to %s, which was not asked for; give the URL where the image is", resp.Header.Get("Location"))
-	case resp.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("its server answers %s", resp.Status)
-	case resp.ContentLength > maxImage:
-		return "", fmt.Errorf("it has %d bytes; the limit is %d", resp.ContentLength, int64(maxImage))
-	}
+	defer body.Close()
 	file, err := os.CreateTemp(dir, "*.iso")
 	if err != nil {
 		return "", err
@@ -121,20 +110,58 @@ func download(ctx context.Context, from, dir string) (name string, err error) {
 	if err := file.Chmod(0o644); err != nil {
 		return "", err
 	}
-	n, err := io.Copy(file, io.LimitReader(progress{resp.Body, stalled}, maxImage+1))
+	n, err := io.Copy(file, io.LimitReader(progress{fetching, body, stalled}, maxImage+1))
 	switch {
 	case err != nil:
 		return "", err
 	case n > maxImage:
-		return "", fmt.Errorf("it has more than %d bytes", int64(maxImage))
-	case resp.ContentLength >= 0 && n != resp.ContentLength:
-		return "", fmt.Errorf("%d of its %d bytes came", n, resp.ContentLength)
+		return "", noImage{fmt.Errorf("it has more than %d bytes", int64(maxImage))}
+	case length >= 0 && n != length:
+		return "", noImage{fmt.Errorf("%d of its %d bytes came", n, length)}
 	}
 	return file.Name(), nil
 }
 
-// progress puts the stall off with each read.
+// get begins to read what a URL leads to; length is -1 when its server doesn't tell.
+func get(ctx context.Context, from string) (body io.ReadCloser, length int64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		err = fmt.Errorf("its server sends on to %s, which was not asked for; give the URL where the image is", resp.Header.Get("Location"))
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("its server answers %s", resp.Status)
+	case resp.ContentLength > maxImage:
+		err = fmt.Errorf("it has %d bytes; the limit is %d", resp.ContentLength, int64(maxImage))
+	default:
+		return resp.Body, resp.ContentLength, nil
+	}
+	_ = resp.Body.Close() // what it says doesn't matter any more
+	return nil, 0, err
+}
+
+// blame says whose an error of the way to the server is: the server's, unless whoever
+// fetches has given up.
+func blame(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errStalled):
+		return noImage{errStalled}
+	case cause != nil:
+		return err
+	}
+	return noImage{err}
+}
+
+// progress reads what a server sends, and puts the stall off with each read.
 type progress struct {
+	ctx context.Context
 	io.Reader
 	stalled *time.Timer
 }
@@ -143,6 +170,9 @@ func (p progress) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	if n > 0 {
 		p.stalled.Reset(stallTimeout)
+	}
+	if err != nil && err != io.EOF {
+		err = blame(p.ctx, err)
 	}
 	return n, err
 }

@@ -14,6 +14,7 @@ const eventRegistry = "ResourceEvent.1.4."
 // The messages that only the service sends; fakebmc has those of a BMC.
 const (
 	msgParameterMissing     = fakebmc.Registry + "ActionParameterMissing"
+	msgActionNotSupported   = fakebmc.Registry + "ActionNotSupported"
 	msgNotAllowed           = fakebmc.Registry + "OperationNotAllowed"
 	msgMalformedJSON        = fakebmc.Registry + "MalformedJSON"
 	msgUnrecognizedBody     = fakebmc.Registry + "UnrecognizedRequestBody"

@@ -217,6 +217,48 @@ func TestVirtualMedia(t *testing.T) {
 	}
 }
 
+// bay is a drive that takes no image.
+type bay struct {
+	fixed
+	err error
+}
+
+func (b *bay) Media() (string, error)   { return "", nil }
+func (b *bay) InsertMedia(string) error { return b.err }
+func (b *bay) EjectMedia() error        { return nil }
+
+// TestImageThatIsNotInserted: a client learns what is wrong with its URL as its own
+// matter, not as a failure of the service.
+func TestImageThatIsNotInserted(t *testing.T) {
+	const image = "http://127.0.0.1:1/boot.iso"
+	host := &bay{}
+	server, err := redfish.NewServer(redfish.Config{Media: []string{image}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	r := &rig{t: t, client: http.DefaultClient}
+	if r.url, err = server.Listen("127.0.0.1:0", fakebmc.New("node-1", host, wall.Clock())); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		err     error
+		status  int
+		message string
+	}{
+		{fmt.Errorf("its server sends on to /secret: %w", fakebmc.ErrNoImage), 400, "ResourceMissingAtURI"},
+		{fmt.Errorf("there is one: %w", fakebmc.ErrConflict), 409, "ResourceInUse"},
+		{fmt.Errorf("the disk is far away: %w", fakebmc.ErrUnsupported), 400, "ActionNotSupported"},
+		{errors.New("the disk is full"), 500, "InternalError"},
+	} {
+		host.err = c.err
+		got := r.do("POST", mediaURL+"/Actions/VirtualMedia.InsertMedia", `{"Image": "`+image+`"}`)
+		if got.status != c.status || got.message() != c.message || !strings.Contains(string(got.body), c.err.Error()) {
+			t.Errorf("%v: %d %s", c.err, got.status, got.body)
+		}
+	}
+}
+
 func TestTasks(t *testing.T) {
 	w := newRig(t, redfish.Config{}, "node-1")
 	w.rule(`{"effect": {"task": {}}}`)

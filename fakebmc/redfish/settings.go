@@ -208,9 +208,26 @@ func (d drive) insert(body []byte, allowed []*url.URL) response {
 		return refusal(http.StatusConflict, msgResourceInUse, err)
 	}
 	if err := d.bay.InsertMedia(*in.Image); err != nil {
-		return answered(fakebmc.Failure(err))
+		return notInserted(*in.Image, err)
 	}
 	return done()
+}
+
+// notInserted tells the client what the System's error says, and whose matter it is.
+func notInserted(image string, err error) response {
+	var a fakebmc.Answer
+	switch {
+	case errors.Is(err, fakebmc.ErrNoImage):
+		a = fakebmc.Refuse(http.StatusBadRequest, fakebmc.MsgMissingAtURI, err, image)
+	case errors.Is(err, fakebmc.ErrConflict):
+		a = fakebmc.Refuse(http.StatusConflict, msgResourceInUse, err)
+	case errors.Is(err, fakebmc.ErrUnsupported):
+		a = fakebmc.Refuse(http.StatusBadRequest, msgActionNotSupported, err, "VirtualMedia.InsertMedia")
+	default:
+		return answered(fakebmc.Failure(err))
+	}
+	a.Message = err.Error()
+	return answered(a)
 }
 
 func (d drive) eject() response {
