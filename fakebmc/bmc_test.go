@@ -43,27 +43,12 @@ func newWorld(t *testing.T, rules ...string) *world {
 			}
 			w.own = append(w.own, fmt.Sprintf("%v %s %s while %s", w.clk.Now(), client, reset, p))
 		}))
-	for _, r := range parse(t, rules...) {
+	for _, r := range systemtest.Rules(t, rules...) {
 		if err := w.bmc.AddRule(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return w
-}
-
-// parse names rules by their position where they have no name.
-func parse(t testing.TB, rules ...string) []fakebmc.Rule {
-	t.Helper()
-	for i, r := range rules {
-		if !strings.Contains(r, `"name"`) {
-			rules[i] = fmt.Sprintf(`{"name": "rule-%d", %s`, i+1, strings.TrimPrefix(r, "{"))
-		}
-	}
-	all, err := fakebmc.ParseRules([]byte("[" + strings.Join(rules, ",") + "]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // ask sends a power read, or a reset, and returns where its answer will be.
@@ -285,7 +270,7 @@ func TestRecords(t *testing.T) {
 
 func TestRulesAtRunTime(t *testing.T) {
 	w := newWorld(t)
-	lag := parse(t, `{"name": "lag", "effect": {"lag": "10s"}}`)[0]
+	lag := systemtest.Rules(t, `{"name": "lag", "effect": {"lag": "10s"}}`)[0]
 	if err := w.bmc.AddRule(lag); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +310,7 @@ func TestLagBySampling(t *testing.T) {
 	clk := &systemtest.Clock{}
 	h := memory.New(clk, memory.Timing{}, true)
 	b := fakebmc.New("node-1", unwatched{h}, clk)
-	if err := b.AddRule(parse(t, `{"effect": {"lag": "10s"}}`)[0]); err != nil {
+	if err := b.AddRule(systemtest.Rules(t, `{"effect": {"lag": "10s"}}`)[0]); err != nil {
 		t.Fatal(err)
 	}
 	read := func() (got fakebmc.PowerState) {
@@ -397,7 +382,7 @@ func TestConcurrentUse(t *testing.T) {
 		defer mu.Unlock()
 		logged[r.Seq]++
 	}))
-	rules := parse(t, `{"effect": {"lag": "10ns"}}`, `{"effect": {"delay": "3ns"}}`,
+	rules := systemtest.Rules(t, `{"effect": {"lag": "10ns"}}`, `{"effect": {"delay": "3ns"}}`,
 		`{"effect": {"stuck": {"report": "PoweringOff"}}}`, `{"when": {"phase": ["Off"], "count": 9}, "effect": {"ignore": true}}`,
 		`{"effect": {"transition": {"for": "2ns"}}}`, `{"when": {"within": "5ns"}, "effect": {"duplicate": "3ns"}}`,
 		`{"when": {"reset": ["On"]}, "effect": {"auto": {"reset": "ForceOff", "after": "2ns"}}}`, `{"effect": {"loss": {"for": "3ns", "downtime": "1ns"}}}`,
@@ -459,7 +444,7 @@ func TestFastPathAllocatesNothing(t *testing.T) {
 	for _, rules := range [][]string{nil, {`{"when": {"reset": ["On"], "phase": ["Off"]}, "effect": {"hang": true}}`}} {
 		var answered, logged int
 		b := fakebmc.New("node-1", fixed{}, &systemtest.Clock{}, fakebmc.OnRequest(func(fakebmc.Record) { logged++ }))
-		for _, r := range parse(t, rules...) {
+		for _, r := range systemtest.Rules(t, rules...) {
 			if err := b.AddRule(r); err != nil {
 				t.Fatal(err)
 			}
@@ -488,7 +473,7 @@ func BenchmarkDo(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			bmc := fakebmc.New("node-1", fixed{}, &systemtest.Clock{}, fakebmc.OnRequest(func(fakebmc.Record) {}))
 			if c.rule != "" {
-				if err := bmc.AddRule(parse(b, c.rule)[0]); err != nil {
+				if err := bmc.AddRule(systemtest.Rules(b, c.rule)[0]); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -203,7 +203,7 @@ func TestOutages(t *testing.T) {
 				switch {
 				case st.do == "":
 				case st.do[0] == '+':
-					if err := w.bmc.AddRule(parse(t, rules[st.do[1:]])[0]); err != nil {
+					if err := w.bmc.AddRule(systemtest.Rules(t, rules[st.do[1:]])[0]); err != nil {
 						t.Fatal(err)
 					}
 				case st.do[0] == '-':
@@ -304,7 +304,7 @@ func TestWatchdog(t *testing.T) {
 func TestRulesThatTheSystemCanNotPerform(t *testing.T) {
 	b := fakebmc.New("node-1", fixed{}, &systemtest.Clock{})
 	for _, rule := range []string{`{"effect": {"guest": {"paused": true}}}`, `{"effect": {"swap": "*"}}`, `{"preset": "wrong-host"}`} {
-		if err := b.AddRule(parse(t, rule)[0]); !errors.Is(err, fakebmc.ErrUnsupported) {
+		if err := b.AddRule(systemtest.Rules(t, rule)[0]); !errors.Is(err, fakebmc.ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", rule, err)
 		}
 	}
@@ -332,7 +332,7 @@ func TestManagerReset(t *testing.T) {
 			w.bmc.Close()
 			w.bmc = fakebmc.New("node-1", w.host, w.clk, c.options...)
 			if c.rule != "" {
-				if err := w.bmc.AddRule(parse(t, c.rule)[0]); err != nil {
+				if err := w.bmc.AddRule(systemtest.Rules(t, c.rule)[0]); err != nil {
 					t.Fatal(err)
 				}
 			}

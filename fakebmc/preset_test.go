@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
 // TestPresetsAreDocumented holds the table of the page about the presets against
@@ -36,7 +37,7 @@ func TestPresetsAreDocumented(t *testing.T) {
 func TestPresetRules(t *testing.T) {
 	w := newWorld(t)
 	// What when sets replaces what the preset says; the rest stays.
-	rule := parse(t, `{"name": "late", "when": {"from": "10s", "count": 1}, "preset": "dell-redundant-off-409"}`)[0]
+	rule := systemtest.Rules(t, `{"name": "late", "when": {"from": "10s", "count": 1}, "preset": "dell-redundant-off-409"}`)[0]
 	if err := w.bmc.AddRule(rule); err != nil {
 		t.Fatal(err)
 	}

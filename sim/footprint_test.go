@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,27 +10,8 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/simtest"
 )
-
-// storyOf compiles a story of the catalogue.
-func storyOf(t *testing.T, file string) *scenarios.Plan {
-	t.Helper()
-	file = filepath.Join("../scenarios/catalog", file)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenario, err := scenarios.Load(file, data, objects.Vocabulary())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := scenarios.Compile(scenario, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
 
 // TestEveryStepSaysWhatItDoes plays every story of the catalogue: no step lacks a verb,
 // an object or a place, or writes nothing.
@@ -46,7 +26,7 @@ func TestEveryStepSaysWhatItDoes(t *testing.T) {
 	}
 	classes, lacking := map[Class]int{}, map[string]bool{}
 	for _, file := range files {
-		plan := storyOf(t, strings.TrimPrefix(file, "../scenarios/catalog/"))
+		plan := simtest.Plan(t, file)
 		if worlds := plan.Spec.Worlds; len(worlds) > 0 && worlds[0] != "sim" {
 			continue
 		}
@@ -173,7 +153,7 @@ func TestIndependence(t *testing.T) {
 	}
 	independent, different, classes := 0, 0, map[string]int{}
 	for _, file := range []string{"machine-remediation/three-hosts.yaml", "health-check/all-at-once.yaml"} {
-		plan := storyOf(t, file)
+		plan := simtest.Plan(t, "../scenarios/catalog/"+file)
 		for n := 0; ; n++ {
 			a := stopAt(t, s, plan, n)
 			if a == nil {

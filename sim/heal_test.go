@@ -6,22 +6,9 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/simtest"
 )
-
-func compile(t *testing.T, text string) *scenarios.Plan {
-	t.Helper()
-	s, err := scenarios.Load("scenario.yaml", []byte(text), objects.Vocabulary())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := scenarios.Compile(s, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
 
 // at returns when the n-th event of a kind happened, counted from 1.
 func at(t *testing.T, h *history.History, kind history.Kind, n int) time.Duration {
@@ -46,7 +33,7 @@ func TestLeaseAhead(t *testing.T) {
 	}
 	const lease = time.Second
 	for _, watchdog := range []string{"10s", "47s", "95s"} {
-		outcome := play(t, s, compile(t, `
+		outcome := play(t, s, simtest.Compile(t, "scenario.yaml", `
 apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
 metadata: {name: late-watchdog, description: A watchdog fires long after the story.}
@@ -80,7 +67,7 @@ func TestHealCatchesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := compile(t, `
+	plan := simtest.Compile(t, "scenario.yaml", `
 apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
 metadata: {name: late-deliveries, description: A cache learns of a request hours later.}

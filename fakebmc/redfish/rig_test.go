@@ -3,7 +3,6 @@ package redfish_test
 import (
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,21 +41,6 @@ func next[T any](t testing.TB, what string, from <-chan T) T {
 		t.Fatalf("after %v there is still no %s", patience, what)
 		panic("unreachable")
 	}
-}
-
-// parse names rules by their position where they have no name.
-func parse(t testing.TB, rules ...string) []fakebmc.Rule {
-	t.Helper()
-	for i, r := range rules {
-		if !strings.Contains(r, `"name"`) {
-			rules[i] = fmt.Sprintf(`{"name": "rule-%d", %s`, i+1, strings.TrimPrefix(r, "{"))
-		}
-	}
-	all, err := fakebmc.ParseRules([]byte("[" + strings.Join(rules, ",") + "]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // fixed is a System that costs nothing.

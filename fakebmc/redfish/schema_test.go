@@ -122,31 +122,8 @@ func TestResourcesKeepToTheSchemas(t *testing.T) {
 	r.rule(`{"effect": {"task": {}}}`)
 	seen := map[string]bool{}
 	walk := func() {
-		visited := map[string]bool{}
-		var visit func(path string)
-		var collect func(v any)
-		collect = func(v any) {
-			switch v := v.(type) {
-			case map[string]any:
-				for k, x := range v {
-					if id, ok := x.(string); ok && k == "@odata.id" {
-						visit(id)
-					} else {
-						collect(x)
-					}
-				}
-			case []any:
-				for _, x := range v {
-					collect(x)
-				}
-			}
-		}
-		visit = func(path string) {
-			if visited[path] {
-				return
-			}
-			visited[path] = true
-			body := r.do("GET", path, "").json(t)
+		r.walk(func(path string, got reply) {
+			body := got.json(t)
 			typ, _ := body["@odata.type"].(string)
 			seen[typ] = true
 			s, ok := schemas[typ]
@@ -157,9 +134,7 @@ func TestResourcesKeepToTheSchemas(t *testing.T) {
 			for _, p := range s.check(path, body) {
 				t.Error(p)
 			}
-			collect(body)
-		}
-		visit("/redfish/v1/")
+		})
 	}
 	walk()
 	r.do("POST", resetURL, resetBody("ForceOff"))

@@ -95,7 +95,7 @@ func listen(s *redfish.Server, addr string, bmcs ...*fakebmc.BMC) (g *redfish.Gr
 func (r *rig) rule(text string) {
 	r.t.Helper()
 	for _, b := range r.bmcs {
-		if err := b.AddRule(parse(r.t, text)[0]); err != nil {
+		if err := b.AddRule(systemtest.Rules(r.t, text)[0]); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -163,6 +163,46 @@ func (r *rig) do(method, path, body string, header ...string) reply {
 		r.t.Fatal(err)
 	}
 	return got
+}
+
+// walk shows every resource once, from the root along all links, each of which must be
+// served.
+func (r *rig) walk(see func(path string, got reply)) (visited map[string]bool) {
+	r.t.Helper()
+	visited = map[string]bool{}
+	var visit func(path string)
+	var follow func(v any)
+	follow = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, x := range v {
+				if id, ok := x.(string); ok && k == "@odata.id" {
+					visit(id)
+				} else {
+					follow(x)
+				}
+			}
+		case []any:
+			for _, x := range v {
+				follow(x)
+			}
+		}
+	}
+	visit = func(path string) {
+		if visited[path] {
+			return
+		}
+		visited[path] = true
+		got := r.do("GET", path, "")
+		if got.status != 200 {
+			r.t.Errorf("GET %s: %d", path, got.status)
+			return
+		}
+		see(path, got)
+		follow(got.json(r.t))
+	}
+	visit("/redfish/v1/")
+	return visited
 }
 
 const (
@@ -266,45 +306,14 @@ func golden(t *testing.T, name string, got []byte) {
 // and carry its own @odata.id.
 func TestLinksLeadSomewhere(t *testing.T) {
 	r := newRig(t, account, "node-1", "node-2")
-	visited := map[string]bool{}
-	var visit func(path string)
-	collect := func(v any) {}
-	collect = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			for k, x := range v {
-				if id, ok := x.(string); ok && k == "@odata.id" {
-					visit(id)
-				} else {
-					collect(x)
-				}
-			}
-		case []any:
-			for _, x := range v {
-				collect(x)
-			}
-		}
-	}
-	visit = func(path string) {
-		if visited[path] {
-			return
-		}
-		visited[path] = true
-		got := r.do("GET", path, "")
-		if got.status != 200 {
-			t.Errorf("GET %s: %d", path, got.status)
-			return
-		}
-		body := got.json(t)
-		if body["@odata.id"] != path {
-			t.Errorf("%s says its id is %v", path, body["@odata.id"])
+	visited := r.walk(func(path string, got reply) {
+		if id := got.json(t)["@odata.id"]; id != path {
+			t.Errorf("%s says its id is %v", path, id)
 		}
 		if head := r.do("HEAD", path, ""); head.status != 200 || len(head.body) != 0 || head.header.Get("ETag") != got.header.Get("ETag") {
 			t.Errorf("HEAD %s: %d, ETag %s for %s, %d bytes", path, head.status, head.header.Get("ETag"), got.header.Get("ETag"), len(head.body))
 		}
-		collect(body)
-	}
-	visit("/redfish/v1/")
+	})
 	if len(visited) != 29 { // root, 4 services, 8 collections, an account, 3 roles, 2 registries; 5 resources for each of 2 hosts
 		t.Errorf("visited %d resources: %v", len(visited), visited)
 	}
@@ -807,10 +816,10 @@ func TestListenRefuses(t *testing.T) {
 // connection and a silent one.
 func TestCloseLeavesNothing(t *testing.T) {
 	r := newRig(t, redfish.Config{}, "node-1", "node-2")
-	if err := r.bmcs[0].AddRule(parse(t, `{"effect": {"hang": true}}`)[0]); err != nil {
+	if err := r.bmcs[0].AddRule(systemtest.Rules(t, `{"effect": {"hang": true}}`)[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.bmcs[1].AddRule(parse(t, `{"effect": {"delay": "1h"}}`)[0]); err != nil {
+	if err := r.bmcs[1].AddRule(systemtest.Rules(t, `{"effect": {"delay": "1h"}}`)[0]); err != nil {
 		t.Fatal(err)
 	}
 	silent, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

@@ -2,7 +2,6 @@ package search_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,25 +13,14 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/sim/simtest"
 )
 
 const catalog = "../../scenarios/catalog/"
 
 func load(t testing.TB, file string) *scenarios.Plan {
 	t.Helper()
-	data, err := os.ReadFile(catalog + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scenario, err := scenarios.Load(file, data, objects.Vocabulary())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := scenarios.Compile(scenario, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
+	return simtest.Plan(t, catalog+file)
 }
 
 // newSearch plans a search of a plan without ranges.

@@ -1,0 +1,34 @@
+// Package simtest has what the tests of the simulator and of its searches begin with.
+package simtest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// Plan is that of a scenario file, with the seed 1.
+func Plan(t testing.TB, file string) *scenarios.Plan {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Compile(t, file, string(data))
+}
+
+// Compile is the plan of a scenario's text, with the seed 1.
+func Compile(t testing.TB, file, text string) *scenarios.Plan {
+	t.Helper()
+	scenario, err := scenarios.Load(file, []byte(text), objects.Vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := scenarios.Compile(scenario, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
