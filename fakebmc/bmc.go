@@ -34,6 +34,7 @@ type BMC struct {
 	onRecord    func(Record)
 	onReset     func(client string, t ResetType)
 	restartTime time.Duration
+	noIPMI      bool
 	resets      []ResetType // what the System executes, in the order of everyReset
 	systemPath  string
 	resetPath   string
@@ -85,6 +86,12 @@ const DefaultRestartTime = 10 * time.Second
 // Effect.Ignore.
 func RestartTime(d time.Duration) Option {
 	return func(b *BMC) { b.restartTime = cmp.Or(d, DefaultRestartTime) }
+}
+
+// WithoutIPMI says that no client comes by IPMI. Then a rule that is for such clients
+// only is refused.
+func WithoutIPMI() Option {
+	return func(b *BMC) { b.noIPMI = true }
 }
 
 // UUID is that of the host's system, and then the Id of its Redfish resources as
@@ -390,7 +397,7 @@ func (b *BMC) AddRule(r Rule) error {
 			added = append(added, newRule(x, &r))
 		}
 	}
-	if err := b.performable(added); err != nil {
+	if err := b.performable(r, added); err != nil {
 		return err
 	}
 	b.mu.Lock()

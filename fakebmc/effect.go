@@ -210,7 +210,7 @@ var effects = []struct {
 	}}},
 	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
-	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, concern{kinds: read}},
+	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"task", "", func(e *Effect) bool { return e.Task != nil }, concern{kinds: reset}},
 }
 

@@ -2,6 +2,7 @@ package fakebmc_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -46,6 +47,31 @@ func TestFits(t *testing.T) {
 		}
 		if wrong != tc.wrong || !maps.Equal(rule.Needs(), tc.needs) || len(rule.Doubts()) != tc.doubts {
 			t.Errorf("%s: %q, needs %q, doubts %q", tc.rule, wrong, rule.Needs(), rule.Doubts())
+		}
+	}
+}
+
+// TestDirectCalls: no effect that needs the wire fires on a request that has none, so that
+// nothing says that it did.
+func TestDirectCalls(t *testing.T) {
+	effects := map[string]string{
+		"cap": `1`, "expire": `true`, "auth": `"session"`, "etag": `"required"`, "drop": `"ETag"`, "omit": `"Links"`, "advertise": `["On"]`,
+	}
+	for _, key := range fakebmc.KeysThatNeed(fakebmc.NeedsWire) {
+		rule := fmt.Sprintf(`{"effect": {%q: %s}}`, key, effects[key])
+		if key == "header" {
+			rule = `{"when": {"header": "X-A: b"}, "effect": {"hang": true}}`
+		}
+		var fired []string
+		clk := &systemtest.Clock{}
+		b := fakebmc.New("h", memory.New(clk, memory.Timing{}, true), clk, fakebmc.OnRequest(func(r fakebmc.Record) { fired = append(fired, r.Rules...) }))
+		if err := b.AddRule(systemtest.Rules(t, rule)[0]); err != nil {
+			t.Fatal(err)
+		}
+		b.Do(b.PowerRequest("c"), func(fakebmc.Answer) {})
+		b.Do(b.ResetRequest("c", fakebmc.ResetForceOff), func(fakebmc.Answer) {})
+		if len(fired) > 0 {
+			t.Errorf("%s has fired on a direct call", key)
 		}
 	}
 }

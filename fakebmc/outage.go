@@ -223,9 +223,13 @@ func end(now time.Duration, d Duration) time.Duration {
 	return now + time.Duration(d)
 }
 
-// performable returns the reasons why the System can't do what rules ask of it.
-func (b *BMC) performable(rules []*rule) error {
+// performable returns the reasons why the parts of a rule that are for this BMC would
+// come to nothing here.
+func (b *BMC) performable(whole Rule, rules []*rule) error {
 	var errs []error
+	if key := whole.Needs()[NeedsIPMI]; key != "" && b.noIPMI && len(rules) > 0 {
+		errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: its %s is for clients that come by IPMI, which is not served: %w", whole.Name, b.host, key, ErrUnsupported))
+	}
 	for _, r := range rules {
 		if _, ok := b.sys.(GuestSystem); r.Effect.Guest != nil && !ok {
 			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: this system can't be told how its guest behaves: %w", r.Name, b.host, ErrUnsupported))

@@ -18,12 +18,12 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
-// UseRules adds the rules of presets, and those of a file if one is named.
-// When ctx ends it waits for the file no longer.
+// UseRules adds the rules of presets, and those of a file if one is named. IPMI must
+// be set by then. When ctx ends it waits for the file no longer.
 func (o *Options) UseRules(ctx context.Context, presets []string, file string) error {
 	for _, name := range presets {
 		r := fakebmc.Rule{Name: name, Preset: name}
-		if err := r.Validate(); err != nil {
+		if err := errors.Join(r.Validate(), o.serves(r)); err != nil {
 			return fmt.Errorf("--preset %s: %w", name, err)
 		}
 		o.Rules = append(o.Rules, r)
@@ -31,11 +31,25 @@ func (o *Options) UseRules(ctx context.Context, presets []string, file string) e
 	if file == "" {
 		return nil
 	}
-	more, err := readRules(ctx, file)
+	more, lines, err := readRules(ctx, file)
 	if err != nil {
 		return err
 	}
+	var errs []error
+	for i, r := range more {
+		if err := o.serves(r); err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", file, lines[i], err))
+		}
+	}
 	o.Rules = append(o.Rules, more...)
+	return few(errors.Join(errs...))
+}
+
+// serves refuses a rule that is for clients whom nobody serves.
+func (o *Options) serves(r fakebmc.Rule) error {
+	if key := r.Needs()[fakebmc.NeedsIPMI]; key != "" && o.IPMI == "" {
+		return fmt.Errorf("rule %q: its %s is for clients that come by IPMI, which is not served; use --ipmi", r.Name, key)
+	}
 	return nil
 }
 
@@ -44,8 +58,9 @@ const (
 	maxProblems  = 10 // of a file with rules that are told
 )
 
-// readRules reads a file that may be a pipe without a writer, or have no end.
-func readRules(ctx context.Context, name string) ([]fakebmc.Rule, error) {
+// readRules reads a file that may be a pipe without a writer, or have no end, and tells
+// the line at which each rule begins.
+func readRules(ctx context.Context, name string) (rules []fakebmc.Rule, lines []int, err error) {
 	type result struct {
 		data []byte
 		err  error
@@ -65,39 +80,49 @@ func readRules(ctx context.Context, name string) ([]fakebmc.Rule, error) {
 	select {
 	case r = <-done:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("read %s: %w", name, ctx.Err())
+		return nil, nil, fmt.Errorf("read %s: %w", name, ctx.Err())
 	}
 	if r.err != nil {
-		return nil, r.err
+		return nil, nil, r.err
 	}
 	if len(r.data) > maxRulesFile {
-		return nil, fmt.Errorf("%s: it has more than %d bytes; a preset or a glob may stand for many of its rules", name, maxRulesFile)
+		return nil, nil, fmt.Errorf("%s: it has more than %d bytes; a preset or a glob may stand for many of its rules", name, maxRulesFile)
 	}
 	// Not one of the libraries to which Off is no text but false.
 	var list any
+	var root yaml.Node
 	document := yaml.NewDecoder(bytes.NewReader(r.data))
-	if err := document.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	err = document.Decode(&root)
+	if err == nil {
+		err = root.Decode(&list)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if document.Decode(new(any)) != io.EOF {
-		return nil, fmt.Errorf("%s: it has more than one document; write one list", name)
+		return nil, nil, fmt.Errorf("%s: it has more than one document; write one list", name)
 	}
 	data, err := json.Marshal(list)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	rules, err := fakebmc.ParseRules(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, few(err))
+	if rules, err = fakebmc.ParseRules(data); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, few(err))
 	}
 	if len(rules) == 0 {
-		return nil, fmt.Errorf("%s: it has no rule; write a list of them", name)
+		return nil, nil, fmt.Errorf("%s: it has no rule; write a list of them", name)
 	}
-	return rules, nil
+	for _, item := range root.Content[0].Content {
+		lines = append(lines, item.Line)
+	}
+	return rules, lines, nil
 }
 
 // few leaves out what nobody reads of many problems.
 func few(err error) error {
+	if err == nil {
+		return nil
+	}
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) <= maxProblems {
 		return err

@@ -34,7 +34,7 @@ func TestRulesFile(t *testing.T) {
 		{strings.Repeat("- {}\n", 1000), "and 2989 more"},
 		{strings.Repeat(" ", maxRulesFile+1), "more than"},
 	} {
-		rules, err := readRules(t.Context(), write(c.text))
+		rules, _, err := readRules(t.Context(), write(c.text))
 		switch {
 		case c.want == "" && (err != nil || len(rules) != 2):
 			t.Errorf("%s: %v, %v", c.text, rules, err)
@@ -42,8 +42,39 @@ func TestRulesFile(t *testing.T) {
 			t.Errorf("%.50s: %v, want %q", c.text, err, c.want)
 		}
 	}
-	if _, err := readRules(t.Context(), "/dev/zero"); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, _, err := readRules(t.Context(), "/dev/zero"); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("a file without an end: %v", err)
+	}
+}
+
+// TestRulesForIPMI are refused where nothing is served that they could bend, and one of
+// which a part is for others isn't.
+func TestRulesForIPMI(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	const text = "- {name: lie, effect: {report: Off}}\n\n- name: deaf\n  when: {via: ipmi}\n  effect: {hang: true}\n- {name: off, preset: ipmi-reset-when-off}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const why = ": its via is for clients that come by IPMI, which is not served; use --ipmi"
+	for _, c := range []struct{ preset, file, want string }{
+		{"", file, file + `:3: rule "deaf"` + why + "\n" + file + `:6: rule "off"` + why},
+		{"ipmi-reset-when-off", "", `--preset ipmi-reset-when-off: rule "ipmi-reset-when-off"` + why},
+		{"off-ignored", "", ""},
+	} {
+		var presets []string
+		if c.preset != "" {
+			presets = []string{c.preset}
+		}
+		got := ""
+		if err := new(Options).UseRules(t.Context(), presets, c.file); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s%s: %s\nwant %s", c.preset, c.file, got, c.want)
+		}
+		if err := (&Options{IPMI: ":0"}).UseRules(t.Context(), presets, c.file); err != nil {
+			t.Errorf("with IPMI: %v", err)
+		}
 	}
 }
 

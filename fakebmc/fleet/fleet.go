@@ -167,6 +167,9 @@ func (f *fleet) start() error {
 // bmc is that of a host, with the rules from the start.
 func (f *fleet) bmc(h Host) (*fakebmc.BMC, error) {
 	options := []fakebmc.Option{fakebmc.Peers(f.systems), fakebmc.RestartTime(f.o.RestartTime), fakebmc.OnRequest(f.record())}
+	if f.o.IPMI == "" {
+		options = append(options, fakebmc.WithoutIPMI())
+	}
 	if h.UUID != "" {
 		options = append(options, fakebmc.UUID(h.UUID))
 	}

@@ -106,8 +106,9 @@ func TestRun(t *testing.T) {
 		{"POST", "/v1/hosts/fake-*/rules", `{"name": "lie", "effect": {"report": "Off"}}`, 201, "lie"},
 		{"POST", "/v1/hosts/fake-*/rules", `{"name": "lie", "effect": {"report": "Off"}}`, 409, "one of this name"},
 		{"POST", "/v1/hosts/fake-*/rules", `{"name": "two"}, {"name": "three"}`, 400, "effect is empty"},
-		{"POST", "/v1/hosts/fake-*/rules", `{"name": "a", "effect": {"hang": true}}, {"name": "b", "effect": {"hang": true}}`, 400, "one rule"},
+		{"POST", "/v1/hosts/fake-*/rules", `{"name": "a", "effect": {"hang": true}}, {"name": "b", "effect": {"hang": true}}`, 400, "there are 2; send one at a time"},
 		{"POST", "/v1/hosts/nobody/rules", `{"name": "lie", "effect": {"report": "Off"}}`, 404, "no host"},
+		{"POST", "/v1/hosts/*/rules", `{"name": "none", "when": {"via": "ipmi"}, "effect": {"hang": true}}`, 409, "by IPMI, which is not served"},
 		{"POST", "/v1/hosts/*/rules", `{"name": "twice", "effect": {"hang": true}}`, 409, "one of this name"},
 	} {
 		if status, body := do(t, c.method, admin+c.path, c.body); status != c.status || !strings.Contains(body, c.want) {

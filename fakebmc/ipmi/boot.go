@@ -1,8 +1,6 @@
 package ipmi
 
 import (
-	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -219,30 +217,3 @@ func (s *Server) awaitControl(booter fakebmc.Booter, begin bool) {
 		}
 	})
 }
-
-// setting is a change that only this package knows to execute. It implements
-// fakebmc.Wire, so that rules and records see it.
-type setting struct {
-	run   func() byte
-	reply func(code byte, body []byte)
-}
-
-// Traits implements fakebmc.Wire.
-func (setting) Traits() fakebmc.Traits { return fakebmc.Traits{Own: true} }
-
-// Execute implements fakebmc.Wire.
-func (c setting) Execute(fakebmc.Effects) (fakebmc.Answer, bool) {
-	if code := c.run(); code != codeOK {
-		return fakebmc.Answer{Status: http.StatusBadRequest, Code: code, Cause: errRefused}, true
-	}
-	return fakebmc.Answer{Status: http.StatusNoContent}, true
-}
-
-// Reply implements fakebmc.Wire.
-func (c setting) Reply(a fakebmc.Answer, _ fakebmc.Effects) {
-	if code, answered := completion(a); answered {
-		c.reply(code, nil)
-	}
-}
-
-var errRefused = errors.New("refused with the completion code")

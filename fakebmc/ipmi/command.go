@@ -119,50 +119,48 @@ func (s *Server) execute(client string, x *session, m message, reply func(code b
 		reply(codePrivilege, nil)
 	case len(m.data) < needed.length:
 		reply(codeShort, nil)
+	case needed.method != "":
+		r := fakebmc.Request{Client: client, Via: fakebmc.ViaIPMI, Method: needed.method, Path: s.bmc.SystemPath()}
+		if m.netFn == app && (m.command == getDeviceID || m.command == getSelfTest) {
+			r.Path = fakebmc.ManagersPath + "/" + s.bmc.ID()
+		}
+		s.bmc.Serve(r, &errand{run: func() (byte, []byte) { return s.perform(x, m) }, reply: reply})
 	case m.netFn == chassis:
-		s.executeChassis(client, x, m, reply)
+		s.executePower(client, m, reply)
 	default:
 		s.executeApp(client, x, m, reply)
 	}
 }
 
-// privileges is what a command needs (appendix G), and how much data.
+// privileges is what a command needs (appendix G), and how much data. The method is that
+// of a Redfish client for the like, where the command is neither about the power nor about
+// the session: for rules and records.
 var privileges = map[[2]byte]struct {
 	level  byte
 	length int
+	method string
 }{
-	{chassis, getChassisCapabilities}: {privilegeUser, 0},
-	{chassis, getChassisStatus}:       {privilegeUser, 0},
-	{chassis, chassisControl}:         {privilegeOperator, 1},
-	{chassis, setRestorePolicy}:       {privilegeOperator, 1},
-	{chassis, setBootOptions}:         {privilegeOperator, 2},
-	{chassis, getBootOptions}:         {privilegeOperator, 3},
-	{app, getDeviceID}:                {privilegeUser, 0},
-	{app, getSelfTest}:                {privilegeUser, 0},
-	{app, coldReset}:                  {privilegeAdministrator, 0},
-	{app, warmReset}:                  {privilegeAdministrator, 0},
-	{app, resetWatchdog}:              {privilegeOperator, 0},
-	{app, setWatchdog}:                {privilegeOperator, 6},
-	{app, getWatchdog}:                {privilegeUser, 0},
-	{app, setSessionPrivilege}:        {privilegeUser, 1},
-	{app, closeSession}:               {privilegeUser, 4},
+	{chassis, getChassisCapabilities}: {privilegeUser, 0, http.MethodGet},
+	{chassis, getChassisStatus}:       {privilegeUser, 0, ""},
+	{chassis, chassisControl}:         {privilegeOperator, 1, ""},
+	{chassis, setRestorePolicy}:       {privilegeOperator, 1, http.MethodPatch},
+	{chassis, setBootOptions}:         {privilegeOperator, 2, http.MethodPatch},
+	{chassis, getBootOptions}:         {privilegeOperator, 3, http.MethodGet},
+	{app, getDeviceID}:                {privilegeUser, 0, http.MethodGet},
+	{app, getSelfTest}:                {privilegeUser, 0, http.MethodGet},
+	{app, coldReset}:                  {privilegeAdministrator, 0, ""},
+	{app, warmReset}:                  {privilegeAdministrator, 0, ""},
+	{app, resetWatchdog}:              {privilegeOperator, 0, http.MethodPatch},
+	{app, setWatchdog}:                {privilegeOperator, 6, http.MethodPatch},
+	{app, getWatchdog}:                {privilegeUser, 0, http.MethodGet},
+	{app, setSessionPrivilege}:        {privilegeUser, 1, ""},
+	{app, closeSession}:               {privilegeUser, 4, ""},
 }
 
-func (s *Server) executeChassis(client string, x *session, m message, reply func(byte, []byte)) {
-	via := func(r fakebmc.Request) fakebmc.Request {
-		r.Via = fakebmc.ViaIPMI
-		return r
-	}
-	switch m.command {
-	case getChassisCapabilities:
-		reply(codeOK, []byte{0, bmcAddress, bmcAddress, bmcAddress, bmcAddress})
-	case getChassisStatus:
-		s.bmc.Do(via(s.bmc.PowerRequest(client)), func(a fakebmc.Answer) {
-			if code, answered := completion(a); answered {
-				reply(code, s.status(a, code))
-			}
-		})
-	case chassisControl:
+// executePower reads or changes the power.
+func (s *Server) executePower(client string, m message, reply func(byte, []byte)) {
+	request := s.bmc.PowerRequest(client)
+	if m.command == chassisControl {
 		control := int(m.data[0] & 0x0f)
 		if control >= len(controls) {
 			reply(codeInvalidField, nil)
@@ -171,31 +169,103 @@ func (s *Server) executeChassis(client string, x *session, m message, reply func
 		if booter, ok := s.bmc.System().(fakebmc.Booter); ok {
 			s.awaitControl(booter, true)
 		}
-		s.bmc.Do(via(s.bmc.ResetRequest(client, controls[control])), func(a fakebmc.Answer) {
-			if code, answered := completion(a); answered {
-				reply(code, nil)
-			}
-		})
-	case setBootOptions:
-		set := fakebmc.Request{Client: client, Via: fakebmc.ViaIPMI, Method: http.MethodPatch, Path: s.bmc.SystemPath()}
-		s.bmc.Serve(set, setting{func() byte { return s.setBoot(x, m.data) }, reply})
-	case getBootOptions:
-		reply(s.getBoot(m.data))
-	case setRestorePolicy:
-		const unchanged = 3
-		policy := int(m.data[0] & 7)
+		request = s.bmc.ResetRequest(client, controls[control])
+	}
+	request.Via = fakebmc.ViaIPMI
+	s.bmc.Do(request, func(a fakebmc.Answer) {
+		code, answered := completion(a)
 		switch {
-		case policy == unchanged:
-		case policy > unchanged:
-			reply(codeInvalidField, nil)
-			return
-		case s.bmc.SetRestorePolicy(restorePolicies[policy]) != nil:
-			reply(codeUnspecified, nil)
-			return
+		case !answered:
+		case m.command == chassisControl:
+			reply(code, nil)
+		default:
+			reply(code, s.status(a, code))
 		}
-		reply(codeOK, []byte{7}) // all are supported
+	})
+}
+
+// perform executes what has a method in privileges.
+func (s *Server) perform(x *session, m message) (code byte, body []byte) {
+	switch [2]byte{m.netFn, m.command} {
+	case [2]byte{chassis, getChassisCapabilities}:
+		return codeOK, []byte{0, bmcAddress, bmcAddress, bmcAddress, bmcAddress}
+	case [2]byte{chassis, setRestorePolicy}:
+		return s.setRestorePolicy(int(m.data[0] & 7))
+	case [2]byte{chassis, setBootOptions}:
+		return s.setBoot(x, m.data), nil
+	case [2]byte{chassis, getBootOptions}:
+		return s.getBoot(m.data)
+	case [2]byte{app, getDeviceID}:
+		return codeOK, []byte{
+			0x20, 0x01, // device id and revision
+			0x01, 0x00, // firmware 1.00, in operation
+			0x02,    // IPMI 2.0
+			0x80,    // a chassis device
+			0, 0, 0, // manufacturer: unspecified
+			0, 0,
+		}
+	case [2]byte{app, getSelfTest}:
+		return codeOK, []byte{0x55, 0} // passed
+	case [2]byte{app, getWatchdog}:
+		return codeOK, watchdogTimer(s.bmc.Watchdog())
+	case [2]byte{app, setWatchdog}:
+		return s.setWatchdog(m.data), nil
+	case [2]byte{app, resetWatchdog}:
+		if !s.bmc.FeedWatchdog() {
+			return codeTimerNotSet, nil
+		}
+		return codeOK, nil
+	}
+	return codeInvalidCommand, nil
+}
+
+func (s *Server) setRestorePolicy(policy int) (code byte, body []byte) {
+	const unchanged = 3
+	switch {
+	case policy == unchanged:
+	case policy > unchanged:
+		return codeInvalidField, nil
+	case s.bmc.SetRestorePolicy(restorePolicies[policy]) != nil:
+		return codeUnspecified, nil
+	}
+	return codeOK, []byte{7} // all are supported
+}
+
+// errand is a command that only this package knows to execute. It implements
+// fakebmc.Wire, so that rules and records see it.
+type errand struct {
+	run   func() (code byte, body []byte)
+	reply func(code byte, body []byte)
+	body  []byte
+}
+
+// Traits implements fakebmc.Wire.
+func (*errand) Traits() fakebmc.Traits { return fakebmc.Traits{Own: true} }
+
+// Execute implements fakebmc.Wire.
+func (e *errand) Execute(fakebmc.Effects) (fakebmc.Answer, bool) {
+	code, body := e.run()
+	if code != codeOK {
+		return fakebmc.Answer{Status: http.StatusBadRequest, Code: code, Cause: errRefused}, true
+	}
+	e.body = body
+	return fakebmc.Answer{Status: http.StatusOK}, true
+}
+
+// Reply implements fakebmc.Wire. An answer that a rule has put in the place of its own
+// has no body.
+func (e *errand) Reply(a fakebmc.Answer, _ fakebmc.Effects) {
+	code, answered := completion(a)
+	switch {
+	case !answered:
+	case code != codeOK:
+		e.reply(code, nil)
+	default:
+		e.reply(code, e.body)
 	}
 }
+
+var errRefused = errors.New("refused with the completion code")
 
 // status is the body of Get Chassis Status. IPMI knows on and off only: whatever
 // is not Off is on.
@@ -237,19 +307,9 @@ func completion(a fakebmc.Answer) (code byte, answered bool) {
 	return codeUnspecified, true
 }
 
+// executeApp restarts the BMC, or does what is the session's own.
 func (s *Server) executeApp(client string, x *session, m message, reply func(byte, []byte)) {
 	switch m.command {
-	case getDeviceID:
-		reply(codeOK, []byte{
-			0x20, 0x01, // device id and revision
-			0x01, 0x00, // firmware 1.00, in operation
-			0x02,    // IPMI 2.0
-			0x80,    // a chassis device
-			0, 0, 0, // manufacturer: unspecified
-			0, 0,
-		})
-	case getSelfTest:
-		reply(codeOK, []byte{0x55, 0}) // passed
 	case coldReset, warmReset:
 		s.bmc.Do(s.restart(client), func(a fakebmc.Answer) {
 			if code, answered := completion(a); answered {
@@ -278,16 +338,6 @@ func (s *Server) executeApp(client string, x *session, m message, reply func(byt
 		}
 		reply(codeOK, nil)
 		s.end(x)
-	case getWatchdog:
-		reply(codeOK, watchdogTimer(s.bmc.Watchdog()))
-	case setWatchdog:
-		reply(s.setWatchdog(m.data), nil)
-	case resetWatchdog:
-		if !s.bmc.FeedWatchdog() {
-			reply(codeTimerNotSet, nil)
-			return
-		}
-		reply(codeOK, nil)
 	}
 }
 

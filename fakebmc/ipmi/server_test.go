@@ -235,6 +235,51 @@ func TestLockdown(t *testing.T) {
 	}
 }
 
+// TestEveryCommandIsRecorded that a session executes, also what isn't about the power; and
+// rules can bend it.
+func TestEveryCommandIsRecorded(t *testing.T) {
+	clk := &systemtest.Clock{}
+	var log []fakebmc.Record
+	b := fakebmc.New("node-1", memory.New(clk, memory.Timing{}, true), clk, fakebmc.OnRequest(func(r fakebmc.Record) { log = append(log, r) }))
+	con := newConsole(t, clk, b)
+	con.mustOpen(&suites[0])
+	const system, manager = fakebmc.SystemsPath + "/node-1", fakebmc.ManagersPath + "/node-1"
+	for _, c := range []struct {
+		netFn, command byte
+		data           []byte
+		method, path   string
+		body           int // bytes
+	}{
+		{chassis, getChassisCapabilities, nil, "GET", system, 5},
+		{chassis, getChassisStatus, nil, "GET", system, 3},
+		{chassis, setRestorePolicy, []byte{2}, "PATCH", system, 1},
+		{chassis, getBootOptions, []byte{bootFlags, 0, 0}, "GET", system, 7},
+		{app, getDeviceID, nil, "GET", manager, 11},
+		{app, getSelfTest, nil, "GET", manager, 2},
+		{app, getWatchdog, nil, "GET", system, 8},
+		{app, setWatchdog, []byte{0, 0, 0, 0, 100, 0}, "PATCH", system, 0},
+		{app, resetWatchdog, nil, "PATCH", system, 0},
+	} {
+		log = nil
+		code, body, answered := con.command(c.netFn, c.command, c.data...)
+		if code != codeOK || !answered || len(body) != c.body {
+			t.Errorf("%#x %#x: completion code %#x, %x", c.netFn, c.command, code, body)
+		}
+		power := c.command == getChassisStatus && c.netFn == chassis
+		if len(log) != 1 || log[0].Request.Method != c.method || log[0].Request.Path != c.path || log[0].Request.Via != fakebmc.ViaIPMI ||
+			log[0].Executed == fakebmc.Never || (log[0].Actual != "") != power {
+			t.Errorf("%#x %#x is recorded as %+v", c.netFn, c.command, log)
+		}
+	}
+	busy := fakebmc.Rule{Name: "busy", When: fakebmc.Selector{Path: manager}, Effect: fakebmc.Effect{Refuse: &fakebmc.Refusal{Status: 503}}}
+	if err := b.AddRule(busy); err != nil {
+		t.Fatal(err)
+	}
+	if code, body, _ := con.command(app, getDeviceID); code != codeBusy || len(body) > 0 {
+		t.Errorf("a busy BMC: completion code %#x, %x", code, body)
+	}
+}
+
 func TestNothingUnauthenticatedIsExecuted(t *testing.T) {
 	for i := range suites {
 		clk, host, b := newWorld(t)
