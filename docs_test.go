@@ -268,9 +268,46 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestKinds holds the table of the kinds of objects against what scenarios know of them.
+func TestKinds(t *testing.T) {
+	names := map[scenarios.Naming]string{
+		scenarios.Freely: "any; `with` says what is in it", scenarios.AfterHost: "of a host", scenarios.AfterNode: "of a host's Node",
+		scenarios.AfterCluster: "`" + scenarios.ClusterName + "`",
+	}
+	may := map[bool]string{true: "yes", false: "no"}
+	var table, others strings.Builder
+	head := "| kind | name | `annotate` | `patch`, `delete` | `create` |\n"
+	table.WriteString(head + "|---|---|---|---|---|\n")
+	for _, k := range vocabulary().Kinds {
+		if !k.Changed && !k.Made {
+			fmt.Fprintf(&others, ", `%s`", k.Name)
+			continue
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s |\n", k.Name, names[k.Named], may[k.Annotated], may[k.Changed], may[k.Made])
+	}
+	fmt.Fprintf(&table, "| %s | only `failAPI` and caches have to do with it | | | |\n", strings.TrimPrefix(others.String(), ", "))
+	holds(t, "docs/scenarios.md", "which kinds there are", regexp.QuoteMeta(head), table.String())
+}
+
+// holds shows that a document has a table, whose head matches a pattern.
+func holds(t *testing.T, file, what, head, table string) {
+	t.Helper()
+	text := documents(t)[file]
+	if strings.Contains(text, "\n"+table+"\n") {
+		return
+	}
+	if *update {
+		now := regexp.MustCompile(`(?m)^`+head+`(\|.*\n)+`).ReplaceAllLiteralString(text, table)
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s doesn't show %s; run make golden. It is:\n%s", file, what, table)
+}
+
 // TestWorlds holds the table of what only some worlds can do against what they say.
 func TestWorlds(t *testing.T) {
-	const file = "docs/scenarios.md"
 	known := scenarios.Features()
 	names := make(map[scenarios.Feature]string)
 	for _, feature := range known {
@@ -319,16 +356,5 @@ func TestWorlds(t *testing.T) {
 		}
 	}
 	table.WriteString("| " + row + last + " |\n")
-	text := documents(t)[file]
-	if strings.Contains(text, "\n"+table.String()+"\n") {
-		return
-	}
-	if *update {
-		old := regexp.MustCompile(`(?m)^\| \| sim \|(.*\n)(\|.*\n)+`).ReplaceAllLiteralString(text, table.String())
-		if err := os.WriteFile(file, []byte(old), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Errorf("%s doesn't show what only some worlds can do; run make golden. It is:\n%s", file, &table)
+	holds(t, "docs/scenarios.md", "what only some worlds can do", `\| \| sim \|.*\n`, table.String())
 }

@@ -37,7 +37,6 @@ type Set struct {
 	registrations []Registration
 	modules       []Module
 	definitions   []*apiextensionsv1.CustomResourceDefinition
-	foreign       []*apiextensionsv1.CustomResourceDefinition
 }
 
 // NewSet returns fencelab's controllers and those of the modules. It fails for a name
@@ -48,15 +47,14 @@ func NewSet(modules ...Module) (*Set, error) {
 	if s.definitions, err = definitionsIn(manifests.FS); err != nil {
 		return nil, err
 	}
-	slices.Reverse(s.definitions) // hosts, Machines, health checks: the order of a run's first events
 	for _, m := range modules {
 		if err := s.add(m); err != nil {
 			return nil, err
 		}
 	}
 	scheme := s.Scheme()
-	for _, d := range s.foreign {
-		if gvk := kindOf(d); !scheme.Recognizes(gvk) {
+	for _, d := range s.definitions {
+		if gvk := KindOf(d); !scheme.Recognizes(gvk) {
 			return nil, fmt.Errorf("add the kind %s: no Go type is registered for it; do so in AddToScheme", gvk)
 		}
 	}
@@ -91,7 +89,7 @@ func (s *Set) add(m Module) error {
 		}) {
 			return fmt.Errorf("add the kind %s: there is one of that name; scenarios could not tell them apart", d.Spec.Names.Kind)
 		}
-		s.definitions, s.foreign = append(s.definitions, d), append(s.foreign, d)
+		s.definitions = append(s.definitions, d)
 	}
 	return nil
 }
@@ -163,26 +161,6 @@ func (s *Set) Definitions() []*apiextensionsv1.CustomResourceDefinition {
 	return slices.Clone(s.definitions)
 }
 
-// Kinds returns the names of the kinds that modules have brought.
-func (s *Set) Kinds() []string {
-	var kinds []string
-	for _, d := range s.foreign {
-		kinds = append(kinds, d.Spec.Names.Kind)
-	}
-	return kinds
-}
-
-// New returns an empty object of a kind that a module has brought, or false.
-func (s *Set) New(kind string) (obj runtime.Object, namespaced, ok bool) {
-	for _, d := range s.foreign {
-		if d.Spec.Names.Kind == kind {
-			obj, err := s.Scheme().New(kindOf(d))
-			return obj, d.Spec.Scope == apiextensionsv1.NamespaceScoped, err == nil
-		}
-	}
-	return nil, false, false
-}
-
 // Manifests returns what has to be installed in a cluster.
 func (s *Set) Manifests() []fs.FS {
 	all := []fs.FS{manifests.FS}
@@ -194,8 +172,8 @@ func (s *Set) Manifests() []fs.FS {
 	return all
 }
 
-// kindOf is the kind that a definition defines, in its only version.
-func kindOf(d *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKind {
+// KindOf is the kind that a definition defines, in its only version.
+func KindOf(d *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: d.Spec.Group, Version: d.Spec.Versions[0].Name, Kind: d.Spec.Names.Kind}
 }
 

@@ -22,8 +22,8 @@ import (
 // the controllers, and what they and the BMCs understand. main puts it together.
 type Vocabulary struct {
 	Controllers map[string]ControllerVocabulary
-	// Kinds are those of objects that users make and change beside fencelab's own.
-	Kinds []string
+	// Kinds are those that the API server has.
+	Kinds []Kind
 	// Fault returns a pointer to a new rule of a BMC fault. If it has a method
 	// Validate() error, that is asked too. A rule that has a field name gets
 	// the name of its fault there.

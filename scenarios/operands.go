@@ -115,7 +115,7 @@ type CacheOp struct {
 
 // AnnotateOp is an annotation of an object.
 type AnnotateOp struct {
-	// object is BareMetalHost/NAME, Machine/NAME or Node/NAME.
+	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object"`
 	// key is the annotation.
 	Key string `json:"key"`
@@ -149,15 +149,13 @@ type OutageOp struct {
 
 // ObjectOp names an object.
 type ObjectOp struct {
-	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or
-	// MachineHealthCheck/fencelab.
+	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object"`
 }
 
 // CreateOp is an object to be made.
 type CreateOp struct {
-	// object is BareMetalHost/NAME, Machine/NAME, MachineHealthCheck/fencelab, or one
-	// of a kind that another module has brought.
+	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object"`
 	// with is the object's content, such as its spec. Left out: what the topology has.
 	With json.RawMessage `json:"with,omitempty"`
@@ -165,8 +163,7 @@ type CreateOp struct {
 
 // PatchOp is a change of an object.
 type PatchOp struct {
-	// object is BareMetalHost/NAME, Machine/NAME, Node/NAME, or
-	// MachineHealthCheck/fencelab.
+	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object"`
 	// merge is a JSON merge patch: what it has is set, null removes, and lists are
 	// replaced. What it says of status goes through the status subresource.

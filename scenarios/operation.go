@@ -355,7 +355,7 @@ var operations = []operation{
 		text:   func(o *ObjectOp) string { return "delete " + o.Object },
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
-		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.object(path+".object", o.Object, v.and(changed)) },
+		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.object(path+".object", o.Object, isChanged) },
 	}),
 	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, of[CreateOp]{
 		text:   func(o *CreateOp) string { return "create " + o.Object },

@@ -17,32 +17,19 @@ import (
 var (
 	seedNumbers = []string{"000", "001", "002", "003", "004"}
 	crashPoints = []string{string(CrashBefore), string(CrashAfter)}
-	// Kinds of objects that operations can name: those that have annotations which
-	// matter, that users change, and that users make.
-	annotated = []string{"BareMetalHost", "Machine", "Node"}
-	custom    = []string{"BareMetalHost", "Machine", healthCheckKind}
-	changed   = append(slices.Clone(annotated), healthCheckKind)
-	made      = []string{"BareMetalHost", "Machine", healthCheckKind}
 )
 
 // What failAPI can be about.
 var (
 	apiVerbs = []string{"get", "list", "create", "update", "patch", "delete"}
-	apiKinds = []string{"BareMetalHost", "Lease", "Machine", healthCheckKind, "Node", "Pod", "Secret"}
 	apiCodes = []int{403, 404, 409, 429, 500}
 )
 
 // parts are those that a controller can play.
 var parts = []string{"power", "remediation", "healthcheck"}
 
-// objectName is what objects of foreign kinds can be called.
-var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
 // maxReplicas bounds the processes of a controller.
 const maxReplicas = 3
-
-// healthCheckKind is the kind of the one object that is no host's.
-const healthCheckKind = "MachineHealthCheck"
 
 // Grammars of names. Kubernetes sets those of labels and annotations; a host is
 // a Node and so has a name out of DNS.
@@ -51,8 +38,6 @@ const (
 	numberRangePattern   = `^\[([0-9]{1,4})-([0-9]{1,4})\]$`
 	dnsLabelPattern      = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	upstreamPattern      = `^[A-Za-z0-9][-A-Za-z0-9]*/[-A-Za-z0-9_.]+#[1-9][0-9]*$`
-	objectPattern        = `^(BareMetalHost|Machine|Node)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
-	changedPattern       = `^((BareMetalHost|Machine|Node)/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|MachineHealthCheck/` + ClusterName + `)$`
 	qualifiedNamePattern = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	labelValuePattern    = `^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`
 )
@@ -179,27 +164,28 @@ func (v *validator) host(path, name string) {
 
 // named checks the name of an object of a kind.
 func (v *validator) named(path, kind, name string) {
-	switch {
-	case slices.Contains(v.vocab.Kinds, kind):
-		if !objectName.MatchString(name) {
+	switch v.vocab.kind(kind).Named {
+	case Freely:
+		if !dnsLabel.MatchString(name) {
 			v.bad(path, "%s is no name: use lower-case letters, digits and dashes", quote(name))
 		}
-	case kind == healthCheckKind:
+	case AfterHost:
+		v.host(path, name)
+	case AfterNode:
+		if v.hosts != nil && v.doc.nodes[path] != nil && !v.oneOf(path, kind, name, v.nodes) {
+			v.unsure = true
+		}
+	case AfterCluster:
 		if v.spec.HealthCheck == nil && !v.doc.broken("spec.healthCheck") {
 			v.bad(path, "there is none: spec has no healthCheck")
 		}
 		v.oneOf(path, kind, name, []string{ClusterName})
-	case kind == "Node" && v.hosts != nil && v.doc.nodes[path] != nil:
-		if !v.oneOf(path, "Node", name, v.nodes) {
-			v.unsure = true
-		}
-	case kind != "Node":
-		v.host(path, name)
 	}
 }
 
-// object checks what an operation names, which must be of one of these kinds.
-func (v *validator) object(path, object string, kinds []string) (kind string) {
+// object checks what an operation names, whose kind must have something.
+func (v *validator) object(path, object string, has func(*Kind) bool) (kind string) {
+	kinds := v.vocab.kinds(has)
 	kind, name, named := strings.Cut(object, "/")
 	switch {
 	case !named:

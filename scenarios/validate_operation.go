@@ -148,7 +148,7 @@ func (v *validator) cache(path string, op *CacheOp) {
 }
 
 func (v *validator) annotation(path string, op *AnnotateOp) {
-	v.object(path+".object", op.Object, v.and(annotated))
+	v.object(path+".object", op.Object, isAnnotated)
 	if !qualifiedName.MatchString(op.Key) {
 		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
 	}
@@ -161,15 +161,15 @@ func (v *validator) noAnnotation(path string, op *AnnotateOp) {
 
 // create checks that there is such an object, and that users make it.
 func (v *validator) create(path string, op *CreateOp) {
-	if strings.HasPrefix(op.Object, "Node/") {
-		v.bad(path+".object", "a Node is made by its kubelet: start that by powerLoss and powerUp")
+	kind, _, _ := strings.Cut(op.Object, "/")
+	if why := v.vocab.kind(kind).Unmade; why != "" {
+		v.bad(path+".object", "%s", why)
 		return
 	}
-	kind := v.object(path+".object", op.Object, v.and(made))
-	foreign := slices.Contains(v.vocab.Kinds, kind)
+	kind = v.object(path+".object", op.Object, isMade)
 	switch {
 	case kind == "" || v.doc.broken(path+".with"):
-	case len(op.With) == 0 && foreign:
+	case len(op.With) == 0 && v.vocab.kind(kind).Named == Freely:
 		v.bad(path+".with", "the topology has no %s: say what is in it", kind)
 	case len(op.With) > 0 && v.vocab.CheckPatch != nil:
 		if err := v.vocab.CheckPatch(kind, op.With); err != nil {
@@ -178,18 +178,15 @@ func (v *validator) create(path string, op *CreateOp) {
 	}
 }
 
-// and are kinds, and those that other modules have brought.
-func (v *validator) and(kinds []string) []string { return slices.Concat(kinds, v.vocab.Kinds) }
-
 func (v *validator) failAPI(path string, op *FailAPIOp) {
 	v.controller(path+".controller", op.Controller)
 	v.oneOf(path+".verb", "verb", op.Verb, apiVerbs)
-	v.oneOf(path+".kind", "kind", op.Kind, apiKinds)
+	v.oneOf(path+".kind", "kind", op.Kind, v.vocab.kinds(anyKind))
 	switch {
 	case !slices.Contains(apiCodes, op.Code):
 		v.bad(path+".code", "%d: use one of %s", op.Code, strings.Trim(fmt.Sprint(apiCodes), "[]"))
-	case op.Code == http.StatusNotFound && !slices.Contains(custom, op.Kind):
-		v.bad(path+".code", "only resources of a CustomResourceDefinition can be missing as a whole: give kind one of %s", strings.Join(custom, ", "))
+	case op.Code == http.StatusNotFound && !v.vocab.kind(op.Kind).Custom:
+		v.bad(path+".code", "only resources of a CustomResourceDefinition can be missing as a whole: give kind one of %s", strings.Join(v.vocab.kinds(isCustom), ", "))
 	}
 	if op.Times < 1 {
 		v.bad(path+".times", "%d: at least once, or leave it out", op.Times)
@@ -197,7 +194,7 @@ func (v *validator) failAPI(path string, op *FailAPIOp) {
 }
 
 func (v *validator) patch(path string, op *PatchOp) {
-	kind := v.object(path+".object", op.Object, v.and(changed))
+	kind := v.object(path+".object", op.Object, isChanged)
 	if v.doc.broken(path + ".merge") {
 		return
 	}

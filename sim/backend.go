@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ import (
 // Simulator holds what the simulated worlds of one goroutine share.
 type Simulator struct {
 	set      *controllers.Set
+	objects  objects.Kinds
 	server   *kube.Server
 	kinds    kinds
 	threads  threads
@@ -76,9 +78,10 @@ func topology(spec *scenarios.Spec) []client.Object {
 	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} })
 }
 
-// kinds are the kinds that the world itself deals with.
+// kinds are the kinds that the world itself deals with, and what there is to know of all.
 type kinds struct {
-	node, pod, lease, host, machine *kube.Kind
+	node, pod, lease *kube.Kind
+	table            map[*kube.Kind]*objects.Kind
 }
 
 // New returns a simulator with fencelab's own controllers.
@@ -86,31 +89,33 @@ func New() (*Simulator, error) { return With(controllers.Default()) }
 
 // With returns a simulator with a set of controllers. It compiles their kinds.
 func With(set *controllers.Set) (*Simulator, error) {
-	builtin := []schema.GroupVersionKind{
-		{Version: "v1", Kind: "Node"}, {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"},
-		{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
-	}
+	s := &Simulator{set: set, objects: objects.KindsOf(set), kinds: kinds{table: make(map[*kube.Kind]*objects.Kind)}}
+	var builtin []schema.GroupVersionKind
 	var custom []kube.CustomResource
-	for _, d := range set.Definitions() {
-		custom = append(custom, kube.Defined(d))
+	for _, k := range s.objects {
+		if k.Definition == nil {
+			builtin = append(builtin, k.GVK)
+		} else {
+			custom = append(custom, kube.Defined(k.Definition))
+		}
 	}
-	server, err := kube.NewServer(set.Scheme(), builtin, custom)
-	if err != nil {
+	var err error
+	if s.server, err = kube.NewServer(set.Scheme(), builtin, custom); err != nil {
 		return nil, fmt.Errorf("build the simulated API server: %w", err)
 	}
-	s := &Simulator{set: set, server: server}
-	for _, k := range server.Kinds() {
-		switch k.Kind {
-		case "Node":
-			s.kinds.node = k
-		case "Pod":
-			s.kinds.pod = k
-		case "Lease":
-			s.kinds.lease = k
-		case "BareMetalHost":
-			s.kinds.host = k
-		case "Machine":
-			s.kinds.machine = k
+	for _, k := range s.objects {
+		served, err := s.server.KindOf(k.New())
+		if err != nil {
+			return nil, err
+		}
+		s.kinds.table[served] = k
+	}
+	for _, own := range [...]struct {
+		kind **kube.Kind
+		obj  client.Object
+	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}} {
+		if *own.kind, err = s.server.KindOf(own.obj); err != nil {
+			return nil, err
 		}
 	}
 	return s, nil
@@ -389,7 +394,7 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 // committed is told of every change in the API: it makes events of it and tells
 // those who watch.
 func (b *Backend) committed(c kube.Change) {
-	b.nodes.Changes(c.Old, c.New, func(e history.Event) {
+	b.nodes.Changes(b.sim.kinds.table[c.Kind], c.Old, c.New, func(e history.Event) {
 		e.Actor = c.Actor
 		b.w.emit(e)
 	})

@@ -185,7 +185,7 @@ func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
 	if b.api.away {
 		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away"}
 	}
-	obj, err := objects.New(b.sim.set, name)
+	_, obj, err := b.sim.objects.Find(name)
 	if err != nil {
 		return nil, client.ObjectKey{}, err
 	}
@@ -261,7 +261,7 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 }
 
 func (o operations) Create(op *scenarios.CreateOp) error {
-	obj, err := objects.Create(o.sim.set, op, topology(o.spec))
+	_, obj, err := o.sim.objects.Create(op, topology(o.spec))
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,7 @@ func Check(ctx context.Context, o Options) error {
 type Backend struct {
 	options Options
 	set     *controllers.Set
+	kinds   objects.Kinds
 	ctx     context.Context
 	cancel  context.CancelFunc
 	clock   fakebmc.Clock // of the history and of the BMCs
@@ -133,7 +134,7 @@ func New(o Options) *Backend {
 	if set == nil {
 		set = controllers.Default()
 	}
-	return &Backend{options: o, set: set}
+	return &Backend{options: o, set: set, kinds: objects.KindsOf(set)}
 }
 
 func (b *Backend) logf(format string, args ...any) {

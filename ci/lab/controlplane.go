@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
@@ -96,18 +95,25 @@ func (b *Backend) createTopology() error {
 		return api.BMCDetails{Address: "redfish+" + b.bmcs.urls[host].String() + "/redfish/v1/Systems/" + host, CredentialsName: bmcSecret}
 	})
 	for _, obj := range b.topology {
-		if err := b.create(b.ctx, obj, "scenario"); err != nil {
+		kind, err := b.kinds.Of(obj)
+		if err != nil {
+			return err
+		}
+		if err := b.create(b.ctx, kind, obj, "scenario"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// create makes an object of the topology, with its status.
-func (b *Backend) create(ctx context.Context, obj client.Object, owner string) error {
+// create makes an object, with its status.
+func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Object, owner string) error {
 	created, status := obj.DeepCopyObject().(client.Object), obj.DeepCopyObject().(client.Object)
 	if err := b.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
 		return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
+	}
+	if !kind.Status {
+		return nil
 	}
 	status.SetResourceVersion(created.GetResourceVersion())
 	if err := b.admin.Status().Update(ctx, status, client.FieldOwner(owner)); err != nil {
@@ -124,7 +130,11 @@ func (b *Backend) dump() []scenarios.Artifact {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), commandTimeout)
 	defer cancel()
 	var dumped []client.Object
-	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &api.BareMetalHostList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}} {
+	for _, kind := range b.kinds {
+		if !kind.Dumped {
+			continue
+		}
+		list := kind.NewList()
 		if err := b.admin.List(ctx, list); err != nil {
 			b.logf("dump %T: %v", list, err)
 			continue

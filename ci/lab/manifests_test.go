@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -30,6 +32,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/fakebmc/wall"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 const namespace = "metal3"
@@ -181,6 +184,35 @@ func TestOnlyNamedRolesMayRequest(t *testing.T) {
 				t.Errorf("allowed should be %t: %v", tc.allowed, err)
 			}
 		})
+	}
+}
+
+// TestKindsAreServed holds the table of kinds against a real kube-apiserver: what the
+// lab watches, dumps and understands is there.
+func TestKindsAreServed(t *testing.T) {
+	_, admin := install(t)
+	for _, k := range objects.KindsOf(controllers.Default()) {
+		mapping, err := admin.RESTMapper().RESTMapping(k.GVK.GroupKind(), k.GVK.Version)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; mapping.Resource.Resource != k.Resource || namespaced != k.Namespaced {
+			t.Errorf("the table of kinds has %s as %s, namespaced %t; the server as %s, namespaced %t", k.GVK, k.Resource, k.Namespaced, mapping.Resource.Resource, namespaced)
+		}
+		obj := k.New()
+		obj.SetName("nobody")
+		if k.Namespaced {
+			obj.SetNamespace(objects.Namespace)
+		}
+		err = admin.Status().Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{}`)))
+		// What is missing is the object, or the whole path.
+		if has := err != nil && strings.Contains(err.Error(), "nobody"); has != k.Status {
+			t.Errorf("the table of kinds has %s with status %t; the server says %v", k.GVK, k.Status, err)
+		}
+		if err := admin.List(t.Context(), k.NewList()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // watchAPI observes every version of the objects that matter. It uses plain
 // watches: an informer would merge versions.
 func (b *Backend) watchAPI() error {
-	for _, list := range []client.ObjectList{&corev1.NodeList{}, &corev1.PodList{}, &api.BareMetalHostList{}, &clusterv1.MachineList{}} {
+	for _, kind := range b.kinds {
+		if kind.Changes == nil {
+			continue
+		}
+		list := kind.NewList()
 		if err := b.admin.List(b.ctx, list); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
@@ -29,10 +31,10 @@ func (b *Backend) watchAPI() error {
 		}
 		versions := make(map[types.UID]metav1.Object)
 		for _, obj := range items(list) {
-			b.observed(nil, obj)
+			b.observed(kind, nil, obj)
 			versions[obj.GetUID()] = obj
 		}
-		b.tasks.Go(func() { b.follow(b.ctx, w, versions) })
+		b.tasks.Go(func() { b.follow(b.ctx, kind, w, versions) })
 	}
 	return nil
 }
@@ -40,7 +42,7 @@ func (b *Backend) watchAPI() error {
 // follow turns a watch into events. The lab lives for minutes, in which the API
 // server ends no watch and forgets no version; when one ends all the same,
 // versions were missed, and the run has no verdict.
-func (b *Backend) follow(ctx context.Context, w watch.Interface, versions map[types.UID]metav1.Object) {
+func (b *Backend) follow(ctx context.Context, kind *objects.Kind, w watch.Interface, versions map[types.UID]metav1.Object) {
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		obj, ok := e.Object.(metav1.Object)
@@ -54,21 +56,21 @@ func (b *Backend) follow(ctx context.Context, w watch.Interface, versions map[ty
 			if before == nil {
 				before = obj
 			}
-			b.observed(before, nil)
+			b.observed(kind, before, nil)
 			continue
 		}
 		versions[obj.GetUID()] = obj
-		b.observed(before, obj)
+		b.observed(kind, before, obj)
 	}
 	if ctx.Err() == nil {
 		b.stream.fail(fmt.Errorf("the watch of the API server ended"))
 	}
 }
 
-func (b *Backend) observed(before, after metav1.Object) {
+func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 	at := b.since()
 	var events []history.Event
-	b.nodes.Changes(before, after, func(e history.Event) {
+	b.nodes.Changes(kind, before, after, func(e history.Event) {
 		e.At = at
 		events = append(events, e)
 	})

@@ -14,7 +14,6 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -200,7 +199,7 @@ func (o operations) merge(object string, change map[string]any) error {
 }
 
 func (o operations) Patch(op *scenarios.PatchOp) error {
-	obj, err := objects.New(o.set, op.Object)
+	_, obj, err := o.kinds.Find(op.Object)
 	if err != nil {
 		return err
 	}
@@ -219,7 +218,7 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 }
 
 func (o operations) Delete(op *scenarios.ObjectOp) error {
-	obj, err := objects.New(o.set, op.Object)
+	_, obj, err := o.kinds.Find(op.Object)
 	if err != nil {
 		return err
 	}
@@ -228,11 +227,11 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 }
 
 func (o operations) Create(op *scenarios.CreateOp) error {
-	obj, err := objects.Create(o.set, op, o.topology)
+	kind, obj, err := o.kinds.Create(op, o.topology)
 	if err != nil {
 		return err
 	}
-	if err := o.create(o.ctx, obj, string(user)); !apierrors.IsAlreadyExists(err) {
+	if err := o.create(o.ctx, kind, obj, string(user)); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil

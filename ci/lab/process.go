@@ -342,7 +342,7 @@ func (l *life) open() (way, error) {
 	}
 	addresses := gate.NewAddresses(show)
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: l, Read: gate.API, Next: next, UserAgent: l.p.name, Addresses: addresses}
+		return &gate.Gate{Judge: l, Read: gate.API(b.kinds), Next: next, UserAgent: l.p.name, Addresses: addresses}
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // TestRefuse holds the requests of a controller against a failAPI.
@@ -37,12 +38,12 @@ func TestRefuse(t *testing.T) {
 		{scenarios.FailAPIOp{Controller: "remediation", Code: 409}, http.MethodPatch, machines + "/worker-1", true},
 		{scenarios.FailAPIOp{Code: 404}, http.MethodGet, "/version", false},
 	} {
-		b := &Backend{stream: newStream(func() time.Duration { return 0 })}
+		b := &Backend{kinds: objects.KindsOf(controllers.Default()), stream: newStream(func() time.Duration { return 0 })}
 		l := &life{p: &process{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
 		b.refusals.add(&c.op)
 		for i := range 2 {
-			err := l.Asked(t.Context(), gate.API(httptest.NewRequest(c.method, c.path, nil), nil))
+			err := l.Asked(t.Context(), gate.API(b.kinds)(httptest.NewRequest(c.method, c.path, nil), nil))
 			var refusal *gate.Refusal
 			if refused := errors.As(err, &refusal); refused != (c.refused && i == 0) || err != nil && !refused {
 				t.Errorf("%s: %s %s for the %d. time: %v", &c.op, c.method, c.path, i+1, err)
@@ -122,7 +123,7 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, s := serveModels(t)
 			r := hands{make(chan *hand, 10)}
-			backend := &Backend{ctx: t.Context(), stream: s, bmcs: b, runner: r}
+			backend := &Backend{kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), stream: s, bmcs: b, runner: r}
 			p := &process{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {

@@ -93,7 +93,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		}
 	}
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
-	b := &Backend{set: controllers.Default(), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
+	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
 	b.stream = newStream(b.since)
 	must(b.startControlPlane())
 	t.Cleanup(func() { must(b.plane.Stop()) })
@@ -105,7 +105,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 
 	config, l := b.as("reboot"), &life{p: &process{b: b, name: "reboot"}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: l, Read: gate.API, Next: next, UserAgent: "reboot"}
+		return &gate.Gate{Judge: l, Read: gate.API(b.kinds), Next: next, UserAgent: "reboot"}
 	})
 	controller, err := client.New(config, client.Options{Scheme: api.NewScheme()})
 	must(err)

@@ -14,13 +14,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/manifests"
 )
@@ -156,49 +152,6 @@ func TestRolesAreNamedAndNarrow(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestRolesLetControllersWatch compares each controller's role with its
-// registration.
-func TestRolesLetControllersWatch(t *testing.T) {
-	all, scheme := roles(t), api.NewScheme()
-	for _, r := range controllers.All() {
-		role, ok := all["fencelab-"+r.Name]
-		if !ok {
-			t.Errorf("the controller %s has no role", r.Name)
-			continue
-		}
-		var kinds []client.Object
-		if r.For != nil {
-			kinds = append(kinds, r.For)
-		}
-		for _, w := range r.Watches {
-			kinds = append(kinds, w.Kind)
-		}
-		for _, kind := range kinds {
-			group, resource := resourceOf(t, scheme, kind)
-			for _, verb := range []string{"get", "list", "watch"} {
-				if !grants(role, group, resource, verb) {
-					t.Errorf("%s may not %s %s", role.Name, verb, resource)
-				}
-			}
-		}
-	}
-}
-
-func resourceOf(t *testing.T, scheme *runtime.Scheme, kind client.Object) (group, resource string) {
-	t.Helper()
-	gvk, err := apiutil.GVKForObject(kind, scheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return gvk.Group, strings.ToLower(gvk.Kind) + "s"
-}
-
-func grants(role rbacv1.ClusterRole, group, resource, verb string) bool {
-	return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-		return slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb)
-	})
 }
 
 // TestOnlyRequestersMayRequest lists who holds the verbs that the policies ask

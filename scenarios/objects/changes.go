@@ -1,7 +1,8 @@
 // Package objects joins scenarios and the Kubernetes API, in both directions and
-// for both worlds: Topology makes the API objects of a topology, and Changes
-// turns versions of API objects into the API events of a history. So an object
-// means the same in the simulator's store and in a real API server.
+// for both worlds: Kinds says which objects there are, Topology makes those of a
+// topology, and Nodes.Changes turns versions of them into the API events of a
+// history. So an object means the same in the simulator's store and in a real API
+// server.
 package objects
 
 import (
@@ -16,38 +17,6 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
-
-// Changes hands over what became different between two versions of an object, in
-// a fixed order. A nil before means that the object was created, a nil after that
-// it was deleted. Kinds that no invariant looks at give no events. The events
-// have neither number nor time.
-//
-// The host that an event belongs to is the object's own name for Nodes and
-// BareMetalHosts, the bound host for Pods, and the host that a Machine's
-// annotation names.
-func Changes(before, after metav1.Object, emit func(history.Event)) {
-	switch {
-	case isA[*corev1.Node](before, after):
-		node(as[*corev1.Node](before), as[*corev1.Node](after), emit)
-	case isA[*corev1.Pod](before, after):
-		pod(as[*corev1.Pod](before), as[*corev1.Pod](after), emit)
-	case isA[*api.BareMetalHost](before, after):
-		host(as[*api.BareMetalHost](before), as[*api.BareMetalHost](after), emit)
-	case isA[*clusterv1.Machine](before, after):
-		machine(as[*clusterv1.Machine](before), as[*clusterv1.Machine](after), emit)
-	}
-}
-
-func isA[T metav1.Object](before, after metav1.Object) bool {
-	_, b := before.(T)
-	_, a := after.(T)
-	return a || b
-}
-
-func as[T metav1.Object](o metav1.Object) T {
-	t, _ := o.(T)
-	return t
-}
 
 func node(before, after *corev1.Node, emit func(history.Event)) {
 	if after == nil {

@@ -8,10 +8,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
+
+// changesOf finds the kind of the objects.
+func changesOf(before, after metav1.Object, emit func(history.Event)) {
+	some := after
+	if some == nil {
+		some = before
+	}
+	kind, err := KindsOf(controllers.Default()).Of(some.(client.Object))
+	if err != nil {
+		panic(err)
+	}
+	Nodes{}.Changes(kind, before, after, emit)
+}
 
 func TestChanges(t *testing.T) {
 	node := func(change func(*corev1.Node)) *corev1.Node {
@@ -104,7 +119,7 @@ func TestChanges(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			Changes(tc.before, tc.after, func(e history.Event) {
+			changesOf(tc.before, tc.after, func(e history.Event) {
 				if e.Kind.Layer() != history.API {
 					t.Errorf("%s is not an API event", e.Kind)
 				}

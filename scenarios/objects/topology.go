@@ -70,19 +70,25 @@ func NodesOf(topology *scenarios.Topology) Nodes {
 	return nodes
 }
 
-// Changes is the function Changes, where the events of a Node or Pod belong to
-// the Node's host.
-func (n Nodes) Changes(before, after metav1.Object, emit func(history.Event)) {
-	if len(n) == 0 {
-		Changes(before, after, emit)
-		return
+// Changes hands over what became different between two versions of an object, in
+// a fixed order. A nil before means that the object was created, a nil after that
+// it was deleted. The events have neither number nor time.
+//
+// The host that an event belongs to is the object's own name for BareMetalHosts, the
+// Node's host for Nodes and Pods, and the host that a Machine's annotation names.
+func (n Nodes) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
+	switch {
+	case kind.Changes == nil:
+	case len(n) == 0:
+		kind.Changes(before, after, emit)
+	default:
+		kind.Changes(before, after, func(e history.Event) {
+			if host, ok := n[e.Host]; ok && (strings.HasPrefix(e.Object, "Node/") || strings.HasPrefix(e.Object, "Pod/")) {
+				e.Host = host
+			}
+			emit(e)
+		})
 	}
-	Changes(before, after, func(e history.Event) {
-		if host, ok := n[e.Host]; ok && (strings.HasPrefix(e.Object, "Node/") || strings.HasPrefix(e.Object, "Pod/")) {
-			e.Host = host
-		}
-		emit(e)
-	})
 }
 
 func machineObject(host *scenarios.Host) *clusterv1.Machine {

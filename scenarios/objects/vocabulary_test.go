@@ -17,7 +17,7 @@ func TestCheckPatch(t *testing.T) {
 		{"BareMetalHost", `{"spec":{"online":"yes"}}`, "cannot unmarshal"},
 		{"Pod", `{}`, "users change no objects of this kind"},
 	} {
-		err := checkPatch(controllers.Default(), c.kind, []byte(c.merge))
+		err := KindsOf(controllers.Default()).checkPatch(c.kind, []byte(c.merge))
 		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("patch a %s with %s: %v, want %q", c.kind, c.merge, err, c.wrong)
 		}

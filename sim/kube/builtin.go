@@ -66,6 +66,11 @@ var builtins = map[schema.GroupVersionKind]builtin{
 	},
 }
 
+// Builtin returns the built-in kinds whose behaviour is modelled, sorted.
+func Builtin() []schema.GroupVersionKind {
+	return slices.SortedFunc(maps.Keys(builtins), func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+}
+
 func asSent(*Store, *Kind, *record) error                { return nil }
 func asSentUpdate(*Store, *Kind, *record, *record) error { return nil }
 

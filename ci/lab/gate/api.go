@@ -9,32 +9,25 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// verbs and kinds name effects as the simulator does.
-var (
-	verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
-	kinds = map[string]string{
-		"nodes": "Node", "pods": "Pod", "leases": "Lease", "secrets": "Secret",
-		"baremetalhosts": "BareMetalHost", "machines": "Machine", "machinehealthchecks": "MachineHealthCheck",
-	}
-)
+// verbs name effects as the simulator does.
+var verbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
 
-// API understands a request to the API server.
-func API(request *http.Request, body []byte) Request {
-	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	if request.Method == http.MethodPost && parts[len(parts)-1] == "events" {
-		return Request{Warning: warning(body)}
-	}
-	for i, part := range parts {
-		kind := kinds[part]
-		if kind == "" {
-			continue
+// API understands requests to the API server about objects of some kinds.
+func API(kinds objects.Kinds) func(request *http.Request, body []byte) Request {
+	return func(request *http.Request, body []byte) Request {
+		group, resource, name := parse(request.URL.Path)
+		if request.Method == http.MethodPost && resource == "events" {
+			return Request{Warning: warning(body)}
 		}
-		r := Request{Verb: verbs[request.Method], Kind: kind}
-		if i+1 < len(parts) {
-			r.Name = parts[i+1]
+		kind := kinds.Resource(group, resource)
+		if kind == nil {
+			return Request{}
 		}
+		r := Request{Verb: verbs[request.Method], Kind: kind.Name, Name: name}
 		switch {
 		case r.Verb == "create":
 			r.Name, _ = named(body)
@@ -43,13 +36,32 @@ func API(request *http.Request, body []byte) Request {
 		case request.Method == http.MethodGet && request.URL.Query().Get("watch") == "":
 			r.Verb = "list"
 		}
-		// A Lease that is renewed is a heartbeat, and as an effect it would be counted among those of the design.
-		if verbs[request.Method] != "" && kind != "Lease" {
-			r.Effect = r.Verb + " " + kind + "/" + r.Name
+		if verbs[request.Method] != "" && !kind.Heartbeat {
+			r.Effect = r.Verb + " " + r.Kind + "/" + r.Name
 		}
 		return r
 	}
-	return Request{}
+}
+
+// parse takes a path apart: /api/VERSION/... or /apis/GROUP/VERSION/..., in a namespace or
+// not, then resource and name, and perhaps a subresource.
+func parse(path string) (group, resource, name string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		group, parts = parts[1], parts[3:]
+	default:
+		return "", "", ""
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	return group, parts[0], name
 }
 
 // named returns name and resourceVersion of an object. Built-in kinds may travel as protobuf.

@@ -24,6 +24,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // patience only ends what hangs.
@@ -69,6 +72,9 @@ func (s *script) wantNotes(t *testing.T, want ...string) {
 	}
 }
 
+// known are fencelab's own kinds.
+var known = objects.KindsOf(controllers.Default())
+
 // ways are those by which a client's requests can pass a gate; each test takes all.
 func ways(t *testing.T, judge *script, addresses Addresses, handler http.HandlerFunc, test func(t *testing.T, client *http.Client, address string)) {
 	for _, way := range []string{"round tripper", "proxy", "proxy with HTTP/2"} {
@@ -80,7 +86,7 @@ func ways(t *testing.T, judge *script, addresses Addresses, handler http.Handler
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := &Gate{Judge: judge, Read: API, Next: server.Client().Transport, UserAgent: "reboot", Addresses: addresses}
+			g := &Gate{Judge: judge, Read: API(known), Next: server.Client().Transport, UserAgent: "reboot", Addresses: addresses}
 			client := &http.Client{Transport: g, Timeout: patience}
 			address := server.URL
 			if way != "round tripper" {
@@ -299,7 +305,7 @@ func TestAProxyKnowsItsCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gate{Judge: new(script), Read: API, Next: server.Client().Transport}
+	g := &Gate{Judge: new(script), Read: API(known), Next: server.Client().Transport}
 	proxy, err := Serve(target, g, &tls.Config{Certificates: server.TLS.Certificates, ClientAuth: tls.RequestClientCert}, "fencelab:reboot")
 	if err != nil {
 		t.Fatal(err)
@@ -366,18 +372,21 @@ func TestRead(t *testing.T) {
 		method, path, body string
 		want               Request
 	}{
-		{API, "GET", node, "", Request{Verb: "get", Kind: "Node", Name: "worker-1"}},
-		{API, "GET", machines, "", Request{Verb: "list", Kind: "Machine"}},
-		{API, "GET", machines + "?watch=true&resourceVersion=5", "", Request{Kind: "Machine"}},
-		{API, "PATCH", machines + "/worker-1/status", "{}", Request{Verb: "patch", Kind: "Machine", Name: "worker-1", Effect: "patch Machine/worker-1"}},
-		{API, "PUT", machines + "/worker-1", "{}", Request{Verb: "update", Kind: "Machine", Name: "worker-1", Effect: "update Machine/worker-1"}},
-		{API, "DELETE", node, "", Request{Verb: "delete", Kind: "Node", Name: "worker-1", Effect: "delete Node/worker-1"}},
-		{API, "POST", "/api/v1/namespaces/default/pods", pod, Request{Verb: "create", Kind: "Pod", Name: "exclusive", Effect: "create Pod/exclusive"}},
-		{API, "POST", machines, `{"kind":"Machine","metadata":{"name":"m"}}`, Request{Verb: "create", Kind: "Machine", Name: "m", Effect: "create Machine/m"}},
-		{API, "PUT", "/apis/coordination.k8s.io/v1/namespaces/fencelab-system/leases/fencelab", "{}", Request{Verb: "update", Kind: "Lease", Name: "fencelab"}},
-		{API, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(event), Request{Warning: &Warning{"worker-1", "Odd", "look"}}},
-		{API, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(normal), Request{}},
-		{API, "GET", "/version", "", Request{}},
+		{API(known), "GET", node, "", Request{Verb: "get", Kind: "Node", Name: "worker-1"}},
+		{API(known), "GET", machines, "", Request{Verb: "list", Kind: "Machine"}},
+		{API(known), "GET", machines + "?watch=true&resourceVersion=5", "", Request{Kind: "Machine"}},
+		{API(known), "PATCH", machines + "/worker-1/status", "{}", Request{Verb: "patch", Kind: "Machine", Name: "worker-1", Effect: "patch Machine/worker-1"}},
+		{API(known), "PUT", machines + "/worker-1", "{}", Request{Verb: "update", Kind: "Machine", Name: "worker-1", Effect: "update Machine/worker-1"}},
+		{API(known), "DELETE", node, "", Request{Verb: "delete", Kind: "Node", Name: "worker-1", Effect: "delete Node/worker-1"}},
+		{API(known), "POST", "/api/v1/namespaces/default/pods", pod, Request{Verb: "create", Kind: "Pod", Name: "exclusive", Effect: "create Pod/exclusive"}},
+		{API(known), "POST", machines, `{"kind":"Machine","metadata":{"name":"m"}}`, Request{Verb: "create", Kind: "Machine", Name: "m", Effect: "create Machine/m"}},
+		{API(known), "PUT", "/apis/coordination.k8s.io/v1/namespaces/fencelab-system/leases/fencelab", "{}", Request{Verb: "update", Kind: "Lease", Name: "fencelab"}},
+		{API(known), "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(event), Request{Warning: &Warning{"worker-1", "Odd", "look"}}},
+		{API(known), "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(normal), Request{}},
+		{API(known), "GET", "/version", "", Request{}},
+		{API(known), "GET", "/api/v1/namespaces/nodes/pods/machines", "", Request{Verb: "get", Kind: "Pod", Name: "machines"}},
+		{API(known), "GET", "/api/v1/namespaces/default", "", Request{}},
+		{API(known), "GET", "/apis/example.com/v1/nodes/worker-1", "", Request{}},
 		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-1", "", Request{}},
 		{BMC("worker-1"), "POST", "/redfish/v1/SessionService/Sessions", "{}", Request{}},
 		{BMC("worker-1"), "POST", "/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", `{"ResetType":"ForceOff"}`, Request{Effect: "bmc ForceOff worker-1"}},

@@ -51,6 +51,15 @@ func onStore(sequence []kubetest.Op, fault func(*kube.Store, *kube.Call)) (kubet
 	return kubetest.Run(context.Background(), c, prefix, sequence, unmodelled)
 }
 
+// TestEveryBuiltinIsCompared: what is modelled is also held against the real server.
+func TestEveryBuiltinIsCompared(t *testing.T) {
+	for _, gvk := range kube.Builtin() {
+		if !slices.Contains(kubetest.Kinds(), gvk.Kind) {
+			t.Errorf("%s is modelled, and no generated sequence uses it: add it to the kinds of kubetest", gvk)
+		}
+	}
+}
+
 func unmodelled(err error) bool {
 	var u *kube.Unmodelled
 	return errors.As(err, &u)

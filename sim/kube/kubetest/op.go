@@ -145,6 +145,15 @@ var kinds = []kind{
 	},
 }
 
+// Kinds are the names of the kinds that generated sequences use.
+func Kinds() []string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
 func kindNamed(name string) kind {
 	for _, k := range kinds {
 		if k.name == name {
