@@ -35,7 +35,25 @@ func (w *walk) holds(host string) {
 func (w *walk) letsGo(host string) {
 	w.Helper()
 	w.do(scenarios.Op{RemoveAnnotation: asks(host, hold, "")})
-	w.comes(event{kind: history.NodeReady, host: host})
+	w.comes(event{kind: history.BootComplete, host: host})
+	w.recovers(host)
+}
+
+// recovers waits until the Node of a host that has booted is Ready. A host can be back
+// before anybody has noticed that it was away, or notice may be taken afterwards.
+func (w *walk) recovers(host string) {
+	w.Helper()
+	w.until(5*time.Second, func(history.Event) bool { return false })
+	for i := len(w.seen) - 1; i >= 0; i-- {
+		switch e := w.seen[i]; {
+		case e.Host == host && e.Kind == history.NodeReady:
+			return
+		case e.Host == host && e.Kind == history.NodeNotReady:
+			w.comes(event{kind: history.NodeReady, host: host})
+			return
+		}
+	}
+	w.Errorf("the Node of %s was never Ready", host)
 }
 
 // power walks through what switches hosts: who did it is a field of every edge, and a
@@ -55,13 +73,14 @@ func power(w *walk) {
 	w.next(event{kind: history.BootComplete, host: host})
 
 	// What the scenario itself does to the power is nobody else's doing.
-	w.comes(event{kind: history.NodeReady, host: host})
+	w.recovers(host)
 	w.do(scenarios.Op{PowerLoss: onHost(host)})
 	w.next(event{kind: history.BootEnded, host: host, actor: engine})
 	w.next(event{kind: history.PowerOff, host: host, actor: engine})
 	w.do(scenarios.Op{PowerUp: onHost(host)})
 	w.next(event{kind: history.PowerOn, host: host, actor: engine})
-	w.comes(event{kind: history.NodeReady, host: host})
+	w.comes(event{kind: history.BootComplete, host: host})
+	w.recovers(host)
 
 	// A command that its BMC keeps waiting was received all the same, and once.
 	const wait = 3 * time.Second
@@ -90,7 +109,8 @@ func power(w *walk) {
 	w.next(event{kind: history.BMCCommand, host: host, value: "GracefulShutdown"})
 	w.next(event{kind: history.BMCCommand, host: host, value: "ForceOff"})
 	w.next(event{kind: history.PowerOff, host: host, actor: "reboot"})
-	w.comes(event{kind: history.NodeReady, host: host})
+	w.comes(event{kind: history.BootComplete, host: host})
+	w.recovers(host)
 
 	w.do(scenarios.Op{SetOnline: &scenarios.OnlineOp{Host: host}})
 	w.next(event{kind: history.OnlineWanted, host: host, actor: history.User, value: "false"})
