@@ -7,13 +7,13 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -111,14 +111,5 @@ func hunt(ctx context.Context, binary, right, story, strategy string, seeds, sch
 
 // build builds the judge with one mutant.
 func build(ctx context.Context, m Mutant, dir string) (binary string, err error) {
-	overlay, err := m.Overlay(dir)
-	if err != nil {
-		return "", err
-	}
-	binary = filepath.Join(dir, m.ID)
-	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, "./ci/mutants/judge")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build mutant %s: %w\n%s", m.ID, err, output)
-	}
-	return binary, nil
+	return source.Build(ctx, ".", "./ci/mutants/judge", dir, m.ID, m.Change)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,23 +13,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/ci/mutants/source"
 )
 
 // Mutant is one mistake in one file.
 type Mutant struct {
 	// ID is unique and says which controller.
 	ID string `json:"id"`
-	// File is the path from the project's root.
-	File string `json:"file"`
 	// Mistake says what the engineer did, in a phrase.
 	Mistake string `json:"mistake"`
 	// Protection is the protection that this takes out, if it does: a live read, a
 	// lock, a precondition, a recorded time, a check.
 	Protection string `json:"protection,omitempty"`
-	// Find is the text in the file, which must be there once, and Replace what
-	// stands there instead.
-	Find    string `json:"find"`
-	Replace string `json:"replace"`
+	// Change is where it stands in the source.
+	source.Change
 	// Story is the scenario that was made for it, if one was: its single deviations
 	// are tried first.
 	Story string `json:"story,omitempty"`
@@ -62,44 +58,13 @@ func Load(dir string) ([]Mutant, error) {
 				problems = append(problems, fmt.Errorf("%s: the mutant %q has no mistake, no ID, or that of another", file, m.ID))
 			}
 			known[m.ID] = true
-			if _, err := m.source("."); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %w", file, err))
+			if _, err := source.Apply(".", m.Change); err != nil {
+				problems = append(problems, fmt.Errorf("%s: mutant %s: %w", file, m.ID, err))
 			}
 		}
 		all = append(all, mutants...)
 	}
 	return all, errors.Join(problems...)
-}
-
-// source returns the file with the mistake in it.
-func (m Mutant) source(root string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(root, m.File))
-	if err != nil {
-		return nil, fmt.Errorf("mutant %s: %w", m.ID, err)
-	}
-	find, replace := strings.TrimSuffix(m.Find, "\n"), strings.TrimSuffix(m.Replace, "\n")
-	if n := bytes.Count(data, []byte(find)); n != 1 || find == "" {
-		return nil, fmt.Errorf("mutant %s: what it changes stands %d times in %s, not once: %q", m.ID, n, m.File, find)
-	}
-	return bytes.Replace(data, []byte(find), []byte(replace), 1), nil
-}
-
-// Overlay writes what go build -overlay needs below dir and returns its path.
-func (m Mutant) Overlay(dir string) (string, error) {
-	source, err := m.source(".")
-	if err != nil {
-		return "", err
-	}
-	changed, overlay := filepath.Join(dir, m.ID+".go.txt"), filepath.Join(dir, m.ID+".json")
-	original, err := filepath.Abs(m.File)
-	if err != nil {
-		return "", err
-	}
-	content, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err != nil {
-		return "", err
-	}
-	return overlay, errors.Join(os.WriteFile(changed, source, 0o644), os.WriteFile(overlay, content, 0o644))
 }
 
 // cell is a text as it stands in a table.

@@ -1,0 +1,89 @@
+// Package source builds programs of this module with a mistake in their source, which
+// itself stays as it is: the compiler is given other files in the place of some
+// (go build -overlay).
+package source
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Change is other text in one place of one file.
+type Change struct {
+	// File is the path from the module's root.
+	File string `json:"file"`
+	// Find is the text in the file, which must be there once, and Replace what
+	// stands there instead.
+	Find    string `json:"find"`
+	Replace string `json:"replace"`
+}
+
+// apply returns the file's content with the change.
+func (c Change) apply(content []byte) ([]byte, error) {
+	find, replace := strings.TrimSuffix(c.Find, "\n"), strings.TrimSuffix(c.Replace, "\n")
+	if n := bytes.Count(content, []byte(find)); n != 1 || find == "" {
+		return nil, fmt.Errorf("what is changed stands %d times in %s, not once: %q", n, c.File, find)
+	}
+	return bytes.Replace(content, []byte(find), []byte(replace), 1), nil
+}
+
+// Apply returns the files of the module at root that the changes concern, with the
+// changes made one after the other, by path from the root.
+func Apply(root string, changes ...Change) (map[string][]byte, error) {
+	changed := make(map[string][]byte)
+	for _, c := range changes {
+		content, ok := changed[c.File]
+		if !ok {
+			var err error
+			if content, err = os.ReadFile(filepath.Join(root, c.File)); err != nil {
+				return nil, err
+			}
+		}
+		content, err := c.apply(content)
+		if err != nil {
+			return nil, err
+		}
+		changed[c.File] = content
+	}
+	return changed, nil
+}
+
+// Build builds a package of the module at root with the changes as dir/name.
+func Build(ctx context.Context, root, pkg, dir, name string, changes ...Change) (binary string, err error) {
+	changed, err := Apply(root, changes...)
+	if err != nil {
+		return "", err
+	}
+	replace := make(map[string]string, len(changed))
+	for file, content := range changed { // order does not matter: JSON is sorted
+		original, err := filepath.Abs(filepath.Join(root, file))
+		if err != nil {
+			return "", err
+		}
+		replace[original] = filepath.Join(dir, name+"-"+strings.ReplaceAll(file, "/", "-")+".txt")
+		if err := os.WriteFile(replace[original], content, 0o644); err != nil {
+			return "", err
+		}
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, name+".json")
+	if err := os.WriteFile(list, overlay, 0o644); err != nil {
+		return "", err
+	}
+	binary = filepath.Join(dir, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", list, "-o", binary, pkg)
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s with %s: %w\n%s", pkg, name, err, output)
+	}
+	return binary, nil
+}
