@@ -8,15 +8,17 @@ var powerRestored = Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &power{ruling: ruling{id: "power-restored"}, hosts: newRoster[powerHost](p.Hosts)}
+		return &power{ruling: ruling{id: "power-restored"}, roles: p.Roles, hosts: newRoster[powerHost](p.Hosts)}
 	},
 }
 
 // power judges the hosts as they stand after healing. A host should be on unless
 // spec.online is false, it isn't provisioned, or another client than the
-// remediation controller still holds it off with its own key.
+// remediation controller still holds it off with its own key. spec.online is the
+// user's: what a controller under test makes of it changes nothing of that.
 type power struct {
 	ruling
+	roles  Roles
 	hosts  roster[powerHost]
 	healed history.Event
 }
@@ -32,7 +34,7 @@ func (c *power) Observe(e history.Event) *Violation {
 	switch {
 	case e.Kind == history.Healed:
 		c.healed = e
-	case e.Host == "":
+	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor):
 	case e.Kind.Layer() == history.World:
 		h := c.hosts.of(e.Host)
 		h.body.observe(&e)
