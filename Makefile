@@ -83,6 +83,10 @@ controlplane: ## Build etcd and kube-apiserver from their Go modules
 mutants: ## Put one mistake after the other into the controllers and see what finds it; writes docs/mutants.md (MUTANT=prefix; about 40 minutes)
 	$(GO) run ./ci/mutants -only '$(MUTANT)' $(if $(MUTANT),,-table docs/mutants.md)
 
+.PHONY: corpus
+corpus: build ## Reproduce the known bugs of scenarios/catalog/regression; writes docs/track-record.md (half a minute)
+	$(FENCELAB) corpus --table docs/track-record.md
+
 .PHONY: campaign
 campaign: build ## Play random schedules of every scenario; fails on a violation or a story that wasn't told (SEEDS="1 2 3" SCHEDULES=125 each; 25,000 a seed take about 5 minutes)
 	@failed=0; for seed in $(SEEDS); do \
@@ -110,7 +114,7 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest .; do \
+	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest ./ci/corpus .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: generate

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,26 +73,15 @@ none is needed; elsewhere there is no default.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Fake, "fake", 0, "serve so many hosts in memory")
+	flags.AddGoFlagSet(o.Flags())
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
-	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8000", "address of the first host's Redfish service; each further host is one port up")
-	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind the one address (default with --libvirt, unless there is IPMI)")
-	flags.StringVar(&o.IPMI, "ipmi", "", "address of the first host's IPMI service (default: none)")
-	flags.StringVar(&o.Username, "username", "", "account of Redfish and IPMI (default: none)")
-	flags.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Minute, "how long a Redfish session lives without being used: 30s to 24h")
-	flags.BoolVar(&o.TLS, "tls", false, "serve HTTPS with a generated certificate")
 	flags.StringVar(&certificate, "tls-certificate", "", "serve HTTPS with the certificate in this file")
 	flags.StringVar(&key, "tls-key", "", "private key of --tls-certificate")
 	flags.StringSliceVar(&o.Media, "media", nil, "URL prefixes of the images that may be inserted as virtual media (default: none)")
-	flags.StringVar(&o.Admin, "admin", "", "address of the admin API, on loopback (default: none)")
 	flags.StringSliceVar(&presets, "preset", nil, "misbehave like this from the start: see fencelab bmc faults")
 	flags.StringVar(&rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, that are in force from the start")
 	flags.StringVar(&logFile, "log", "", "file to which each request is appended as a line of JSON, with what was told and what was the case")
-	flags.DurationVar(&o.RestartTime, "restart-time", fakebmc.DefaultRestartTime, "how long a BMC is away after a Manager.Reset")
-	flags.DurationVar(&o.Timing.On, "on-time", 2*time.Second, "how long a host in memory takes to power on")
-	flags.DurationVar(&o.Timing.Off, "off-time", time.Second, "how long it takes to be forced off")
-	flags.DurationVar(&o.Timing.Shutdown, "shutdown-time", 3*time.Second, "how long it takes to shut down")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "faults",
 		Short: "List the misbehaviours of real BMCs that have a name",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
@@ -73,6 +74,30 @@ func lintCommand() *cobra.Command {
 			return invalid(report.Lint(cmd.OutOrStdout(), args, vocabulary()))
 		},
 	}
+}
+
+func corpusCommand() *cobra.Command {
+	r, table := &runner{}, ""
+	cmd := &cobra.Command{
+		Use:   "corpus [FILE|DIR...]",
+		Short: "Reproduce known bugs, and show that the right controllers don't have them",
+		Long: `Corpus plays pairs: a known bug of some controller, which must break a guarantee, and
+the right controllers in the same story, which must keep them all. Without arguments
+it plays those in ` + catalog + `/regression. Mistakes in the source are built first, so
+that it needs to run where the source of fencelab is.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{catalog + "/regression"}
+			}
+			if err := r.start(cmd); err != nil {
+				return err
+			}
+			return corpus.Run(cmd.Context(), &r.Console, r.simulator, args, vocabulary(), table)
+		},
+	}
+	r.World, r.Controllers = "sim", lab.InProcess
+	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file, if all is as expected")
+	return cmd
 }
 
 func schemaCommand() *cobra.Command {

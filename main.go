@@ -49,7 +49,7 @@ missing, 5 internal error.`,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return report.UnknownCommand(cmd, args[0])
 			}
 			return nil
 		},
@@ -57,9 +57,9 @@ missing, 5 internal error.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(), schemaCommand(), doctorCommand(),
-		controllersCommand(), bmcCommand(), workerCommand())
-	root.SetHelpCommand(helpCommand())
+	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(), corpusCommand(), schemaCommand(),
+		doctorCommand(), controllersCommand(), bmcCommand(), workerCommand())
+	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -82,29 +82,3 @@ func exit(code int, err error) error {
 
 // invalid is an error in what the user gave us.
 func invalid(err error) error { return exit(report.ExitInvalid, err) }
-
-// unknownCommand names the command that was meant, if one is near.
-func unknownCommand(root *cobra.Command, name string) error {
-	var names []string
-	for _, cmd := range root.Commands() {
-		if !cmd.Hidden {
-			names = append(names, cmd.Name())
-		}
-	}
-	return report.UnknownCommand(name, names)
-}
-
-// helpCommand is the usual one, but that a topic which isn't there is an error.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about any command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			topic, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return unknownCommand(cmd.Root(), args[0])
-			}
-			return topic.Help()
-		},
-	}
-}

@@ -44,7 +44,7 @@ var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
 	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page"}, anyYAML), whyScenarios},
-	{"scenarios/report", []string{"./scenarios", "golang.org/x/term"}, "a report is of outcomes, whatever world they come from"},
+	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/page", []string{"./scenarios/history", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},
@@ -83,7 +83,9 @@ var layers = []layer{
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child"}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
-	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
+	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
+	{"ci/mutants/source", nil, "to build a program with a mistake nobody has to know what finds it"},
+	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "known bugs are reproduced in the simulator"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
 

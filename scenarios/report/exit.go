@@ -3,11 +3,9 @@ package report
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
@@ -51,14 +49,6 @@ func UnlessEnded(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// UnknownCommand is the error of a command that isn't there. It names the nearest one.
-func UnknownCommand(name string, commands []string) error {
-	if meant := history.Nearest(name, commands); meant != "" {
-		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
-	}
-	return fmt.Errorf("unknown command %q; see fencelab --help", name)
 }
 
 // CodeOf is the exit code of an error. What carries none is an error of the command

@@ -1,0 +1,244 @@
+package corpus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/sim/search/workers"
+)
+
+// Finding is what came of a pair.
+type Finding struct {
+	Pair
+	// Schedules is how many were played until the mistake broke its guarantee, and Took
+	// how long that took.
+	Schedules int
+	Took      time.Duration
+	// Cause are the deviations of the schedule in which it did. Without any it is the
+	// default one.
+	Cause []scenarios.Deviation
+	// Problem says what is wrong with the pair, if anything is.
+	Problem string
+	// Broken is the schedule in which the right half doesn't hold, if that is it.
+	Broken *scenarios.Plan
+}
+
+// Run tries all pairs of files and directories, as many at once as there are cores, and
+// tells of each in order. If all is as expected it writes the [Record] into the file
+// table, unless that is empty. It needs the module's source in the working directory when
+// a mistake is in the source. The error has an exit code.
+func Run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary scenarios.Vocabulary, table string) error {
+	pairs, err := Load(paths, vocabulary)
+	if err != nil {
+		return &report.Exit{Code: report.ExitInvalid, Err: err}
+	}
+	began := time.Now()
+	findings, err := tryAll(ctx, ".", pairs, func(f Finding) {
+		text := fmt.Sprintf("%s of %s in %s; right: held", f.Breaks, f.Right.Metadata.Upstream, f.cause())
+		verdict := invariant.Violated
+		if f.Problem != "" {
+			text, verdict = f.Problem, invariant.Unknown
+		}
+		to.Line(verdict, f.Problem == "", f.Right.Metadata.Name, text)
+	})
+	if err != nil {
+		return err
+	}
+	wrong := 0
+	for _, f := range findings {
+		if f.Problem != "" {
+			wrong++
+		}
+		if f.Broken != nil {
+			world := simulator.Backend()
+			world.Evidence = true
+			if _, err := to.Single(ctx, f.Broken, world); err != nil {
+				return err
+			}
+		}
+	}
+	summary := "every bug was found, and every right controller held"
+	if wrong > 0 {
+		summary = fmt.Sprintf("%d not as expected", wrong)
+	}
+	fmt.Fprintf(to.Talk, "%s in %s: %s\n", report.Count(len(findings), "pair"), time.Since(began).Round(time.Millisecond), summary)
+	if wrong > 0 {
+		return report.Ended(report.ExitViolated)
+	}
+	if table == "" {
+		return nil
+	}
+	if err := os.WriteFile(table, Record(findings), 0o644); err != nil {
+		return &report.Exit{Code: report.ExitEnvironment, Err: err}
+	}
+	return nil
+}
+
+// tryAll tries pairs with the module at root, and tells of them in order.
+func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) ([]Finding, error) {
+	dir, err := os.MkdirTemp("", "fencelab-corpus-")
+	if err != nil {
+		return nil, &report.Exit{Code: report.ExitEnvironment, Err: err}
+	}
+	defer os.RemoveAll(dir)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	findings, errs := make([]Finding, len(pairs)), make([]error, len(pairs))
+	tried := make([]chan struct{}, len(pairs))
+	next := make(chan int, len(pairs))
+	for i := range pairs {
+		tried[i] = make(chan struct{})
+		next <- i
+	}
+	close(next)
+	var crew sync.WaitGroup
+	defer crew.Wait()
+	defer stop()
+	for range runtime.NumCPU() {
+		crew.Go(func() {
+			simulator, err := sim.New() // each its own: a simulator plays one schedule at a time
+			for i := range next {
+				if errs[i] = err; err != nil {
+					close(tried[i])
+					continue
+				}
+				findings[i], errs[i] = try(ctx, simulator, root, dir, pairs[i])
+				close(tried[i])
+			}
+		})
+	}
+	for i := range pairs {
+		<-tried[i]
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		tell(findings[i])
+	}
+	return findings, nil
+}
+
+// try plays the right half, looks for a schedule in which the mistake breaks its
+// guarantee, and plays the right half once more in that one.
+func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair) (Finding, error) {
+	f := Finding{Pair: p}
+	if ctx.Err() != nil {
+		return f, &report.Exit{Code: report.ExitUnknown, Err: errors.New("interrupted")}
+	}
+	internal := func(err error) (Finding, error) {
+		return f, &report.Exit{Code: report.ExitInternal, Err: fmt.Errorf("%s: %w", p.File, err)}
+	}
+	right, err := scenarios.Compile(p.Right, 1)
+	if err != nil {
+		return internal(err)
+	}
+	sweep, benign, err := search.New(ctx, simulator, p.Right, right, search.Options{Strategy: "sweep", Seed: 1})
+	if err != nil {
+		return internal(err)
+	}
+	if why := benign.Meets(); why != "" {
+		f.Problem, f.Broken = "the right half: "+why, right
+		return f, nil
+	}
+	story := *sweep.Story
+	var wrong players
+	if p.Overlaid != nil {
+		if story.Plan, err = scenarios.Compile(p.Overlaid, 1); err != nil {
+			return internal(err)
+		}
+		wrong = alone{search.NewAlone(simulator, &story)}
+	} else {
+		binary, err := source.Build(ctx, root, "./ci/corpus/worker", dir, p.Right.Metadata.Name, p.Changes...)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%s: its mistake is in the source: run this where the source of fencelab is, and go: %w", p.File, err)
+			return f, &report.Exit{Code: report.ExitEnvironment, Err: err}
+		}
+		if err != nil {
+			return internal(err)
+		}
+		defer os.Remove(binary)
+		wrong = workers.Start(ctx, 1, &story, binary)
+	}
+	began := time.Now()
+	schedule, found := f.hunt(wrong, sweep)
+	f.Took = time.Since(began)
+	if err := wrong.Close(); err != nil {
+		return internal(err)
+	}
+	if !found {
+		return f, nil
+	}
+	f.Cause = schedule.Deviations
+	// What the right controllers break as well is nobody's mistake.
+	outcome, _, err := search.NewPlayer(simulator, sweep.Story).Play(schedule)
+	if err != nil {
+		return internal(err)
+	}
+	if verdict, why := outcome.VerdictOfSchedule(); verdict != invariant.Held {
+		f.Problem, f.Broken = fmt.Sprintf("the right half in %s: %s", f.cause(), why), outcome.Plan
+	}
+	return f, nil
+}
+
+// players play the schedules of the wrong half.
+type players interface {
+	search.Workers
+	// Close ends them and returns what went wrong with them.
+	Close() error
+}
+
+// alone are players that need no process.
+type alone struct{ *search.Alone }
+
+func (a alone) Close() error { return a.Err }
+
+// hunt plays the default schedule, and then every single deviation from it until the
+// guarantee is broken. A smaller cause than the one that it finds there is not.
+func (f *Finding) hunt(wrong players, sweep *search.Search) (search.Schedule, bool) {
+	given := []search.Schedule{{}}
+	wrong.Give(given[0])
+	for f.Schedules < len(given) {
+		result, ok := wrong.Take()
+		if !ok {
+			return search.Schedule{}, false
+		}
+		f.Schedules++
+		switch {
+		case result.Invariant == f.Breaks:
+			return given[result.Number], true
+		case result.Number == 0 && result.Invariant != "":
+			f.Problem = fmt.Sprintf("the wrong half breaks %s, not %s", result.Invariant, f.Breaks)
+			return search.Schedule{}, false
+		}
+		for f.Overlaid == nil && len(given)-f.Schedules < search.Ahead {
+			schedule, ok := sweep.Next(len(given) - 1)
+			if !ok {
+				break
+			}
+			schedule.Number = len(given)
+			given = append(given, schedule)
+			wrong.Give(schedule)
+		}
+	}
+	f.Problem = fmt.Sprintf("the wrong half broke %s in none of %s", f.Breaks, report.Count(f.Schedules, "schedule"))
+	return search.Schedule{}, false
+}
+
+// cause says in which schedule the guarantee was broken.
+func (f *Finding) cause() string {
+	if len(f.Cause) == 0 {
+		return "the default schedule"
+	}
+	return f.Cause[0].String()
+}

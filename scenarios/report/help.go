@@ -1,0 +1,38 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// UnknownCommand is the error of a command that isn't there. It names the nearest one.
+func UnknownCommand(root *cobra.Command, name string) error {
+	var names []string
+	for _, cmd := range root.Commands() {
+		if !cmd.Hidden {
+			names = append(names, cmd.Name())
+		}
+	}
+	if meant := history.Nearest(name, names); meant != "" {
+		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
+	}
+	return fmt.Errorf("unknown command %q; see fencelab --help", name)
+}
+
+// HelpCommand is the usual one, but that a topic which isn't there is an error.
+func HelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return UnknownCommand(cmd.Root(), args[0])
+			}
+			return topic.Help()
+		},
+	}
+}
