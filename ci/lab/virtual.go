@@ -169,7 +169,7 @@ type virtual struct {
 	mu    sync.Mutex // one at a time speaks to the guest
 	guest fakebmc.Guest
 
-	culprit atomic.Value // the string of blame
+	culprits culprits
 
 	// Of the scenario, which does one thing at a time.
 	paused bool
@@ -234,21 +234,37 @@ func (m *virtual) heal(ctx context.Context) error {
 // is in a state in which there can be one.
 func (m *virtual) blame(who string, on bool) {
 	if off := m.domain.State() == vms.StateOff; off == on {
-		m.culprit.Store(who)
+		m.culprits.blame(who, on)
+	}
+}
+
+func (m *virtual) blamed(e vms.Event) string { return m.culprits.blamed(e) }
+
+// culprits are in whose name a machine's next power edges happen. A machine that was
+// told to go on, and to go off before it was on, does both, each in its own one's name.
+type culprits struct{ on, off atomic.Value } // strings
+
+func (c *culprits) blame(who string, on bool) {
+	if on {
+		c.on.Store(who)
+	} else {
+		c.off.Store(who)
 	}
 }
 
 // blamed returns in whose name a power edge, or the end of a boot, happened, as
 // far as that is known: a guest that is told nothing may still go off.
-func (m *virtual) blamed(e vms.Event) string {
+func (c *culprits) blamed(e vms.Event) string {
+	who := ""
 	switch {
 	case e.Kind == vms.Reset && e.Detail == vms.ResetWatchdog:
 		return string(history.Engine) // nobody else stops feeding a watchdog
-	case e.Kind == vms.PoweredOn, e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
-		who, _ := m.culprit.Swap("").(string)
-		return who
+	case e.Kind == vms.PoweredOn:
+		who, _ = c.on.Swap("").(string)
+	case e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
+		who, _ = c.off.Swap("").(string)
 	}
-	return ""
+	return who
 }
 
 // PowerState implements fakebmc.System.

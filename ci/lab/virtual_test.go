@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
@@ -149,4 +150,26 @@ func TestGuestOutlivesItsBoot(t *testing.T) {
 	await(vms.Resumed, "")
 	must(s.Reset(fakebmc.ResetGracefulShutdown))
 	await(vms.PoweredOff, "shutdown")
+}
+
+// TestCulprits has a machine that takes its time to go on: whoever has it switched off
+// meanwhile did not switch it on.
+func TestCulprits(t *testing.T) {
+	var c culprits
+	c.blame("restore", true)
+	c.blame("reboot", false)
+	for _, want := range []struct {
+		event vms.Event
+		who   string
+	}{
+		{vms.Event{Kind: vms.Paused}, ""},
+		{vms.Event{Kind: vms.PoweredOn}, "restore"},
+		{vms.Event{Kind: vms.Reset, Detail: vms.ResetWatchdog}, string(history.Engine)},
+		{vms.Event{Kind: vms.PoweredOff}, "reboot"},
+		{vms.Event{Kind: vms.PoweredOff}, ""},
+	} {
+		if who := c.blamed(want.event); who != want.who {
+			t.Errorf("%s %s by %q, want %q", want.event.Kind, want.event.Detail, who, want.who)
+		}
+	}
 }
