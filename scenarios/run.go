@@ -55,7 +55,7 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 		return nil, errors.Join(err, stopErr)
 	}
 	r.outcome.Timings = timings
-	if r.panel, err = judges(plan, timings); err != nil {
+	if r.panel, err = judges(plan, timings, func() bool { return r.outcome.Stuck == "" }); err != nil {
 		_, stopErr := backend.Stop()
 		return nil, errors.Join(err, stopErr)
 	}
@@ -77,8 +77,9 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 	return r.outcome, nil
 }
 
-// judges builds the checkers of the plan's invariants.
-func judges(plan *Plan, timings invariant.Timings) (*invariant.Panel, error) {
+// judges builds the checkers of the plan's invariants, and of its own claims; told says
+// in the end whether the story was told.
+func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant.Panel, error) {
 	var chosen []invariant.Invariant
 	if len(plan.Spec.Invariants) == 0 {
 		chosen = invariant.All()
@@ -89,6 +90,9 @@ func judges(plan *Plan, timings invariant.Timings) (*invariant.Panel, error) {
 			return nil, err
 		}
 		chosen = append(chosen, inv)
+	}
+	if len(plan.Spec.Expect.Events) > 0 {
+		chosen = append(chosen, asTold(plan, timings.Skew, told))
 	}
 	return invariant.NewPanel(chosen, params(plan, timings)), nil
 }

@@ -239,6 +239,25 @@ type Expectation struct {
 	// violated is the invariant that the run has to break: for scenarios of
 	// controllers that are wrong on purpose.
 	Violated string `json:"violated,omitempty"`
+	// events are what the story itself claims of its events, beside the guarantees.
+	// Reports call them as-told.
+	Events []Assertion `json:"events,omitempty"`
+}
+
+// Assertion claims that an event comes, or that it never does, counted from the
+// beginning of the story.
+type Assertion struct {
+	// happens is the event that has to come.
+	Happens Trigger `json:"happens,omitzero"`
+	// never is the event that must not come.
+	Never Trigger `json:"never,omitzero"`
+	// after is the event from which on it counts.
+	After Trigger `json:"after,omitzero"`
+	// before is the event until which it counts.
+	Before Trigger `json:"before,omitzero"`
+	// within is how soon, from after or from the beginning. Schedules that delay steps
+	// are not judged by it.
+	Within Duration `json:"within,omitzero"`
 }
 
 // Limits bound a run, in the backend's time.

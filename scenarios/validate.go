@@ -430,6 +430,12 @@ func (v *validator) judgement() {
 		len(judged) > 0 && !slices.Contains(judged, violated) {
 		v.bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
 	}
+	if events := v.spec.Expect.Events; len(events) > 0 && v.spec.Expect.Violated != "" {
+		v.bad("spec.expect.events", "stands beside violated: a violation ends the run before it can be told")
+	}
+	for i := range v.spec.Expect.Events {
+		v.assertion(fmt.Sprintf("spec.expect.events[%d]", i), &v.spec.Expect.Events[i])
+	}
 	world := func(i int) string { return fmt.Sprintf("spec.worlds[%d]", i) }
 	for i, name := range v.spec.Worlds {
 		if names := v.vocab.worlds(); names != nil {

@@ -1,0 +1,235 @@
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// AsTold is what reports call a scenario's own claims about its events, beside the
+// guarantees.
+const AsTold = "as-told"
+
+// asTold judges the assertions of a plan. told says, when the run is over, whether the
+// story was told to its end: what didn't happen in half a story could still have come.
+func asTold(plan *Plan, skew time.Duration, told func() bool) invariant.Invariant {
+	return invariant.Invariant{
+		ID:       AsTold,
+		Claim:    "The events come as the scenario expects them.",
+		Liveness: true,
+		New: func(invariant.Params) invariant.Checker {
+			c := &assertions{told: told, skew: skew}
+			for _, a := range plan.Spec.Expect.Events {
+				if len(plan.Deviations) > 0 {
+					a.Within = 0 // a schedule that delays steps says nothing about how soon
+				}
+				c.claims = append(c.claims, &claim{Assertion: a})
+			}
+			return c
+		},
+	}
+}
+
+// assertions judge the events of a story, from its beginning.
+type assertions struct {
+	told   func() bool
+	skew   time.Duration
+	claims []*claim
+	begun  bool
+	found  *invariant.Violation
+	doubt  string
+	judged int
+	said   bool
+}
+
+// claim is one assertion and how far it has come. It is open from opening to closing,
+// and over when nothing can change any more.
+type claim struct {
+	Assertion
+	seen, opened, closed int // how many events matched
+	opening, closing     history.Event
+	over                 bool
+	late                 bool // closing is only the time being up
+}
+
+func (c *assertions) Observe(e history.Event) *invariant.Violation {
+	c.begun = c.begun || e.Kind == history.RunStarted
+	for _, one := range c.claims {
+		if c.begun && !one.over {
+			c.observe(one, &e)
+		}
+	}
+	if c.found == nil || c.said {
+		return nil
+	}
+	c.said = true
+	return c.found
+}
+
+func (c *assertions) observe(one *claim, e *history.Event) {
+	event := one.event()
+	matches := event.Matches(*e)
+	if one.opening.Kind == "" {
+		switch {
+		case one.After.IsZero():
+			one.opening = *e // the beginning of the story
+		case one.After.Matches(*e):
+			if one.opened++; one.opened == cmp.Or(one.After.Occurrence, 1) {
+				one.opening = *e
+			}
+			return
+		default:
+			return
+		}
+	}
+	if one.closing.Kind == "" {
+		if limit := one.opening.At + time.Duration(one.Within); one.Within > 0 && e.At > limit {
+			one.closing, one.late = *e, true
+		} else if !one.Before.IsZero() && one.Before.Matches(*e) && !matches {
+			if one.closed++; one.closed == cmp.Or(one.Before.Occurrence, 1) {
+				one.closing = *e
+			}
+		}
+	}
+	near := func(edge *history.Event) bool { return c.skew > 0 && edge.Kind != "" && e.At-edge.At < c.skew }
+	switch {
+	case matches && one.closing.Kind == "":
+		if one.seen++; one.seen < cmp.Or(event.Occurrence, 1) {
+			return
+		}
+		one.over = true
+		switch {
+		case !one.After.IsZero() && near(&one.opening):
+			c.doubtful(one, &one.opening, e)
+		case one.Never.IsZero():
+			c.judged++
+		default:
+			c.breach(&one.opening, e, fmt.Sprintf("%s at %s, which should never come%s", event, history.Seconds(e.At), one.bounds()))
+		}
+	case matches && !one.late && near(&one.closing):
+		one.over = true
+		c.doubtful(one, &one.closing, e)
+	case one.closing.Kind != "" && !one.late && near(&one.closing):
+		// What comes now may have come before.
+	case one.closing.Kind != "":
+		one.over = true
+		if one.Never.IsZero() {
+			c.breach(&one.opening, &one.closing, fmt.Sprintf("%s had not come by %s; it should come%s", event, history.Seconds(one.closing.At), one.bounds()))
+		} else {
+			c.judged++
+		}
+	}
+}
+
+func (c *assertions) breach(first, second *history.Event, sentence string) {
+	if c.found == nil {
+		c.found = &invariant.Violation{Invariant: AsTold, First: *first, Second: *second, Margin: second.At - first.At, Sentence: sentence}
+	}
+}
+
+func (c *assertions) doubtful(one *claim, edge, e *history.Event) {
+	c.doubt = cmp.Or(c.doubt, fmt.Sprintf("too close to call: %s and %s are %s apart", edge.Kind, e.Kind, e.At-edge.At))
+}
+
+// Pending says what has to come and has not, so that the run waits for it.
+func (c *assertions) Pending() string {
+	for _, one := range c.claims {
+		if one.waits() {
+			return one.missing()
+		}
+	}
+	return ""
+}
+
+// Finish returns the verdict. What is missing in the end is violated only if the story
+// was told to its end.
+func (c *assertions) Finish(complete bool) invariant.Result {
+	r := invariant.Result{Invariant: AsTold, Verdict: invariant.Held, Judged: c.judged, Violation: c.found}
+	if c.found != nil {
+		r.Verdict, r.Reason = invariant.Violated, c.found.Sentence
+		return r
+	}
+	r.Reason = c.doubt
+	for _, one := range c.claims {
+		switch {
+		case one.over:
+		case one.opening.Kind == "":
+			r.Reason = cmp.Or(r.Reason, fmt.Sprintf("never put to the test: %s never came", one.After))
+		case !one.Never.IsZero():
+			r.Judged++
+		case !complete || !c.told():
+			r.Reason = cmp.Or(r.Reason, one.missing()+" when the run ended early")
+		case r.Violation == nil:
+			r.Violation = &invariant.Violation{Invariant: AsTold, First: one.opening, Second: one.opening, Sentence: one.missing()}
+		}
+	}
+	switch {
+	case r.Violation != nil:
+		r.Verdict, r.Reason = invariant.Violated, r.Violation.Sentence
+	case r.Reason != "":
+		r.Verdict = invariant.Unknown
+	case !complete:
+		r.Verdict, r.Reason = invariant.Unknown, "the history was cut short"
+	}
+	return r
+}
+
+// event is the one that is claimed or forbidden.
+func (a *Assertion) event() Trigger {
+	if a.Never.IsZero() {
+		return a.Happens
+	}
+	return a.Never
+}
+
+func (c *claim) waits() bool { return !c.over && c.Never.IsZero() && c.opening.Kind != "" }
+
+func (c *claim) missing() string {
+	return fmt.Sprintf("%s has not come; it should come%s", c.Happens, c.bounds())
+}
+
+// bounds completes a sentence with when an event should come, or should not.
+func (a *Assertion) bounds() string {
+	text := ""
+	if a.Within > 0 {
+		text += fmt.Sprintf(" within %s", time.Duration(a.Within))
+		if a.After.IsZero() {
+			text += " of the beginning"
+		} else {
+			text += fmt.Sprintf(" of %s", a.After)
+		}
+	} else if !a.After.IsZero() {
+		text += fmt.Sprintf(" after %s", a.After)
+	}
+	if !a.Before.IsZero() {
+		text += fmt.Sprintf(" before %s", a.Before)
+	}
+	return text
+}
+
+// assertion checks one claim of a scenario about its events.
+func (v *validator) assertion(path string, a *Assertion) {
+	switch {
+	case a.Happens.IsZero() == a.Never.IsZero():
+		v.doc.bad(path, "say what happens, or what never does: one of the two")
+	case !a.Before.IsZero() && a.Within > 0:
+		v.bad(path+".within", "stands beside before: both say until when, leave one out")
+	}
+	for _, field := range [...]struct {
+		name    string
+		trigger *Trigger
+	}{{"happens", &a.Happens}, {"never", &a.Never}, {"after", &a.After}, {"before", &a.Before}} {
+		at := path + "." + field.name
+		if field.trigger.IsZero() {
+			continue
+		}
+		v.bad(at+".allOf", "belongs to the steps: write an assertion for each event")
+		v.bad(at+".since", "belongs to the steps: say after which event")
+		if len(field.trigger.AllOf) == 0 {
+			v.event(at, *field.trigger)
+		}
+	}
+}
