@@ -400,14 +400,17 @@ func (s *service) admits(x *exchange, path string) (response, bool) {
 	return s.authenticate(x, path)
 }
 
+// authenticate looks at a token also where none is needed: so a client that has one
+// learns of its session's end.
 func (s *service) authenticate(x *exchange, path string) (response, bool) {
+	token := x.r.Header.Get("X-Auth-Token")
 	switch {
-	case s.account.open(),
+	case s.account.open() && token == "",
 		x.e.public && (x.r.Method == http.MethodGet || x.r.Method == http.MethodHead),
 		x.login():
 		return response{}, true
 	}
-	if token := x.r.Header.Get("X-Auth-Token"); token != "" {
+	if token != "" {
 		id, ok := s.sessions.use(token)
 		x.auth, x.expire = fakebmc.AuthSession, func() { s.sessions.end(id) }
 		return refusal(http.StatusUnauthorized, msgNoValidSession, nil), ok

@@ -384,27 +384,31 @@ func TestRestartCutsEverything(t *testing.T) {
 // TestManagerReset: with nothing said about it, a Manager.Reset takes the BMC away for a
 // while, and its sessions for good.
 func TestManagerReset(t *testing.T) {
-	r := newRig(t, account, "node-1")
-	clk := &systemtest.Clock{}
-	var err error
-	if r.url, err = r.server.Listen(":0", fakebmc.New("node-1", memory.New(clk, memory.Timing{}, true), clk)); err != nil {
-		t.Fatal(err)
-	}
-	token := r.do("POST", loginURL, `{"UserName": "admin", "Password": "s3cret"}`).header.Get("X-Auth-Token")
-	header := []string{"Authorization", "", "X-Auth-Token", token}
-	if got := r.do("POST", managerURL+"/Actions/Manager.Reset", resetBody("ForceRestart"), header...); got.status != 204 {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
-	clk.Advance(fakebmc.DefaultRestartTime - 1)
-	if got, err := r.try(t.Context(), "GET", systemURL, "", header...); !severed(err) {
-		t.Errorf("while it restarts: %d, %v", got.status, err)
-	}
-	clk.Advance(1)
-	if got := r.do("GET", systemURL, "", header...); got.status != 401 {
-		t.Errorf("the session after the restart: %d", got.status)
-	}
-	if got := r.do("GET", systemURL, ""); got.status != 200 {
-		t.Errorf("after the restart: %d", got.status)
+	for name, cfg := range map[string]redfish.Config{"with an account": account, "without one": {}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, cfg, "node-1")
+			clk := &systemtest.Clock{}
+			var err error
+			if r.url, err = r.server.Listen(":0", fakebmc.New("node-1", memory.New(clk, memory.Timing{}, true), clk)); err != nil {
+				t.Fatal(err)
+			}
+			token := r.do("POST", loginURL, `{"UserName": "admin", "Password": "s3cret"}`).header.Get("X-Auth-Token")
+			header := []string{"Authorization", "", "X-Auth-Token", token}
+			if got := r.do("POST", managerURL+"/Actions/Manager.Reset", resetBody("ForceRestart"), header...); got.status != 204 {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			clk.Advance(fakebmc.DefaultRestartTime - 1)
+			if got, err := r.try(t.Context(), "GET", systemURL, "", header...); !severed(err) {
+				t.Errorf("while it restarts: %d, %v", got.status, err)
+			}
+			clk.Advance(1)
+			if got := r.do("GET", systemURL, "", header...); got.status != 401 {
+				t.Errorf("the session after the restart: %d", got.status)
+			}
+			if got := r.do("GET", systemURL, ""); got.status != 200 {
+				t.Errorf("after the restart: %d", got.status)
+			}
+		})
 	}
 }
 
