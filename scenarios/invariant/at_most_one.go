@@ -23,6 +23,8 @@ type copies struct {
 	// ended are the ends of the recent past, kept only for as long as their order
 	// with a start is not known.
 	ended []placed
+	// over is the process that ended last.
+	over placed
 	// unseen counts the hosts whose state became unknown in a gap.
 	unseen int
 }
@@ -78,8 +80,9 @@ func (c *copies) end(e *history.Event, object, uid string) {
 			kept = append(kept, p)
 			continue
 		}
+		p.event = *e
+		c.over = p
 		if c.skew > 0 {
-			p.event = *e
 			c.ended = append(c.ended, p)
 		}
 	}
@@ -116,6 +119,9 @@ func (c *copies) start(e *history.Event, boot string) {
 			while = "another copy still ran there"
 		}
 		c.accuse(cause{p.host, p.object}, &p.event, e, while)
+	}
+	if len(c.running) == 0 && c.over.object == e.Object && c.over.host != e.Host {
+		c.kept(&c.over.event, e)
 	}
 	recent := c.ended[:0]
 	for _, p := range c.ended {

@@ -142,6 +142,10 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 		c.close(&h.ended, e)
 	case !fencing && c.near(&h.stopped.event, e):
 		c.close(&h.stopped.event, e)
+	case fencing:
+		c.kept(&h.ended, e)
+	default:
+		c.kept(&h.stopped.event, e)
 	}
 }
 

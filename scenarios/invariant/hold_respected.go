@@ -151,6 +151,8 @@ func (c *holds) on(h *holdHost, e *history.Event) {
 	h.keyed = kept
 	if c.near(&h.removed, e) {
 		c.close(&h.removed, e)
+	} else if len(h.keyed) == 0 {
+		c.kept(&h.removed, e)
 	}
 	h.start.observe(e, &c.roles)
 	h.off, h.removed = history.Event{}, history.Event{}

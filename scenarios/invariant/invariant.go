@@ -137,6 +137,15 @@ type Result struct {
 	Violation *Violation
 	// Judged counts the occasions that put the claim to the test.
 	Judged int
+	// Closest is set when a claim about an order held, if it tells.
+	Closest *Closest
+}
+
+// Closest is where a claim that held was nearest to being broken: the two events that
+// had to come in this order, and the time between them.
+type Closest struct {
+	First, Second history.Event
+	Margin        time.Duration
 }
 
 // All returns the invariants in the order of reports: safety first.

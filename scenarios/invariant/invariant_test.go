@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +182,38 @@ func BenchmarkObserve(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i = (i + 1) % len(events) {
 		p.Observe(events[i])
+	}
+}
+
+// TestClosestCall: where the verdict of held hangs on the order of two events, these are
+// the closest call, of those claims that tell.
+func TestClosestCall(t *testing.T) {
+	told := map[string]int{}
+	for _, id := range []string{"node-deleted-before-boot", "fenced-before-release", "at-most-one", "hold-respected"} {
+		files, err := filepath.Glob(filepath.Join("testdata", id, "held-*.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			tr, err := parseTranscript(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := Judge(record(tr.events), []Invariant{tr.invariant}, tr.params)[0]
+			c := result.Closest
+			if c == nil || len(tr.starred) != 2 {
+				continue
+			}
+			told[id]++
+			if c.Margin != c.Second.At-c.First.At || c.Margin < 0 {
+				t.Errorf("%s: the closest call is %s, then %s, %s apart", file, c.First, c.Second, c.Margin)
+			}
+			if first, second := tr.events[tr.starred[0]], tr.events[tr.starred[1]]; c.Margin > second.At-first.At {
+				t.Errorf("%s: the closest call is %s, then %s; the verdict hangs on %s, then %s", file, c.First, c.Second, first, second)
+			}
+		}
+		if told[id] == 0 {
+			t.Errorf("%s tells no closest call", id)
+		}
 	}
 }

@@ -125,6 +125,7 @@ func (c *returns) booted(h *returnHost, e *history.Event) {
 		c.close(&h.deleted, e)
 	case h.fence.node == "":
 		c.judged++
+		c.kept(&h.deleted, e)
 	case h.excused:
 	default:
 		c.judged++

@@ -26,6 +26,18 @@ type ruling struct {
 	cause    cause
 	told     bool
 	suspects []suspect
+	closest  *Closest
+}
+
+// kept says that two events came in the order that the claim promises. The zero event
+// as the first one is none.
+func (r *ruling) kept(first, second *history.Event) {
+	if first.Kind == "" {
+		return
+	}
+	if margin := second.At - first.At; r.closest == nil || margin < r.closest.Margin {
+		r.closest = &Closest{*first, *second, margin}
+	}
 }
 
 // cause is what must happen for a forbidden state to end: the boots of a host,
@@ -148,7 +160,7 @@ func (r *ruling) verdict(complete bool, untested string) Result {
 	case r.judged == 0:
 		return r.unknown("never put to the test: " + untested)
 	}
-	return Result{Invariant: r.id, Verdict: Held, Judged: r.judged}
+	return Result{Invariant: r.id, Verdict: Held, Judged: r.judged, Closest: r.closest}
 }
 
 func (r *ruling) unknown(reason string) Result {
