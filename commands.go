@@ -31,6 +31,7 @@ const catalog = "scenarios/catalog"
 
 func listCommand() *cobra.Command {
 	var invariants, registered bool
+	var filter report.Filter
 	cmd := &cobra.Command{
 		Use:   "list [FILE|DIR...]",
 		Short: "List scenarios, invariants or controllers",
@@ -45,12 +46,16 @@ func listCommand() *cobra.Command {
 				args = []string{catalog}
 			}
 			loaded, err := scenarios.LoadFiles(args, vocabulary())
+			if err == nil {
+				loaded, err = filter.Of(loaded)
+			}
 			if err != nil {
 				return invalid(err)
 			}
 			return report.Scenarios(cmd.OutOrStdout(), loaded)
 		},
 	}
+	cmd.Flags().Var(&filter, "filter", report.FilterUsage)
 	cmd.Flags().BoolVar(&invariants, "invariants", false, "list the guarantees that can be judged")
 	cmd.Flags().BoolVar(&registered, "controllers", false, "list the controllers, and the facts and actions of their overlays")
 	cmd.MarkFlagsMutuallyExclusive("invariants", "controllers")

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 
@@ -27,6 +25,7 @@ type runner struct {
 	report.Console
 	search    search.Options
 	workers   int
+	filter    report.Filter
 	simulator *sim.Simulator
 }
 
@@ -49,6 +48,8 @@ it again, is saved below --out.`,
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
 	flags := cmd.Flags()
+	flags.Var(&r.filter, "filter", report.FilterUsage)
+	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "what to print: "+report.OneOf(report.Formats))
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try in the simulator: "+choices())
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy but benign and sweep")
@@ -76,6 +77,7 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 	}
 	if r.Real = r.World != "sim"; !r.Real {
 		r.simulator, err = sim.New()
+		r.Another = r.backend
 	}
 	return exit(report.ExitInternal, err)
 }
@@ -91,13 +93,16 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		return invalid(errors.New("--schedules and --workers must be at least 1"))
 	}
 	loaded, err := scenarios.LoadFiles(args, vocabulary())
+	if err == nil {
+		loaded, err = r.filter.Of(loaded)
+	}
 	if err != nil {
 		return invalid(err)
 	}
 	if err := r.start(cmd); err != nil {
 		return err
 	}
-	return r.Suite(ctx, loaded, r.search.Seed, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
+	return r.Suite(ctx, loaded, strategy, r.search.Seed, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
 		if strategy == benign {
 			return r.Single(ctx, plan, r.backend())
 		}
@@ -132,46 +137,31 @@ func workerCommand() *cobra.Command {
 
 func replayCommand() *cobra.Command {
 	r := &runner{}
+	var walk report.Walk
 	cmd := &cobra.Command{
 		Use:   "replay PLAN",
 		Short: "Play a saved plan again",
 		Long: `Replay plays the plan.txt of a saved run. In the simulator every event must come
 out as before; where the plan has the digest of its history, that is checked, and
-the first event that differs from the history.jsonl beside it is shown.`,
+the first event that differs from the history.jsonl beside it is shown. There one
+can also look at an event, or go through the run: type help.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return r.replay(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := walk.Check(r.World); err != nil {
+				return invalid(err)
+			}
+			if err := r.start(cmd); err != nil {
+				return err
+			}
+			outcome, err := r.PlayFile(cmd.Context(), args[0], vocabulary(), r.backend())
+			if err != nil {
+				return err
+			}
+			return r.Again(outcome, args[0], walk, cmd.InOrStdin())
+		},
 	}
 	r.flags(cmd, "replay", "directory for the report (default: none)")
+	cmd.Flags().IntVar(&walk.Until, "until", 0, "say what was true and what was believed when the event of this number had happened")
+	cmd.Flags().BoolVar(&walk.Step, "step", false, "go through the run, event by event")
 	return cmd
-}
-
-func (r *runner) replay(cmd *cobra.Command, file string) error {
-	if err := r.start(cmd); err != nil {
-		return err
-	}
-	outcome, err := r.playFile(cmd.Context(), file)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(r.Out, outcome.Text(""))
-	if dir := r.Dir; dir != "" {
-		if err := outcome.Save(dir, r.Replay(dir)); err != nil {
-			return exit(report.ExitInternal, err)
-		}
-	}
-	if !r.Real {
-		if err := r.Replayed(outcome, filepath.Join(filepath.Dir(file), "history.jsonl")); err != nil {
-			return err
-		}
-	}
-	return report.Ended(report.CodeOfOutcome(outcome))
-}
-
-// playFile plays a saved plan.
-func (r *runner) playFile(ctx context.Context, file string) (*scenarios.Outcome, error) {
-	plan, err := scenarios.LoadPlanFile(file, vocabulary())
-	if err != nil {
-		return nil, invalid(err)
-	}
-	return r.Play(ctx, plan, r.backend())
 }

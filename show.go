@@ -37,7 +37,7 @@ a plan without a history beside it is played in the simulator first.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "the page's file (default: "+page.Name+" beside the run)")
+	cmd.Flags().StringVar(&output, "out", "", "the page's file (default: "+page.Name+" beside the run)")
 	return cmd
 }
 
@@ -51,7 +51,7 @@ func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 	if err := r.start(cmd); err != nil {
 		return "", err
 	}
-	outcome, err := r.playFile(cmd.Context(), name)
+	outcome, err := r.PlayFile(cmd.Context(), name, vocabulary(), r.backend())
 	if err != nil {
 		return "", err
 	}

@@ -3,7 +3,6 @@ package scenarios
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"os"
@@ -351,6 +350,9 @@ func (o *Outcome) JSON(replay string) []byte {
 		if v := res.Violation; v != nil {
 			line.First, line.Second, line.Margin = v.First.Seq, v.Second.Seq, v.Margin.Seconds()
 		}
+		if c := res.Closest; c != nil {
+			line.First, line.Second, line.Margin = c.First.Seq, c.Second.Seq, c.Margin.Seconds()
+		}
 		r.Invariants = append(r.Invariants, line)
 	}
 	data, err := json.MarshalIndent(r, "", "  ")
@@ -361,9 +363,14 @@ func (o *Outcome) JSON(replay string) []byte {
 }
 
 // Save writes everything that is known of the run into a directory: the plan,
-// the history, the report for people and for programs, a JUnit file, the backend's
-// evidence, and a page that shows it all.
+// the history, the report for people and for programs, the backend's evidence, and a
+// page that shows it all.
 func (o *Outcome) Save(dir, replay string) error {
+	if near := o.Nearest; near != nil {
+		if err := near.Save(filepath.Join(dir, page.Held), ""); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the report: %w", err)
 	}
@@ -379,7 +386,7 @@ func (o *Outcome) Save(dir, replay string) error {
 	}
 	files := []Artifact{
 		{"plan.txt", plan.Text()}, {"history.jsonl", []byte(h.String())},
-		{"report.txt", []byte(text)}, {"report.json", o.JSON(replay)}, {"junit.xml", JUnit([]*Outcome{o})},
+		{"report.txt", []byte(text)}, {"report.json", o.JSON(replay)},
 	}
 	for _, f := range append(files, o.Artifacts...) {
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), f.Data, 0o644); err != nil {
@@ -387,48 +394,4 @@ func (o *Outcome) Save(dir, replay string) error {
 		}
 	}
 	return page.Write(os.DirFS(dir), filepath.Join(dir, page.Name))
-}
-
-// JUnit renders outcomes as a JUnit test suite, the form that continuous
-// integration systems read. A scenario that came out as expected passes.
-func JUnit(outcomes []*Outcome) []byte {
-	type message struct {
-		Message string `xml:"message,attr"`
-		Text    string `xml:",chardata"`
-	}
-	type testcase struct {
-		Class   string   `xml:"classname,attr"`
-		Name    string   `xml:"name,attr"`
-		Seconds string   `xml:"time,attr"`
-		Failure *message `xml:"failure,omitempty"`
-		Error   *message `xml:"error,omitempty"`
-	}
-	type testsuite struct {
-		XMLName  xml.Name   `xml:"testsuite"`
-		Name     string     `xml:"name,attr"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Errors   int        `xml:"errors,attr"`
-		Cases    []testcase `xml:"testcase"`
-	}
-	suite := testsuite{Name: "fencelab", Tests: len(outcomes)}
-	for _, o := range outcomes {
-		c := testcase{Class: "fencelab", Name: o.Plan.Metadata.Name, Seconds: fmt.Sprintf("%.3f", o.Duration().Seconds())}
-		if mismatch := o.Meets(); mismatch != "" {
-			m := &message{mismatch, o.Text("")}
-			if verdict, _ := o.Verdict(); verdict == invariant.Unknown {
-				c.Error = m
-				suite.Errors++
-			} else {
-				c.Failure = m
-				suite.Failures++
-			}
-		}
-		suite.Cases = append(suite.Cases, c)
-	}
-	data, err := xml.MarshalIndent(suite, "", "  ")
-	if err != nil {
-		panic(fmt.Sprintf("a JUnit file is made of plain data: %v", err)) // unreachable: every field marshals
-	}
-	return append([]byte(xml.Header), append(data, '\n')...)
 }

@@ -34,6 +34,9 @@ type Outcome struct {
 	Err error
 	// Artifacts are the backend's evidence.
 	Artifacts []Artifact
+	// Nearest is the nearest run that held, for a report to show beside this one; nil
+	// if nobody looked for it.
+	Nearest *Outcome
 	// World and Version say where this was played, for whoever reads the report;
 	// whoever calls Run knows.
 	World, Version string

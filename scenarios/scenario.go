@@ -46,6 +46,8 @@ type Metadata struct {
 	// seeds are the numbers of the design documents that the scenario
 	// exercises: 000 to 004.
 	Seeds []string `json:"seeds,omitempty"`
+	// labels are words of the user's own by which run --filter finds the scenario.
+	Labels []string `json:"labels,omitempty"`
 	// upstream names the public thread, as owner/repository#number, whose bug
 	// the scenario repeats.
 	Upstream string `json:"upstream,omitempty"`

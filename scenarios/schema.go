@@ -80,6 +80,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Metadata.name":              pattern(dnsLabelPattern),
 		"Metadata.description":       pattern(`\S`),
 		"Metadata.seeds":             enum(seedNumbers),
+		"Metadata.labels":            pattern(dnsLabelPattern),
 		"Metadata.upstream":          pattern(upstreamPattern),
 		"Host.name":                  pattern(dnsLabelPattern),
 		"FailAPIOp.controller":       processes,

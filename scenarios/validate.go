@@ -251,6 +251,13 @@ func (v *validator) metadata(m *Metadata) {
 		v.oneOf(seed(i), "seed", number, seedNumbers)
 	}
 	v.distinct(m.Seeds, seed)
+	label := func(i int) string { return fmt.Sprintf("metadata.labels[%d]", i) }
+	for i, word := range m.Labels {
+		if !dnsLabel.MatchString(word) {
+			v.bad(label(i), "%s is no label: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(word))
+		}
+	}
+	v.distinct(m.Labels, label)
 	if !upstreamRef.MatchString(m.Upstream) {
 		v.bad("metadata.upstream", "%s is no thread: write owner/repository#number", quote(m.Upstream))
 	}

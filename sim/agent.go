@@ -28,9 +28,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 		}
 		p.deps.Clock = wallClock{b.w, &h.kubelet.offset}
 		p.deps.Warn = b.warner(p)
-		if b.Decided != nil {
-			p.deps.Decided = func(facts any, action string) { b.Decided(Decision{c.Name, p.actor.name, h.name, facts, action}) }
-		}
+		p.deps.Decided = b.decided(c.Name, p, func() string { return h.name })
 		peers[h.name] = p
 		h.agents = append(h.agents, p)
 		if c.FeedsWatchdog {

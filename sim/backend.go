@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -165,6 +166,9 @@ type Decision struct {
 // doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
 	w := &world{watch: b.Watch, notice: b.isUp}
+	if b.Evidence {
+		w.trace = new(objects.Trace)
+	}
 	w.obedient = slices.Contains(plan.Spec.Assumes, scenarios.BMCObeys)
 	w.prompt = slices.Contains(plan.Spec.Assumes, scenarios.RequestsArrive)
 	if err := w.deviate(plan.Deviations); err != nil {
@@ -328,17 +332,13 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
-		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs,
+		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, nodes: b.nodes,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
 		deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 	}
 	p.deps.Clock = wallClock{b.w, &p.offset}
 	p.deps.Warn = b.warner(p)
-	if b.Decided != nil {
-		p.deps.Decided = func(facts any, action string) {
-			b.Decided(Decision{c.Name, p.actor.name, p.running.entry.request.String(), facts, action})
-		}
-	}
+	p.deps.Decided = b.decided(c.Name, p, func() string { return p.running.entry.request.String() })
 	if err := b.watch(p, c.For, nil); err != nil {
 		return nil, err
 	}
@@ -354,6 +354,20 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	}
 	b.processes = append(b.processes, p)
 	return p, nil
+}
+
+// decided is who is told of a process's decisions, about which key; nil if nobody wants
+// to know.
+func (b *Backend) decided(controller string, p *process, key func() string) func(facts any, action string) {
+	if b.Decided == nil && !b.Evidence {
+		return nil
+	}
+	return func(facts any, action string) {
+		b.w.trace.Decided(b.w.now, p.actor.name, key(), facts, action)
+		if b.Decided != nil {
+			b.Decided(Decision{controller, p.actor.name, key(), facts, action})
+		}
+	}
 }
 
 // warner records the Warnings of a process.
@@ -386,7 +400,7 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 	if i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.kind == kind }); i >= 0 {
 		return p.streams[i], nil
 	}
-	s := &stream{p: p, kind: kind, actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place}}
+	s := &stream{p: p, kind: kind, table: b.sim.kinds.table[kind], actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place}}
 	p.kinds, p.streams = append(p.kinds, kind), append(p.streams, s)
 	return s, nil
 }
@@ -394,6 +408,9 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 // committed is told of every change in the API: it makes events of it and tells
 // those who watch.
 func (b *Backend) committed(c kube.Change) {
+	if b.w.trace != nil && !b.sim.kinds.table[c.Kind].Heartbeat {
+		b.w.trace.Changed(b.w.now, c.Actor, c.Kind.Kind+"/"+nameOf(c), meta(c.Old), meta(c.New))
+	}
 	b.nodes.Changes(b.sim.kinds.table[c.Kind], c.Old, c.New, func(e history.Event) {
 		e.Actor = c.Actor
 		b.w.emit(e)
@@ -419,6 +436,14 @@ func (b *Backend) committed(c kube.Change) {
 	for _, p := range b.processes {
 		p.changed(c.Kind)
 	}
+}
+
+// meta is an object, or nil without one.
+func meta(obj client.Object) metav1.Object {
+	if obj == nil {
+		return nil
+	}
+	return obj
 }
 
 // nameOf is the name of the object that changed.
@@ -506,6 +531,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		p.life++
 		p.abandon()
 	}
+	trace := b.w.trace
 	b.w, b.processes = nil, nil
 	if !b.Evidence {
 		return nil, nil
@@ -515,5 +541,5 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 			b.requests.Add(r)
 		}
 	}
-	return []scenarios.Artifact{b.requests.Artifact()}, nil
+	return []scenarios.Artifact{b.requests.Artifact(), trace.Artifact()}, nil
 }

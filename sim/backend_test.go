@@ -67,8 +67,8 @@ func play(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *scenarios.Outco
 	return outcome
 }
 
-// TestCatalog plays every scenario twice: it must come out as it says, and the
-// same both times.
+// TestCatalog plays every scenario twice, the second time with all that a report has
+// beside the history: it must come out as it says, and the same both times.
 func TestCatalog(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -87,7 +87,15 @@ func TestCatalog(t *testing.T) {
 			if mismatch := first.Meets(); mismatch != "" {
 				t.Errorf("%s\n%s", mismatch, first.Text(""))
 			}
-			second := play(t, s, plan)
+			world := s.Backend()
+			world.Evidence = true
+			second, err := scenarios.Run(t.Context(), plan, world, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(second.Artifacts) != 2 || len(second.Artifacts[1].Data) == 0 {
+				t.Errorf("a run that is recorded has the artifacts %v", second.Artifacts)
+			}
 			if at := history.Diff(first.History, second.History); at >= 0 {
 				t.Errorf("played twice, event %d differs", at+1)
 			}
@@ -166,8 +174,8 @@ func TestRequestLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(outcome.Artifacts) != 1 || outcome.Artifacts[0].Name != "bmc.jsonl" {
-		t.Fatalf("the run left %v beside its history, want bmc.jsonl", outcome.Artifacts)
+	if len(outcome.Artifacts) != 2 || outcome.Artifacts[0].Name != "bmc.jsonl" || outcome.Artifacts[1].Name != "trace.jsonl" {
+		t.Fatalf("the run left %d artifacts beside its history, want bmc.jsonl and trace.jsonl", len(outcome.Artifacts))
 	}
 	type key struct {
 		host, client string

@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -50,8 +51,10 @@ type process struct {
 	deps         controllers.Deps
 	kinds        []*kube.Kind
 	streams      []*stream
-	bmcs         map[string]*fakebmc.BMC
-	threads      *threads
+	// nodes tell which hosts the Nodes in its cache stand for.
+	nodes   objects.Nodes
+	bmcs    map[string]*fakebmc.BMC
+	threads *threads
 
 	// life numbers the incarnations, so that a step of a dead one does nothing.
 	life int
@@ -98,8 +101,11 @@ type process struct {
 
 // stream is the watch of one kind that feeds a process's cache, in order.
 type stream struct {
-	p     *process
-	kind  *kube.Kind
+	p    *process
+	kind *kube.Kind
+	// table is what the table of kinds has of it; nil for objects in another form than
+	// their own type.
+	table *objects.Kind
 	actor actor
 	// reconciled says that the process reconciles this very kind; mappings turn
 	// its objects into requests for others.
@@ -194,6 +200,7 @@ func (p *process) start(stale time.Duration) {
 		started.Note = fmt.Sprintf("from lists %s old", stale)
 	}
 	p.w.emit(started)
+	p.w.trace.Forgot(p.w.now, p.actor.name)
 	// All caches are filled before anything is handled, as a manager does.
 	found := make([][]kube.Change, len(p.streams))
 	for i, s := range p.streams {
@@ -410,6 +417,9 @@ func (s *stream) catchUp() {
 // handle enqueues what a change in the cache concerns, as the registration says:
 // the state before the change counts as well as the one after it.
 func (s *stream) handle(change kube.Change, priority int) {
+	if s.p.w.trace != nil && s.table != nil {
+		s.p.w.trace.Learned(s.p.w.now, s.p.actor.name, s.p.nodes, s.table, meta(change.Old), meta(change.New))
+	}
 	for _, obj := range [...]client.Object{change.Old, change.New} {
 		if obj == nil {
 			continue

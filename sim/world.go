@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // epoch is the wall-clock time at which every run begins.
@@ -49,6 +50,8 @@ type world struct {
 	watch func(Step) (scenarios.Deviation, bool)
 	// notice is told of every event at once.
 	notice func(history.Event)
+	// trace is told of more than the history has; nil in a search.
+	trace *objects.Trace
 	// events are what has happened and was not handed over yet.
 	events []history.Event
 	// broken is why the simulation cannot go on: something was asked of it that

@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // cache is where browser.sh puts axe, as seen from this package.
@@ -272,4 +274,52 @@ func BenchmarkOpen(b *testing.B) {
 	}
 	b.ReportMetric(opened/float64(b.N), "ms/open")
 	b.ReportMetric(stepped/float64(b.N), "ms/step")
+}
+
+// TestDecisionBehindAnEffect: whoever chooses an effect is told what its controller had
+// decided on which facts, and what became different in the object.
+func TestDecisionBehindAnEffect(t *testing.T) {
+	run := runs(t)["split-brain"]
+	i := slices.IndexFunc(run.Events, func(e history.Event) bool {
+		return e.Kind == history.ControllerEffect && e.Actor == "remediation" && e.Value == "delete Node/worker-1"
+	})
+	if i < 0 {
+		t.Fatal("the remediation controller deletes no Node")
+	}
+	b := browse(t, run)
+	told := func(seq int) string {
+		b.do(chromedp.Evaluate(fmt.Sprintf(`location.hash = "#e%d"`, seq), nil), chromedp.WaitVisible(fmt.Sprintf("#e%d.chosen", seq)))
+		return b.eval(`document.getElementById("detail").innerText`)
+	}
+	text := told(i + 1)
+	for _, want := range []string{"What remediation had decided", "DeleteNode", "answersRequest", "What changed in Node/worker-1", "deleted"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page doesn't say %q of the deletion of the Node:\n%s", want, text)
+		}
+	}
+	i = slices.IndexFunc(run.Events, func(e history.Event) bool { return e.Kind == history.AnnotationSet && e.Actor == "remediation" })
+	if text := told(i + 1); !strings.Contains(text, "metadata.annotations.reboot.metal3.io/machine-remediation") || !strings.Contains(text, "nothing \u2192 ") {
+		t.Errorf("the page doesn't show what the annotation changed:\n%s", text)
+	}
+}
+
+// TestBesideTheRunThatHeld: the page of a schedule that fails shows where it parts from
+// one that held.
+func TestBesideTheRunThatHeld(t *testing.T) {
+	run := runs(t)["searched"]
+	if run == nil || run.Held == nil {
+		t.Fatal("there is no run beside one that held")
+	}
+	b := browse(t, run)
+	if n := b.eval(`document.querySelectorAll("[data-beside]").length`); n == "0" || n == "1" {
+		t.Errorf("%s lanes are drawn beside each other", n)
+	}
+	same, here, _ := part(run.Events, run.Held.Events)
+	if same == 0 || here == nil {
+		t.Fatalf("%d events are the same, and then comes %v", same, here)
+	}
+	if got := b.eval(`document.querySelector("#beside ~ p a").getAttribute("href")`); got != fmt.Sprintf("#e%d", here.Seq) {
+		t.Errorf("the page parts at %s, want event %d", got, here.Seq)
+	}
+	b.picture("beside")
 }

@@ -26,6 +26,10 @@ type Lane struct {
 	Bands []Band
 	// Marks are events, by their numbers.
 	Marks []Mark
+	// Believed says that it is not what was the case, but what somebody says.
+	Believed bool
+	// last is the band in which the run ends, however short it is.
+	last *Band
 }
 
 // Band is a stretch of time.
@@ -42,6 +46,32 @@ type Mark struct {
 	Seq  int
 	At   time.Duration
 	Kind string
+}
+
+// Fact is what a lane says at a moment.
+type Fact struct {
+	Lane, Text string
+	// Believed says that it is what somebody says or believes, and Differs that it
+	// is not true.
+	Believed, Differs bool
+}
+
+// Moment is what the lanes say when an event has just happened, group by group.
+func Moment(run *Run, seq int) map[string][]Fact {
+	until := *run
+	until.Events = run.Events[:seq]
+	at := until.Events[seq-1].At
+	until.Trace = slices.DeleteFunc(slices.Clone(run.Trace), func(t Entry) bool { return t.At > at })
+	until.Requests = slices.DeleteFunc(slices.Clone(run.Requests), func(r Request) bool { return r.Answered > at })
+	said := make(map[string][]Fact)
+	for _, group := range Lanes(&until) {
+		for _, lane := range group.Lanes {
+			if b := lane.last; b != nil {
+				said[group.Name] = append(said[group.Name], Fact{lane.Name, b.Text, lane.Believed, b.Differs})
+			}
+		}
+	}
+	return said
 }
 
 // bands builds the bands of a lane: each ends where the next begins.
@@ -85,6 +115,7 @@ type host struct {
 	annotations                        []string
 	watchdog, api, commands            []Mark
 	cuts                               []string
+	views                              []cached
 }
 
 // process is what they have said of one controller.
@@ -116,6 +147,7 @@ func Lanes(run *Run) []Group {
 	for _, r := range run.Requests {
 		d.request(r)
 	}
+	d.caches()
 	return d.groups()
 }
 
@@ -341,10 +373,11 @@ func (d *drawer) groups() []Group {
 	add := func(g *Group, name, help string, b *bands, marks []Mark) {
 		lane := &Lane{ID: g.Name + ": " + name, Name: name, Help: help, Marks: marks}
 		if b != nil {
+			lane.last = b.open
 			b.end(d.end)
 			lane.Bands = b.done
 		}
-		if len(lane.Bands) > 0 || len(marks) > 0 {
+		if len(lane.Bands) > 0 || len(marks) > 0 || lane.last != nil {
 			g.Lanes = append(g.Lanes, lane)
 		}
 	}
@@ -361,11 +394,23 @@ func (d *drawer) groups() []Group {
 		add(&g, "watchdog", "When the watchdog fired.", nil, h.watchdog)
 		add(&g, "network", "What the host was cut off from.", &h.link, nil)
 		truth := h.power.done
+		var truly *Band
+		if lane := g.Lanes; len(lane) > 0 && lane[0].Name == "power" {
+			truly = lane[0].last
+		}
 		add(&g, "BMC says", "The power state that the BMC last answered.", &h.bmc, h.commands)
 		add(&g, "status says", "status.poweredOn of the BareMetalHost.", &h.status, nil)
 		for _, lane := range g.Lanes {
 			if lane.Name == "BMC says" || lane.Name == "status says" {
-				lane.Bands = compare(lane.Bands, truth)
+				lane.Believed, lane.Bands = true, compare(lane.Bands, truth, differ)
+				if lane.last != nil && truly != nil {
+					lane.last.Differs = differ(lane.last, truly)
+				}
+			}
+		}
+		for _, v := range h.views {
+			if lane := v.lane(g.Name, d.end, truth, truly); len(lane.Bands) > 0 || lane.last != nil {
+				g.Lanes = append(g.Lanes, lane)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(h.faults)) {
@@ -383,24 +428,42 @@ func (d *drawer) groups() []Group {
 }
 
 // compare splits bands of what is believed where the truth changes, and marks those
-// in which the two differ: off believed of a host that is not off, and on of one
-// that is.
-func compare(believed, truth []Band) []Band {
+// in which the two differ.
+func compare(believed, truth []Band, differ func(believed, truly *Band) bool) []Band {
 	var split []Band
+	add := func(part Band) {
+		if n := len(split); n > 0 {
+			last := &split[n-1]
+			if last.To == part.From && last.Kind == part.Kind && last.Text == part.Text && last.Differs == part.Differs {
+				last.To = part.To
+				return
+			}
+		}
+		split = append(split, part)
+	}
 	for _, b := range believed {
-		for _, t := range truth {
-			from, to := max(b.From, t.From), min(b.To, t.To)
+		at := b.From
+		for i := range truth {
+			t := &truth[i]
+			from, to := max(at, t.From), min(b.To, t.To)
 			if from >= to {
 				continue
 			}
-			part := Band{From: from, To: to, Kind: b.Kind, Text: b.Text}
-			part.Differs = b.Kind == "off" && t.Kind != "off" || b.Kind == "on" && t.Kind == "off"
-			if n := len(split); n > 0 && split[n-1].To == from && split[n-1].Kind == part.Kind && split[n-1].Text == part.Text && split[n-1].Differs == part.Differs {
-				split[n-1].To = to
-				continue
+			if from > at { // nothing is known of the truth
+				add(Band{From: at, To: from, Kind: b.Kind, Text: b.Text, Differs: b.Differs})
 			}
-			split = append(split, part)
+			add(Band{From: from, To: to, Kind: b.Kind, Text: b.Text, Differs: b.Differs || differ(&b, t)})
+			at = to
+		}
+		if at < b.To {
+			add(Band{From: at, To: b.To, Kind: b.Kind, Text: b.Text, Differs: b.Differs})
 		}
 	}
 	return split
+}
+
+// differ says that a host is not what it is believed to be: off is believed of one
+// that is not off, or on of one that is.
+func differ(believed, truly *Band) bool {
+	return believed.Kind == "off" && truly.Kind != "off" || believed.Kind == "on" && truly.Kind == "off"
 }

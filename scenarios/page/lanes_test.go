@@ -116,7 +116,7 @@ func TestCompare(t *testing.T) {
 			[]Band{{From: 15 * s, To: 20 * s, Kind: "off"}, {From: 20 * s, To: 30 * s, Kind: "off", Differs: true}}},
 		{"silence is never untrue", []Band{{From: 5 * s, To: 25 * s, Kind: "silent"}}, []Band{{From: 5 * s, To: 25 * s, Kind: "silent"}}},
 	} {
-		if got := compare(test.believed, truth); !reflect.DeepEqual(got, test.want) {
+		if got := compare(test.believed, truth, differ); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
 	}
@@ -139,5 +139,62 @@ func TestAxisKeepsOrder(t *testing.T) {
 				t.Errorf("%s: the labels %s and %s overlap", name, a.ticks()[i].Text, tick.Text)
 			}
 		}
+	}
+}
+
+// TestCaches: what a controller has in its cache is drawn beside what the API has, and
+// marked for as long as it is behind; a process that starts anew begins with nothing.
+func TestCaches(t *testing.T) {
+	var h history.History
+	add := func(at time.Duration, kind history.Kind, value string) {
+		h.Append(history.Event{At: at, Kind: kind, Host: "w", Object: "BareMetalHost/w", Value: value})
+	}
+	add(0, history.PowerReported, "true")
+	h.Append(history.Event{At: 0, Kind: history.BootStarted, Host: "w", Boot: "b1"})
+	add(5*time.Second, history.PowerReported, "false")
+	h.Append(history.Event{At: 5 * time.Second, Kind: history.PowerOff, Host: "w", Boot: "b1"})
+	h.Append(history.Event{At: 20 * time.Second, Kind: history.Done})
+	learned := func(at time.Duration, value string) Entry {
+		return Entry{At: at, What: "learned", Process: "reboot", Event: &history.Event{Kind: history.PowerReported, Host: "w", Object: "BareMetalHost/w", Value: value}}
+	}
+	run := &Run{Events: h.Events(), Trace: []Entry{
+		learned(time.Second, "true"), learned(8*time.Second, "false"), {At: 10 * time.Second, What: "forgot", Process: "reboot"}, learned(12*time.Second, "false"),
+	}}
+	lane := find(Lanes(run), "w: reboot believes")
+	want := []Band{
+		{From: time.Second, To: 5 * time.Second, Kind: "on", Text: "poweredOn: true"},
+		{From: 5 * time.Second, To: 8 * time.Second, Kind: "on", Text: "poweredOn: true", Differs: true},
+		{From: 8 * time.Second, To: 10 * time.Second, Kind: "off", Text: "poweredOn: false"},
+		{From: 12 * time.Second, To: 20 * time.Second, Kind: "off", Text: "poweredOn: false"},
+	}
+	if !slices.Equal(lane.Bands, want) {
+		t.Errorf("the lane has %v, want %v", lane.Bands, want)
+	}
+	// When the host had just gone off, the cache was behind.
+	for _, fact := range Moment(run, 4)["w"] {
+		if fact.Lane == "reboot believes" && (!fact.Differs || !fact.Believed || fact.Text != "poweredOn: true") {
+			t.Errorf("after event 4 the cache has %+v", fact)
+		}
+	}
+}
+
+// TestPart: two runs part at the first event that is not the same, whatever its number;
+// that the schedule left its default is the cause, and no difference.
+func TestPart(t *testing.T) {
+	var here, there history.History
+	for i := range 3 {
+		here.Append(history.Event{At: time.Duration(i), Kind: history.PowerOn, Host: "w"})
+		there.Append(history.Event{At: time.Duration(i), Kind: history.PowerOn, Host: "w"})
+	}
+	here.Append(history.Event{At: 3, Kind: history.Deviated})
+	for _, h := range []*history.History{&here, &there} {
+		h.Append(history.Event{At: 4, Kind: history.PowerOff, Host: "w"})
+	}
+	if same, a, b := part(here.Events(), there.Events()); same != 4 || a != nil || b != nil {
+		t.Errorf("%d events are the same, then %v and %v", same, a, b)
+	}
+	here.Append(history.Event{At: 5, Kind: history.PowerOn, Host: "w"})
+	if same, a, b := part(here.Events(), there.Events()); same != 4 || a == nil || a.Seq != 6 || b != nil {
+		t.Errorf("%d events are the same, then %v and %v", same, a, b)
 	}
 }

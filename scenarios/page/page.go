@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"slices"
@@ -49,6 +50,7 @@ type view struct {
 	Style         template.CSS
 	Script        template.JS
 	Broken        *broken
+	Beside        *beside
 	Guarantees    []guarantee
 	Rows          []row
 	Arc           string
@@ -77,6 +79,8 @@ type guarantee struct {
 	Guarantee
 	Claim, Seed string
 	Times       string
+	// Closest is where a promise that was kept was nearest to being broken.
+	Closest *broken
 }
 
 // row is the heading of a group, or a lane.
@@ -113,6 +117,21 @@ func (s *strokes) add(kind, format string, args ...any) {
 	fmt.Fprintf(&(*s)[i].d, format, args...)
 }
 
+// bands draws the bands of a lane.
+func (r *row) bands(lane *Lane, axis *axis) {
+	for _, b := range lane.Bands {
+		from, to := axis.place(b.From), axis.place(b.To)
+		wide := round(max(to-from, 1))
+		r.Bands.add(b.Kind, "M%g 3h%gv18h-%gz", round(from), wide, wide)
+		if b.Differs {
+			r.Untrue.add("differs", "M%g 3h%gv18h-%gz", round(from), wide, wide)
+		}
+		if to-from > 7*float64(len(b.Text))+8 {
+			r.Words = append(r.Words, word{round(from), b.Kind, b.Text, b.Differs})
+		}
+	}
+}
+
 // word is what a band says, where there is room for it.
 type word struct {
 	X          float64
@@ -130,15 +149,37 @@ type line struct {
 	Marked                                bool
 }
 
-// model is what the page's script works on. Times are milliseconds.
+// model is what the page's script works on. Times are milliseconds. In its tuples a text
+// is the number of one of Words, for most come again and again.
 type model struct {
+	Words []string    `json:"words"`
 	Lanes []modelLane `json:"lanes"`
 	// Requests are [host, asked, received, executed, answered, answer, actual, rules].
 	Requests [][8]any `json:"requests"`
+	// Decisions are [at, process, key, facts, action], where facts are the number of one
+	// of Facts; Changes are [at, by, object, what, fields].
+	Decisions [][5]any          `json:"decisions"`
+	Facts     []json.RawMessage `json:"facts"`
+	Changes   [][5]any          `json:"changes"`
 	// Times and Places are the axis.
 	Times  []float64 `json:"times"`
 	Places []float64 `json:"places"`
 	Marked []int     `json:"marked"`
+
+	numbers map[string]int
+}
+
+// word is the number of a text.
+func (m *model) word(text string) int {
+	n, known := m.numbers[text]
+	if !known {
+		if m.numbers == nil {
+			m.numbers = make(map[string]int)
+		}
+		n = len(m.Words)
+		m.numbers[text], m.Words = n, append(m.Words, text)
+	}
+	return n
 }
 
 type modelLane struct {
@@ -146,8 +187,8 @@ type modelLane struct {
 	Group string  `json:"group"`
 	Name  string  `json:"name"`
 	Y     float64 `json:"y"`
-	// Bands are [from, to, kind, text, differs].
-	Bands [][5]any `json:"bands"`
+	// Bands are [from, to, text, whether it differs].
+	Bands [][4]any `json:"bands"`
 	Marks []int    `json:"marks"`
 }
 
@@ -170,6 +211,8 @@ func Render(run *Run) ([]byte, error) {
 	}
 	v.judge(run)
 	v.draw(run)
+	v.explain(run)
+	v.Beside = besideHeld(run)
 	v.tabulate(run)
 	var out bytes.Buffer
 	if err := page.Execute(&out, v); err != nil {
@@ -194,7 +237,11 @@ func (v *view) judge(run *Run) {
 		return d
 	}
 	for _, g := range run.Report.Invariants {
-		v.Guarantees = append(v.Guarantees, describe(g))
+		d := describe(g)
+		if first, second := run.event(g.First), run.event(g.Second); g.Verdict == invariant.Held && first != nil && second != nil {
+			d.Closest = &broken{First: momentOf(first), Second: momentOf(second), Margin: fmt.Sprintf("%.3f s", g.Margin)}
+		}
+		v.Guarantees = append(v.Guarantees, d)
 	}
 	if g := run.broken(); g != nil {
 		first, second := run.event(g.First), run.event(g.Second)
@@ -226,17 +273,13 @@ func (v *view) draw(run *Run) {
 		for _, lane := range group.Lanes {
 			r := row{ID: lane.ID, Name: lane.Name, Help: lane.Help, Y: y}
 			m := modelLane{ID: lane.ID, Group: group.Name, Name: lane.Name, Y: y + laneHeight/2}
+			r.bands(lane, axis)
 			for _, b := range lane.Bands {
-				from, to := axis.place(b.From), axis.place(b.To)
-				wide := round(max(to-from, 1))
-				r.Bands.add(b.Kind, "M%g 3h%gv18h-%gz", round(from), wide, wide)
+				differs := 0
 				if b.Differs {
-					r.Untrue.add("differs", "M%g 3h%gv18h-%gz", round(from), wide, wide)
+					differs = 1
 				}
-				if to-from > 7*float64(len(b.Text))+8 {
-					r.Words = append(r.Words, word{round(from), b.Kind, b.Text, b.Differs})
-				}
-				m.Bands = append(m.Bands, [5]any{milliseconds(b.From), milliseconds(b.To), b.Kind, b.Text, b.Differs})
+				m.Bands = append(m.Bands, [4]any{milliseconds(b.From), milliseconds(b.To), v.Model.word(b.Text), differs})
 			}
 			last, shift := -1.0, 0.0
 			for _, mark := range lane.Marks {
@@ -285,9 +328,32 @@ func (v *view) draw(run *Run) {
 			answer = "no answer"
 		}
 		v.Model.Requests = append(v.Model.Requests, [8]any{
-			r.Host, asked, milliseconds(r.Received), milliseconds(r.Executed), milliseconds(r.Answered),
-			strings.Join(strings.Fields(answer), " "), r.Actual, strings.Join(r.Rules, ", "),
+			v.Model.word(r.Host), v.Model.word(asked), milliseconds(r.Received), milliseconds(r.Executed), milliseconds(r.Answered),
+			v.Model.word(strings.Join(strings.Fields(answer), " ")), v.Model.word(r.Actual), v.Model.word(strings.Join(r.Rules, ", ")),
 		})
+	}
+}
+
+// explain hands the script why things happened, and what they changed.
+func (v *view) explain(run *Run) {
+	numbers, word := map[string]int{}, v.Model.word
+	for i := range run.Trace {
+		switch t := &run.Trace[i]; t.What {
+		case "decided":
+			n, known := numbers[string(t.Facts)]
+			if !known && len(t.Facts) > 0 {
+				n = len(v.Model.Facts)
+				numbers[string(t.Facts)] = n
+				v.Model.Facts = append(v.Model.Facts, t.Facts)
+			}
+			v.Model.Decisions = append(v.Model.Decisions, [5]any{milliseconds(t.At), word(t.Process), word(t.Key), n, word(t.Action)})
+		case "changed":
+			var fields [][3]int
+			for _, f := range t.Fields {
+				fields = append(fields, [3]int{word(f.Path), word(f.Was), word(f.Is)})
+			}
+			v.Model.Changes = append(v.Model.Changes, [5]any{milliseconds(t.At), word(t.Process), word(t.Object), word(t.Action), fields})
+		}
 	}
 }
 

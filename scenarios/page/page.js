@@ -1,6 +1,10 @@
 "use strict";
 (() => {
   const model = JSON.parse(document.getElementById("model").textContent);
+  const word = i => model.words[i];
+  const requests = (model.requests || []).map(([of, asked, received, executed, answered, ...rest]) => [word(of), word(asked), received, executed, answered, ...rest.map(word)]);
+  const decisions = (model.decisions || []).map(([t, by, key, known, action]) => [t, word(by), word(key), known, word(action)]);
+  const changes = (model.changes || []).map(([t, by, object, done, fields]) => [t, word(by), word(object), word(done), fields && fields.map(f => f.map(word))]);
   const table = document.getElementById("table");
   const rows = [...table.querySelectorAll("tbody tr")];
   const board = document.getElementById("board"), svg = document.getElementById("lanes");
@@ -39,24 +43,45 @@
   };
   const seconds = ms => ms < 0 ? "never" : (ms / 1000).toFixed(3) + " s";
 
+  // explain says what an effect changed, what its process had decided, and what the
+  // schedule did to it meanwhile.
+  const explain = (row, at) => {
+    const actor = cell(row, 6), what = cell(row, 5);
+    if (!actor) return;
+    for (const [t, by, object, done, fields] of changes) {
+      if (Math.abs(t - at) > 0.0005 || by !== actor || !what.includes(object)) continue;
+      facts("What changed in " + object, fields ? fields.map(([path, was, is]) => [path, (was || "nothing") + " \u2192 " + (is || "nothing")]) : [[object, done]]);
+    }
+    const made = decisions.filter(d => d[0] <= at + 0.0005 && d[1] === actor);
+    const decision = made.findLast(d => (what + " " + cell(row, 4)).includes(d[2].split("/").pop())) || made.pop();
+    if (!decision) return;
+    const [t, , key, known, action] = decision;
+    facts("What " + actor + " had decided", [["at", seconds(t)], ["about", key], ["action", action],
+      ...Object.entries((model.facts || [])[known] || {}).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)])]);
+    const before = rows.slice(0, rows.indexOf(row) + 1).filter(r => cell(r, 3) === "deviated" && (cell(r, 6) === actor || cell(r, 6).startsWith(actor + ".")));
+    if (before.length) facts("How the schedule left its default before that", before.slice(-3).map(r => [seconds(time(r)), cell(r, 5)]));
+  };
+
   // show says what was true and what was believed when an event had just happened.
   const show = row => {
     const at = time(row), host = cell(row, 4);
     detail.textContent = "";
     facts(cell(row, 0) + ": " + cell(row, 3), [["at", seconds(at)], ["layer", cell(row, 2)], ["host", host], ["what", cell(row, 5)], ["by", cell(row, 6)]].filter(p => p[1]));
-    for (const [of, asked, received, executed, answered, answer, actual, rules] of model.requests || []) {
-      if (of === host && [received, executed, answered].some(t => Math.abs(t - at) < 0.5) && /^bmc/.test(cell(row, 3))) {
+    const commanded = /^bmc \S+ (\S+)$/.exec(cell(row, 5)), bmc = commanded ? commanded[1] : /^bmc/.test(cell(row, 3)) && host;
+    for (const [of, asked, received, executed, answered, answer, actual, rules] of requests) {
+      if (of === bmc && [received, executed, answered].some(t => Math.abs(t - at) < 0.5)) {
         facts("The exchange with the BMC", [["asked", asked], ["received", seconds(received)], ["executed", seconds(executed)],
           ["answered", seconds(answered)], ["truly", actual], ["answer", answer], ["bent by", rules]].filter(p => p[1]));
       }
     }
+    explain(row, at);
     const groups = [...new Set(model.lanes.map(l => l.group))];
     groups.sort((a, b) => (b === host) - (a === host));
     for (const group of groups) {
       const now = [];
       for (const lane of model.lanes.filter(l => l.group === group)) {
         const band = (lane.bands || []).findLast(b => b[0] <= at && (at < b[1] || b[1] === model.times[model.times.length - 1]));
-        if (band) now.push([lane.name, band[3], band[4]]);
+        if (band) now.push([lane.name, word(band[2]), band[3]]);
       }
       facts(group, now);
     }
@@ -92,7 +117,7 @@
   svg.addEventListener("pointermove", event => {
     const [lane, at] = under(event);
     const band = lane && (lane.bands || []).find(b => b[0] <= at && at < b[1]);
-    board.title = band ? band[3] + (band[4] ? " (not true)" : "") + ", " + seconds(band[0]) + " to " + seconds(band[1]) : "";
+    board.title = band ? word(band[2]) + (band[3] ? " (not true)" : "") + ", " + seconds(band[0]) + " to " + seconds(band[1]) : "";
   });
   svg.addEventListener("click", event => {
     const [lane, at] = under(event);

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,6 +43,26 @@ func long(n int) *Run {
 		}
 	}
 	run.Events = h.Events()
+	// What a simulator tells of it.
+	for i := range run.Events {
+		e := &run.Events[i]
+		switch i % 5 {
+		case 0:
+			facts, err := json.Marshal(map[string]bool{"nodeExists": i%2 == 0, "needsRemediation": i%3 == 0, "statusOn": i%4 == 0, "rebootAnnotation": i%7 == 0})
+			if err != nil {
+				panic(err) // a map of flags
+			}
+			run.Trace = append(run.Trace, Entry{At: e.At, What: "decided", Process: e.Actor, Key: "fencelab/" + e.Host, Facts: facts, Action: "DeleteNode"})
+		case 1, 3:
+			run.Trace = append(run.Trace, Entry{At: e.At, What: "changed", Process: e.Actor, Object: e.Object, Fields: []Field{
+				{"metadata.annotations.reboot.metal3.io/machine-remediation", "", `{"mode":"hard"}`}, {"status.poweredOn", "true", "false"},
+			}})
+		default:
+			if e.Kind.Layer() == history.API {
+				run.Trace = append(run.Trace, Entry{At: e.At, What: "learned", Process: e.Actor, Event: e})
+			}
+		}
+	}
 	return run
 }
 
@@ -72,6 +93,15 @@ func hostileRun() *Run {
 	run.Consoles = []Console{{hostile, hostile}}
 	run.Plan = hostile
 	run.Requests[0].Host, run.Requests[0].Answer.Message = "w"+hostile, hostile
+	facts, err := json.Marshal(map[string]string{hostile: hostile})
+	if err != nil {
+		panic(err)
+	}
+	run.Trace = []Entry{
+		{What: "decided", Process: hostile, Key: hostile, Facts: facts, Action: hostile},
+		{What: "learned", Process: hostile, Event: &run.Events[1]},
+		{What: "changed", Process: hostile, Object: hostile, Action: hostile},
+	}
 	return run
 }
 

@@ -10,6 +10,7 @@ package page
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,11 @@ type Run struct {
 	Report   Report
 	Events   []history.Event
 	Requests []Request
+	// Trace is what the simulator tells beside the history, in order.
+	Trace    []Entry
 	Consoles []Console
+	// Held is the nearest run that held, if it is known.
+	Held *Run
 	// Plan is the text of plan.txt, which has the story.
 	Plan string
 }
@@ -98,6 +103,28 @@ type Request struct {
 	Rules []string `json:"rules"`
 }
 
+// Entry is one line of trace.jsonl.
+type Entry struct {
+	At time.Duration `json:"at"`
+	// What is what is told: an object changed, or a process decided, learned or forgot.
+	What    string          `json:"what"`
+	Process string          `json:"process"`
+	Key     string          `json:"key"`
+	Facts   json.RawMessage `json:"facts"`
+	Action  string          `json:"action"`
+	Object  string          `json:"object"`
+	Fields  []Field         `json:"fields"`
+	// Event is what a process learned, as the history has it of the API.
+	Event *history.Event `json:"event"`
+}
+
+// Field is a field of an object that is different now.
+type Field struct {
+	Path string `json:"path"`
+	Was  string `json:"was"`
+	Is   string `json:"is"`
+}
+
 // Console is what a host of the lab has written.
 type Console struct{ Host, Text string }
 
@@ -118,7 +145,8 @@ func Read(files fs.FS) (*Run, error) {
 		read func([]byte) error
 	}{
 		{"report.json", func(data []byte) error { return json.Unmarshal(data, &run.Report) }},
-		{"bmc.jsonl", run.readRequests},
+		{Requests, run.ReadRequests},
+		{Trace, run.ReadTrace},
 		{"plan.txt", func(data []byte) error { run.Plan = string(data); return nil }},
 	} {
 		data, err := fs.ReadFile(files, file.name)
@@ -127,6 +155,15 @@ func Read(files fs.FS) (*Run, error) {
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("read %s: %w", file.name, err)
+		}
+	}
+	if _, err := fs.Stat(files, Held+"/history.jsonl"); err == nil {
+		held, err := fs.Sub(files, Held)
+		if err == nil {
+			run.Held, err = Read(held)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the run that held: %w", err)
 		}
 	}
 	consoles, err := fs.Glob(files, "*.console")
@@ -143,18 +180,38 @@ func Read(files fs.FS) (*Run, error) {
 	return run, nil
 }
 
-func (r *Run) readRequests(data []byte) error {
+// Requests and Trace are the files of a report that have every request to the BMCs,
+// and what the simulator tells beside the history.
+const (
+	Requests = "bmc.jsonl"
+	Trace    = "trace.jsonl"
+)
+
+// ReadRequests takes over the requests to the BMCs.
+func (r *Run) ReadRequests(data []byte) (err error) {
+	r.Requests, err = readLines[Request](data)
+	slices.SortStableFunc(r.Requests, func(a, b Request) int { return cmp.Compare(a.Received, b.Received) })
+	return err
+}
+
+// ReadTrace takes over what the simulator tells.
+func (r *Run) ReadTrace(data []byte) (err error) {
+	r.Trace, err = readLines[Entry](data)
+	return err
+}
+
+// readLines reads JSON values, one a line.
+func readLines[T any](data []byte) (values []T, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
-		var request Request
-		if err := json.Unmarshal(lines.Bytes(), &request); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
+		var value T
+		if err := json.Unmarshal(lines.Bytes(), &value); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		r.Requests = append(r.Requests, request)
+		values = append(values, value)
 	}
-	slices.SortStableFunc(r.Requests, func(a, b Request) int { return int(a.Received - b.Received) })
-	return lines.Err()
+	return values, lines.Err()
 }
 
 // Write draws the page of the report in files, as a file of its own.

@@ -33,9 +33,21 @@ type Console struct {
 	// Dir is where all runs are saved. Without one, those that did not come out as
 	// expected are saved below out.
 	Dir string
+	// Format is what is printed: text, or json for programs.
+	Format string
 	// Program is this program, as the user called it.
 	Program string
+
+	// Another makes a world like that of a run, to play a plan like its own in; nil in the
+	// lab, where no run is like another.
+	Another func() scenarios.Backend
+
+	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
+	entry *Entry
 }
+
+// Formats are those in which results can be printed.
+var Formats = []string{"text", "json"}
 
 // Line prints one result.
 func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text string) {
@@ -54,6 +66,9 @@ func (c *Console) Check(worlds, ways []string) error {
 	}
 	if i := slices.Index(ways, c.Controllers); i < 0 || i > 0 && c.World != "lab" {
 		return fmt.Errorf("--controllers %s: choose %s, in the lab", c.Controllers, OneOf(ways))
+	}
+	if c.Format != "" && !slices.Contains(Formats, c.Format) {
+		return fmt.Errorf("--output %s: choose %s", c.Format, OneOf(Formats))
 	}
 	if c.Dir == "" {
 		return nil
@@ -102,6 +117,9 @@ func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scen
 		return 0, err
 	}
 	code = CodeOfOutcome(outcome)
+	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && c.Another != nil {
+		outcome.Nearest = c.nearest(ctx, plan)
+	}
 	if err := c.outcome(outcome, time.Since(began)); err != nil {
 		fmt.Fprintf(c.Talk, "fencelab: %v\n", err)
 		if code == ExitHeld {
@@ -111,9 +129,35 @@ func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scen
 	return code, nil
 }
 
-// outcome prints what came of a run that took so long, and saves what is worth keeping.
-// The error is that nothing could be saved.
-func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
+// nearest returns a run of the same story that held and whose schedule is near to the
+// plan's: without one of its deviations, or without any.
+func (c *Console) nearest(ctx context.Context, plan *scenarios.Plan) *scenarios.Outcome {
+	quiet := *c
+	quiet.Trace = false
+	var fewer [][]scenarios.Deviation
+	for i := range plan.Deviations[:min(nearestTried, len(plan.Deviations))] {
+		fewer = append(fewer, slices.Delete(slices.Clone(plan.Deviations), i, i+1))
+	}
+	if len(plan.Deviations) > 1 {
+		fewer = append(fewer, nil)
+	}
+	for _, deviations := range fewer {
+		near, err := quiet.Play(ctx, plan.With(deviations), c.Another())
+		if err != nil {
+			return nil // it is only for comparison
+		}
+		if verdict, _ := near.VerdictOfSchedule(); verdict == invariant.Held {
+			return near
+		}
+	}
+	return nil
+}
+
+// nearestTried is how many deviations are left out, one by one, before all are.
+const nearestTried = 8
+
+// Headline prints what came of a run in one line.
+func (c *Console) Headline(o *scenarios.Outcome) {
 	mismatch := o.Meets()
 	verdict, _ := o.Verdict()
 	text := fmt.Sprintf("%s, %d events, digest %s", o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest())
@@ -124,8 +168,17 @@ func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
 		text += ", as expected: " + o.Plan.Spec.Expect.Violated
 	}
 	c.Line(verdict, mismatch == "", o.Plan.Metadata.Name, text)
+}
+
+// outcome prints what came of a run that took so long, and saves what is worth keeping.
+// The error is that nothing could be saved.
+func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
+	mismatch := o.Meets()
+	c.Headline(o)
 	if c.Real {
 		fmt.Fprintf(c.Out, "  wall time %s\n", took.Round(100*time.Millisecond))
+	}
+	if c.Real && mismatch == "" {
 		for _, line := range o.Elapsed() {
 			fmt.Fprintf(c.Out, "  %s\n", line)
 		}
@@ -140,29 +193,14 @@ func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
 		dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, o.World, o.Plan.ID()))
 		replay = c.Replay(dir)
 		if failed = o.Save(dir, replay); failed != nil {
-			replay = "" // there is nothing to replay
+			dir, replay = "", "" // there is nothing to replay
 		}
 	}
 	if mismatch != "" {
-		fmt.Fprintf(c.Out, "\n%s\n", o.Text(replay))
+		fmt.Fprint(c.Out, o.Brief(dir, replay))
 	}
+	c.entry.ran(o, dir, replay)
 	return failed
-}
-
-// Replayed says whether a replay came out as its plan was saved, with the history that
-// was saved beside it. The error has an exit code.
-func (c *Console) Replayed(o *scenarios.Outcome, saved string) error {
-	err := o.Replayed(saved)
-	var different *scenarios.Different
-	switch {
-	case errors.As(err, &different) && different.Plan:
-		return &Exit{ExitInvalid, err}
-	case err != nil:
-		return &Exit{ExitInternal, err}
-	case o.Plan.Digest != "":
-		fmt.Fprintf(c.Out, "replayed: %d events, every one as before\n", o.History.Len())
-	}
-	return nil
 }
 
 // Replay is the command that plays a saved run again. It calls this program as the
@@ -226,33 +264,4 @@ func Writable(dir string) error {
 		}
 	}
 	return fmt.Errorf("%w; name a directory that can be written", err)
-}
-
-// Progress is a line on a terminal that says how far a search has come.
-type Progress struct {
-	to    io.Writer // nil: not a terminal
-	name  string
-	total int
-}
-
-// NewProgress returns a line for a search of so many schedules.
-func NewProgress(to io.Writer, name string, total int) *Progress {
-	if !terminal(to) {
-		to = nil
-	}
-	return &Progress{to, name, total}
-}
-
-// At says how many have been played.
-func (p *Progress) At(played int) {
-	if p.to != nil {
-		fmt.Fprintf(p.to, "\r\x1b[K          %-44s %d of %d schedules", p.name, played, p.total)
-	}
-}
-
-// Clear removes the line.
-func (p *Progress) Clear() {
-	if p.to != nil {
-		fmt.Fprint(p.to, "\r\x1b[K")
-	}
 }

@@ -12,37 +12,88 @@ import (
 )
 
 // Suite runs scenarios one after the other, each with a plan of its own that is compiled
-// from the seed, and sums up. Play returns an exit code, or why the whole suite ends.
-func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, seed uint64, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
-	began := time.Now()
+// from the seed, and sums up. Play returns an exit code, or why the whole suite ends. What
+// came of it all is saved in Dir, if there is one, and in the format json it is all that is
+// printed.
+func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, strategy string, seed uint64, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
+	ledger := &Ledger{Version: Version(), Backend: c.World, Seed: seed, Strategy: strategy, Began: time.Now(), Results: []*Entry{}}
+	if c.Real {
+		ledger.Controllers = c.Controllers
+	}
+	out := c.Out
+	if c.Format == "json" {
+		c.Out = io.Discard
+	}
+	ended := c.suite(ctx, ledger, all, play)
+	ledger.close(CodeOf(ended), time.Since(ledger.Began))
+	failed := error(nil)
+	if c.Dir != "" {
+		failed = ledger.save(c.Dir)
+	}
+	if c.Out = out; c.Format == "json" && failed == nil {
+		var report []byte
+		if report, failed = ledger.JSON(); failed == nil {
+			_, failed = out.Write(report)
+		}
+	}
+	if failed != nil {
+		fmt.Fprintf(c.Talk, "fencelab: %v\n", failed)
+		if ended == nil {
+			ended = Ended(ExitInternal)
+		}
+	}
+	return ended
+}
+
+// suite runs the scenarios, and keeps a ledger of them.
+func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Scenario, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
 	ran, unexpected, worst := 0, 0, ExitHeld
+	var ended error
 	for _, scenario := range all {
-		if worlds := scenario.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, c.World) {
-			fmt.Fprintf(c.Talk, "skipped   %s: it can be told in %s only\n", scenario.Metadata.Name, strings.Join(worlds, " and "))
+		c.entry = ledger.begin(scenario)
+		if ctx.Err() != nil || ended != nil {
+			c.entry.skip("the invocation ended before")
 			continue
 		}
-		plan, err := scenarios.Compile(scenario, seed)
-		if err != nil {
-			return &Exit{ExitInternal, err}
+		if worlds := scenario.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, c.World) {
+			c.entry.skip("it can be told in " + strings.Join(worlds, " and ") + " only")
+			fmt.Fprintf(c.Talk, "skipped   %s: %s\n", scenario.Metadata.Name, c.entry.Reason)
+			continue
 		}
-		code, err := play(scenario, plan)
+		began := time.Now()
+		plan, err := scenarios.Compile(scenario, ledger.Seed)
 		if err != nil {
-			return err
+			err = &Exit{ExitInternal, err}
 		}
+		code := ExitHeld
+		if err == nil {
+			code, err = play(scenario, plan)
+		}
+		if err != nil {
+			c.entry.Reason = err.Error()
+			c.entry.end(CodeOf(err), time.Since(began))
+			ended = err
+			continue
+		}
+		c.entry.end(code, time.Since(began))
 		ran++
 		if code != ExitHeld {
 			unexpected++
 		}
 		worst = Worse(worst, code)
-		if ctx.Err() != nil {
-			break
-		}
+	}
+	if ended != nil {
+		return ended
 	}
 	summary := "as expected"
 	if unexpected > 0 {
 		summary = fmt.Sprintf("%d not as expected", unexpected)
 	}
-	fmt.Fprintf(c.Talk, "%s in %s: %s\n", Count(ran, "scenario"), time.Since(began).Round(time.Millisecond), summary)
+	left := ""
+	if ctx.Err() != nil && ran < len(all) {
+		left = fmt.Sprintf(", interrupted before the other %d", len(all)-ran)
+	}
+	fmt.Fprintf(c.Talk, "%s in %s: %s%s\n", Count(ran, "scenario"), time.Since(ledger.Began).Round(time.Millisecond), summary, left)
 	if ran == 0 && worst == ExitHeld {
 		return &Exit{ExitUnknown, fmt.Errorf("none of the scenarios can be told in the %s", c.World)}
 	}

@@ -15,6 +15,13 @@ const failuresShown = 10
 // Report prints what came of a search in all.
 func (s *Search) Report(to *report.Console, t Tally) {
 	verdict := t.Verdict(s.Total)
+	found := &report.Searched{
+		Schedules: t.Tried, Of: s.Total, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Simulated: t.Simulated.Seconds(),
+	}
+	for _, f := range t.Failures() {
+		found.Failures = append(found.Failures, report.Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
+	}
+	to.Searched(found)
 	to.Line(verdict, verdict == invariant.Held, s.Story.Plan.Metadata.Name, fmt.Sprintf("%s: %d held, %d violated, %d unknown; %s simulated",
 		s.Describe(t.Tried), t.Held, t.Violated, t.Unknown, t.Simulated.Round(time.Second)))
 	if t.Violated > 0 {

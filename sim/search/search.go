@@ -70,8 +70,8 @@ type Workers interface {
 }
 
 // Run has the schedules played and adds up what came of them. Done, which may be nil,
-// is told how many have been played.
-func (s *Search) Run(workers Workers, done func(n int)) Tally {
+// is told what has come of those that were played.
+func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 	var tally Tally
 	given, learned := 0, 0
 	under := make(map[int]Schedule, Ahead) // under way, or played before their turn to be learned of
@@ -98,7 +98,7 @@ func (s *Search) Run(workers Workers, done func(n int)) Tally {
 		under[result.Number], early[result.Number] = schedule, result
 		tally.Add(schedule, result)
 		if done != nil {
-			done(tally.Tried)
+			done(tally)
 		}
 		for result, ok := early[learned]; ok; result, ok = early[learned] {
 			s.Learn(under[learned], result)

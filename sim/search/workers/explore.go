@@ -40,7 +40,7 @@ func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, 
 	began := time.Now()
 	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
 	pool := Start(ctx, min(n, max(1, s.Total)), s.Story, append([]string{self}, arguments...)...)
-	tally := s.Run(pool, bar.At)
+	tally := s.Run(pool, func(t search.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) })
 	err = pool.Close()
 	took := time.Since(began)
 	bar.Clear()

@@ -181,8 +181,8 @@ func TestInterrupt(t *testing.T) {
 	t.Setenv(role, "worker")
 	ctx, interrupt := context.WithCancel(t.Context())
 	crew := workers.Start(ctx, 2, s.Story, os.Args[0])
-	tally := s.Run(crew, func(tried int) {
-		if tried == 2*search.Ahead {
+	tally := s.Run(crew, func(so search.Tally) {
+		if so.Tried == 2*search.Ahead {
 			interrupt()
 		}
 	})
@@ -244,8 +244,8 @@ func coordinate() error {
 		return err
 	}
 	crew := workers.Start(context.Background(), 2, s.Story, os.Args[0])
-	s.Run(crew, func(tried int) {
-		if tried == search.Ahead {
+	s.Run(crew, func(so search.Tally) {
+		if so.Tried == search.Ahead {
 			fmt.Println("under way")
 		}
 	})

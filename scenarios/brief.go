@@ -1,0 +1,233 @@
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/page"
+)
+
+// briefLength is how many lines a terminal shows of a run that did not come out as
+// expected, below its headline.
+const briefLength = 14
+
+// Brief is the report for a terminal, at most 14 lines: what came of the run and why,
+// the events that matter in their order, what was true and what was said of the hosts
+// then, and where the rest is. Dir is where the run was saved and replay the command
+// that plays it again; both may be empty.
+func (o *Outcome) Brief(dir, replay string) string {
+	var head, foot []string
+	verdict, reason := o.Verdict()
+	if reason != "" {
+		head = append(head, firstLine(reason))
+	}
+	if mismatch := o.Meets(); mismatch != "" && mismatch != reason {
+		head = append(head, firstLine(mismatch))
+	}
+	broken := o.Violation()
+	var hosts, actors []string
+	last := o.storyEnd()
+	switch {
+	case broken != nil:
+		if inv, err := invariant.Lookup(broken.Invariant); err == nil {
+			head = append(head, fmt.Sprintf("claim: %s (seed %s)", inv.Claim, inv.Seed))
+		}
+		last, hosts = broken.Second.Seq, []string{broken.First.Host, broken.Second.Host}
+		actors = []string{broken.First.Actor, broken.Second.Actor}
+	case verdict == invariant.Unknown && o.Steps < len(o.Plan.Spec.Steps):
+		hosts = []string{o.Plan.Spec.Steps[o.Steps].When.Host}
+	}
+	if broken != nil || verdict == invariant.Unknown {
+		foot = append(foot, o.sides(hosts, actors, last)...)
+	}
+	if broken != nil {
+		foot = append(foot, margin(broken))
+	} else if verdict == invariant.Unknown {
+		foot = append(foot, list("still in force", inForce(o.Plan.Spec.Steps[:o.Steps]))...)
+		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
+			foot = append(foot, list("without effect", idle)...)
+		}
+	}
+	var deviations []string
+	for _, d := range o.Plan.Deviations {
+		deviations = append(deviations, d.String())
+	}
+	foot = append(foot, list("deviations", deviations)...)
+	if replay != "" {
+		foot = append(foot, "replay: "+replay)
+	}
+	if dir != "" {
+		foot = append(foot, "page: "+filepath.Join(dir, page.Name))
+	}
+	var story []string
+	if broken != nil || verdict == invariant.Unknown {
+		story = o.landmarks(hosts, last, briefLength-len(head)-len(foot), broken)
+	}
+	lines := slices.Concat(head, story, foot)
+	if len(lines) == 0 {
+		return ""
+	}
+	return "  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+// firstLine is a sentence without what an error adds below it.
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
+
+// listed bounds how many things stand in one line.
+const listed = 4
+
+// list is a line of things, or none if there are none.
+func list(what string, things []string) []string {
+	if len(things) == 0 {
+		return nil
+	}
+	line := what + ": " + strings.Join(things[:min(listed, len(things))], "; ")
+	if more := len(things) - listed; more > 0 {
+		line += fmt.Sprintf("; and %d more", more)
+	}
+	return []string{line}
+}
+
+// margin says by how much the order was missed.
+func margin(v *invariant.Violation) string {
+	if v.Open {
+		return fmt.Sprintf("margin: event %d came, and what had to come before it had not come when the run ended", v.Second.Seq)
+	}
+	return fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)
+}
+
+// Look is the run as one looks at it: event by event, with what was true and what was
+// believed.
+func (o *Outcome) Look() (*page.Run, error) {
+	run := &page.Run{Events: o.History.Events()}
+	for _, a := range o.Artifacts {
+		read := map[string]func([]byte) error{page.Requests: run.ReadRequests, page.Trace: run.ReadTrace}[a.Name]
+		if read == nil {
+			continue
+		}
+		if err := read(a.Data); err != nil {
+			return nil, fmt.Errorf("read %s: %w", a.Name, err)
+		}
+	}
+	return run, nil
+}
+
+// sides says of each host what was true of it when an event had just happened, and
+// what its BMC, its status and the caches of these actors said.
+func (o *Outcome) sides(hosts, actors []string, seq int) (lines []string) {
+	if seq < 1 {
+		return nil
+	}
+	run, err := o.Look()
+	if err != nil {
+		return []string{"what was believed is not known: " + err.Error()}
+	}
+	said := page.Moment(run, seq)
+	slices.Sort(hosts)
+	for _, host := range slices.Compact(hosts) {
+		var facts []string
+		for _, fact := range said[host] {
+			text := fact.Text
+			switch {
+			case strings.HasSuffix(fact.Lane, page.Believes) && !slices.Contains(actors, strings.TrimSuffix(fact.Lane, page.Believes)):
+				continue
+			case fact.Lane == "power", fact.Lane == "workload", fact.Lane == "network":
+			case strings.HasPrefix(fact.Lane, "fault "):
+				text = fact.Lane
+			default:
+				text = fact.Lane + ": " + text
+			}
+			if fact.Differs {
+				text += " (not true)"
+			}
+			facts = append(facts, text)
+		}
+		if len(facts) > 0 {
+			lines = append(lines, fmt.Sprintf("%s at event %d: %s", host, seq, strings.Join(facts, "; ")))
+		}
+	}
+	return lines
+}
+
+// weights say which events a reader needs first, to see how it came to the last one.
+// What has none only repeats what others say, or is bookkeeping.
+var weights = map[history.Kind]int{
+	history.PowerOff: 6, history.PowerOn: 6, history.BootComplete: 6, history.WorkloadStarted: 6, history.WorkloadStopped: 6,
+	history.NodeDeleted: 6, history.PodDeleted: 6, history.WatchdogFired: 6, history.EvidenceLost: 6, history.HostPaused: 6, history.HostResumed: 6,
+	history.OpApplied: 5, history.Deviated: 5, history.ControllerCrashed: 5, history.AnnotationSet: 5, history.AnnotationRemoved: 5,
+	history.MachineDeleted: 5, history.BareMetalHostDeleted: 5, history.BootStarted: 4,
+	history.NodeNotReady: 4, history.NodeCreated: 4, history.PowerReported: 4, history.BMCCommand: 4, history.OnlineWanted: 4,
+	history.NodeReady: 3, history.PodBound: 3, history.BMCFault: 3, history.APIFault: 3, history.ControllerError: 2,
+	history.LinkCut: 1, history.LinkRestored: 1, history.PowerError: 1, history.PendingRebootSince: 1, history.LastPoweredOn: 1, history.HeldOffFor: 1,
+}
+
+// landmarks are at most n lines for the events of the story up to the last one that
+// say most about how it came to it: of the hosts that matter, or of all if none does.
+// Those that broke the claim are marked.
+func (o *Outcome) landmarks(hosts []string, last, n int, broken *invariant.Violation) []string {
+	type landmark struct {
+		event  history.Event
+		weight int
+	}
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return host == "" })
+	marked := func(e *history.Event) bool {
+		return broken != nil && (e.Seq == broken.First.Seq || e.Seq == broken.Second.Seq)
+	}
+	var all []landmark
+	story := false
+	faults := map[string]bool{}
+	for _, e := range o.History.Events()[:last] {
+		weight := weights[e.Kind]
+		if e.Kind == history.BMCFault || e.Kind == history.APIFault {
+			if what := e.Host + " " + e.Object + " " + e.Value; faults[what] {
+				weight = 0 // its first time tells enough
+			} else {
+				faults[what] = true
+			}
+		}
+		if broken == nil { // what came last says more than what weighs most
+			weight = min(weight, weights[history.NodeCreated])
+		}
+		if e.Kind == history.Deviated && len(o.Plan.Deviations) > listed {
+			weight = 1
+		}
+		switch {
+		case marked(&e):
+			weight = 9
+		case !story:
+			weight = 0
+		case e.Host != "" && len(hosts) > 0 && !slices.Contains(hosts, e.Host):
+			weight = min(weight, 1)
+		}
+		story = story || e.Kind == history.RunStarted
+		if weight > 0 {
+			all = append(all, landmark{e, weight})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b landmark) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.event.Seq, a.event.Seq))
+	})
+	all = all[:max(0, min(n, len(all)))]
+	slices.SortFunc(all, func(a, b landmark) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
+	var lines []string
+	for _, l := range all {
+		mark := " "
+		if marked(&l.event) {
+			mark = ">"
+		}
+		by := ""
+		if a := l.event.Actor; a != "" && !strings.HasPrefix(l.event.Phrase(), a) {
+			by = ", by " + a
+		}
+		lines = append(lines, fmt.Sprintf("%s %4d %9s  %s%s", mark, l.event.Seq, history.Seconds(l.event.At), l.event.Phrase(), by))
+	}
+	return lines
+}

@@ -1,0 +1,177 @@
+package objects
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Trace is what a report shows beside the history: how objects changed, and what the
+// processes had in their caches and decided. No checker sees it. It may be used
+// concurrently; a nil Trace records nothing.
+type Trace struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+// entry is a line of trace.jsonl, as docs/reports.md describes it.
+type entry struct {
+	At   time.Duration `json:"at"`
+	What string        `json:"what"`
+	// Process is the process that it is about, or who changed an object.
+	Process string         `json:"process,omitempty"`
+	Key     string         `json:"key,omitempty"`
+	Facts   any            `json:"facts,omitempty"`
+	Action  string         `json:"action,omitempty"`
+	Object  string         `json:"object,omitempty"`
+	Fields  []change       `json:"fields,omitempty"`
+	Event   *history.Event `json:"event,omitempty"`
+}
+
+// change is a field of an object that is different now. What is not there is empty.
+type change struct {
+	Path string `json:"path"`
+	Was  string `json:"was,omitempty"`
+	Is   string `json:"is,omitempty"`
+}
+
+func (t *Trace) add(e entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := json.NewEncoder(&t.lines).Encode(e); err != nil {
+		fmt.Fprintf(&t.lines, "{\"what\":\"error\",\"key\":%q}\n", err) // facts are plain data: this cannot be
+	}
+}
+
+// Decided records a decision of a process about a key.
+func (t *Trace) Decided(at time.Duration, process, key string, facts any, action string) {
+	if t != nil {
+		t.add(entry{At: at, What: "decided", Process: process, Key: key, Facts: facts, Action: action})
+	}
+}
+
+// Forgot records that a process begins with an empty cache.
+func (t *Trace) Forgot(at time.Duration, process string) {
+	if t != nil {
+		t.add(entry{At: at, What: "forgot", Process: process})
+	}
+}
+
+// Learned records what a change in the cache of a process means there.
+func (t *Trace) Learned(at time.Duration, process string, nodes Nodes, kind *Kind, before, after metav1.Object) {
+	if t == nil {
+		return
+	}
+	nodes.Changes(kind, before, after, func(e history.Event) {
+		if e.Kind != history.NodeLabels {
+			t.add(entry{At: at, What: "learned", Process: process, Event: &e})
+		}
+	})
+}
+
+// Changed records a new version of an object.
+func (t *Trace) Changed(at time.Duration, actor, object string, before, after metav1.Object) {
+	if t == nil {
+		return
+	}
+	e := entry{At: at, What: "changed", Process: actor, Object: object}
+	switch {
+	case before == nil:
+		e.Action = "created"
+	case after == nil:
+		e.Action = "deleted"
+	default:
+		if e.Fields = differences(before, after); len(e.Fields) == 0 {
+			return
+		}
+	}
+	t.add(e)
+}
+
+// Artifact is what a report has of it.
+func (t *Trace) Artifact() scenarios.Artifact {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return scenarios.Artifact{Name: "trace.jsonl", Data: bytes.Clone(t.lines.Bytes())}
+}
+
+// bookkeeping is what every write changes.
+var bookkeeping = []string{"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"}
+
+// differences are the fields of two versions of an object that are not the same, in
+// the order of their paths.
+func differences(before, after metav1.Object) (found []change) {
+	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	if err != nil {
+		return []change{{Path: err.Error()}}
+	}
+	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
+	if err != nil {
+		return []change{{Path: err.Error()}}
+	}
+	compare("", was, is, &found)
+	return slices.DeleteFunc(found, func(c change) bool { return slices.Contains(bookkeeping, c.Path) })
+}
+
+func compare(path string, was, is any, found *[]change) {
+	before, wasMap := was.(map[string]any)
+	after, isMap := is.(map[string]any)
+	if (wasMap || was == nil) && (isMap || is == nil) && (wasMap || isMap) && path != "metadata.managedFields" {
+		names := maps.Clone(before)
+		if names == nil {
+			names = map[string]any{}
+		}
+		maps.Copy(names, after)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			inner := name
+			if path != "" {
+				inner = path + "." + name
+			}
+			compare(inner, before[name], after[name], found)
+		}
+		return
+	}
+	listBefore, wasList := was.([]any)
+	listAfter, isList := is.([]any)
+	if wasList && isList && len(listBefore) == len(listAfter) {
+		for i := range listBefore {
+			compare(fmt.Sprintf("%s[%d]", path, i), listBefore[i], listAfter[i], found)
+		}
+		return
+	}
+	if w, i := shown(was), shown(is); w != i {
+		*found = append(*found, change{path, w, i})
+	}
+}
+
+// longest bounds a value in a trace.
+const longest = 300
+
+// shown is a value of a field as people read it.
+func shown(value any) string {
+	if value == nil {
+		return ""
+	}
+	text, ok := value.(string)
+	if !ok {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return err.Error()
+		}
+		text = string(data)
+	}
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	return text
+}

@@ -1,0 +1,205 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Ledger is what came of an invocation, scenario by scenario: report.json, as
+// docs/reports.md describes it, from which junit.xml and summary.md are made.
+type Ledger struct {
+	Version     string    `json:"version"`
+	Backend     string    `json:"backend"`
+	Controllers string    `json:"controllers,omitempty"`
+	Seed        uint64    `json:"seed"`
+	Strategy    string    `json:"strategy"`
+	Began       time.Time `json:"began"`
+	Wall        float64   `json:"wallSeconds"`
+	ExitCode    int       `json:"exitCode"`
+	Counts      Counts    `json:"counts"`
+	Results     []*Entry  `json:"results"`
+}
+
+// Counts are how many scenarios came out how.
+type Counts struct {
+	Scenarios int `json:"scenarios"`
+	Passed    int `json:"passed"`
+	// Expected are those that passed because a guarantee was violated.
+	Expected int `json:"passedByViolation"`
+	Failed   int `json:"failed"`
+	Unknown  int `json:"unknown"`
+	Errors   int `json:"errors"`
+	Skipped  int `json:"skipped"`
+}
+
+// Status is how a scenario came out, compared with what it expects.
+type Status string
+
+// The statuses.
+const (
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Unknown Status = "unknown"
+	Broken  Status = "error"
+	Skipped Status = "skipped"
+)
+
+// Entry is what came of one scenario.
+type Entry struct {
+	Scenario string `json:"scenario"`
+	Status   Status `json:"status"`
+	// Expected is what the scenario expects: held, or "violated: " and the guarantee.
+	Expected string `json:"expected"`
+	// Reason says why it didn't pass, or was skipped.
+	Reason string    `json:"reason,omitempty"`
+	Wall   float64   `json:"wallSeconds"`
+	Search *Searched `json:"search,omitempty"`
+	// Runs are those that were shown: the only one, or the first of each kind of
+	// failure that a search found.
+	Runs []*Shown `json:"runs,omitempty"`
+}
+
+// Searched is what came of a search.
+type Searched struct {
+	Schedules int     `json:"schedules"`
+	Of        int     `json:"of"`
+	Held      int     `json:"held"`
+	Violated  int     `json:"violated"`
+	Unknown   int     `json:"unknown"`
+	Idle      int     `json:"withoutEffect"`
+	Simulated float64 `json:"simulatedSeconds"`
+	// Failures are the kinds of them.
+	Failures []Cluster `json:"failures,omitempty"`
+}
+
+// Cluster is schedules that failed alike.
+type Cluster struct {
+	Signature string `json:"signature"`
+	Guarantee string `json:"guarantee,omitempty"`
+	Schedules int    `json:"schedules"`
+	First     int    `json:"firstSchedule"`
+}
+
+// Shown is a run that was reported on.
+type Shown struct {
+	// Directory is where it was saved, if it was.
+	Directory string `json:"directory,omitempty"`
+	// Report is the report.json of the run.
+	Report json.RawMessage `json:"report"`
+
+	text, replay string
+}
+
+// begin opens the entry of a scenario.
+func (l *Ledger) begin(s *scenarios.Scenario) *Entry {
+	e := &Entry{Scenario: s.Metadata.Name, Expected: string(invariant.Held)}
+	if v := s.Spec.Expect.Violated; v != "" {
+		e.Expected = "violated: " + v
+	}
+	l.Results = append(l.Results, e)
+	return e
+}
+
+// end closes an entry with the exit code of its scenario.
+func (e *Entry) end(code int, took time.Duration) {
+	e.Wall = took.Seconds()
+	switch code {
+	case ExitHeld:
+		e.Status = Passed
+	case ExitViolated:
+		e.Status = Failed
+	case ExitUnknown:
+		e.Status = Unknown
+	default:
+		e.Status = Broken
+	}
+	if s := e.Search; s != nil && e.Reason == "" && e.Status != Passed {
+		e.Reason = fmt.Sprintf("%s: %d violated, %d unknown", Count(s.Schedules, "schedule"), s.Violated, s.Unknown)
+		if s.Schedules < s.Of {
+			e.Reason += fmt.Sprintf(", interrupted before the other %d", s.Of-s.Schedules)
+		}
+	}
+}
+
+// skip says why a scenario was not run.
+func (e *Entry) skip(reason string) { e.Status, e.Reason = Skipped, reason }
+
+// ran takes over a run that was reported on.
+func (e *Entry) ran(o *scenarios.Outcome, dir, replay string) {
+	if e == nil {
+		return
+	}
+	e.Runs = append(e.Runs, &Shown{dir, o.JSON(replay), o.Brief(dir, replay), replay})
+	if mismatch := o.Meets(); mismatch != "" && e.Search == nil {
+		e.Reason = mismatch
+	}
+}
+
+// Searched takes over what came of a search.
+func (c *Console) Searched(found *Searched) {
+	if c.entry != nil {
+		c.entry.Search = found
+	}
+}
+
+// close adds up.
+func (l *Ledger) close(code int, took time.Duration) {
+	l.ExitCode, l.Wall, l.Counts = code, took.Seconds(), Counts{Scenarios: len(l.Results)}
+	for _, e := range l.Results {
+		switch e.Status {
+		case Passed:
+			l.Counts.Passed++
+			if e.Expected != string(invariant.Held) {
+				l.Counts.Expected++
+			}
+		case Failed:
+			l.Counts.Failed++
+		case Unknown:
+			l.Counts.Unknown++
+		case Broken:
+			l.Counts.Errors++
+		case Skipped:
+			l.Counts.Skipped++
+		}
+	}
+}
+
+// JSON is report.json.
+func (l *Ledger) JSON() ([]byte, error) {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetIndent("", "  ")
+	if err := to.Encode(l); err != nil {
+		return nil, fmt.Errorf("write the report of the invocation: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// save writes the files of an invocation.
+func (l *Ledger) save(dir string) error {
+	report, err := l.JSON()
+	if err != nil {
+		return err
+	}
+	junit, err := l.junit()
+	if err != nil {
+		return err
+	}
+	index, err := l.index(dir)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"report.json": report, "junit.xml": junit, "summary.md": l.summary(), "index.html": index} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return fmt.Errorf("save the report of the invocation: %w", err)
+		}
+	}
+	return nil
+}

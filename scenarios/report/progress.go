@@ -1,0 +1,77 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Progress says how far a search has come: on a terminal in a line that changes, and
+// elsewhere in a line now and then, so that nobody takes a long search for a dead one.
+type Progress struct {
+	to       io.Writer
+	terminal bool
+	now      func() time.Time
+	name     string
+	total    int
+	began    time.Time
+	last     time.Time
+}
+
+const (
+	// redrawn is how often the line on a terminal changes at most, and said how often
+	// there is a line elsewhere.
+	redrawn = 100 * time.Millisecond
+	said    = 30 * time.Second
+	// width is what the line has at most: it may not wrap.
+	width = 79
+)
+
+// NewProgress returns the progress of a search of so many schedules.
+func NewProgress(to io.Writer, name string, total int) *Progress {
+	return newProgress(to, terminal(to), time.Now, name, total)
+}
+
+func newProgress(to io.Writer, terminal bool, now func() time.Time, name string, total int) *Progress {
+	began := now()
+	return &Progress{to, terminal, now, name, total, began, began}
+}
+
+// At says how many schedules have been played, and how many of them did not hold.
+func (p *Progress) At(played, failed int) {
+	now := p.now()
+	every := said
+	if p.terminal {
+		every = redrawn
+	}
+	if now.Sub(p.last) < every {
+		return
+	}
+	p.last = now
+	rate := float64(played) / now.Sub(p.began).Seconds()
+	text := fmt.Sprintf("%d of %d schedules, %.0f/s, %s left, %d failed", played, p.total, rate, left(p.total-played, rate), failed)
+	if !p.terminal {
+		fmt.Fprintf(p.to, "  %s: %s\n", p.name, text)
+		return
+	}
+	name := p.name
+	if room := width - len(text) - 4; len(name) > room {
+		name = name[:max(0, room)]
+	}
+	fmt.Fprintf(p.to, "\r\x1b[K  %s: %s", name, text)
+}
+
+// left is how long so many more take.
+func left(schedules int, rate float64) string {
+	if rate <= 0 {
+		return "?"
+	}
+	return time.Duration(float64(schedules) / rate * float64(time.Second)).Round(time.Second).String()
+}
+
+// Clear removes the line.
+func (p *Progress) Clear() {
+	if p.terminal {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,70 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// summary is summary.md, for the summary of a job: what needs attention first.
+func (l *Ledger) summary() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## fencelab: %s\n\n", l.word())
+	fmt.Fprintf(&b, "%s in %s: %d passed (%d of them by a violation that was expected), %d failed, %d unknown, %d errors, %d skipped. ",
+		Count(l.Counts.Scenarios, "scenario"), time.Duration(l.Wall*float64(time.Second)).Round(time.Millisecond),
+		l.Counts.Passed, l.Counts.Expected, l.Counts.Failed, l.Counts.Unknown, l.Counts.Errors, l.Counts.Skipped)
+	fmt.Fprintf(&b, "World %s, seed %d, strategy %s, fencelab %s.\n", l.Backend, l.Seed, l.Strategy, cell(l.Version))
+	var bad, skipped []*Entry
+	for _, e := range l.Results {
+		switch e.Status {
+		case Passed:
+		case Skipped:
+			skipped = append(skipped, e)
+		default:
+			bad = append(bad, e)
+		}
+	}
+	if len(bad) > 0 {
+		b.WriteString("\n| scenario | result | why | play it again |\n|---|---|---|---|\n")
+	}
+	for _, e := range bad {
+		replays := ""
+		for _, run := range e.Runs {
+			if run.replay != "" {
+				replays += cell(run.replay) + "<br>"
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(e.Scenario), e.Status, cell(e.Reason), strings.TrimSuffix(replays, "<br>"))
+	}
+	for _, e := range bad {
+		if e.Search == nil || len(e.Search.Failures) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s: %s of failure\n\n| schedules | first | what they have in common |\n|---|---|---|\n",
+			cell(e.Scenario), Count(len(e.Search.Failures), "kind"))
+		for _, f := range e.Search.Failures {
+			fmt.Fprintf(&b, "| %d | %d | %s |\n", f.Schedules, f.First, cell(f.Signature))
+		}
+	}
+	if len(skipped) > 0 {
+		b.WriteString("\n| skipped | why |\n|---|---|\n")
+	}
+	for _, e := range skipped {
+		fmt.Fprintf(&b, "| %s | %s |\n", cell(e.Scenario), cell(e.Reason))
+	}
+	return []byte(b.String())
+}
+
+// word sums an invocation up.
+func (l *Ledger) word() string {
+	if bad := l.Counts.Failed + l.Counts.Unknown + l.Counts.Errors; bad > 0 {
+		return fmt.Sprintf("%d not as expected", bad)
+	}
+	return "as expected"
+}
+
+// cell is a text in a table of Markdown, as it is.
+func cell(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "&#64;", "#", "&#35;").Replace(text)
+}
