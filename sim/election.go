@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -22,8 +23,9 @@ const (
 // of the same controller. A leader that learns that it no longer is one ends, and
 // comes back as a candidate; until it learns it, it goes on.
 type election struct {
-	// lease is the Lease's name.
-	lease string
+	// lease is the Lease's name, identity what the Lease calls a life of the process: one
+	// that starts again waits for the Lease of the life before it like everybody else.
+	lease, identity string
 	// leads since renewed.
 	leads   bool
 	renewed time.Duration
@@ -37,7 +39,7 @@ type election struct {
 func (p *process) stand() {
 	p.life++
 	p.standby = true
-	*p.election = election{lease: p.election.lease, seen: p.w.now}
+	*p.election = election{lease: p.election.lease, identity: fmt.Sprintf("%s_%d", p.actor.name, p.life), seen: p.w.now}
 	p.campaign(apiLatency)
 }
 
@@ -72,8 +74,8 @@ func (p *process) elect(t trouble) {
 func (p *process) takeLease() bool {
 	e, now := p.election, metav1.NewMicroTime(epoch.Add(p.w.now))
 	key := client.ObjectKey{Namespace: objects.Namespace, Name: e.lease}
-	seconds := int32(leaseDuration / time.Second)
-	spec := coordinationv1.LeaseSpec{HolderIdentity: &p.actor.name, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now}
+	seconds, identity := int32(leaseDuration/time.Second), e.identity
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now}
 	obj, err := p.store.Get(p.leases, key)
 	if apierrors.IsNotFound(err) {
 		_, err = p.store.Create(p.actor.name, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: spec})
@@ -83,10 +85,10 @@ func (p *process) takeLease() bool {
 			e.observed, e.seen = lease.Spec, p.w.now
 		}
 		holder := *lease.Spec.HolderIdentity
-		if holder != p.actor.name && p.w.now-e.seen < leaseDuration {
+		if holder != e.identity && p.w.now-e.seen < leaseDuration {
 			return false
 		}
-		if holder == p.actor.name {
+		if holder == e.identity {
 			spec.AcquireTime = lease.Spec.AcquireTime
 		}
 		lease.Spec = spec

@@ -389,10 +389,19 @@ func (s *stream) deliver(t trouble) {
 }
 
 // relist brings the cache to the present state; what lies between is never
-// seen.
+// seen. What hasn't changed is looked at again as well, when nothing else is to be
+// done: an informer tells it as an update, and controller-runtime how important that is.
 func (s *stream) relist() {
-	for _, change := range s.p.view.Relist(s.kind) {
+	changes := s.p.view.Relist(s.kind)
+	changed := make(map[client.ObjectKey]bool, len(changes))
+	for _, change := range changes {
+		changed[change.Key] = true
 		s.handle(change, usual)
+	}
+	for _, obj := range s.p.view.Objects(s.kind) {
+		if !changed[client.ObjectKeyFromObject(obj)] {
+			s.handle(kube.Change{Old: obj, New: obj}, low)
+		}
 	}
 }
 

@@ -56,6 +56,8 @@ var layers = []layer{
 	{"controllers/api", slices.Concat(kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
 	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
 
+	{"controllers/processtest", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "the contract of processes fits whatever runs them"},
+
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, client, reconciler, events),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
 	{"fencetest", []string{"./"}, "it joins for a test what the command joins for a user"},

@@ -148,6 +148,15 @@ func (v *View) Relist(k *Kind) []Change {
 	return v.jump(k, slices.Clone(v.store.tables[k.index]), len(v.store.logs[k.index]))
 }
 
+// Objects are those of a kind that the View shows, shared.
+func (v *View) Objects(k *Kind) []client.Object {
+	var objs []client.Object
+	for _, r := range v.of(k).table {
+		objs = append(objs, k.seenAs(r))
+	}
+	return objs
+}
+
 // RelistAsOf is Relist from a server that is behind, and shows the state of that
 // time. A View that has seen more asks for what it has seen, as an informer does;
 // so only the first list of a process can be older than what the process knew.
