@@ -44,7 +44,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build lab ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (about 16 minutes; the first time installs and builds: 8 more)
+e2e: build lab ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (about 20 minutes; the first time installs and builds: 8 more)
 	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 40m -v ./ci/lab
 	@fakebmc/clients.sh
 	@ci/ironic/install.sh

@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim/search"
 )
 
 // documents are the README and the pages that it leads to.
@@ -249,6 +250,10 @@ func TestComplete(t *testing.T) {
 	for _, inv := range invariant.All() {
 		mentions("README.md", fmt.Sprintf("| `%s` | %s | %s |", inv.ID, inv.Claim, inv.Seed))
 	}
+	for _, name := range search.Strategies() {
+		mentions("README.md", `\|`+name)
+		mentions("docs/design.md", "- *"+name+"*")
+	}
 	const reference = "docs/scenarios.md"
 	for _, layer := range []history.Layer{history.World, history.API, history.BMC, history.Controller} {
 		for _, kind := range history.Kinds(layer) {
@@ -322,7 +327,6 @@ func TestWorlds(t *testing.T) {
 	for _, feature := range known {
 		names[feature] = "`" + string(feature) + "`"
 	}
-	names[scenarios.FeatureAgents] = "controllers that run on every host"
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan"

@@ -19,8 +19,6 @@ const (
 	FeatureDeviations Feature = "deviations"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
 	FeatureReplicas Feature = "replicas"
-	// FeatureAgents are controllers that run on every host.
-	FeatureAgents Feature = "agents"
 	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
 	FeatureControllerLinks Feature = "controllerLinks"
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
@@ -45,11 +43,10 @@ type Need struct {
 	Needs Feature
 }
 
-// Needs tell what a plan needs that the engine knows only the name of. Both may be nil.
+// Needs tell what a plan needs that the engine knows only the name of. It may be nil.
 type Needs struct {
-	// Fault is what the rule of a fault needs, Controller what a controller needs.
-	Fault      func(rule json.RawMessage) []Need
-	Controller func(name string) []Need
+	// Fault is what the rule of a fault needs.
+	Fault func(rule json.RawMessage) []Need
 }
 
 // use is a place where a plan asks for a feature.
@@ -90,11 +87,6 @@ func deviating(plan *Plan) []use {
 func uses(spec *Spec, needs Needs) []use {
 	var all []use
 	for i, c := range spec.Controllers {
-		if needs.Controller != nil {
-			for _, need := range needs.Controller(c.Name) {
-				all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].name", i), what: "the controller " + c.Name, part: need.What, feature: need.Needs})
-			}
-		}
 		if c.Replicas > 1 {
 			what := fmt.Sprintf("%d processes of the controller %s", c.Replicas, c.Name)
 			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].replicas", i), what: what, feature: FeatureReplicas})
@@ -167,7 +159,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureAgents, FeatureReplicas, FeatureDeviations}
+	features := []Feature{FeatureReplicas, FeatureDeviations}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

@@ -62,7 +62,7 @@ func chooseAccelerator(ctx context.Context, image *Image, assets, scratch string
 // testBoot boots the guest under KVM until PID 1 greets on the console.
 func testBoot(ctx context.Context, image *Image, scratch string, env []string) error {
 	initramfs := filepath.Join(scratch, "kvm-test.cpio")
-	if err := image.WriteInitramfs(initramfs, evidence.Config{Name: "kvm-test", Heartbeat: time.Second}); err != nil {
+	if err := image.WriteInitramfs(initramfs, evidence.Config{Name: "kvm-test", Heartbeat: time.Second}, "", nil); err != nil {
 		return err
 	}
 	defer os.Remove(initramfs)

@@ -68,6 +68,8 @@ if [ ! -e "$dir/kernel" ]; then
 	mv "$tmp/kernel" "$dir/kernel"
 fi
 
-echo "vms: building the guest"
+echo "vms: building the guest, and the agents that run in some"
 CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/guest.new" ./vms/guest
+CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/agent.new" ./ci/lab/inguest
 mv "$dir/guest.new" "$dir/guest" # a lab may just be starting
+mv "$dir/agent.new" "$dir/agent"

@@ -55,8 +55,9 @@ func LoadImage(assets string) (*Image, error) {
 	return &Image{Kernel: kernel, initramfs: b.Bytes()}, nil
 }
 
-// WriteInitramfs writes the initramfs for one guest. The file holds the guest's API token, so only its owner may read it.
-func (i *Image) WriteInitramfs(path string, config evidence.Config) error {
+// WriteInitramfs writes the initramfs for one guest, with the executable of its programs and what they are told. The file
+// holds the guest's API token, so only its owner may read it.
+func (i *Image) WriteInitramfs(path string, config evidence.Config, executable string, programs []Program) error {
 	text, err := json.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("write initramfs of %s: %w", config.Name, err)
@@ -64,6 +65,17 @@ func (i *Image) WriteInitramfs(path string, config evidence.Config) error {
 	var own bytes.Buffer
 	a := archive{w: &own}
 	a.file(strings.TrimPrefix(evidence.ConfigPath, "/"), 0o600, text)
+	if len(programs) > 0 {
+		content, err := os.ReadFile(executable)
+		if err != nil {
+			return fmt.Errorf("write initramfs of %s: %w; run vms/assets.sh", config.Name, err)
+		}
+		a.file(strings.TrimPrefix(evidence.ProgramPath, "/"), 0o755, content)
+		a.directory(strings.TrimPrefix(filepath.Dir(programs[0].ConfigPath()), "/"))
+	}
+	for _, p := range programs {
+		a.file(strings.TrimPrefix(p.ConfigPath(), "/"), 0o600, p.Config)
+	}
 	if err := a.close(); err != nil {
 		return err
 	}

@@ -107,14 +107,26 @@ func (l *Lab) Now() time.Duration { return time.Since(l.opened) }
 // HostConfig describes a host.
 type HostConfig struct {
 	Name      string
-	MemoryMiB uint          // 0: 160
+	MemoryMiB uint          // 0: 160, and 256 more with Programs
 	Heartbeat time.Duration // between two heartbeats of each process; 0: 200 ms
 	// Softdog is the margin of the guest's software watchdog in whole seconds; 0: the guest has none. It resets a guest whose
 	// user space hangs, but not one whose kernel hangs or that is paused.
 	Softdog time.Duration
 	Kubelet *evidence.Kubelet // nil: the guest has no kubelet
 	Peers   []string          // the other hosts whose addresses the guest is told
+	// Programs run in the guest beside the kubelet, from one Executable, which must be static.
+	Executable string
+	Programs   []Program
 }
+
+// Program is one that runs in a guest: see [evidence.Program]. It finds Config at its ConfigPath.
+type Program struct {
+	evidence.Program
+	Config []byte
+}
+
+// Sizes of the machines: a program brings an executable, which is in memory twice while the guest unpacks it.
+const memory, memoryOfPrograms = 160, 256
 
 // NewDomain defines a host; it is off.
 func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
@@ -140,13 +152,16 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		uuid:        fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
 		accelerator: l.accelerator,
 		emulator:    l.emulator,
-		memoryMiB:   cmp.Or(c.MemoryMiB, 160),
+		memoryMiB:   cmp.Or(c.MemoryMiB, memory),
 		kernel:      l.image.Kernel,
 		initramfs:   filepath.Join(l.dir, fmt.Sprintf("%d.cpio", number)),
 		console:     filepath.Join(l.options.Evidence, c.Name+".console"),
 		port:        filepath.Join(l.dir, fmt.Sprintf("%d.port", number)),
 		network:     filepath.Join(l.dir, fmt.Sprintf("%d.network", number)),
 		mac:         l.network.MAC(network.Host(c.Name)).String(),
+	}
+	if c.MemoryMiB == 0 && len(c.Programs) > 0 {
+		s.memoryMiB += memoryOfPrograms
 	}
 	if s.kernel, err = filepath.Abs(s.kernel); err != nil {
 		return nil, fmt.Errorf("define host %s: %w", c.Name, err)
@@ -156,7 +171,10 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	for _, peer := range c.Peers {
 		config.Network.Peers[peer] = l.network.Address(network.Host(peer))
 	}
-	if err := l.image.WriteInitramfs(s.initramfs, config); err != nil {
+	for _, p := range c.Programs {
+		config.Programs = append(config.Programs, p.Program)
+	}
+	if err := l.image.WriteInitramfs(s.initramfs, config, c.Executable, c.Programs); err != nil {
 		return nil, err
 	}
 	if err := l.network.Listen(network.Host(c.Name), s.network); err != nil {
@@ -175,10 +193,10 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	return d, nil
 }
 
-// Serve makes target, a host:port of this machine, a service of the network, and returns where guests reach it. It has to
-// be served before the guests that are told so are made.
-func (l *Lab) Serve(endpoint, target string) (netip.AddrPort, error) {
-	return l.network.Serve(endpoint, target)
+// Serve makes targets, each a host:port of this machine, services of one endpoint of the network, and returns where guests
+// reach them. They have to be served before the guests that are told so are made.
+func (l *Lab) Serve(endpoint string, targets ...string) ([]netip.AddrPort, error) {
+	return l.network.Serve(endpoint, targets...)
 }
 
 // Cut lets nothing pass these links any more, whether their hosts are on or off; an event tells of each that was not cut before.

@@ -243,6 +243,51 @@ func TestWatchdogFiresWhenNotFed(t *testing.T) {
 	l.await(Kind(evidence.Boot), "")
 }
 
+// TestPrograms: a program of somebody else's runs from boot to boot, can be killed and
+// started again, and has the watchdog to itself.
+func TestPrograms(t *testing.T) {
+	const margin, name = 6 * time.Second, "feeder"
+	l := openLab(t, 10*time.Second)
+	executable := filepath.Join(t.TempDir(), name)
+	build := exec.Command("go", "build", "-o", executable, "./testdata/feeder")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d := l.host(HostConfig{Name: "worker-1", Softdog: margin, Executable: executable, Programs: []Program{
+		{Program: evidence.Program{Name: name, FeedsWatchdog: true}, Config: []byte("1s")},
+	}})
+	started, stopped := Kind(evidence.ProgramStarted), Kind(evidence.ProgramStopped)
+	tell := func(c evidence.Command) {
+		t.Helper()
+		l.must(d.Tell(t.Context(), c))
+	}
+	l.must(d.On(t.Context()))
+	boot := l.await(Kind(evidence.Boot), "")
+	l.await(started, name)
+	time.Sleep(2 * margin) // in which it feeds
+	tell(evidence.KillProgram.Of(name))
+	l.await(stopped, name)
+	tell(evidence.StartProgram.Of(name)) // in time
+	if again := l.await(started, name); again.Boot != boot.Boot {
+		t.Fatalf("the program of boot %s started again: %v", boot.Boot, again)
+	}
+	time.Sleep(2 * margin)
+	tell(evidence.PauseProgram.Of(name))
+	if reset := l.await(Reset, ""); reset.Boot != boot.Boot || reset.Detail != ResetWatchdog {
+		t.Errorf("a program that stands still feeds nothing: %v", reset)
+	}
+	l.await(Kind(evidence.Boot), "")
+	l.await(started, name)
+	tell(evidence.StopFeeding)
+	l.await(stopped, name)
+	tell(evidence.StartProgram.Of(name)) // it is over for this boot
+	if reset := l.await(Reset, ""); reset.Detail != ResetWatchdog {
+		t.Errorf("nobody feeds: %v", reset)
+	}
+	l.await(started, name)
+}
+
 // apiServer is as much of an API server as the guest's kubelet talks to. It keeps what it is told.
 type apiServer struct {
 	*httptest.Server
@@ -350,7 +395,7 @@ func TestKubelet(t *testing.T) {
 	address, err := l.Serve("api", server.Listener.Addr().String())
 	l.must(err)
 	d := l.host(HostConfig{Name: "worker-1", Kubelet: &evidence.Kubelet{
-		Server:     "https://" + address.String(),
+		Server:     "https://" + address[0].String(),
 		ServerName: "127.0.0.1",
 		CA:         string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
 		Token:      "secret",

@@ -62,7 +62,7 @@ func (c *Cluster) NodeToken(name string) string { return c.nodeTokens[name] }
 func Kubeconfig(config *rest.Config) ([]byte, error) {
 	const name = "fencelab"
 	file := clientcmdapi.NewConfig()
-	file.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, TLSServerName: config.ServerName, CertificateAuthorityData: config.CAData}
 	file.AuthInfos[name] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
 	}

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -120,6 +122,7 @@ type Backend struct {
 
 	runner    runner
 	processes []*process
+	agents    []*agent
 	refusals  refusals
 
 	stream  *stream
@@ -149,7 +152,7 @@ func (b *Backend) since() time.Duration { return b.clock.Now() }
 // of this, and RunStarted when all are healthy, come out of Advance.
 func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
 	can := b.options.Capabilities()
-	if reasons := can.Refuse(plan, objects.Needs); len(reasons) > 0 {
+	if reasons := append(can.Refuse(plan, objects.Needs), b.foreignAgents(&plan.Spec)...); len(reasons) > 0 {
 		return timings, &scenarios.Unsupported{Backend: can.Title, Reasons: reasons}
 	}
 	if err := Check(ctx, b.options); err != nil {
@@ -164,6 +167,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	}{
 		{"starting the control plane", b.startControlPlane},
 		{"opening the hypervisor", b.openMachines},
+		{"making the agents of the hosts", b.makeAgents},
 		{"making the hosts and their BMCs", b.makeHosts},
 		{"creating the topology", b.createTopology},
 		{"watching the API", b.watchAPI},
@@ -200,7 +204,7 @@ func (b *Backend) openMachines() (err error) {
 	if b.bmcs, err = newBMCs(b.stream); err != nil {
 		return err
 	}
-	opened, err := openVirtualMachines(b.ctx, b.options.Assets, b.dir, b.stream, b.bmcs.asker, b.logf)
+	opened, err := openVirtualMachines(b.ctx, b.options.Assets, b.dir, b.stream, b.bmcs.asker, b.programmed, b.logf)
 	if err == nil {
 		b.machines = opened
 	}
@@ -208,9 +212,17 @@ func (b *Backend) openMachines() (err error) {
 }
 
 func (b *Backend) makeHosts() error {
-	address, err := b.machines.reach(scenarios.API, b.plane.Address())
+	behind := []string{b.plane.Address()}
+	for _, a := range b.agents {
+		behind = append(behind, a.proxy.Address())
+	}
+	at, err := b.machines.reach(scenarios.API, behind...)
 	if err != nil {
 		return err
+	}
+	proxies := make(map[string]netip.AddrPort)
+	for i := range behind {
+		proxies[behind[i]] = at[i]
 	}
 	hosts := b.plan.Spec.Topology.Hosts
 	for i := range hosts {
@@ -219,8 +231,22 @@ func (b *Backend) makeHosts() error {
 	b.hosts = make(map[string]machine)
 	for i := range hosts {
 		peers := slices.DeleteFunc(slices.Clone(b.names), func(name string) bool { return name == hosts[i].Name })
-		if b.hosts[hosts[i].Name], err = b.machines.add(&hosts[i], peers, b.kubelet(&hosts[i], address)); err != nil {
+		programs, err := b.programs(&hosts[i], proxies)
+		if err != nil {
 			return err
+		}
+		m, err := b.machines.add(&hosts[i], peers, b.kubelet(&hosts[i], at[0]), programs)
+		if err != nil {
+			return err
+		}
+		b.hosts[hosts[i].Name] = m
+		for _, a := range b.agents {
+			if a.host == hosts[i].Name {
+				a.guest = func(ctx context.Context, c evidence.Command) error { return m.tell(ctx, c, "") }
+			}
+		}
+		if a := b.feeder(hosts[i].Name); a != nil {
+			m.fedBy(a.name)
 		}
 	}
 	return b.bmcs.serve(b.clock, b.names, b.hosts)
@@ -265,6 +291,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		consoles, err := b.machines.close()
 		artifacts, errs = append(artifacts, consoles...), append(errs, err)
 	}
+	errs = append(errs, b.closeAgents())
 	if b.plane != nil {
 		errs = append(errs, b.plane.Stop())
 	}

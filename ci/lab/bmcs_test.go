@@ -14,6 +14,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -27,19 +28,22 @@ func (m model) cutPower(context.Context) error                    { return m.Res
 func (model) pause(context.Context) error                         { return nil }
 func (model) resume(context.Context) error                        { return nil }
 func (model) heal(context.Context) error                          { return nil }
+func (model) fedBy(string)                                        {}
 func (model) tell(_ context.Context, _, _ evidence.Command) error { return nil }
 
 // models are all of them, without a network.
 type models struct{ clock fakebmc.Clock }
 
-func (m models) add(*scenarios.Host, []string, *evidence.Kubelet) (machine, error) {
+func (m models) add(*scenarios.Host, []string, *evidence.Kubelet, []vms.Program) (machine, error) {
 	return model{memory.New(m.clock, memory.Timing{}, true)}, nil
 }
-func (models) reach(string, string) (at netip.AddrPort, err error) { return }
-func (models) cut(...network.Link)                                 {}
-func (models) restore(...network.Link)                             {}
-func (models) restoreAll()                                         {}
-func (models) close() ([]scenarios.Artifact, error)                { return nil, nil }
+func (models) reach(_ string, addresses ...string) ([]netip.AddrPort, error) {
+	return make([]netip.AddrPort, len(addresses)), nil
+}
+func (models) cut(...network.Link)                  {}
+func (models) restore(...network.Link)              {}
+func (models) restoreAll()                          {}
+func (models) close() ([]scenarios.Artifact, error) { return nil, nil }
 
 // serveModels returns the BMCs of machines in memory that are on, and what they tell.
 func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {

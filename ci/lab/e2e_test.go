@@ -137,6 +137,9 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off, a second time", full, "machine-remediation/cut-off-host.yaml"),
 		Entry("of controllers that crash after each of their effects", full, "machine-remediation/crash-after-each-effect.yaml"),
 		Entry("of a BMC that cannot be reached", full, "machine-remediation/unreachable-bmc.yaml"),
+		Entry("of a host that is cut off and resets itself", full, "agents/cut-off-host-resets-itself.yaml"),
+		Entry("of an agent that dies for too long", full, "agents/silent-agent-resets-its-host.yaml"),
+		Entry("of an agent that feeds whatever it hears", full, "agents/wrong-feeds-a-cut-off-host.yaml"),
 	)
 
 	DescribeTable("catches the wrong controller", func(ctx SpecContext, file string) { tell(ctx, file) },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -13,11 +14,12 @@ import (
 // machines are the hosts of a lab, whatever they are made of. What physically happens to
 // them they tell the stream that they were made with.
 type machines interface {
-	// reach lets guests reach a server, which listens on an address of this process's
+	// reach lets guests reach servers, which listen on addresses of this process's
 	// machine, under the name of an endpoint, and returns where.
-	reach(endpoint, address string) (netip.AddrPort, error)
-	// add defines a machine, which is off. Its guest runs a kubelet and can reach its peers.
-	add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet) (machine, error)
+	reach(endpoint string, addresses ...string) ([]netip.AddrPort, error)
+	// add defines a machine, which is off. Its guest runs a kubelet, and programs beside
+	// it, and can reach its peers.
+	add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (machine, error)
 	// cut and restore are about links of their network, restoreAll about all.
 	cut(links ...network.Link)
 	restore(links ...network.Link)
@@ -43,6 +45,9 @@ type machine interface {
 	resume(context.Context) error
 	// tell tells its guest something, and remembers what undoes it, if anything does.
 	tell(ctx context.Context, do, undo evidence.Command) error
+	// fedBy says who feeds its watchdog, instead of the guest's own PID 1: a reset by a
+	// watchdog that nobody was told to starve is in that name.
+	fedBy(agent string)
 	// heal undoes what was done to it, but for its power.
 	heal(context.Context) error
 }

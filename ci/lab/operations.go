@@ -31,7 +31,6 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time",
 		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
-		scenarios.FeatureAgents:                    "the lab's guests run no agents",
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",
@@ -107,6 +106,9 @@ func (o operations) StopKubelet(op *scenarios.HostOp) error {
 }
 
 func (o operations) StopFeeding(op *scenarios.HostOp) error {
+	if a := o.feeder(op.Host); a != nil {
+		a.endBoot()
+	}
 	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.StopFeeding, "") })
 }
 
@@ -144,7 +146,7 @@ func (b *Backend) onProcess(controller string, do func(*process) error) error {
 }
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
-	return o.onProcess(op.Controller, func(p *process) error {
+	return o.onProcess(op.Process(), func(p *process) error {
 		p.arm(op)
 		return nil
 	})

@@ -57,6 +57,9 @@ type process struct {
 	// name is that of the controller, or of its second process.
 	name       string
 	controller controllers.Selection
+	// host is where it runs, if it has a place; again lets it run again there.
+	host  string
+	again func() error
 	// second says that the scenario has started it beside another one.
 	second bool
 
@@ -87,6 +90,9 @@ func (b *Backend) startControllers() error {
 		return err
 	}
 	for _, c := range chosen {
+		if c.Place != controllers.Cluster {
+			continue // it began with its host
+		}
 		if err := b.grant(c.Registration); err != nil {
 			return fmt.Errorf("grant the controller %s its roles: %w", c.Name, err)
 		}
@@ -240,7 +246,11 @@ func (p *process) revive(l *life) {
 	if !current {
 		return
 	}
-	if err := p.start(); err != nil && p.b.ctx.Err() == nil {
+	again := p.start
+	if p.again != nil {
+		again = p.again
+	}
+	if err := again(); err != nil && p.b.ctx.Err() == nil {
 		p.b.stream.fail(fmt.Errorf("restart controller %s: %w", p.name, err))
 	}
 }
@@ -319,11 +329,13 @@ func (p *process) stop() {
 	p.mu.Lock()
 	p.over = true
 	l := p.life
-	if l != nil {
+	if l != nil && p.host == "" {
 		l.die()
+	} else if l != nil {
+		l.dead = true // it goes with its host
 	}
 	p.mu.Unlock()
-	if l != nil {
+	if l != nil && p.host == "" {
 		<-l.done
 	}
 }
@@ -364,7 +376,7 @@ func (l *life) Asked(_ context.Context, r gate.Request) error {
 	}
 	if !l.up { // it has come up when it first asks for something
 		l.up = true
-		p.b.stream.now(history.Event{Kind: history.ControllerStarted, Actor: p.name})
+		p.b.stream.now(history.Event{Kind: history.ControllerStarted, Host: p.host, Actor: p.name})
 	}
 	if w := r.Warning; w != nil {
 		p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})

@@ -103,7 +103,13 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	defer s.mu.Unlock()
 	s.waiting = make(map[string]bool)
 	for _, c := range chosen {
-		s.waiting[c.Name] = true
+		if c.Place == controllers.Cluster {
+			s.waiting[c.Name] = true
+			continue
+		}
+		for i := range plan.Spec.Topology.Hosts {
+			s.waiting[scenarios.ProcessOn(c.Name, plan.Spec.Topology.Hosts[i].Name)] = true
+		}
 	}
 	for i := range plan.Spec.Topology.Hosts {
 		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true

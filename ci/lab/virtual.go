@@ -28,6 +28,7 @@ type virtualMachines struct {
 	dir    string // of the consoles
 	stream *stream
 	asked  asker
+	assets string
 	logf   func(format string, args ...any)
 	names  []string
 	tasks  sync.WaitGroup
@@ -36,13 +37,17 @@ type virtualMachines struct {
 	byName map[string]*virtual
 }
 
-// openVirtualMachines opens the hypervisor. dir is where it leaves the consoles.
-func openVirtualMachines(ctx context.Context, assets, dir string, s *stream, asked asker, logf func(string, ...any)) (*virtualMachines, error) {
-	l, err := vms.Open(ctx, vms.Options{Assets: cmp.Or(assets, DefaultAssets()), Evidence: dir})
+// openVirtualMachines opens the hypervisor. dir is where it leaves the consoles; programmed
+// is told what happens, for what it says of the programs in the guests.
+func openVirtualMachines(
+	ctx context.Context, assets, dir string, s *stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
+) (*virtualMachines, error) {
+	assets = cmp.Or(assets, DefaultAssets())
+	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir})
 	if err != nil {
 		return nil, err
 	}
-	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, logf: logf, byName: make(map[string]*virtual)}
+	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, assets: assets, logf: logf, byName: make(map[string]*virtual)}
 	offset := s.since() - l.Now()
 	v.tasks.Go(func() {
 		for e := range l.Events() {
@@ -54,6 +59,7 @@ func openVirtualMachines(ctx context.Context, assets, dir string, s *stream, ask
 				event.At = offset + e.At
 				s.put(event)
 			}
+			programmed(e, offset+e.At)
 		}
 	})
 	accelerator, why := l.Accelerator()
@@ -62,10 +68,13 @@ func openVirtualMachines(ctx context.Context, assets, dir string, s *stream, ask
 }
 
 // add implements machines.
-func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet) (machine, error) {
+func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (machine, error) {
 	v.mu.Lock() // its events wait
 	defer v.mu.Unlock()
-	domain, err := v.vms.NewDomain(vms.HostConfig{Name: host.Name, Softdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet})
+	domain, err := v.vms.NewDomain(vms.HostConfig{
+		Name: host.Name, Softdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet,
+		Executable: filepath.Join(v.assets, "agent"), Programs: programs,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +84,8 @@ func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evi
 }
 
 // reach, cut, restore and restoreAll implement machines.
-func (v *virtualMachines) reach(endpoint, address string) (netip.AddrPort, error) {
-	return v.vms.Serve(endpoint, address)
+func (v *virtualMachines) reach(endpoint string, addresses ...string) ([]netip.AddrPort, error) {
+	return v.vms.Serve(endpoint, addresses...)
 }
 func (v *virtualMachines) cut(links ...network.Link)     { v.vms.Cut(links...) }
 func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
@@ -206,8 +215,14 @@ func (m *virtual) resume(ctx context.Context) error {
 	return m.domain.Resume(ctx)
 }
 
+// fedBy implements machine.
+func (m *virtual) fedBy(agent string) { m.culprits.feeder = agent }
+
 // tell implements machine.
 func (m *virtual) tell(ctx context.Context, do, undo evidence.Command) error {
+	if do == evidence.StopFeeding {
+		m.culprits.starved.Store(true)
+	}
 	if undo != "" {
 		m.told = append(m.told, undo)
 	}
@@ -242,7 +257,13 @@ func (m *virtual) blamed(e vms.Event) string { return m.culprits.blamed(e) }
 
 // culprits are in whose name a machine's next power edges happen. A machine that was
 // told to go on, and to go off before it was on, does both, each in its own one's name.
-type culprits struct{ on, off atomic.Value } // strings
+// Its watchdog fires in the name of the agent that feeds it, if there is one, unless the
+// scenario has told its guest to starve it.
+type culprits struct {
+	on, off atomic.Value // strings
+	feeder  string
+	starved atomic.Bool // in this boot
+}
 
 func (c *culprits) blame(who string, on bool) {
 	if on {
@@ -258,10 +279,14 @@ func (c *culprits) blamed(e vms.Event) string {
 	who := ""
 	switch {
 	case e.Kind == vms.Reset && e.Detail == vms.ResetWatchdog:
-		return string(history.Engine) // nobody else stops feeding a watchdog
+		if starved := c.starved.Swap(false); c.feeder == "" || starved {
+			return string(history.Engine)
+		}
+		return c.feeder
 	case e.Kind == vms.PoweredOn:
 		who, _ = c.on.Swap("").(string)
 	case e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
+		c.starved.Store(false)
 		who, _ = c.off.Swap("").(string)
 	}
 	return who

@@ -76,15 +76,7 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 }
 
 // Needs are what plans need of worlds, beside what the engine knows.
-var Needs = scenarios.Needs{Fault: FaultNeeds, Controller: controllerNeeds}
-
-// controllerNeeds is what a controller needs of the world that it runs in.
-func controllerNeeds(name string) []scenarios.Need {
-	if r, err := controllers.Lookup(name); err != nil || r.Place != controllers.EveryHost {
-		return nil
-	}
-	return []scenarios.Need{{What: "it runs on every host", Needs: scenarios.FeatureAgents}}
-}
+var Needs = scenarios.Needs{Fault: FaultNeeds}
 
 // FaultNeeds is what the rule of a fault needs of the world that its BMC is in.
 func FaultNeeds(rule json.RawMessage) []scenarios.Need {

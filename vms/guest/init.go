@@ -51,7 +51,8 @@ func runInit() error {
 
 	var feed func() error
 	feeding := make(<-chan time.Time)
-	if config.Softdog > 0 {
+	theirs := newPrograms(config.Programs, out)
+	if config.Softdog > 0 && !theirs.feed() {
 		dog, err := openWatchdog()
 		complain(err)
 		if err == nil {
@@ -79,6 +80,8 @@ func runInit() error {
 		kubelet, err = spawn(port, "kubelet")
 		complain(err)
 	}
+
+	theirs.startAll(complain)
 
 	ignoreShutdown, shuttingDown := false, false
 	var slow time.Duration     // how long a shutdown takes at least
@@ -112,6 +115,9 @@ func runInit() error {
 				}
 			case evidence.StopFeeding:
 				feeding = nil
+				complain(theirs.starve())
+			case evidence.StartProgram, evidence.KillProgram, evidence.PauseProgram, evidence.ResumeProgram:
+				complain(theirs.do(evidence.Command(word), argument))
 			case evidence.Ask:
 				if others != nil {
 					complain(others.ask(argument))
@@ -120,6 +126,8 @@ func runInit() error {
 				unix.Kill(-1, unix.SIGSTOP)
 				select {} // PID 1 can't be stopped by a signal, so it stops itself
 			}
+		case cmd := <-theirs.ready:
+			theirs.started(cmd)
 		case d := <-heard:
 			complain(others.take(d, out))
 		case <-button:
@@ -137,9 +145,12 @@ func runInit() error {
 		case <-slept:
 			slept = nil
 		case <-children:
-			if reap(kubelet) {
-				kubelet = nil
-				out.say(evidence.KubeletStopped, "")
+			for _, pid := range reap() {
+				theirs.ended(pid)
+				if kubelet != nil && pid == kubelet.Process.Pid {
+					kubelet = nil
+					out.say(evidence.KubeletStopped, "")
+				}
 			}
 		}
 		if shuttingDown && kubelet == nil && slept == nil {
@@ -171,16 +182,14 @@ func spawn(port *os.File, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// reap collects ended children, which PID 1 also inherits from others, and tells whether child was one of them.
-func reap(child *exec.Cmd) (ended bool) {
+// reap collects ended children, which PID 1 also inherits from others.
+func reap() (ended []int) {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if err != nil || pid <= 0 {
 			return ended
 		}
-		if child != nil && pid == child.Process.Pid {
-			ended = true
-		}
+		ended = append(ended, pid)
 	}
 }
 

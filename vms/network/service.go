@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,17 +33,25 @@ const (
 	nic = 1
 )
 
-// Serve makes target, a host:port of this machine, a service of the network, and returns where guests reach it. Whatever
-// port they ask for that isn't the target's is refused.
-func (s *Switch) Serve(endpoint, target string) (netip.AddrPort, error) {
-	fail := func(err error) (netip.AddrPort, error) {
-		return netip.AddrPort{}, fmt.Errorf("serve %s at %s: %w", target, endpoint, err)
-	}
-	behind, err := netip.ParseAddrPort(target)
-	if err != nil {
-		return fail(err)
+// Serve makes targets, each a host:port of this machine, services of one endpoint of the network, and returns where guests
+// reach them: the endpoint's address, with the target's port. Whatever other port they ask for is refused.
+func (s *Switch) Serve(endpoint string, targets ...string) (at []netip.AddrPort, err error) {
+	fail := func(err error) ([]netip.AddrPort, error) {
+		return nil, fmt.Errorf("serve %s at %s: %w", strings.Join(targets, " and "), endpoint, err)
 	}
 	p := s.port(endpoint)
+	behind := make(map[uint16]string)
+	for _, target := range targets {
+		address, err := netip.ParseAddrPort(target)
+		if err != nil {
+			return fail(err)
+		}
+		if other, taken := behind[address.Port()]; taken {
+			return fail(fmt.Errorf("%s has the same port as %s", target, other))
+		}
+		behind[address.Port()] = target
+		at = append(at, netip.AddrPortFrom(p.address, address.Port()))
+	}
 	machine, err := newMachine(p.address, p.mac, tcp.NewProtocol)
 	if err != nil {
 		return fail(err)
@@ -50,7 +59,8 @@ func (s *Switch) Serve(endpoint, target string) (netip.AddrPort, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	relays := &relays{}
 	forwarder := tcp.NewForwarder(machine.stack, 0, handshakes, func(r *tcp.ForwarderRequest) {
-		if r.ID().LocalPort != behind.Port() || !relays.begin() {
+		target, served := behind[r.ID().LocalPort]
+		if !served || !relays.begin() {
 			r.Complete(true)
 			return
 		}
@@ -73,7 +83,7 @@ func (s *Switch) Serve(endpoint, target string) (netip.AddrPort, error) {
 	}); err != nil {
 		return fail(err)
 	}
-	return netip.AddrPortFrom(p.address, behind.Port()), nil
+	return at, nil
 }
 
 // relays counts connections, and lets none begin once it is waited for them.

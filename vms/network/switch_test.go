@@ -393,11 +393,11 @@ func (n *network) api() (at netip.AddrPort, requests *atomic.Int32) {
 		io.WriteString(w, strings.Repeat(r.URL.Path, 10000))
 	}))
 	n.t.Cleanup(server.Close)
-	at, err := n.Serve("api", server.Listener.Addr().String())
+	services, err := n.Serve("api", server.Listener.Addr().String())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return at, requests
+	return services[0], requests
 }
 
 func (g *guest) dial(at netip.AddrPort) (net.Conn, error) {
@@ -502,7 +502,7 @@ func TestTargetIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.boot("a").dial(at); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := n.boot("a").dial(at[0]); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("a service that is gone: %v", err)
 	}
 }

@@ -15,6 +15,9 @@ const (
 	ConfigPath = "/config.json"
 	// PortName is the virtio-serial port's name, found by the guest under /sys/class/virtio-ports.
 	PortName = "fencelab.evidence"
+	// ProgramPath is the executable of all [Program]s, ReadyFD the descriptor to which each writes a byte when it is ready.
+	ProgramPath = "/program"
+	ReadyFD     = 3
 	// ModuleDir holds the kernel modules that the guest loads, in the order of their names.
 	ModuleDir = "/modules"
 	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user code.
@@ -28,7 +31,20 @@ type Config struct {
 	Softdog   time.Duration `json:"softdog,omitempty"` // the software watchdog's margin, whole seconds; 0: not loaded
 	Network   *Network      `json:"network,omitempty"` // nil: the network card stays down
 	Kubelet   *Kubelet      `json:"kubelet,omitempty"` // nil: no kubelet runs
+	Programs  []Program     `json:"programs,omitempty"`
 }
+
+// Program is a program of somebody else's that runs in the guest from when the network is up: the executable at
+// [ProgramPath], which is given the path of its own configuration.
+type Program struct {
+	Name string `json:"name"`
+	// FeedsWatchdog leaves the watchdog to it, which it arms by opening the device: an emulated machine may take longer to
+	// start a large program than the watchdog waits.
+	FeedsWatchdog bool `json:"feedsWatchdog,omitempty"`
+}
+
+// ConfigPath is where the program finds its configuration.
+func (p Program) ConfigPath() string { return "/programs/" + p.Name }
 
 // Network is the guest's place in the network of its hosts, and where the others are.
 type Network struct {
@@ -55,7 +71,8 @@ type Kubelet struct {
 // Kind says what a [Line] reports.
 type Kind string
 
-// What a guest reports. [Line.Process] is the workload's name (its Pod's), empty for PID 1 and the kubelet.
+// What a guest reports. [Line.Process] is the name of the workload (its Pod's) or of the Program, empty for PID 1 and the
+// kubelet.
 const (
 	Boot            Kind = "boot"             // PID 1 runs
 	Heartbeat       Kind = "heartbeat"        // the process lives; Seq counts from 1 in each process
@@ -70,6 +87,8 @@ const (
 	Done            Kind = "done"             // last line of a graceful shutdown
 	Asked           Kind = "asked"            // another guest's question came through the network; Detail is its host
 	Answered        Kind = "answered"         // the answer to an Ask came through the network; Detail is the host that gave it
+	ProgramStarted  Kind = "program-started"  // the process of a Program is ready, said by PID 1
+	ProgramStopped  Kind = "program-stopped"  // the process of a Program is gone, said by PID 1
 	Trouble         Kind = "trouble"          // something failed in the guest; Detail says what
 )
 
@@ -92,13 +111,17 @@ const (
 	ObeyShutdown   Command = "obey-shutdown"   // ends IgnoreShutdown; see Taking
 	StopKubelet    Command = "stop-kubelet"    // the kubelet is killed and not started again; workloads run on
 	StartKubelet   Command = "start-kubelet"   // ends StopKubelet: a kubelet runs again, and takes over the workloads
-	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin
+	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin; a Program that feeds it is killed for good
+	KillProgram    Command = "kill-program"    // as SIGKILL does; see Of
+	StartProgram   Command = "start-program"   // one that was killed runs again; see Of
+	PauseProgram   Command = "pause-program"   // as SIGSTOP does; see Of
+	ResumeProgram  Command = "resume-program"  // as SIGCONT does; see Of
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
 	Ask            Command = "ask"             // another guest is asked through the network, once; see Of
 )
 
-// Of is an Ask of that host, which has to be one of [Network.Peers].
-func (c Command) Of(host string) Command { return c + " " + Command(host) }
+// Of is an Ask of that host, which has to be one of [Network.Peers], or a command that is about that Program.
+func (c Command) Of(name string) Command { return c + " " + Command(name) }
 
 // Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its beginning.
 func (c Command) Taking(d time.Duration) Command { return c + " " + Command(d.String()) }

@@ -1,0 +1,296 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/inguest/program"
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/vms"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// watchdogDevice is what guests call their watchdog.
+const watchdogDevice = "/dev/watchdog0"
+
+// agent is a controller with a place: a program in a host's guest, which begins with each
+// boot of it and ends with that. Its way to the API server leads through the hosts'
+// network, and then through a gate that stays when the program comes and goes. It is the
+// judge of all that the program asks.
+type agent struct {
+	*process
+	proxy *gate.Proxy
+	guest func(context.Context, evidence.Command) error
+}
+
+// foreignAgents are the reasons why agents of other modules can't be run.
+func (b *Backend) foreignAgents(spec *scenarios.Spec) (reasons []string) {
+	for _, c := range spec.Controllers {
+		if r, err := b.set.Lookup(c.Name); err == nil && r.Place == controllers.EveryHost {
+			if _, err := controllers.Lookup(c.Name); err != nil {
+				reasons = append(reasons, "the controller "+c.Name+": the program in the lab's guests has fencelab's own agents only")
+			}
+		}
+	}
+	return reasons
+}
+
+// makeAgents makes the agents of the plan, and the ways that they will go. Hosts are made
+// later, and are told of them.
+func (b *Backend) makeAgents() error {
+	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
+	if err != nil {
+		return err
+	}
+	for _, c := range chosen {
+		if c.Place != controllers.EveryHost {
+			continue
+		}
+		if err := b.grant(c.Registration); err != nil {
+			return fmt.Errorf("grant the agent %s its roles: %w", c.Name, err)
+		}
+		for i := range b.plan.Spec.Topology.Hosts {
+			if err := b.addAgent(c, b.plan.Spec.Topology.Hosts[i].Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Backend) addAgent(c controllers.Selection, host string) error {
+	name, user := scenarios.ProcessOn(c.Name, host), userOf(c.Name)
+	a := &agent{process: &process{b: b, name: name, host: host, controller: c}}
+	a.again = a.startAgain
+	config := b.plane.ConfigFor(user)
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return err
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return err
+	}
+	serving, err := b.plane.ProxyConfig()
+	if err != nil {
+		return err
+	}
+	through := &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: transport, UserAgent: name}
+	if a.proxy, err = gate.Serve(target, through, serving, user); err != nil {
+		return err
+	}
+	b.agents = append(b.agents, a)
+	b.processes = append(b.processes, a.process)
+	return nil
+}
+
+// programs are those of a host's agents. api is where guests reach the proxy of each.
+func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) ([]vms.Program, error) {
+	var programs []vms.Program
+	for _, a := range b.agents {
+		if a.host != host.Name {
+			continue
+		}
+		user := userOf(a.controller.Name)
+		config := b.plane.ConfigFor(user)
+		config.Host, config.ServerName = "https://"+api[a.proxy.Address()].String(), cluster.ServerName
+		kubeconfig, err := cluster.Kubeconfig(config)
+		if err != nil {
+			return nil, err
+		}
+		settings, err := json.Marshal(a.controller.Settings)
+		if err != nil {
+			return nil, fmt.Errorf("write the settings of %s: %w", a.name, err)
+		}
+		told := program.Config{
+			Kubeconfig: kubeconfig, Agent: a.controller.Name, Settings: settings, Overlay: a.controller.Overlay,
+			Host: controllers.Host{Name: host.Name, Node: host.Node()},
+		}
+		feeds := a.controller.FeedsWatchdog && host.Watchdog > 0
+		if feeds {
+			told.Watchdog = watchdogDevice
+		}
+		data, err := json.Marshal(told)
+		if err != nil {
+			return nil, fmt.Errorf("write the configuration of %s: %w", a.name, err)
+		}
+		programs = append(programs, vms.Program{Program: evidence.Program{Name: a.controller.Name, FeedsWatchdog: feeds}, Config: data})
+	}
+	return programs, nil
+}
+
+// feeder is the agent that feeds the watchdog of a host, or nil.
+func (b *Backend) feeder(host string) *agent {
+	for _, a := range b.agents {
+		if a.host == host && a.controller.FeedsWatchdog {
+			return a
+		}
+	}
+	return nil
+}
+
+// programmed is told of the programs in guests: that one runs, or that one, or all of a
+// boot, are gone.
+func (b *Backend) programmed(e vms.Event, at time.Duration) {
+	if e.Late {
+		return
+	}
+	for _, a := range b.agents {
+		if a.host != e.Host {
+			continue
+		}
+		switch {
+		case e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
+			a.gone(true)
+		case e.Process != a.controller.Name:
+		case e.Kind == vms.Kind(evidence.ProgramStarted):
+			a.started(at)
+		case e.Kind == vms.Kind(evidence.ProgramStopped):
+			a.gone(false)
+		}
+	}
+}
+
+// started begins an incarnation of a program that is ready, unless the program has asked for something before it was
+// heard of.
+func (a *agent) started(at time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life != nil && a.life.up && !a.life.dead {
+		return
+	}
+	a.begin().up = true
+	a.b.stream.put(history.Event{At: at, Kind: history.ControllerStarted, Host: a.host, Actor: a.name})
+}
+
+// begin is called with mu held.
+func (a *agent) begin() *life {
+	a.life = &life{p: a.process, done: make(chan struct{})}
+	a.life.incarnation = inGuest{a, a.life.done}
+	return a.life
+}
+
+// gone ends the incarnation: its process is gone, perhaps with the whole boot.
+func (a *agent) gone(boot bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.life
+	if l == nil {
+		if !boot && !a.over {
+			a.b.stream.fail(fmt.Errorf("the program of %s has not come up: see the console of %s", a.name, a.host))
+		}
+		return
+	}
+	select {
+	case <-l.done:
+		return
+	default:
+		close(l.done)
+	}
+	switch {
+	case !l.dead && !boot && !a.over:
+		a.b.stream.fail(fmt.Errorf("the program of %s has ended by itself: see the console of %s", a.name, a.host))
+	case !l.dead:
+		a.life = nil
+	}
+}
+
+// startAgain lets the program run again, if its boot goes on: another one has a program of
+// its own.
+func (a *agent) startAgain() error {
+	ctx, cancel := context.WithTimeout(a.b.ctx, commandTimeout)
+	defer cancel()
+	if err := a.guest(ctx, evidence.StartProgram.Of(a.controller.Name)); err != nil {
+		a.b.logf("%s is not started again, perhaps because its host is off: %v", a.name, err)
+	}
+	return nil
+}
+
+// endBoot ends the incarnation for the rest of the boot.
+func (a *agent) endBoot() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life != nil && !a.life.dead {
+		a.life.dead = true
+		a.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: a.name, Note: "stopped"})
+	}
+}
+
+// Asked implements gate.Judge.
+func (a *agent) Asked(ctx context.Context, r gate.Request) error {
+	a.mu.Lock()
+	l := a.life
+	if l == nil && !a.over {
+		l = a.begin()
+	}
+	a.mu.Unlock()
+	if l == nil {
+		return errDead
+	}
+	return l.Asked(ctx, r)
+}
+
+// Answered implements gate.Judge.
+func (a *agent) Answered(r gate.Request, answer gate.Answer) error {
+	a.mu.Lock()
+	l := a.life
+	a.mu.Unlock()
+	if l == nil {
+		return errDead
+	}
+	return l.Answered(r, answer)
+}
+
+// closeAgents ends the ways of the agents.
+func (b *Backend) closeAgents() error {
+	var errs []error
+	for _, a := range b.agents {
+		errs = append(errs, a.proxy.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// inGuest is one incarnation of an agent. Its guest may not hear for a while.
+type inGuest struct {
+	*agent
+	done chan struct{}
+}
+
+func (g inGuest) kill() {
+	go func() {
+		for g.b.ctx.Err() == nil {
+			err := g.tell(evidence.KillProgram)
+			select {
+			case <-g.done:
+				return
+			case <-time.After(restartDelay):
+			}
+			if err != nil {
+				g.b.logf("kill %s: %v", g.name, err)
+			}
+		}
+	}()
+}
+
+func (g inGuest) tell(c evidence.Command) error {
+	ctx, cancel := context.WithTimeout(g.b.ctx, commandTimeout)
+	defer cancel()
+	return g.guest(ctx, c.Of(g.controller.Name))
+}
+
+func (g inGuest) ended() <-chan struct{} { return g.done }
+func (inGuest) failure() error           { return nil }
+func (g inGuest) pause() error           { return g.tell(evidence.PauseProgram) }
+func (g inGuest) resume() error          { return g.tell(evidence.ResumeProgram) }

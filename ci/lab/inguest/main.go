@@ -1,0 +1,52 @@
+// Command inguest is what runs in a guest of the lab beside its kubelet: one of fencelab's
+// agents. vms/assets.sh builds it as a static program, which goes into the initramfs of
+// guests that need it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/fencelab/fencelab/ci/lab/inguest/program"
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+func main() {
+	if err := run(os.Args[1], zap.New(zap.WriteTo(os.Stdout))); err != nil {
+		fmt.Fprintf(os.Stderr, "fencelab agent: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the agent that a file says.
+func run(path string, logger logr.Logger) error {
+	ctrl.SetLogger(logger)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var c program.Config
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig in %s: %w", path, err)
+	}
+	return controllers.RunAgent(context.Background(), controllers.AgentOptions{
+		Config: config, Agent: c.Agent, Settings: c.Settings, Overlay: c.Overlay, Host: c.Host, Watchdog: c.Watchdog, Logger: logger,
+		Ready: func() {
+			if _, err := os.NewFile(evidence.ReadyFD, "ready").Write([]byte{0}); err != nil {
+				logger.Error(err, "tell that the agent is ready")
+			}
+		},
+	})
+}

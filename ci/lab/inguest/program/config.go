@@ -1,0 +1,19 @@
+// Package program is what the lab tells the program in a guest.
+package program
+
+import (
+	"encoding/json"
+
+	"github.com/fencelab/fencelab/controllers"
+)
+
+// Config says which agent to run, and where it finds what it needs. It is a file of JSON.
+type Config struct {
+	Kubeconfig []byte             `json:"kubeconfig"`
+	Agent      string             `json:"agent"`
+	Settings   json.RawMessage    `json:"settings,omitempty"`
+	Overlay    []controllers.Rule `json:"overlay,omitempty"`
+	Host       controllers.Host   `json:"host"`
+	// Watchdog is the device that the agent feeds; empty for none.
+	Watchdog string `json:"watchdog,omitempty"`
+}
