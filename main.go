@@ -58,7 +58,7 @@ missing, 5 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(), corpusCommand(), schemaCommand(),
-		doctorCommand(), controllersCommand(), bmcCommand(), workerCommand())
+		doctorCommand(), controllersCommand(), agentCommand(), bmcCommand(), workerCommand())
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)

@@ -25,7 +25,8 @@ type Agent interface {
 	Step(ctx context.Context) (next time.Duration, err error)
 }
 
-// Answerer is an Agent that answers requests of its peers, also while a Step waits.
+// Answerer is an Agent that answers requests of its peers, also while a Step waits. From
+// is the Node of the host that asks.
 type Answerer interface {
 	Answer(ctx context.Context, from string, request []byte) (answer []byte, err error)
 }
@@ -36,17 +37,32 @@ type Host struct {
 	Name, Node string
 }
 
+// Boot is the boot of the host that a process runs in.
+type Boot interface {
+	// ID is what the boot's Node tells of it.
+	ID() string
+	// Uptime is how long it has lasted, by the host's own clock, which nobody sets.
+	Uptime() time.Duration
+	// Load returns what a process of the same program saved last in this boot, nil if
+	// none has. What is saved ends with the boot, and not with the process.
+	Load() ([]byte, error)
+	Save([]byte) error
+}
+
 // Watchdog is the watchdog of the host that a process runs on.
 type Watchdog interface {
 	// Feed lets it wait for its whole time again.
 	Feed(ctx context.Context) error
+	// Timeout is that time; 0 if the host has no watchdog.
+	Timeout() time.Duration
 }
 
 // Peers are the same program's processes on other hosts.
 type Peers interface {
-	// Ask sends a request to the process on a host and returns its answer. It gives up
-	// after a while.
-	Ask(ctx context.Context, host string, request []byte) (answer []byte, err error)
+	// Ask sends a request to the processes on the hosts of some Nodes, which have these
+	// addresses, at once. It returns the answers that have come when all have, or when
+	// the time is over.
+	Ask(ctx context.Context, peers map[string][]string, request []byte, within time.Duration) (answers map[string][]byte)
 }
 
 // leastPause keeps an agent from running hot.

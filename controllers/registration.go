@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/nodelifecycle"
+	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/controllers/remediation"
 	"github.com/fencelab/fencelab/controllers/watchdog"
@@ -71,6 +73,8 @@ type Registration struct {
 	NeedsBMCSecrets bool
 	// FeedsWatchdog makes it the one that feeds the watchdog of its host.
 	FeedsWatchdog bool
+	// AsksPeers says that it asks its processes on other hosts.
+	AsksPeers bool
 	// New makes the reconciler, NewAgent the agent. They start nothing. One of them is
 	// called once for each incarnation of a process.
 	New      func(Deps) (reconcile.Reconciler, error)
@@ -83,11 +87,13 @@ type Registration struct {
 type Part string
 
 // The parts. Power owns the power of the hosts and the plain reboot annotation;
-// Remediation fences the hosts of unhealthy Machines; HealthCheck says which are.
+// Remediation fences the hosts of unhealthy Machines; HealthCheck says which are. A Fencer
+// is on every host, has it reset, and releases the Nodes of others.
 const (
 	Power       Part = "power"
 	Remediation Part = "remediation"
 	HealthCheck Part = "healthcheck"
+	Fencer      Part = "fencer"
 )
 
 // Index is a field that a cache can be searched by.
@@ -113,19 +119,22 @@ type Deps struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// LiveWithin reads from the API server, and gives each read up after a time. Only
-	// a process on a host has it.
-	LiveWithin func(time.Duration) client.Reader
+	// LiveWithin reads from the API server and writes to it, and gives each request up
+	// after a time. Only a process on a host has it.
+	LiveWithin func(time.Duration) client.Client
 	// Clock is the only clock.
 	Clock clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
 	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish.
 	Power func(timeout time.Duration) reboot.Power
-	// Host, Watchdog and Peers are of the host that the process runs on.
+	// Host, Boot, Watchdog and Peers are of the host that the process runs on, and
+	// Reboot has its kernel reboot at once.
 	Host     Host
+	Boot     Boot
 	Watchdog Watchdog
 	Peers    Peers
+	Reboot   func(context.Context) error
 	// Settings is what Registration.Settings returned, perhaps changed; nil for
 	// the defaults.
 	Settings any
@@ -268,6 +277,22 @@ var registrations = []Registration{
 		agent := &watchdog.Agent{Clock: d.Clock, Watchdog: d.Watchdog, Node: d.Host.Node, Settings: settings, Decide: observed(decide, d.Decided)}
 		if d.LiveWithin != nil {
 			agent.API = d.LiveWithin(settings.RequestTimeout.Duration)
+		}
+		return agent, err
+	}),
+	registerAgent(overlayable(Registration{
+		Name: "poisonpill", FeedsWatchdog: true, AsksPeers: true, Plays: Fencer,
+	}, poisonpill.Decide, poisonpill.Actions), poisonpill.DefaultSettings, func(d Deps, settings poisonpill.Settings) (Agent, error) {
+		decide, err := Overlaid(poisonpill.Decide, poisonpill.Actions, d.Overlay)
+		agent := &poisonpill.Agent{
+			Clock: d.Clock, Boot: d.Boot, Watchdog: d.Watchdog, Peers: d.Peers, Reboot: d.Reboot, Warn: d.Warn,
+			Node: d.Host.Node, Settings: settings, Decide: observed(decide, d.Decided),
+		}
+		if d.LiveWithin != nil {
+			agent.API = d.LiveWithin(settings.Request())
+		}
+		if d.Watchdog != nil {
+			err = errors.Join(err, settings.Fits(d.Watchdog.Timeout()))
 		}
 		return agent, err
 	}),

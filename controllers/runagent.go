@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,11 +49,11 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 		return fmt.Errorf("run the agent %s: it is a controller, which runs in the cluster; see fencelab controllers", o.Agent)
 	}
 	deps := Deps{Clock: clock.RealClock{}, Host: o.Host, Settings: s.Settings, Overlay: s.Overlay}
-	if deps.Client, err = agentClient(o.Config); err != nil {
+	if deps.LiveWithin, err = agentClients(o.Config); err != nil {
 		return err
 	}
+	deps.Client = deps.LiveWithin(0)
 	deps.Live = deps.Client
-	deps.LiveWithin = func(patience time.Duration) client.Reader { return patient{deps.Client, patience} }
 	if o.Watchdog != "" {
 		device, err := os.OpenFile(o.Watchdog, os.O_WRONLY, 0)
 		if err != nil {
@@ -60,7 +61,11 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 		}
 		// Whoever closes it has its time run out, which is what is to come of a dead agent.
 		defer device.Close()
-		deps.Watchdog = watchdogDevice{device}
+		seconds, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETTIMEOUT)
+		if err != nil {
+			return fmt.Errorf("ask the watchdog for its time: %w", err)
+		}
+		deps.Watchdog = watchdogDevice{device, time.Duration(seconds) * time.Second}
 	}
 	agent, err := s.NewAgent(deps)
 	if err != nil {
@@ -82,8 +87,9 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 	}
 }
 
-// agentClient has no cache, and learns of the API server's kinds when it needs them.
-func agentClient(config *rest.Config) (client.Client, error) {
+// agentClients make clients without a cache, which give each request up after a time, or
+// wait for ever. They learn of the API server's kinds when they need them.
+func agentClients(config *rest.Config) (func(time.Duration) client.Client, error) {
 	config = rest.CopyConfig(config)
 	// A dead connection of HTTP/2 would be used again until its pings fail.
 	config.NextProtos = []string{"http/1.1"}
@@ -97,35 +103,31 @@ func agentClient(config *rest.Config) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's client: %w", err)
 	}
-	c, err := client.New(config, client.Options{Scheme: api.NewScheme(), HTTPClient: transport, Mapper: mapper})
-	if err != nil {
+	within := func(patience time.Duration) (client.Client, error) {
+		bounded := *transport
+		bounded.Timeout = patience
+		return client.New(config, client.Options{Scheme: api.NewScheme(), HTTPClient: &bounded, Mapper: mapper})
+	}
+	if _, err := within(0); err != nil {
 		return nil, fmt.Errorf("make the agent's client: %w", err)
 	}
-	return c, nil
-}
-
-// patient gives each read up after a time.
-type patient struct {
-	client.Reader
-	patience time.Duration
-}
-
-// Get reads an object.
-func (p patient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	ctx, cancel := context.WithTimeout(ctx, p.patience)
-	defer cancel()
-	return p.Reader.Get(ctx, key, obj, opts...)
-}
-
-// List reads a list.
-func (p patient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	ctx, cancel := context.WithTimeout(ctx, p.patience)
-	defer cancel()
-	return p.Reader.List(ctx, list, opts...)
+	return func(patience time.Duration) client.Client {
+		c, err := within(patience)
+		if err != nil {
+			panic(fmt.Sprintf("make the agent's client: %v", err)) // one could be made just now
+		}
+		return c
+	}, nil
 }
 
 // watchdogDevice is the device of Linux.
-type watchdogDevice struct{ *os.File }
+type watchdogDevice struct {
+	*os.File
+	waits time.Duration
+}
+
+// Timeout is how long it waits.
+func (d watchdogDevice) Timeout() time.Duration { return d.waits }
 
 // Feed lets it wait for its whole time again.
 func (d watchdogDevice) Feed(context.Context) error {

@@ -24,6 +24,8 @@ const (
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
+	// FeatureSoftdog is a watchdog that is the kernel's own.
+	FeatureSoftdog Feature = "softdog"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"
 )
@@ -86,6 +88,11 @@ func deviating(plan *Plan) []use {
 // uses are all features that a story asks for, in the order of the file.
 func uses(spec *Spec, needs Needs) []use {
 	var all []use
+	for i, h := range spec.Topology.Hosts {
+		if h.Softdog {
+			all = append(all, use{path: fmt.Sprintf("spec.topology.hosts[%d].softdog", i), what: "the softdog of " + h.Name, feature: FeatureSoftdog})
+		}
+	}
 	for i, c := range spec.Controllers {
 		if c.Replicas > 1 {
 			what := fmt.Sprintf("%d processes of the controller %s", c.Replicas, c.Name)
@@ -159,7 +166,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureDeviations}
+	features := []Feature{FeatureReplicas, FeatureSoftdog, FeatureDeviations}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

@@ -78,6 +78,8 @@ type ControllerOp struct {
 	Controller string `json:"controller"`
 }
 
+func (c *ControllerOp) process() string { return c.Controller }
+
 // Process is what the n-th process of a controller is called, counted from 1.
 func Process(controller string, n int) string {
 	if n == 1 {
@@ -100,7 +102,14 @@ type ClockOp struct {
 	// behind is by how much it is behind the others. Without ahead or behind it is
 	// right again.
 	Behind Duration `json:"behind,omitzero"`
+	// gains is what the clock by which a host's agents measure time gains in each second.
+	Gains Duration `json:"gains,omitzero"`
+	// loses is what it loses in each second.
+	Loses Duration `json:"loses,omitzero"`
 }
+
+// Drift is what to add to each second.
+func (c *ClockOp) Drift() time.Duration { return time.Duration(c.Gains) - time.Duration(c.Loses) }
 
 // Offset is what to add to the time.
 func (c *ClockOp) Offset() time.Duration { return time.Duration(c.Ahead) - time.Duration(c.Behind) }

@@ -294,22 +294,28 @@ var operations = []operation{
 		ends:  func(c *ControllerOp) []string { return []string{"there is a second " + c.Controller} }, orphan: "started it",
 	}),
 	declare("pauseController", func(op *Op) *ControllerOp { return op.PauseController }, World.PauseController, of[ControllerOp]{
+		object: (*ControllerOp).process,
 		text:   func(c *ControllerOp) string { return "pause the controller " + c.Controller },
 		check:  func(v *validator, path string, c *ControllerOp) { v.controller(path+".controller", c.Controller) },
 		begins: func(c *ControllerOp) state { return state{clause: c.Controller + " stands still"} },
 	}),
 	declare("resumeController", func(op *Op) *ControllerOp { return op.ResumeController }, World.ResumeController, of[ControllerOp]{
-		text: func(c *ControllerOp) string { return "resume the controller " + c.Controller },
-		ends: func(c *ControllerOp) []string { return []string{c.Controller + " stands still"} }, orphan: "paused it",
+		object: (*ControllerOp).process,
+		text:   func(c *ControllerOp) string { return "resume the controller " + c.Controller },
+		ends:   func(c *ControllerOp) []string { return []string{c.Controller + " stands still"} }, orphan: "paused it",
 	}),
 	declare("setClock", func(op *Op) *ClockOp { return op.SetClock }, World.SetClock, of[ClockOp]{
 		text: func(c *ClockOp) string {
-			return fmt.Sprintf("set the clock of %s to %+.1fs", c.Controller+c.Host, c.Offset().Seconds())
+			text := fmt.Sprintf("set the clock of %s to %+.1fs", c.Controller+c.Host, c.Offset().Seconds())
+			if drift := c.Drift(); drift != 0 {
+				text += fmt.Sprintf(", %+.3fs each second", drift.Seconds())
+			}
+			return text
 		},
 		host:  func(c *ClockOp) string { return c.Host },
 		check: (*validator).setClock,
 		begins: func(c *ClockOp) (s state) {
-			if c.Offset() != 0 {
+			if c.Offset() != 0 || c.Drift() != 0 {
 				s.clause = "the clock of " + c.Controller + c.Host + " is wrong"
 			}
 			return s

@@ -114,6 +114,8 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 			p.Roles.Remediation = c.Name
 		case "healthcheck":
 			p.Roles.HealthCheck = c.Name
+		case "poisonpill", "fencer":
+			p.Roles.Fencer = c.Name
 		}
 	}
 	if check := plan.Spec.HealthCheck; check != nil {

@@ -114,6 +114,9 @@ type Host struct {
 	// watchdog is the time after which the host's watchdog resets it when
 	// nobody feeds it. Left out: no watchdog.
 	Watchdog Duration `json:"watchdog,omitzero"`
+	// softdog says that the watchdog is the kernel's own, which stands still with the
+	// processors, and not a device beside them.
+	Softdog bool `json:"softdog,omitempty"`
 }
 
 // Node is the name of the host's Node.

@@ -58,6 +58,9 @@ func operationNames() []string {
 
 func (v *validator) hostOp(path string, op *HostOp) { v.host(path+".host", op.Host) }
 
+// maxDrift is more than a clock that is worth the name can be wrong by.
+const maxDrift = Duration(500 * time.Millisecond)
+
 func (v *validator) setClock(path string, op *ClockOp) {
 	v.host(path+".host", op.Host)
 	v.controller(path+".controller", op.Controller)
@@ -66,6 +69,14 @@ func (v *validator) setClock(path string, op *ClockOp) {
 	}
 	if op.Ahead > 0 && op.Behind > 0 {
 		v.bad(path+".behind", "a clock is ahead or behind, not both")
+	}
+	switch {
+	case op.Gains > 0 && op.Loses > 0:
+		v.bad(path+".loses", "a clock gains or loses, not both")
+	case op.Drift() != 0 && op.Host == "":
+		v.bad(path, "only the clock of a host can run at another rate")
+	case op.Gains > maxDrift || op.Loses > maxDrift:
+		v.bad(path, "a clock gains or loses half a second in each second at most")
 	}
 	if v.vocab.Controllers[v.base(op.Controller)].StandIn {
 		v.bad(path+".controller", "%s stands in for something that compares no clocks", op.Controller)

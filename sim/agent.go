@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,12 +16,9 @@ import (
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
-// peerTimeout is when an agent gives up on a peer that doesn't answer.
-const peerTimeout = 5 * time.Second
-
 // addAgents makes a process of an agent on every host.
 func (b *Backend) addAgents(c controllers.Selection) {
-	peers := make(map[string]*process, len(b.hosts))
+	peers := make(map[string]*process, len(b.hosts)) // by their Nodes
 	for _, h := range b.hosts {
 		p := &process{
 			w: b.w, actor: actor{name: scenarios.ProcessOn(c.Name, h.name), place: placeAgent}, at: h.at, store: b.store, api: b.api, registration: c.Registration,
@@ -29,7 +28,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 		p.deps.Clock = wallClock{b.w, &h.kubelet.offset}
 		p.deps.Warn = b.warner(p)
 		p.deps.Decided = b.decided(c.Name, p, func() string { return h.name })
-		peers[h.name] = p
+		peers[h.kubelet.node] = p
 		h.agents = append(h.agents, p)
 		if c.FeedsWatchdog {
 			h.feeder = p
@@ -43,14 +42,16 @@ func (b *Backend) addAgents(c controllers.Selection) {
 func (p *process) startAgent() {
 	p.life++
 	p.up = true
-	reader := func(patience time.Duration) client.Reader {
-		return kube.NewReader(p.store, gate{p, p.life, patience}, p.actor.name)
+	within := func(patience time.Duration) client.Client {
+		g := gate{p, p.life, patience}
+		// Without a cache every read is one of the API server.
+		return uncached{kube.NewClient(kube.NewView(p.store), g, p.actor.name), kube.NewReader(p.store, g, p.actor.name)}
 	}
 	deps := p.deps
-	deps.Live, deps.LiveWithin = reader(apiTimeout), reader
-	// Without a cache every read is one of the API server.
-	deps.Client = uncached{kube.NewClient(kube.NewView(p.store), gate{p, p.life, apiTimeout}, p.actor.name), deps.Live}
-	deps.Watchdog, deps.Peers = feeding{p, p.life}, asking{p, p.life}
+	deps.Client, deps.LiveWithin = within(apiTimeout), within
+	deps.Live = deps.Client
+	deps.Boot, deps.Watchdog, deps.Peers = boot{p.host, p.host.boot}, feeding{p, p.life}, asking{p, p.life}
+	deps.Reboot = func(context.Context) error { return p.reboot(p.life) }
 	agent, err := p.registration.NewAgent(deps)
 	if err != nil {
 		p.w.fail(fmt.Errorf("start %s: %w", p.actor.name, err))
@@ -80,7 +81,7 @@ func (u uncached) List(ctx context.Context, list client.ObjectList, opts ...clie
 // stepAfter lets the agent's next step begin.
 func (p *process) stepAfter(pause time.Duration) {
 	life := p.life
-	p.w.schedule(&p.actor, ClassTimer, deed{verb: "step", on: Object{"Process", p.actor.name}}, pause, func(trouble) {
+	p.w.schedule(&p.actor, ClassTimer, deed{verb: "step", on: Object{"Process", p.actor.name}}, p.host.clock.lasts(pause), func(trouble) {
 		p.unlessPaused(life, func() {
 			var next time.Duration
 			p.launch(&flight{}, func() (err error) {
@@ -104,6 +105,20 @@ func (p *process) dieWithBoot() {
 	p.abandon()
 }
 
+// boot is a boot of a host, as its processes find it. It implements controllers.Boot.
+type boot struct {
+	h  *host
+	id string
+}
+
+func (b boot) ID() string              { return b.id }
+func (b boot) Uptime() time.Duration   { return b.h.clock.read(b.h.w.now) }
+func (b boot) Load() ([]byte, error)   { return b.h.kept, nil }
+func (b boot) Save(state []byte) error { b.h.kept = state; return nil }
+
+// errGone is what a process hears that has nothing to say any more.
+var errGone = errors.New("the process is gone")
+
 // feeding is how one incarnation reaches the watchdog of its host. It implements
 // controllers.Watchdog.
 type feeding struct {
@@ -111,17 +126,37 @@ type feeding struct {
 	life int
 }
 
-// Feed lets the watchdog wait for its whole time again.
+// Timeout is how long the watchdog waits.
+func (f feeding) Timeout() time.Duration { return f.p.host.timings.watchdog }
+
+// Feed lets the watchdog wait for its whole time again, as a step: a process may stand
+// still between deciding to do so and doing it.
 func (f feeding) Feed(context.Context) error {
-	switch h := f.p.host; {
-	case f.life != f.p.life:
-		return errors.New("the process is gone")
-	case h.timings.watchdog == 0:
+	p, h := f.p, f.p.host
+	if h.timings.watchdog == 0 {
 		return fmt.Errorf("the host %s has no watchdog", h.name)
-	default:
-		h.fed = h.w.now
-		return nil
 	}
+	c := &call{class: ClassWatchdog, deed: h.deed("feed"), lost: func() error { return errGone }}
+	c.run = func(_ bool, done func(error)) {
+		p.unlessPaused(f.life, func() {
+			h.fed = h.w.now
+			done(nil)
+		})
+	}
+	return p.perform(f.life, c)
+}
+
+// reboot has the kernel reboot at once, which ends the process as well.
+func (p *process) reboot(life int) error {
+	c := &call{class: ClassPower, deed: p.host.deed("reboot"), lost: func() error { return errGone }}
+	c.run = func(bool, func(error)) {
+		p.unlessPaused(life, func() {
+			if h := p.host; h.booted && h.down == nil {
+				h.restart(p.actor.name, "rebooted by its agent")
+			}
+		})
+	}
+	return p.perform(life, c)
 }
 
 // asking is how one incarnation reaches its peers. It implements controllers.Peers.
@@ -132,34 +167,53 @@ type asking struct {
 
 var (
 	errNoPeer      = errors.New("connect to the peer: connection refused")
-	errPeerTimeout = fmt.Errorf("the peer did not answer within %s", peerTimeout)
+	errPeerTimeout = errors.New("the peers did not all answer in time")
 )
 
-// Ask sends a request as a step. A peer whose host is off, or cut off, never answers.
-func (a asking) Ask(_ context.Context, host string, request []byte) ([]byte, error) {
-	p := a.p
-	to := p.peers[host]
-	if to == nil {
-		return nil, fmt.Errorf("ask the peer on %s: the topology has no such host", host)
-	}
-	var answer []byte
+// Ask sends a request to each, as a step of its own. A peer whose host is off, or cut
+// off, never answers.
+func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte, within time.Duration) map[string][]byte {
+	p, answers := a.p, map[string][]byte{}
 	c := &call{
-		class: ClassPeer, deed: deed{verb: "ask", on: Object{"Host", host}}, lost: func() error { return errPeerTimeout },
-		patience: peerTimeout, impatient: func() error { return errPeerTimeout },
+		class: ClassPeer, deed: deed{verb: "ask", on: Object{Kind: "Host"}}, lost: func() error { return errPeerTimeout },
+		patience: within, impatient: func() error { return errPeerTimeout },
 	}
 	c.run = func(_ bool, done func(error)) {
-		if !p.w.network.carries(p.at, to.at) {
+		left := len(peers)
+		if left == 0 {
+			done(nil)
+		}
+		for _, node := range slices.Sorted(maps.Keys(peers)) {
+			p.send(node, request, func(said []byte, err error) {
+				if err == nil && !c.answered {
+					answers[node] = said
+				}
+				if left--; left == 0 {
+					done(nil)
+				}
+			})
+		}
+	}
+	_ = p.perform(a.life, c) // who has not answered is not among the answers
+	return answers
+}
+
+// send brings a request to the peer on a Node's host, and its answer back.
+func (p *process) send(node string, request []byte, answered func([]byte, error)) {
+	to := p.peers[node]
+	if to == nil {
+		return // nothing is there
+	}
+	p.w.schedule(&p.actor, ClassPeer, deed{verb: "ask", on: Object{"Host", to.host.name}}, apiLatency, func(t trouble) {
+		if t.fault != "" || !p.w.network.carries(p.at, to.at) {
 			return
 		}
-		to.asked(p.host.name, request, func(said []byte, err error) {
+		to.asked(p.deps.Host.Node, request, func(said []byte, err error) {
 			if p.w.network.carries(to.at, p.at) {
-				answer = said
-				done(err)
+				answered(said, err)
 			}
 		})
-	}
-	err := p.perform(a.life, c)
-	return answer, err
+	})
 }
 
 // asked has the agent answer a request, as soon as its host lets it.

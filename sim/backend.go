@@ -257,7 +257,7 @@ func parseStepName(text string) (stepName, error) {
 
 func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) {
 	t := topology.Timings
-	h := &host{w: b.w, actor: actor{name: config.Name, place: placeHost + config.Name}, name: config.Name, at: scenarios.HostEnd(config.Name), timings: hostTimings{
+	h := &host{w: b.w, actor: actor{name: config.Name, place: placeHost + config.Name}, name: config.Name, at: scenarios.HostEnd(config.Name), softdog: config.Softdog, timings: hostTimings{
 		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
 	}}
 	h.kubelet = &kubelet{

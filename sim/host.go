@@ -55,6 +55,12 @@ type host struct {
 	agents []*process
 	feeder *process
 	fed    time.Duration
+	// softdog says that the watchdog is the kernel's own, which stands still with it.
+	softdog bool
+	// clock is the one by which the host measures how long something takes, and kept what
+	// its agents keep for as long as the boot lasts.
+	clock drifting
+	kept  []byte
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)
@@ -249,6 +255,7 @@ func (h *host) powerOff(by, why string) {
 func (h *host) begin(edge history.Kind, by string) {
 	h.boots++
 	h.boot = fmt.Sprintf("%s#%d", h.name, h.boots)
+	h.clock.start(h.w.now)
 	if edge != "" {
 		h.w.emit(history.Event{Kind: edge, Host: h.name, Boot: h.boot, Actor: by})
 	}
@@ -308,7 +315,7 @@ func (h *host) end(by, why string) {
 		agent.dieWithBoot()
 	}
 	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
-	h.workloads, h.stalled = h.workloads[:0], nil
+	h.workloads, h.stalled, h.kept = h.workloads[:0], nil, nil
 	h.w.emit(history.Event{Kind: history.BootEnded, Host: h.name, Boot: h.boot, Actor: by, Note: why})
 	h.boot = ""
 }
@@ -356,10 +363,12 @@ func (h *host) halt() {
 		h.w.cancel(h.watchdog)
 		h.watchdog = nil
 	}
-	stalled := h.stalled
+	boot, stalled := h.boot, h.stalled
 	h.stalled = nil
 	for _, do := range stalled {
-		do()
+		if h.boot == boot {
+			do()
+		}
 	}
 }
 
@@ -395,19 +404,28 @@ func (h *host) arm() {
 func (h *host) bite(after time.Duration) {
 	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, h.deed("reset"), after, func(trouble) {
 		h.watchdog = nil
-		by := byScenario
-		if h.feeder != nil && !h.unfed {
-			if rest := h.fed + h.timings.watchdog - h.w.now; rest > 0 {
-				h.bite(rest)
-				return
-			}
-			if !h.halted {
-				by = h.feeder.actor.name
-			}
+		if h.softdog && h.halted { // it fires before anything else goes on
+			h.stalled = slices.Insert(h.stalled, 0, h.fire)
+			return
 		}
-		h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: by})
-		h.restart(by, "reset by its watchdog")
+		h.fire()
 	})
+}
+
+// fire is the end of the watchdog's time, unless it was fed meanwhile.
+func (h *host) fire() {
+	by := byScenario
+	if h.feeder != nil && !h.unfed {
+		if rest := h.fed + h.timings.watchdog - h.w.now; rest > 0 {
+			h.bite(rest)
+			return
+		}
+		if !h.halted {
+			by = h.feeder.actor.name
+		}
+	}
+	h.w.emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: by})
+	h.restart(by, "reset by its watchdog")
 }
 
 // deed is what happens to the host.

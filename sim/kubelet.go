@@ -246,11 +246,15 @@ func (k *kubelet) renewLease(at time.Duration) {
 
 // reportReady sets the Ready condition, and tells which boot it is of. A Node that
 // was deleted is not made again before the kubelet starts anew, as with the real
-// kubelet.
+// kubelet; but one that somebody else makes in its place is the kubelet's.
 func (k *kubelet) reportReady() {
 	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
-	if err != nil || obj.GetUID() != k.uid {
+	if err != nil {
 		return
+	}
+	if obj.GetUID() != k.uid {
+		k.uid = obj.GetUID()
+		k.podChanged()
 	}
 	node := obj.(*corev1.Node)
 	if isReady(node) && node.Status.NodeInfo.BootID == k.host.boot {

@@ -121,7 +121,10 @@ func (o operations) ResumeController(op *scenarios.ControllerOp) error {
 
 func (o operations) SetClock(op *scenarios.ClockOp) error {
 	if op.Host != "" {
-		return o.onHost(op.Host, func(h *host) { h.kubelet.offset = op.Offset() })
+		return o.onHost(op.Host, func(h *host) {
+			h.kubelet.offset = op.Offset()
+			h.clock.gain(o.w.now, op.Drift())
+		})
 	}
 	return o.onProcess(op.Controller, func(p *process) { p.offset = op.Offset() })
 }
@@ -298,6 +301,7 @@ func (o operations) Heal(*struct{}) error {
 		o.restore(&scenarios.LinkOp{Host: h.name})
 		h.resume()
 		h.kubelet.offset = 0
+		h.clock.gain(o.w.now, 0)
 		h.kubelet.revive()
 		h.ignoresShutdown = false
 		o.bmcs[h.name].Heal()

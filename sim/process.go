@@ -550,8 +550,11 @@ func (p *process) finish(f *flight) {
 func (p *process) serve(f *flight, c *call) {
 	life := p.life
 	latency := apiLatency
-	if c.class == ClassBMC {
+	switch c.class {
+	case ClassBMC:
 		latency = bmcLatency
+	case ClassWatchdog:
+		latency = workLatency
 	}
 	f.sent = c
 	givenUp := false
@@ -626,8 +629,8 @@ func (p *process) serve(f *flight, c *call) {
 		}
 	})
 	// Who waits for a BMC does so from when it asks, and what it asks for arrives all
-	// the same.
-	if c.class == ClassBMC && arrival.at > p.w.now+latency+c.patience {
+	// the same. So does an agent, whose own host depends on it.
+	if (c.class == ClassBMC || p.host != nil && c.patience > 0) && arrival.at > p.w.now+latency+c.patience {
 		p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) {
 			if life != p.life || arrival.index < 0 {
 				return

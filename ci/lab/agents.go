@@ -35,13 +35,18 @@ type agent struct {
 	guest func(context.Context, evidence.Command) error
 }
 
-// foreignAgents are the reasons why agents of other modules can't be run.
+// foreignAgents are the reasons why agents can't be run: those of other modules, and those
+// that need more than a guest grants.
 func (b *Backend) foreignAgents(spec *scenarios.Spec) (reasons []string) {
 	for _, c := range spec.Controllers {
-		if r, err := b.set.Lookup(c.Name); err == nil && r.Place == controllers.EveryHost {
-			if _, err := controllers.Lookup(c.Name); err != nil {
-				reasons = append(reasons, "the controller "+c.Name+": the program in the lab's guests has fencelab's own agents only")
-			}
+		r, err := b.set.Lookup(c.Name)
+		if err != nil || r.Place != controllers.EveryHost {
+			continue
+		}
+		if _, err := controllers.Lookup(c.Name); err != nil {
+			reasons = append(reasons, "the controller "+c.Name+": the program in the lab's guests has fencelab's own agents only")
+		} else if r.AsksPeers {
+			reasons = append(reasons, "the controller "+c.Name+": agents of the lab's guests can't ask each other")
 		}
 	}
 	return reasons

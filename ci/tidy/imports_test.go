@@ -53,10 +53,12 @@ var layers = []layer{
 		"it translates between scenarios and API objects, for both worlds alike"},
 
 	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient, anyYAML), whyController},
-	{"controllers/api", slices.Concat(kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
+	{"controllers/api", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
 	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
 
 	{"controllers/processtest", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "the contract of processes fits whatever runs them"},
+	{"controllers/onhost", slices.Concat([]string{"./controllers", "./fakebmc/front"}, kubernetes, capi, everyClient, system),
+		"what a real host grants its agents, which meet hostile clients as BMCs do"},
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, client, reconciler, events),
 		"the simulator needs no real API server, VM or network, and " + whyCI},

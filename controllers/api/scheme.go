@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/fencelab/fencelab/controllers/api/fence"
 )
 
 // GroupVersion is the group and version of the BareMetalHost.
@@ -24,7 +26,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, AddToScheme,
+		corev1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, AddToScheme, fence.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -22,6 +22,11 @@ import (
 //go:embed crds/*.yaml rbac.yaml policy.yaml
 var FS embed.FS
 
+// Agent is a DaemonSet of agents, which need what FS holds as well.
+//
+//go:embed agent.yaml
+var Agent []byte
+
 // Write writes every manifest as one stream of documents, the CRDs first.
 func Write(w io.Writer) error {
 	return fs.WalkDir(FS, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +69,8 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("%s: %d versions, conversion %v", name, len(crd.Spec.Versions), crd.Spec.Conversion)
 		}
 		v := crd.Spec.Versions[0]
-		if !v.Served || !v.Storage || v.Subresources == nil || v.Subresources.Status == nil {
+		status := v.Subresources != nil && v.Subresources.Status != nil
+		if !v.Served || !v.Storage || status != (name != "nodefences.fencelab.dev") { // which never changes
 			t.Errorf("%s: served %t, stored %t, subresources %v", name, v.Served, v.Storage, v.Subresources)
 		}
 		versions[name] = v.Name
@@ -77,6 +79,7 @@ func TestDefinitions(t *testing.T) {
 		"baremetalhosts.metal3.io":             "v1alpha1",
 		"machines.cluster.x-k8s.io":            "v1beta2",
 		"machinehealthchecks.cluster.x-k8s.io": "v1beta2",
+		"nodefences.fencelab.dev":              "v1alpha1",
 	}
 	if !reflect.DeepEqual(versions, want) {
 		t.Errorf("definitions %v, want %v", versions, want)
@@ -119,6 +122,23 @@ func compare(t *testing.T, at string, schema apiextensionsv1.JSONSchemaProps, ty
 }
 
 // roles returns the ClusterRoles by name.
+// TestAgents reads what runs the agents: on every host, privileged for its watchdog, and
+// with a role of its own.
+func TestAgents(t *testing.T) {
+	parts := bytes.Split(manifests.Agent, []byte("\n---\n"))
+	var set appsv1.DaemonSet
+	if err := yaml.UnmarshalStrict(parts[len(parts)-1], &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	if !slices.Contains(pod.Containers[0].Args, "agent") || !*pod.Containers[0].SecurityContext.Privileged || pod.Tolerations[0].Operator != "Exists" {
+		t.Errorf("the Pod of an agent is %+v", pod)
+	}
+	if pod.ServiceAccountName != "fencelab-agents" || !bytes.Contains(manifests.Agent, []byte("name: fencelab-poisonpill")) {
+		t.Error("agents have no role")
+	}
+}
+
 func roles(t *testing.T) map[string]rbacv1.ClusterRole {
 	t.Helper()
 	all := map[string]rbacv1.ClusterRole{}
@@ -172,7 +192,7 @@ func TestOnlyRequestersMayRequest(t *testing.T) {
 	}
 	want := map[string][]string{
 		"request-reboot":      {"fencelab-reboot", "fencelab-reboot-requester", "fencelab-remediation"},
-		"request-remediation": {"fencelab-healthcheck", "fencelab-remediation", "fencelab-remediation-requester"},
+		"request-remediation": {"fencelab-healthcheck", "fencelab-poisonpill", "fencelab-remediation", "fencelab-remediation-requester"},
 	}
 	if !reflect.DeepEqual(holders, want) {
 		t.Errorf("the verbs are held by %v, want %v", holders, want)

@@ -143,6 +143,10 @@ const (
 	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
 	// name, or empty.
 	MachineNode Kind = "machine-node"
+	// FenceRequested and FenceEnded are the life of a NodeFence. Host is that of the
+	// Node whose name it has; Value is the boot that it names.
+	FenceRequested Kind = "fence-requested"
+	FenceEnded     Kind = "fence-ended"
 )
 
 // BMC events. Host is the host whose BMC it is.
@@ -202,6 +206,7 @@ var layers = map[Kind]Layer{
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
+	FenceRequested: API, FenceEnded: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
@@ -318,6 +323,8 @@ var phrases = map[Kind]string{
 	HostResumed:          "{host} went on",
 	LinkCut:              "{host} was cut off",
 	LinkRestored:         "{host} was connected again",
+	FenceRequested:       "boot {value} of {host} was to end",
+	FenceEnded:           "the fencing of {host} was called over",
 	BMCCommand:           "the BMC of {host} received {value}",
 	BMCFault:             "{value} bent a request to the BMC of {host}",
 	APIFault:             "a request of {actor} about {object} failed: {value}",

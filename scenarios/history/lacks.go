@@ -13,6 +13,8 @@ func (e *Event) Lacks() string {
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, MachineNode,
 		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted:
 		return first(e.Host, "host", e.Object, "object")
+	case FenceRequested, FenceEnded:
+		return first(e.Host, "host", e.Object, "object", e.Value, "value")
 	case LinkCut, LinkRestored:
 		if e.From != "" {
 			return first(e.To, "to")

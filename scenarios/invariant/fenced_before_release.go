@@ -24,7 +24,10 @@ var fencedBeforeRelease = Invariant{
 // under test, whether or not anything still asks for fencing, and for what anybody
 // else deletes while something does. Otherwise others may delete a Node from under
 // a running boot, as when a Machine is deleted after draining; but not from under a
-// process of the exclusive workload, for that releases it. What the scenario's
+// process of the exclusive workload, for that releases it. An agent of seed 004 deletes a
+// Node when the fenced boot is over by its reckoning, while the next one may have
+// completed without reaching the API server: it answers for the boot that is fenced, and
+// for processes. What the scenario's
 // user deletes is the user's own doing, and so is the release that follows.
 type releases struct {
 	ruling
@@ -38,8 +41,10 @@ type releaseHost struct {
 	node  string
 	// waived is the Node that the scenario's user deleted.
 	waived string
-	// fenced is the boot that ran when fencing was decided.
+	// fenced is the boot that ran when fencing was decided, and named the one that a
+	// NodeFence names.
 	fenced    string
+	named     string
 	processes []process
 	// stopped is the last process that stopped while its boot went on.
 	stopped process
@@ -87,6 +92,8 @@ func (c *releases) judge(e *history.Event) {
 		if h.fence.observe(e, h.node) {
 			h.fenced = h.boot
 		}
+	case history.FenceRequested:
+		h.named = e.Value
 	case history.NodeDeleted:
 		c.nodeDeleted(h, e)
 	case history.PodDeleted:
@@ -131,6 +138,11 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 	switch {
 	case !h.known():
 		c.suspend(e, ", and nobody saw whether "+e.Host+" still ran")
+	case c.roles.agent(e.Actor) && h.boot != h.fenced && h.boot != h.named:
+		if len(h.processes) > 0 {
+			p := &h.processes[0]
+			c.accuse(cause{e.Host, p.object}, &p.event, e, p.object+" still ran there")
+		}
 	case fencing && h.boot != "" && (h.complete || h.boot == h.fenced):
 		c.accuse(cause{e.Host, ""}, &h.began, e, "boot "+h.boot+" of "+e.Host+" still ran")
 	case !fencing && len(h.processes) > 0:

@@ -83,8 +83,9 @@ type Timings struct {
 	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
 	// Slack is how much longer a sequence of reconciles may take than its parts.
 	Slack time.Duration
-	// Safe is the time after which a silent host can be assumed reset (seed 004).
-	Safe time.Duration
+	// Safe is the time after which a silent host can be assumed reset (seed 004), and
+	// Release how long it takes then until what was bound to its Node is released.
+	Safe, Release time.Duration
 	// Skew is how far apart two observers may date the same moment: the order
 	// of two events of different observers that are closer than this is not
 	// known. The observers are the API server's and one for each host. It is 0
@@ -151,10 +152,10 @@ type Closest struct {
 // All returns the invariants in the order of reports: safety first.
 func All() []Invariant {
 	return []Invariant{
-		fencedBeforeRelease, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
+		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
 		hardTakesPriority, statusTruthful, noFalseFence, noRemediationStorm,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears,
-		powerRestored, nodeRestored, annotationsCleared,
+		powerRestored, nodeRestored, workloadRecovers, annotationsCleared,
 	}
 }
 

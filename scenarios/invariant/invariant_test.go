@@ -53,7 +53,7 @@ func TestRoles(t *testing.T) {
 	roles := usual().Roles
 	for actor, want := range map[string]bool{
 		"reboot": true, "reboot-2": true, "remediation-10": true, "": false, "user": false, "scenario": false, "bmc": false,
-		"rebooter": false, "reboot-": false, "reboot-x": false, "worker-1.kubelet": false, "workload": false,
+		"rebooter": false, "reboot-": false, "reboot-x": false, "worker-1.kubelet": false, "worker-1.poisonpill": true, "poisonpill": false, "workload": false,
 	} {
 		if roles.tested(actor) != want {
 			t.Errorf("tested(%q) = %t", actor, !want)
@@ -71,7 +71,7 @@ func TestLookupNamesTheNearest(t *testing.T) {
 	for id, want := range map[string]string{
 		"at-most-once": "at-most-one", "node-restore": "node-restored", "fenced-befor-release": "fenced-before-release",
 		"powerrestored": "power-restored",
-		"quorum":        "the invariants are fenced-before-release, node-deleted-before-boot",
+		"quorum":        "the invariants are fenced-before-release, safe-time-kept",
 	} {
 		if _, err := Lookup(id); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Lookup(%q): %v, want %s", id, err, want)

@@ -8,7 +8,7 @@ import (
 
 var noFalseFence = Invariant{
 	ID:    "no-false-fence",
-	Claim: "No controller powers off a host that nobody asked it to, fences one whose Machine is not marked, or marks a Machine whose Node is well.",
+	Claim: "No controller powers off a host that nobody asked it to, fences one whose Machine is not marked, or marks a Machine whose Node is well; and no agent lets its host be reset because the control plane failed.",
 	Seed:  "000, 002, 004",
 	New: func(p Params) Checker {
 		return &accusers{
@@ -18,6 +18,7 @@ var noFalseFence = Invariant{
 			hosts:      newRoster[suspected](p.Hosts),
 			hindrances: newHindrances(p),
 			grace:      p.Timings.Slack,
+			witnesses:  newWitnesses(p),
 		}
 	},
 }
@@ -29,13 +30,16 @@ const coarse = time.Second
 // accusers judges every PowerOff by a controller, every remediation annotation that
 // one sets and every mark of a health check. What a controller did is judged by what
 // was the case a moment before too; and not at all if something hindered it since
-// that changed, for then it may have known no better.
+// that changed, for then it may have known no better. An agent that has its own host reset
+// has a reason if the host is fenced, or was hindered itself, or if most of the others
+// were: a control plane that is away is none.
 type accusers struct {
 	ruling
 	hindrances
-	roles Roles
-	check *HealthCheck
-	hosts roster[suspected]
+	witnesses witnesses
+	roles     Roles
+	check     *HealthCheck
+	hosts     roster[suspected]
 	// grace is how old the knowledge may be on which a controller acts while nothing
 	// hinders it: what it read just before it wrote.
 	grace time.Duration
@@ -56,6 +60,9 @@ type suspected struct {
 	// marked says that the Machine is marked, and unmarked since when it isn't.
 	marked   bool
 	unmarked history.Event
+
+	// fence is the boot that a NodeFence names, while it stands.
+	fence string
 
 	// now is how the Node is, and before how it was before that.
 	now, before condition
@@ -87,12 +94,42 @@ func (c *accusers) Observe(e history.Event) *Violation {
 	if e.Host != "" {
 		h := c.hosts.of(e.Host)
 		was := h.wanted()
+		c.reset(h, &e)
 		c.judge(h, &e)
 		if was && !h.wanted() {
 			h.unasked = e
 		}
 	}
+	c.witnesses.observe(&e)
 	return c.tell()
+}
+
+// reset judges what an agent does to its own host, and what for.
+func (c *accusers) reset(h *suspected, e *history.Event) {
+	switch e.Kind {
+	case history.FenceEnded:
+		h.fence = ""
+	case history.FenceRequested:
+		h.fence = e.Value
+		if c.roles.agent(e.Actor) {
+			c.judged++
+			if !h.marked && !c.excused(e, &h.unmarked) {
+				first := h.unmarked
+				if first.Kind == "" {
+					first = *e
+				}
+				c.breach(&first, e, clause(e)+" by "+e.Actor+", though the Machine was not marked")
+			}
+		}
+	case history.BootEnded:
+		if !c.roles.agent(e.Actor) {
+			return
+		}
+		c.judged++
+		if h.fence != e.Boot && !h.marked && c.witnesses.well(e.Host, e.At) && c.witnesses.mostOf(e.Host, e.At) {
+			c.breach(e, e, clause(e)+" by "+e.Actor+", though nobody wanted it to be fenced and most of the others ran and could be reached")
+		}
+	}
 }
 
 func (c *accusers) judge(h *suspected, e *history.Event) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Roles are the names of the processes under test by the part that they play in
-// seeds 000 to 002. A part that nobody plays is empty. Nobody else is blamed for
+// seeds 000 to 002 and 004. A part that nobody plays is empty. Nobody else is blamed for
 // what they did: neither the scenario, nor a BMC or a guest by itself, nor a user.
 type Roles struct {
 	// Power owns the power of the hosts, and the plain reboot annotation.
@@ -16,11 +16,18 @@ type Roles struct {
 	Remediation string
 	// HealthCheck marks Machines.
 	HealthCheck string
+	// Fencer has hosts reset by an agent on each, and releases the Nodes of others.
+	Fencer string
+}
+
+// agent reports whether an actor is an agent of the Fencer.
+func (r *Roles) agent(actor string) bool {
+	return r.Fencer != "" && strings.HasSuffix(actor, "."+r.Fencer)
 }
 
 // tested reports whether an actor is a process under test.
 func (r *Roles) tested(actor string) bool {
-	return plays(actor, r.Power) || plays(actor, r.Remediation) || plays(actor, r.HealthCheck)
+	return plays(actor, r.Power) || plays(actor, r.Remediation) || plays(actor, r.HealthCheck) || r.agent(actor)
 }
 
 // blameless reports whether an event is known to be the doing of nobody under
@@ -53,6 +60,8 @@ func (r *Roles) mayTouch(actor, setter string, e *history.Event, unmanaged bool)
 	switch {
 	case reboot && plays(actor, r.Power):
 		return e.Kind == history.AnnotationRemoved && (!keyed || unmanaged)
+	case r.agent(actor):
+		return e.Key == externalAnnotation
 	case plays(actor, r.Remediation):
 		return e.Key == remediationAnnotation || e.Key == externalAnnotation
 	}

@@ -15,8 +15,19 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
+
+// nodeFence is the life of a NodeFence, which doesn't change. It has its Node's name.
+func nodeFence(before, after *fence.NodeFence, emit func(history.Event)) {
+	switch {
+	case before == nil:
+		emit(history.Event{Kind: history.FenceRequested, Host: after.Name, Object: "NodeFence/" + after.Name, UID: string(after.UID), Value: after.Spec.Boot})
+	case after == nil:
+		emit(history.Event{Kind: history.FenceEnded, Host: before.Name, Object: "NodeFence/" + before.Name, UID: string(before.UID), Value: before.Spec.Boot})
+	}
+}
 
 func node(before, after *corev1.Node, emit func(history.Event)) {
 	if after == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -53,6 +54,7 @@ var kinds = []Kind{
 		Kind:   scenarios.Kind{Named: scenarios.AfterCluster, Changed: true, Made: true},
 		Dumped: true,
 	},
+	{GVK: fence.GroupVersion.WithKind("NodeFence"), Changes: changes(nodeFence), Dumped: true},
 }
 
 // foreign is what users and worlds do with a kind that a module has brought.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -18,7 +19,15 @@ const slack = 2 * time.Second
 func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Timings {
 	t := spec.Topology.Timings
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
+	var longest time.Duration // of the hosts' watchdogs
+	for _, h := range spec.Topology.Hosts {
+		longest = max(longest, time.Duration(h.Watchdog))
+	}
 	for _, c := range chosen {
+		if s, ok := c.Settings.(*poisonpill.Settings); ok {
+			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
+			timings.Release = time.Duration(spec.Topology.PodGC)
+		}
 		if s, ok := c.Settings.(*reboot.Settings); ok {
 			timings.SoftTimeout, timings.Command = s.SoftTimeout.Duration, s.CommandInterval.Duration
 			timings.Poll = s.PollInterval.Duration

@@ -83,7 +83,7 @@ func (n Nodes) Changes(kind *Kind, before, after metav1.Object, emit func(histor
 		kind.Changes(before, after, emit)
 	default:
 		kind.Changes(before, after, func(e history.Event) {
-			if host, ok := n[e.Host]; ok && (strings.HasPrefix(e.Object, "Node/") || strings.HasPrefix(e.Object, "Pod/")) {
+			if host, ok := n[e.Host]; ok && (strings.HasPrefix(e.Object, "Node/") || strings.HasPrefix(e.Object, "NodeFence/") || strings.HasPrefix(e.Object, "Pod/")) {
 				e.Host = host
 			}
 			emit(e)

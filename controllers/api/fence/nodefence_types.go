@@ -1,0 +1,87 @@
+// Package fence holds the NodeFence, by which the agents of seed 004 agree that a boot
+// of a host has to end, and which keeps what is needed to make its Node again.
+//
+// +kubebuilder:object:generate=true
+// +groupName=fencelab.dev
+// +versionName=v1alpha1
+package fence
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// GroupVersion is the group and version of the NodeFence.
+var GroupVersion = schema.GroupVersion{Group: "fencelab.dev", Version: "v1alpha1"}
+
+// AddToScheme registers the NodeFence.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &NodeFence{}, &NodeFenceList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// NodeFence says that one boot of a host has to end. It has the name of the host's Node.
+// It is never taken back: an agent that has read it lets its host be reset, and it goes
+// only when that boot is gone. The next boot is another one, and is left alone.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:printcolumn:name="Boot",type="string",JSONPath=".spec.boot"
+// +kubebuilder:printcolumn:name="Requested",type="date",JSONPath=".spec.requestedAt"
+type NodeFence struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec NodeFenceSpec `json:"spec"`
+}
+
+// NodeFenceList is a list of NodeFences.
+//
+// +kubebuilder:object:root=true
+type NodeFenceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeFence `json:"items"`
+}
+
+// NodeFenceSpec is what is to end, and for whom.
+type NodeFenceSpec struct {
+	// Boot is the boot ID of the host that has to be reset.
+	// +kubebuilder:validation:MinLength=1
+	Boot string `json:"boot"`
+	// Machine is the one whose mark asked for it.
+	Machine MachineReference `json:"machine"`
+	// RequestedAt is for people. Nobody compares clocks.
+	RequestedAt metav1.MicroTime `json:"requestedAt"`
+	// Backup is what the Node is made of again.
+	// +optional
+	Backup Backup `json:"backup,omitzero"`
+}
+
+// MachineReference names a Machine.
+type MachineReference struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// Backup is what somebody may have given a Node, and its kubelet would not give it again.
+type Backup struct {
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// +optional
+	ProviderID string `json:"providerID,omitempty"`
+	// +optional
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
+	// +optional
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Unschedulable is whether somebody else had cordoned the Node before.
+	// +optional
+	Unschedulable bool `json:"unschedulable,omitempty"`
+}

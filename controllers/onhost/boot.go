@@ -1,0 +1,71 @@
+package onhost
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// boot is the boot of this kernel. It implements controllers.Boot.
+type boot struct{ id, file string }
+
+// openBoot finds out which boot this is.
+func openBoot(dir, program string) (*boot, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("find out which boot this is: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory for what is kept until the next boot: %w", err)
+	}
+	return &boot{strings.TrimSpace(string(id)), stateFile(dir, program)}, nil
+}
+
+// ID is the boot's, as the kubelet tells it in the Node's status.
+func (b *boot) ID() string { return b.id }
+
+// Uptime goes on while the host sleeps, and nobody sets it.
+func (b *boot) Uptime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(fmt.Sprintf("read the clock: %v", err)) // Linux has had it since 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Load returns what was saved in this boot. A directory that outlasts it is no danger:
+// the first line is the boot's ID.
+func (b *boot) Load() ([]byte, error) {
+	data, err := os.ReadFile(b.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	id, state, _ := bytes.Cut(data, []byte("\n"))
+	if string(id) != b.id {
+		return nil, nil
+	}
+	return state, nil
+}
+
+// Save keeps the state for the rest of the boot.
+func (b *boot) Save(state []byte) error { return write(b.file, append([]byte(b.id+"\n"), state...)) }
+
+// rebootKernel reboots at once, without asking any process: by the kernel's own key, which
+// works in a container as well, or by the system call.
+func rebootKernel(context.Context) error {
+	err := os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0)
+	if err == nil {
+		select {} // it is on its way
+	}
+	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
+}

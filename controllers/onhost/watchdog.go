@@ -1,0 +1,106 @@
+package onhost
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// device is a watchdog device of Linux.
+type device interface {
+	// feed lets it wait for its whole time again.
+	feed() error
+	// timeout is that time.
+	timeout() time.Duration
+	// disarm ends its waiting, and leave leaves it to wait.
+	disarm() error
+	leave() error
+}
+
+// watchdog is the host's, or none. It implements controllers.Watchdog.
+type watchdog struct{ device }
+
+// Timeout is how long it waits; 0 is no watchdog.
+func (w *watchdog) Timeout() time.Duration {
+	if w.device == nil {
+		return 0
+	}
+	return w.timeout()
+}
+
+// Feed lets it wait for its whole time again.
+func (w *watchdog) Feed(context.Context) error {
+	if w.device == nil {
+		return fmt.Errorf("the host has no watchdog")
+	}
+	return w.feed()
+}
+
+func (w *watchdog) disarm() error {
+	if w.device == nil {
+		return nil
+	}
+	return w.device.disarm()
+}
+
+func (w *watchdog) leave() error {
+	if w.device == nil {
+		return nil
+	}
+	return w.device.leave()
+}
+
+// linuxWatchdog is /dev/watchdog0 or the like.
+type linuxWatchdog struct {
+	file  *os.File
+	waits time.Duration
+}
+
+// openWatchdog opens the device, which arms it, and sets its time unless that is 0.
+func openWatchdog(path string, timeout time.Duration) (device, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the watchdog: %w; name none to do without, and the host will be rebooted by software", err)
+	}
+	fd := int(file.Fd())
+	if timeout > 0 {
+		seconds := int32((timeout + time.Second - 1) / time.Second)
+		if err := ioctl(fd, unix.WDIOC_SETTIMEOUT, &seconds); err != nil {
+			return nil, fmt.Errorf("set the time of the watchdog %s to %s: %w", path, timeout, err)
+		}
+	}
+	var seconds int32
+	if err := ioctl(fd, unix.WDIOC_GETTIMEOUT, &seconds); err != nil {
+		return nil, fmt.Errorf("ask the watchdog %s for its time: %w", path, err)
+	}
+	return &linuxWatchdog{file, time.Duration(seconds) * time.Second}, nil
+}
+
+func ioctl(fd int, request uint, value *int32) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(value))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (w *linuxWatchdog) timeout() time.Duration { return w.waits }
+
+func (w *linuxWatchdog) feed() error {
+	_, err := w.file.Write([]byte{0})
+	return err
+}
+
+// disarm is the magic close: without the V a device that is closed goes on waiting. One
+// that knows no way out does so all the same.
+func (w *linuxWatchdog) disarm() error {
+	if _, err := w.file.Write([]byte("V")); err != nil {
+		return fmt.Errorf("disarm the watchdog: %w", err)
+	}
+	return w.file.Close()
+}
+
+func (w *linuxWatchdog) leave() error { return w.file.Close() }

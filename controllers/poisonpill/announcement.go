@@ -1,0 +1,72 @@
+package poisonpill
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Annotations on Nodes.
+const (
+	// AgentAnnotation is the Announcement of the agent on the Node's host.
+	AgentAnnotation = "poison-pill.fencelab.dev/agent"
+	// FencedAnnotation says since when a Node has been cordoned, and for which NodeFence
+	// by its UID: "2026-01-01T00:00:00Z UID".
+	FencedAnnotation = "poison-pill.fencelab.dev/fenced"
+)
+
+// Announcement is what the agent of a boot tells the others, on its Node. It never lives
+// by anything more than what it has announced before.
+type Announcement struct {
+	// Boot is the boot that this is about.
+	Boot string `json:"boot"`
+	// Peers are the Nodes whose agents it asks, sorted. Without any it never lets its
+	// host be reset for want of an answer, and is not released either.
+	Peers []string `json:"peers"`
+	Terms
+	// Knows are the UIDs of the NodeFences that it knows, sorted.
+	Knows []types.UID `json:"knows,omitempty"`
+}
+
+// promise is what survivors wait by: all but what the agent knows.
+func (a Announcement) promise() string {
+	a.Knows = nil
+	return a.String()
+}
+
+func (a Announcement) String() string {
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic(fmt.Sprintf("encode an announcement: %v", err)) // texts and numbers always encode
+	}
+	return string(data)
+}
+
+// announced is what the agent of a Node has announced; nothing if that can't be read.
+func announced(node *corev1.Node) Announcement {
+	var a Announcement
+	if node == nil || json.Unmarshal([]byte(node.Annotations[AgentAnnotation]), &a) != nil {
+		return Announcement{}
+	}
+	return a
+}
+
+// quorate reports whether so many of its peers know a NodeFence that those who may still
+// call themselves cut off are not more than half.
+func (a Announcement) quorate(knows func(node string) bool) bool {
+	others := 0
+	for _, peer := range a.Peers {
+		if !knows(peer) {
+			others++
+		}
+	}
+	return len(a.Peers) > 0 && others <= len(a.Peers)/2
+}
+
+// knows reports whether the agent of a Node has announced that it knows a NodeFence.
+func knows(node *corev1.Node, fence types.UID) bool {
+	return slices.Contains(announced(node).Knows, fence)
+}

@@ -1,0 +1,110 @@
+package poisonpill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
+)
+
+// survey is what a look at the API server has found, by the names of Nodes.
+type survey struct {
+	fences   map[string]*fence.NodeFence
+	nodes    map[string]*corev1.Node
+	machines map[string]*clusterv1.Machine
+}
+
+// look reads what there is now. NodeFences come first and Machines last: a mark that
+// stands while no NodeFence was there before isn't one that was answered meanwhile, and
+// the Node was there while the Machine was marked.
+func look(ctx context.Context, api client.Reader) (*survey, error) {
+	s := &survey{map[string]*fence.NodeFence{}, map[string]*corev1.Node{}, map[string]*clusterv1.Machine{}}
+	var fences fence.NodeFenceList
+	if err := api.List(ctx, &fences, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the NodeFences: %w", err)
+	}
+	for i := range fences.Items {
+		s.fences[fences.Items[i].Name] = &fences.Items[i]
+	}
+	var nodes corev1.NodeList
+	if err := api.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	var machines clusterv1.MachineList
+	if err := api.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Machines: %w", err)
+	}
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		if node := m.Status.NodeRef.Name; node != "" && isNodeOf(s.nodes[node], m) {
+			s.machines[node] = m
+		}
+	}
+	return s, nil
+}
+
+// isNodeOf reports whether a Node, if it is there, can be a Machine's: nodeRef is only a
+// name (design, decision 19).
+func isNodeOf(node *corev1.Node, m *clusterv1.Machine) bool {
+	return node == nil || node.Spec.ProviderID == "" || m.Spec.ProviderID == "" || node.Spec.ProviderID == m.Spec.ProviderID
+}
+
+// marked reports whether the Machine of a Node is to be remediated.
+func (s *survey) marked(node string) bool {
+	m := s.machines[node]
+	if m == nil {
+		return false
+	}
+	_, marked := m.Annotations[api.ExternalRemediationAnnotation]
+	return marked
+}
+
+// fenced reports whether a boot of a Node's host has to end.
+func (s *survey) fenced(node, boot string) bool {
+	f := s.fences[node]
+	return f != nil && f.Spec.Boot == boot
+}
+
+// unanswered reports whether a Node's Machine is marked and there is no NodeFence for
+// that: one of an earlier boot answers the mark as well.
+func (s *survey) unanswered(node string) bool { return s.marked(node) && s.fences[node] == nil }
+
+// knows are the UIDs of all NodeFences, sorted.
+func (s *survey) knows() []types.UID {
+	var uids []types.UID
+	for _, f := range s.fences { // order does not matter: sorted below
+		uids = append(uids, f.UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+func ready(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// addresses are those that the peer on a Node's host may be reached at.
+func addresses(node *corev1.Node) []string {
+	var all []string
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			all = append(all, a.Address)
+		}
+	}
+	return all
+}

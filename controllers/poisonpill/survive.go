@@ -1,0 +1,229 @@
+package poisonpill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/api/fence"
+)
+
+// survive does the next step for every boot that is fenced, or has to be. All healthy
+// agents do so: what they write has preconditions, and whoever comes second changes
+// nothing.
+func (a *Agent) survive(ctx context.Context, s *survey) error {
+	concerned := map[string]bool{}
+	for node := range s.fences { // order does not matter: into a set
+		concerned[node] = true
+	}
+	for node := range s.machines { // order does not matter: into a set
+		if s.marked(node) {
+			concerned[node] = true
+		}
+	}
+	var problems []error
+	for _, node := range slices.Sorted(maps.Keys(concerned)) {
+		if s.fenced(node, a.Boot.ID()) && node == a.Node {
+			continue // this is for others to do
+		}
+		if err := a.help(ctx, s, node); err != nil {
+			problems = append(problems, err)
+		}
+		if err := a.feed(ctx); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// help does the next step for one boot.
+func (a *Agent) help(ctx context.Context, s *survey, name string) error {
+	state := a.facts(s, name)
+	action := a.Decide(state)
+	if action == Wait {
+		return nil
+	}
+	a.m.Next = min(a.m.Next, a.Boot.Uptime()+again)
+	err := a.act(ctx, s, name, action)
+	if err != nil {
+		return quiet(fmt.Errorf("%s for Node %s: %w", action, name, err))
+	}
+	return nil
+}
+
+// facts are what the next step for a boot rests on.
+func (a *Agent) facts(s *survey, name string) State {
+	f, node := s.fences[name], s.nodes[name]
+	state := State{About: OfFence, Marked: s.marked(name), Fenced: f != nil, Node: NodeGone}
+	switch boot := bootOf(node); {
+	case node == nil:
+	case boot == "":
+		state.Node = NodeBlank
+	case f != nil && boot == f.Spec.Boot:
+		state.Node = NodeFenced
+	default:
+		state.Node = NodeOther
+	}
+	if f == nil {
+		return state
+	}
+	state.Orphan = s.machines[name] == nil || s.machines[name].UID != f.Spec.Machine.UID
+	state.Marked = state.Marked && !state.Orphan
+	state.Cordoned = node != nil && strings.HasSuffix(node.Annotations[FencedAnnotation], " "+string(f.UID))
+	w := a.m.waitFor(f)
+	a.observe(w, s, f)
+	if state.Promised = w.Promise.Boot == f.Spec.Boot && len(w.Promise.Peers) > 0; !state.Promised && state.Node == NodeFenced && !w.Warned {
+		w.Warned = true
+		a.warn(node, "NotProtected", fmt.Sprintf("boot %s has to end, and no agent of it has announced when its host would be reset: reset the host, or delete the Node when it is off", f.Spec.Boot))
+	}
+	if state.Quorate = w.Quorate; state.Promised && state.Quorate {
+		terms := a.Settings.withClockError(w.Promise.Terms)
+		now := a.Boot.Uptime()
+		safe, waited := max(terms.Sum(), a.Settings.SafeTime.Duration), now-w.Since
+		left := func(term time.Duration) bool { return waited >= safe-term }
+		state.Safe = left(0)
+		state.OnlyReadsLeft, state.OnlyRoundsLeft = left(terms.Reads.Duration), left(terms.Rounds.Duration)
+		state.OnlyPauseLeft, state.OnlyResetLeft = left(terms.Pause.Duration), left(terms.Reset.Duration)
+		state.OnlyClockErrorLeft = left(terms.ClockError)
+		if !state.Safe {
+			a.m.Next = min(a.m.Next, w.Since+safe)
+		}
+	}
+	if state.Node == NodeGone {
+		left := w.Gone + a.Settings.RecreateAfter.Duration - a.Boot.Uptime()
+		if state.Lingering = left > 0; state.Lingering {
+			a.m.Next = min(a.m.Next, a.Boot.Uptime()+left)
+		}
+	}
+	return state
+}
+
+// observe notes what the others know, and since when. A promise that has changed is one
+// that the agent of the fenced boot may have lived by, with other peers.
+func (a *Agent) observe(w *wait, s *survey, f *fence.NodeFence) {
+	now, node := a.Boot.Uptime(), s.nodes[f.Name]
+	if node != nil {
+		if p := announced(node); p.promise() != w.Promise.promise() {
+			w.Promise, w.Quorate = p, false
+		}
+		w.Missing = false
+	} else if !w.Missing {
+		w.Missing, w.Gone = true, now
+	}
+	if quorate := w.Promise.quorate(func(peer string) bool { return s.nodes[peer] != nil && knows(s.nodes[peer], f.UID) }); quorate && !w.Quorate {
+		w.Quorate, w.Since = true, now
+	}
+}
+
+// act takes the step.
+func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) error {
+	f, node, machine := s.fences[name], s.nodes[name], s.machines[name]
+	if action == RequestFence {
+		return a.request(ctx, s, name, bootOf(node))
+	}
+	if f == nil {
+		return errors.New("there is no NodeFence") // the table never asks for it
+	}
+	if (action == Cordon || action == DeleteNode || action == Uncordon) && node == nil || action == RemoveMark && machine == nil {
+		return errors.New("there is no such object") // nor for this
+	}
+	switch action {
+	case Cordon:
+		stamp := a.Clock.Now().UTC().Format(time.RFC3339) + " " + string(f.UID)
+		return a.API.Patch(ctx, node.DeepCopy(), patchNode(node, api.Quote(stamp), true))
+	case DeleteNode:
+		return a.API.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
+	case RemoveMark:
+		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
+	case RecreateNode:
+		return a.API.Create(ctx, restored(f))
+	case Uncordon:
+		return a.API.Patch(ctx, node.DeepCopy(), patchNode(node, "null", f.Spec.Backup.Unschedulable))
+	case Finish:
+		return a.API.Delete(ctx, f.DeepCopy(), client.Preconditions{UID: &f.UID})
+	}
+	return nil
+}
+
+// patchNode stamps a Node, or takes the stamp away, and says whether Pods may come.
+func patchNode(node *corev1.Node, stamp string, unschedulable bool) client.Patch {
+	return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
+		`{"metadata":{"resourceVersion":%s,"annotations":{%s:%s}},"spec":{"unschedulable":%t}}`,
+		api.Quote(node.ResourceVersion), api.Quote(FencedAnnotation), stamp, unschedulable))
+}
+
+// request makes the NodeFence of a boot, with what its Node is made of again. If there is
+// one by now, whoever wants it finds it.
+func (a *Agent) request(ctx context.Context, s *survey, name, boot string) error {
+	machine := s.machines[name]
+	if machine == nil || boot == "" {
+		return fmt.Errorf("request the fencing of Node %s: no Machine is marked for it, or it tells of no boot", name)
+	}
+	f := &fence.NodeFence{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: fence.NodeFenceSpec{
+		Boot:        boot,
+		Machine:     fence.MachineReference{Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID},
+		RequestedAt: metav1.NewMicroTime(a.Clock.Now().UTC()),
+	}}
+	if node := s.nodes[name]; node != nil {
+		f.Spec.Backup = backup(node)
+	}
+	if err := a.API.Create(ctx, f); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("request the fencing of Node %s: %w", name, err)
+	}
+	return nil
+}
+
+// backup is what a Node is made of again. What its agent announced, its conditions and
+// the taints that go with them were about a boot that is over.
+func backup(node *corev1.Node) fence.Backup {
+	b := fence.Backup{
+		Labels: maps.Clone(node.Labels), Annotations: maps.Clone(node.Annotations),
+		ProviderID: node.Spec.ProviderID, PodCIDRs: slices.Clone(node.Spec.PodCIDRs), Unschedulable: node.Spec.Unschedulable,
+	}
+	delete(b.Annotations, AgentAnnotation)
+	delete(b.Annotations, FencedAnnotation)
+	for _, t := range node.Spec.Taints {
+		switch t.Key {
+		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable:
+		default:
+			b.Taints = append(b.Taints, t)
+		}
+	}
+	return b
+}
+
+// restored is the Node of a fenced host, as it was before but for what was about the boot
+// that is over.
+func restored(f *fence.NodeFence) *corev1.Node {
+	b := f.Spec.Backup.DeepCopy()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.Name, Labels: b.Labels, Annotations: b.Annotations}}
+	node.Spec.ProviderID, node.Spec.PodCIDRs, node.Spec.Taints, node.Spec.Unschedulable = b.ProviderID, b.PodCIDRs, b.Taints, b.Unschedulable
+	if len(b.PodCIDRs) > 0 {
+		node.Spec.PodCIDR = b.PodCIDRs[0]
+	}
+	return node
+}
+
+func (a *Agent) warn(about client.Object, reason, message string) {
+	if a.Warn != nil {
+		a.Warn(about, reason, message)
+	}
+}
+
+// quiet drops the errors of an agent that came second.
+func quiet(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package invariant
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var workloadRecovers = Invariant{
+	ID:       "workload-recovers",
+	Claim:    "The exclusive workload of a fenced host runs again: when the safe time is over if most agents are well, and in the end in any case.",
+	Seed:     "004",
+	Liveness: true,
+	New: func(p Params) Checker {
+		return &recoveries{
+			ruling:    ruling{id: "workload-recovers"},
+			roles:     p.Roles,
+			hosts:     newRoster[recovering](p.Hosts),
+			witnesses: newWitnesses(p),
+			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
+			bounded:   p.Timings.Safe > 0,
+		}
+	},
+}
+
+// recoverySlack is for what comes after the safe time: some writes, and a container that
+// starts.
+const recoverySlack = 15 * time.Second
+
+// recoveries judges every fencing of a host on which the workload ran, or was bound to.
+// While most agents are well it has to run again when the safe time is over, on another
+// host or on the next boot of this one; and everything that was fenced must have run again
+// when the faults were withdrawn.
+type recoveries struct {
+	ruling
+	witnesses
+	roles    Roles
+	hosts    roster[recovering]
+	healed   history.Event
+	deadline time.Duration
+	bounded  bool
+	// fenced is the fencing after which the workload has not started yet.
+	fenced history.Event
+	late   bool
+}
+
+type recovering struct {
+	body
+	bound bool
+	// cordoned and ready are those of the Node.
+	cordoned, ready bool
+}
+
+func (c *recoveries) Observe(e history.Event) *Violation {
+	if c.bounded && !c.late && c.fenced.Kind != "" && e.At-c.fenced.At > c.deadline {
+		c.late = true
+		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) {
+			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
+		}
+	}
+	c.witnesses.observe(&e)
+	if e.Kind == history.Healed {
+		c.healed = e
+	}
+	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
+		c.judge(c.hosts.of(e.Host), &e)
+	}
+	return c.tell()
+}
+
+func (c *recoveries) judge(h *recovering, e *history.Event) {
+	h.body.observe(e)
+	switch e.Kind {
+	case history.EvidenceLost:
+		c.suspend(e, ", so that nobody saw whether the workload ran there")
+	case history.PodBound:
+		for i := range c.hosts.hosts {
+			c.hosts.hosts[i].state.bound = false
+		}
+		h.bound = true
+	case history.WorkloadStarted:
+		c.fenced = history.Event{}
+	case history.FenceRequested:
+		if h.bound && (h.boot == "" || h.boot == e.Value) && c.fenced.Kind == "" {
+			c.judged++
+			c.fenced, c.late = *e, false
+		}
+	case history.NodeCreated:
+		h.ready, h.cordoned = false, false
+	case history.NodeDeleted:
+		h.ready = false
+	case history.NodeReady:
+		h.ready = true
+	case history.NodeNotReady:
+		h.ready = false
+	case history.NodeCordoned:
+		h.cordoned = true
+	case history.NodeUncordoned:
+		h.cordoned = false
+	}
+}
+
+// elsewhere reports whether there is another Node that the workload can run on.
+func (c *recoveries) elsewhere(but string) bool {
+	for i := range c.hosts.hosts {
+		if h := &c.hosts.hosts[i]; h.name != but && h.state.ready && !h.state.cordoned {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *recoveries) lacking() lack {
+	if c.fenced.Kind == "" {
+		return lack{}
+	}
+	return lack{sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", since: &c.fenced}
+}
+
+func (c *recoveries) Pending() string { return c.lacking().sentence }
+
+func (c *recoveries) Finish(complete bool) Result {
+	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no host with the workload was fenced by agents")
+}
