@@ -52,7 +52,7 @@ var layers = []layer{
 	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/.", "k8s.io/apiextensions-apiserver/pkg/apis"}, kubernetes, capi, client),
 		"it translates between scenarios and API objects, for both worlds alike"},
 
-	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient, anyYAML), whyController},
+	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient, anyYAML, system), whyController},
 	{"controllers/api", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
 	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
 
