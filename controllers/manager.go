@@ -51,7 +51,8 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			Client:   mgr.GetClient(),
 			Live:     mgr.GetAPIReader(),
 			Clock:    clock.RealClock{},
-			Warn:     warner(mgr.GetEventRecorder(s.Name)),
+			Warn:     teller(mgr.GetEventRecorder(s.Name), corev1.EventTypeWarning),
+			Inform:   teller(mgr.GetEventRecorder(s.Name), corev1.EventTypeNormal),
 			Settings: s.Settings,
 			Overlay:  s.Overlay,
 		})
@@ -80,14 +81,14 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 	return nil
 }
 
-// warner makes Warning Events.
-func warner(recorder events.EventRecorder) func(client.Object, string, string) {
+// teller makes Events of a type.
+func teller(recorder events.EventRecorder, eventType string) func(client.Object, string, string) {
 	return func(about client.Object, reason, message string) {
 		// The API server takes 1024 bytes; the message may quote more.
 		if len(message) > 1000 {
 			message = strings.ToValidUTF8(message[:1000], "") + "..."
 		}
-		recorder.Eventf(about, nil, corev1.EventTypeWarning, reason, "Reconcile", "%s", message)
+		recorder.Eventf(about, nil, eventType, reason, "Reconcile", "%s", message)
 	}
 }
 
@@ -175,7 +176,7 @@ func (o Options) selection() ([]Selection, error) {
 	names := o.Controllers
 	if len(names) == 0 {
 		for _, r := range registrations {
-			if !r.StandIn && r.Place == Cluster {
+			if !r.StandIn && !r.OnRequest && r.Place == Cluster {
 				names = append(names, r.Name)
 			}
 		}
@@ -213,7 +214,7 @@ func orDefault(s, standard string) string {
 func (o *Options) Flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("controllers", flag.ContinueOnError)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
-	flags.Func("controllers", "which controllers to run, separated by commas (default: all but the stand-ins)", func(names string) error {
+	flags.Func("controllers", "which controllers to run, separated by commas (default: all but the stand-ins and deletion, which is to replace that of Cluster API)", func(names string) error {
 		o.Controllers = append(o.Controllers, strings.Split(names, ",")...)
 		return nil
 	})

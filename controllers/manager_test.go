@@ -79,7 +79,7 @@ func TestSelection(t *testing.T) {
 
 func TestWarningsFitAnEvent(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
-	warner(recorder)(&corev1.Node{}, "Reason", strings.Repeat("ä", 2000))
+	teller(recorder, corev1.EventTypeWarning)(&corev1.Node{}, "Reason", strings.Repeat("ä", 2000))
 	if event := <-recorder.Events; !strings.HasPrefix(event, "Warning Reason ä") || len(event) > 1024 {
 		t.Errorf("an event of %d bytes: %.40s", len(event), event)
 	}

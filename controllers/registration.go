@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/deletion"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/nodelifecycle"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
@@ -67,6 +68,9 @@ type Registration struct {
 	// StandIn marks a controller that does what a cluster's own components do,
 	// where those are missing.
 	StandIn bool
+	// OnRequest marks one that runs only where it is chosen: it takes the place of a
+	// controller that clusters have.
+	OnRequest bool
 	// StartsAfterNodes has it started when every Node of a topology is Ready.
 	StartsAfterNodes bool
 	// NeedsBMCSecrets gives it the role that reads the Secrets of BMCs.
@@ -88,12 +92,14 @@ type Part string
 
 // The parts. Power owns the power of the hosts and the plain reboot annotation;
 // Remediation fences the hosts of unhealthy Machines; HealthCheck says which are. A Fencer
-// is on every host, has it reset, and releases the Nodes of others.
+// is on every host, has it reset, and releases the Nodes of others. Deletion takes Machines
+// that are deleted out of service.
 const (
 	Power       Part = "power"
 	Remediation Part = "remediation"
 	HealthCheck Part = "healthcheck"
 	Fencer      Part = "fencer"
+	Deletion    Part = "deletion"
 )
 
 // Index is a field that a cache can be searched by.
@@ -126,6 +132,8 @@ type Deps struct {
 	Clock clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
+	// Inform tells them of progress that takes its time; may be nil.
+	Inform func(about client.Object, reason, message string)
 	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish.
 	Power func(timeout time.Duration) reboot.Power
 	// Host, Boot, Watchdog and Peers are of the host that the process runs on, and
@@ -165,6 +173,9 @@ func List(w io.Writer) error {
 		note := ""
 		if r.StandIn {
 			note = "(stand-in, runs by itself)"
+		}
+		if r.OnRequest {
+			note = "(in the place of Cluster API's)"
 		}
 		fmt.Fprintf(table, "%s\t%s\tfacts: %s\tactions: %s\n", r.Name, note, orNone(r.Facts), orNone(r.Actions))
 	}
@@ -249,6 +260,22 @@ var registrations = []Registration{
 		decide, err := Overlaid(healthcheck.Decide, healthcheck.Actions, d.Overlay)
 		return &healthcheck.Reconciler{
 			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
+		}, err
+	}),
+	register(overlayable(Registration{
+		Name: "deletion",
+		For:  &clusterv1.Machine{},
+		Watches: []Watch{
+			{Kind: &api.BareMetalHost{}, Map: deletion.MachineOfHost},
+			{Kind: &corev1.Node{}, Map: deletion.MachineOfNode},
+		},
+		OnRequest: true,
+		// A drain that a budget blocks must not keep another Machine waiting.
+		Workers: 4,
+	}, deletion.Decide, deletion.Actions), deletion.DefaultSettings, func(d Deps, settings deletion.Settings) (reconcile.Reconciler, error) {
+		decide, err := Overlaid(deletion.Decide, deletion.Actions, d.Overlay)
+		return &deletion.Reconciler{
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Inform: d.Inform, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(Registration{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -116,6 +117,8 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 			p.Roles.HealthCheck = c.Name
 		case "poisonpill", "fencer":
 			p.Roles.Fencer = c.Name
+		case "deletion":
+			p.Roles.Deletion = c.Name
 		}
 	}
 	if check := plan.Spec.HealthCheck; check != nil {
@@ -303,10 +306,17 @@ func (r *run) quiet() time.Duration {
 func (r *run) withdraw() {
 	steps := r.outcome.Plan.Spec.Steps
 	for i := r.outcome.Steps; i < len(steps); i++ {
-		if do := steps[i].Do; do != nil && do.RemoveAnnotation != nil {
+		if do := steps[i].Do; do != nil && (do.RemoveAnnotation != nil || do.Delete != nil && obstacle(do.Delete.Object)) {
 			r.apply(*do, i)
 		}
 	}
+}
+
+// obstacle reports whether an object of a user's making keeps controllers from what they
+// are to do.
+func obstacle(object string) bool {
+	kind, _, _ := strings.Cut(object, "/")
+	return kind == "PodDisruptionBudget" || kind == "VolumeAttachment"
 }
 
 func (r *run) finish() {

@@ -95,7 +95,8 @@ var bystanders = map[history.Kind][]string{
 var objectsOf = map[history.Kind][]string{
 	history.NodeCreated: {"Node"}, history.NodeDeleted: {"Node"}, history.NodeReady: {"Node"}, history.NodeNotReady: {"Node"},
 	history.NodeLabels: {"Node"}, history.NodeCordoned: {"Node"}, history.NodeUncordoned: {"Node"},
-	history.PodBound: {"Pod"}, history.PodDeleted: {"Pod"},
+	history.PodBound: {"Pod"}, history.PodTerminating: {"Pod"}, history.PodDeleted: {"Pod"},
+	history.MachineDeleting: {"Machine"}, history.DeletionPhase: {"Machine"},
 	history.AnnotationSet: {"BareMetalHost", "Machine"}, history.AnnotationRemoved: {"BareMetalHost", "Machine"},
 	history.PowerReported: {"BareMetalHost"}, history.OnlineWanted: {"BareMetalHost"}, history.ProvisioningState: {"BareMetalHost"},
 }
@@ -131,7 +132,7 @@ func (v *validator) subject(path string, event history.Kind, t Trigger) {
 var valueless = []history.Kind{
 	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired,
 	history.LinkCut, history.LinkRestored, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
-	history.NodeCordoned, history.NodeUncordoned, history.ControllerStarted, history.ControllerCrashed,
+	history.NodeCordoned, history.NodeUncordoned, history.MachineDeleting, history.ControllerStarted, history.ControllerCrashed,
 }
 
 // value checks the value of an event that has a closed set of them, or none.

@@ -34,7 +34,7 @@ type failure struct {
 const answerLost = "its answer was lost"
 
 // effectOf is what a call does to the world.
-func effectOf(c *kube.Call) string { return string(c.Verb) + " " + c.Kind.Kind + "/" + c.Key.Name }
+func effectOf(c *kube.Call) string { return c.Action() + " " + c.Kind.Kind + "/" + c.Key.Name }
 
 func (a *apiServer) fail(op *scenarios.FailAPIOp) {
 	f := &failure{*op, -1}

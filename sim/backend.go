@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,8 +82,8 @@ func topology(spec *scenarios.Spec) []client.Object {
 
 // kinds are the kinds that the world itself deals with, and what there is to know of all.
 type kinds struct {
-	node, pod, lease *kube.Kind
-	table            map[*kube.Kind]*objects.Kind
+	node, pod, lease, budget *kube.Kind
+	table                    map[*kube.Kind]*objects.Kind
 }
 
 // New returns a simulator with fencelab's own controllers.
@@ -114,7 +115,7 @@ func With(set *controllers.Set) (*Simulator, error) {
 	for _, own := range [...]struct {
 		kind **kube.Kind
 		obj  client.Object
-	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}} {
+	}{{&s.kinds.node, &corev1.Node{}}, {&s.kinds.pod, &corev1.Pod{}}, {&s.kinds.lease, &coordinationv1.Lease{}}, {&s.kinds.budget, &policyv1.PodDisruptionBudget{}}} {
 		if *own.kind, err = s.server.KindOf(own.obj); err != nil {
 			return nil, err
 		}
@@ -413,6 +414,9 @@ func (b *Backend) committed(c kube.Change) {
 	}
 	b.nodes.Changes(b.sim.kinds.table[c.Kind], c.Old, c.New, func(e history.Event) {
 		e.Actor = c.Actor
+		if b.w.overdue && (e.Kind == history.PodTerminating || e.Kind == history.NodeCordoned) {
+			e.Key = history.Late
+		}
 		b.w.emit(e)
 	})
 	if c.Kind == b.sim.kinds.pod {
@@ -424,6 +428,11 @@ func (b *Backend) committed(c kube.Change) {
 					}
 				}
 			}
+		}
+	}
+	if c.Kind == b.sim.kinds.budget && c.Old == nil {
+		for _, h := range b.hosts {
+			h.kubelet.reportPods()
 		}
 	}
 	if c.Kind == b.sim.kinds.node {

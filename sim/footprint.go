@@ -84,6 +84,9 @@ func (f *Footprint) api(s Step) {
 		return
 	}
 	f.write(s.Object)
+	if s.Verb == "evict" {
+		f.write(Object{Kind: "PodDisruptionBudget"}) // which may allow one less
+	}
 }
 
 // bmc is a request to a BMC, whose cables may lead to any host.

@@ -318,7 +318,8 @@ func (k *kubelet) sync(t trouble) {
 	var wanted []types.UID
 	for _, obj := range k.store.List(k.kinds.pod, "") {
 		pod := obj.(*corev1.Pod)
-		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && (k.adopts || pod.Annotations[api.NodeUIDAnnotation] == string(k.uid)) {
+		of := pod.Annotations[api.NodeUIDAnnotation] // one that names no Node is of any
+		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && (k.adopts || of == "" || of == string(k.uid)) {
 			wanted = append(wanted, pod.UID)
 			k.startContainer(pod)
 		}
@@ -341,6 +342,35 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	c.change = k.do(ClassWorkload, deed{verb: "start", on: Object{"Pod", c.key.Name}}, containerStart, func(trouble) {
 		c.change, c.running = nil, true
 		k.host.startWorkload(workload{c.key.Name, c.pod})
+		k.reportPods()
+	})
+}
+
+// reportPods tells that Pods run, where a budget counts those that do: nobody else reads
+// it.
+func (k *kubelet) reportPods() {
+	if !k.alive || k.uid == "" || len(k.store.List(k.kinds.budget, "")) == 0 {
+		return
+	}
+	k.do(ClassKubelet, deed{verb: "report", on: Object{Kind: "Pod"}}, podNoticed, func(t trouble) {
+		if k.unreachable() || t.fault != "" {
+			k.do(ClassKubelet, deed{verb: "report", on: Object{Kind: "Pod"}}, registerRetry, func(trouble) { k.reportPods() })
+			return
+		}
+		for _, c := range k.containers {
+			obj, err := k.store.Get(k.kinds.pod, c.key)
+			if err != nil || obj.GetUID() != c.pod || !c.running || obj.(*corev1.Pod).Status.Phase == corev1.PodRunning {
+				continue
+			}
+			pod := obj.(*corev1.Pod).DeepCopy()
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(wallClock{k.w, &k.offset}.Now()),
+			})
+			if _, err := k.store.UpdateStatus(k.actor.name, pod); err != nil {
+				k.w.fail(err)
+			}
+		}
 	})
 }
 

@@ -701,6 +701,6 @@ func (g gate) Call(k *kube.Call) error {
 	if k.Writes() {
 		c.effect = effectOf(k)
 	}
-	c.deed = deed{string(k.Verb), Object{k.Kind.Kind, k.Key.Name}, c.effect != ""}
+	c.deed = deed{k.Action(), Object{k.Kind.Kind, k.Key.Name}, c.effect != ""}
 	return g.p.perform(g.life, c)
 }

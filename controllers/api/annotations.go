@@ -20,6 +20,10 @@ const (
 	// remediation controller owns (seed 002).
 	RemediationRebootAnnotation = RebootAnnotation + "/" + RemediationRebootKey
 	RemediationRebootKey        = "machine-remediation"
+	// DeletionRebootAnnotation is the keyed form that the deletion controller owns: it holds
+	// the host of a Machine that is deleted off until its Node is gone.
+	DeletionRebootAnnotation = RebootAnnotation + "/" + DeletionRebootKey
+	DeletionRebootKey        = "machine-deletion"
 	// ExternalRemediationAnnotation marks a Machine as unhealthy: somebody
 	// outside of Cluster API has to remediate it (seeds 002, 004).
 	ExternalRemediationAnnotation = "host.metal3.io/external-remediation"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +42,23 @@ func SetStatus(obj client.Object, fields string) client.Patch {
 // read.
 func SetSpec(obj client.Object, fields string) client.Patch {
 	return patch(obj, "", `,"spec":{`+fields+"}")
+}
+
+// SetFinalizers returns the patch that gives obj these finalizers and no others. The
+// patch fails with a conflict unless obj is still what was read.
+func SetFinalizers(obj client.Object, finalizers []string) client.Patch {
+	quoted := make([]string, len(finalizers))
+	for i, f := range finalizers {
+		quoted[i] = Quote(f)
+	}
+	return patch(obj, `"finalizers":[`+strings.Join(quoted, ",")+"]", "")
+}
+
+// RemoveAnnotationAndSetSpec returns the patch that takes the annotation key from obj and
+// merges fields, the inside of a JSON object, into its spec, all at once. The patch fails
+// with a conflict unless obj is still what was read.
+func RemoveAnnotationAndSetSpec(obj client.Object, key, fields string) client.Patch {
+	return patch(obj, `"annotations":{`+Quote(key)+":null}", `,"spec":{`+fields+"}")
 }
 
 // patch builds a merge patch of nothing but what changes. Every patch names the

@@ -3,6 +3,8 @@ package api
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +28,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, AddToScheme, fence.AddToScheme,
+		corev1.AddToScheme, coordinationv1.AddToScheme, policyv1.AddToScheme, storagev1.AddToScheme, clusterv1.AddToScheme, AddToScheme, fence.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

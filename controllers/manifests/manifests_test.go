@@ -191,7 +191,7 @@ func TestOnlyRequestersMayRequest(t *testing.T) {
 		slices.Sort(names)
 	}
 	want := map[string][]string{
-		"request-reboot":      {"fencelab-reboot", "fencelab-reboot-requester", "fencelab-remediation"},
+		"request-reboot":      {"fencelab-deletion", "fencelab-reboot", "fencelab-reboot-requester", "fencelab-remediation"},
 		"request-remediation": {"fencelab-healthcheck", "fencelab-poisonpill", "fencelab-remediation", "fencelab-remediation-requester"},
 	}
 	if !reflect.DeepEqual(holders, want) {

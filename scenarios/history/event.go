@@ -104,8 +104,11 @@ const (
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
 	// Pod that is gone from the API releases its workload. PodBound's Value is
 	// the UID of the Node that it was bound to.
-	PodBound   Kind = "pod-bound"
-	PodDeleted Kind = "pod-deleted"
+	PodBound Kind = "pod-bound"
+	// PodTerminating is a Pod's being marked for deletion with time to stop: what an
+	// eviction does that is not refused. Its kubelet deletes it when its processes are gone.
+	PodTerminating Kind = "pod-terminating"
+	PodDeleted     Kind = "pod-deleted"
 	// AnnotationSet and AnnotationRemoved are changes of an annotation on a
 	// BareMetalHost or Machine that asks for fencing or keeps controllers from it.
 	// Key is the annotation; Value its value. Setting one that is there is a change
@@ -140,6 +143,11 @@ const (
 	BareMetalHostDeleted Kind = "baremetalhost-deleted"
 	MachineCreated       Kind = "machine-created"
 	MachineDeleted       Kind = "machine-deleted"
+	// MachineDeleting is a Machine's being marked for deletion while something has to be
+	// done before it goes; DeletionPhase is what its condition Deleting tells of that, in
+	// Value: what the controllers believe, not a fact.
+	MachineDeleting Kind = "machine-deleting"
+	DeletionPhase   Kind = "deletion-phase"
 	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
 	// name, or empty.
 	MachineNode Kind = "machine-node"
@@ -202,11 +210,12 @@ var layers = map[Kind]Layer{
 	WorkloadStarted: World, WorkloadStopped: World, HostPaused: World, HostResumed: World,
 	WatchdogFired: World, LinkCut: World, LinkRestored: World, EvidenceLost: World, EvidenceRegained: World,
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
-	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodDeleted: API, AnnotationSet: API,
+	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodTerminating: API, PodDeleted: API, AnnotationSet: API,
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	FenceRequested: API, FenceEnded: API,
+	MachineDeleting: API, DeletionPhase: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
@@ -308,6 +317,7 @@ var phrases = map[Kind]string{
 	NodeReady:            "the Node of {host} became Ready",
 	NodeNotReady:         "the Node of {host} stopped being Ready",
 	PodBound:             "{object} was bound to {host}",
+	PodTerminating:       "{object} on {host} was marked for deletion",
 	PodDeleted:           "{object} on {host} was deleted",
 	AnnotationSet:        "{key} was set on {object}",
 	AnnotationRemoved:    "{key} was removed from {object}",
@@ -325,6 +335,8 @@ var phrases = map[Kind]string{
 	LinkRestored:         "{host} was connected again",
 	FenceRequested:       "boot {value} of {host} was to end",
 	FenceEnded:           "the fencing of {host} was called over",
+	MachineDeleting:      "{object} was marked for deletion",
+	DeletionPhase:        "the deletion of {object} came to {value}",
 	BMCCommand:           "the BMC of {host} received {value}",
 	BMCFault:             "{value} bent a request to the BMC of {host}",
 	APIFault:             "a request of {actor} about {object} failed: {value}",

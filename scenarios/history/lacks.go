@@ -11,7 +11,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Boot, "boot")
 	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, MachineNode,
-		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted:
+		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase:
 		return first(e.Host, "host", e.Object, "object")
 	case FenceRequested, FenceEnded:
 		return first(e.Host, "host", e.Object, "object", e.Value, "value")
@@ -22,7 +22,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object")
 	case NodeCreated, NodeDeleted, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
-	case PodDeleted: // one that was never bound has no host
+	case PodDeleted, PodTerminating: // one that was never bound has no host
 		return first(e.Object, "object", e.UID, "uid")
 	case AnnotationSet, AnnotationRemoved:
 		return first(e.Host, "host", e.Object, "object", e.Key, "key")

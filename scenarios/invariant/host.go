@@ -162,6 +162,8 @@ func (d *demand) observe(e *history.Event) {
 		d.offline = e.Value == "false"
 	case history.ProvisioningState:
 		d.unmanaged = !managed(e.Value)
+	case history.BareMetalHostDeleted:
+		d.unmanaged = true // nobody can ask anything of it
 	case history.AnnotationSet:
 		if keyed, _ := rebootRequest(e); keyed && e.Key != remediationAnnotation {
 			d.holds = append(without(d.holds, e.Key), e.Key)

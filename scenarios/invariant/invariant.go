@@ -153,8 +153,8 @@ type Closest struct {
 func All() []Invariant {
 	return []Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, statusTruthful, noFalseFence, noRemediationStorm,
-		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears,
+		hardTakesPriority, statusTruthful, noFalseFence, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, infrastructureBeforeNode,
+		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared,
 	}
 }

@@ -39,6 +39,8 @@ type nodeHost struct {
 	cordoned  bool
 	labels    string
 	disturbed bool
+	// leaving says that its Machine is being deleted, or was: its Node goes with it.
+	leaving bool
 	// wasCordoned and wanted are how the Node was before.
 	wasCordoned bool
 	wanted      string
@@ -73,6 +75,10 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
 		h.ready, h.cordoned, h.labels = false, false, ""
+	case history.MachineDeleting:
+		h.leaving = true
+	case history.MachineCreated:
+		h.leaving = false
 	case history.AnnotationSet:
 		if e.Key == externalAnnotation || e.Key == remediationAnnotation {
 			c.disturb(h, e)
@@ -123,7 +129,7 @@ func (c *nodes) lacking() lack {
 	for i := range c.hosts.hosts {
 		h := &c.hosts.hosts[i]
 		s := &h.state
-		if !s.had || !s.demand.on() {
+		if !s.had || !s.demand.on() || s.leaving {
 			continue
 		}
 		what := ""

@@ -15,7 +15,8 @@ var powerRestored = Invariant{
 // power judges the hosts as they stand after healing. A host should be on unless
 // spec.online is false, it isn't provisioned, or another client than the
 // remediation controller still holds it off with its own key. spec.online is the
-// user's: what a controller under test makes of it changes nothing of that.
+// user's: what a controller under test makes of it changes nothing of that, unless it
+// gives the host of a Machine back that is deleted (seed 003).
 type power struct {
 	ruling
 	roles  Roles
@@ -28,13 +29,20 @@ type powerHost struct {
 	demand
 	// edge is the last power edge.
 	edge history.Event
+	// leaving says that the host's Machine is being deleted.
+	leaving bool
+}
+
+// givenBack reports whether the host of a Machine that is deleted is given back.
+func (c *power) givenBack(e *history.Event) bool {
+	return plays(e.Actor, c.roles.Deletion) && c.hosts.of(e.Host).leaving
 }
 
 func (c *power) Observe(e history.Event) *Violation {
 	switch {
 	case e.Kind == history.Healed:
 		c.healed = e
-	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor):
+	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor) && !c.givenBack(&e):
 	case e.Kind.Layer() == history.World:
 		h := c.hosts.of(e.Host)
 		h.body.observe(&e)
@@ -46,7 +54,14 @@ func (c *power) Observe(e history.Event) *Violation {
 			h.edge = e
 		}
 	case e.Kind.Layer() == history.API:
-		c.hosts.of(e.Host).demand.observe(&e)
+		h := c.hosts.of(e.Host)
+		h.demand.observe(&e)
+		switch e.Kind {
+		case history.MachineDeleting:
+			h.leaving = true
+		case history.MachineCreated, history.MachineDeleted:
+			h.leaving = false
+		}
 	}
 	return nil
 }

@@ -155,6 +155,7 @@ func TestSkewOnlyDoubts(t *testing.T) {
 var restsOnAPI = map[string]bool{
 	"annotations-cleared": true, "own-annotations-only": true, "content-preserved": true,
 	"deprovision-clears": true, "no-remediation-storm": true,
+	"hooks-pause-drain": true, "hooks-pause-terminate": true, "deletion-ends": true,
 }
 
 // TestLostEvidenceIsNeverHeld hides each host and the API for the whole of each

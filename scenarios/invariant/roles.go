@@ -7,7 +7,7 @@ import (
 )
 
 // Roles are the names of the processes under test by the part that they play in
-// seeds 000 to 002 and 004. A part that nobody plays is empty. Nobody else is blamed for
+// seeds 000 to 004. A part that nobody plays is empty. Nobody else is blamed for
 // what they did: neither the scenario, nor a BMC or a guest by itself, nor a user.
 type Roles struct {
 	// Power owns the power of the hosts, and the plain reboot annotation.
@@ -16,6 +16,8 @@ type Roles struct {
 	Remediation string
 	// HealthCheck marks Machines.
 	HealthCheck string
+	// Deletion takes Machines that are deleted out of service (seed 003).
+	Deletion string
 	// Fencer has hosts reset by an agent on each, and releases the Nodes of others.
 	Fencer string
 }
@@ -27,7 +29,7 @@ func (r *Roles) agent(actor string) bool {
 
 // tested reports whether an actor is a process under test.
 func (r *Roles) tested(actor string) bool {
-	return plays(actor, r.Power) || plays(actor, r.Remediation) || plays(actor, r.HealthCheck) || r.agent(actor)
+	return plays(actor, r.Power) || plays(actor, r.Remediation) || plays(actor, r.HealthCheck) || plays(actor, r.Deletion) || r.agent(actor)
 }
 
 // blameless reports whether an event is known to be the doing of nobody under

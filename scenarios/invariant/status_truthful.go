@@ -86,6 +86,8 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 			h.shown = history.Event{}
 		case history.ProvisioningState:
 			h.unmanaged = !managed(e.Value)
+		case history.BareMetalHostDeleted:
+			h.unmanaged = true // it has no status
 		case history.AnnotationSet, history.AnnotationRemoved:
 			if e.Key == pausedAnnotation {
 				h.paused = e.Kind == history.AnnotationSet

@@ -102,7 +102,15 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 		emit(event(history.PodDeleted, before))
 	case boundTo(before) == "" && boundTo(after) != "":
 		emit(event(history.PodBound, after))
+	case before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && graceful(after):
+		emit(event(history.PodTerminating, after))
 	}
+}
+
+// graceful reports whether a Pod that is marked for deletion has time left: another is gone
+// at once.
+func graceful(p *corev1.Pod) bool {
+	return p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds > 0
 }
 
 func host(before, after *api.BareMetalHost, emit func(history.Event)) {
@@ -178,7 +186,7 @@ func mattersOnMachine(key string) bool {
 	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation:
 		return true
 	}
-	return false
+	return api.IsDeletionHook(key)
 }
 
 func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
@@ -218,6 +226,25 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	if after != nil && nodeRef(after) != nodeRef(before) {
 		send(history.MachineNode, after, nodeRef(after))
 	}
+	if before != nil && after != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
+		send(history.MachineDeleting, after, "")
+	}
+	if after != nil && deletionPhase(after) != deletionPhase(before) {
+		send(history.DeletionPhase, after, deletionPhase(after))
+	}
+}
+
+// deletionPhase is what a Machine's condition says of its deletion.
+func deletionPhase(m *clusterv1.Machine) string {
+	if m == nil {
+		return ""
+	}
+	for i := range m.Status.Conditions {
+		if c := &m.Status.Conditions[i]; c.Type == clusterv1.MachineDeletingCondition && c.Status == metav1.ConditionTrue {
+			return c.Reason
+		}
+	}
+	return ""
 }
 
 // hostOf is the BareMetalHost that a Machine consumes.

@@ -9,6 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,9 +38,21 @@ var kinds = []Kind{
 		},
 		Changes: changes(node), Dumped: true,
 	},
-	{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods", Namespaced: true, Status: true, Changes: changes(pod), Dumped: true},
+	{
+		GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Resource: "pods", Namespaced: true, Status: true,
+		Kind:    scenarios.Kind{Changed: true, Made: true},
+		Changes: changes(pod), Dumped: true,
+	},
 	{GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true},
 	{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", Namespaced: true, Heartbeat: true},
+	{
+		GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Namespaced: true, Status: true,
+		Kind: scenarios.Kind{Changed: true, Made: true}, Dumped: true,
+	},
+	{
+		GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), Resource: "volumeattachments", Status: true,
+		Kind: scenarios.Kind{Changed: true, Made: true}, Dumped: true,
+	},
 	{
 		GVK:     api.GroupVersion.WithKind("BareMetalHost"),
 		Kind:    scenarios.Kind{Named: scenarios.AfterHost, Annotated: true, Changed: true, Made: true},

@@ -41,7 +41,7 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 				api.StateProvisioned, api.StateExternallyProvisioned, api.StateDeprovisioning, api.StateAvailable,
 			}),
 		},
-		Annotations: []string{api.RebootAnnotation, api.RemediationRebootAnnotation, api.ExternalRemediationAnnotation},
+		Annotations: []string{api.RebootAnnotation, api.RemediationRebootAnnotation, api.ExternalRemediationAnnotation, api.DeletionRebootAnnotation},
 		CheckAnnotation: func(key, value string) error {
 			if !api.IsRebootAnnotation(key) {
 				domain, _, _ := strings.Cut(key, "/")

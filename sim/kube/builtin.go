@@ -9,6 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -56,6 +58,12 @@ var builtins = map[schema.GroupVersionKind]builtin{
 			unconditionalUpdate: true, createOnUpdate: true,
 			create: asSent, update: asSentUpdate, validate: validateEvent,
 		},
+	},
+	policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"): {
+		resource: "poddisruptionbudgets", namespaced: true, status: true, strategy: budgetStrategy,
+	},
+	storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"): {
+		resource: "volumeattachments", status: true, unappliable: true, strategy: attachmentStrategy,
 	},
 	coordinationv1.SchemeGroupVersion.WithKind("Lease"): {
 		resource: "leases", namespaced: true,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,7 @@ type Call struct {
 	Kind  *Kind
 	// Key has no name in a List, and for a Create with generateName.
 	Key client.ObjectKey
-	// Subresource is empty or "status".
+	// Subresource is empty, "status", or the "eviction" that a Create of a pod makes.
 	Subresource string
 	// Object is what a Create or Update sends; don't modify it.
 	Object client.Object
@@ -45,13 +46,15 @@ type Call struct {
 	// DeleteOptions are those of a Delete, never nil there.
 	DeleteOptions *metav1.DeleteOptions
 
-	store  *Store
-	by     author
-	list   client.ListOptions
-	sent   *record // the Object of a Create or Update
-	result *record
-	page   page
-	done   bool
+	store *Store
+	by    author
+	list  client.ListOptions
+	sent  *record // the Object of a Create or Update
+	// eviction is what an eviction sends.
+	eviction *policyv1.Eviction
+	result   *record
+	page     page
+	done     bool
 	// share hands the result out without a copy.
 	share bool
 }
@@ -62,6 +65,14 @@ func (c *Call) String() string {
 		sub = "/" + c.Subresource
 	}
 	return fmt.Sprintf("%s %s%s %s", c.Verb, c.Kind.Kind, sub, c.Key)
+}
+
+// Action is what the Call does, in a word: its verb, or evict.
+func (c *Call) Action() string {
+	if c.eviction != nil {
+		return "evict"
+	}
+	return string(c.Verb)
 }
 
 // Writes reports whether performing the Call may change the Store.
@@ -102,6 +113,10 @@ func (c *Call) Execute() error {
 	case List:
 		c.page, err = c.store.list(c.Kind, &c.list)
 	case Create:
+		if c.eviction != nil {
+			err = c.store.evict(c.by, c.Kind, c.Key, c.eviction)
+			break
+		}
 		c.result, err = c.store.create(c.by, c.Kind, c.sent)
 	case Update:
 		c.result, err = c.store.replace(c.by, c.Kind, c.sent)

@@ -316,7 +316,8 @@ func (c *Client) DeleteAllOf(ctx context.Context, obj client.Object, opts ...cli
 // Status returns the client of the status subresource.
 func (c *Client) Status() client.SubResourceWriter { return c.SubResource("status") }
 
-// SubResource returns the client of a subresource; all but status are refused.
+// SubResource returns the client of a subresource; all but status, and the eviction of
+// pods, are refused.
 func (c *Client) SubResource(name string) client.SubResourceClient { return subresource{c, name} }
 
 // Scheme returns the scheme of the server's kinds.

@@ -417,15 +417,9 @@ func (s *Store) Delete(actor string, k *Kind, key client.ObjectKey, opts *metav1
 		return apierrors.NewNotFound(k.groupResource(), key.Name)
 	}
 	old := metaOf(current.obj)
-	if p := opts.Preconditions; p != nil {
-		// the real server names the kind here, not the resource
-		gr := schema.GroupResource{Group: k.Group, Resource: k.Kind}
-		if p.UID != nil && *p.UID != old.UID {
-			return apierrors.NewConflict(gr, key.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, old.UID))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != old.ResourceVersion {
-			return apierrors.NewConflict(gr, key.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.ResourceVersion))
-		}
+	// the real server names the kind here, not the resource
+	if err := checkPreconditions(schema.GroupResource{Group: k.Group, Resource: k.Kind}, old, opts.Preconditions); err != nil {
+		return err
 	}
 	switch p := opts.PropagationPolicy; {
 	case p != nil && *p != metav1.DeletePropagationBackground:

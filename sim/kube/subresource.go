@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -24,8 +26,26 @@ func (s subresource) Get(_ context.Context, obj, _ client.Object, _ ...client.Su
 	return s.refuse("get", obj)
 }
 
-func (s subresource) Create(_ context.Context, obj, _ client.Object, _ ...client.SubResourceCreateOption) error {
-	return s.refuse("create", obj)
+// Create evicts a pod: there is no other subresource that is created.
+func (s subresource) Create(ctx context.Context, obj, body client.Object, opts ...client.SubResourceCreateOption) error {
+	eviction, ok := body.(*policyv1.Eviction)
+	if _, pod := obj.(*corev1.Pod); !ok || !pod || s.name != evictions {
+		return s.refuse("create", obj)
+	}
+	var o client.SubResourceCreateOptions
+	o.ApplyOptions(opts)
+	call, err := s.write(Create, obj)
+	if err != nil {
+		return err
+	}
+	if err := checkKey(call.Kind, call.Key, true); err != nil {
+		return err
+	}
+	call.Subresource, call.eviction = evictions, eviction.DeepCopy()
+	if err := s.plain(call, o.FieldManager, o.DryRun, o.FieldValidation, o.Raw != nil); err != nil {
+		return err
+	}
+	return s.call(ctx, call)
 }
 
 func (s subresource) Apply(ctx context.Context, config runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {

@@ -37,7 +37,11 @@ func API(kinds objects.Kinds) func(request *http.Request, body []byte) Request {
 			r.Verb = "list"
 		}
 		if verbs[request.Method] != "" && !kind.Heartbeat {
-			r.Effect = r.Verb + " " + r.Kind + "/" + r.Name
+			does := r.Verb
+			if strings.HasSuffix(request.URL.Path, "/eviction") {
+				does = "evict"
+			}
+			r.Effect = does + " " + r.Kind + "/" + r.Name
 		}
 		return r
 	}

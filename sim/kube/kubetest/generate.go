@@ -1,6 +1,9 @@
 package kubetest
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // Generate returns a sequence of n requests on a few objects, the same for the
 // same seed. Most requests make sense on their own; a third carry one thing that
@@ -8,8 +11,9 @@ import "math/rand/v2"
 func Generate(seed uint64, n int) []Op {
 	g := &generator{rnd: rand.New(rand.NewPCG(seed, 1)), exists: map[string]bool{}}
 	// few kinds per sequence, so that requests meet the same objects
+	drawn := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.scripted })
 	for range 2 {
-		g.kinds = append(g.kinds, kinds[g.rnd.IntN(len(kinds))])
+		g.kinds = append(g.kinds, drawn[g.rnd.IntN(len(drawn))])
 	}
 	ops := make([]Op, n)
 	for i := range ops {

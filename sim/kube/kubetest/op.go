@@ -20,9 +20,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -31,10 +34,11 @@ import (
 // An Op is one request. It is data, so that a failing sequence can be shrunk,
 // printed and kept.
 type Op struct {
-	// Verb is get, list, create, update, patch, apply, delete, deleteall, or managers,
-	// which is to read who manages which fields.
+	// Verb is get, list, create, update, patch, apply, delete, deleteall, evict, or
+	// managers, which is to read who manages which fields.
 	Verb string
-	// Kind is Node, Pod, Lease, Secret, Event or BareMetalHost.
+	// Kind is Node, Pod, Lease, Secret, Event, PodDisruptionBudget, VolumeAttachment or
+	// BareMetalHost.
 	Kind string
 	// Name is short; the run makes it unique. For a create, "x-*" asks the
 	// server to generate a name.
@@ -64,9 +68,9 @@ type Op struct {
 	// current and the previous object. Of an apply it is the configuration, without
 	// kind and name.
 	Patch string
-	// Grace is the grace period of a delete in seconds, as text.
+	// Grace is the grace period of a delete or evict in seconds, as text.
 	Grace string
-	// If holds the preconditions of a delete: uid, wrong-uid, rv, old-rv.
+	// If holds the preconditions of a delete or evict: uid, wrong-uid, rv, old-rv.
 	If []string
 }
 
@@ -104,6 +108,8 @@ type kind struct {
 	edits []string
 	// status says that the kind has a status subresource.
 	status bool
+	// scripted says that only the table has sequences with it: the generator has none.
+	scripted bool
 }
 
 var kinds = []kind{
@@ -137,6 +143,23 @@ var kinds = []kind{
 		object: func() client.Object { return &corev1.Event{} }, list: func() client.ObjectList { return &corev1.EventList{} },
 		valid: func(obj client.Object) { obj.(*corev1.Event).InvolvedObject.Namespace = namespace },
 		edits: []string{"spec=1", "spec=2", "time=1"},
+	},
+	{
+		name: "PodDisruptionBudget", namespaced: true, status: true, scripted: true,
+		object: func() client.Object { return &policyv1.PodDisruptionBudget{} }, list: func() client.ObjectList { return &policyv1.PodDisruptionBudgetList{} },
+		valid: func(obj client.Object) {
+			obj.(*policyv1.PodDisruptionBudget).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"l": "1"}}
+		},
+	},
+	{
+		name: "VolumeAttachment", status: true, scripted: true,
+		object: func() client.Object { return &storagev1.VolumeAttachment{} }, list: func() client.ObjectList { return &storagev1.VolumeAttachmentList{} },
+		valid: func(obj client.Object) {
+			name := "v"
+			obj.(*storagev1.VolumeAttachment).Spec = storagev1.VolumeAttachmentSpec{
+				Attacher: "csi.fencelab.dev", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+			}
+		},
 	},
 	{
 		name: "BareMetalHost", namespaced: true, status: true,
@@ -258,6 +281,8 @@ func editContent(obj client.Object, name, value string) {
 		switch name {
 		case "status":
 			obj.Status.Phase = map[string]corev1.PodPhase{"1": corev1.PodRunning, "2": corev1.PodFailed}[value]
+		case "ready":
+			obj.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(value)}}
 		case "nodename":
 			obj.Spec.NodeName = value
 		case "toleration":
@@ -295,6 +320,19 @@ func editContent(obj client.Object, name, value string) {
 		case "time":
 			obj.LastTimestamp = metav1.NewTime(someTime(value))
 		}
+	case *policyv1.PodDisruptionBudget:
+		editBudget(obj, name, value)
+	case *storagev1.VolumeAttachment:
+		switch name {
+		case "nodename":
+			obj.Spec.NodeName = value
+		case "attacher":
+			obj.Spec.Attacher = value
+		case "volume":
+			obj.Spec.Source.PersistentVolumeName = &value
+		case "attached":
+			obj.Status.Attached = value == "1"
+		}
 	case *api.BareMetalHost:
 		switch name {
 		case "spec":
@@ -312,6 +350,25 @@ func editContent(obj client.Object, name, value string) {
 		case "zerotime":
 			obj.Status.Provisioning.PendingRebootSince = &metav1.MicroTime{}
 		}
+	}
+}
+
+func editBudget(obj *policyv1.PodDisruptionBudget, name, value string) {
+	number := func() int32 { return int32(value[0] - '0') }
+	switch name {
+	case "minimum":
+		n := intstr.FromInt32(number())
+		obj.Spec.MinAvailable = &n
+	case "maximum":
+		n := intstr.FromInt32(1)
+		obj.Spec.MaxUnavailable = &n
+	case "percent":
+		n := intstr.FromString(value + "%")
+		obj.Spec.MinAvailable = &n
+	case "allowed":
+		obj.Status.ObservedGeneration, obj.Status.DisruptionsAllowed = obj.Generation, number()
+	case "negative":
+		obj.Status.DisruptionsAllowed = -1
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,7 +275,7 @@ func (r *run) do(ctx context.Context, op Op) error {
 	switch {
 	case err != nil:
 		r.logf("%s -> %s", op, r.showError(err))
-	case op.Verb == "delete" || op.Verb == "deleteall":
+	case op.Verb == "delete" || op.Verb == "deleteall" || op.Verb == "evict":
 		r.logf("%s -> ok", op)
 	default:
 		if suffix, ok := strings.CutPrefix(obj.GetName(), obj.GetGenerateName()); ok && obj.GetGenerateName() != "" {
@@ -361,6 +363,11 @@ func (r *run) request(ctx context.Context, k kind, op Op, obj, from client.Objec
 		return r.client.Patch(ctx, obj, patch, &options)
 	case "delete":
 		return r.client.Delete(ctx, obj, append(r.deleteOptions(op), &client.DeleteOptions{DryRun: dry})...)
+	case "evict":
+		var o client.DeleteOptions
+		o.ApplyOptions(r.deleteOptions(op))
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName()}, DeleteOptions: o.AsDeleteOptions()}
+		return r.client.SubResource("eviction").Create(ctx, obj, eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dry}})
 	case "deleteall":
 		opts := []client.DeleteAllOfOption{client.InNamespace(k.in())}
 		for _, o := range r.selectors(op) {
@@ -615,6 +622,7 @@ func (r *run) show(obj client.Object) string {
 		notes = append(notes, "deleting")
 		obj.SetDeletionTimestamp(nil)
 	}
+	notes = append(notes, untime(obj)...)
 	if name, ok := r.generated[obj.GetName()]; ok {
 		obj.SetName(name)
 	}
@@ -625,6 +633,32 @@ func (r *run) show(obj client.Object) string {
 		return "can't be encoded: " + err.Error()
 	}
 	return strings.TrimSpace(r.mask(strings.TrimSpace(text.String())) + " " + strings.Join(notes, ", "))
+}
+
+// untime takes the times from an object that the server itself has written into it.
+func untime(obj client.Object) (notes []string) {
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		for i := range obj.Status.Conditions {
+			if c := &obj.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && !c.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = metav1.Time{}
+				notes = append(notes, "disrupted")
+			}
+		}
+	case *policyv1.PodDisruptionBudget:
+		for i := range obj.Status.Conditions {
+			if c := &obj.Status.Conditions[i]; !c.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = metav1.Time{}
+				notes = append(notes, "changed")
+			}
+		}
+		for pod, at := range obj.Status.DisruptedPods { // order does not matter: each is replaced
+			if !at.IsZero() {
+				obj.Status.DisruptedPods[pod] = metav1.Time{}
+			}
+		}
+	}
+	return notes
 }
 
 func nameOf(names map[string]string, value, what string) string {
@@ -657,6 +691,13 @@ func (r *run) showError(err error) string {
 	}
 	s := status.Status()
 	text := fmt.Sprintf("%d %s", s.Code, s.Reason)
+	if s.Details != nil {
+		for _, cause := range s.Details.Causes {
+			if cause.Type == policyv1.DisruptionBudgetCause {
+				text += fmt.Sprintf(" (%s, after %d s)", r.mask(cause.Message), s.Details.RetryAfterSeconds)
+			}
+		}
+	}
 	if d := s.Details; d != nil && s.Reason != metav1.StatusReasonInvalid {
 		text += fmt.Sprintf(" %s/%s %s", d.Group, d.Kind, r.mask(d.Name))
 	}

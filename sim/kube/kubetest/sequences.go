@@ -13,6 +13,7 @@ type Sequence struct {
 func Sequences() []Sequence {
 	const (
 		node, pod, lease, secret, event, host = "Node", "Pod", "Lease", "Secret", "Event", "BareMetalHost"
+		budget, volume                        = "PodDisruptionBudget", "VolumeAttachment"
 	)
 	create := func(kind, name string, edit ...string) Op {
 		return Op{Verb: "create", Kind: kind, Name: name, Edit: edit}
@@ -38,6 +39,12 @@ func Sequences() []Sequence {
 	managers := func(kind, name string) Op { return Op{Verb: "managers", Kind: kind, Name: name} }
 	apply := func(kind, name, manager, configuration string) Op {
 		return Op{Verb: "apply", Kind: kind, Name: name, Manager: manager, Patch: configuration}
+	}
+	evict := func(name string, conditions ...string) Op {
+		return Op{Verb: "evict", Kind: pod, Name: name, If: conditions}
+	}
+	running := func(name string, edit ...string) Op {
+		return status(update(pod, name, append([]string{"status=1", "ready=True"}, edit...)...))
 	}
 	return []Sequence{
 		{"stale update", "An update of an older version is a conflict, with and without status.", []Op{
@@ -216,6 +223,20 @@ func Sequences() []Sequence {
 		}},
 		{"delete all", "A collection is deleted object by object, and finalizers hold.", []Op{
 			create(host, "a", "mine"), create(host, "b", "mine", "finalizer+a"), create(host, "c"), {Verb: "deleteall", Kind: host, Edit: []string{"mine"}}, list(host), create(node, "a", "mine"), {Verb: "deleteall", Kind: node, Edit: []string{"mine"}}, list(node),
+		}},
+		{"eviction", "An eviction marks a pod and deletes it with its grace period; one that has ended goes at once.", []Op{
+			create(pod, "a"), evict("a"), get(pod, "a"), evict("a"), grace(evict("a"), "7"), grace(remove(pod, "a"), "0"), evict("a"),
+			create(pod, "b"), running("b"), evict("b", "wrong-uid"), evict("b", "uid"), create(pod, "c"), status(update(pod, "c", "status=2")), evict("c"),
+			create(pod, "d", "finalizer+a"), running("d"), evict("d", "uid"), get(pod, "d"), create(pod, "e"), grace(evict("e"), "0"),
+		}},
+		{"budget", "A budget's status is reset when it is created, and a change of its spec counts.", []Op{
+			create(budget, "a", "minimum=1", "allowed=1"), update(budget, "a", "minimum=0", "allowed=2"), status(update(budget, "a", "allowed=1", "minimum=1", "label=1")), status(update(budget, "a", "negative")),
+			create(budget, "b", "minimum=1", "maximum"), create(budget, "b", "percent=500"), create(budget, "b", "percent=50"), {Verb: "update", Kind: budget, Name: "b", Version: "none", Edit: []string{"minimum=1"}},
+			apply(budget, "c", "m", `{"spec":{"minAvailable":1,"selector":{"matchLabels":{"l":"1"}}}}`), managers(budget, "c"), remove(budget, "b"),
+		}},
+		{"attachment of a volume", "Its spec never changes, and its status says whether it is attached; the status leaves metadata alone.", []Op{
+			create(volume, "a", "attached=1"), status(update(volume, "a", "attached=1", "label=1", "nodename=m")), update(volume, "a", "attached=0", "label=1"), update(volume, "a", "nodename=m"), create(volume, "b", "attacher="), create(volume, "b", "volume="),
+			patch(volume, "a", "lock", "finalizer+a"), remove(volume, "a"), status(update(volume, "a", "attached=0")), {Verb: "update", Kind: volume, Name: "a", Version: "none", Edit: []string{"finalizer-a"}}, update(volume, "a", "finalizer-a"), list(volume),
 		}},
 		{"not found", "Errors name the resource and the object.", []Op{
 			{Verb: "get", Kind: host, Name: "a"}, update(host, "a"), status(update(host, "a")), patch(host, "a", "merge", "label=1"), remove(host, "a"), update(node, "a"),

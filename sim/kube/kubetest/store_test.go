@@ -6,6 +6,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +24,8 @@ var server = func() *kube.Server {
 	server, err := kube.NewServer(api.NewScheme(), []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Pod"),
 		corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("Event"),
-		coordinationv1.SchemeGroupVersion.WithKind("Lease"),
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 	}, []kube.CustomResource{{
 		GroupVersionKind: api.GroupVersion.WithKind("BareMetalHost"), Plural: "baremetalhosts", Status: true, Schema: schemaOf("metal3.io_baremetalhosts"),
 	}})

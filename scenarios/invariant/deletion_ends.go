@@ -1,0 +1,107 @@
+package invariant
+
+import (
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var deletionEnds = Invariant{
+	ID:       "deletion-ends",
+	Claim:    "A Machine that is deleted is gone at last, once no hook keeps it.",
+	Seed:     "003",
+	Liveness: true,
+	New: func(p Params) Checker {
+		return &endings{ruling: ruling{id: "deletion-ends"}, roles: p.Roles, hosts: newRoster[ending](p.Hosts)}
+	},
+}
+
+// endings judges the Machines that are being deleted after healing.
+//
+// Excused is a deletion that waits for people: for the owners of its hooks, for whoever has
+// paused it, and where nobody can tell whether its host is off, because that is no longer
+// the Machine's, was deprovisioned, or has no BareMetalHost.
+type endings struct {
+	ruling
+	roles  Roles
+	hosts  roster[ending]
+	healed history.Event
+}
+
+type ending struct {
+	machine   string
+	deleting  history.Event
+	hooks     []string
+	paused    bool
+	consumer  string
+	unmanaged bool
+	node      bool
+}
+
+func (c *endings) Observe(e history.Event) *Violation {
+	switch layer := e.Kind.Layer(); {
+	case e.Kind == history.Healed:
+		c.healed = e
+	case e.Host != "" && layer == history.API:
+		c.judge(c.hosts.of(e.Host), &e)
+	}
+	return nil
+}
+
+func (c *endings) judge(h *ending, e *history.Event) {
+	switch e.Kind {
+	case history.MachineCreated:
+		h.machine, h.deleting = e.Object, history.Event{}
+	case history.MachineDeleting:
+		h.machine, h.deleting = e.Object, *e
+		c.judged++
+	case history.MachineDeleted:
+		h.deleting, h.hooks, h.paused = history.Event{}, nil, false
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if !strings.HasPrefix(e.Object, "Machine/") {
+			return
+		}
+		set := e.Kind == history.AnnotationSet
+		if e.Key == pausedAnnotation {
+			h.paused = set
+		}
+		if strings.HasPrefix(e.Key, preDrainHook) || strings.HasPrefix(e.Key, preTerminateHook) {
+			h.hooks = without(h.hooks, e.Key)
+			if set {
+				h.hooks = append(h.hooks, e.Key)
+			}
+		}
+	case history.HostConsumer:
+		h.consumer = e.Value
+	case history.BareMetalHostDeleted:
+		h.consumer = ""
+	case history.ProvisioningState:
+		h.unmanaged = !managed(e.Value)
+	case history.NodeCreated, history.NodeDeleted:
+		h.node = e.Kind == history.NodeCreated
+	}
+}
+
+// waitsForPeople reports whether nobody under test may end the deletion.
+func (h *ending) waitsForPeople() bool {
+	return h.paused || len(h.hooks) > 0 || h.node && (h.consumer != h.machine || h.unmanaged)
+}
+
+func (c *endings) lacking() lack {
+	if c.roles.Deletion == "" {
+		return lack{}
+	}
+	for i := range c.hosts.hosts {
+		h := &c.hosts.hosts[i]
+		if s := &h.state; s.deleting.Kind != "" && !s.waitsForPeople() {
+			return lack{sentence: s.machine + " was marked for deletion at " + seconds(s.deleting.At) + " and is still there", since: &s.deleting}
+		}
+	}
+	return lack{}
+}
+
+func (c *endings) Pending() string { return c.lacking().sentence }
+
+func (c *endings) Finish(complete bool) Result {
+	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no Machine was deleted that something had to be done for")
+}
