@@ -45,7 +45,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 
 .PHONY: e2e
 e2e: build lab ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (about 20 minutes; the first time installs and builds: 8 more)
-	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 40m -v ./ci/lab
+	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 75m -v ./ci/lab
 	@fakebmc/clients.sh
 	@ci/ironic/install.sh
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
