@@ -97,8 +97,19 @@ type require interface {
 func TestLab(t *testing.T) {
 	requireLab(t)
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "fencelab lab")
+	if !RunSpecs(t, "fencelab lab") {
+		t.Log(strings.Join(failures, "\n\n")) // again, at the end: that much of a log is kept
+	}
 }
+
+// failures are what the specs that failed had to say.
+var failures []string
+
+var _ = ReportAfterEach(func(report SpecReport) {
+	if report.Failed() {
+		failures = append(failures, report.FullText()+":\n"+report.FailureMessage())
+	}
+})
 
 // requireLab skips a test where no lab can run, or was not asked for.
 func requireLab(t *testing.T) {
