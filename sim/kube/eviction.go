@@ -26,8 +26,7 @@ const evictions = "eviction"
 const maxDisrupted = 2000
 
 // evict evicts a pod. The budget's numbers are its status's, whoever has written them:
-// the controller that reckons them is not the API server. What budgets refuse follows the
-// server's source; of package kubetest's sequences only those without a budget evict.
+// the controller that reckons them is not the API server.
 func (s *Store) evict(by author, k *Kind, key client.ObjectKey, eviction *policyv1.Eviction) error {
 	opts := eviction.DeleteOptions
 	if opts == nil {

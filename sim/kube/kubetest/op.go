@@ -365,8 +365,15 @@ func editBudget(obj *policyv1.PodDisruptionBudget, name, value string) {
 	case "percent":
 		n := intstr.FromString(value + "%")
 		obj.Spec.MinAvailable = &n
+	case "nothing":
+		obj.Spec.Selector = nil
+	case "always":
+		always := policyv1.AlwaysAllow
+		obj.Spec.UnhealthyPodEvictionPolicy = &always
 	case "allowed":
 		obj.Status.ObservedGeneration, obj.Status.DisruptionsAllowed = obj.Generation, number()
+	case "healthy":
+		obj.Status.CurrentHealthy, obj.Status.DesiredHealthy = number(), 1
 	case "negative":
 		obj.Status.DisruptionsAllowed = -1
 	}

@@ -250,6 +250,10 @@ func (r *run) do(ctx context.Context, op Op) error {
 			obj.SetLabels(map[string]string{"run": r.prefix})
 			continue
 		}
+		if budget, ok := obj.(*policyv1.PodDisruptionBudget); ok && e == "covers" { // those that are "mine"
+			budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"run": r.prefix}}
+			continue
+		}
 		edit(obj, e)
 	}
 	switch op.Version {

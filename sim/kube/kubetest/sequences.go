@@ -234,6 +234,19 @@ func Sequences() []Sequence {
 			create(budget, "b", "minimum=1", "maximum"), create(budget, "b", "percent=500"), create(budget, "b", "percent=50"), {Verb: "update", Kind: budget, Name: "b", Version: "none", Edit: []string{"minimum=1"}},
 			apply(budget, "c", "m", `{"spec":{"minAvailable":1,"selector":{"matchLabels":{"l":"1"}}}}`), managers(budget, "c"), remove(budget, "b"),
 		}},
+		{"eviction and budget", "A pod that runs is evicted only where its budget allows a disruption, which then is one less.", []Op{
+			create(pod, "a", "mine"), create(budget, "b", "minimum=1", "covers"), running("a"), status(update(budget, "b", "allowed=0", "healthy=1")), evict("a"), get(pod, "a"),
+			status(update(budget, "b", "allowed=0", "healthy=2")), evict("a"), status(update(budget, "b", "allowed=1")), evict("a", "wrong-uid"), get(budget, "b"), status(update(budget, "b", "allowed=2")), evict("a"), get(budget, "b"), evict("a"),
+			create(pod, "c"), running("c"), evict("c"),
+		}},
+		{"eviction of a sick pod", "One that is not ready may go where enough others are healthy, or its budget says so.", []Op{
+			create(pod, "a", "mine"), status(update(pod, "a", "status=1", "ready=False")), create(budget, "b", "minimum=1", "covers"), status(update(budget, "b", "allowed=0")), evict("a"), status(update(budget, "b", "healthy=2")), evict("a"), get(budget, "b"),
+			create(pod, "c", "mine"), status(update(pod, "c", "status=1")), status(update(budget, "b", "healthy=0")), evict("c"), update(budget, "b", "always"), status(update(budget, "b", "allowed=0")), evict("c"),
+		}},
+		{"two budgets", "A pod of two budgets can't be evicted; one without a selector is none.", []Op{
+			create(pod, "a", "mine"), running("a"), create(budget, "b", "minimum=0", "covers"), create(budget, "c", "minimum=0", "covers"), evict("a"), update(budget, "c", "nothing"), status(update(budget, "b", "allowed=1")), evict("a"),
+			create(pod, "d", "mine"), running("d"), update(budget, "b", "nothing"), update(budget, "c", "covers"), status(update(budget, "c", "allowed=1")), evict("d"), remove(budget, "c"), remove(budget, "b"), evict("d"),
+		}},
 		{"attachment of a volume", "Its spec never changes, and its status says whether it is attached; the status leaves metadata alone.", []Op{
 			create(volume, "a", "attached=1"), status(update(volume, "a", "attached=1", "label=1", "nodename=m")), update(volume, "a", "attached=0", "label=1"), update(volume, "a", "nodename=m"), create(volume, "b", "attacher="), create(volume, "b", "volume="),
 			patch(volume, "a", "lock", "finalizer+a"), remove(volume, "a"), status(update(volume, "a", "attached=0")), {Verb: "update", Kind: volume, Name: "a", Version: "none", Edit: []string{"finalizer-a"}}, update(volume, "a", "finalizer-a"), list(volume),
