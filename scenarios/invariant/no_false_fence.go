@@ -127,7 +127,11 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 		}
 		c.judged++
 		if h.fence != e.Boot && !h.marked && c.witnesses.well(e.Host, e.At) && c.witnesses.mostOf(e.Host, e.At) {
-			c.breach(e, e, clause(e)+" by "+e.Actor+", though nobody wanted it to be fenced and most of the others ran and could be reached")
+			why := " and most of the others ran and could be reached"
+			if len(c.witnesses.names) == 1 {
+				why = ", and it had nobody to ask"
+			}
+			c.breach(e, e, clause(e)+" by "+e.Actor+", though nobody wanted it to be fenced"+why)
 		}
 	}
 }

@@ -134,7 +134,8 @@ func (w *witnesses) well(name string, since time.Duration) bool {
 	return h != nil && !h.down && !h.paused && !h.stalled && len(h.cut) == 0 && (h.until == 0 || h.until+w.recovery < since)
 }
 
-// mostOf reports whether most of the agents on other hosts were, since a time.
+// mostOf reports whether most of the agents on other hosts were, since a time. Where there
+// are no others, none were unwell.
 func (w *witnesses) mostOf(but string, since time.Duration) bool {
 	well, others := 0, 0
 	for _, name := range w.names {
@@ -146,7 +147,7 @@ func (w *witnesses) mostOf(but string, since time.Duration) bool {
 			well++
 		}
 	}
-	return 2*well > others
+	return 2*well > others || others == 0
 }
 
 // most reports whether nothing kept most agents from the API server since a time.
