@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -215,7 +216,7 @@ func (f *Finding) hunt(wrong players, sweep *search.Search) (search.Schedule, bo
 		}
 		f.Schedules++
 		switch {
-		case result.Invariant == f.Breaks:
+		case slices.Contains(result.Broke, f.Breaks):
 			return given[result.Number], true
 		case result.Number == 0 && result.Invariant != "":
 			f.Problem = fmt.Sprintf("the wrong half breaks %s, not %s", result.Invariant, f.Breaks)

@@ -121,8 +121,10 @@ type Result struct {
 	Idle bool `json:"idle,omitempty"`
 	// Simulated is how much virtual time was played.
 	Simulated time.Duration `json:"simulated"`
-	// Invariant is the guarantee that was broken, if one was.
-	Invariant string `json:"invariant,omitempty"`
+	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:
+	// one event can break several.
+	Invariant string   `json:"invariant,omitempty"`
+	Broke     []string `json:"broke,omitempty"`
 	// Signature is what a schedule that didn't hold has in common with others.
 	Signature string `json:"signature,omitempty"`
 	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule

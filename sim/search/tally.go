@@ -51,6 +51,11 @@ func ResultOf(o *scenarios.Outcome) Result {
 		v := o.Violation()
 		r.Invariant = v.Invariant
 		r.Signature = v.Invariant + ": " + sign(&v.First) + ", " + sign(&v.Second)
+		for _, result := range o.Results {
+			if result.Verdict == invariant.Violated {
+				r.Broke = append(r.Broke, result.Invariant)
+			}
+		}
 	default:
 		r.Signature = numbers.ReplaceAllString(reason, "${1}N")
 	}
