@@ -45,7 +45,7 @@ func listCommand() *cobra.Command {
 			case len(args) == 0:
 				args = []string{catalog}
 			}
-			loaded, err := scenarios.LoadFiles(args, vocabulary())
+			loaded, err := scenarios.LoadFiles(args, vocabulary(), nil)
 			if err == nil {
 				loaded, err = filter.Of(loaded)
 			}

@@ -26,6 +26,7 @@ type runner struct {
 	search    search.Options
 	workers   int
 	filter    report.Filter
+	set       map[string]string
 	simulator *sim.Simulator
 }
 
@@ -49,6 +50,7 @@ it again, is saved below --out.`,
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
 	flags := cmd.Flags()
 	flags.Var(&r.filter, "filter", report.FilterUsage)
+	flags.StringToStringVar(&r.set, "set", nil, "value of a parameter of the scenarios, as NAME=VALUE, in the place of those of their matrices; several times: of several")
 	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "what to print: "+report.OneOf(report.Formats))
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try in the simulator: "+choices())
@@ -92,7 +94,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	case r.search.Schedules < 1 || r.workers < 1:
 		return invalid(errors.New("--schedules and --workers must be at least 1"))
 	}
-	loaded, err := scenarios.LoadFiles(args, vocabulary())
+	loaded, err := scenarios.LoadFiles(args, vocabulary(), r.set)
 	if err == nil {
 		loaded, err = r.filter.Of(loaded)
 	}

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/fencelab/fencelab/controllers"
@@ -94,8 +95,9 @@ type run struct {
 // as expected.
 func Run(t testing.TB, file string, options ...Option) {
 	t.Helper()
-	r := load(t, file, options)
-	r.single(r.plan)
+	for _, r := range load(t, file, options) {
+		r.single(r.plan)
+	}
 }
 
 // Sweep plays every schedule that differs from the default one in a single place, or
@@ -103,11 +105,19 @@ func Run(t testing.TB, file string, options ...Option) {
 // of failure.
 func Sweep(t testing.TB, file string, options ...Option) {
 	t.Helper()
-	r := load(t, file, options)
-	if os.Getenv(Replay) != "" {
-		r.single(r.plan)
-		return
+	for _, r := range load(t, file, options) {
+		if os.Getenv(Replay) != "" {
+			r.single(r.plan)
+			continue
+		}
+		r.sweep()
 	}
+}
+
+// sweep tries the schedules of the strategy and reports on those that fail.
+func (r *run) sweep() {
+	t := r.t
+	t.Helper()
 	s, tally := r.search()
 	var text bytes.Buffer
 	s.Report(&report.Console{Out: &text}, tally)
@@ -130,21 +140,21 @@ func Sweep(t testing.TB, file string, options ...Option) {
 // of their first schedules. It is for tests that show that a mistake is found.
 func Broken(t testing.TB, file string, options ...Option) []string {
 	t.Helper()
-	r := load(t, file, options)
-	_, tally := r.search()
 	var broken []string
-	seen := map[string]bool{}
-	for _, f := range tally.Failures() {
-		if f.Invariant != "" && !seen[f.Invariant] {
-			seen[f.Invariant] = true
-			broken = append(broken, f.Invariant)
+	for _, r := range load(t, file, options) {
+		_, tally := r.search()
+		for _, f := range tally.Failures() {
+			if f.Invariant != "" && !slices.Contains(broken, f.Invariant) {
+				broken = append(broken, f.Invariant)
+			}
 		}
 	}
 	return broken
 }
 
-// load reads the scenario and makes a plan of it, or reads the plan to be replayed.
-func load(t testing.TB, file string, options []Option) *run {
+// load reads the scenarios of a file, one for each cell of its matrix, and makes plans of
+// them, or reads the plan to be replayed.
+func load(t testing.TB, file string, options []Option) []*run {
 	t.Helper()
 	r := &run{t: t, options: search.Options{Strategy: "sweep", Seed: 1}, out: "out"}
 	for _, o := range options {
@@ -159,7 +169,8 @@ func load(t testing.TB, file string, options []Option) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.scenario, err = scenarios.Load(file, data, vocabulary); err != nil {
+	cells, err := scenarios.LoadCells(file, data, vocabulary, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if saved := os.Getenv(Replay); saved != "" {
@@ -169,15 +180,23 @@ func load(t testing.TB, file string, options []Option) *run {
 		if err != nil {
 			t.Fatalf("read the plan of %s: %v", Replay, err)
 		}
-		if r.plan.Metadata.Name != r.scenario.Metadata.Name {
-			t.Skipf("%s is a run of %s", saved, r.plan.Metadata.Name)
+		for _, scenario := range cells {
+			if r.scenario = scenario; scenario.Metadata.Name == r.plan.Metadata.Name {
+				return []*run{r}
+			}
 		}
-		return r
+		t.Skipf("%s is a run of %s", saved, r.plan.Metadata.Name)
 	}
-	if r.plan, err = scenarios.Compile(r.scenario, r.options.Seed); err != nil {
-		t.Fatal(err)
+	var all []*run
+	for _, scenario := range cells {
+		one := *r
+		one.scenario = scenario
+		if one.plan, err = scenarios.Compile(scenario, r.options.Seed); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &one)
 	}
-	return r
+	return all
 }
 
 // search tries the schedules of the strategy.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,22 +12,34 @@ import (
 )
 
 // LoadFiles reads the scenario files and all those in the directories, each once and
-// in order, and returns all errors at once.
-func LoadFiles(paths []string, vocabulary Vocabulary) ([]*Scenario, error) {
+// in order, with every cell of their matrices, and returns all errors at once. Values are
+// given to the parameters of those files that have them; at least one has to.
+func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario, error) {
 	var loaded []*Scenario
 	names := map[string]string{}
+	taken := map[string]bool{}
 	err := EachFile(paths, func(file string, data []byte) error {
-		s, err := Load(file, data, vocabulary)
+		cells, err := LoadCells(file, data, vocabulary, given)
 		if err != nil {
 			return err
 		}
-		loaded = append(loaded, s)
-		if other, ok := names[s.Metadata.Name]; ok {
-			return fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other)
+		loaded = append(loaded, cells...)
+		for _, s := range cells {
+			if other, ok := names[s.Metadata.Name]; ok {
+				return fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other)
+			}
+			names[s.Metadata.Name] = file
+			for _, p := range s.Parameters {
+				taken[p.Name] = true
+			}
 		}
-		names[s.Metadata.Name] = file
 		return nil
 	})
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if err == nil && !taken[name] {
+			err = fmt.Errorf("--set %s: %s", name, unknown("parameter", name, slices.Sorted(maps.Keys(taken))))
+		}
+	}
 	return loaded, err
 }
 

@@ -80,15 +80,33 @@ const (
 // Load reads a scenario file. It is strict: unknown fields, wrong types, missing
 // fields, references to nothing and operations that make no sense are errors.
 // All of them are returned at once, as Errors. name is what the file is called
-// in them.
+// in them. A file whose matrix makes several scenarios is an error too.
 //
 // Settings and the rules of faults hold canonical JSON afterwards.
 func Load(name string, data []byte, vocab Vocabulary) (*Scenario, error) {
-	scenario, doc := load(name, data, vocab)
+	all, err := LoadCells(name, data, vocab, nil)
+	if err == nil && len(all) > 1 {
+		err = fmt.Errorf("load %s: its matrix makes %d scenarios, and one is needed here", name, len(all))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// LoadCells reads a scenario file as Load does, and returns what its matrix makes of it:
+// a scenario for each cell. Parameters that are given a value here have no other.
+func LoadCells(name string, data []byte, vocab Vocabulary, given Values) ([]*Scenario, error) {
+	doc := parse(name, data)
+	loaded := doc.load(vocab, given)
 	if err := doc.err(); err != nil {
 		return nil, err
 	}
-	return scenario, nil
+	var all []*Scenario
+	for _, one := range loaded {
+		all = append(all, one.scenario)
+	}
+	return all, nil
 }
 
 // LoadPlan reads a plan file, as Plan.Text writes it, with the strictness of
@@ -100,7 +118,7 @@ func LoadPlan(name string, data []byte, vocab Vocabulary) (*Plan, error) {
 	if doc.head(KindPlan) {
 		doc.decode(plan)
 		v := newValidator(doc, vocab, &plan.Spec)
-		v.metadata(&plan.Metadata)
+		v.metadata(&plan.Metadata, cellName)
 		v.validate()
 		v.plan(plan)
 	}
@@ -113,29 +131,104 @@ func LoadPlan(name string, data []byte, vocab Vocabulary) (*Plan, error) {
 // Lint returns what is allowed in a scenario file and still looks wrong. The
 // error is that of Load.
 func Lint(name string, data []byte, vocab Vocabulary) ([]Problem, error) {
-	scenario, doc := load(name, data, vocab)
+	doc := parse(name, data)
+	loaded := doc.load(vocab, nil)
 	if err := doc.err(); err != nil {
 		return nil, err
 	}
-	doc.lint(scenario, vocab)
+	for _, one := range loaded {
+		one.doc.lint(one.scenario, vocab)
+	}
+	doc.gather(loaded)
 	doc.problems.sort()
 	return doc.problems, nil
 }
 
-func load(name string, data []byte, vocab Vocabulary) (*Scenario, *document) {
-	scenario := new(Scenario)
-	doc := parse(name, data)
-	if doc.head(KindScenario) {
-		doc.decode(scenario)
-		v := newValidator(doc, vocab, &scenario.Spec)
-		v.metadata(&scenario.Metadata)
-		v.validate()
-		for i := range scenario.Spec.Controllers {
-			c := &scenario.Spec.Controllers[i]
-			c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)
+// loaded is the scenario of one cell, and the tree that it was read from.
+type loaded struct {
+	scenario *Scenario
+	doc      *document
+	cell     string
+}
+
+// load reads the scenarios of a document. What is wrong with any is reported to it.
+func (d *document) load(vocab Vocabulary, given Values) []loaded {
+	if !d.head(KindScenario) {
+		return nil
+	}
+	if !d.varied() {
+		return []loaded{{d.scenario(vocab), d, ""}}
+	}
+	if len(d.problems) > 0 {
+		return nil // what they have broken can't be told in each cell
+	}
+	var all []loaded
+	x := &expander{doc: d, used: map[string]bool{}, times: 1}
+	for _, c := range d.cells(given) {
+		all = append(all, loaded{doc: x.of(c), cell: c.id()})
+	}
+	d.unused(x.used)
+	if len(d.problems) > 0 {
+		return nil
+	}
+	for i := range all {
+		one := &all[i]
+		one.scenario = one.doc.scenario(vocab)
+		if one.cell != "" {
+			one.scenario.Metadata.Name += "." + one.cell
 		}
 	}
-	return scenario, doc
+	d.gather(all)
+	return all
+}
+
+// scenario reads the tree as one.
+func (d *document) scenario(vocab Vocabulary) *Scenario {
+	scenario := new(Scenario)
+	d.decode(scenario)
+	v := newValidator(d, vocab, &scenario.Spec)
+	v.metadata(&scenario.Metadata, dnsLabel)
+	v.validate()
+	for i := range scenario.Spec.Controllers {
+		c := &scenario.Spec.Controllers[i]
+		c.Plays = cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays)
+	}
+	return scenario
+}
+
+// gather takes over what is wrong in cells. What is not wrong in all of them says in which.
+func (d *document) gather(cells []loaded) {
+	type mistake struct {
+		line, column int
+		text         string
+	}
+	var all []Problem
+	in := map[mistake][]string{}
+	for _, one := range cells {
+		if one.doc == d {
+			continue
+		}
+		for _, p := range one.doc.problems {
+			m := mistake{p.Line, p.Column, p.Text}
+			if in[m] == nil {
+				all = append(all, p)
+			}
+			if !slices.Contains(in[m], one.cell) { // steps that come again are wrong again
+				in[m] = append(in[m], one.cell)
+			}
+		}
+	}
+	for _, p := range all {
+		where := in[mistake{p.Line, p.Column, p.Text}]
+		switch others := len(where) - 1; {
+		case len(where) == len(cells):
+		case others == 0:
+			p.Text += fmt.Sprintf(" (in the cell %s)", where[0])
+		default:
+			p.Text += fmt.Sprintf(" (in the cell %s and %d more)", where[0], others)
+		}
+		d.problems = append(d.problems, p)
+	}
 }
 
 // document is a parsed file: its tree, where everything is, and what is wrong
@@ -279,7 +372,7 @@ func indentation(line string) string {
 }
 
 // merged are the paths in which null has a meaning: to remove a field.
-var merged = regexp.MustCompile(`^spec\.steps\[[0-9]+\]\.do\.patch\.merge\.`)
+var merged = regexp.MustCompile(`^spec\.steps\[[0-9]+\](\.repeat\.steps\[[0-9]+\])*\.do\.patch\.merge\.`)
 
 // inspect walks the tree, notes where every field is, and refuses what isn't
 // plain data.

@@ -177,12 +177,14 @@ func corpus(t testing.TB, pattern string) map[string][]byte {
 func TestLoadGood(t *testing.T) {
 	for name, data := range corpus(t, "good/*.yaml") {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			s, err := scenarios.Load(filepath.Base(name), data, vocabulary())
+			cells, err := scenarios.LoadCells(filepath.Base(name), data, vocabulary(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := compiles(t, s, 7)
-			golden(t, strings.TrimSuffix(name, ".yaml")+".plan", p.Text())
+			golden(t, strings.TrimSuffix(name, ".yaml")+".plan", compiles(t, cells[0], 7).Text())
+			for _, s := range cells[1:] {
+				compiles(t, s, 7)
+			}
 		})
 	}
 }
@@ -363,8 +365,10 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s, err := scenarios.Load("f.yaml", data, vocabulary()); err == nil {
-			compiles(t, s, 1)
+		if cells, err := scenarios.LoadCells("f.yaml", data, vocabulary(), nil); err == nil {
+			for _, s := range cells {
+				compiles(t, s, 1)
+			}
 		} else {
 			located(t, err, data)
 		}

@@ -33,6 +33,10 @@ type Scenario struct {
 	Kind string `json:"kind"`
 	// metadata names the scenario.
 	Metadata Metadata `json:"metadata"`
+	// parameters are what the file leaves open: $(name) in spec and in the description.
+	Parameters []Parameter `json:"parameters,omitempty"`
+	// matrix makes a scenario of each combination of values of parameters.
+	Matrix *Matrix `json:"matrix,omitempty"`
 	// spec is the story.
 	Spec Spec `json:"spec"`
 }
@@ -200,7 +204,8 @@ type Rule struct {
 }
 
 // Step waits for its trigger and then does one thing. A step without do only
-// waits: it says what has to happen before the story goes on.
+// waits: it says what has to happen before the story goes on. In a plan, and in a
+// scenario that was loaded, none has a repeat.
 type Step struct {
 	// name is what the step means, for people.
 	Name string `json:"name,omitempty"`
@@ -210,6 +215,8 @@ type Step struct {
 	After Span `json:"after,omitzero"`
 	// do is what to do then.
 	Do *Op `json:"do,omitempty"`
+	// repeat is steps in the place of this one that come several times.
+	Repeat *Repeat `json:"repeat,omitempty"`
 }
 
 // Trigger is an event to wait for, every field of which that is given must match;

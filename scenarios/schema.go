@@ -78,6 +78,10 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Scenario.apiVersion":        {"const": APIVersion},
 		"Scenario.kind":              {"const": KindScenario},
 		"Metadata.name":              pattern(dnsLabelPattern),
+		"Parameter.name":             pattern(parameterNamePattern),
+		"Parameter.type":             enum(parameterTypes),
+		"Repeat.for":                 pattern(parameterNamePattern),
+		"Repeat.times":               {"minimum": 2, "maximum": maxRounds},
 		"Metadata.description":       pattern(`\S`),
 		"Metadata.seeds":             enum(seedNumbers),
 		"Metadata.labels":            pattern(dnsLabelPattern),
@@ -229,7 +233,15 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 	case reflect.TypeFor[Op]():
 		object["minProperties"], object["maxProperties"] = 1, 1
 	case reflect.TypeFor[Step]():
-		object["anyOf"] = []schemaPart{{"required": []string{"when"}}, {"required": []string{"after"}}, {"required": []string{"do"}}}
+		object["anyOf"] = []schemaPart{{"required": []string{"when"}}, {"required": []string{"after"}}, {"required": []string{"do"}}, {"required": []string{"repeat"}}}
+	case reflect.TypeFor[Repeat]():
+		properties["steps"] = schemaPart{"type": "array", "minItems": 1, "items": schemaPart{"type": "object"}, "description": b.docs["Repeat.steps"]}
+		object["oneOf"] = []schemaPart{{"required": []string{"times"}}, {"required": []string{"for", "in"}}}
+	case reflect.TypeFor[Scenario]():
+		// Where there are parameters, any field can be a reference to one.
+		object["if"] = schemaPart{"not": schemaPart{"required": []string{"parameters"}}}
+		object["then"] = schemaPart{"properties": schemaPart{"spec": properties["spec"]}}
+		properties["spec"] = schemaPart{"type": "object", "description": b.docs["Scenario.spec"]}
 	case reflect.TypeFor[Trigger]():
 		object["dependentRequired"] = schemaPart{"key": []string{"event"}, "host": []string{"event"}, "object": []string{"event"}, "actor": []string{"event"}, "value": []string{"event"}, "occurrence": []string{"event"}}
 		object["anyOf"] = []schemaPart{{"required": []string{"event"}}, {"required": []string{"allOf"}}}

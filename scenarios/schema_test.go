@@ -22,7 +22,7 @@ import (
 // The descriptions of the schema are the doc comments of the types of a scenario.
 func TestDescriptions(t *testing.T) {
 	docs := map[string]string{}
-	for _, name := range []string{"scenario.go", "operation.go", "operands.go", "link.go"} {
+	for _, name := range []string{"scenario.go", "matrix.go", "expand.go", "operation.go", "operands.go", "link.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -239,8 +239,8 @@ func (v *validator) distinct(names []string, path func(i int) string) {
 	}
 }
 
-func (v *validator) metadata(m *Metadata) {
-	if !dnsLabel.MatchString(m.Name) {
+func (v *validator) metadata(m *Metadata, name *regexp.Regexp) {
+	if !name.MatchString(m.Name) {
 		v.bad("metadata.name", "%s is no name: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(m.Name))
 	}
 	if strings.TrimSpace(m.Description) == "" {
@@ -416,7 +416,11 @@ func (v *validator) overlay(path string, rule Rule, vocab ControllerVocabulary) 
 }
 
 func (v *validator) step(i int) {
-	path, s := fmt.Sprintf("spec.steps[%d]", i), &v.spec.Steps[i]
+	path, s := stepPath(i), &v.spec.Steps[i]
+	if s.Repeat != nil {
+		v.bad(path+".repeat", "a plan has its steps one by one: write them out")
+		return
+	}
 	if s.When.IsZero() && s.After == (Span{}) && s.Do == nil {
 		v.bad(path, "waits for nothing and does nothing: give it when, after or do")
 	}

@@ -34,11 +34,11 @@ func catalog(t testing.TB) []*scenarios.Scenario {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := scenarios.Load(file, data, objects.Vocabulary())
+		cells, err := scenarios.LoadCells(file, data, objects.Vocabulary(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, s)
+		all = append(all, cells...)
 	}
 	return all
 }

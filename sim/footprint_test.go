@@ -26,25 +26,26 @@ func TestEveryStepSaysWhatItDoes(t *testing.T) {
 	}
 	classes, lacking := map[Class]int{}, map[string]bool{}
 	for _, file := range files {
-		plan := simtest.Plan(t, file)
-		if worlds := plan.Spec.Worlds; len(worlds) > 0 && worlds[0] != "sim" {
-			continue
-		}
-		b := s.Backend()
-		b.Watch = func(step Step) (scenarios.Deviation, bool) {
-			classes[step.Class]++
-			if step.Verb == "" || step.Object.Kind == "" || step.place == "" {
-				lacking[fmt.Sprintf("%s in %s: %+v", step.Class, filepath.Base(file), step)] = true
+		for _, plan := range simtest.Plans(t, file) {
+			if worlds := plan.Spec.Worlds; len(worlds) > 0 && worlds[0] != "sim" {
+				continue
 			}
-			for _, r := range append(step.Footprint().Reads, step.Footprint().Writes...) {
-				if r == "" || strings.HasSuffix(r, "/") {
-					lacking[fmt.Sprintf("%s in %s has the footprint %v", step.Class, filepath.Base(file), step.Footprint())] = true
+			b := s.Backend()
+			b.Watch = func(step Step) (scenarios.Deviation, bool) {
+				classes[step.Class]++
+				if step.Verb == "" || step.Object.Kind == "" || step.place == "" {
+					lacking[fmt.Sprintf("%s in %s: %+v", step.Class, plan.Metadata.Name, step)] = true
 				}
+				for _, r := range append(step.Footprint().Reads, step.Footprint().Writes...) {
+					if r == "" || strings.HasSuffix(r, "/") {
+						lacking[fmt.Sprintf("%s in %s has the footprint %v", step.Class, plan.Metadata.Name, step.Footprint())] = true
+					}
+				}
+				return scenarios.Deviation{}, false
 			}
-			return scenarios.Deviation{}, false
-		}
-		if _, err := scenarios.Run(context.Background(), plan, b, nil); err != nil {
-			t.Fatalf("%s: %v", file, err)
+			if _, err := scenarios.Run(context.Background(), plan, b, nil); err != nil {
+				t.Fatalf("%s: %v", plan.Metadata.Name, err)
+			}
 		}
 	}
 	for what := range lacking {

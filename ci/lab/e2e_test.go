@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -76,12 +77,24 @@ func compile(t require, file string) *scenarios.Plan {
 	return plan
 }
 
+// load reads a scenario: FILE, or FILE#NAME if the file has a matrix.
 func load(path string) (*scenarios.Scenario, error) {
+	file, name, _ := strings.Cut(path, "#")
+	cells, err := cellsOf(file)
+	for _, scenario := range cells {
+		if name == "" && len(cells) == 1 || scenario.Metadata.Name == name {
+			return scenario, nil
+		}
+	}
+	return nil, cmp.Or(err, fmt.Errorf("load %s: which cell of its matrix?", path))
+}
+
+func cellsOf(path string) ([]*scenarios.Scenario, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	return scenarios.Load(path, data, objects.Vocabulary())
+	return scenarios.LoadCells(path, data, objects.Vocabulary(), nil)
 }
 
 // require is what testing.T and Ginkgo have in common.
@@ -215,11 +228,20 @@ func others() (entries []TableEntry) {
 func told(folder string) (files []string) {
 	paths, _ := filepath.Glob(filepath.Join(catalog, folder, "*.yaml")) // the pattern is a good one
 	for _, path := range paths {
-		scenario, err := load(path)
-		if err == nil && len(scenario.Spec.Worlds) > 0 && !slices.Contains(scenario.Spec.Worlds, "lab") {
-			continue
+		file := filepath.Join(folder, filepath.Base(path))
+		cells, err := cellsOf(path)
+		if err != nil {
+			files = append(files, file) // it fails when it is told
 		}
-		files = append(files, filepath.Join(folder, filepath.Base(path))) // one that can't be loaded fails when it is told
+		for _, scenario := range cells {
+			switch worlds := scenario.Spec.Worlds; {
+			case len(worlds) > 0 && !slices.Contains(worlds, "lab"):
+			case len(cells) == 1:
+				files = append(files, file)
+			default:
+				files = append(files, file+"#"+scenario.Metadata.Name)
+			}
+		}
 	}
 	return files
 }

@@ -37,7 +37,7 @@ const FilterUsage = "only those scenarios whose name=PATTERN, seed=NUMBER, label
 // Set adds a term.
 func (f *Filter) Set(text string) error {
 	key, value, ok := strings.Cut(text, "=")
-	if !ok {
+	if !ok || strings.ContainsAny(key, "-.*?[0123456789") { // as in the name of a cell
 		key, value = "name", text
 	}
 	if keys[key] == nil {

@@ -103,7 +103,7 @@ func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 // Lint prints a warning for each problem of scenario files that doesn't make them
 // invalid, and how many there were.
 func Lint(w io.Writer, paths []string, vocabulary scenarios.Vocabulary) error {
-	loaded, err := scenarios.LoadFiles(paths, vocabulary)
+	loaded, err := scenarios.LoadFiles(paths, vocabulary, nil)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,28 @@ func Plan(t testing.TB, file string) *scenarios.Plan {
 	return Compile(t, file, string(data))
 }
 
+// Plans are those of a scenario file whose matrix may make several of it, with the seed 1.
+func Plans(t testing.TB, file string) []*scenarios.Plan {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := scenarios.LoadCells(file, data, objects.Vocabulary(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plans []*scenarios.Plan
+	for _, scenario := range cells {
+		plan, err := scenarios.Compile(scenario, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, plan)
+	}
+	return plans
+}
+
 // Compile is the plan of a scenario's text, with the seed 1.
 func Compile(t testing.TB, file, text string) *scenarios.Plan {
 	t.Helper()

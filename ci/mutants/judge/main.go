@@ -326,16 +326,18 @@ func load(catalog string) ([]*scenarios.Plan, error) {
 		if err != nil {
 			return err
 		}
-		scenario, err := scenarios.Load(path, data, objects.Vocabulary())
-		if err != nil {
-			return err
+		cells, err := scenarios.LoadCells(path, data, objects.Vocabulary(), nil)
+		for _, scenario := range cells {
+			worlds := scenario.Spec.Worlds
+			if len(worlds) > 0 && !slices.Contains(worlds, "sim") {
+				continue
+			}
+			plan, err := scenarios.Compile(scenario, 1)
+			if err != nil {
+				return err
+			}
+			plans = append(plans, plan)
 		}
-		worlds := scenario.Spec.Worlds
-		if len(worlds) > 0 && !slices.Contains(worlds, "sim") {
-			return nil
-		}
-		plan, err := scenarios.Compile(scenario, 1)
-		plans = append(plans, plan)
 		return err
 	})
 	if err == nil && len(plans) == 0 {

@@ -1,0 +1,409 @@
+package scenarios
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Parameter is something that a file leaves open, and writes as $(name) in its spec and
+// its description. A matrix or the command line gives it values.
+type Parameter struct {
+	// name is what stands between $( and ).
+	Name string `json:"name"`
+	// type is text, duration, number or boolean.
+	Type string `json:"type"`
+	// default is its value where neither the matrix nor the command line gives it one.
+	Default any `json:"default,omitempty"`
+	// min is the least duration or number that it can be.
+	Min any `json:"min,omitempty"`
+	// max is the greatest duration or number that it can be.
+	Max any `json:"max,omitempty"`
+	// oneOf are the values that it can have. Left out: any of its type.
+	OneOf []any `json:"oneOf,omitempty"`
+}
+
+// Matrix makes several scenarios of one file, its cells: one for each combination of
+// values. A cell is called NAME.PARAMETER=VALUE,PARAMETER=VALUE.
+type Matrix struct {
+	// cross is the values of parameters. There is a cell for each combination.
+	Cross map[string][]any `json:"cross,omitempty"`
+	// exclude leaves out the cells that have all the values of one of these.
+	Exclude []map[string]any `json:"exclude,omitempty"`
+	// include adds a cell for each of these.
+	Include []map[string]any `json:"include,omitempty"`
+}
+
+// Values are values of parameters as the command line has them. They take the place of
+// those of the matrix.
+type Values map[string]string
+
+// The types of parameters.
+var parameterTypes = []string{"text", "duration", "number", "boolean"}
+
+// Bounds of a matrix.
+const (
+	maxCells    = 500
+	maxCellName = 200
+)
+
+const parameterNamePattern = `^[a-z][A-Za-z0-9]*$`
+
+var (
+	parameterName = regexp.MustCompile(parameterNamePattern)
+	// cellName is what the scenario of a cell is called.
+	cellName   = regexp.MustCompile(strings.TrimSuffix(dnsLabelPattern, "$") + `(\.[a-z][A-Za-z0-9]*=[A-Za-z0-9][-.A-Za-z0-9]*(,[a-z][A-Za-z0-9]*=[A-Za-z0-9][-.A-Za-z0-9]*)*)?$`)
+	unnameable = regexp.MustCompile(`[^A-Za-z0-9.]+`)
+)
+
+// cell is one scenario of a file: the values of its parameters, by name, and those
+// among them by which it is called, in the order of the file.
+type cell struct {
+	values map[string]any
+	called []string
+}
+
+// id is what the cell is called beside its scenario's name: mode=hard,outage=5s.
+func (c *cell) id() string {
+	var parts []string
+	for _, name := range c.called {
+		parts = append(parts, name+"="+nameable(c.values[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// nameable is a value as it stands in the name of a cell, where a shell and a file system
+// take every character for itself.
+func nameable(value any) string {
+	return strings.Trim(unnameable.ReplaceAllString(textOf(value), "-"), "-.")
+}
+
+// textOf is a value as a file would have it.
+func textOf(value any) string {
+	if number, ok := value.(float64); ok {
+		return strconv.FormatFloat(number, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
+}
+
+// node is a value in the place of a reference.
+func nodeOf(value any, at *yaml.Node) *yaml.Node {
+	tag := "!!str"
+	switch value := value.(type) {
+	case bool:
+		tag = "!!bool"
+	case float64:
+		tag = "!!int"
+		if value != float64(int64(value)) {
+			tag = "!!float"
+		}
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: textOf(value), Line: at.Line, Column: at.Column}
+}
+
+// matrix are the parameters and the matrix of a file, and what the command line says.
+type matrix struct {
+	doc        *document
+	Parameters []Parameter
+	Matrix     Matrix
+	given      Values
+}
+
+// cells are the scenarios that a document is to become, in the order of the file: one
+// without values if it has no parameters. Whatever is wrong is reported to the document.
+func (d *document) cells(given Values) []cell {
+	m := matrix{doc: d, given: given}
+	for path, into := range map[string]any{"parameters": &m.Parameters, "matrix": &m.Matrix} { // order does not matter: problems are sorted
+		if n := d.nodes[path]; n != nil {
+			decoder{doc: d, strict: true}.value(n, reflect.ValueOf(into).Elem(), path)
+		}
+	}
+	if len(d.problems) == 0 {
+		m.declarations()
+	}
+	if len(d.problems) > 0 {
+		return nil
+	}
+	return m.named(m.combine())
+}
+
+func parameterPath(i int) string { return fmt.Sprintf("parameters[%d]", i) }
+
+// declarations checks the parameters themselves.
+func (m *matrix) declarations() {
+	for i := range m.Parameters {
+		p, at := &m.Parameters[i], parameterPath(i)
+		bad := func(field, format string, args ...any) { m.doc.bad(at+field, format, args...) }
+		if !parameterName.MatchString(p.Name) {
+			bad(".name", "%s is no name: use letters and digits, a small letter first", quote(p.Name))
+		}
+		if first := slices.IndexFunc(m.Parameters, func(other Parameter) bool { return other.Name == p.Name }); first < i {
+			bad(".name", "%s is there twice: first as %s", quote(p.Name), parameterPath(first))
+		}
+		if !slices.Contains(parameterTypes, p.Type) {
+			bad(".type", "%s", unknown("type", p.Type, parameterTypes))
+			continue
+		}
+		if p.Type == "text" || p.Type == "boolean" {
+			for _, bound := range [...]struct {
+				field string
+				value any
+			}{{".min", p.Min}, {".max", p.Max}} {
+				if bound.value != nil {
+					bad(bound.field, "a %s has no bounds: use oneOf", p.Type)
+				}
+			}
+			p.Min, p.Max = nil, nil
+		}
+		// Each of these is of the type, and within those before it.
+		plain := Parameter{Type: p.Type}
+		bounds := Parameter{Type: p.Type}
+		check := func(field string, value any, within *Parameter) {
+			if value == nil {
+				return
+			}
+			if why := within.refuses(value); why != "" {
+				bad(field, "%s", why)
+			}
+		}
+		check(".min", p.Min, &plain)
+		if !m.doc.broken(at + ".min") {
+			bounds.Min = p.Min
+		}
+		check(".max", p.Max, &bounds)
+		if !m.doc.broken(at + ".max") {
+			bounds.Max = p.Max
+		}
+		for j, value := range p.OneOf {
+			check(fmt.Sprintf(".oneOf[%d]", j), value, &bounds)
+		}
+		if !m.doc.broken(at) {
+			check(".default", p.Default, p)
+		}
+	}
+}
+
+// refuses says why a value isn't one of the parameter's; empty if it is.
+func (p *Parameter) refuses(value any) string {
+	size, ok := p.size(value)
+	switch {
+	case !ok:
+		example := map[string]string{"text": "a text", "duration": "a duration such as 20s", "number": "a number", "boolean": "true or false"}[p.Type]
+		return fmt.Sprintf("%s where %s is needed", quote(textOf(value)), example)
+	case p.Min != nil && size < p.sure(p.Min):
+		return fmt.Sprintf("%s is less than %s, which is the least", textOf(value), textOf(p.Min))
+	case p.Max != nil && size > p.sure(p.Max):
+		return fmt.Sprintf("%s is more than %s, which is the most", textOf(value), textOf(p.Max))
+	case len(p.OneOf) > 0 && !slices.Contains(p.OneOf, value):
+		var valid []string
+		for _, one := range p.OneOf {
+			valid = append(valid, textOf(one))
+		}
+		return unknown("value", textOf(value), valid)
+	}
+	return ""
+}
+
+// size reports whether a value is of the parameter's type, and how great it is.
+func (p *Parameter) size(value any) (size float64, ok bool) {
+	switch p.Type {
+	case "duration":
+		text, isText := value.(string)
+		d, err := durationOf(text)
+		return float64(d) / float64(time.Nanosecond), isText && err == nil
+	case "number":
+		size, ok = value.(float64)
+	case "boolean":
+		_, ok = value.(bool)
+	default:
+		_, ok = value.(string)
+	}
+	return size, ok
+}
+
+func (p *Parameter) sure(value any) float64 {
+	size, _ := p.size(value)
+	return size
+}
+
+// read makes a value of a text of the command line.
+func (p *Parameter) read(text string) any {
+	switch p.Type {
+	case "number":
+		if x, ok := number(&yaml.Node{Kind: yaml.ScalarNode, Value: text}); ok {
+			return x
+		}
+	case "boolean":
+		if text == "true" || text == "false" {
+			return text == "true"
+		}
+	}
+	return text
+}
+
+// combine makes the cells of the matrix.
+func (m *matrix) combine() []cell {
+	fixed := map[string]any{} // by the command line
+	for i := range m.Parameters {
+		p := &m.Parameters[i]
+		text, given := m.given[p.Name]
+		if !given {
+			continue
+		}
+		fixed[p.Name] = p.read(text)
+		if why := p.refuses(fixed[p.Name]); why != "" {
+			m.doc.bad(parameterPath(i), "--set %s=%s: %s", p.Name, shorten(text), why)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Matrix.Cross)) {
+		at := join("matrix.cross", name)
+		m.row(at, name, m.Matrix.Cross[name]...)
+		if len(m.Matrix.Cross[name]) == 0 {
+			m.doc.bad(at, "is empty: give it values, or leave it out")
+		}
+	}
+	for field, rows := range map[string][]map[string]any{"exclude": m.Matrix.Exclude, "include": m.Matrix.Include} { // order does not matter: problems are sorted
+		for i, row := range rows {
+			at := fmt.Sprintf("matrix.%s[%d]", field, i)
+			if len(row) == 0 {
+				m.doc.bad(at, "has no values")
+			}
+			for _, name := range slices.Sorted(maps.Keys(row)) {
+				m.row(join(at, name), name, row[name])
+			}
+		}
+	}
+	if m.doc.nodes["matrix"] != nil && len(m.Matrix.Cross)+len(m.Matrix.Include) == 0 {
+		m.doc.bad("matrix", "has no cells: give it cross or include")
+	}
+	if len(m.doc.problems) > 0 {
+		return nil
+	}
+	crossed := []map[string]any{{}}
+	if m.Matrix.Cross == nil && len(m.Matrix.Include) > 0 {
+		crossed = nil
+	}
+	for _, p := range m.Parameters {
+		values := m.Matrix.Cross[p.Name]
+		if len(values) == 0 {
+			continue
+		}
+		if value, given := fixed[p.Name]; given {
+			values = []any{value}
+		}
+		var next []map[string]any
+		for _, before := range crossed {
+			for _, value := range values {
+				row := maps.Clone(before)
+				row[p.Name] = value
+				next = append(next, row)
+			}
+		}
+		if crossed = next; len(crossed) > maxCells {
+			m.doc.bad("matrix.cross", "has more than %d cells: split it", maxCells)
+			return nil
+		}
+	}
+	for i, out := range m.Matrix.Exclude {
+		before := len(crossed)
+		crossed = slices.DeleteFunc(crossed, func(row map[string]any) bool { return has(row, out) })
+		if len(crossed) == before && len(fixed) == 0 {
+			m.doc.bad(fmt.Sprintf("matrix.exclude[%d]", i), "excludes nothing: no cell has all these values")
+		}
+	}
+	var cells []cell
+	for _, row := range append(crossed, m.Matrix.Include...) {
+		cells = append(cells, m.fill(row, fixed))
+	}
+	return cells
+}
+
+// row checks values that the matrix gives to a parameter.
+func (m *matrix) row(at, name string, values ...any) {
+	i := slices.IndexFunc(m.Parameters, func(p Parameter) bool { return p.Name == name })
+	if i < 0 {
+		m.doc.bad(at, "%s", unknown("parameter", name, m.names()))
+		return
+	}
+	for j, value := range values {
+		path := at
+		if m.doc.nodes[at].Kind == yaml.SequenceNode {
+			path = fmt.Sprintf("%s[%d]", at, j)
+		}
+		if why := m.Parameters[i].refuses(value); why != "" {
+			m.doc.bad(path, "%s", why)
+		} else if slices.Index(values, value) < j {
+			m.doc.bad(path, "%s is there twice", quote(textOf(value)))
+		}
+	}
+}
+
+func (m *matrix) names() []string {
+	var names []string
+	for _, p := range m.Parameters {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// has reports whether a row has all these values.
+func has(row, values map[string]any) bool {
+	for name, value := range values { // order does not matter: all have to be there
+		if got, ok := row[name]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// fill makes a cell of a row.
+func (m *matrix) fill(row, fixed map[string]any) cell {
+	c := cell{values: map[string]any{}}
+	for i, p := range m.Parameters {
+		value, called := row[p.Name]
+		if set, given := fixed[p.Name]; given {
+			value, called = set, true
+		}
+		if called {
+			c.called = append(c.called, p.Name)
+		} else if value = p.Default; value == nil {
+			m.doc.bad(parameterPath(i), "%s has no value in every cell: give it a default, or each cell of the matrix a value", quote(p.Name))
+		}
+		c.values[p.Name] = value
+	}
+	return c
+}
+
+// named checks the names of the cells. What the command line has made equal is one.
+func (m *matrix) named(cells []cell) []cell {
+	var kept []cell
+	for _, c := range cells {
+		if slices.ContainsFunc(c.called, func(name string) bool { return nameable(c.values[name]) == "" }) {
+			m.doc.bad("matrix", "a value without letters and digits can't be part of a name")
+			continue
+		}
+		id := c.id()
+		i := slices.IndexFunc(kept, func(other cell) bool { return other.id() == id })
+		switch {
+		case len(id) > maxCellName:
+			m.doc.bad("matrix", "the name of the cell %s has more than %d characters", shorten(id), maxCellName)
+		case i < 0:
+			kept = append(kept, c)
+		case !maps.Equal(kept[i].values, c.values):
+			m.doc.bad("matrix", "two cells would be called %s: letters, digits and dots have to tell their values apart", quote(id))
+		case len(m.given) == 0:
+			m.doc.bad("matrix", "the cell %s is there twice", quote(id))
+		}
+	}
+	if len(kept) == 0 && len(m.doc.problems) == 0 {
+		m.doc.bad("matrix", "leaves no cell")
+	}
+	return kept
+}
