@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -13,14 +12,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
-// passwordVariable keeps the password off the command line, which others can
-// read.
-const passwordVariable = "FENCELAB_BMC_PASSWORD"
-
 func bmcCommand() *cobra.Command {
 	o := fleet.Options{}
-	var uri, certificate, key, rulesFile, logFile string
-	var names, presets []string
+	var uri string
+	var names []string
 	cmd := &cobra.Command{
 		Use:   "bmc",
 		Short: "Serve Redfish and IPMI BMCs that can misbehave",
@@ -30,26 +25,23 @@ domains behind one address, by UUID or name, also those defined later. What they
 wrong is said from the start (--preset, --rules), or while they run through the
 admin API (--admin), which also tells what the hosts really do.
 
-The password of --username is read from ` + passwordVariable + `. On loopback
+The password of --username is read from ` + fleet.PasswordVariable + `. On loopback
 none is needed; elsewhere there is no default.`,
 		Example: `  fencelab bmc --fake 3 --listen 127.0.0.1:8000
   fencelab bmc --libvirt qemu:///system --media http://127.0.0.1:8080/images/
   fencelab bmc faults`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
-			o.Ready, o.Password = cmd.OutOrStdout(), os.Getenv(passwordVariable)
+			o.Ready = cmd.OutOrStdout()
 			o.Warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text) }
-			if (o.Username == "") != (o.Password == "") {
-				return invalid(fmt.Errorf("--username and the environment variable %s go together: set both or none", passwordVariable))
+			if err := o.Complete(cmd.Context()); err != nil {
+				return report.UnlessEnded(cmd.Context(), invalid(err))
 			}
-			log, err := o.UseLog(logFile)
+			log, err := o.OpenLog()
 			if err != nil {
 				return exit(report.ExitEnvironment, err)
 			}
 			defer func() { runErr = errors.Join(runErr, log.Close()) }()
-			if err := errors.Join(o.UseRules(cmd.Context(), presets, rulesFile), o.UseCertificate(certificate, key)); err != nil {
-				return report.UnlessEnded(cmd.Context(), invalid(err))
-			}
 			if uri == "" && len(names) > 0 {
 				return invalid(errors.New("--domain needs --libvirt"))
 			}
@@ -76,12 +68,6 @@ none is needed; elsewhere there is no default.`,
 	flags.AddGoFlagSet(o.Flags())
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
-	flags.StringVar(&certificate, "tls-certificate", "", "serve HTTPS with the certificate in this file")
-	flags.StringVar(&key, "tls-key", "", "private key of --tls-certificate")
-	flags.StringSliceVar(&o.Media, "media", nil, "URL prefixes of the images that may be inserted as virtual media (default: none)")
-	flags.StringSliceVar(&presets, "preset", nil, "misbehave like this from the start: see fencelab bmc faults")
-	flags.StringVar(&rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, that are in force from the start")
-	flags.StringVar(&logFile, "log", "", "file to which each request is appended as a line of JSON, with what was told and what was the case")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "faults",
 		Short: "List the misbehaviours of real BMCs that have a name",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/libvirtd"
+	"github.com/fencelab/fencelab/fakebmc/fleet"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 )
 
@@ -66,7 +67,7 @@ func serveBMCs(t *testing.T, args ...string) *service {
 	}
 	s.process = exec.Command(filepath.Join(dir, program), append([]string{"bmc", "--listen", "127.0.0.1:0",
 		"--username", bmcUser, "--tls-certificate", s.trust, "--tls-key", keyFile}, args...)...)
-	s.process.Env = append(os.Environ(), passwordVariable+"="+bmcPassword, "TMPDIR="+s.temp)
+	s.process.Env = append(os.Environ(), fleet.PasswordVariable+"="+bmcPassword, "TMPDIR="+s.temp)
 	s.process.Stderr = os.Stderr
 	out, err := s.process.StdoutPipe()
 	if err != nil {

@@ -241,14 +241,23 @@ func (o *Options) Complete(log io.Writer) (err error) {
 	if err := errors.Join(readYAML(o.settings, &o.Settings), readYAML(o.overlays, &o.Overlays)); err != nil {
 		return err
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	o.Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err)
+	if o.Config, err = Kubeconfig(o.kubeconfig); err != nil {
+		return err
 	}
 	o.Logger = zap.New(zap.WriteTo(log))
 	return nil
+}
+
+// Kubeconfig reads the file that --kubeconfig names; if it names none, the one that
+// kubectl would, or what a Pod finds.
+func Kubeconfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err)
+	}
+	return config, nil
 }
 
 func readYAML(path string, into any) error {

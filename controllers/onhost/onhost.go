@@ -1,6 +1,7 @@
-// Package onhost runs an agent on a real host: it grants what the simulator grants a
-// simulated one. The watchdog is a device, peers are reached over HTTPS with mutual TLS,
-// the boot is the kernel's, and what has to last as long as it lies in a tmpfs.
+// Package onhost runs an agent on a real host, and in a guest of the lab: it grants what
+// the simulator grants a simulated one. The watchdog is a device, peers are reached over
+// HTTPS with mutual TLS, the boot is the kernel's, and what has to last as long as it lies
+// in a tmpfs.
 package onhost
 
 import (
@@ -28,11 +29,12 @@ import (
 type Options struct {
 	// Agent is the one to run, with its settings.
 	Agent controllers.Selection
-	// Node is the name of the host's Node.
-	Node string
+	// Host is the one that it runs on.
+	Host controllers.Host
 	// Config reaches the API server.
 	Config *rest.Config
 	// Listen is where peers ask, such as :7443, and PeerPort the port at which they listen.
+	// Neither these nor the files below are needed by an agent that asks no peers.
 	Listen, PeerPort string
 	// Certificate, Key and Authority are PEM files: the certificate is for the name of
 	// the Node, for clients and servers, and the authority has made those of all peers.
@@ -45,8 +47,10 @@ type Options struct {
 	State string
 	// Logger gets what there is to log.
 	Logger logr.Logger
-	// Ready is told the address at which peers can ask; may be nil.
-	Ready func(net.Addr)
+	// Ready is called when the agent is about to begin; may be nil.
+	Ready func()
+
+	agent, settings, kubeconfig string // what the flags name
 
 	// for tests
 	reboot func(context.Context) error
@@ -70,8 +74,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	identity := identity{o.Certificate, o.Key, o.Authority}
-	if _, _, err := identity.load(); err != nil {
-		return err
+	var others controllers.Peers
+	if o.Agent.AsksPeers {
+		if _, _, err := identity.load(); err != nil {
+			return err
+		}
+		others = &peers{identity, o.PeerPort}
 	}
 	reboot := o.reboot
 	if reboot == nil {
@@ -83,7 +91,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	agent, err := o.Agent.NewAgent(controllers.Deps{
 		LiveWithin: within, Client: within(0), Live: within(0), Clock: clock.RealClock{},
-		Host: controllers.Host{Name: o.Node, Node: o.Node}, Boot: boot, Watchdog: dog, Peers: &peers{identity, o.PeerPort}, Reboot: reboot,
+		Host: o.Host, Boot: boot, Watchdog: dog, Peers: others, Reboot: reboot,
 		Warn: func(about client.Object, reason, message string) {
 			o.Logger.Info(message, "reason", reason, "object", about.GetName())
 		},
@@ -92,12 +100,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if answerer, ok := agent.(controllers.Answerer); ok {
-		stop, err := serve(o, identity, answerer)
+	if answerer, ok := agent.(controllers.Answerer); ok && o.Agent.AsksPeers {
+		_, stop, err := serve(o.Listen, identity, answerer, o.Logger)
 		if err != nil {
 			return err
 		}
 		defer stop()
+	}
+	if o.Ready != nil {
+		o.Ready()
 	}
 	for {
 		next, err := agent.Step(ctx)
@@ -132,6 +143,8 @@ func clients(config *rest.Config) (func(time.Duration) client.Client, error) {
 	make := func(within time.Duration) (client.Client, error) {
 		c := rest.CopyConfig(config)
 		c.Timeout = within
+		// A dead connection of HTTP/2 would be used again until its pings fail.
+		c.NextProtos = []string{"http/1.1"}
 		return client.New(c, client.Options{Scheme: api.NewScheme(), Mapper: mapper()})
 	}
 	if _, err := make(0); err != nil {
@@ -147,22 +160,19 @@ func clients(config *rest.Config) (func(time.Duration) client.Client, error) {
 }
 
 // serve answers peers until it is stopped.
-func serve(o Options, id identity, answerer controllers.Answerer) (stop func(), err error) {
-	listener, err := net.Listen("tcp", o.Listen)
+func serve(address string, id identity, answerer controllers.Answerer, log logr.Logger) (at net.Addr, stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for peers: %w", err)
+		return nil, nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	if o.Ready != nil {
-		o.Ready(listener.Addr())
-	}
-	server := front.Serve(&service{answerer: answerer, log: o.Logger, busy: make(chan struct{}, mostAnswers)})
+	server := front.Serve(&service{answerer: answerer, log: log, busy: make(chan struct{}, mostAnswers)})
 	secure := tls.NewListener(front.NewGate().Listener(listener), id.server())
 	go func() {
 		if err := server.Serve(secure); !errors.Is(err, http.ErrServerClosed) {
-			o.Logger.Error(err, "peers are no longer answered")
+			log.Error(err, "peers are no longer answered")
 		}
 	}()
-	return func() { _ = server.Close() }, nil
+	return listener.Addr(), func() { _ = server.Close() }, nil
 }
 
 // stateFile is where an agent keeps what has to last as long as a boot.

@@ -92,11 +92,12 @@ func (e *echo) Answer(_ context.Context, from string, request []byte) ([]byte, e
 // listen serves a host's answers on loopback.
 func listen(t *testing.T, id identity, answerer controllers.Answerer) (port string) {
 	t.Helper()
-	stop, err := serve(Options{Listen: "127.0.0.1:0", Logger: logr.Discard(), Ready: func(a net.Addr) { _, port, _ = net.SplitHostPort(a.String()) }}, id, answerer)
+	at, stop, err := serve("127.0.0.1:0", id, answerer, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+	_, port, _ = net.SplitHostPort(at.String())
 	return port
 }
 
@@ -269,10 +270,10 @@ func TestStop(t *testing.T) {
 			dog := new(tin)
 			ctx, stop := context.WithCancel(t.Context())
 			err := Run(ctx, Options{
-				Agent: controllers.Selection{Registration: controllers.Registration{Name: "stepper", NewAgent: func(d controllers.Deps) (controllers.Agent, error) {
+				Agent: controllers.Selection{Registration: controllers.Registration{Name: "stepper", AsksPeers: true, NewAgent: func(d controllers.Deps) (controllers.Agent, error) {
 					return &stepper{d: d, stop: stop, retire: retire}, nil
 				}}},
-				Node: "worker-1", Config: &rest.Config{Host: "http://127.0.0.1:1"}, Listen: "127.0.0.1:0", State: t.TempDir(), Logger: logr.Discard(),
+				Host: controllers.Host{Name: "worker-1", Node: "worker-1"}, Config: &rest.Config{Host: "http://127.0.0.1:1"}, Listen: "127.0.0.1:0", State: t.TempDir(), Logger: logr.Discard(),
 				Certificate: id.certificate, Key: id.key, Authority: id.authority, dog: dog,
 			})
 			if (err == nil) != (retire == nil) || dog.disarmed != (retire == nil) || dog.left == (retire == nil) || dog.fed.Load() != 3 {
@@ -290,6 +291,7 @@ func TestMissingFiles(t *testing.T) {
 		"authority":   {Certificate: id.certificate, Key: id.key, Authority: id.key},
 		"watchdog":    {Certificate: id.certificate, Key: id.key, Authority: id.authority, Watchdog: "/nowhere/watchdog"},
 	} {
+		o.Agent.AsksPeers = true
 		o.State, o.Config, o.Logger = t.TempDir(), &rest.Config{Host: "http://127.0.0.1:1"}, logr.Discard()
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("without a %s: %v", what, err)

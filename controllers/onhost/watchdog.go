@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,23 +67,16 @@ func openWatchdog(path string, timeout time.Duration) (device, error) {
 	}
 	fd := int(file.Fd())
 	if timeout > 0 {
-		seconds := int32((timeout + time.Second - 1) / time.Second)
-		if err := ioctl(fd, unix.WDIOC_SETTIMEOUT, &seconds); err != nil {
+		seconds := int((timeout + time.Second - 1) / time.Second)
+		if err := unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, seconds); err != nil {
 			return nil, fmt.Errorf("set the time of the watchdog %s to %s: %w", path, timeout, err)
 		}
 	}
-	var seconds int32
-	if err := ioctl(fd, unix.WDIOC_GETTIMEOUT, &seconds); err != nil {
+	seconds, err := unix.IoctlGetInt(fd, unix.WDIOC_GETTIMEOUT)
+	if err != nil {
 		return nil, fmt.Errorf("ask the watchdog %s for its time: %w", path, err)
 	}
 	return &linuxWatchdog{file, time.Duration(seconds) * time.Second}, nil
-}
-
-func ioctl(fd int, request uint, value *int32) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(value))); errno != 0 {
-		return errno
-	}
-	return nil
 }
 
 func (w *linuxWatchdog) timeout() time.Duration { return w.waits }

@@ -18,27 +18,26 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
-// UseRules adds the rules of presets, and those of a file if one is named. IPMI must
-// be set by then. When ctx ends it waits for the file no longer.
-func (o *Options) UseRules(ctx context.Context, presets []string, file string) error {
-	for _, name := range presets {
+// useRules adds the rules of presets, and those of a file if one is named.
+func (o *Options) useRules(ctx context.Context) error {
+	for _, name := range o.presets {
 		r := fakebmc.Rule{Name: name, Preset: name}
 		if err := errors.Join(r.Validate(), o.serves(r)); err != nil {
 			return fmt.Errorf("--preset %s: %w", name, err)
 		}
 		o.Rules = append(o.Rules, r)
 	}
-	if file == "" {
+	if o.rulesFile == "" {
 		return nil
 	}
-	more, lines, err := readRules(ctx, file)
+	more, lines, err := readRules(ctx, o.rulesFile)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for i, r := range more {
 		if err := o.serves(r); err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d: %w", file, lines[i], err))
+			errs = append(errs, fmt.Errorf("%s:%d: %w", o.rulesFile, lines[i], err))
 		}
 	}
 	o.Rules = append(o.Rules, more...)
@@ -130,12 +129,13 @@ func few(err error) error {
 	return fmt.Errorf("%s\nand %d more", strings.Join(lines[:maxProblems], "\n"), len(lines)-maxProblems)
 }
 
-// UseLog appends each request's record to a file, if one is named. Close it after Run.
-func (o *Options) UseLog(file string) (io.Closer, error) {
-	if file == "" {
+// OpenLog opens the file that --log names, if it does, for each request's record. Close
+// it after Run.
+func (o *Options) OpenLog() (io.Closer, error) {
+	if o.logFile == "" {
 		return io.NopCloser(nil), nil
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(o.logFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -143,16 +143,16 @@ func (o *Options) UseLog(file string) (io.Closer, error) {
 	return f, nil
 }
 
-// UseCertificate reads the certificate of TLS and its private key from files. Two empty
-// names leave all as it is.
-func (o *Options) UseCertificate(certificate, key string) error {
-	if (certificate == "") != (key == "") {
+// useCertificate reads the certificate of TLS and its private key from files, if they are
+// named.
+func (o *Options) useCertificate() error {
+	if (o.certificate == "") != (o.key == "") {
 		return errors.New("--tls-certificate and --tls-key go together")
 	}
-	if certificate == "" {
+	if o.certificate == "" {
 		return nil
 	}
-	pair, err := tls.LoadX509KeyPair(certificate, key)
+	pair, err := tls.LoadX509KeyPair(o.certificate, o.key)
 	if err != nil {
 		return fmt.Errorf("read the certificate: %w", err)
 	}

@@ -66,13 +66,13 @@ func TestRulesForIPMI(t *testing.T) {
 			presets = []string{c.preset}
 		}
 		got := ""
-		if err := new(Options).UseRules(t.Context(), presets, c.file); err != nil {
+		if err := (&Options{presets: presets, rulesFile: c.file}).Complete(t.Context()); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
 			t.Errorf("%s%s: %s\nwant %s", c.preset, c.file, got, c.want)
 		}
-		if err := (&Options{IPMI: ":0"}).UseRules(t.Context(), presets, c.file); err != nil {
+		if err := (&Options{IPMI: ":0", presets: presets, rulesFile: c.file}).Complete(t.Context()); err != nil {
 			t.Errorf("with IPMI: %v", err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestABeginningEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := new(Options).UseRules(ctx, nil, pipe); !errors.Is(err, context.Canceled) {
+	if err := (&Options{rulesFile: pipe}).Complete(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -110,8 +110,8 @@ func TestLog(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() {
-			o := Options{Fake: 1, Ready: w}
-			log, err := o.UseLog(file)
+			o := Options{Fake: 1, Ready: w, logFile: file}
+			log, err := o.OpenLog()
 			if err == nil {
 				err = errors.Join(Run(ctx, o), log.Close())
 			}

@@ -1,14 +1,19 @@
 package fleet
 
 import (
+	"context"
+	"errors"
 	"flag"
+	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
-// Flags are the options that a command line can say as they are; they have their
-// defaults then.
+// Flags are the options that a command line can say; they have their defaults then.
+// Complete the options when they are parsed.
 func (o *Options) Flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("bmc", flag.ContinueOnError)
 	flags.IntVar(&o.Fake, "fake", 0, "serve so many hosts in memory")
@@ -22,6 +27,33 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.DurationVar(&o.RestartTime, "restart-time", fakebmc.DefaultRestartTime, "how long a BMC is away after a Manager.Reset")
 	flags.DurationVar(&o.Timing.On, "on-time", 2*time.Second, "how long a host in memory takes to power on")
 	flags.DurationVar(&o.Timing.Off, "off-time", time.Second, "how long it takes to be forced off")
+	flags.StringVar(&o.certificate, "tls-certificate", "", "serve HTTPS with the certificate in this file")
+	flags.StringVar(&o.key, "tls-key", "", "private key of --tls-certificate")
+	flags.Func("media", "URL `prefixes` of the images that may be inserted as virtual media (default: none)", list(&o.Media))
+	flags.Func("preset", "misbehave like this from the start: `names` of fencelab bmc faults", list(&o.presets))
+	flags.StringVar(&o.rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, that are in force from the start")
+	flags.StringVar(&o.logFile, "log", "", "file to which each request is appended as a line of JSON, with what was told and what was the case")
 	flags.DurationVar(&o.Timing.Shutdown, "shutdown-time", 3*time.Second, "how long it takes to shut down")
 	return flags
+}
+
+// list adds what is separated by commas.
+func list(to *[]string) func(string) error {
+	return func(some string) error {
+		*to = append(*to, strings.Split(some, ",")...)
+		return nil
+	}
+}
+
+// PasswordVariable keeps the password off the command line, which others can read.
+const PasswordVariable = "FENCELAB_BMC_PASSWORD"
+
+// Complete reads what the flags name, but for the log, and the password. When ctx ends it
+// waits for no file any longer.
+func (o *Options) Complete(ctx context.Context) error {
+	o.Password = os.Getenv(PasswordVariable)
+	if (o.Username == "") != (o.Password == "") {
+		return fmt.Errorf("--username and the environment variable %s go together: set both or none", PasswordVariable)
+	}
+	return errors.Join(o.useRules(ctx), o.useCertificate())
 }

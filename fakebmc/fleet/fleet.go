@@ -77,6 +77,9 @@ type Options struct {
 	Warn func(string)
 	// Ready is written what is served, and where, once all is, and then the Changes.
 	Ready io.Writer
+
+	presets                              []string // that the flags name
+	certificate, key, rulesFile, logFile string   // files that they name
 }
 
 const maxFake = 10000

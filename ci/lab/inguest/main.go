@@ -16,8 +16,12 @@ import (
 
 	"github.com/fencelab/fencelab/ci/lab/inguest/program"
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/onhost"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
+
+// stateDir is in the memory of the guest, like all its files.
+const stateDir = "/run/fencelab"
 
 func main() {
 	if err := run(os.Args[1], zap.New(zap.WriteTo(os.Stdout))); err != nil {
@@ -41,8 +45,12 @@ func run(path string, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig in %s: %w", path, err)
 	}
-	return controllers.RunAgent(context.Background(), controllers.AgentOptions{
-		Config: config, Agent: c.Agent, Settings: c.Settings, Overlay: c.Overlay, Host: c.Host, Watchdog: c.Watchdog, Logger: logger,
+	agent, err := controllers.Select(c.Agent, c.Settings, c.Overlay)
+	if err != nil {
+		return err
+	}
+	return onhost.Run(context.Background(), onhost.Options{
+		Agent: agent, Host: c.Host, Config: config, Watchdog: c.Watchdog, State: stateDir, Logger: logger,
 		Ready: func() {
 			if _, err := os.NewFile(evidence.ReadyFD, "ready").Write([]byte{0}); err != nil {
 				logger.Error(err, "tell that the agent is ready")
