@@ -301,7 +301,7 @@ var registrations = []Registration{
 		Name: "watchdog", FeedsWatchdog: true,
 	}, watchdog.Decide, watchdog.Actions), watchdog.DefaultSettings, func(d Deps, settings watchdog.Settings) (Agent, error) {
 		decide, err := Overlaid(watchdog.Decide, watchdog.Actions, d.Overlay)
-		agent := &watchdog.Agent{Clock: d.Clock, Watchdog: d.Watchdog, Node: d.Host.Node, Settings: settings, Decide: observed(decide, d.Decided)}
+		agent := &watchdog.Agent{Boot: d.Boot, Watchdog: d.Watchdog, Node: d.Host.Node, Settings: settings, Decide: observed(decide, d.Decided)}
 		if d.LiveWithin != nil {
 			agent.API = d.LiveWithin(settings.RequestTimeout.Duration)
 		}

@@ -50,7 +50,7 @@ func (p *process) startAgent() {
 	deps := p.deps
 	deps.Client, deps.LiveWithin = within(apiTimeout), within
 	deps.Live = deps.Client
-	deps.Boot, deps.Watchdog, deps.Peers = boot{p.host, p.host.boot}, feeding{p, p.life}, asking{p, p.life}
+	deps.Boot, deps.Watchdog, deps.Peers = boot{p.host, p.host.boot, p.registration.Name}, feeding{p, p.life}, asking{p, p.life}
 	deps.Reboot = func(context.Context) error { return p.reboot(p.life) }
 	agent, err := p.registration.NewAgent(deps)
 	if err != nil {
@@ -107,14 +107,20 @@ func (p *process) dieWithBoot() {
 
 // boot is a boot of a host, as its processes find it. It implements controllers.Boot.
 type boot struct {
-	h  *host
-	id string
+	h           *host
+	id, program string
 }
 
-func (b boot) ID() string              { return b.id }
-func (b boot) Uptime() time.Duration   { return b.h.clock.read(b.h.w.now) }
-func (b boot) Load() ([]byte, error)   { return b.h.kept, nil }
-func (b boot) Save(state []byte) error { b.h.kept = state; return nil }
+func (b boot) ID() string            { return b.id }
+func (b boot) Uptime() time.Duration { return b.h.clock.read(b.h.w.now) }
+func (b boot) Load() ([]byte, error) { return b.h.kept[b.program], nil }
+func (b boot) Save(state []byte) error {
+	if b.h.kept == nil {
+		b.h.kept = map[string][]byte{}
+	}
+	b.h.kept[b.program] = state
+	return nil
+}
 
 // errGone is what a process hears that has nothing to say any more.
 var errGone = errors.New("the process is gone")

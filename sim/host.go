@@ -60,7 +60,7 @@ type host struct {
 	// clock is the one by which the host measures how long something takes, and kept what
 	// its agents keep for as long as the boot lasts.
 	clock drifting
-	kept  []byte
+	kept  map[string][]byte // by program
 	// stalled is what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)

@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -9,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,8 +44,13 @@ func (s *Settings) Validate() error {
 type Agent struct {
 	// API reads from the API server, each time within Settings.RequestTimeout.
 	API client.Reader
-	// Clock is the host's.
-	Clock clock.PassiveClock
+	// Boot is the one that the agent runs in: its clock, which nobody sets, and what lasts
+	// as long as it.
+	Boot interface {
+		Uptime() time.Duration
+		Load() ([]byte, error)
+		Save([]byte) error
+	}
 	// Watchdog is the host's.
 	Watchdog interface{ Feed(context.Context) error }
 	// Node is the name of the host's Node.
@@ -53,28 +58,69 @@ type Agent struct {
 	Settings Settings
 	Decide   func(State) Action
 
-	// answered is when the API server last did; zero is never.
-	answered time.Time
+	loaded bool
+	m      memory
+}
+
+// memory lasts as long as the boot, and longer than an agent that dies: the next one does
+// not take a host that was cut off for one that has heard nothing yet.
+type memory struct {
+	// Reached: the API server has answered, and last so long after the boot began.
+	Reached  bool          `json:"reached"`
+	Answered time.Duration `json:"answered"`
 }
 
 // Step looks at the API server and feeds the watchdog, if that is decided.
 func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
-	var node corev1.Node
-	err := a.API.Get(ctx, client.ObjectKey{Name: a.Node}, &node)
-	if answer(err) {
-		a.answered, err = a.Clock.Now(), nil
+	if err := a.load(); err != nil {
+		return a.Settings.Interval.Duration, err
 	}
-	state := State{Reached: !a.answered.IsZero()}
-	state.Answers = state.Reached && a.Clock.Since(a.answered) < a.Settings.AnswerWithin.Duration
+	err := a.look(ctx)
+	state := State{Reached: a.m.Reached}
+	state.Answers = state.Reached && a.Boot.Uptime()-a.m.Answered < a.Settings.AnswerWithin.Duration
 	if a.Decide(state) == Feed {
-		if err := a.Watchdog.Feed(ctx); err != nil {
-			return a.Settings.Interval.Duration, fmt.Errorf("feed the watchdog: %w", err)
+		if unfed := a.Watchdog.Feed(ctx); unfed != nil {
+			err = errors.Join(err, fmt.Errorf("feed the watchdog: %w", unfed))
 		}
 	}
-	if err != nil {
-		err = fmt.Errorf("read Node %s: %w", a.Node, err)
-	}
 	return a.Settings.Interval.Duration, err
+}
+
+// look looks at the API server, and remembers that it has answered.
+func (a *Agent) look(ctx context.Context) error {
+	var node corev1.Node
+	if err := a.API.Get(ctx, client.ObjectKey{Name: a.Node}, &node); !answer(err) {
+		return fmt.Errorf("read Node %s: %w", a.Node, err)
+	}
+	a.m = memory{true, a.Boot.Uptime()}
+	return a.save()
+}
+
+// load takes over what an agent of this boot knew that has died.
+func (a *Agent) load() error {
+	if a.loaded {
+		return nil
+	}
+	data, err := a.Boot.Load()
+	if err == nil && data != nil {
+		err = json.Unmarshal(data, &a.m)
+	}
+	if err != nil {
+		return fmt.Errorf("load what was known earlier in this boot: %w", err)
+	}
+	a.loaded = true
+	return nil
+}
+
+func (a *Agent) save() error {
+	data, err := json.Marshal(a.m)
+	if err == nil {
+		err = a.Boot.Save(data)
+	}
+	if err != nil {
+		return fmt.Errorf("keep what is known for the rest of this boot: %w", err)
+	}
+	return nil
 }
 
 // answer reports whether what a read came to was said by the API server, be it that the

@@ -9,7 +9,7 @@ package watchdog
 
 // State is every fact that the decision about the watchdog rests on.
 type State struct {
-	// Reached: the API server has answered in this life of the agent.
+	// Reached: the API server has answered in this boot.
 	Reached bool `json:"reached"`
 	// Answers: it has answered within the time that the settings give it.
 	Answers bool `json:"answers"`
