@@ -316,6 +316,7 @@ type invariantResult struct {
 	First   int               `json:"firstEvent,omitempty"`
 	Second  int               `json:"secondEvent,omitempty"`
 	Margin  float64           `json:"marginSeconds,omitempty"`
+	Limit   float64           `json:"limitSeconds,omitempty"`
 }
 
 type timingsResult struct {
@@ -351,7 +352,7 @@ func (o *Outcome) JSON(replay string) []byte {
 			line.First, line.Second, line.Margin = v.First.Seq, v.Second.Seq, v.Margin.Seconds()
 		}
 		if c := res.Closest; c != nil {
-			line.First, line.Second, line.Margin = c.First.Seq, c.Second.Seq, c.Margin.Seconds()
+			line.First, line.Second, line.Margin, line.Limit = c.First.Seq, c.Second.Seq, c.Margin.Seconds(), c.Limit.Seconds()
 		}
 		r.Invariants = append(r.Invariants, line)
 	}

@@ -88,12 +88,12 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
-			c.done(&h.kept)
+			c.done(&h.kept, c.release, e)
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
-		c.done(&h.running)
+		c.done(&h.running, c.off+h.earlier, e)
 	case history.PowerOn:
 		if len(h.requests) > 0 {
 			c.run(h, e)
@@ -156,10 +156,11 @@ func (c *hurries) run(h *hurried, e *history.Event) {
 	}
 }
 
-// done says that what should have happened since an event has.
-func (c *hurries) done(since *history.Event) {
+// done says that e is what should have happened within a time after an event.
+func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Event) {
 	if since.Kind != "" {
 		c.judged++
+		c.within(limit, since, e)
 		*since = history.Event{}
 	}
 }

@@ -59,6 +59,8 @@ type pausedHost struct {
 	deleting bool
 	phase    string
 	hooks    []hook
+	// gone is the end of the last of them, or zero.
+	gone history.Event
 	// owing are the processes that have done, since the first of the hooks was set during
 	// the drain, what may have been on its way.
 	owing []string
@@ -99,8 +101,12 @@ func (c *pauses) judge(h *pausedHost, e *history.Event) {
 			return
 		}
 	}
-	if h.deleting && len(h.hooks) > 0 && c.roles.Deletion != "" && c.forbidden(e) {
+	switch {
+	case !h.deleting || c.roles.Deletion == "" || !c.forbidden(e):
+	case len(h.hooks) > 0:
 		c.acted(h, e)
+	default:
+		c.kept(&h.gone, e)
 	}
 }
 
@@ -109,7 +115,7 @@ func (c *pauses) hooked(h *pausedHost, e *history.Event) {
 	switch {
 	case e.Kind == history.AnnotationRemoved && i >= 0:
 		if h.hooks = slices.Delete(h.hooks, i, i+1); len(h.hooks) == 0 {
-			h.owing = nil
+			h.owing, h.gone = nil, *e
 		}
 	case e.Kind == history.AnnotationSet && i < 0:
 		h.hooks = append(h.hooks, hook{

@@ -92,6 +92,8 @@ func (c *departures) letGo(h *departing, e *history.Event) {
 		c.accuse(cause{host: e.Host}, &h.began, e, "boot "+h.boot+" of "+e.Host+" still ran")
 	case c.near(&h.ended, e):
 		c.close(&h.ended, e)
+	default:
+		c.kept(&h.ended, e)
 	}
 }
 

@@ -138,15 +138,17 @@ type Result struct {
 	Violation *Violation
 	// Judged counts the occasions that put the claim to the test.
 	Judged int
-	// Closest is set when a claim about an order held, if it tells.
+	// Closest is set when a claim about an order or a time held, if there was one.
 	Closest *Closest
 }
 
 // Closest is where a claim that held was nearest to being broken: the two events that
-// had to come in this order, and the time between them.
+// had to come in this order, and the time between them; or, if there is a Limit, the two
+// events of which the second had to come that soon after the first, and the time that was
+// left.
 type Closest struct {
 	First, Second history.Event
-	Margin        time.Duration
+	Margin, Limit time.Duration
 }
 
 // All returns the invariants in the order of reports: safety first.

@@ -66,7 +66,9 @@ func (c *offline) judge(h *offlineHost, e *history.Event) {
 		case !wasOff || h.unmanaged || c.roles.blameless(e):
 		case c.near(&h.switched, e):
 			c.close(&h.switched, e)
-		case !h.demand.offline || h.underWay(&h.switched):
+		case !h.demand.offline:
+			c.kept(&h.switched, e)
+		case h.underWay(&h.switched):
 		default:
 			c.accuse(cause{e.Host, "online"}, &h.switched, e, "spec.online was false")
 		}

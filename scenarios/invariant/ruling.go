@@ -35,8 +35,17 @@ func (r *ruling) kept(first, second *history.Event) {
 	if first.Kind == "" {
 		return
 	}
-	if margin := second.At - first.At; r.closest == nil || margin < r.closest.Margin {
-		r.closest = &Closest{*first, *second, margin}
+	r.nearest(Closest{First: *first, Second: *second, Margin: second.At - first.At})
+}
+
+// within says that the second event came soon enough after the first one.
+func (r *ruling) within(limit time.Duration, first, second *history.Event) {
+	r.nearest(Closest{First: *first, Second: *second, Margin: limit - (second.At - first.At), Limit: limit})
+}
+
+func (r *ruling) nearest(c Closest) {
+	if r.closest == nil || c.Margin < r.closest.Margin {
+		r.closest = &c
 	}
 }
 

@@ -58,6 +58,8 @@ func (c *safeTimes) judge(h *sentenced, e *history.Event) {
 			c.accuse(cause{e.Host, ""}, &h.request, e, "boot "+h.boot+" of "+e.Host+" still ran")
 		case c.near(&h.ended, e):
 			c.close(&h.ended, e)
+		default:
+			c.kept(&h.ended, e)
 		}
 	}
 }

@@ -99,6 +99,9 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		h.wrong = history.Event{}
 	case h.wrong.Kind != "" && h.on == h.reported:
 		c.judged++
+		if h.from == h.wrong.At { // nothing had hindered that
+			c.within(c.patience, &h.wrong, e)
+		}
 		h.wrong = history.Event{}
 	}
 }

@@ -159,6 +159,13 @@ func describe(r Result) string {
 	return string(r.Verdict) + ": " + r.Reason
 }
 
+func (c *Closest) describe() string {
+	if c.Limit > 0 {
+		return fmt.Sprintf("%s, %s after %s, which may take %s", clause(&c.Second), seconds(c.Second.At-c.First.At), clause(&c.First), seconds(c.Limit))
+	}
+	return fmt.Sprintf("%s, %s before %s", clause(&c.First), seconds(c.Margin), clause(&c.Second))
+}
+
 // TestTranscripts judges every history of testdata with its invariant, and those
 // that hold with all others too, which must not be violated by a sound story.
 func TestTranscripts(t *testing.T) {
@@ -199,6 +206,9 @@ func TestTranscripts(t *testing.T) {
 				mutant := Judge(record(tr.swapped()), []Invariant{tr.invariant}, tr.params)[0]
 				if mutant.Verdict != Violated {
 					t.Errorf("with the starred events swapped: %s", describe(mutant))
+				}
+				if c := result.Closest; c != nil {
+					got += "closest: " + c.describe() + "\n"
 				}
 				got += "swapped: " + describe(mutant) + "\n"
 			}

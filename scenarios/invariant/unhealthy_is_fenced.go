@@ -135,6 +135,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) {
 				c.judged++
+				c.within(c.patience, &h.sick, e)
 			}
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
 			h.wentOff, h.perhaps = h.known() && !h.on, !h.known()

@@ -79,6 +79,9 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		}
 		h.bound = true
 	case history.WorkloadStarted:
+		if c.bounded && !c.late && c.fenced.Kind != "" {
+			c.within(c.deadline, &c.fenced, e)
+		}
 		c.fenced = history.Event{}
 	case history.FenceRequested:
 		if h.bound && (h.boot == "" || h.boot == e.Value) && c.fenced.Kind == "" {

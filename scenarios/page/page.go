@@ -68,6 +68,8 @@ type broken struct {
 	guarantee
 	First, Second moment
 	Margin        string
+	// Limit is by when the second had to come after the first, if that is what was promised.
+	Limit string
 }
 
 type moment struct {
@@ -240,6 +242,9 @@ func (v *view) judge(run *Run) {
 		d := describe(g)
 		if first, second := run.event(g.First), run.event(g.Second); g.Verdict == invariant.Held && first != nil && second != nil {
 			d.Closest = &broken{First: momentOf(first), Second: momentOf(second), Margin: fmt.Sprintf("%.3f s", g.Margin)}
+			if g.Limit > 0 {
+				d.Closest.Limit = fmt.Sprintf("%.3f s", g.Limit)
+			}
 		}
 		v.Guarantees = append(v.Guarantees, d)
 	}

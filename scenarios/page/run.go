@@ -78,6 +78,7 @@ type Guarantee struct {
 	First   int               `json:"firstEvent"`
 	Second  int               `json:"secondEvent"`
 	Margin  float64           `json:"marginSeconds"`
+	Limit   float64           `json:"limitSeconds"`
 }
 
 // Request is one line of bmc.jsonl. Times are nanoseconds; -1 is never.
