@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,6 +48,7 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 				return fmt.Errorf("index %T by %s for the controller %s: %w", index.Kind, index.Field, s.Name, err)
 			}
 		}
+		work := &keys{}
 		reconciler, err := s.New(Deps{
 			Client:   mgr.GetClient(),
 			Live:     mgr.GetAPIReader(),
@@ -55,6 +57,7 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			Inform:   teller(mgr.GetEventRecorder(s.Name), corev1.EventTypeNormal),
 			Settings: s.Settings,
 			Overlay:  s.Overlay,
+			Decided:  work.decided(s.Decided),
 		})
 		if err != nil {
 			return err
@@ -74,11 +77,50 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			}
 			builder = builder.Watches(w.Kind, handler.EnqueueRequestsFromMapFunc(requests))
 		}
+		if s.Decided != nil {
+			reconciler = work.known(reconciler)
+		}
 		if err := builder.Complete(reconciler); err != nil {
 			return fmt.Errorf("add the controller %s to the manager: %w", s.Name, err)
 		}
 	}
 	return nil
+}
+
+// keys are those that a controller is reconciling.
+type keys struct {
+	mu  sync.Mutex
+	now []string
+}
+
+// known makes the keys known.
+func (k *keys) known(to reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		k.mu.Lock()
+		k.now = append(k.now, request.String())
+		k.mu.Unlock()
+		defer func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			i := slices.Index(k.now, request.String())
+			k.now = slices.Delete(k.now, i, i+1)
+		}()
+		return to.Reconcile(ctx, request)
+	})
+}
+
+// decided tells of decisions about them.
+func (k *keys) decided(tell func([]string, any, string)) func(any, string) {
+	if tell == nil {
+		return nil
+	}
+	return func(facts any, action string) {
+		k.mu.Lock()
+		about := slices.Clone(k.now)
+		k.mu.Unlock()
+		slices.Sort(about)
+		tell(about, facts, action)
+	}
 }
 
 // teller makes Events of a type.

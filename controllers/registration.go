@@ -191,6 +191,10 @@ type Selection struct {
 	// Settings and Overlay are those of Deps.
 	Settings any
 	Overlay  []Rule
+	// Decided is told of every decision like that of Deps, and what it was about: the key,
+	// or, if several were being reconciled, all of them, for a decision doesn't say. It may
+	// be nil, and is called from any goroutine.
+	Decided func(keys []string, facts any, action string)
 }
 
 // Select is that of the Default.

@@ -54,6 +54,7 @@ type Lab struct {
 	dir         string
 	opened      time.Time
 	events      chan Event
+	consoles    *consoles
 	closing     chan struct{}
 
 	mu      sync.Mutex // orders the events of all domains
@@ -90,6 +91,7 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open lab: %w", err), os.RemoveAll(l.dir))
 	}
+	l.consoles = followConsoles(l.Now)
 	go l.queue.pump(l.events, l.closing)
 	return l, nil
 }
@@ -190,6 +192,7 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		return nil, err
 	}
 	l.domains = append(l.domains, d)
+	l.consoles.add(c.Name, s.console)
 	return d, nil
 }
 
@@ -250,6 +253,7 @@ func (l *Lab) Close() error {
 	for _, d := range domains {
 		errs = append(errs, d.remove())
 	}
+	l.consoles.close()
 	errs = append(errs, l.network.Close())
 	close(l.closing)
 	l.queue.close()

@@ -126,6 +126,7 @@ type Backend struct {
 	refusals  refusals
 
 	stream  *stream
+	trace   objects.Trace
 	nodes   objects.Nodes
 	writers writers
 	tasks   sync.WaitGroup
@@ -197,7 +198,7 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.runner = inProcess{b.plane, b.set}
+	b.runner = inProcess{b.plane, b.set, &tracing{trace: &b.trace, since: b.since, kinds: b.kinds, topology: &b.plan.Spec.Topology}}
 	if b.options.Processes {
 		b.runner = &childProcesses{plane: b.plane, executable: cmp.Or(b.options.Executable, "/proc/self/exe"), dir: b.dir, mark: b.keeper.Mark()}
 	}
@@ -299,6 +300,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	if b.runner != nil {
 		artifacts = append(artifacts, b.runner.logs()...)
 	}
+	artifacts = append(artifacts, b.trace.Artifact())
 	if b.keeper != nil {
 		errs = append(errs, b.keeper.Close())
 	}

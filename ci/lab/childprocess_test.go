@@ -52,7 +52,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	must(err)
 	b.dir, err = b.keeper.TempDir("fencelab-lab")
 	must(err)
-	b.runner = inProcess{b.plane, b.set}
+	b.runner = inProcess{b.plane, b.set, nil}
 	if processes {
 		b.runner = &childProcesses{plane: b.plane, executable: "/proc/self/exe", dir: b.dir, mark: b.keeper.Mark()}
 	}

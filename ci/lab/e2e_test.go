@@ -20,6 +20,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -271,6 +272,13 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	verdict, _ := outcome.Verdict()
 	// Not into the report: whoever waits for the run wants to see it now.
 	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(outcome.Elapsed(), "\n  "))
+	for _, want := range []string{page.Trace, page.Lines} {
+		i := slices.IndexFunc(outcome.Artifacts, func(a scenarios.Artifact) bool { return a.Name == want && len(a.Data) > 0 })
+		Expect(i).To(BeNumerically(">=", 0), want+" is evidence")
+		if decided := bytes.Contains(outcome.Artifacts[i].Data, []byte(`"what":"decided"`)); want == page.Trace {
+			Expect(decided).To(Equal(!o.Processes), "decisions of controllers in this process are known")
+		}
+	}
 	if mismatch := outcome.Meets(); mismatch != "" {
 		dir := filepath.Join("../../out", fmt.Sprintf("%s-lab-%s", plan.Metadata.Name, plan.ID()))
 		replay := "bin/fencelab replay --backend lab " + strings.TrimPrefix(filepath.Join(dir, "plan.txt"), "../../")

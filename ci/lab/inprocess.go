@@ -24,10 +24,12 @@ func init() { ctrl.SetLogger(logr.Discard()) }
 type inProcess struct {
 	plane controlPlane
 	set   *controllers.Set
+	// tracing is told what they have in their caches, and decide; nil for nobody.
+	tracing *tracing
 }
 
 // start implements runner.
-func (r inProcess) start(ctx context.Context, _ string, c controllers.Selection, through way) (incarnation, error) {
+func (r inProcess) start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
 	config := r.plane.ConfigFor(userOf(c.Name))
 	config.Wrap(transport.WrapperFunc(through))
 	cache := c.Cache
@@ -38,8 +40,16 @@ func (r inProcess) start(ctx context.Context, _ string, c controllers.Selection,
 	if err != nil {
 		return nil, err
 	}
+	if r.tracing != nil {
+		c.Decided = r.tracing.decided(name)
+	}
 	if err := controllers.SetupWithManager(mgr, c); err != nil {
 		return nil, err
+	}
+	if r.tracing != nil {
+		if err := r.tracing.follow(ctx, name, mgr.GetCache(), c.Registration); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	m := &managed{cancel: cancel, done: make(chan struct{})}

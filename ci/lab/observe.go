@@ -74,13 +74,18 @@ func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 		e.At = at
 		events = append(events, e)
 	})
+	object := after
+	if object == nil {
+		object = before
+	}
 	record := func(actor string) {
+		b.trace.Changed(at, actor, kindOf(object)+"/"+object.GetName(), before, after)
 		for _, e := range events {
 			e.Actor = actor
 			b.stream.put(e)
 		}
 	}
-	if actor := manager(before, after); actor != "" || len(events) == 0 {
+	if actor := manager(before, after); actor != "" {
 		record(actor)
 		return
 	}

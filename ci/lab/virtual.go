@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -16,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
@@ -31,6 +34,7 @@ type virtualMachines struct {
 	assets string
 	logf   func(format string, args ...any)
 	names  []string
+	offset time.Duration // of the times of the hypervisor's observer
 	tasks  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -48,7 +52,7 @@ func openVirtualMachines(
 		return nil, err
 	}
 	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, assets: assets, logf: logf, byName: make(map[string]*virtual)}
-	offset := s.since() - l.Now()
+	v.offset = s.since() - l.Now()
 	v.tasks.Go(func() {
 		for e := range l.Events() {
 			v.mu.Lock()
@@ -56,10 +60,10 @@ func openVirtualMachines(
 			v.mu.Unlock()
 			m.notice(e)
 			for _, event := range worldEvents(e, m.blamed(e)) {
-				event.At = offset + e.At
+				event.At = v.offset + e.At
 				s.put(event)
 			}
-			programmed(e, offset+e.At)
+			programmed(e, v.offset+e.At)
 		}
 	})
 	accelerator, why := l.Accelerator()
@@ -100,7 +104,20 @@ func (v *virtualMachines) close() (artifacts []scenarios.Artifact, err error) {
 			artifacts = append(artifacts, scenarios.Artifact{Name: name + ".console", Data: data})
 		}
 	}
-	return artifacts, err
+	lines, failed := v.consoleLines()
+	return append(artifacts, lines), errors.Join(err, failed)
+}
+
+// consoleLines are the lines of all consoles, at their times.
+func (v *virtualMachines) consoleLines() (scenarios.Artifact, error) {
+	var file bytes.Buffer
+	for _, l := range v.vms.ConsoleLines() {
+		line := page.Line{At: v.offset + l.At, Host: l.Host, Text: l.Text}
+		if err := json.NewEncoder(&file).Encode(line); err != nil {
+			return scenarios.Artifact{}, fmt.Errorf("record the consoles: %w", err)
+		}
+	}
+	return scenarios.Artifact{Name: page.Lines, Data: file.Bytes()}, nil
 }
 
 // worldEvents translates what the hypervisor and the guest saw. A line of a boot

@@ -62,6 +62,7 @@ func Moment(run *Run, seq int) map[string][]Fact {
 	until.Events = run.Events[:seq]
 	at := until.Events[seq-1].At
 	until.Trace = slices.DeleteFunc(slices.Clone(run.Trace), func(t Entry) bool { return t.At > at })
+	until.Lines = slices.DeleteFunc(slices.Clone(run.Lines), func(l Line) bool { return l.At > at })
 	until.Requests = slices.DeleteFunc(slices.Clone(run.Requests), func(r Request) bool { return r.Answered > at })
 	said := make(map[string][]Fact)
 	for _, group := range Lanes(&until) {
@@ -106,6 +107,7 @@ func (b *bands) end(at time.Duration) {
 type host struct {
 	name                               string
 	power, workload, node, status, bmc bands
+	console                            bands
 	link, requests                     bands
 	faults                             map[string]*bands
 	on, booting, paused                bool
@@ -146,6 +148,9 @@ func Lanes(run *Run) []Group {
 	}
 	for _, r := range run.Requests {
 		d.request(r)
+	}
+	for _, h := range d.hosts {
+		h.wrote(run)
 	}
 	d.caches()
 	return d.groups()
@@ -294,6 +299,29 @@ func (h *host) world(e history.Event, mark Mark) {
 	}
 }
 
+// wrote takes note of the console, which stands still when the power goes.
+func (h *host) wrote(run *Run) {
+	events := run.Events
+	until := func(at time.Duration) {
+		for ; len(events) > 0 && events[0].At <= at; events = events[1:] {
+			if e := &events[0]; e.Kind == history.PowerOff && e.Host == h.name {
+				h.console.end(e.At)
+			}
+		}
+	}
+	for _, l := range run.Lines {
+		if l.Host == h.name {
+			until(l.At)
+			if text := strings.TrimSpace(printable([]byte(l.Text))); text != "" {
+				h.console.begin(l.At, "console", text)
+			}
+		}
+	}
+	if len(run.Events) > 0 {
+		until(run.Events[len(run.Events)-1].At)
+	}
+}
+
 // object takes note of a version of an object.
 func (h *host) object(e history.Event) {
 	switch e.Kind {
@@ -392,6 +420,7 @@ func (d *drawer) groups() []Group {
 		add(&g, "power", "What the host physically did.", &h.power, nil)
 		add(&g, "workload", "The copies of the exclusive workload that physically ran here.", &h.workload, nil)
 		add(&g, "watchdog", "When the watchdog fired.", nil, h.watchdog)
+		add(&g, "console", "The last line that the host wrote to its console.", &h.console, nil)
 		add(&g, "network", "What the host was cut off from.", &h.link, nil)
 		truth := h.power.done
 		var truly *Band

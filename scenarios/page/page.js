@@ -53,7 +53,7 @@
       facts("What changed in " + object, fields ? fields.map(([path, was, is]) => [path, (was || "nothing") + " \u2192 " + (is || "nothing")]) : [[object, done]]);
     }
     const made = decisions.filter(d => d[0] <= at + 0.0005 && d[1] === actor);
-    const decision = made.findLast(d => (what + " " + cell(row, 4)).includes(d[2].split("/").pop())) || made.pop();
+    const decision = made.findLast(d => d[2].split(" or ").some(k => (what + " " + cell(row, 4)).includes(k.split("/").pop()))) || made.pop();
     if (!decision) return;
     const [t, , key, known, action] = decision;
     facts("What " + actor + " had decided", [["at", seconds(t)], ["about", key], ["action", action],

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -165,6 +166,43 @@ func TestConsoles(t *testing.T) {
 	got := run.Consoles
 	if len(got) != 1 || got[0].Host != "worker-1" || !strings.HasSuffix(got[0].Text, "[2Jend\uFFFD\n") || len(got[0].Text) > consoleLimit+8 {
 		t.Errorf("the console is %d bytes and ends with %q", len(got[0].Text), got[0].Text[len(got[0].Text)-12:])
+	}
+}
+
+// TestLines: with the times of its lines known, a console shows them, and the last line at
+// a moment is what the host says in it until its power goes.
+func TestLines(t *testing.T) {
+	run, err := Read(fstest.MapFS{
+		"history.jsonl": {Data: []byte(`{"seq":1,"at":0,"kind":"power-on","host":"worker-1"}
+{"seq":2,"at":3000000000,"kind":"boot-started","host":"worker-1","boot":"b1"}
+{"seq":3,"at":6000000000,"kind":"power-off","host":"worker-1"}
+{"seq":4,"at":9000000000,"kind":"done"}
+`)},
+		"consoles.jsonl": {Data: []byte(`{"at":2000000000,"host":"worker-1","text":"\u001b[2Jhello"}
+{"at":5000000000,"host":"worker-1","text":"softdog: fired"}
+{"at":5500000000,"host":"worker-2","text":"somebody else's"}
+`)},
+		"worker-1.console": {Data: []byte("\x1b[2Jhello\nsoftdog: fired\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Console{{"worker-1", "     2.000  [2Jhello\n     5.000  softdog: fired\n"}}; !slices.Equal(run.Consoles, want) {
+		t.Errorf("the consoles are %q, want %q", run.Consoles, want)
+	}
+	var bands []Band
+	for _, group := range Lanes(run) {
+		for _, lane := range group.Lanes {
+			if lane.ID == "worker-1: console" {
+				bands = lane.Bands
+			}
+		}
+	}
+	if want := []Band{{From: 2 * time.Second, To: 5 * time.Second, Kind: "console", Text: "[2Jhello"}, {From: 5 * time.Second, To: 6 * time.Second, Kind: "console", Text: "softdog: fired"}}; !slices.Equal(bands, want) {
+		t.Errorf("the lane is %v, want %v", bands, want)
+	}
+	if said := Moment(run, 2)["worker-1"]; !slices.Contains(said, Fact{Lane: "console", Text: "[2Jhello"}) {
+		t.Errorf("at event 2 the host says %v", said)
 	}
 }
 

@@ -34,6 +34,8 @@ type Run struct {
 	// Trace is what the simulator tells beside the history, in order.
 	Trace    []Entry
 	Consoles []Console
+	// Lines are those of the consoles, at their times.
+	Lines []Line
 	// Held is the nearest run that held, if it is known.
 	Held *Run
 	// Plan is the text of plan.txt, which has the story.
@@ -129,6 +131,13 @@ type Field struct {
 // Console is what a host of the lab has written.
 type Console struct{ Host, Text string }
 
+// Line is one line of consoles.jsonl: what a host has written, and when.
+type Line struct {
+	At   time.Duration `json:"at"`
+	Host string        `json:"host"`
+	Text string        `json:"text"`
+}
+
 // Read reads the files of a report. Only history.jsonl has to be there.
 func Read(files fs.FS) (*Run, error) {
 	run := &Run{}
@@ -148,6 +157,7 @@ func Read(files fs.FS) (*Run, error) {
 		{"report.json", func(data []byte) error { return json.Unmarshal(data, &run.Report) }},
 		{Requests, run.ReadRequests},
 		{Trace, run.ReadTrace},
+		{Lines, func(data []byte) (err error) { run.Lines, err = readLines[Line](data); return err }},
 		{"plan.txt", func(data []byte) error { run.Plan = string(data); return nil }},
 	} {
 		data, err := fs.ReadFile(files, file.name)
@@ -172,21 +182,39 @@ func Read(files fs.FS) (*Run, error) {
 		return nil, fmt.Errorf("look for consoles: %w", err)
 	}
 	for _, name := range consoles {
+		host := strings.TrimSuffix(filepath.Base(name), ".console")
+		if text := run.console(host); text != "" {
+			run.Consoles = append(run.Consoles, Console{host, text})
+			continue
+		}
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		run.Consoles = append(run.Consoles, Console{strings.TrimSuffix(filepath.Base(name), ".console"), printable(data)})
+		run.Consoles = append(run.Consoles, Console{host, printable(data)})
 	}
 	return run, nil
 }
 
-// Requests and Trace are the files of a report that have every request to the BMCs,
-// and what the simulator tells beside the history.
+// Requests, Trace and Lines are the files of a report that have every request to the
+// BMCs, what the world tells of the controllers beside the history, and what the hosts of
+// the lab wrote to their consoles.
 const (
 	Requests = "bmc.jsonl"
 	Trace    = "trace.jsonl"
+	Lines    = "consoles.jsonl"
 )
+
+// console is what a host has written, each line with its time; empty without any.
+func (r *Run) console(host string) string {
+	var text strings.Builder
+	for _, l := range r.Lines {
+		if l.Host == host {
+			fmt.Fprintf(&text, "%10.3f  %s\n", l.At.Seconds(), l.Text)
+		}
+	}
+	return printable([]byte(text.String()))
+}
 
 // ReadRequests takes over the requests to the BMCs.
 func (r *Run) ReadRequests(data []byte) (err error) {
@@ -198,6 +226,7 @@ func (r *Run) ReadRequests(data []byte) (err error) {
 // ReadTrace takes over what the simulator tells.
 func (r *Run) ReadTrace(data []byte) (err error) {
 	r.Trace, err = readLines[Entry](data)
+	slices.SortStableFunc(r.Trace, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
 	return err
 }
 

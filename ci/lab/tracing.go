@@ -1,0 +1,76 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// tracing records what the controllers within this process have in their caches and decide.
+// Of one that is a process of its own nobody here can know either.
+type tracing struct {
+	trace    *objects.Trace
+	since    func() time.Duration
+	kinds    objects.Kinds
+	topology *scenarios.Topology
+}
+
+// decided is told of the decisions of a process.
+func (t *tracing) decided(process string) func(keys []string, facts any, action string) {
+	return func(keys []string, facts any, action string) {
+		t.trace.Decided(t.since(), process, strings.Join(keys, " or "), facts, action)
+	}
+}
+
+// follow records what reaches the cache of a process that is about to start with it.
+func (t *tracing) follow(ctx context.Context, process string, from cache.Cache, r controllers.Registration) error {
+	t.trace.Forgot(t.since(), process)
+	kinds := append([]client.Object{r.For}, r.Reads...)
+	for _, w := range r.Watches {
+		kinds = append(kinds, w.Kind)
+	}
+	nodes := objects.NodesOf(t.topology)
+	followed := make(map[*objects.Kind]bool)
+	for _, example := range kinds {
+		kind, err := t.kinds.Of(example)
+		if err != nil || followed[kind] || kind.Changes == nil {
+			continue // nothing that the report has lanes for
+		}
+		followed[kind] = true
+		informer, err := from.GetInformer(ctx, example, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("follow what %s knows of %s: %w", process, kind.GVK.Kind, err)
+		}
+		learned := func(before, after any) {
+			t.trace.Learned(t.since(), process, nodes, kind, held(before), held(after))
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { learned(nil, obj) },
+			UpdateFunc: learned,
+			DeleteFunc: func(obj any) { learned(obj, nil) },
+		})
+		if err != nil {
+			return fmt.Errorf("follow what %s knows of %s: %w", process, kind.GVK.Kind, err)
+		}
+	}
+	return nil
+}
+
+// held is the object that an informer hands over; nil if there is none.
+func held(obj any) metav1.Object {
+	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	object, _ := obj.(metav1.Object)
+	return object
+}
