@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fencelab/fencelab/controllers"
@@ -265,7 +266,8 @@ func (r *run) single(plan *scenarios.Plan) {
 	if err := outcome.Save(dir, replay); err != nil {
 		r.t.Error(err)
 	}
-	r.t.Errorf("\n%s", outcome.Text(replay))
+	verdict, _ := outcome.Verdict()
+	r.t.Errorf("%s: %s\n%s", plan.Metadata.Name, strings.ToUpper(string(verdict)), outcome.Brief(dir, replay))
 }
 
 func (r *run) backend() (scenarios.Backend, error) {

@@ -283,7 +283,7 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 		dir := filepath.Join("../../out", fmt.Sprintf("%s-lab-%s", plan.Metadata.Name, plan.ID()))
 		replay := "bin/fencelab replay --backend lab " + strings.TrimPrefix(filepath.Join(dir, "plan.txt"), "../../")
 		Expect(outcome.Save(dir, replay)).To(Succeed())
-		Fail(mismatch + "\n\n" + outcome.Text(replay))
+		Fail(mismatch + "\n\n" + outcome.Brief(dir, replay))
 	}
 }
 
