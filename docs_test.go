@@ -328,7 +328,7 @@ func TestWorlds(t *testing.T) {
 		names[feature] = "`" + string(feature) + "`"
 	}
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
-	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog`"
+	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog` that is no `softdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan"
 	for _, need := range []fakebmc.Need{fakebmc.NeedsWire, fakebmc.NeedsIPMI, fakebmc.NeedsGuest, fakebmc.NeedsPeers} {
 		known = append(known, scenarios.Feature(need))

@@ -24,9 +24,7 @@ const (
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
-	// FeatureSoftdog is a watchdog that is the kernel's own.
-	FeatureSoftdog Feature = "softdog"
-	// FeaturePausedWatchdog is the watchdog of a host that is paused.
+	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"
 )
 
@@ -88,11 +86,6 @@ func deviating(plan *Plan) []use {
 // uses are all features that a story asks for, in the order of the file.
 func uses(spec *Spec, needs Needs) []use {
 	var all []use
-	for i, h := range spec.Topology.Hosts {
-		if h.Softdog {
-			all = append(all, use{path: fmt.Sprintf("spec.topology.hosts[%d].softdog", i), what: "the softdog of " + h.Name, feature: FeatureSoftdog})
-		}
-	}
 	for i, c := range spec.Controllers {
 		if c.Replicas > 1 {
 			what := fmt.Sprintf("%d processes of the controller %s", c.Replicas, c.Name)
@@ -166,7 +159,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureSoftdog, FeatureDeviations}
+	features := []Feature{FeatureReplicas, FeatureDeviations}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {
@@ -188,7 +181,7 @@ func Features() []Feature {
 
 func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
 	for _, host := range spec.Topology.Hosts {
-		if host.Name == op.Host && host.Watchdog > 0 {
+		if host.Name == op.Host && host.Watchdog > 0 && !host.Softdog {
 			return []Feature{FeaturePausedWatchdog}
 		}
 	}

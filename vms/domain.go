@@ -382,8 +382,14 @@ func (d *Domain) resetReason() string {
 		return resetRequested
 	}
 	console, err := os.ReadFile(d.spec.console)
-	if err == nil && int64(len(console)) >= d.consoleMark && strings.Contains(string(console[d.consoleMark:]), "softdog: Initiating system reboot") {
+	if err != nil || int64(len(console)) < d.consoleMark {
+		return resetGuest
+	}
+	switch said := string(console[d.consoleMark:]); {
+	case strings.Contains(said, "softdog: Initiating system reboot"):
 		return ResetWatchdog
+	case strings.Contains(said, "sysrq: Resetting"):
+		return ResetSysrq
 	}
 	return resetGuest
 }

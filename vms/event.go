@@ -33,7 +33,8 @@ const (
 	// Detail is libvirt's reason: shutdown (the guest powered itself off), destroyed, crashed or failed.
 	PoweredOff Kind = "powered-off"
 	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again.
-	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired) or guest (a panic or reboot).
+	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired), sysrq (or that a program
+	// had the kernel reboot at once) or guest (a panic or reboot).
 	Reset Kind = "reset"
 	// Paused: no instruction is executed; the boot and its processes go on existing.
 	Paused Kind = "paused"
@@ -84,6 +85,8 @@ const (
 	resetGuest     = "guest"
 	// ResetWatchdog: the console shows that softdog fired.
 	ResetWatchdog = "watchdog"
+	// ResetSysrq: the console shows that a program in the guest had the kernel reboot at once.
+	ResetSysrq = "sysrq"
 )
 
 // State is a host's power state, spelled as Redfish does.

@@ -65,6 +65,29 @@ func (a *authority) issueClient(user string, groups []string) (certificate, key 
 	})
 }
 
+// Peers is an authority of its own, by which programs on Nodes know each other and which
+// the API server does not believe.
+type Peers struct{ authority *authority }
+
+// NewPeers makes one, which exists in memory only.
+func NewPeers() (*Peers, error) {
+	a, err := newAuthority()
+	return &Peers{a}, err
+}
+
+// CA is its certificate, in PEM.
+func (p *Peers) CA() []byte { return p.authority.certificate }
+
+// Issue returns a certificate and key in PEM for the programs on a Node, as clients and as
+// servers.
+func (p *Peers) Issue(node string) (certificate, key []byte, err error) {
+	return p.authority.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: node},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{node},
+	})
+}
+
 func (a *authority) issue(template *x509.Certificate) (certificate, key []byte, err error) {
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	own, err := newKey()

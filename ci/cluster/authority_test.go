@@ -134,3 +134,34 @@ func TestTokens(t *testing.T) {
 		t.Errorf("guessable tokens: %v", tokens)
 	}
 }
+
+// TestPeers: a Node's certificate is for that Node alone, as a client and as a server, and
+// the API server's authority does not vouch for it.
+func TestPeers(t *testing.T) {
+	p, err := NewPeers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, theirs := testAuthority(t)
+	ours := x509.NewCertPool()
+	if !ours.AppendCertsFromPEM(p.CA()) {
+		t.Fatal("the authority's certificate is unreadable")
+	}
+	certificate, key, err := p.Issue("node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := parsePair(t, certificate, key)
+	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		for _, c := range []struct {
+			node  string
+			roots *x509.CertPool
+			valid bool
+		}{{"node-1", ours, true}, {"node-2", ours, false}, {"node-1", theirs, false}} {
+			_, err := leaf.Verify(x509.VerifyOptions{DNSName: c.node, Roots: c.roots, KeyUsages: []x509.ExtKeyUsage{use}})
+			if (err == nil) != c.valid {
+				t.Errorf("as %s, for use %d: %v", c.node, use, err)
+			}
+		}
+	}
+}

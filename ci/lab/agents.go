@@ -35,8 +35,7 @@ type agent struct {
 	guest func(context.Context, evidence.Command) error
 }
 
-// foreignAgents are the reasons why agents can't be run: those of other modules, and those
-// that need more than a guest grants.
+// foreignAgents are the reasons why agents of other modules can't be run.
 func (b *Backend) foreignAgents(spec *scenarios.Spec) (reasons []string) {
 	for _, c := range spec.Controllers {
 		r, err := b.set.Lookup(c.Name)
@@ -45,8 +44,6 @@ func (b *Backend) foreignAgents(spec *scenarios.Spec) (reasons []string) {
 		}
 		if _, err := controllers.Lookup(c.Name); err != nil {
 			reasons = append(reasons, "the controller "+c.Name+": the program in the lab's guests has fencelab's own agents only")
-		} else if r.AsksPeers {
-			reasons = append(reasons, "the controller "+c.Name+": agents of the lab's guests can't ask each other")
 		}
 	}
 	return reasons
@@ -101,6 +98,17 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 	return nil
 }
 
+// identify makes the certificate by which agents on a host are known to their peers.
+func (b *Backend) identify(node string) (_ *program.Identity, err error) {
+	if b.peers == nil {
+		if b.peers, err = cluster.NewPeers(); err != nil {
+			return nil, err
+		}
+	}
+	certificate, key, err := b.peers.Issue(node)
+	return &program.Identity{Certificate: certificate, Key: key, Authority: b.peers.CA()}, err
+}
+
 // programs are those of a host's agents. api is where guests reach the proxy of each.
 func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) ([]vms.Program, error) {
 	var programs []vms.Program
@@ -126,6 +134,11 @@ func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) 
 		feeds := a.controller.FeedsWatchdog && host.Watchdog > 0
 		if feeds {
 			told.Watchdog = watchdogDevice
+		}
+		if a.controller.AsksPeers {
+			if told.Identity, err = b.identify(host.Node()); err != nil {
+				return nil, err
+			}
 		}
 		data, err := json.Marshal(told)
 		if err != nil {

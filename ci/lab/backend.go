@@ -123,6 +123,7 @@ type Backend struct {
 	runner    runner
 	processes []*process
 	agents    []*agent
+	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
 
 	stream  *stream

@@ -106,7 +106,7 @@ type require interface {
 
 // TestLab runs the catalogue's stories on a real API server and virtual machines.
 // FENCELAB_E2E=quick takes only those that every change has to pass, FENCELAB_E2E=all
-// every fault of a BMC as well, which takes half an hour more;
+// every story that the lab can tell, which takes two hours more;
 // FENCELAB_REQUIRE_LAB=1 turns a machine that can't run a lab into a failure.
 func TestLab(t *testing.T) {
 	requireLab(t)
@@ -165,12 +165,17 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off and resets itself", full, "agents/cut-off-host-resets-itself.yaml"),
 		Entry("of an agent that dies for too long", full, "agents/silent-agent-resets-its-host.yaml"),
 		Entry("of an agent that feeds whatever it hears", full, "agents/wrong-feeds-a-cut-off-host.yaml"),
+		Entry("of an agent that dies while its host is cut off", full, "agents/cut-off-host-loses-its-agent.yaml"),
+		Entry("of survivors that release a cut-off host", full, "poison-pill/survivors-release-a-cut-off-host.yaml"),
+		Entry("of a peer that says unhealthy", full, "poison-pill/unhealthy-says-a-peer.yaml"),
 	)
 
 	DescribeTable("catches the wrong controller", func(ctx SpecContext, file string) { tell(ctx, file) },
 		Entry("that deletes the Node before the power-off", "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
 		Entry("that powers on before the Node is deleted", full, "machine-remediation/wrong-powers-on-before-node-deleted.yaml"),
 		Entry("that trusts a stale poweredOn", full, "machine-remediation/wrong-trusts-stale-powered-on.yaml"),
+		Entry("that feeds a host which is fenced", full, "poison-pill/wrong-feeds-when-fenced.yaml"),
+		Entry("that leaves the watchdog out of the safe time", full, "poison-pill/wrong-leaves-out-reset.yaml"),
 	)
 
 	DescribeTable("tells the story with controllers that are processes of their own", func(ctx SpecContext, file string) { tellWith(ctx, file, asProcesses()) },
@@ -217,7 +222,7 @@ func faults() (entries []TableEntry) {
 
 // others has an entry for each story of the seeds that the lab can tell.
 func others() (entries []TableEntry) {
-	for _, folder := range []string{"reboot-annotation", "machine-remediation", "health-check", "regression"} {
+	for _, folder := range []string{"reboot-annotation", "machine-remediation", "health-check", "deletion-hooks", "poison-pill", "regression"} {
 		for _, file := range told(folder) {
 			entries = append(entries, Entry(strings.TrimSuffix(filepath.Base(file), ".yaml"), onDemand, file))
 		}

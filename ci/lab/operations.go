@@ -31,11 +31,10 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time",
 		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
-		scenarios.FeatureSoftdog:                   "the watchdog of a virtual machine is a device",
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",
-		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
+		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine is a softdog, which stands still with it",
 		"setClock":                                 "the lab has one clock",
 		"freezeCache":                              "the lab cannot freeze a cache",
 		"thawCache":                                "the lab cannot freeze a cache",

@@ -275,7 +275,8 @@ func (m *virtual) blamed(e vms.Event) string { return m.culprits.blamed(e) }
 // culprits are in whose name a machine's next power edges happen. A machine that was
 // told to go on, and to go off before it was on, does both, each in its own one's name.
 // Its watchdog fires in the name of the agent that feeds it, if there is one, unless the
-// scenario has told its guest to starve it.
+// scenario has told its guest to starve it. Where there is no watchdog to feed that agent
+// has the kernel reboot.
 type culprits struct {
 	on, off atomic.Value // strings
 	feeder  string
@@ -299,6 +300,9 @@ func (c *culprits) blamed(e vms.Event) string {
 		if starved := c.starved.Swap(false); c.feeder == "" || starved {
 			return string(history.Engine)
 		}
+		return c.feeder
+	case e.Kind == vms.Reset && e.Detail == vms.ResetSysrq && c.feeder != "":
+		c.starved.Store(false)
 		return c.feeder
 	case e.Kind == vms.PoweredOn:
 		who, _ = c.on.Swap("").(string)

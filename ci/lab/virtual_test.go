@@ -167,9 +167,16 @@ func TestCulprits(t *testing.T) {
 		{vms.Event{Kind: vms.Reset, Detail: vms.ResetWatchdog}, string(history.Engine)},
 		{vms.Event{Kind: vms.PoweredOff}, "reboot"},
 		{vms.Event{Kind: vms.PoweredOff}, ""},
+		{vms.Event{Kind: vms.Reset, Detail: vms.ResetSysrq}, ""},
 	} {
 		if who := c.blamed(want.event); who != want.who {
 			t.Errorf("%s %s by %q, want %q", want.event.Kind, want.event.Detail, who, want.who)
+		}
+	}
+	c.feeder = "worker-1.poisonpill"
+	for _, detail := range []string{vms.ResetWatchdog, vms.ResetSysrq} {
+		if who := c.blamed(vms.Event{Kind: vms.Reset, Detail: detail}); who != c.feeder {
+			t.Errorf("%s with an agent by %q", detail, who)
 		}
 	}
 }

@@ -6,8 +6,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/clientcmd"
@@ -20,8 +22,12 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// stateDir is in the memory of the guest, like all its files.
-const stateDir = "/run/fencelab"
+const (
+	// dir is in the memory of the guest, like all its files.
+	dir = "/run/fencelab"
+	// peerPort is where agents of other guests ask.
+	peerPort = "7443"
+)
 
 func main() {
 	if err := run(os.Args[1], zap.New(zap.WriteTo(os.Stdout))); err != nil {
@@ -49,12 +55,22 @@ func run(path string, logger logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	return onhost.Run(context.Background(), onhost.Options{
-		Agent: agent, Host: c.Host, Config: config, Watchdog: c.Watchdog, State: stateDir, Logger: logger,
+	o := onhost.Options{
+		Agent: agent, Host: c.Host, Config: config, Watchdog: c.Watchdog, State: dir, Logger: logger,
 		Ready: func() {
 			if _, err := os.NewFile(evidence.ReadyFD, "ready").Write([]byte{0}); err != nil {
 				logger.Error(err, "tell that the agent is ready")
 			}
 		},
-	})
+	}
+	if c.Identity != nil {
+		o.Listen, o.PeerPort = ":"+peerPort, peerPort
+		o.Certificate, o.Key, o.Authority = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "ca.crt")
+		for path, data := range map[string][]byte{o.Certificate: c.Identity.Certificate, o.Key: c.Identity.Key, o.Authority: c.Identity.Authority} {
+			if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(path, data, 0o600)); err != nil {
+				return fmt.Errorf("write the certificates: %w", err)
+			}
+		}
+	}
+	return onhost.Run(context.Background(), o)
 }

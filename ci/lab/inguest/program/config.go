@@ -16,4 +16,14 @@ type Config struct {
 	Host       controllers.Host   `json:"host"`
 	// Watchdog is the device that the agent feeds; empty for none.
 	Watchdog string `json:"watchdog,omitempty"`
+	// Identity is who the host is among the agent's peers; nil for an agent that asks none.
+	Identity *Identity `json:"identity,omitempty"`
+}
+
+// Identity is the certificate of a host with its key, and that of the authority which has
+// made those of all hosts, in PEM.
+type Identity struct {
+	Certificate []byte `json:"certificate"`
+	Key         []byte `json:"key"`
+	Authority   []byte `json:"authority"`
 }
