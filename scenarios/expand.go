@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -45,6 +46,9 @@ type expander struct {
 // varied reports whether there is anything to expand.
 func (d *document) varied() bool {
 	if d.nodes["parameters"] != nil || d.nodes["matrix"] != nil {
+		return true
+	}
+	if d.nodes[workersPath] != nil {
 		return true
 	}
 	for i := 0; d.nodes[stepPath(i)] != nil; i++ {
@@ -88,7 +92,12 @@ func (x *expander) node(n *yaml.Node, path string, values map[string]any) *yaml.
 				key = x.scalar(key, at, values)
 				key.Tag = "!!str"
 			}
-			made.Content = append(made.Content, key, x.node(n.Content[i+1], at, values))
+			value := x.node(n.Content[i+1], at, values)
+			if at == workersPath {
+				key = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "hosts", Line: key.Line, Column: key.Column}
+				value = x.workers(value)
+			}
+			made.Content = append(made.Content, key, value)
 		}
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
@@ -101,6 +110,39 @@ func (x *expander) node(n *yaml.Node, path string, values map[string]any) *yaml.
 		}
 	}
 	return &made
+}
+
+// workersPath is where hosts are that are all alike.
+const workersPath = "spec.topology.workers"
+
+// maxWorkers bounds their number.
+const maxWorkers = 50
+
+// workers are hosts one by one.
+func (x *expander) workers(n *yaml.Node) *yaml.Node {
+	hosts := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line, Column: n.Column}
+	if x.doc.nodes["spec.topology.hosts"] != nil {
+		x.doc.bad(workersPath, "stands beside hosts: put them all into one of the two")
+	}
+	var all Workers
+	decoder{doc: x.doc, strict: true}.value(n, reflect.ValueOf(&all).Elem(), workersPath)
+	if x.doc.broken(workersPath) {
+		return hosts
+	}
+	if all.Count < 1 || all.Count > maxWorkers {
+		x.doc.bad(workersPath+".count", "%d: use 1 to %d", all.Count, maxWorkers)
+		return hosts
+	}
+	text := func(s string) *yaml.Node { return nodeOf(s, n) }
+	for i := range all.Count {
+		host := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column}
+		host.Content = append(host.Content, text("name"), text(fmt.Sprintf("worker-%d", i+1)))
+		if all.Watchdog > 0 {
+			host.Content = append(host.Content, text("watchdog"), text(time.Duration(all.Watchdog).String()))
+		}
+		hosts.Content = append(hosts.Content, host)
+	}
+	return hosts
 }
 
 // scalar puts values into a scalar. One that is a reference and nothing else becomes the

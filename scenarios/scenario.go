@@ -92,6 +92,8 @@ type Spec struct {
 type Topology struct {
 	// hosts are the bare-metal hosts, each with a BMC, a Machine and a Node.
 	Hosts []Host `json:"hosts"`
+	// workers are hosts in the place of hosts that are all alike.
+	Workers *Workers `json:"workers,omitempty"`
 	// workload is the exclusive workload: at most one copy of it may run.
 	Workload Workload `json:"workload,omitzero"`
 	// lease is how often a kubelet renews its Lease. A Node whose Lease is four
@@ -105,6 +107,15 @@ type Topology struct {
 	// timings are what the simulator's hosts take. The lab's take what they
 	// take.
 	Timings HostTimings `json:"timings,omitzero"`
+}
+
+// Workers are hosts that are all alike. A plan, and a scenario that was loaded, has them
+// one by one.
+type Workers struct {
+	// count is how many there are. They are called worker-1, worker-2 and so on.
+	Count int `json:"count"`
+	// watchdog is the time after which each one's watchdog resets it.
+	Watchdog Duration `json:"watchdog,omitzero"`
 }
 
 // Host is one machine.

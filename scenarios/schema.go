@@ -80,6 +80,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Metadata.name":              pattern(dnsLabelPattern),
 		"Parameter.name":             pattern(parameterNamePattern),
 		"Parameter.type":             enum(parameterTypes),
+		"Workers.count":              {"minimum": 1, "maximum": maxWorkers},
 		"Repeat.for":                 pattern(parameterNamePattern),
 		"Repeat.times":               {"minimum": 2, "maximum": maxRounds},
 		"Metadata.description":       pattern(`\S`),
@@ -247,6 +248,8 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 		object["anyOf"] = []schemaPart{{"required": []string{"event"}}, {"required": []string{"allOf"}}}
 	case reflect.TypeFor[Topology]():
 		properties["hosts"].(schemaPart)["minItems"] = 1
+		delete(object, "required") // of hosts
+		object["oneOf"] = []schemaPart{{"required": []string{"hosts"}}, {"required": []string{"workers"}}}
 	case reflect.TypeFor[HostTimings](), reflect.TypeFor[Limits]():
 		b.defaults(t, properties)
 	case reflect.TypeFor[Controller]():

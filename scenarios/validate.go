@@ -277,6 +277,9 @@ func (v *validator) validate() {
 func (v *validator) topology() {
 	path := func(i int) string { return fmt.Sprintf("spec.topology.hosts[%d].name", i) }
 	hosts := v.spec.Topology.Hosts
+	if v.spec.Topology.Workers != nil {
+		v.bad(workersPath, "a plan has its hosts one by one: write them out")
+	}
 	if len(hosts) == 0 {
 		v.bad("spec.topology.hosts", "is empty: a scenario needs a host")
 	}
