@@ -3,6 +3,7 @@ package scenarios
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -43,6 +44,8 @@ type assertions struct {
 	doubt  string
 	judged int
 	said   bool
+	// fields are the last events of fields that claims speak of.
+	fields []history.Event
 }
 
 // claim is one assertion and how far it has come. It is open from opening to closing,
@@ -57,6 +60,9 @@ type claim struct {
 
 func (c *assertions) Observe(e history.Event) *invariant.Violation {
 	c.begun = c.begun || e.Kind == history.RunStarted
+	if e.Kind == history.FieldIs {
+		c.fields = append(slices.DeleteFunc(c.fields, func(old history.Event) bool { return old.Object == e.Object && old.Key == e.Key }), e)
+	}
 	for _, one := range c.claims {
 		if c.begun && !one.over {
 			c.observe(one, &e)
@@ -71,16 +77,20 @@ func (c *assertions) Observe(e history.Event) *invariant.Violation {
 
 func (c *assertions) observe(one *claim, e *history.Event) {
 	event := one.event()
-	matches := event.Matches(*e)
+	matches, already := event.Matches(*e), false
 	if one.opening.Kind == "" {
 		switch {
 		case one.After.IsZero():
 			one.opening = *e // the beginning of the story
+			already = event.holds(c.fields)
 		case one.After.Matches(*e):
 			if one.opened++; one.opened == cmp.Or(one.After.Occurrence, 1) {
 				one.opening = *e
+				already = event.holds(c.fields)
 			}
-			return
+			if !already {
+				return
+			}
 		default:
 			return
 		}
@@ -94,6 +104,7 @@ func (c *assertions) observe(one *claim, e *history.Event) {
 			}
 		}
 	}
+	matches = matches || already
 	near := func(edge *history.Event) bool { return c.skew > 0 && edge.Kind != "" && e.At-edge.At < c.skew }
 	switch {
 	case matches && one.closing.Kind == "":
@@ -102,7 +113,7 @@ func (c *assertions) observe(one *claim, e *history.Event) {
 		}
 		one.over = true
 		switch {
-		case !one.After.IsZero() && near(&one.opening):
+		case !already && !one.After.IsZero() && near(&one.opening):
 			c.doubtful(one, &one.opening, e)
 		case one.Never.IsZero():
 			c.judged++

@@ -56,9 +56,14 @@ func (d *document) keys(path string, step *Step, keys, patches []string, vocab V
 			d.bad(path, "nobody sets %s%s", quote(key), meant(key, keys))
 		}
 	}
-	check(path+".when.key", step.When.Key)
+	annotation := func(path string, t Trigger) {
+		if t.Event != string(history.FieldIs) {
+			check(path+".key", t.Key)
+		}
+	}
+	annotation(path+".when", step.When)
 	for j, t := range step.When.AllOf {
-		check(fmt.Sprintf("%s.when.allOf[%d].key", path, j), t.Key)
+		annotation(fmt.Sprintf("%s.when.allOf[%d]", path, j), t)
 	}
 	switch op := step.Do; {
 	case op == nil:

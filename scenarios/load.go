@@ -31,6 +31,9 @@ type Vocabulary struct {
 	// CheckPatch says what is wrong with a merge patch of an object of a kind; it
 	// may be nil.
 	CheckPatch func(kind string, merge json.RawMessage) error
+	// CheckField says what is wrong with the JSONPath of a field of objects of a kind; it
+	// may be nil.
+	CheckField func(kind, path string) error
 	// CheckFault says what is wrong with a rule of the BMC of one of the hosts, and
 	// DoubtFault what is only odd; both may be nil.
 	CheckFault func(rule any, host string, hosts []string) error

@@ -203,7 +203,11 @@ func (r *run) await(i int, s *Step) bool {
 	plan := r.outcome.Plan
 	events := r.outcome.History.Events()
 	wait := waitFor(s.When)
-	for _, e := range events[r.marks[plan.since(i)]:] {
+	mark := r.marks[plan.since(i)]
+	if wait.held(events[:mark]) {
+		return true
+	}
+	for _, e := range events[mark:] {
 		if wait.see(e) {
 			return true
 		}

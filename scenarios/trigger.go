@@ -61,10 +61,12 @@ func (v *validator) event(path string, t Trigger) {
 	}
 	v.subject(path+".object", kind, t)
 	v.value(path+".value", kind, t.Value)
-	if kind != history.AnnotationSet && kind != history.AnnotationRemoved {
-		v.bad(path+".key", "only annotation-set and annotation-removed have a key")
+	if kind != history.AnnotationSet && kind != history.AnnotationRemoved && kind != history.FieldIs {
+		v.bad(path+".key", "only annotation-set, annotation-removed and field-is have a key")
 	}
 	switch kind {
+	case history.FieldIs:
+		v.field(path, t)
 	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
 		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
 			v.bad(path+".event", "%s never happens: spec.topology has no workload", kind)

@@ -43,6 +43,19 @@ func waitFor(t Trigger) *wait {
 	return w
 }
 
+// held takes into account what is so after the events before those that count, and
+// reports whether the wait is over.
+func (w *wait) held(before []history.Event) bool {
+	over := true
+	for i, t := range w.triggers {
+		if t.holds(before) {
+			w.left[i] = 0
+		}
+		over = over && w.left[i] == 0
+	}
+	return over
+}
+
 // see takes an event into account and reports whether the wait is over.
 func (w *wait) see(e history.Event) bool {
 	over := true

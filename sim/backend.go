@@ -141,6 +141,7 @@ type Backend struct {
 	w         *world
 	spec      *scenarios.Spec
 	nodes     objects.Nodes
+	fields    objects.Fields
 	store     *kube.Store
 	api       *apiServer
 	hosts     []*host
@@ -186,6 +187,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 
 	spec := &plan.Spec
 	b.spec, b.nodes = spec, objects.NodesOf(&spec.Topology)
+	if b.fields, err = objects.FieldsOf(spec); err != nil {
+		return invariant.Timings{}, err
+	}
 	for i := range spec.Topology.Hosts {
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
@@ -412,13 +416,15 @@ func (b *Backend) committed(c kube.Change) {
 	if b.w.trace != nil && !b.sim.kinds.table[c.Kind].Heartbeat {
 		b.w.trace.Changed(b.w.now, c.Actor, c.Kind.Kind+"/"+nameOf(c), meta(c.Old), meta(c.New))
 	}
-	b.nodes.Changes(b.sim.kinds.table[c.Kind], c.Old, c.New, func(e history.Event) {
+	emit := func(e history.Event) {
 		e.Actor = c.Actor
 		if b.w.overdue && (e.Kind == history.PodTerminating || e.Kind == history.NodeCordoned) {
 			e.Key = history.Late
 		}
 		b.w.emit(e)
-	})
+	}
+	b.nodes.Changes(b.sim.kinds.table[c.Kind], c.Old, c.New, emit)
+	b.fields.Changes(b.nodes, b.sim.kinds.table[c.Kind], meta(c.Old), meta(c.New), emit)
 	if c.Kind == b.sim.kinds.pod {
 		for _, obj := range [...]client.Object{c.Old, c.New} {
 			if pod, ok := obj.(*corev1.Pod); ok {

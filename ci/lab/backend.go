@@ -129,6 +129,7 @@ type Backend struct {
 	stream  *stream
 	trace   objects.Trace
 	nodes   objects.Nodes
+	fields  objects.Fields
 	writers writers
 	tasks   sync.WaitGroup
 }
@@ -160,6 +161,11 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if err := Check(ctx, b.options); err != nil {
 		return timings, err
 	}
+	fields, err := objects.FieldsOf(&plan.Spec)
+	if err != nil {
+		return timings, err
+	}
+	b.fields = fields
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.plan, b.clock, b.nodes = plan, wall.Clock(), objects.NodesOf(&plan.Spec.Topology)
 	b.stream = newStream(b.since)

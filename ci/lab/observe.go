@@ -18,7 +18,7 @@ import (
 // watches: an informer would merge versions.
 func (b *Backend) watchAPI() error {
 	for _, kind := range b.kinds {
-		if kind.Changes == nil {
+		if kind.Changes == nil && len(b.fields[kind.Name]) == 0 {
 			continue
 		}
 		list := kind.NewList()
@@ -70,10 +70,12 @@ func (b *Backend) follow(ctx context.Context, kind *objects.Kind, w watch.Interf
 func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 	at := b.since()
 	var events []history.Event
-	b.nodes.Changes(kind, before, after, func(e history.Event) {
+	see := func(e history.Event) {
 		e.At = at
 		events = append(events, e)
-	})
+	}
+	b.nodes.Changes(kind, before, after, see)
+	b.fields.Changes(b.nodes, kind, before, after, see)
 	object := after
 	if object == nil {
 		object = before

@@ -49,7 +49,7 @@ var layers = []layer{
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/page", []string{"./scenarios/history", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
-	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/.", "k8s.io/apiextensions-apiserver/pkg/apis"}, kubernetes, capi, client),
+	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/.", "k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/client-go/util/jsonpath"}, kubernetes, capi, client),
 		"it translates between scenarios and API objects, for both worlds alike"},
 
 	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient, anyYAML, system), whyController},

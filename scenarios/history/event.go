@@ -115,6 +115,9 @@ const (
 	// of its value.
 	AnnotationSet     Kind = "annotation-set"
 	AnnotationRemoved Kind = "annotation-removed"
+	// FieldIs is a field of an object, of those that the story asks for, having another
+	// value: Key is its JSONPath, Value its text, which is empty when it is gone.
+	FieldIs Kind = "field-is"
 	// PowerReported is a change of the BareMetalHost's status.poweredOn, with
 	// true or false in Value: what the controllers believe, not a fact.
 	PowerReported Kind = "power-reported"
@@ -215,7 +218,7 @@ var layers = map[Kind]Layer{
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	FenceRequested: API, FenceEnded: API,
-	MachineDeleting: API, DeletionPhase: API,
+	MachineDeleting: API, DeletionPhase: API, FieldIs: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
@@ -321,6 +324,7 @@ var phrases = map[Kind]string{
 	PodDeleted:           "{object} on {host} was deleted",
 	AnnotationSet:        "{key} was set on {object}",
 	AnnotationRemoved:    "{key} was removed from {object}",
+	FieldIs:              "{key} of {object} became {value}",
 	PowerReported:        "{object} was reported powered on: {value}",
 	OnlineWanted:         "{object} was asked to be online: {value}",
 	LastPoweredOn:        "a boot of {host} was recorded",

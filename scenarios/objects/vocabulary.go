@@ -30,6 +30,7 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 		Fault:       func() any { return new(fakebmc.Rule) },
 		Kinds:       kinds.Vocabulary(),
 		CheckPatch:  kinds.checkPatch,
+		CheckField:  kinds.checkField,
 		CheckFault: func(rule any, host string, hosts []string) error {
 			return rule.(*fakebmc.Rule).Fits(host, hosts)
 		},

@@ -1,0 +1,75 @@
+package scenarios
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Field is a field of an object whose values a story asks for.
+type Field struct {
+	// Object is KIND/NAME, Key the JSONPath of the field.
+	Object, Key string
+}
+
+// Fields are those that a story waits for, or claims something of, each once.
+func (s *Spec) Fields() []Field {
+	var fields []Field
+	add := func(t Trigger) {
+		if field := (Field{t.Object, t.Key}); t.Event == string(history.FieldIs) && !slices.Contains(fields, field) {
+			fields = append(fields, field)
+		}
+	}
+	for _, step := range s.Steps {
+		for _, t := range append([]Trigger{step.When}, step.When.AllOf...) {
+			add(t)
+		}
+	}
+	for _, claim := range s.Expect.Events {
+		for _, t := range [...]Trigger{claim.Happens, claim.Never, claim.After, claim.Before} {
+			add(t)
+		}
+	}
+	slices.SortFunc(fields, func(a, b Field) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Key, b.Key)) })
+	return fields
+}
+
+// isState reports whether a trigger is met as long as something lasts, and not only when
+// it begins: a field has its value also if it got it before.
+func (t Trigger) isState() bool {
+	return t.Event == string(history.FieldIs) && t.Value != "" && t.Occurrence <= 1
+}
+
+// holds reports whether a trigger that is a state is met after the events.
+func (t Trigger) holds(events []history.Event) bool {
+	if !t.isState() {
+		return false
+	}
+	for i := len(events) - 1; i >= 0; i-- {
+		if e := &events[i]; e.Kind == history.FieldIs && e.Object == t.Object && e.Key == t.Key {
+			return t.Matches(*e)
+		}
+	}
+	return false
+}
+
+// field checks the field of an object that is waited for.
+func (v *validator) field(path string, t Trigger) {
+	kind, name, named := strings.Cut(t.Object, "/")
+	switch {
+	case t.Object == "" || t.Key == "":
+		v.bad(path, "the field of which object? give it object and key")
+	case !named:
+		v.bad(path+".object", "%s is no object: write KIND/NAME", quote(t.Object))
+	case v.oneOf(path+".object", "kind of object", kind, v.vocab.kinds(anyKind)):
+		v.named(path+".object", kind, name)
+		if v.vocab.CheckField == nil {
+			return
+		}
+		if err := v.vocab.CheckField(kind, t.Key); err != nil {
+			v.bad(path+".key", "%s", oneLine(err))
+		}
+	}
+}
