@@ -2,6 +2,9 @@ module github.com/fencelab/fencelab
 
 go 1.26.0
 
+// So that jitter repeats itself: see sim/bubble.
+godebug randseednop=0
+
 require sigs.k8s.io/controller-runtime v0.24.1
 
 require k8s.io/api v0.36.3

@@ -49,7 +49,7 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			}
 		}
 		work := &keys{}
-		reconciler, err := s.New(Deps{
+		deps := Deps{
 			Client:   mgr.GetClient(),
 			Live:     mgr.GetAPIReader(),
 			Clock:    clock.RealClock{},
@@ -58,7 +58,14 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			Settings: s.Settings,
 			Overlay:  s.Overlay,
 			Decided:  work.decided(s.Decided),
-		})
+		}
+		if s.Setup != nil {
+			if err := s.Setup(context.Background(), mgr, deps); err != nil {
+				return fmt.Errorf("set up the controller %s: %w", s.Name, err)
+			}
+			continue
+		}
+		reconciler, err := s.New(deps)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -79,8 +80,14 @@ type Registration struct {
 	FeedsWatchdog bool
 	// AsksPeers says that it asks its processes on other hosts.
 	AsksPeers bool
-	// New makes the reconciler, NewAgent the agent. They start nothing. One of them is
-	// called once for each incarnation of a process.
+	// Setup stands in the place of New for controllers that set themselves up with a
+	// manager, as SetupWithManager does: one or several, with watches, predicates, indexes
+	// and goroutines of their own, that read Go's own clock. They run as they are. The
+	// simulator wants to know the kinds that they watch or read from the cache: For and
+	// Reads. Power and Decided are not among their Deps.
+	Setup func(context.Context, manager.Manager, Deps) error
+	// New makes the reconciler, NewAgent the agent. They start nothing. One of them, or
+	// Setup, is called once for each incarnation of a process.
 	New      func(Deps) (reconcile.Reconciler, error)
 	NewAgent func(Deps) (Agent, error)
 

@@ -99,10 +99,12 @@ func (r *Registration) complete() error {
 	switch {
 	case r.Place == EveryHost && (r.Name == "" || r.NewAgent == nil):
 		return fmt.Errorf("add the agent %q: a registration needs Name and NewAgent", r.Name)
-	case r.Place != EveryHost && (r.Name == "" || r.For == nil || r.New == nil):
-		return fmt.Errorf("add the controller %q: a registration needs Name, For and New", r.Name)
-	case !slices.Contains([]Part{"", Power, Remediation, HealthCheck}, r.Plays):
-		return fmt.Errorf("add the controller %s: nobody plays %q; choose one of %s, %s, %s, or nothing", r.Name, r.Plays, Power, Remediation, HealthCheck)
+	case r.Place != EveryHost && (r.Name == "" || r.For == nil || (r.New == nil) == (r.Setup == nil)):
+		return fmt.Errorf("add the controller %q: a registration needs Name, For, and either New or Setup", r.Name)
+	case r.Setup != nil && len(r.Watches)+len(r.Indexes) > 0:
+		return fmt.Errorf("add the controller %s: Setup sets up its watches and indexes; name their kinds in Reads", r.Name)
+	case !slices.Contains([]Part{"", Power, Remediation, HealthCheck, Deletion}, r.Plays):
+		return fmt.Errorf("add the controller %s: nobody plays %q; choose one of %s, %s, %s, %s, or nothing", r.Name, r.Plays, Power, Remediation, HealthCheck, Deletion)
 	}
 	r.Place, r.Workers = cmp.Or(r.Place, Cluster), max(r.Workers, 1)
 	if r.Settings == nil {

@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -55,6 +56,17 @@ type Option func(*run)
 func With(m controllers.Module) Option {
 	return func(r *run) { r.modules = append(r.modules, m) }
 }
+
+// Instead has one controller play in the place of another, with its own default settings:
+// so the stories that were written for one judge the other. It may be given several times.
+// A scenario that makes the one wrong on purpose can't be played by the other.
+func Instead(of, by string) Option {
+	return func(r *run) { r.cast = append(r.cast, [2]string{of, by}) }
+}
+
+// Settle has the story begin a while after the topology is up, for controllers that take
+// their time to take over what is there.
+func Settle(d time.Duration) Option { return func(r *run) { r.settle = d } }
 
 // Seed is what the scenario's and a strategy's choices are drawn from; 1 if it is not
 // given.
@@ -84,6 +96,8 @@ var newLab func(*controllers.Set) scenarios.Backend
 type run struct {
 	t       testing.TB
 	modules []controllers.Module
+	cast    [][2]string
+	settle  time.Duration
 	options search.Options
 	out     string
 
@@ -99,6 +113,17 @@ func Run(t testing.TB, file string, options ...Option) {
 	for _, r := range load(t, file, options) {
 		r.single(r.plan)
 	}
+}
+
+// Play plays the default schedule of a scenario and returns what came of it, of each cell of
+// a matrix, for tests that judge that themselves. It fails the test only if the scenario
+// can't be played.
+func Play(t testing.TB, file string, options ...Option) (outcomes []*scenarios.Outcome) {
+	t.Helper()
+	for _, r := range load(t, file, options) {
+		outcomes = append(outcomes, r.play(r.plan))
+	}
+	return outcomes
 }
 
 // Sweep plays every schedule that differs from the default one in a single place, or
@@ -170,6 +195,9 @@ func load(t testing.TB, file string, options []Option) []*run {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if data, err = recast(data, r.cast, r.settle); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
 	cells, err := scenarios.LoadCells(file, data, vocabulary, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -232,8 +260,8 @@ func world() string {
 	return "sim"
 }
 
-// single plays one plan and reports on it.
-func (r *run) single(plan *scenarios.Plan) {
+// play plays one plan.
+func (r *run) play(plan *scenarios.Plan) *scenarios.Outcome {
 	r.t.Helper()
 	backend, err := r.backend()
 	if err != nil {
@@ -249,6 +277,13 @@ func (r *run) single(plan *scenarios.Plan) {
 		r.t.Fatal(err)
 	}
 	outcome.World = world()
+	return outcome
+}
+
+// single plays one plan and reports on it.
+func (r *run) single(plan *scenarios.Plan) {
+	r.t.Helper()
+	outcome := r.play(plan)
 	if outcome.Meets() == "" {
 		verdict, _ := outcome.Verdict()
 		r.t.Logf("%s: %s, %d events, digest %s", plan.Metadata.Name, verdict, outcome.History.Len(), outcome.History.Digest())

@@ -344,7 +344,11 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p.deps.Clock = wallClock{b.w, &p.offset}
 	p.deps.Warn = b.warner(p)
 	p.deps.Decided = b.decided(c.Name, p, func() string { return p.running.entry.request.String() })
-	if err := b.watch(p, c.For, nil); err != nil {
+	if c.Setup == nil {
+		if err := b.watch(p, c.For, nil); err != nil {
+			return nil, err
+		}
+	} else if _, err := b.stream(p, c.For); err != nil {
 		return nil, err
 	}
 	for _, watch := range c.Watches {
@@ -356,6 +360,9 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 		if _, err := b.stream(p, read); err != nil {
 			return nil, err
 		}
+	}
+	if c.Setup != nil {
+		b.w.managed = append(b.w.managed, p)
 	}
 	b.processes = append(b.processes, p)
 	return p, nil
@@ -545,6 +552,9 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	for _, p := range b.processes {
 		p.life++
 		p.abandon()
+	}
+	if b.w.bubble != nil {
+		b.w.bubble.Close()
 	}
 	trace := b.w.trace
 	b.w, b.processes = nil, nil

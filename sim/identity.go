@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Identity is a fingerprint of the state that the world is in: its hosts and what runs
@@ -74,17 +73,17 @@ func (p *process) identify(to hash.Hash, known map[string]string) {
 			identifyObject(to, known, change.New)
 		}
 	}
-	for _, r := range slices.SortedFunc(maps.Keys(p.queue.entries), func(a, b reconcile.Request) int { return strings.Compare(a.String(), b.String()) }) {
-		e := p.queue.entries[r]
-		fmt.Fprintf(to, "request %s %t %t %t %d %d %d\n", r, e.queued, e.timer != nil, e.locked, e.priority, e.failures, slices.Index(p.queue.ready, e))
+	for _, k := range slices.SortedFunc(maps.Keys(p.queue.entries), func(a, b ticket) int { return strings.Compare(a.String(), b.String()) }) {
+		e := p.queue.entries[k]
+		fmt.Fprintf(to, "request %s %t %t %t %d %d %d\n", k, e.queued, e.timer != nil, e.locked, e.priority, e.failures, slices.Index(p.queue.ready, e))
 	}
 	for _, f := range p.flights {
 		fmt.Fprint(to, "flight")
 		if f.entry != nil {
 			fmt.Fprintf(to, " of %s", f.entry.request)
 		}
-		if f.sent != nil {
-			fmt.Fprintf(to, " has sent %v", f.sent.deed)
+		for _, c := range f.sent {
+			fmt.Fprintf(to, " has sent %v", c.deed)
 		}
 		fmt.Fprintln(to)
 	}

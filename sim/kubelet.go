@@ -316,10 +316,15 @@ func (k *kubelet) sync(t trouble) {
 		return
 	}
 	var wanted []types.UID
+	var terminating []*corev1.Pod
 	for _, obj := range k.store.List(k.kinds.pod, "") {
 		pod := obj.(*corev1.Pod)
 		of := pod.Annotations[api.NodeUIDAnnotation] // one that names no Node is of any
-		if pod.Spec.NodeName == k.node && pod.DeletionTimestamp == nil && (k.adopts || of == "" || of == string(k.uid)) {
+		if pod.Spec.NodeName == k.node && (k.adopts || of == "" || of == string(k.uid)) {
+			if pod.DeletionTimestamp != nil {
+				terminating = append(terminating, pod)
+				continue
+			}
 			wanted = append(wanted, pod.UID)
 			k.startContainer(pod)
 		}
@@ -327,6 +332,11 @@ func (k *kubelet) sync(t trouble) {
 	for _, c := range slices.Clone(k.containers) {
 		if !slices.Contains(wanted, c.pod) {
 			k.stopContainer(c)
+		}
+	}
+	for _, pod := range terminating { // that of a boot before has no container, nor one that never ran
+		if !slices.ContainsFunc(k.containers, func(c *container) bool { return c.pod == pod.UID }) {
+			k.confirmDeletion(&container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)})
 		}
 	}
 }

@@ -126,6 +126,9 @@ func (o operations) SetClock(op *scenarios.ClockOp) error {
 			h.clock.gain(o.w.now, op.Drift())
 		})
 	}
+	if p := o.process(op.Controller); p != nil && p.registration.Setup != nil {
+		return fmt.Errorf("set the clock of the controller %s: it reads Go's own clock, of which the simulated world has one", op.Controller)
+	}
 	return o.onProcess(op.Controller, func(p *process) { p.offset = op.Offset() })
 }
 

@@ -84,6 +84,8 @@ type process struct {
 	host  *host
 	peers map[string]*process
 	agent controllers.Agent
+	// managed is the incarnation of a process that sets up its controllers itself.
+	managed *managed
 	// second says that the scenario has started it beside another one.
 	second bool
 	// election is nil where the process is alone; standby says that it is up as a
@@ -128,8 +130,9 @@ type flight struct {
 	result reconcile.Result
 	err    error
 	panic  any
-	// sent is the call that is on its way to whom it is for.
-	sent *call
+	// sent are the calls that are on their way to whom they are for: one, unless the
+	// reconcile has goroutines of its own.
+	sent []*call
 }
 
 // call is what a reconcile waits for: an API call or a BMC request.
@@ -154,6 +157,9 @@ type call struct {
 	err       error
 	// answered guards against an answer after the client gave up.
 	answered bool
+	// resume lets a goroutine in the bubble go on that waits for the answer; nil for a
+	// coroutine.
+	resume func()
 }
 
 // death is how an incarnation ends, and the next one comes about.
@@ -189,12 +195,16 @@ func (p *process) start(stale time.Duration) {
 	deps := p.deps
 	deps.Client, deps.Live = p.client, kube.NewReader(p.store, g, p.actor.name)
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, p.life, cmp.Or(timeout, bmcTimeout)} }
-	reconciler, err := p.registration.New(deps)
-	if err != nil {
-		p.w.fail(fmt.Errorf("start controller %s: %w", p.actor.name, err))
-		return
+	if p.registration.Setup != nil {
+		p.manage(deps)
+	} else {
+		reconciler, err := p.registration.New(deps)
+		if err != nil {
+			p.w.fail(fmt.Errorf("start controller %s: %w", p.actor.name, err))
+			return
+		}
+		p.reconciler = reconciler
 	}
-	p.reconciler = reconciler
 	started := history.Event{Kind: history.ControllerStarted, Actor: p.actor.name}
 	if stale > 0 {
 		started.Note = fmt.Sprintf("from lists %s old", stale)
@@ -261,8 +271,10 @@ func (p *process) stop(d death) {
 	p.queue.clear()
 	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: d.note})
 	for _, f := range p.flights {
-		if f.sent != nil && f.sent.effect != "" && d.late > 0 {
-			p.executeLate(f.sent, d.late)
+		for _, c := range f.sent {
+			if c.effect != "" && d.late > 0 {
+				p.executeLate(c, d.late)
+			}
 		}
 	}
 	p.abandon()
@@ -290,6 +302,10 @@ func (p *process) executeOverdue(c *call, note string) {
 func (p *process) abandon() {
 	flights := p.flights
 	p.flights = p.flights[:0]
+	if p.managed != nil {
+		p.managed.kill()
+		return
+	}
 	for _, f := range flights {
 		f.thread.kill()
 		p.threads.put(f.thread)
@@ -429,6 +445,10 @@ func (s *stream) handle(change kube.Change, priority int) {
 	if s.p.w.trace != nil && s.table != nil {
 		s.p.w.trace.Learned(s.p.w.now, s.p.actor.name, s.p.nodes, s.table, meta(change.Old), meta(change.New))
 	}
+	if s.p.managed != nil {
+		s.p.managed.tell(s.kind, change, priority == low && change.Old == nil)
+		return
+	}
 	for _, obj := range [...]client.Object{change.Old, change.New} {
 		if obj == nil {
 			continue
@@ -445,12 +465,12 @@ func (s *stream) handle(change kube.Change, priority int) {
 }
 
 func (p *process) enqueue(r reconcile.Request, priority int) {
-	p.queue.add(p.queue.entry(r), 0, priority)
+	p.queue.add(p.queue.entry(nil, r), 0, priority)
 }
 
 // wake lets workers that are free take requests.
 func (p *process) wake() {
-	for len(p.pickups)+len(p.flights) < p.registration.Workers && len(p.pickups) < p.queue.available() {
+	for len(p.pickups)+len(p.flights) < p.workers() && len(p.pickups) < p.queue.available() {
 		life := p.life
 		var pickup *step
 		pickup = p.w.schedule(&p.actor, ClassWork, deed{verb: "take", on: Object{"Queue", p.actor.name}}, workLatency, func(trouble) {
@@ -468,6 +488,10 @@ func (p *process) wake() {
 // begin starts a reconcile.
 func (p *process) begin(e *entry) {
 	f := &flight{entry: e}
+	if p.managed != nil {
+		p.managed.work(f)
+		return
+	}
 	p.launch(f, func() (err error) {
 		f.result, err = p.reconciler.Reconcile(context.Background(), e.request)
 		return err
@@ -556,7 +580,7 @@ func (p *process) serve(f *flight, c *call) {
 	case ClassWatchdog:
 		latency = workLatency
 	}
-	f.sent = c
+	f.sent = append(f.sent, c)
 	givenUp := false
 	arrival := p.w.schedule(&p.actor, c.class, c.deed, latency, func(t trouble) {
 		if givenUp {
@@ -587,7 +611,7 @@ func (p *process) serve(f *flight, c *call) {
 			p.kill(d)
 			return
 		}
-		f.sent = nil
+		f.received(c)
 		switch t.fault {
 		case scenarios.FaultLate:
 			p.executeLate(c, t.by)
@@ -635,7 +659,8 @@ func (p *process) serve(f *flight, c *call) {
 			if life != p.life || arrival.index < 0 {
 				return
 			}
-			f.sent, givenUp, c.overdue, arrival.overdue = nil, true, true, true
+			f.received(c)
+			givenUp, c.overdue, arrival.overdue = true, true, true
 			p.answer(f, c, c.impatient())
 		})
 	}
@@ -665,11 +690,28 @@ func (p *process) answer(f *flight, c *call, err error) {
 	c.answered = true
 	c.err = err
 	p.unlessPaused(p.life, func() {
+		if c.resume != nil {
+			c.resume()
+			return
+		}
 		p.running = f
 		then := f.thread.resume()
 		p.running = nil
 		p.next(f, then)
 	})
+}
+
+// received takes a call from those that are on their way.
+func (f *flight) received(c *call) {
+	f.sent = slices.DeleteFunc(f.sent, func(sent *call) bool { return sent == c })
+}
+
+// workers is how many requests may be worked on at once.
+func (p *process) workers() int {
+	if p.managed != nil {
+		return p.managed.workers()
+	}
+	return p.registration.Workers
 }
 
 // perform suspends the reconcile that runs until the call is answered.
@@ -691,7 +733,7 @@ type gate struct {
 }
 
 // Call implements kube.Gate.
-func (g gate) Call(k *kube.Call) error {
+func (g gate) Call(ctx context.Context, k *kube.Call) error {
 	c := &call{
 		class: ClassAPI, refuse: k.Refuse,
 		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, g.p.at, k, done) },
@@ -702,5 +744,8 @@ func (g gate) Call(k *kube.Call) error {
 		c.effect = effectOf(k)
 	}
 	c.deed = deed{k.Action(), Object{k.Kind.Kind, k.Key.Name}, c.effect != ""}
+	if g.p.registration.Setup != nil {
+		return g.p.managed.perform(ctx, g.life, c, k)
+	}
 	return g.p.perform(g.life, c)
 }

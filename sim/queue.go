@@ -12,16 +12,31 @@ import (
 // ready at once, and the time is forgotten.
 type queue struct {
 	p       *process
-	entries map[reconcile.Request]*entry
+	entries map[ticket]*entry
 	// ready are the entries that can be handed out, or will be when their request
 	// is no longer being worked on: the most important first, then in order.
 	ready []*entry
 	added uint64
 }
 
+// ticket is what a queue has one entry for: a request to a controller. A process that sets
+// up its controllers itself may have several, each of which has a queue of its own in
+// truth; here they share one, with the order among their requests.
+type ticket struct {
+	of      *realController
+	request reconcile.Request
+}
+
+func (t ticket) String() string {
+	if t.of == nil {
+		return t.request.String()
+	}
+	return t.of.name + " " + t.request.String()
+}
+
 // entry is what the queue knows of one request.
 type entry struct {
-	request reconcile.Request
+	ticket
 	// queued says that it waits, for its time while there is a timer.
 	queued bool
 	timer  *step
@@ -43,14 +58,15 @@ func (q *queue) clear() {
 	for _, e := range q.entries { // order does not matter: cancelling steps
 		q.p.w.cancel(e.timer)
 	}
-	q.entries, q.ready = make(map[reconcile.Request]*entry), q.ready[:0]
+	q.entries, q.ready = make(map[ticket]*entry), q.ready[:0]
 }
 
-func (q *queue) entry(r reconcile.Request) *entry {
-	e := q.entries[r]
+func (q *queue) entry(of *realController, r reconcile.Request) *entry {
+	t := ticket{of, r}
+	e := q.entries[t]
 	if e == nil {
-		e = &entry{request: r}
-		q.entries[r] = e
+		e = &entry{ticket: t}
+		q.entries[t] = e
 	}
 	return e
 }
@@ -128,17 +144,23 @@ func (q *queue) remove(e *entry) {
 // available is how many requests could be handed out.
 func (q *queue) available() (n int) {
 	for _, e := range q.ready {
-		if !e.locked {
+		if q.free(e) {
 			n++
 		}
 	}
 	return n
 }
 
+// free reports whether an entry that is ready can be handed out: nobody works on it, and
+// its controller has a worker left.
+func (q *queue) free(e *entry) bool {
+	return !e.locked && (e.of == nil || e.of.flights(q.p) < e.of.workers)
+}
+
 // take hands out the first request that nobody works on, or nil.
 func (q *queue) take() *entry {
 	for i, e := range q.ready {
-		if !e.locked {
+		if q.free(e) {
 			q.ready = slices.Delete(q.ready, i, i+1)
 			e.queued, e.locked = false, true
 			return e

@@ -6,6 +6,8 @@
 // It has no goroutine, no wall clock and no randomness of its own. A reconcile
 // runs as a coroutine that is suspended at every API and BMC call, so that
 // everything else can happen in between, and its process can be killed there.
+// Controllers that set themselves up with a manager have goroutines and a clock,
+// in a bubble.
 package sim
 
 import (
@@ -16,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/bubble"
 )
 
 // epoch is the wall-clock time at which every run begins.
@@ -31,9 +34,15 @@ type world struct {
 	overdue bool
 	network network
 	now     time.Duration
-	queue   stepQueue
-	order   uint64 // of steps with the same time: first come, first served
-	taken   int
+	// bubble is where processes run that set up their controllers themselves, and managed
+	// are those; nil in a world without.
+	bubble  *bubble.Bubble
+	managed []*process
+	// asked are the calls that were made there and are not steps yet.
+	asked []asked
+	queue stepQueue
+	order uint64 // of steps with the same time: first come, first served
+	taken int
 	// deviations are the steps that leave their default.
 	deviations map[stepName]scenarios.Deviation
 	// story is the time in which steps deviate: from when the topology is up until
@@ -305,6 +314,14 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 			return w.now, w.broken
 		}
 		s := w.queue.first()
+		if next := until; w.bubble != nil {
+			if s != nil {
+				next = min(next, s.at)
+			}
+			if w.stir(next) {
+				continue
+			}
+		}
 		if s == nil || s.at > until {
 			w.now = until
 			return w.now, nil

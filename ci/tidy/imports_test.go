@@ -60,11 +60,14 @@ var layers = []layer{
 	{"controllers/onhost", slices.Concat([]string{"./controllers", "./fakebmc/front"}, kubernetes, capi, everyClient, anyYAML, system),
 		"what a real host grants its agents, which meet hostile clients as BMCs do"},
 
-	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, client, reconciler, events),
+	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, everyClient),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
-	{"fencetest", []string{"./"}, "it joins for a test what the command joins for a user"},
+	{"fencetest", slices.Concat([]string{"./"}, anyYAML), "it joins for a test what the command joins for a user"},
+	{"docs/examples/cluster-api", slices.Concat([]string{"./fencetest", "./controllers/.", "./controllers/api", "./scenarios", "sigs.k8s.io/cluster-api"}, kubernetes, everyClient, anyYAML),
+		"Cluster API's controllers are set up as it does, with what any other module can use"},
 	{"docs/examples/*", slices.Concat([]string{"./fencetest", "./controllers/."}, []string{"./controllers/api"}, kubernetes, client, reconciler), "an example uses what any other module can use"},
 
+	{"sim/bubble", nil, "whatever runs in a bubble, it is only about goroutines and time"},
 	{"sim/kube", slices.Concat(kubernetes, client, merging), "an API store knows objects, not fencing"},
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),
 		"the suite runs on the store and on a real API server alike"},

@@ -44,7 +44,7 @@ func kindOf(obj client.Object) *kube.Kind {
 // A plainGate performs every call at once.
 type plainGate struct{}
 
-func (plainGate) Call(c *kube.Call) error { return c.Execute() }
+func (plainGate) Call(_ context.Context, c *kube.Call) error { return c.Execute() }
 
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 

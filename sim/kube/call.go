@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -138,5 +139,5 @@ func (c *Call) Execute() error {
 // panicking) because the process crashed. It may keep a Call and execute it
 // later, as a request that was still under way when its client gave up.
 type Gate interface {
-	Call(c *Call) error
+	Call(ctx context.Context, c *Call) error
 }

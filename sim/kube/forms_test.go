@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -153,7 +154,7 @@ type betweenGate struct {
 	write func()
 }
 
-func (g *betweenGate) Call(c *kube.Call) error {
+func (g *betweenGate) Call(_ context.Context, c *kube.Call) error {
 	g.calls = append(g.calls, c.String())
 	if len(g.calls) == g.at {
 		g.write()

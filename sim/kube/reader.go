@@ -33,7 +33,7 @@ func (r Reader) call(ctx context.Context, c *Call) error {
 	if c.by.manager == "" && c.PatchType != types.ApplyYAMLPatchType { // which must name one
 		c.by.manager = r.actor
 	}
-	return r.gate.Call(c)
+	return r.gate.Call(ctx, c)
 }
 
 // Get reads the object from the server.

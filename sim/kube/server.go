@@ -179,6 +179,7 @@ func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom
 		}
 		plural := k.GroupVersion().WithResource(k.Resource)
 		mapper.AddSpecific(k.GroupVersionKind, plural, plural, scope)
+		mapper.Add(k.GroupVersion().WithKind(k.Kind+"List"), scope) // as a mapper of discovery does
 	}
 	s.mapper = mapper
 	return s, nil

@@ -235,7 +235,7 @@ type faultyGate struct {
 	kept          *kube.Call
 }
 
-func (g *faultyGate) Call(c *kube.Call) error {
+func (g *faultyGate) Call(_ context.Context, c *kube.Call) error {
 	g.kept = c
 	if g.before != nil {
 		return g.before

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -84,6 +85,14 @@ func (p *Player) play(schedule Schedule, reached *coverage) (*scenarios.Outcome,
 	return outcome, schedule, err
 }
 
+// eventAt is an event in words.
+func eventAt(h *history.History, at int) string {
+	if at < h.Len() {
+		return strings.TrimSpace(h.Events()[at].String())
+	}
+	return "none"
+}
+
 // Try plays a schedule and says what came of it. Now and then it makes sure that
 // the simulator is deterministic.
 func (p *Player) Try(schedule Schedule) (Result, error) {
@@ -101,7 +110,7 @@ func (p *Player) Try(schedule Schedule) (Result, error) {
 			return Result{}, err
 		}
 		if at := history.Diff(outcome.History, again.History); at >= 0 {
-			return Result{}, fmt.Errorf("the simulator is not deterministic: played twice with %s, event %d differs", few(played.Deviations), at+1)
+			return Result{}, fmt.Errorf("the simulator is not deterministic: played twice with %s, event %d differs: %s, and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
 		}
 	}
 	result := ResultOf(outcome)

@@ -69,7 +69,7 @@ func newStoreClient() *storeClient {
 	return c
 }
 
-func (c *storeClient) Call(call *kube.Call) error {
+func (c *storeClient) Call(_ context.Context, call *kube.Call) error {
 	if c.fault != nil {
 		c.fault(c.store, call)
 	}

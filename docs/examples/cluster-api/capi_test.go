@@ -1,0 +1,109 @@
+package clusterapi
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/fencelab/fencelab/fencetest"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const catalog = "../../../scenarios/catalog/"
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // Cluster API's messages have times in them
+	ctrl.SetLogger(logr.Discard())
+	fencetest.Main(m)
+}
+
+// machines has Cluster API's Machine controller play in the place of fencelab's.
+func machines() []fencetest.Option {
+	return []fencetest.Option{fencetest.With(Module()), fencetest.Instead("deletion", Machines), fencetest.Settle(30 * time.Second)}
+}
+
+// TestDeterministic: the same story has the same history, however Go schedules the
+// controller's goroutines.
+func TestDeterministic(t *testing.T) {
+	first := ""
+	for i := range 20 {
+		outcome := fencetest.Play(t, catalog+"deletion-hooks/pre-drain-hook.yaml", machines()...)[0]
+		if verdict, why := outcome.Verdict(); verdict != invariant.Held {
+			t.Fatalf("%s: %s", verdict, why)
+		}
+		digest := outcome.History.Digest()
+		if i == 0 {
+			first = digest
+		} else if digest != first {
+			t.Fatalf("run %d has the digest %s, and the first one %s", i+1, digest, first)
+		}
+	}
+}
+
+// TestDeletionHooks: what becomes of fencelab's stories of hooks with Cluster API's
+// controller in them. README.md says why where it differs.
+func TestDeletionHooks(t *testing.T) {
+	judge(t, "deletion-hooks", machines())
+}
+
+// TestRandom: whatever is late, fails or crashes, no guarantee is broken, and schedules that
+// are played twice have the same history.
+func TestRandom(t *testing.T) {
+	file := catalog + "deletion-hooks/pre-terminate-hook.yaml"
+	if broken := fencetest.Broken(t, file, append(machines(), fencetest.Strategy("random", 100))...); len(broken) > 0 {
+		t.Errorf("%q are broken", broken)
+	}
+}
+
+// judge plays the stories of a directory, and compares what comes of them with a golden
+// file.
+func judge(t *testing.T, dir string, options []fencetest.Option) {
+	t.Helper()
+	files, err := filepath.Glob(catalog + dir + "/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the stories of %s: %v", dir, err)
+	}
+	var table strings.Builder
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), "overlay:") {
+			continue // it makes fencelab's controller wrong
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, outcome := range fencetest.Play(t, file, options...) {
+				verdict, why := outcome.Verdict()
+				line := fmt.Sprintf("%-40s %s", outcome.Plan.Metadata.Name, verdict)
+				if verdict != invariant.Held {
+					line += ": " + why
+				}
+				fmt.Fprintln(&table, line)
+			}
+		})
+	}
+	golden := filepath.Join("testdata", dir+".txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(table.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.String() != string(want) {
+		t.Errorf("what comes of the stories of %s differs from %s (-update rewrites it):\n%s", dir, golden, table.String())
+	}
+}

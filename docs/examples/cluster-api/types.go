@@ -1,0 +1,105 @@
+package clusterapi
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is that of the provider's kinds.
+var GroupVersion = schema.GroupVersion{Group: "infrastructure.fencelab.dev", Version: "v1"}
+
+// AddToScheme registers the provider's kinds. Those of Cluster API fencelab knows.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &HostMachine{}, &HostMachineList{}, &HostedControlPlane{}, &HostedControlPlaneList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// HostMachine is the infrastructure of a Machine: the use of a BareMetalHost.
+type HostMachine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   HostMachineSpec   `json:"spec"`
+	Status HostMachineStatus `json:"status,omitempty"`
+}
+
+// HostMachineSpec says which host it is.
+type HostMachineSpec struct {
+	// ProviderID is what the Node calls its host.
+	ProviderID string `json:"providerID"`
+	// Host is the BareMetalHost.
+	Host string `json:"host"`
+}
+
+// HostMachineStatus is what Cluster API's contract wants to know.
+type HostMachineStatus struct {
+	Initialization HostMachineInitialization `json:"initialization,omitempty"`
+}
+
+// HostMachineInitialization says how far the host has come.
+type HostMachineInitialization struct {
+	Provisioned bool `json:"provisioned,omitempty"`
+}
+
+// HostMachineList is a list of them.
+type HostMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HostMachine `json:"items"`
+}
+
+// HostedControlPlane is a control plane without Machines.
+type HostedControlPlane struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Status HostedControlPlaneStatus `json:"status,omitempty"`
+}
+
+// HostedControlPlaneStatus is what Cluster API's contract wants to know.
+type HostedControlPlaneStatus struct {
+	ExternalManagedControlPlane bool `json:"externalManagedControlPlane,omitempty"`
+}
+
+// HostedControlPlaneList is a list of them.
+type HostedControlPlaneList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HostedControlPlane `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (m *HostMachine) DeepCopyObject() runtime.Object {
+	c := *m
+	m.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *HostMachineList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = nil
+	for i := range l.Items {
+		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostMachine))
+	}
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *HostedControlPlane) DeepCopyObject() runtime.Object {
+	c := *p
+	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *HostedControlPlaneList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = nil
+	for i := range l.Items {
+		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostedControlPlane))
+	}
+	return &c
+}

@@ -1,0 +1,33 @@
+package fencetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRecast(t *testing.T) {
+	const scenario = `
+spec:
+  controllers:
+  - {name: reboot, settings: {pollInterval: 1s}}
+  - {name: deletion, replicas: 2, settings: {pollInterval: 1s}}
+  steps:
+  - do: {crash: {controller: deletion-2, restartAfter: 1m}}
+  - when: {event: controller-warning, actor: deletion, value: deletion}
+  - do: {pauseController: {controller: deletion-controller}}
+`
+	got, err := recast([]byte(scenario), [][2]string{{"deletion", "theirs"}}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"name: reboot\n    settings", "name: theirs\n    replicas: 2\n", "controller: theirs-2", "actor: theirs\n", "value: deletion\n", "controller: deletion-controller", "steps:\n  - after: 1m0s\n"} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("the scenario lacks %q:\n%s", want, got)
+		}
+	}
+	wrong := strings.Replace(scenario, "replicas: 2", "overlay: [{then: nothing}]", 1)
+	if _, err := recast([]byte(wrong), [][2]string{{"deletion", "theirs"}}, 0); err == nil || !strings.Contains(err.Error(), "wrong on purpose") {
+		t.Errorf("a scenario with a controller that is wrong on purpose gives %v", err)
+	}
+}
