@@ -179,7 +179,7 @@ func (a *Agent) look(ctx context.Context) error {
 	state := State{About: OfLook, Reached: err == nil, Failing: a.m.Failures+1 >= a.Settings.Failures}
 	if err == nil {
 		a.m.learn(s)
-		state.Fenced, state.Marked = s.fenced(a.Node, a.Boot.ID()), s.unanswered(a.Node)
+		state.Fenced, state.Marked = s.fenced(a.Node, a.Boot.ID()), s.unanswered(a.Node, a.Boot.ID())
 	} else {
 		a.m.Failures++
 	}
@@ -301,7 +301,7 @@ func (a *Agent) Retire(ctx context.Context) error {
 	if s, err = look(ctx, a.API); err != nil {
 		return fmt.Errorf("retire: %w", err)
 	}
-	if a.m.Condemned || s.fenced(a.Node, a.Boot.ID()) || s.unanswered(a.Node) {
+	if a.m.Condemned || s.fenced(a.Node, a.Boot.ID()) || s.unanswered(a.Node, a.Boot.ID()) {
 		return errors.New("retire: the host has to be reset")
 	}
 	a.m.Promises = nil

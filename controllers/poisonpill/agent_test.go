@@ -201,6 +201,37 @@ func TestAgentReadsItsMark(t *testing.T) {
 	}
 }
 
+// TestMarkOfTheBootBefore: while the Node still tells of the boot before, a mark is about
+// that. A NodeFence of this one would be called over by whoever compares it with the Node,
+// and this boot would run on.
+func TestMarkOfTheBootBefore(t *testing.T) {
+	r := newRig(t)
+	for _, name := range []string{"worker-1", "worker-2"} {
+		var node corev1.Node
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+			t.Fatal(err)
+		}
+		node.Status.NodeInfo.BootID = "b0"
+		if err := r.Client.Status().Update(t.Context(), &node); err != nil {
+			t.Fatal(err)
+		}
+		r.mark(t, name)
+	}
+	said, err := r.agent.Answer(t.Context(), "worker-2", question{"worker-2", "b1"}.encode())
+	if err != nil || parseReply(said) != Healthy {
+		t.Errorf("a peer that has booted since hears %s, %v", said, err)
+	}
+	if !r.run(t, time.Minute) {
+		t.Error("it lets its host be reset once more")
+	}
+	if f := r.fence(t, "worker-1"); f == nil || f.Spec.Boot != "b0" {
+		t.Errorf("its own NodeFence is %+v", f)
+	}
+	if f := r.fence(t, "worker-2"); f == nil || f.Spec.Boot != "b0" {
+		t.Errorf("that of the peer is %+v", f)
+	}
+}
+
 // TestAgentRetires: nobody counts on it when its watchdog is disarmed.
 func TestAgentRetires(t *testing.T) {
 	r := newRig(t)

@@ -56,7 +56,7 @@ func (a *Agent) Answer(ctx context.Context, from string, request []byte) ([]byte
 	a.mutex.Unlock()
 	s, err := look(ctx, a.API)
 	if state.Reached = err == nil; state.Reached {
-		state.Fenced, state.Marked = s.fenced(q.Node, q.Boot), s.unanswered(q.Node)
+		state.Fenced, state.Marked = s.fenced(q.Node, q.Boot), s.unanswered(q.Node, q.Boot)
 	}
 	switch a.Decide(state) {
 	case SayHealthy:

@@ -75,9 +75,14 @@ func (s *survey) fenced(node, boot string) bool {
 	return f != nil && f.Spec.Boot == boot
 }
 
-// unanswered reports whether a Node's Machine is marked and there is no NodeFence for
-// that: one of an earlier boot answers the mark as well.
-func (s *survey) unanswered(node string) bool { return s.marked(node) && s.fences[node] == nil }
+// unanswered reports whether a Node's Machine is marked for a boot and there is no
+// NodeFence for that: one of an earlier boot answers the mark as well. While the Node
+// still tells of an earlier boot the mark is about that one, and a NodeFence of a later
+// one would be called over by whoever compares the two.
+func (s *survey) unanswered(node, boot string) bool {
+	told := bootOf(s.nodes[node])
+	return s.marked(node) && s.fences[node] == nil && (told == boot || s.nodes[node] == nil)
+}
 
 // knows are the UIDs of all NodeFences, sorted.
 func (s *survey) knows() []types.UID {

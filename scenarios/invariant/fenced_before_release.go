@@ -138,7 +138,7 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 	switch {
 	case !h.known():
 		c.suspend(e, ", and nobody saw whether "+e.Host+" still ran")
-	case c.roles.agent(e.Actor) && h.boot != h.fenced && h.boot != h.named:
+	case c.roles.agent(e.Actor) && h.named != "" && h.boot != h.named:
 		if len(h.processes) > 0 {
 			p := &h.processes[0]
 			c.accuse(cause{e.Host, p.object}, &p.event, e, p.object+" still ran there")
