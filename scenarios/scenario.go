@@ -200,8 +200,8 @@ type Controller struct {
 	// all match decides in the controller's place.
 	Overlay []Rule `json:"overlay,omitempty"`
 	// plays is the part by which the guarantees judge a controller of another
-	// module: power, remediation, healthcheck, or deletion. Left out: what the controller
-	// says of itself.
+	// module: power, remediation, healthcheck, fencer, or deletion. Left out: what the
+	// controller says of itself.
 	Plays string `json:"plays,omitempty"`
 }
 

@@ -26,7 +26,7 @@ var (
 )
 
 // parts are those that a controller can play.
-var parts = []string{"power", "remediation", "healthcheck", "deletion"}
+var parts = []string{"power", "remediation", "healthcheck", "fencer", "deletion"}
 
 // maxReplicas bounds the processes of a controller.
 const maxReplicas = 3

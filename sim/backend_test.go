@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
@@ -82,6 +84,9 @@ func TestCatalog(t *testing.T) {
 			plan, err := scenarios.Compile(scenario, 1)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if again, err := scenarios.LoadPlan("plan.txt", plan.Text(), objects.Vocabulary()); err != nil || !cmp.Equal(plan, again) {
+				t.Errorf("its plan can't be saved and read again: %v\n%s", err, cmp.Diff(plan, again))
 			}
 			first := play(t, s, plan)
 			if mismatch := first.Meets(); mismatch != "" {

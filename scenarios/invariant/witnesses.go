@@ -117,15 +117,23 @@ func (w *witnesses) applied(e *history.Event) {
 	}
 }
 
-// deviated takes in that a step came late, or that something went wrong with it. A cluster's
-// own controllers don't matter here.
+// deviated takes in that a step came late, or that something went wrong with it. What is not
+// on a host doesn't matter here.
 func (w *witnesses) deviated(e *history.Event) {
 	late, _ := time.ParseDuration(e.Key)
-	for name, h := range w.hosts { // order does not matter: each for itself
-		if e.Actor == name || strings.HasPrefix(e.Actor, name+".") {
-			h.ended(e.At + late)
+	if h := w.of(e.Actor); h != nil {
+		h.ended(e.At + late)
+	}
+}
+
+// of returns the host that an actor is on, or that it is; nil if it is on none.
+func (w *witnesses) of(actor string) *witness {
+	for name, h := range w.hosts { // order does not matter: one at most
+		if actor == name || strings.HasPrefix(actor, name+".") {
+			return h
 		}
 	}
+	return nil
 }
 
 // well reports whether the agent on a host was, since a time at least.

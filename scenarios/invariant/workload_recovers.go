@@ -29,7 +29,8 @@ const recoverySlack = 15 * time.Second
 
 // recoveries judges every fencing of a host on which the workload ran, or was bound to.
 // While most agents are well it has to run again when the safe time is over, on another
-// host or on the next boot of this one; and everything that was fenced must have run again
+// host or on the next boot of this one, unless the schedule holds the cluster's own
+// controllers back, who release Pods and start them anew; and everything that was fenced must have run again
 // when the faults were withdrawn.
 type recoveries struct {
 	ruling
@@ -59,8 +60,11 @@ func (c *recoveries) Observe(e history.Event) *Violation {
 		}
 	}
 	c.witnesses.observe(&e)
-	if e.Kind == history.Healed {
+	switch e.Kind {
+	case history.Healed:
 		c.healed = e
+	case history.Deviated:
+		c.bounded = c.bounded && c.of(e.Actor) != nil
 	}
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.of(e.Host), &e)
