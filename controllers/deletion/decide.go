@@ -212,7 +212,10 @@ func Decide(s State) Action {
 		}
 		return DeleteNode
 	case Completed:
-		if s.HostUsed {
+		switch {
+		case s.HostUsed && s.Outdated:
+			return HoldAgain
+		case s.HostUsed:
 			return Release
 		}
 		return RemoveFinalizer

@@ -56,6 +56,9 @@ func TestDecide(t *testing.T) {
 		{"and a Node that has finalizers is waited for", func(s *State) { s.Recorded, s.Requested, s.HeldOff, s.NodeLeaving = DeletingNode, true, true, true }, Wait},
 		{"power that comes back by itself begins it anew", func(s *State) { s.Recorded, s.Requested = DeletingNode, true }, Record},
 		{"then the host is given back", func(s *State) { s.Recorded, s.Requested, s.HeldOff, s.NodeExists = Completed, true, true, false }, Release},
+		{"but by no answer that is too old", func(s *State) {
+			s.Recorded, s.Requested, s.HeldOff, s.NodeExists, s.Outdated = Completed, true, true, false, true
+		}, HoldAgain},
 		{"and the Machine goes", func(s *State) { s.Recorded, s.HostUsed, s.NodeExists = Completed, false, false }, RemoveFinalizer},
 		{"a Node that comes then is that of the host's next user", func(s *State) { s.Recorded, s.HostUsed = Completed, false }, RemoveFinalizer},
 		{"without a host nobody can tell, so the Node is a person's to delete", func(s *State) { s.Recorded, s.HostUsed, s.SkipDrain = WaitingForPerson, false, true }, Wait},
@@ -113,6 +116,7 @@ func TestWhatIsNeverDone(t *testing.T) {
 			{(action == Cordon || action == Evict) && s.Recorded != Draining, "a drain is on record before it begins"},
 			{action == DeleteNode && !(s.HostUsed && s.HeldOff && s.NodeExists && !s.Outdated), "a Node goes only while its host is held off"},
 			{action == Release && s.NodeExists, "a host is kept as long as its Node is there"},
+			{action == Release && (s.Outdated || !s.HeldOff && !s.Deprovisioned), "a host is given back only while it is held off"},
 			{action == RemoveFinalizer && s.HostUsed, "a Machine stays as long as it has a host"},
 			{action != Nothing && !s.Finalizer && s.Deleting, "without the finalizer nothing is done"},
 		} {

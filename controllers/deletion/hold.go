@@ -111,11 +111,11 @@ func (f *facts) heldOff() bool {
 // got through to the API server tells of it; else only the clock does.
 func (r *Reconciler) outdated(m *memory, f *facts) bool {
 	content := requestOf(f.host)
-	if content == "" || f.node == nil {
+	if content == "" {
 		return false
 	}
 	q, now, within := parse(content), r.Clock.Now(), r.Settings.AnswerWithin.Duration
-	return q.Boot != f.node.Status.NodeInfo.BootID ||
+	return f.node != nil && q.Boot != f.node.Status.NodeInfo.BootID ||
 		content == m.request.content && now.Sub(m.request.since) >= within ||
 		!q.At.IsZero() && now.Sub(q.At.Time) >= within
 }

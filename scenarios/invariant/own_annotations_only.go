@@ -7,7 +7,7 @@ var ownAnnotationsOnly = Invariant{
 	Claim: "No controller removes a reboot annotation or a remediation mark that is not its own to remove.",
 	Seed:  "000, 001",
 	New: func(p Params) Checker {
-		return &owners{ruling: ruling{id: "own-annotations-only"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}}
+		return &owners{ruling: ruling{id: "own-annotations-only"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{}}
 	},
 }
 
@@ -16,7 +16,7 @@ var contentPreserved = Invariant{
 	Claim: "The value of a reboot annotation or a remediation mark is never changed by a controller that did not set it.",
 	Seed:  "000",
 	New: func(p Params) Checker {
-		return &owners{ruling: ruling{id: "content-preserved"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, content: true}
+		return &owners{ruling: ruling{id: "content-preserved"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{}, content: true}
 	},
 }
 
@@ -28,6 +28,8 @@ type owners struct {
 	roles     Roles
 	placed    placedOn
 	unmanaged map[string]bool
+	// leaving are the Machines that are being deleted.
+	leaving map[string]bool
 	// content says that values are judged, and removals are not.
 	content bool
 }
@@ -36,8 +38,12 @@ func (c *owners) Observe(e history.Event) *Violation {
 	switch e.Kind {
 	case history.ProvisioningState:
 		c.unmanaged[e.Host] = !managed(e.Value)
-	case history.BareMetalHostDeleted, history.MachineDeleted:
+	case history.BareMetalHostDeleted:
 		// Its annotations went with it: nobody removed them.
+	case history.MachineDeleting:
+		c.leaving[e.Object] = true
+	case history.MachineDeleted:
+		delete(c.leaving, e.Object)
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if _, reboot := rebootRequest(&e); reboot || e.Key == externalAnnotation {
 			c.judge(&e)
@@ -50,6 +56,12 @@ func (c *owners) judge(e *history.Event) {
 	before, had := c.placed.observe(e)
 	removed := e.Kind == history.AnnotationRemoved
 	if !had {
+		return
+	}
+	if removed && c.leaving[e.Object] && plays(e.Actor, c.roles.Deletion) {
+		if !c.content { // what was on a Machine goes with it when its finalizer does
+			c.judged++
+		}
 		return
 	}
 	if c.content {
