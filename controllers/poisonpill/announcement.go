@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -45,13 +47,34 @@ func (a Announcement) String() string {
 	return string(data)
 }
 
-// announced is what the agent of a Node has announced; nothing if that can't be read.
+// announced is what the agent of a Node has announced; nothing if that can't be read, or
+// is nothing that an agent announces. Anybody may have written it: a term that is missing or
+// below nothing, a sum without bounds, or a peer that counts twice would release a host that
+// runs.
 func announced(node *corev1.Node) Announcement {
 	var a Announcement
-	if node == nil || json.Unmarshal([]byte(node.Annotations[AgentAnnotation]), &a) != nil {
+	if node == nil || json.Unmarshal([]byte(node.Annotations[AgentAnnotation]), &a) != nil || !a.plausible() {
 		return Announcement{}
 	}
 	return a
+}
+
+// longestTerm is more than any term that an agent announces.
+const longestTerm = 30 * 24 * time.Hour
+
+func (a Announcement) plausible() bool {
+	terms := []metav1.Duration{a.Reads, a.Pause, a.Reset}
+	if len(a.Peers) > 0 {
+		terms = append(terms, a.Rounds) // who has no peers asks nobody
+	}
+	for _, term := range terms {
+		if term.Duration <= 0 || term.Duration > longestTerm {
+			return false
+		}
+	}
+	peers := slices.Clone(a.Peers)
+	slices.Sort(peers)
+	return len(slices.Compact(peers)) == len(a.Peers)
 }
 
 // quorate reports whether so many of its peers know a NodeFence that those who may still

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -82,6 +83,9 @@ func TestSettings(t *testing.T) {
 		"peerTimeout":    func(s *Settings) { s.PeerTimeout = s.RequestTimeout },
 		"rebootTime":     func(s *Settings) { s.RebootTime = seconds(0) },
 		"clockError":     func(s *Settings) { s.ClockError = 1 },
+		"longestPause":   func(s *Settings) { s.LongestPause = seconds(-1) },
+		"x failures":     func(s *Settings) { s.Failures = 1 << 62 },
+		"peerTimeout x":  func(s *Settings) { s.PeerTimeout.Duration = 1<<63 - 1 },
 	} {
 		bad := DefaultSettings()
 		change(&bad)
@@ -167,4 +171,49 @@ func TestAnnouncements(t *testing.T) {
 			t.Errorf("%s: %s", said, got)
 		}
 	}
+}
+
+// TestAnnouncementsOfStrangers: what no agent announces is nothing. It would have the others
+// wait for no time, or for a time below nothing.
+func TestAnnouncementsOfStrangers(t *testing.T) {
+	settings := DefaultSettings()
+	for peers := range 12 {
+		var names []string
+		for i := range peers {
+			names = append(names, string(rune('a'+i)))
+		}
+		a := Announcement{Boot: "b", Peers: names, Terms: settings.terms(peers, 30*time.Second), Knows: []types.UID{"u"}}
+		if got := announced(announcing(a.String())); got.String() != a.String() {
+			t.Errorf("%s is read as %s", a, got)
+		}
+	}
+	const good = `{"boot":"b","peers":["x","y"],"reads":"60s","rounds":"28s","pause":"30s","reset":"30s","knows":["u"]}`
+	if announced(announcing(good)).Boot != "b" {
+		t.Fatal("the announcement that is spoilt below is not understood")
+	}
+	for what, change := range map[string][2]string{
+		"no JSON":                  {`"`, "'"},
+		"no terms":                 {`"reads":"60s","rounds":"28s","pause":"30s","reset":"30s",`, ""},
+		"no reset":                 {`,"reset":"30s"`, ""},
+		"no rounds":                {`,"rounds":"28s"`, ""},
+		"a term below nothing":     {`"60s"`, `"-60s"`},
+		"terms that overflow":      {`"60s","rounds":"28s"`, `"2562047h","rounds":"2562047h"`},
+		"a term beyond a time":     {`"60s"`, `"99999999h"`},
+		"a peer that counts twice": {`"x","y"`, `"x","x"`},
+		"numbers for names":        {`"x","y"`, `1,2`},
+	} {
+		said := strings.ReplaceAll(good, change[0], change[1])
+		if said == good {
+			t.Fatal(what)
+		}
+		if a := announced(announcing(said)); a.Boot != "" || len(a.Knows) > 0 || a.quorate(func(string) bool { return true }) {
+			t.Errorf("%s: %s is read as %s", what, said, a)
+		}
+	}
+}
+
+func announcing(said string) *corev1.Node {
+	node := new(corev1.Node)
+	node.Annotations = map[string]string{AgentAnnotation: said}
+	return node
 }

@@ -53,6 +53,10 @@ func (s *Settings) Validate() error {
 	if s.Interval.Duration <= 0 || s.RequestTimeout.Duration <= 0 || s.PeerTimeout.Duration <= 0 || s.Failures < 1 {
 		bad("interval, requestTimeout, peerTimeout and failures must be more than nothing")
 	}
+	if rounds := 2 * mostSets * float64(s.PeerTimeout.Duration); max(float64(s.Failures)*(float64(s.Interval.Duration)+float64(s.RequestTimeout.Duration)), rounds,
+		float64(s.RebootTime.Duration), float64(s.LongestPause.Duration)) > float64(longestTerm) || s.LongestPause.Duration < 0 {
+		bad("(interval + requestTimeout) x failures, peerTimeout x %d, rebootTime and longestPause must be between nothing and %s: no agent believes another that it lives longer on what it hears", 2*mostSets, longestTerm)
+	}
 	if s.RequestTimeout.Duration > s.Interval.Duration {
 		bad("requestTimeout %s is longer than interval %s: make it shorter", s.RequestTimeout.Duration, s.Interval.Duration)
 	}
@@ -137,6 +141,9 @@ func (s *Settings) withClockError(t Terms) Terms {
 func (s *Settings) Safe(peers int, watchdog time.Duration) time.Duration {
 	return max(s.withClockError(s.terms(peers, watchdog)).Sum(), s.SafeTime.Duration)
 }
+
+// mostSets is how many sets there are at most.
+const mostSets = 10
 
 // setSize is how many peers are asked at once: a tenth of the cluster, but one at least
 // (design, decision 7).
