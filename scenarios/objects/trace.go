@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/page"
 )
 
 // Trace is what a report shows beside the history: how objects changed, and what the
@@ -24,46 +25,30 @@ type Trace struct {
 	lines bytes.Buffer
 }
 
-// entry is a line of trace.jsonl, as docs/reports.md describes it.
-type entry struct {
-	At   time.Duration `json:"at"`
-	What string        `json:"what"`
-	// Process is the process that it is about, or who changed an object.
-	Process string         `json:"process,omitempty"`
-	Key     string         `json:"key,omitempty"`
-	Facts   any            `json:"facts,omitempty"`
-	Action  string         `json:"action,omitempty"`
-	Object  string         `json:"object,omitempty"`
-	Fields  []change       `json:"fields,omitempty"`
-	Event   *history.Event `json:"event,omitempty"`
-}
-
-// change is a field of an object that is different now. What is not there is empty.
-type change struct {
-	Path string `json:"path"`
-	Was  string `json:"was,omitempty"`
-	Is   string `json:"is,omitempty"`
-}
-
-func (t *Trace) add(e entry) {
+func (t *Trace) add(e page.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := json.NewEncoder(&t.lines).Encode(e); err != nil {
-		fmt.Fprintf(&t.lines, "{\"what\":\"error\",\"key\":%q}\n", err) // facts are plain data: this cannot be
+		fmt.Fprintf(&t.lines, "{\"what\":\"error\",\"key\":%q}\n", err) // an entry is plain data: this cannot be
 	}
 }
 
 // Decided records a decision of a process about a key.
 func (t *Trace) Decided(at time.Duration, process, key string, facts any, action string) {
-	if t != nil {
-		t.add(entry{At: at, What: "decided", Process: process, Key: key, Facts: facts, Action: action})
+	if t == nil {
+		return
 	}
+	known, err := json.Marshal(facts)
+	if err != nil {
+		known = fmt.Appendf(nil, "%q", err) // facts are plain data: this cannot be
+	}
+	t.add(page.Entry{At: at, What: "decided", Process: process, Key: key, Facts: known, Action: action})
 }
 
 // Forgot records that a process begins with an empty cache.
 func (t *Trace) Forgot(at time.Duration, process string) {
 	if t != nil {
-		t.add(entry{At: at, What: "forgot", Process: process})
+		t.add(page.Entry{At: at, What: "forgot", Process: process})
 	}
 }
 
@@ -74,7 +59,7 @@ func (t *Trace) Learned(at time.Duration, process string, nodes Nodes, kind *Kin
 	}
 	nodes.Changes(kind, before, after, func(e history.Event) {
 		if e.Kind != history.NodeLabels {
-			t.add(entry{At: at, What: "learned", Process: process, Event: &e})
+			t.add(page.Entry{At: at, What: "learned", Process: process, Event: &e})
 		}
 	})
 }
@@ -84,7 +69,7 @@ func (t *Trace) Changed(at time.Duration, actor, object string, before, after me
 	if t == nil {
 		return
 	}
-	e := entry{At: at, What: "changed", Process: actor, Object: object}
+	e := page.Entry{At: at, What: "changed", Process: actor, Object: object}
 	switch {
 	case before == nil:
 		e.Action = "created"
@@ -102,7 +87,7 @@ func (t *Trace) Changed(at time.Duration, actor, object string, before, after me
 func (t *Trace) Artifact() scenarios.Artifact {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return scenarios.Artifact{Name: "trace.jsonl", Data: bytes.Clone(t.lines.Bytes())}
+	return scenarios.Artifact{Name: page.Trace, Data: bytes.Clone(t.lines.Bytes())}
 }
 
 // bookkeeping is what every write changes.
@@ -110,20 +95,20 @@ var bookkeeping = []string{"metadata.resourceVersion", "metadata.managedFields",
 
 // differences are the fields of two versions of an object that are not the same, in
 // the order of their paths.
-func differences(before, after metav1.Object) (found []change) {
+func differences(before, after metav1.Object) (found []page.Field) {
 	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
-		return []change{{Path: err.Error()}}
+		return []page.Field{{Path: err.Error()}}
 	}
 	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {
-		return []change{{Path: err.Error()}}
+		return []page.Field{{Path: err.Error()}}
 	}
 	compare("", was, is, &found)
-	return slices.DeleteFunc(found, func(c change) bool { return slices.Contains(bookkeeping, c.Path) })
+	return slices.DeleteFunc(found, func(c page.Field) bool { return slices.Contains(bookkeeping, c.Path) })
 }
 
-func compare(path string, was, is any, found *[]change) {
+func compare(path string, was, is any, found *[]page.Field) {
 	before, wasMap := was.(map[string]any)
 	after, isMap := is.(map[string]any)
 	if (wasMap || was == nil) && (isMap || is == nil) && (wasMap || isMap) && path != "metadata.managedFields" {
@@ -150,7 +135,7 @@ func compare(path string, was, is any, found *[]change) {
 		return
 	}
 	if w, i := shown(was), shown(is); w != i {
-		*found = append(*found, change{path, w, i})
+		*found = append(*found, page.Field{Path: path, Was: w, Is: i})
 	}
 }
 

@@ -106,26 +106,26 @@ type Request struct {
 	Rules []string `json:"rules"`
 }
 
-// Entry is one line of trace.jsonl.
+// Entry is one line of trace.jsonl, as docs/reports.md describes it.
 type Entry struct {
 	At time.Duration `json:"at"`
 	// What is what is told: an object changed, or a process decided, learned or forgot.
 	What    string          `json:"what"`
-	Process string          `json:"process"`
-	Key     string          `json:"key"`
-	Facts   json.RawMessage `json:"facts"`
-	Action  string          `json:"action"`
-	Object  string          `json:"object"`
-	Fields  []Field         `json:"fields"`
+	Process string          `json:"process,omitempty"`
+	Key     string          `json:"key,omitempty"`
+	Facts   json.RawMessage `json:"facts,omitempty"`
+	Action  string          `json:"action,omitempty"`
+	Object  string          `json:"object,omitempty"`
+	Fields  []Field         `json:"fields,omitempty"`
 	// Event is what a process learned, as the history has it of the API.
-	Event *history.Event `json:"event"`
+	Event *history.Event `json:"event,omitempty"`
 }
 
-// Field is a field of an object that is different now.
+// Field is a field of an object that is different now. What is not there is empty.
 type Field struct {
 	Path string `json:"path"`
-	Was  string `json:"was"`
-	Is   string `json:"is"`
+	Was  string `json:"was,omitempty"`
+	Is   string `json:"is,omitempty"`
 }
 
 // Console is what a host of the lab has written.
