@@ -256,7 +256,9 @@ var registrations = []Registration{
 			right = remediation.KeepMark
 		}
 		decide, err := Overlaid(right, remediation.Actions, d.Overlay)
-		return &remediation.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings, Decide: observed(decide, d.Decided)}, err
+		return &remediation.Reconciler{
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
+		}, err
 	}),
 	register(overlayable(Registration{
 		Name: "healthcheck",

@@ -85,7 +85,7 @@ func RebootRequests(annotations map[string]string) []RebootRequest {
 		r := RebootRequest{Annotation: annotation, Key: key, ID: RequestID(value)}
 		var err error
 		if r.Mode, err = ParseRebootMode(value); err != nil {
-			r.Problem = fmt.Sprintf("annotation %s has the value %q: %v; a soft reboot is assumed", annotation, value, err)
+			r.Problem = fmt.Sprintf("annotation %s has the value %q: %v; a soft reboot is assumed", annotation, Shorten(value), err)
 		}
 		requests = append(requests, r)
 	}
@@ -134,7 +134,7 @@ func ParseRebootMode(value string) (RebootMode, error) {
 	case RebootSoft, RebootHard:
 		return mode, nil
 	default:
-		return RebootSoft, fmt.Errorf(`the mode %q is neither "hard" nor "soft"`, mode)
+		return RebootSoft, fmt.Errorf(`the mode %q is neither "hard" nor "soft"`, Shorten(string(mode)))
 	}
 }
 

@@ -80,3 +80,14 @@ func Quote(s string) string {
 	}
 	return string(quoted)
 }
+
+// longest is as much of a text that anybody may have written as others quote.
+const longest = 100
+
+// Shorten bounds a text that is quoted in a condition, an Event or an error.
+func Shorten(text string) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "") + "..."
+}

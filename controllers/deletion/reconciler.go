@@ -64,8 +64,10 @@ type memory struct {
 	refused map[types.UID]refusal
 	// warned has the warnings that were given.
 	warned map[string]bool
-	// request is the age of the request to keep the host off.
-	request age
+	// request is the age of the request to keep the host off, and lateAnswers counts the
+	// answers in a row that came too late.
+	request     age
+	lateAnswers int
 }
 
 type refusal struct {
@@ -104,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) step(ctx context.Context, m *memory, f *facts) (reconcile.Result, error) {
 	state := r.state(m, f)
 	action := r.Decide(state)
-	r.complain(m, f, state)
+	r.complain(m, f, state, action)
 	if err := client.IgnoreNotFound(r.act(ctx, m, f, state, action)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s for Machine %s: %w", action, client.ObjectKeyFromObject(f.machine), err)
 	}

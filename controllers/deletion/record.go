@@ -17,10 +17,7 @@ import (
 )
 
 // What a condition quotes has no bounds of its own.
-const (
-	mostNamed = 5
-	longest   = 100
-)
+const mostNamed = 5
 
 // condition is the Machine's condition Deleting.
 func condition(machine *clusterv1.Machine) metav1.Condition {
@@ -130,7 +127,7 @@ func hooks(f *facts, point api.DeletionPoint) string {
 	for _, hook := range api.DeletionHooks(f.machine.Annotations, point) {
 		owner := "nobody says whose"
 		if hook.Owner != "" {
-			owner = "of " + shorten(hook.Owner)
+			owner = "of " + api.Shorten(hook.Owner)
 		}
 		all = append(all, fmt.Sprintf("%s (%s)", hook.Annotation, owner))
 	}
@@ -143,7 +140,7 @@ func (r *Reconciler) draining(m *memory, f *facts) string {
 	for _, pod := range f.evict {
 		text := client.ObjectKeyFromObject(pod).String() + " is to be evicted"
 		if refused, ok := m.refused[pod.UID]; ok {
-			text += ", which was refused: " + shorten(refused.why)
+			text += ", which was refused: " + api.Shorten(refused.why)
 		}
 		all = append(all, text)
 	}
@@ -162,11 +159,11 @@ func trouble(f *facts, s State) string {
 	case name == "":
 		return "The Machine has no annotation " + api.HostAnnotation
 	case f.host == nil:
-		return "There is no BareMetalHost " + shorten(name)
+		return "There is no BareMetalHost " + api.Shorten(name)
 	case s.HostUsed:
-		return fmt.Sprintf("BareMetalHost %s is %s", shorten(name), f.host.Status.Provisioning.State)
+		return fmt.Sprintf("BareMetalHost %s is %s", api.Shorten(name), f.host.Status.Provisioning.State)
 	default:
-		return fmt.Sprintf("BareMetalHost %s is not used by this Machine", shorten(name))
+		return fmt.Sprintf("BareMetalHost %s is not used by this Machine", api.Shorten(name))
 	}
 }
 
@@ -178,16 +175,8 @@ func list(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// shorten bounds a text that anybody may have written.
-func shorten(text string) string {
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "") + "..."
-}
-
 // complain tells of what a user has to look at, once.
-func (r *Reconciler) complain(m *memory, f *facts, s State) {
+func (r *Reconciler) complain(m *memory, f *facts, s State, action Action) {
 	if r.Warn == nil || !s.Deleting {
 		return
 	}
@@ -216,9 +205,30 @@ func (r *Reconciler) complain(m *memory, f *facts, s State) {
 	}
 	if f.foreign != nil {
 		warn("NodeOfAnotherMachine", fmt.Sprintf("the Node %s, which status.nodeRef names, has the provider ID %s, not %s: it is left alone",
-			f.foreign.Name, shorten(f.foreign.Spec.ProviderID), shorten(f.machine.Spec.ProviderID)))
+			f.foreign.Name, api.Shorten(f.foreign.Spec.ProviderID), api.Shorten(f.machine.Spec.ProviderID)))
+	}
+	if m.late(action) && f.host != nil {
+		warn("AnswersTooLate", fmt.Sprintf(
+			"each of the last %d requests to BareMetalHost %s to stay off was answered when it was %s old or older, which is too old to go by: "+
+				"set answerWithin of the deletion controller to more than what the BMC and the reboot controller take for an answer, and to less than the host takes to boot",
+			lateAnswers, client.ObjectKeyFromObject(f.host), r.Settings.AnswerWithin.Duration))
 	}
 	if s.Phase() == WaitingForPerson {
 		warn(string(WaitingForPerson), r.message(m, f, s))
 	}
+}
+
+// lateAnswers are as many as a user wants to know of.
+const lateAnswers = 3
+
+// late takes note of answers that come too late, one after the other, and reports whether
+// they are that many: where a BMC is that slow, the host is asked for ever.
+func (m *memory) late(action Action) bool {
+	switch action {
+	case HoldAgain:
+		m.lateAnswers++
+	case HoldOff, DeleteNode, Release:
+		m.lateAnswers = 0
+	}
+	return m.lateAnswers >= lateAnswers
 }

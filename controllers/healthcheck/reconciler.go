@@ -73,6 +73,9 @@ type target struct {
 	state   State
 	// deadline is when it will be Expired; zero if it is or nothing runs out.
 	deadline time.Time
+	// hostless says that it names no BareMetalHost that exists, so that nobody can
+	// remediate it.
+	hostless bool
 }
 
 // Reconcile does one step for one of the Machines of a MachineHealthCheck.
@@ -93,6 +96,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if err := client.IgnoreNotFound(r.act(ctx, next, action)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s of Machine %s: %w", action, client.ObjectKeyFromObject(next.machine), err)
+	}
+	if action == Mark && next.hostless {
+		r.warn(next.machine, "NoSuchHost", fmt.Sprintf("the Machine is to be remediated, and its annotation %s is %q, which names no BareMetalHost: correct it, or nobody can",
+			api.HostAnnotation, api.Shorten(next.machine.Annotations[api.HostAnnotation])))
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }
@@ -155,7 +162,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 		if !selects(check, selector, machine) {
 			continue
 		}
-		t := target{machine: machine}
+		t := target{machine: machine, hostless: others.power[machine.Annotations[api.HostAnnotation]] == nil}
 		r.examine(others, check, &t)
 		targets = append(targets, t)
 	}
@@ -410,19 +417,26 @@ func (r *Reconciler) refuse(check *clusterv1.MachineHealthCheck) bool {
 		reason, message = "NotSupported", "spec.remediation.templateRef is not supported"
 	} else if _, _, err := actsOn(check, 0); err != nil {
 		reason, message = "Invalid", "spec.remediation.triggerIf: "+err.Error()
+	} else if _, err := selectorOf(check); err != nil {
+		reason, message = "Invalid", "spec.selector: "+err.Error()
 	} else {
 		return false
 	}
+	r.warn(check, reason, message+": no Machine is marked for this check until that is changed")
+	return true
+}
+
+// warn tells the users of an object about a problem, once in each generation of it.
+func (r *Reconciler) warn(about client.Object, reason, message string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if generation, ok := r.warned[check.UID]; r.Warn != nil && (!ok || generation != check.Generation) {
+	if generation, ok := r.warned[about.GetUID()]; r.Warn != nil && (!ok || generation != about.GetGeneration()) {
 		if r.warned == nil {
 			r.warned = map[types.UID]int64{}
 		}
-		r.warned[check.UID] = check.Generation
-		r.Warn(check, reason, message+": no Machine is marked for this check until that is changed")
+		r.warned[about.GetUID()] = about.GetGeneration()
+		r.Warn(about, reason, message)
 	}
-	return true
 }
 
 // ChecksOf maps a Machine, a Node or a BareMetalHost to every MachineHealthCheck:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +66,8 @@ type Agent struct {
 
 	loaded bool
 	m      memory
+	// warned has the Machines of which users were told that nothing can be done for them.
+	warned map[types.UID]bool
 	// mutex guards told, which is what Answer may know: m is Step's alone.
 	mutex sync.Mutex
 	told  struct {

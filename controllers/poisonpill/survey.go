@@ -19,13 +19,15 @@ type survey struct {
 	fences   map[string]*fence.NodeFence
 	nodes    map[string]*corev1.Node
 	machines map[string]*clusterv1.Machine
+	// lost are the Machines that are marked, and have no Node or name another's.
+	lost []*clusterv1.Machine
 }
 
 // look reads what there is now. NodeFences come first and Machines last: a mark that
 // stands while no NodeFence was there before isn't one that was answered meanwhile, and
 // the Node was there while the Machine was marked.
 func look(ctx context.Context, api client.Reader) (*survey, error) {
-	s := &survey{map[string]*fence.NodeFence{}, map[string]*corev1.Node{}, map[string]*clusterv1.Machine{}}
+	s := &survey{fences: map[string]*fence.NodeFence{}, nodes: map[string]*corev1.Node{}, machines: map[string]*clusterv1.Machine{}}
 	var fences fence.NodeFenceList
 	if err := api.List(ctx, &fences, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the NodeFences: %w", err)
@@ -48,6 +50,8 @@ func look(ctx context.Context, api client.Reader) (*survey, error) {
 		m := &machines.Items[i]
 		if node := m.Status.NodeRef.Name; node != "" && isNodeOf(s.nodes[node], m) {
 			s.machines[node] = m
+		} else if isMarked(m) {
+			s.lost = append(s.lost, m)
 		}
 	}
 	return s, nil
@@ -62,9 +66,10 @@ func isNodeOf(node *corev1.Node, m *clusterv1.Machine) bool {
 // marked reports whether the Machine of a Node is to be remediated.
 func (s *survey) marked(node string) bool {
 	m := s.machines[node]
-	if m == nil {
-		return false
-	}
+	return m != nil && isMarked(m)
+}
+
+func isMarked(m *clusterv1.Machine) bool {
 	_, marked := m.Annotations[api.ExternalRemediationAnnotation]
 	return marked
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -31,6 +32,7 @@ func (a *Agent) survive(ctx context.Context, s *survey) error {
 			concerned[node] = true
 		}
 	}
+	a.complain(s)
 	var problems []error
 	for _, node := range slices.Sorted(maps.Keys(concerned)) {
 		if s.fenced(node, a.Boot.ID()) && node == a.Node {
@@ -44,6 +46,28 @@ func (a *Agent) survive(ctx context.Context, s *survey) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// complain tells of Machines that nobody can do anything for, once. One agent is enough.
+func (a *Agent) complain(s *survey) {
+	for _, node := range slices.Sorted(maps.Keys(s.nodes)) {
+		if ready(s.nodes[node]) {
+			if node != a.Node {
+				return
+			}
+			break
+		}
+	}
+	for _, m := range s.lost {
+		if a.warned[m.UID] {
+			continue
+		}
+		if a.warned == nil {
+			a.warned = map[types.UID]bool{}
+		}
+		a.warned[m.UID] = true
+		a.warn(m, "NoNode", fmt.Sprintf("the Machine is to be remediated, and its status.nodeRef is %q, which is no Node of its own: nobody knows which host has to be reset before that is corrected", api.Shorten(m.Status.NodeRef.Name)))
+	}
 }
 
 // help does the next step for one boot.

@@ -383,6 +383,9 @@ func (r *Reconciler) complain(host *api.BareMetalHost, m *memory, request api.Re
 	r.Warn(host, "RebootAnnotationNotUnderstood", request.Problem)
 }
 
+// mostFailures bounds a number that anybody may have written.
+const mostFailures = 1 << 20
+
 func (r *Reconciler) remember(host *api.BareMetalHost) *memory {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -392,7 +395,7 @@ func (r *Reconciler) remember(host *api.BareMetalHost) *memory {
 		m = &memory{uid: host.UID}
 		if host.Status.ErrorType == api.PowerManagementError {
 			// Go on counting where the process before this one stopped.
-			m.failures, m.failure, m.readFailed = host.Status.ErrorCount, host.Status.ErrorMessage, true
+			m.failures, m.failure, m.readFailed = min(max(host.Status.ErrorCount, 0), mostFailures), host.Status.ErrorMessage, true
 		}
 		if r.hosts == nil {
 			r.hosts = map[types.NamespacedName]*memory{}

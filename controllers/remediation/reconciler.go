@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Reconciler is the machine remediation controller. All fields must be set.
+// Reconciler is the machine remediation controller. All fields but Warn must be set.
 type Reconciler struct {
 	// Client writes, and reads from a cache.
 	Client client.Client
@@ -53,7 +54,9 @@ type Reconciler struct {
 	Live client.Reader
 	// Clock measures how much time has passed. It is compared with no other, but that of
 	// the process before this one.
-	Clock    clock.PassiveClock
+	Clock clock.PassiveClock
+	// Warn tells the users of an object about a problem; may be nil.
+	Warn     func(about client.Object, reason, message string)
 	Settings Settings
 	// Decide is the function Decide or KeepMark, or a wrong one to be tested
 	// against.
@@ -74,6 +77,10 @@ type memory struct {
 	looked time.Time
 	// released is when the host was first seen let go of and its Node missing.
 	released time.Time
+	// lateAnswers counts the answers in a row that came too late, and warned has the
+	// warnings that were given.
+	lateAnswers int
+	warned      map[string]bool
 }
 
 // facts are the three objects that a State is read from. Machine and node are
@@ -82,6 +89,8 @@ type facts struct {
 	node    *corev1.Node
 	machine *clusterv1.Machine
 	host    *api.BareMetalHost
+	// astray is the Machine that uses the host and names another one.
+	astray *clusterv1.Machine
 }
 
 // lookAgain is when the host of a deleted Node, or of a request that was made anew,
@@ -99,12 +108,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		began, live := r.Clock.Now(), i == 1
 		var err error
 		if found, err = read(ctx, reader, request.NamespacedName); err != nil {
+			r.complain(ctx, m, found)
 			return reconcile.Result{}, fmt.Errorf("remediate BareMetalHost %s: %w", request, err)
 		}
 		if found.host == nil {
 			r.forget(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}
+		r.complain(ctx, m, found)
 		if live {
 			m.look(found.content(), began)
 		}
@@ -116,6 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{RequeueAfter: max(0, left)}, nil
 		}
 	}
+	r.count(m, found, action)
 	if err := client.IgnoreNotFound(r.act(ctx, m, found, action)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("%s for BareMetalHost %s: %w", action, request, err)
 	}
@@ -225,11 +237,7 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	if !host.Status.Provisioning.State.Provisioned() {
 		return f, nil
 	}
-	if ref := host.Spec.ConsumerRef; ref != nil && ref.Kind == "Machine" {
-		machineKey := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-		if machineKey.Namespace == "" {
-			machineKey.Namespace = host.Namespace
-		}
+	if machineKey, ok := consumer(host); ok {
 		if f.machine, err = get(ctx, reader, machineKey, &clusterv1.Machine{}); err != nil {
 			return f, err
 		}
@@ -237,7 +245,7 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	// A Machine that names another host is no longer this one's business: the
 	// host is only let go of.
 	if f.machine != nil && f.machine.Annotations[api.HostAnnotation] != key.String() {
-		f.machine = nil
+		f.machine, f.astray = nil, f.machine
 	}
 	if f.machine != nil && f.machine.Status.NodeRef.IsDefined() {
 		nodeKey := types.NamespacedName{Name: f.machine.Status.NodeRef.Name}
@@ -248,6 +256,17 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	return f, f.check()
 }
 
+// consumer is the Machine that uses a host.
+func consumer(host *api.BareMetalHost) (key types.NamespacedName, ok bool) {
+	if ref := host.Spec.ConsumerRef; ref != nil && ref.Kind == "Machine" {
+		key, ok = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, true
+		if key.Namespace == "" {
+			key.Namespace = host.Namespace
+		}
+	}
+	return key, ok
+}
+
 // check refuses to remediate a Machine whose nodeRef leads to the Node of another:
 // a name is used again, and nodeRef has no UID. Its host would be fenced, and the
 // Node of one that runs be deleted.
@@ -255,9 +274,8 @@ func (f *facts) check() error {
 	if f.node == nil || f.machine.Spec.ProviderID == "" || f.node.Spec.ProviderID == "" || f.machine.Spec.ProviderID == f.node.Spec.ProviderID {
 		return nil
 	}
-	if _, marked := f.machine.Annotations[api.ExternalRemediationAnnotation]; marked {
-		return fmt.Errorf("the Node %s, which status.nodeRef of Machine %s names, has the provider ID %s, not %s: correct the reference",
-			f.node.Name, client.ObjectKeyFromObject(f.machine), f.node.Spec.ProviderID, f.machine.Spec.ProviderID)
+	if marked(f.machine) {
+		return errors.New(f.anothersNode())
 	}
 	f.node = nil
 	return nil
@@ -357,13 +375,27 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	return r.Client.Delete(ctx, f.node, client.Preconditions{UID: &f.node.UID, ResourceVersion: &f.node.ResourceVersion})
 }
 
-// HostOfMachine maps a Machine to its host.
-func HostOfMachine(_ context.Context, _ client.Reader, machine client.Object) []reconcile.Request {
-	namespace, name, ok := strings.Cut(machine.GetAnnotations()[api.HostAnnotation], "/")
-	if !ok || namespace == "" || name == "" {
-		return nil
+// HostOfMachine maps a Machine to its host; one that is marked also to a host which it
+// uses and doesn't name, for somebody has to be told.
+func HostOfMachine(ctx context.Context, reader client.Reader, machine client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	if namespace, name, ok := strings.Cut(machine.GetAnnotations()[api.HostAnnotation], "/"); ok && namespace != "" && name != "" {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	if !marked(machine) {
+		return requests
+	}
+	var hosts api.BareMetalHostList
+	if err := reader.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
+		return requests // a cache that has not synced: it brings every host when it has
+	}
+	for i := range hosts.Items {
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&hosts.Items[i])}
+		if key, ok := consumer(&hosts.Items[i]); ok && key == client.ObjectKeyFromObject(machine) && !slices.Contains(requests, request) {
+			requests = append(requests, request)
+		}
+	}
+	return requests
 }
 
 // HostOfNode maps a Node to the host of the Machine that has it.

@@ -247,10 +247,13 @@ func deletionPhase(m *clusterv1.Machine) string {
 	return ""
 }
 
-// hostOf is the BareMetalHost that a Machine consumes.
+// hostOf is the BareMetalHost that a Machine consumes. One that has lost its annotation is
+// still the Machine of the host with its name, as it is in every topology.
 func hostOf(m *clusterv1.Machine) string {
-	_, host, _ := strings.Cut(m.Annotations[api.HostAnnotation], "/")
-	return host
+	if namespace, host, ok := strings.Cut(m.Annotations[api.HostAnnotation], "/"); ok && namespace != "" && host != "" {
+		return host
+	}
+	return m.Name
 }
 
 // annotations emits the changes among the annotations that matter, by key.

@@ -1,0 +1,84 @@
+package remediation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+// complain tells of what a user has to put right before anything is done, once.
+func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
+	if f.machine != nil && f.check() != nil {
+		r.warn(m, f.machine, "NodeOfAnotherMachine", f.anothersNode())
+	}
+	if f.machine != nil || f.host == nil {
+		return
+	}
+	name := client.ObjectKeyFromObject(f.host).String()
+	if f.astray != nil && marked(f.astray) {
+		r.warn(m, f.astray, "HostOfAnotherMachine", fmt.Sprintf(
+			"the Machine is to be remediated, and BareMetalHost %s says that it is used by it, but its annotation %s is %q: nothing is done before the two agree",
+			name, api.HostAnnotation, api.Shorten(f.astray.Annotations[api.HostAnnotation])))
+	}
+	if r.Warn == nil || !f.host.Status.Provisioning.State.Provisioned() {
+		return
+	}
+	var machines clusterv1.MachineList
+	if err := r.Client.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return // it is looked for again
+	}
+	for i := range machines.Items {
+		if machine := &machines.Items[i]; marked(machine) && machine.Annotations[api.HostAnnotation] == name {
+			r.warn(m, machine, "HostOfAnotherMachine", fmt.Sprintf(
+				"the Machine is to be remediated, and its annotation %s names BareMetalHost %s, but the consumerRef of that names another or nobody: nothing is done before the two agree",
+				api.HostAnnotation, name))
+		}
+	}
+}
+
+// anothersNode says what is wrong with a nodeRef that leads to the Node of another.
+func (f *facts) anothersNode() string {
+	return fmt.Sprintf("the Node %s, which status.nodeRef of Machine %s names, has the provider ID %s, not %s: correct the reference",
+		f.node.Name, client.ObjectKeyFromObject(f.machine), api.Shorten(f.node.Spec.ProviderID), api.Shorten(f.machine.Spec.ProviderID))
+}
+
+// lateAnswers are as many as a user wants to know of.
+const lateAnswers = 3
+
+// count takes note of answers that come too late, one after the other: where a BMC is that
+// slow, the host is asked for ever.
+func (r *Reconciler) count(m *memory, f facts, action Action) {
+	if action != AskAgain {
+		m.lateAnswers = 0
+		return
+	}
+	if m.lateAnswers++; m.lateAnswers == lateAnswers {
+		within := r.Settings.AnswerWithin.Duration
+		r.warn(m, f.host, "AnswersTooLate", fmt.Sprintf(
+			"each of the last %d requests to hold the host off was answered when it was %s old or older, which is too old to delete its Node by: "+
+				"set answerWithin of the remediation controller to more than what the BMC and the reboot controller take for an answer, and to less than the host takes to boot",
+			lateAnswers, within.Round(time.Millisecond)))
+	}
+}
+
+func (r *Reconciler) warn(m *memory, about client.Object, reason, message string) {
+	if r.Warn == nil || m.warned[message] {
+		return
+	}
+	if m.warned == nil {
+		m.warned = map[string]bool{}
+	}
+	m.warned[message] = true
+	r.Warn(about, reason, message)
+}
+
+// marked reports whether a Machine is to be remediated.
+func marked(machine client.Object) bool {
+	_, marked := machine.GetAnnotations()[api.ExternalRemediationAnnotation]
+	return marked
+}
