@@ -38,10 +38,13 @@ func (l Link) Host() string {
 
 func (l Link) String() string { return l.From + " to " + l.To }
 
-// LinkOp names links of the network: by host, by from and to, or by between.
+// LinkOp names links of the network: by host, by domain, by from and to, or by between.
 type LinkOp struct {
 	// host is the host all of whose links are meant, but for that of its BMC.
 	Host string `json:"host,omitempty"`
+	// domain is the failure domain of which all links are meant that lead out of it, but
+	// for those of BMCs. Its hosts reach each other.
+	Domain string `json:"domain,omitempty"`
 	// from is where one direction begins: api, host/NAME, controller/NAME or
 	// bmc/NAME. Messages that go the other way still arrive.
 	From string `json:"from,omitempty"`
@@ -51,11 +54,13 @@ type LinkOp struct {
 	Between []string `json:"between,omitempty"`
 }
 
-// Links are the directions that are meant.
-func (l *LinkOp) Links() []Link {
+// Links are the directions that are meant in a topology.
+func (l *LinkOp) Links(t *Topology) []Link {
 	switch {
 	case l.Host != "":
 		return []Link{{From: HostEnd(l.Host)}, {To: HostEnd(l.Host)}}
+	case l.Domain != "":
+		return t.outOf(l.Domain)
 	case len(l.Between) == 2:
 		return []Link{{l.Between[0], l.Between[1]}, {l.Between[1], l.Between[0]}}
 	default:
@@ -63,10 +68,31 @@ func (l *LinkOp) Links() []Link {
 	}
 }
 
+// outOf are the links between the hosts of a failure domain and all that is not in it.
+func (t *Topology) outOf(domain string) []Link {
+	inside, outside := []string(nil), []string{API}
+	for i := range t.Hosts {
+		if h := &t.Hosts[i]; h.Domain == domain {
+			inside = append(inside, HostEnd(h.Name))
+		} else {
+			outside = append(outside, HostEnd(h.Name))
+		}
+	}
+	var links []Link
+	for _, in := range inside {
+		for _, out := range outside {
+			links = append(links, Link{in, out}, Link{out, in})
+		}
+	}
+	return links
+}
+
 func (l *LinkOp) String() string {
 	switch {
 	case l.Host != "":
 		return l.Host
+	case l.Domain != "":
+		return "domain " + l.Domain
 	case len(l.Between) > 0:
 		return strings.Join(slices.Sorted(slices.Values(l.Between)), " and ")
 	default:
@@ -114,17 +140,22 @@ func (l *LinkOp) asks(*Spec) []Feature {
 // link checks that there are such links.
 func (v *validator) link(path string, l *LinkOp) {
 	given := 0
-	for _, is := range [...]bool{l.Host != "", l.From != "" || l.To != "", len(l.Between) > 0} {
+	for _, is := range [...]bool{l.Host != "", l.Domain != "", l.From != "" || l.To != "", len(l.Between) > 0} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		v.bad(path, "which links? give it host, or from and to, or between")
+		v.bad(path, "which links? give it host, or domain, or from and to, or between")
 		return
 	case l.Host != "":
 		v.host(path+".host", l.Host)
+		return
+	case l.Domain != "":
+		if v.hosts != nil && !v.oneOf(path+".domain", "domain", l.Domain, v.domains()) {
+			v.unsure = true
+		}
 		return
 	case len(l.Between) > 0:
 		for i, end := range l.Between {
@@ -145,6 +176,17 @@ func (v *validator) link(path string, l *LinkOp) {
 	if kinds := linked[kindOfEnd(one)]; kinds != nil && kindOfEnd(other) != "" && (one == other || !slices.Contains(kinds, kindOfEnd(other))) {
 		v.bad(path, "there is no link between %s and %s: nothing is sent there", one, other)
 	}
+}
+
+// domains are the failure domains of the topology.
+func (v *validator) domains() []string {
+	var all []string
+	for _, host := range v.spec.Topology.Hosts {
+		if host.Domain != "" && !slices.Contains(all, host.Domain) {
+			all = append(all, host.Domain)
+		}
+	}
+	return all
 }
 
 // endPattern is what an end looks like.

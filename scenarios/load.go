@@ -38,6 +38,8 @@ type Vocabulary struct {
 	// DoubtFault what is only odd; both may be nil.
 	CheckFault func(rule any, host string, hosts []string) error
 	DoubtFault func(rule any) []string
+	// PowerRestores are what a BMC can do when a loss of AC power is over; it may be nil.
+	PowerRestores []string
 	// Worlds are those that there are, nil if nobody knows, and Needs what is needed of
 	// one.
 	Worlds []Capabilities

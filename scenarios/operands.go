@@ -3,6 +3,8 @@ package scenarios
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -122,15 +124,41 @@ type CacheOp struct {
 	Kind string `json:"kind"`
 }
 
+// Selection is what a user's operation is done to: one object, or all objects of a kind
+// that have some labels when it is done.
+type Selection struct {
+	Object string
+	Kind   string
+	Labels map[string]string
+}
+
+func (s Selection) String() string {
+	if s.Object != "" {
+		return s.Object
+	}
+	var labels []string
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		labels = append(labels, key+"="+s.Labels[key])
+	}
+	return "every " + s.Kind + " with " + strings.Join(labels, " and ")
+}
+
 // AnnotateOp is an annotation of an object.
 type AnnotateOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
-	Object string `json:"object"`
+	Object string `json:"object,omitempty"`
+	// kind is that of all objects that have the labels, in the place of object.
+	Kind string `json:"kind,omitempty"`
+	// labels are those that they have.
+	Labels map[string]string `json:"labels,omitempty"`
 	// key is the annotation.
 	Key string `json:"key"`
 	// value is its value.
 	Value string `json:"value,omitempty"`
 }
+
+// Selection is what is annotated.
+func (a *AnnotateOp) Selection() Selection { return Selection{a.Object, a.Kind, a.Labels} }
 
 // FailAPIOp says which requests the API server refuses, and how. A request must
 // match every field that is given.
@@ -156,11 +184,18 @@ type OutageOp struct {
 	Hang bool `json:"hang,omitempty"`
 }
 
-// ObjectOp names an object.
+// ObjectOp names objects.
 type ObjectOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
-	Object string `json:"object"`
+	Object string `json:"object,omitempty"`
+	// kind is that of all objects that have the labels, in the place of object.
+	Kind string `json:"kind,omitempty"`
+	// labels are those that they have.
+	Labels map[string]string `json:"labels,omitempty"`
 }
+
+// Selection is what is named.
+func (o *ObjectOp) Selection() Selection { return Selection{o.Object, o.Kind, o.Labels} }
 
 // CreateOp is an object to be made.
 type CreateOp struct {
@@ -173,28 +208,35 @@ type CreateOp struct {
 // PatchOp is a change of an object.
 type PatchOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
-	Object string `json:"object"`
+	Object string `json:"object,omitempty"`
+	// kind is that of all objects that have the labels, in the place of object.
+	Kind string `json:"kind,omitempty"`
+	// labels are those that they have.
+	Labels map[string]string `json:"labels,omitempty"`
 	// merge is a JSON merge patch: what it has is set, null removes, and lists are
 	// replaced. What it says of status goes through the status subresource.
 	Merge json.RawMessage `json:"merge"`
 }
+
+// Selection is what is changed.
+func (p *PatchOp) Selection() Selection { return Selection{p.Object, p.Kind, p.Labels} }
 
 // Split returns the merge patches of the object itself and of its status; nil is
 // nothing to patch.
 func (p *PatchOp) Split() (object, status json.RawMessage, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(p.Merge, &fields); err != nil {
-		return nil, nil, fmt.Errorf("read the patch of %s: %w", p.Object, err)
+		return nil, nil, fmt.Errorf("read the patch of %s: %w", p.Selection(), err)
 	}
 	if of, ok := fields["status"]; ok {
 		delete(fields, "status")
 		if status, err = json.Marshal(map[string]json.RawMessage{"status": of}); err != nil {
-			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Object, err)
+			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Selection(), err)
 		}
 	}
 	if len(fields) > 0 {
 		if object, err = json.Marshal(fields); err != nil {
-			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Object, err)
+			return nil, nil, fmt.Errorf("write the patch of %s: %w", p.Selection(), err)
 		}
 	}
 	return object, status, nil

@@ -58,6 +58,9 @@ type Op struct {
 	FreezeCache *CacheOp `json:"freezeCache,omitempty"`
 	// thawCache lets a controller's cache catch up.
 	ThawCache *CacheOp `json:"thawCache,omitempty"`
+	// expireWatch ends a watch of a controller's cache with 410, for what it would go on
+	// from is not kept any more. The cache lists anew, and what lies between is never seen.
+	ExpireWatch *CacheOp `json:"expireWatch,omitempty"`
 	// annotate sets an annotation, as a user would.
 	Annotate *AnnotateOp `json:"annotate,omitempty"`
 	// removeAnnotation removes an annotation, as a user would.
@@ -75,7 +78,10 @@ type Op struct {
 	FailAPI *FailAPIOp `json:"failAPI,omitempty"`
 	// apiOutage takes the API server away from everybody, kubelets included.
 	APIOutage *OutageOp `json:"apiOutage,omitempty"`
-	// apiRestore brings the API server back, and ends every failAPI.
+	// etcdOutage takes the store behind the API server away: whatever was read is served
+	// still, and every write fails, those of kubelets included.
+	EtcdOutage *struct{} `json:"etcdOutage,omitempty"`
+	// apiRestore brings the API server and etcd back, and ends every failAPI.
 	APIRestore *struct{} `json:"apiRestore,omitempty"`
 	// heal withdraws every fault: the run does this by itself after the last
 	// step.
@@ -105,6 +111,7 @@ type World interface {
 	SetClock(*ClockOp) error
 	FreezeCache(*CacheOp) error
 	ThawCache(*CacheOp) error
+	ExpireWatch(*CacheOp) error
 	Annotate(*AnnotateOp) error
 	RemoveAnnotation(*AnnotateOp) error
 	SetOnline(*OnlineOp) error
@@ -113,6 +120,7 @@ type World interface {
 	Create(*CreateOp) error
 	FailAPI(*FailAPIOp) error
 	APIOutage(*OutageOp) error
+	EtcdOutage(*struct{}) error
 	APIRestore(*struct{}) error
 	Heal(*struct{}) error
 }
@@ -334,14 +342,28 @@ var operations = []operation{
 		check:  (*validator).cache,
 		ends:   func(c *CacheOp) []string { return []string{c.Kind + " is frozen in the cache of " + c.Controller} }, orphan: "frozen it",
 	}),
+	declare("expireWatch", func(op *Op) *CacheOp { return op.ExpireWatch }, World.ExpireWatch, of[CacheOp]{
+		text:   func(c *CacheOp) string { return fmt.Sprintf("expire the watch of %s of %s", c.Kind, c.Controller) },
+		object: func(c *CacheOp) string { return c.Controller },
+		check:  (*validator).cache,
+		ends:   func(c *CacheOp) []string { return []string{c.Kind + " is frozen in the cache of " + c.Controller} },
+		shows: func(c *CacheOp, step int) injection {
+			return injection{
+				name:  fmt.Sprintf("step %d (expire the watch of %s of %s) ended no watch", step, c.Kind, c.Controller),
+				event: history.APIFault, actor: c.Controller, value: "410",
+			}
+		},
+	}),
 	declare("annotate", func(op *Op) *AnnotateOp { return op.Annotate }, World.Annotate, of[AnnotateOp]{
-		text:   func(a *AnnotateOp) string { return fmt.Sprintf("annotate %s with %s=%s", a.Object, a.Key, a.Value) },
+		text: func(a *AnnotateOp) string {
+			return fmt.Sprintf("annotate %s with %s=%s", a.Selection(), a.Key, a.Value)
+		},
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
 		byUser: true, check: (*validator).annotation,
 	}),
 	declare("removeAnnotation", func(op *Op) *AnnotateOp { return op.RemoveAnnotation }, World.RemoveAnnotation, of[AnnotateOp]{
-		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Object) },
+		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Selection()) },
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
 		byUser: true, check: (*validator).noAnnotation,
@@ -352,16 +374,16 @@ var operations = []operation{
 		byUser: true, check: func(v *validator, path string, o *OnlineOp) { v.host(path+".host", o.Host) },
 	}),
 	declare("patch", func(op *Op) *PatchOp { return op.Patch }, World.Patch, of[PatchOp]{
-		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Object, p.Merge) },
+		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
 		byUser: true, check: (*validator).patch,
 	}),
 	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, of[ObjectOp]{
-		text:   func(o *ObjectOp) string { return "delete " + o.Object },
+		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
-		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.object(path+".object", o.Object, isChanged) },
+		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.selection(path, o.Selection(), isChanged) },
 	}),
 	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, of[CreateOp]{
 		text:   func(o *CreateOp) string { return "create " + o.Object },
@@ -389,9 +411,13 @@ var operations = []operation{
 		},
 		begins: func(*OutageOp) state { return state{clause: apiAway} },
 	}),
+	declare("etcdOutage", func(op *Op) *struct{} { return op.EtcdOutage }, World.EtcdOutage, of[struct{}]{
+		text:   func(*struct{}) string { return "etcd outage" },
+		begins: func(*struct{}) state { return state{clause: etcdAway} },
+	}),
 	declare("apiRestore", func(op *Op) *struct{} { return op.APIRestore }, World.APIRestore, of[struct{}]{
 		text: func(*struct{}) string { return "API restored" },
-		ends: func(*struct{}) []string { return []string{apiRefuses, apiAway} }, orphan: "taken it away or made it fail",
+		ends: func(*struct{}) []string { return []string{apiRefuses, apiAway, etcdAway} }, orphan: "taken it away or made it fail",
 	}),
 	declare("heal", func(op *Op) *struct{} { return op.Heal }, World.Heal, of[struct{}]{
 		text:  func(*struct{}) string { return "heal" },
@@ -404,6 +430,7 @@ var operations = []operation{
 const (
 	apiAway    = "the API server is away"
 	apiRefuses = "the API server refuses requests"
+	etcdAway   = "etcd is away"
 	everything = ""
 )
 

@@ -8,6 +8,11 @@ const (
 	// RequestsArrive: what is written to the API or commanded of a BMC arrives at once
 	// or never.
 	RequestsArrive = "requests-arrive"
+	// WatchdogsFire: a watchdog resets its host when its time is up.
+	WatchdogsFire = "watchdogs-fire"
+	// AgentsRun: an agent on a host comes round when it has to, and the kernel reboots when
+	// it asks for that. Without a watchdog nothing else ends a host.
+	AgentsRun = "agents-run"
 )
 
-var premises = []string{BMCObeys, RequestsArrive}
+var premises = []string{BMCObeys, RequestsArrive, WatchdogsFire, AgentsRun}

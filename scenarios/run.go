@@ -310,16 +310,16 @@ func (r *run) quiet() time.Duration {
 func (r *run) withdraw() {
 	steps := r.outcome.Plan.Spec.Steps
 	for i := r.outcome.Steps; i < len(steps); i++ {
-		if do := steps[i].Do; do != nil && (do.RemoveAnnotation != nil || do.Delete != nil && obstacle(do.Delete.Object)) {
+		if do := steps[i].Do; do != nil && (do.RemoveAnnotation != nil || do.Delete != nil && obstacle(do.Delete.Selection())) {
 			r.apply(*do, i)
 		}
 	}
 }
 
-// obstacle reports whether an object of a user's making keeps controllers from what they
+// obstacle reports whether objects of a user's making keep controllers from what they
 // are to do.
-func obstacle(object string) bool {
-	kind, _, _ := strings.Cut(object, "/")
+func obstacle(which Selection) bool {
+	kind, _, _ := strings.Cut(cmp.Or(which.Object, which.Kind), "/")
 	return kind == "PodDisruptionBudget" || kind == "VolumeAttachment"
 }
 

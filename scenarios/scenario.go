@@ -81,7 +81,9 @@ type Spec struct {
 	// assumes are the premises without which no controller could keep what the story
 	// promises: searches leave out what breaks them. bmc-obeys: a BMC carries out what
 	// it accepts, and within 5 s. requests-arrive: what is written or commanded arrives
-	// within a second, or never.
+	// within a second, or never. watchdogs-fire: a watchdog resets its host within a second
+	// of when its time is up. agents-run: an agent comes round, and its kernel reboots,
+	// within a second of when they should.
 	Assumes []string `json:"assumes,omitempty"`
 	// worlds are the backends that can tell this story: sim, lab. Left out:
 	// both.
@@ -126,6 +128,12 @@ type Host struct {
 	NodeName string `json:"nodeName,omitempty"`
 	// labels are put on the Node by its kubelet.
 	Labels map[string]string `json:"labels,omitempty"`
+	// domain is the failure domain that the host is in: a rack, say, whose links to the
+	// others fail together.
+	Domain string `json:"domain,omitempty"`
+	// powerRestore is what the host's BMC does when a loss of AC power is over: AlwaysOn,
+	// AlwaysOff, or LastState. Left out: LastState.
+	PowerRestore string `json:"powerRestore,omitempty"`
 	// watchdog is the time after which the host's watchdog resets it when
 	// nobody feeds it. Left out: no watchdog.
 	Watchdog Duration `json:"watchdog,omitzero"`
@@ -186,6 +194,15 @@ type HostTimings struct {
 	HardOff Duration `json:"hardOff,omitzero"`
 }
 
+// RateLimit is how often a client asks a server: burst times at once, and then no sooner
+// than every so often. A request that is too soon waits in the client.
+type RateLimit struct {
+	// every is the time between two requests.
+	Every Duration `json:"every"`
+	// burst is how many there may be at once after a rest.
+	Burst int `json:"burst"`
+}
+
 // Controller is one controller under test.
 type Controller struct {
 	// name is a registered controller: fencelab list --controllers.
@@ -196,6 +213,9 @@ type Controller struct {
 	// says who leads. The others are called NAME-2 and NAME-3. Left out: 1, without
 	// a Lease.
 	Replicas int `json:"replicas,omitempty"`
+	// rateLimit bounds how often each of its processes asks the API server, as clients do
+	// by themselves. Left out: as often as it likes.
+	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 	// overlay makes the controller wrong on purpose: the first rule whose facts
 	// all match decides in the controller's place.
 	Overlay []Rule `json:"overlay,omitempty"`

@@ -82,6 +82,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Parameter.type":             enum(parameterTypes),
 		"Workers.count":              {"minimum": 1, "maximum": maxWorkers},
 		"Repeat.for":                 pattern(parameterNamePattern),
+		"RateLimit.burst":            {"minimum": 1},
 		"Repeat.times":               {"minimum": 2, "maximum": maxRounds},
 		"Metadata.description":       pattern(`\S`),
 		"Metadata.seeds":             enum(seedNumbers),
@@ -97,10 +98,17 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"FailAPIOp.code":             {"enum": apiCodes},
 		"FailAPIOp.times":            {"minimum": 1},
 		"Host.nodeName":              pattern(dnsLabelPattern),
+		"Host.domain":                pattern(dnsLabelPattern),
 		"PatchOp.object":             pattern(b.vocab.objectPattern(isChanged)),
 		"ObjectOp.object":            pattern(b.vocab.objectPattern(isChanged)),
 		"CreateOp.object":            pattern(b.vocab.objectPattern(isMade)),
 		"Host.labels":                pattern(labelValuePattern),
+		"AnnotateOp.labels":          pattern(labelValuePattern),
+		"PatchOp.labels":             pattern(labelValuePattern),
+		"ObjectOp.labels":            pattern(labelValuePattern),
+		"AnnotateOp.kind":            enum(b.vocab.kinds(isAnnotated)),
+		"PatchOp.kind":               enum(b.vocab.kinds(isChanged)),
+		"ObjectOp.kind":              enum(b.vocab.kinds(isChanged)),
 		"HealthCheck.maxUnhealthy":   pattern(maxUnhealthyPattern),
 		"HealthCheck.unhealthyRange": pattern(numberRangePattern),
 		"Controller.name":            controllers,
@@ -119,6 +127,9 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"Spec.invariants":            enum(invariantIDs()),
 		"Spec.assumes":               enum(premises),
 		"Expectation.violated":       enum(invariantIDs()),
+	}
+	if policies := b.vocab.PowerRestores; policies != nil {
+		rules["Host.powerRestore"] = enum(policies)
 	}
 	if worlds := b.vocab.worlds(); worlds != nil {
 		rules["Spec.worlds"] = enum(worlds)
@@ -233,6 +244,8 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 	switch t {
 	case reflect.TypeFor[Op]():
 		object["minProperties"], object["maxProperties"] = 1, 1
+	case reflect.TypeFor[AnnotateOp](), reflect.TypeFor[PatchOp](), reflect.TypeFor[ObjectOp]():
+		object["oneOf"] = []schemaPart{{"required": []string{"object"}}, {"required": []string{"kind", "labels"}}}
 	case reflect.TypeFor[Step]():
 		object["anyOf"] = []schemaPart{{"required": []string{"when"}}, {"required": []string{"after"}}, {"required": []string{"do"}}, {"required": []string{"repeat"}}}
 	case reflect.TypeFor[Repeat]():

@@ -197,6 +197,33 @@ func (v *validator) object(path, object string, has func(*Kind) bool) (kind stri
 	return ""
 }
 
+// selection checks what an operation of a user is done to, whose kind must have
+// something.
+func (v *validator) selection(path string, s Selection, has func(*Kind) bool) (kind string) {
+	named := v.doc.nodes[path+".object"] != nil
+	ofKind, labelled := v.doc.nodes[path+".kind"] != nil, v.doc.nodes[path+".labels"] != nil
+	switch {
+	case named && !ofKind && !labelled:
+		return v.object(path+".object", s.Object, has)
+	case named || !ofKind || !labelled:
+		v.bad(path, "what is it done to? give it object, or kind and labels")
+		return ""
+	}
+	v.labels(path+".labels", s.Labels)
+	if !v.oneOf(path+".kind", "kind", s.Kind, v.vocab.kinds(has)) {
+		return ""
+	}
+	return s.Kind
+}
+
+func (v *validator) labels(path string, labels map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if !qualifiedName.MatchString(key) || !labelValue.MatchString(labels[key]) {
+			v.bad(join(path, key), "%s=%s is no label that Kubernetes takes", quote(key), quote(labels[key]))
+		}
+	}
+}
+
 func (v *validator) controller(path, name string) {
 	_, exists := v.vocab.Controllers[v.base(name)]
 	switch {
@@ -293,10 +320,12 @@ func (v *validator) topology() {
 		if !dnsLabel.MatchString(host.Node()) {
 			v.bad(at+".nodeName", "%s is no name of a Node here: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.NodeName))
 		}
-		for _, key := range slices.Sorted(maps.Keys(host.Labels)) {
-			if !qualifiedName.MatchString(key) || !labelValue.MatchString(host.Labels[key]) {
-				v.bad(join(at+".labels", key), "%s=%s is no label that Kubernetes takes", quote(key), quote(host.Labels[key]))
-			}
+		v.labels(at+".labels", host.Labels)
+		if !dnsLabel.MatchString(host.Domain) {
+			v.bad(at+".domain", "%s is no name of a failure domain: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.Domain))
+		}
+		if len(v.vocab.PowerRestores) > 0 {
+			v.oneOf(at+".powerRestore", "policy", host.PowerRestore, v.vocab.PowerRestores)
 		}
 	}
 	v.distinct(names, path)
@@ -372,6 +401,15 @@ func (v *validator) controllerList() {
 			v.bad(at+".replicas", "the controller %s runs once on every host: leave it out", c.Name)
 		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
 			v.bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
+		}
+		if vocab.EveryHost {
+			v.bad(at+".rateLimit", "the controller %s runs on every host, and asks as often as its settings say: leave it out", c.Name)
+		}
+		if c.RateLimit != nil && c.RateLimit.Every <= 0 {
+			v.bad(at+".rateLimit.every", "%s: use a time, such as 200ms", time.Duration(c.RateLimit.Every))
+		}
+		if c.RateLimit != nil && c.RateLimit.Burst < 1 {
+			v.bad(at+".rateLimit.burst", "%d: a client that may not ask even once never does", c.RateLimit.Burst)
 		}
 		if c.Plays != "" {
 			v.oneOf(at+".plays", "part", c.Plays, parts)

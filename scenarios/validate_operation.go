@@ -23,8 +23,10 @@ func (v *validator) op(path string, op *Op) {
 	}
 	o := set[0]
 	path = join(path, o.name)
-	if o.byUser && slices.Contains(v.open, apiAway) {
-		v.bad(path, "no user can do this while the API server is away: add apiRestore before it")
+	for _, away := range [...]string{apiAway, etcdAway} {
+		if o.byUser && slices.Contains(v.open, away) {
+			v.bad(path, "no user can do this while %s: add apiRestore before it", away)
+		}
 	}
 	o.check(v, path, op)
 	ends := o.ends(op)
@@ -159,7 +161,7 @@ func (v *validator) cache(path string, op *CacheOp) {
 }
 
 func (v *validator) annotation(path string, op *AnnotateOp) {
-	v.object(path+".object", op.Object, isAnnotated)
+	v.selection(path, op.Selection(), isAnnotated)
 	if !qualifiedName.MatchString(op.Key) {
 		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
 	}
@@ -205,7 +207,7 @@ func (v *validator) failAPI(path string, op *FailAPIOp) {
 }
 
 func (v *validator) patch(path string, op *PatchOp) {
-	kind := v.object(path+".object", op.Object, isChanged)
+	kind := v.selection(path, op.Selection(), isChanged)
 	if v.doc.broken(path + ".merge") {
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/sim/kube"
@@ -16,12 +18,21 @@ const apiTimeout = 30 * time.Second
 
 var errAPIAway = errors.New("connect to the API server: connection refused")
 
+// errStoreless is what the API server says to a write when etcd doesn't answer.
+var errStoreless = apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+
+// takes reports whether the API server is there and takes writes.
+func (a *apiServer) takes() bool { return !a.away && !a.storeless }
+
 // apiServer is what stands before the store: it may be away, or refuse requests.
 type apiServer struct {
 	w *world
 	// away says that nobody reaches it; silent that requests hang then.
 	away, silent bool
-	failures     []*failure
+	// storeless says that etcd is away: what is in the server's own memory is read, and
+	// nothing is written.
+	storeless bool
+	failures  []*failure
 }
 
 // failure is a failAPI in force.
@@ -72,6 +83,11 @@ func (a *apiServer) execute(actor, end string, c *kube.Call, answer func(error))
 		if !a.silent {
 			done(errAPIAway)
 		}
+		return
+	}
+	if a.storeless && c.Writes() {
+		fault("etcd")
+		done(errStoreless)
 		return
 	}
 	if i := slices.IndexFunc(a.failures, func(f *failure) bool { return f.matches(actor, c) }); i >= 0 {

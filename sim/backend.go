@@ -167,12 +167,10 @@ type Decision struct {
 // Start builds the topology. It refuses plans for things that the simulator
 // doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
-	w := &world{watch: b.Watch, notice: b.isUp}
+	w := &world{watch: b.Watch, notice: b.isUp, assumed: premisesOf(&plan.Spec)}
 	if b.Evidence {
 		w.trace = new(objects.Trace)
 	}
-	w.obedient = slices.Contains(plan.Spec.Assumes, scenarios.BMCObeys)
-	w.prompt = slices.Contains(plan.Spec.Assumes, scenarios.RequestsArrive)
 	if err := w.deviate(plan.Deviations); err != nil {
 		return invariant.Timings{}, err
 	}
@@ -194,6 +192,9 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		b.addHost(&spec.Topology, &spec.Topology.Hosts[i])
 	}
 	b.addBMCs()
+	if err := objects.Restore(&spec.Topology, b.bmcs); err != nil {
+		return invariant.Timings{}, err
+	}
 	for _, kind := range b.sim.server.Kinds() {
 		for _, change := range b.store.Log(kind) {
 			b.committed(change)
@@ -339,7 +340,8 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
 		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, nodes: b.nodes,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
-		deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
+		deps:    controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
+		limiter: b.limiter(c.Name),
 	}
 	p.deps.Clock = wallClock{b.w, &p.offset}
 	p.deps.Warn = b.warner(p)
@@ -366,6 +368,16 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	}
 	b.processes = append(b.processes, p)
 	return p, nil
+}
+
+// limiter is the rate limit of a process of a controller.
+func (b *Backend) limiter(controller string) (l limiter) {
+	for _, c := range b.spec.Controllers {
+		if c.Name == controller && c.RateLimit != nil {
+			l.RateLimit = *c.RateLimit
+		}
+	}
+	return l
 }
 
 // decided is who is told of a process's decisions, about which key; nil if nobody wants

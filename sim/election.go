@@ -53,7 +53,7 @@ func (p *process) campaign(after time.Duration) {
 // elect takes the Lease, renews it, or sees whose it is.
 func (p *process) elect(t trouble) {
 	e := p.election
-	reached := t.fault == "" && p.reaches()
+	reached := t.fault == "" && p.writes()
 	mine := reached && p.takeLease()
 	switch {
 	case mine:

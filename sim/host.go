@@ -400,9 +400,12 @@ func (h *host) arm() {
 	}
 }
 
+// resets is what a watchdog does to its host.
+const resets = "reset"
+
 // bite resets the host after a time, unless an agent has fed the watchdog meanwhile.
 func (h *host) bite(after time.Duration) {
-	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, h.deed("reset"), after, func(trouble) {
+	h.watchdog = h.w.schedule(&h.actor, ClassWatchdog, h.deed(resets), after, func(trouble) {
 		h.watchdog = nil
 		if h.softdog && h.halted { // it fires before anything else goes on
 			h.stalled = slices.Insert(h.stalled, 0, h.fire)

@@ -37,7 +37,7 @@ func (b *Backend) Identity() uint64 {
 			identifyObject(h, known, obj)
 		}
 	}
-	fmt.Fprintf(h, "api %t %t %d\n", b.api.away, b.api.silent, len(b.api.failures))
+	fmt.Fprintf(h, "api %t %t %t %d\n", b.api.away, b.api.silent, b.api.storeless, len(b.api.failures))
 	for _, f := range b.api.failures {
 		fmt.Fprintf(h, "failure %+v %d\n", f.FailAPIOp, f.left)
 	}
@@ -63,6 +63,9 @@ func (h *host) identify(to hash.Hash) {
 
 func (p *process) identify(to hash.Hash, known map[string]string) {
 	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.standby, p.paused, p.offset, len(p.held), p.crashAt != nil)
+	if p.limiter.Every > 0 {
+		fmt.Fprintf(to, "limit %s\n", max(0, p.limiter.next-p.w.now))
+	}
 	for _, s := range p.streams {
 		if p.view == nil {
 			break // it has not started

@@ -282,11 +282,11 @@ func (k *kubelet) podChanged() {
 	}
 }
 
-// speaks and hears report whether the kubelet's requests, and whether answers and
+// speaks and hears report whether what the kubelet writes, and whether answers and
 // changes, get through. Where only one does no call comes back: the kubelet is out of
 // reach all the same.
 func (k *kubelet) speaks() bool {
-	return !k.api.away && k.w.network.carries(k.host.at, scenarios.API)
+	return k.api.takes() && k.w.network.carries(k.host.at, scenarios.API)
 }
 
 func (k *kubelet) hears() bool {

@@ -39,7 +39,7 @@ func (b *Backend) onLinks(op *scenarios.LinkOp, do func(*scenarios.LinkOp)) erro
 func (b *Backend) cut(op *scenarios.LinkOp) {
 	n := &b.w.network
 	var fresh []scenarios.Link
-	for _, link := range op.Links() {
+	for _, link := range op.Links(&b.spec.Topology) {
 		if !slices.Contains(n.cuts, link) {
 			fresh = append(fresh, link)
 		}
@@ -56,7 +56,7 @@ func (b *Backend) cut(op *scenarios.LinkOp) {
 
 func (b *Backend) restore(op *scenarios.LinkOp) {
 	n := &b.w.network
-	links := slices.DeleteFunc(op.Links(), func(l scenarios.Link) bool { return !slices.Contains(n.cuts, l) })
+	links := slices.DeleteFunc(op.Links(&b.spec.Topology), func(l scenarios.Link) bool { return !slices.Contains(n.cuts, l) })
 	if len(links) == 0 {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -138,6 +139,10 @@ func (o operations) FreezeCache(op *scenarios.CacheOp) error {
 
 func (o operations) ThawCache(op *scenarios.CacheOp) error { return o.onStream(op, (*stream).thaw) }
 
+func (o operations) ExpireWatch(op *scenarios.CacheOp) error {
+	return o.onStream(op, (*stream).expire)
+}
+
 func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
 	if p := b.process(c.Controller); p != nil {
 		for _, s := range p.streams {
@@ -163,6 +168,14 @@ func (o operations) APIOutage(op *scenarios.OutageOp) error {
 	return nil
 }
 
+func (o operations) EtcdOutage(*struct{}) error {
+	for _, h := range o.hosts {
+		h.kubelet.rouse()
+	}
+	o.api.storeless = true
+	return nil
+}
+
 func (o operations) APIRestore(*struct{}) error {
 	o.restoreAPI()
 	return nil
@@ -172,10 +185,10 @@ func (o operations) APIRestore(*struct{}) error {
 // missed.
 func (b *Backend) restoreAPI() {
 	b.api.failures = nil
-	if !b.api.away {
+	if b.api.takes() {
 		return
 	}
-	b.api.away = false
+	b.api.away, b.api.storeless = false, false
 	for _, p := range b.processes {
 		for _, s := range p.streams {
 			s.catchUp()
@@ -188,8 +201,8 @@ func (b *Backend) restoreAPI() {
 
 // object finds an object that users change.
 func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
-	if b.api.away {
-		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away"}
+	if !b.api.takes() {
+		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away, or cannot write"}
 	}
 	_, obj, err := b.sim.objects.Find(name)
 	if err != nil {
@@ -200,27 +213,53 @@ func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
 }
 
 func (o operations) Annotate(op *scenarios.AnnotateOp) error {
-	return o.annotate(op.Object, op.Key, &op.Value)
+	return o.annotate(op.Selection(), op.Key, &op.Value)
 }
 
 func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error {
-	return o.annotate(op.Object, op.Key, nil)
+	return o.annotate(op.Selection(), op.Key, nil)
 }
 
 // annotate sets or, with a nil value, removes an annotation.
-func (b *Backend) annotate(object, key string, value *string) error {
-	return b.change(object, func(obj client.Object) {
-		annotations := obj.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		if value == nil {
-			delete(annotations, key)
-		} else {
-			annotations[key] = *value
-		}
-		obj.SetAnnotations(annotations)
+func (b *Backend) annotate(which scenarios.Selection, key string, value *string) error {
+	return b.each(which, func(object string) error {
+		return b.change(object, func(obj client.Object) {
+			annotations := obj.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			if value == nil {
+				delete(annotations, key)
+			} else {
+				annotations[key] = *value
+			}
+			obj.SetAnnotations(annotations)
+		})
 	})
+}
+
+// each does something to every object that is meant, one after the other.
+func (b *Backend) each(which scenarios.Selection, do func(object string) error) error {
+	if which.Object != "" {
+		return do(which.Object)
+	}
+	kind, _, err := b.object(which.Kind)
+	if err != nil {
+		return err
+	}
+	some := false
+	for _, obj := range b.store.List(kind, "") {
+		if labels.SelectorFromSet(which.Labels).Matches(labels.Set(obj.GetLabels())) {
+			some = true
+			if err := do(which.Kind + "/" + obj.GetName()); err != nil {
+				return err
+			}
+		}
+	}
+	if !some {
+		return &scenarios.Ineffective{Reason: which.String() + ": there is none"}
+	}
+	return nil
 }
 
 func (o operations) SetOnline(op *scenarios.OnlineOp) error {
@@ -244,34 +283,41 @@ func (b *Backend) change(object string, change func(client.Object)) error {
 }
 
 func (o operations) Patch(op *scenarios.PatchOp) error {
-	kind, key, err := o.object(op.Object)
+	object, status, err := op.Split()
 	if err != nil {
 		return err
 	}
-	object, status, err := op.Split()
-	if err == nil && object != nil {
-		_, err = o.store.Patch(history.User, kind, key, false, types.MergePatchType, object)
-	}
-	if err == nil && status != nil {
-		_, err = o.store.Patch(history.User, kind, key, true, types.MergePatchType, status)
-	}
-	return ineffective(err)
+	return o.each(op.Selection(), func(name string) error {
+		kind, key, err := o.object(name)
+		if err != nil {
+			return err
+		}
+		if object != nil {
+			_, err = o.store.Patch(history.User, kind, key, false, types.MergePatchType, object)
+		}
+		if err == nil && status != nil {
+			_, err = o.store.Patch(history.User, kind, key, true, types.MergePatchType, status)
+		}
+		return ineffective(err)
+	})
 }
 
 func (o operations) Delete(op *scenarios.ObjectOp) error {
-	kind, key, err := o.object(op.Object)
-	if err != nil {
-		return err
-	}
-	return client.IgnoreNotFound(o.store.Delete(history.User, kind, key, nil))
+	return o.each(op.Selection(), func(name string) error {
+		kind, key, err := o.object(name)
+		if err != nil {
+			return err
+		}
+		return client.IgnoreNotFound(o.store.Delete(history.User, kind, key, nil))
+	})
 }
 
 func (o operations) Create(op *scenarios.CreateOp) error {
-	_, obj, err := o.sim.objects.Create(op, topology(o.spec))
+	kind, _, err := o.object(op.Object)
 	if err != nil {
 		return err
 	}
-	kind, err := o.sim.server.KindOf(obj)
+	_, obj, err := o.sim.objects.Create(op, topology(o.spec))
 	if err != nil {
 		return err
 	}

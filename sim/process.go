@@ -30,6 +30,8 @@ const (
 	// restartLatency is when a process starts again that found no API server.
 	restartLatency = 2 * time.Second
 	bmcLatency     = 20 * time.Millisecond
+	// expiredLatency is when a client lists again whose watch has expired.
+	expiredLatency = time.Second
 	// The rate limiter of a controller-runtime work queue.
 	retryBase = 5 * time.Millisecond
 	retryMax  = 1000 * time.Second
@@ -96,6 +98,8 @@ type process struct {
 	leases   *kube.Kind
 	// stale is how old the lists will be that the next incarnation starts from.
 	stale time.Duration
+	// limiter bounds how often it asks the API server.
+	limiter limiter
 	// crash is armed for an effect to come.
 	crashAt *scenarios.CrashOp
 	effects int
@@ -178,6 +182,7 @@ type death struct {
 func (p *process) start(stale time.Duration) {
 	p.life++
 	p.up, p.stale = true, 0
+	p.limiter.next = 0
 	p.queue.p = p
 	p.queue.clear()
 	p.view = kube.NewView(p.store, p.kinds...)
@@ -334,6 +339,7 @@ func (p *process) resume() {
 // reaches reports whether requests to the API server are answered, hears whether
 // changes in it arrive.
 func (p *process) reaches() bool { return !p.api.away && p.w.network.joins(p.at, scenarios.API) }
+func (p *process) writes() bool  { return p.api.takes() && p.reaches() }
 func (p *process) hears() bool   { return !p.api.away && p.w.network.carries(scenarios.API, p.at) }
 
 // unlessPaused does something in an incarnation, or keeps it until that goes on.
@@ -428,6 +434,30 @@ func (s *stream) thaw() {
 	}
 	s.frozen = false
 	s.catchUp()
+}
+
+// expire ends the watch: what it would go on from is not kept any more. Nothing is
+// learned before the cache has listed anew.
+func (s *stream) expire() {
+	s.p.w.emit(history.Event{Kind: history.APIFault, Actor: s.p.actor.name, Object: s.kind.Kind + "/", Value: "410", Note: "watch"})
+	s.frozen = true
+	s.listAgain(s.p.life)
+}
+
+func (s *stream) listAgain(life int) {
+	s.p.w.schedule(&s.actor, ClassDeliver, deed{verb: "list", on: Object{Kind: s.kind.Kind}}, expiredLatency, func(trouble) {
+		switch {
+		case life != s.p.life: // another process has listed, and watches
+			s.thaw()
+		case !s.p.hears():
+			s.listAgain(life)
+		default:
+			s.p.unlessPaused(life, func() {
+				s.frozen = false
+				s.relist()
+			})
+		}
+	})
 }
 
 // catchUp lets a stream that stood still learn of everything that it missed.
@@ -575,6 +605,8 @@ func (p *process) serve(f *flight, c *call) {
 	life := p.life
 	latency := apiLatency
 	switch c.class {
+	case ClassAPI:
+		latency += p.limiter.wait(p.w.now)
 	case ClassBMC:
 		latency = bmcLatency
 	case ClassWatchdog:
@@ -712,6 +744,21 @@ func (p *process) workers() int {
 		return p.managed.workers()
 	}
 	return p.registration.Workers
+}
+
+// limiter is the rate limit of a client. The zero limiter lets every request go at once.
+type limiter struct {
+	scenarios.RateLimit
+	// next is when the request after the last one would be due if there were no bursts.
+	next time.Duration
+}
+
+// wait takes the turn of a request, and returns how long it has to wait for that.
+func (l *limiter) wait(now time.Duration) time.Duration {
+	every := time.Duration(l.Every)
+	wait := max(0, l.next-every*time.Duration(l.Burst-1)-now)
+	l.next = max(now+wait, l.next) + every
+	return wait
 }
 
 // perform suspends the reconcile that runs until the call is answered.

@@ -50,8 +50,8 @@ type world struct {
 	// would say nothing about the controllers if the schedule went on working
 	// against them.
 	story bool
-	// obedient and prompt are what the scenario assumes: see Step.
-	obedient, prompt bool
+	// assumed is what the scenario assumes.
+	assumed premises
 	// healed says that the faults were withdrawn.
 	healed bool
 	// watch is told of every step of the story before it is scheduled; it may be
@@ -102,14 +102,25 @@ type Step struct {
 	// Effect says that the step changes the world outside of its actor: an API
 	// write or a BMC command.
 	Effect bool
-	// obedient and prompt say that the scenario assumes as much of BMCs, and of what
-	// is sent.
-	obedient, prompt bool
+	// assumed is what the scenario assumes.
+	assumed premises
 	// Verb and Object say what is done to what.
 	Verb   string
 	Object Object
 	// place is the process, the host or the BMC that takes it.
 	place string
+}
+
+// premises are what a scenario assumes of the world: of BMCs, of what is sent, of
+// watchdogs, and of the agents on hosts.
+type premises struct{ obedient, prompt, punctual, running bool }
+
+func premisesOf(spec *scenarios.Spec) premises {
+	has := func(premise string) bool { return slices.Contains(spec.Assumes, premise) }
+	return premises{
+		obedient: has(scenarios.BMCObeys), prompt: has(scenarios.RequestsArrive),
+		punctual: has(scenarios.WatchdogsFire), running: has(scenarios.AgentsRun),
+	}
 }
 
 // Name is how a plan refers to the step.
@@ -137,10 +148,10 @@ func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.S
 // everybody does, waits for an event that may not come.
 func (s Step) Faults() []scenarios.StepFault {
 	possible := s.faults()
-	if s.Effect && (s.prompt || s.obedient) {
+	if s.Effect && (s.assumed.prompt || s.assumed.obedient) {
 		possible = slices.DeleteFunc(slices.Clone(possible), func(f scenarios.StepFault) bool {
-			return s.obedient && f == scenarios.FaultIgnore ||
-				s.prompt && (f == scenarios.FaultLate || f == scenarios.FaultCrashLate)
+			return s.assumed.obedient && f == scenarios.FaultIgnore ||
+				s.assumed.prompt && (f == scenarios.FaultLate || f == scenarios.FaultCrashLate)
 		})
 	}
 	return possible
@@ -149,10 +160,14 @@ func (s Step) Faults() []scenarios.StepFault {
 // Latest is by how much the step may come late, or 0 when there is no limit to that.
 func (s Step) Latest() time.Duration {
 	switch {
-	case s.prompt && s.Effect:
+	case s.assumed.prompt && s.Effect:
 		return time.Second
-	case s.obedient && s.Class == ClassPower:
+	case s.assumed.obedient && s.Class == ClassPower:
 		return 5 * time.Second
+	case s.assumed.punctual && s.Class == ClassWatchdog && s.Verb == resets:
+		return time.Second
+	case s.assumed.running && s.place == placeAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower):
+		return time.Second
 	}
 	return 0
 }
@@ -247,7 +262,7 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
 	if w.watch != nil && w.story {
-		if chosen, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.effect, Verb: d.verb, Object: d.on, place: a.place, obedient: w.obedient, prompt: w.prompt}); ok {
+		if chosen, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.effect, Verb: d.verb, Object: d.on, place: a.place, assumed: w.assumed}); ok {
 			deviation, deviates = chosen, true
 		}
 	}

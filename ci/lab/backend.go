@@ -257,7 +257,10 @@ func (b *Backend) makeHosts() error {
 			m.fedBy(a.name)
 		}
 	}
-	return b.bmcs.serve(b.clock, b.names, b.hosts)
+	if err := b.bmcs.serve(b.clock, b.names, b.hosts); err != nil {
+		return err
+	}
+	return objects.Restore(&b.plan.Spec.Topology, b.bmcs.byName)
 }
 
 func (b *Backend) switchOn() error {

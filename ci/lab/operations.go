@@ -8,12 +8,15 @@ import (
 	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -38,7 +41,9 @@ var Capabilities = scenarios.Capabilities{
 		"setClock":                                 "the lab has one clock",
 		"freezeCache":                              "the lab cannot freeze a cache",
 		"thawCache":                                "the lab cannot freeze a cache",
+		"expireWatch":                              "the lab's API server keeps what its watches go on from",
 		"apiOutage":                                "the lab's observers need the API server",
+		"etcdOutage":                               "the lab's observers need the API server, whose watches end without etcd",
 		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
 		scenarios.Feature(history.ControllerError): "the lab doesn't see what a reconcile returns",
 	},
@@ -76,7 +81,9 @@ var errLacking = errors.New("the lab cannot do this, and should not have been as
 func (operations) SetClock(*scenarios.ClockOp) error    { return errLacking }
 func (operations) FreezeCache(*scenarios.CacheOp) error { return errLacking }
 func (operations) ThawCache(*scenarios.CacheOp) error   { return errLacking }
+func (operations) ExpireWatch(*scenarios.CacheOp) error { return errLacking }
 func (operations) APIOutage(*scenarios.OutageOp) error  { return errLacking }
+func (operations) EtcdOutage(*struct{}) error           { return errLacking }
 
 func (b *Backend) onHost(name string, do func(machine) error) error {
 	h := b.hosts[name]
@@ -91,7 +98,7 @@ func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o
 
 func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {
 	var links []network.Link
-	for _, l := range op.Links() {
+	for _, l := range op.Links(&b.plan.Spec.Topology) {
 		links = append(links, network.Link(l))
 	}
 	if op.Host != "" {
@@ -184,28 +191,57 @@ func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error { return o.
 
 // annotate sets or, with a nil value, removes an annotation.
 func (o operations) annotate(op *scenarios.AnnotateOp, value *string) error {
-	return o.merge(op.Object, map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
+	return o.merge(op.Selection(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
 }
 
 func (o operations) SetOnline(op *scenarios.OnlineOp) error {
-	return o.merge("BareMetalHost/"+op.Host, map[string]any{"spec": map[string]any{"online": op.Online}})
+	return o.merge(scenarios.Selection{Object: "BareMetalHost/" + op.Host}, map[string]any{"spec": map[string]any{"online": op.Online}})
 }
 
-// merge changes an object as a user would.
-func (o operations) merge(object string, change map[string]any) error {
+// merge changes objects as a user would.
+func (o operations) merge(which scenarios.Selection, change map[string]any) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	return o.Patch(&scenarios.PatchOp{Object: object, Merge: data})
+	return o.Patch(&scenarios.PatchOp{Object: which.Object, Kind: which.Kind, Labels: which.Labels, Merge: data})
 }
 
-func (o operations) Patch(op *scenarios.PatchOp) error {
-	_, obj, err := o.kinds.Find(op.Object)
+// each does something to every object that is meant, one after the other.
+func (o operations) each(which scenarios.Selection, do func(object string) error) error {
+	if which.Object != "" {
+		return do(which.Object)
+	}
+	kind, _, err := o.kinds.Find(which.Kind)
 	if err != nil {
 		return err
 	}
+	in := []client.ListOption{client.MatchingLabels(which.Labels)}
+	if kind.Namespaced {
+		in = append(in, client.InNamespace(objects.Namespace))
+	}
+	list := kind.NewList()
+	if err := o.admin.List(o.ctx, list, in...); err != nil {
+		return fmt.Errorf("find %s: %w", which, err)
+	}
+	if meta.LenList(list) == 0 {
+		return &scenarios.Ineffective{Reason: which.String() + ": there is none"}
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		return do(which.Kind + "/" + item.(client.Object).GetName())
+	})
+}
+
+func (o operations) Patch(op *scenarios.PatchOp) error {
 	object, status, err := op.Split()
+	if err != nil {
+		return err
+	}
+	return o.each(op.Selection(), func(name string) error { return o.patch(name, object, status) })
+}
+
+func (o operations) patch(name string, object, status []byte) error {
+	_, obj, err := o.kinds.Find(name)
 	if err == nil && object != nil {
 		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), user)
 		o.writers.wrote(obj.GetResourceVersion(), history.User)
@@ -220,12 +256,14 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 }
 
 func (o operations) Delete(op *scenarios.ObjectOp) error {
-	_, obj, err := o.kinds.Find(op.Object)
-	if err != nil {
-		return err
-	}
-	o.writers.deletes(op.Object, history.User)
-	return client.IgnoreNotFound(o.admin.Delete(o.ctx, obj))
+	return o.each(op.Selection(), func(name string) error {
+		_, obj, err := o.kinds.Find(name)
+		if err != nil {
+			return err
+		}
+		o.writers.deletes(name, history.User)
+		return client.IgnoreNotFound(o.admin.Delete(o.ctx, obj))
+	})
 }
 
 func (o operations) Create(op *scenarios.CreateOp) error {

@@ -12,6 +12,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
@@ -353,9 +354,36 @@ func (l *life) open() (way, error) {
 		show[target.Host] = proxy.Address()
 	}
 	addresses := gate.NewAddresses(show)
+	judge := b.limited(l)
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: l, Read: gate.API(b.kinds), Next: next, UserAgent: l.p.name, Addresses: addresses}
+		return &gate.Gate{Judge: judge, Read: gate.API(b.kinds), Next: next, UserAgent: l.p.name, Addresses: addresses}
 	}, nil
+}
+
+// limited holds the requests of an incarnation to the API server as its client would do by
+// itself, if the plan limits how often that asks.
+type limited struct {
+	*life
+	limit flowcontrol.RateLimiter
+}
+
+func (b *Backend) limited(l *life) gate.Judge {
+	for _, c := range b.plan.Spec.Controllers {
+		if limit := c.RateLimit; c.Name == l.p.controller.Name && limit != nil {
+			return limited{l, flowcontrol.NewTokenBucketRateLimiter(float32(1/time.Duration(limit.Every).Seconds()), limit.Burst)}
+		}
+	}
+	return l
+}
+
+// Asked implements gate.Judge.
+func (l limited) Asked(ctx context.Context, r gate.Request) error {
+	if r.Verb != "" {
+		if err := l.limit.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return l.life.Asked(ctx, r)
 }
 
 func (l *life) closeProxies() error {

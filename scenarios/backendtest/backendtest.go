@@ -49,8 +49,10 @@ func refuses(t *testing.T, world scenarios.Capabilities, open func(testing.TB) s
 		{Do: &scenarios.Op{Crash: &scenarios.CrashOp{Controller: "reboot", StaleBy: 1, LateBy: 1}}},
 		{Do: &scenarios.Op{SetClock: &scenarios.ClockOp{Controller: "reboot"}}},
 		{Do: &scenarios.Op{FreezeCache: &scenarios.CacheOp{Controller: "reboot", Kind: "BareMetalHost"}}},
+		{Do: &scenarios.Op{ExpireWatch: &scenarios.CacheOp{Controller: "reboot", Kind: "BareMetalHost"}}},
 		{Do: &scenarios.Op{PauseController: &scenarios.ControllerOp{Controller: "reboot"}}},
 		{Do: &scenarios.Op{APIOutage: &scenarios.OutageOp{}}},
+		{Do: &scenarios.Op{EtcdOutage: &struct{}{}}},
 	}
 	want := world.Refuse(plan, scenarios.Needs{})
 	if len(want) == 0 {

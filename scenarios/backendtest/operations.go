@@ -132,6 +132,13 @@ func users(w *walk) {
 	w.next(event{kind: history.NodeUncordoned, host: host})
 	w.do(patch(bmh(host), `{"metadata":{"labels":{"backendtest":"x"}},"status":{"provisioning":{"state":"preparing"}}}`))
 	w.next(event{kind: history.ProvisioningState, host: host, value: "preparing"})
+	// By its label as well as by its name.
+	paused := &scenarios.AnnotateOp{Kind: "BareMetalHost", Labels: map[string]string{"backendtest": "x"}, Key: "cluster.x-k8s.io/paused"}
+	w.do(scenarios.Op{Annotate: paused})
+	w.next(event{kind: history.AnnotationSet, host: host, object: bmh(host), actor: history.User, key: paused.Key})
+	w.do(scenarios.Op{RemoveAnnotation: paused})
+	w.next(event{kind: history.AnnotationRemoved, host: host, object: bmh(host), key: paused.Key})
+	w.ineffective(scenarios.Op{Delete: &scenarios.ObjectOp{Kind: "BareMetalHost", Labels: map[string]string{"backendtest": "y"}}})
 	w.do(patch(bmh(host), `{"metadata":{"labels":{"backendtest":null}},"status":{"provisioning":{"state":"externally provisioned"}}}`))
 	w.next(event{kind: history.ProvisioningState, host: host, value: "externally provisioned"})
 	machine := &scenarios.ObjectOp{Object: "Machine/" + host}
@@ -165,7 +172,7 @@ func hosts(w *walk) {
 	w.next(event{kind: history.LinkRestored, host: plain, object: "api"})
 	w.next(event{kind: history.NodeReady, host: plain})
 	// In either direction alone, a link that is cut keeps the kubelet from renewing its Lease.
-	for _, link := range (&scenarios.LinkOp{Between: []string{scenarios.HostEnd(plain), scenarios.API}}).Links() {
+	for _, link := range (&scenarios.LinkOp{Between: []string{scenarios.HostEnd(plain), scenarios.API}}).Links(nil) {
 		way := &scenarios.LinkOp{From: link.From, To: link.To}
 		w.do(scenarios.Op{Cut: way})
 		w.next(event{kind: history.LinkCut, host: plain})
@@ -174,6 +181,15 @@ func hosts(w *walk) {
 		w.next(event{kind: history.LinkRestored, host: plain})
 		w.next(event{kind: history.NodeReady, host: plain})
 	}
+
+	// Of a failure domain all that leads out of it.
+	rack := &scenarios.LinkOp{Domain: domain}
+	w.do(scenarios.Op{Cut: rack})
+	w.next(event{kind: history.LinkCut, host: plain})
+	w.next(event{kind: history.NodeNotReady, host: plain})
+	w.do(scenarios.Op{Restore: rack})
+	w.next(event{kind: history.LinkRestored, host: plain})
+	w.next(event{kind: history.NodeReady, host: plain})
 
 	w.do(scenarios.Op{Pause: onHost(plain)})
 	w.next(event{kind: history.HostPaused, host: plain})
@@ -249,6 +265,16 @@ func processes(w *walk, world scenarios.Capabilities) {
 	cache := &scenarios.CacheOp{Controller: name, Kind: "BareMetalHost"}
 	still(scenarios.Op{FreezeCache: cache}, scenarios.Op{ThawCache: cache})
 
+	if has("expireWatch") {
+		w.do(scenarios.Op{FreezeCache: cache})
+		w.holds(host)
+		w.never(event{kind: history.ControllerEffect, actor: name}, 20*time.Second)
+		w.do(scenarios.Op{ExpireWatch: cache})
+		w.next(event{kind: history.APIFault, actor: name, value: "410"})
+		w.comes(event{kind: history.PowerOff, host: host, actor: name})
+		w.letsGo(host)
+	}
+
 	if has("setClock") {
 		const ahead = time.Hour
 		requested := func() time.Time {
@@ -272,6 +298,12 @@ func processes(w *walk, world scenarios.Capabilities) {
 			w.Errorf("with a clock %s ahead, a request of %s was followed by one of %s", ahead, before, after)
 		}
 		w.do(scenarios.Op{SetClock: &scenarios.ClockOp{Controller: name}})
+	}
+	if has("etcdOutage") {
+		w.do(scenarios.Op{EtcdOutage: &struct{}{}})
+		w.ineffective(scenarios.Op{Annotate: asks(host, hold, hard)})
+		w.comes(event{kind: history.APIFault, value: "etcd"}) // as no Lease is renewed
+		w.do(scenarios.Op{APIRestore: &struct{}{}})
 	}
 	if has("apiOutage") {
 		w.do(scenarios.Op{APIOutage: &scenarios.OutageOp{}})

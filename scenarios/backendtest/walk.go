@@ -11,10 +11,12 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// The hosts of the plan that is played: guarded has a watchdog.
+// The hosts of the plan that is played: guarded has a watchdog, and plain is alone in its
+// failure domain.
 const (
 	plain   = "worker-1"
 	guarded = "worker-2"
+	domain  = "rack"
 )
 
 // compile returns the plan that is played by hand: it has no steps.
@@ -25,7 +27,7 @@ func compile(t testing.TB) *scenarios.Plan {
 		Metadata: scenarios.Metadata{Name: "by-hand", Description: "A run that is played by hand."},
 		Spec: scenarios.Spec{
 			Topology: scenarios.Topology{
-				Hosts: []scenarios.Host{{Name: plain}, {Name: guarded, Watchdog: scenarios.Duration(10 * time.Second)}},
+				Hosts: []scenarios.Host{{Name: plain, Domain: domain}, {Name: guarded, Watchdog: scenarios.Duration(10 * time.Second)}},
 				Lease: scenarios.Duration(time.Second),
 			},
 			Controllers: []scenarios.Controller{

@@ -181,7 +181,7 @@ const (
 	// ControllerError is an error that a reconcile returned.
 	ControllerError Kind = "controller-error"
 	// APIFault says that a request to the API server failed because the scenario
-	// wanted it to. Object is what it was about, Value the HTTP status, or "outage";
+	// wanted it to. Object is what it was about, Value the HTTP status, "outage" or "etcd";
 	// Note is its verb.
 	APIFault Kind = "api-fault"
 	// ControllerWarning is a Warning Event that a controller recorded.

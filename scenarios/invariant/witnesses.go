@@ -99,7 +99,7 @@ func (h *witness) ended(at time.Duration) { h.until = max(h.until, at) }
 // applied takes in operations that no other event tells of.
 func (w *witnesses) applied(e *history.Event) {
 	switch e.Key {
-	case "apiOutage", "failAPI":
+	case "apiOutage", "etcdOutage", "failAPI":
 		w.away = true
 	case "apiRestore", "heal":
 		w.away = false

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -50,6 +51,20 @@ func hostObject(name string, bmc api.BMCDetails) *api.BareMetalHost {
 	}
 	h.Status = api.BareMetalHostStatus{PoweredOn: true, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
 	return h
+}
+
+// Restore sets what the BMCs of a topology do when a loss of AC power is over.
+func Restore(topology *scenarios.Topology, bmcs map[string]*fakebmc.BMC) error {
+	for i := range topology.Hosts {
+		h := &topology.Hosts[i]
+		if h.PowerRestore == "" {
+			continue
+		}
+		if err := bmcs[h.Name].SetRestorePolicy(fakebmc.RestorePolicy(h.PowerRestore)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ProviderID is what a host's Node and its Machine call the host.

@@ -34,8 +34,10 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 		CheckFault: func(rule any, host string, hosts []string) error {
 			return rule.(*fakebmc.Rule).Fits(host, hosts)
 		},
-		Needs:      Needs,
-		DoubtFault: func(rule any) []string { return rule.(*fakebmc.Rule).Doubts() },
+		Needs: Needs,
+
+		PowerRestores: texts(fakebmc.RestorePolicies()),
+		DoubtFault:    func(rule any) []string { return rule.(*fakebmc.Rule).Doubts() },
 		Values: map[history.Kind][]string{
 			history.BMCCommand: texts(fakebmc.ResetTypes()),
 			history.ProvisioningState: texts([]api.ProvisioningState{

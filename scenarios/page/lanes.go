@@ -244,6 +244,14 @@ func (d *drawer) operation(e history.Event) {
 	}
 }
 
+// linkOf says what an event of the network is about.
+func linkOf(e history.Event) string {
+	if e.From != "" {
+		return e.From + " to " + e.To
+	}
+	return e.Object
+}
+
 // world takes note of a physical fact.
 func (h *host) world(e history.Event, mark Mark) {
 	switch e.Kind {
@@ -270,10 +278,10 @@ func (h *host) world(e history.Event, mark Mark) {
 	case history.WatchdogFired:
 		h.watchdog = append(h.watchdog, Mark{mark.Seq, mark.At, "trouble"})
 	case history.LinkCut:
-		h.cuts = append(h.cuts, e.Object)
+		h.cuts = append(h.cuts, linkOf(e))
 		h.link.begin(e.At, "cut", "cut off from "+strings.Join(h.cuts, ", "))
 	case history.LinkRestored:
-		h.cuts = slices.DeleteFunc(h.cuts, func(c string) bool { return c == e.Object })
+		h.cuts = slices.DeleteFunc(h.cuts, func(c string) bool { return c == linkOf(e) })
 		if len(h.cuts) == 0 {
 			h.link.end(e.At)
 		} else {
