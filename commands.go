@@ -101,7 +101,7 @@ that it needs to run where the source of fencelab is.`,
 			return corpus.Run(cmd.Context(), &r.Console, r.simulator, args, vocabulary(), table)
 		},
 	}
-	r.World, r.Controllers = "sim", lab.InProcess
+	r.World = "sim"
 	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file, if all is as expected")
 	return cmd
 }

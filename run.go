@@ -63,7 +63,19 @@ it again, is saved below --out.`,
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+report.OneOf(report.WorldNames(worlds)))
-	flags.StringVar(&r.Controllers, "controllers", lab.InProcess, "how the lab runs controllers: "+report.OneOf(lab.Ways)+" (each one of its own)")
+	for _, part := range [...]struct {
+		flag string
+		of   []string
+		help string
+	}{
+		{"controllers", lab.Ways, "how the lab runs controllers: %s (each one of its own)"},
+		{"cluster", lab.Clusters, "the lab's control plane: %s (with kube-controller-manager and kube-scheduler)"},
+		{"hosts", lab.Kinds, "what the lab's hosts are: %s (with containerd and a real kubelet, and for that --cluster standard)"},
+	} {
+		p := &report.Part{Flag: part.flag, Of: part.of}
+		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.help, report.OneOf(p.Of)))
+		r.Parts = append(r.Parts, p)
+	}
 	flags.StringVar(&r.Dir, "out", "", out)
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }
@@ -74,7 +86,7 @@ func choices() string { return report.OneOf(append([]string{benign}, search.Stra
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
-	if err := r.Check(report.WorldNames(worlds), lab.Ways); err != nil {
+	if err := r.Check(report.WorldNames(worlds)); err != nil {
 		return invalid(err)
 	}
 	if r.Real = r.World != "sim"; !r.Real {
@@ -115,7 +127,9 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 // backend returns a world of the chosen kind.
 func (r *runner) backend() scenarios.Backend {
 	if r.Real {
-		return lab.New(lab.Options{Log: r.Talk, Processes: r.Controllers == lab.AsProcess})
+		return lab.New(lab.Options{
+			Log: r.Talk, Processes: r.Chosen("controllers") == lab.AsProcess, Cluster: r.Chosen("cluster"), Hosts: r.Chosen("hosts"),
+		})
 	}
 	world := r.simulator.Backend()
 	world.Evidence = true

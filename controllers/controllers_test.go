@@ -59,8 +59,8 @@ func TestRegistrations(t *testing.T) {
 		if _, err := make(Deps{Settings: 1}); err == nil || !strings.Contains(err.Error(), "Registration.Settings") {
 			t.Errorf("%s took settings of another type: %v", r.Name, err)
 		}
-		if overlayable := len(r.Facts) > 0 && len(r.Actions) > 0; overlayable == r.StandIn {
-			t.Errorf("%s: stand-in %t, facts %v, actions %v", r.Name, r.StandIn, r.Facts, r.Actions)
+		if overlayable := len(r.Facts) > 0 && len(r.Actions) > 0; overlayable == r.StandIn() {
+			t.Errorf("%s: stand-in %t, facts %v, actions %v", r.Name, r.StandIn(), r.Facts, r.Actions)
 		}
 		if _, err := make(Deps{Overlay: []Rule{{Then: "Explode"}}}); err == nil {
 			t.Errorf("%s with an overlay: %v", r.Name, err)

@@ -225,7 +225,7 @@ func (o Options) selection() ([]Selection, error) {
 	names := o.Controllers
 	if len(names) == 0 {
 		for _, r := range registrations {
-			if !r.StandIn && !r.OnRequest && r.Place == Cluster {
+			if !r.StandIn() && !r.OnRequest && r.Place == Cluster {
 				names = append(names, r.Name)
 			}
 		}

@@ -66,9 +66,9 @@ type Registration struct {
 	// Facts and Actions are the names that an overlay's rules may use; empty
 	// for a controller that can't be overlaid.
 	Facts, Actions []string
-	// StandIn marks a controller that does what a cluster's own components do,
-	// where those are missing.
-	StandIn bool
+	// StandsInFor names the standard controllers of Kubernetes whose work it does where
+	// none of them runs, as kube-controller-manager calls them; others have none.
+	StandsInFor []string
 	// OnRequest marks one that runs only where it is chosen: it takes the place of a
 	// controller that clusters have.
 	OnRequest bool
@@ -178,7 +178,7 @@ func List(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range registrations {
 		note := ""
-		if r.StandIn {
+		if r.StandIn() {
 			note = "(stand-in, runs by itself)"
 		}
 		if r.OnRequest {
@@ -208,6 +208,9 @@ type Selection struct {
 func Select(name string, settings json.RawMessage, overlay []Rule) (Selection, error) {
 	return Default().Select(name, settings, overlay)
 }
+
+// StandIn reports whether it is a stand-in, which runs by itself.
+func (r Registration) StandIn() bool { return len(r.StandsInFor) > 0 }
 
 // CheckOverlay reports what is wrong with rules for this controller.
 func (r Registration) CheckOverlay(rules []Rule) error {
@@ -295,7 +298,8 @@ var registrations = []Registration{
 		Name:    "nodelifecycle",
 		For:     &corev1.Node{},
 		Workers: 1,
-		StandIn: true,
+
+		StandsInFor: []string{"node-lifecycle-controller"},
 	}, nodelifecycle.DefaultSettings, func(d Deps, settings nodelifecycle.Settings) (reconcile.Reconciler, error) {
 		return &nodelifecycle.Reconciler{Client: d.Client, Live: d.Live, Clock: d.Clock, Settings: settings}, nil
 	}),
@@ -304,7 +308,8 @@ var registrations = []Registration{
 		For:     &corev1.Pod{},
 		Watches: []Watch{{Kind: &corev1.Node{}, Map: workload.PodOfNode}},
 		Workers: 1,
-		StandIn: true,
+
+		StandsInFor: []string{"statefulset-controller", "pod-garbage-collector-controller", "kube-scheduler"},
 		// So that it finds the one that the workload is wanted on.
 		StartsAfterNodes: true,
 	}, workload.DefaultSettings, func(d Deps, settings workload.Settings) (reconcile.Reconciler, error) {

@@ -145,6 +145,16 @@ type Host struct {
 // Node is the name of the host's Node.
 func (h *Host) Node() string { return cmp.Or(h.NodeName, h.Name) }
 
+// NodeOf is the name of the Node of a host.
+func (t *Topology) NodeOf(host string) string {
+	for i := range t.Hosts {
+		if t.Hosts[i].Name == host {
+			return t.Hosts[i].Node()
+		}
+	}
+	return host
+}
+
 // Workload is a process of which at most one copy may run.
 type Workload struct {
 	// host is where it runs when the story begins. Left out: there is none.

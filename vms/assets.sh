@@ -31,7 +31,7 @@ if [ "$(id -u)" = 0 ]; then
 		--home-dir /var/lib/libvirt --shell /usr/sbin/nologin libvirt-qemu
 fi
 
-if [ ! -e "$dir/kernel" ]; then
+if [ ! -e "$dir/kernel" ] || [ ! -e "$dir/modules/fs/overlayfs" ]; then
 	echo "vms: fetching Debian's kernel (70 MB, about 20 s)"
 	tmp=$(mktemp -d "$dir/kernel.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
@@ -44,7 +44,9 @@ if [ ! -e "$dir/kernel" ]; then
 	dpkg-deb --fsys-tarfile "$tmp"/*.deb | tar -x -C "$tmp" --wildcards \
 		'*/boot/vmlinuz-*' '*/kernel/drivers/virtio/*' '*/kernel/drivers/char/virtio_console.ko*' '*/kernel/drivers/net/virtio_net.ko*' \
 		'*/kernel/drivers/net/net_failover.ko*' '*/kernel/net/core/*' '*/kernel/drivers/watchdog/*' '*/kernel/drivers/acpi/button.ko*' \
-		'*/kernel/drivers/input/evdev.ko*'
+		'*/kernel/drivers/input/evdev.ko*' \
+		'*/kernel/drivers/block/virtio_blk.ko*' '*/kernel/fs/ext4/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache.ko*' '*/kernel/lib/crc*' \
+		'*/kernel/crypto/crc32c_generic.ko*' '*/kernel/fs/overlayfs/*' '*/kernel/drivers/net/veth.ko*'
 	# Newer Debian compresses its modules.
 	find "$tmp" -name '*.ko.xz' -exec xz -d {} +
 	rm -rf "$dir/modules"

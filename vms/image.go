@@ -18,7 +18,9 @@ type Image struct {
 }
 
 // LoadImage builds the image from a directory that vms/assets.sh filled: kernel, modules/ and guest.
-func LoadImage(assets string) (*Image, error) {
+func LoadImage(assets string) (*Image, error) { return loadImage(assets, guestModules) }
+
+func loadImage(assets string, modules []string) (*Image, error) {
 	kernel := filepath.Join(assets, "kernel")
 	if _, err := os.Stat(kernel); err != nil {
 		return nil, fmt.Errorf("load guest image: %w; run vms/assets.sh", err)
@@ -31,7 +33,7 @@ func LoadImage(assets string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	order, err := loadOrder(files, guestModules)
+	order, err := loadOrder(files, modules)
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ type Lab struct {
 	hypervisor  *hypervisor
 	network     *network.Switch
 	image       *Image
+	nodes       *Image // of real nodes; nil until there is one
 	accelerator Accelerator
 	reason      string
 	emulator    string
@@ -109,13 +110,16 @@ func (l *Lab) Now() time.Duration { return time.Since(l.opened) }
 // HostConfig describes a host.
 type HostConfig struct {
 	Name      string
-	MemoryMiB uint          // 0: 160, and 256 more with Programs
+	MemoryMiB uint          // 0: 160, and 256 more with Programs; 1024 for a real node
 	Heartbeat time.Duration // between two heartbeats of each process; 0: 200 ms
 	// Softdog is the margin of the guest's software watchdog in whole seconds; 0: the guest has none. It resets a guest whose
 	// user space hangs, but not one whose kernel hangs or that is paused.
 	Softdog time.Duration
 	Kubelet *evidence.Kubelet // nil: the guest has no kubelet
-	Peers   []string          // the other hosts whose addresses the guest is told
+	// Disk is the image of a real node's disk (raw, as vms/node/build.sh makes it), which a Real Kubelet needs. It is only
+	// read: what the host writes goes to a layer of its own, which lasts as long as the Lab.
+	Disk  string
+	Peers []string // the other hosts whose addresses the guest is told
 	// Programs run in the guest beside the kubelet, from one Executable, which must be static.
 	Executable string
 	Programs   []Program
@@ -128,7 +132,7 @@ type Program struct {
 }
 
 // Sizes of the machines: a program brings an executable, which is in memory twice while the guest unpacks it.
-const memory, memoryOfPrograms = 160, 256
+const memory, memoryOfPrograms, memoryOfNode = 160, 256, 1024
 
 // NewDomain defines a host; it is off.
 func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
@@ -162,6 +166,11 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		network:     filepath.Join(l.dir, fmt.Sprintf("%d.network", number)),
 		mac:         l.network.MAC(network.Host(c.Name)).String(),
 	}
+	if c.Disk != "" {
+		if err := l.addDisk(&s, c, number); err != nil {
+			return nil, fmt.Errorf("define host %s: %w", c.Name, err)
+		}
+	}
 	if c.MemoryMiB == 0 && len(c.Programs) > 0 {
 		s.memoryMiB += memoryOfPrograms
 	}
@@ -176,7 +185,11 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	for _, p := range c.Programs {
 		config.Programs = append(config.Programs, p.Program)
 	}
-	if err := l.image.WriteInitramfs(s.initramfs, config, c.Executable, c.Programs); err != nil {
+	image := l.image
+	if c.Disk != "" {
+		image = l.nodes
+	}
+	if err := image.WriteInitramfs(s.initramfs, config, c.Executable, c.Programs); err != nil {
 		return nil, err
 	}
 	if err := l.network.Listen(network.Host(c.Name), s.network); err != nil {

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // requireLab skips where no VM can run, and fails where the machine was promised to run them.
 func requireLab(t *testing.T) {
 	t.Helper()
-	for _, f := range Preflight(t.Context(), testAssets) {
+	for _, f := range Preflight(t.Context(), testAssets, "") {
 		if f.OK || !f.Needed {
 			continue
 		}

@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // guestModules is what the guest needs beyond Debian's built-in drivers: the bus, the evidence port, the network card,
 // the software watchdog, and the ACPI power button with the device that reports it.
 var guestModules = []string{"virtio_pci", "virtio_console", "virtio_net", "softdog", "button", "evdev"}
+
+// nodeModules are for a real node as well: the disk and its file system, whose checksums are of a module that it doesn't
+// name as a dependency, and what containers are made of.
+var nodeModules = append(slices.Clone(guestModules), "virtio_blk", "crc32c_generic", "ext4", "overlay", "veth")
 
 // loadOrder returns the files of the wanted modules and of all that they depend on, dependencies first. Dependencies come
 // from the modules themselves, because modules.dep is made by depmod only when a kernel package is installed. A module

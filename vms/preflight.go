@@ -20,8 +20,9 @@ type Finding struct {
 }
 
 // Preflight finds out by trying whether a Lab can be opened with these assets: it opens libvirt's embedded driver, and it
-// boots a guest under KVM if /dev/kvm is there (seconds at the first time after a boot of the machine).
-func Preflight(ctx context.Context, assets string) []Finding {
+// boots a guest under KVM if /dev/kvm is there (seconds at the first time after a boot of the machine). With the disk of real
+// nodes it looks for what they need.
+func Preflight(ctx context.Context, assets, disk string) []Finding {
 	finding := func(subject string, needed bool, detail string, err error) Finding {
 		if err != nil {
 			detail = err.Error()
@@ -32,6 +33,9 @@ func Preflight(ctx context.Context, assets string) []Finding {
 	findings := []Finding{finding("QEMU", true, version, err)}
 	image, imageErr := LoadImage(assets)
 	findings = append(findings, finding("guest image", true, assets, imageErr))
+	if disk != "" {
+		findings = append(findings, nodeFinding(assets, disk))
+	}
 	// libvirt's cache must not make an assets directory that nobody asked for.
 	if imageErr != nil {
 		return append(findings, finding("libvirt", true, "", fmt.Errorf("not tried without a guest image")))
@@ -58,6 +62,22 @@ func Preflight(ctx context.Context, assets string) []Finding {
 		err = fmt.Errorf("guests are emulated, which takes about three times as long: %s", reason)
 	}
 	return append(findings, finding("KVM", false, reason, err))
+}
+
+// nodeFinding looks for what real nodes need.
+func nodeFinding(assets, disk string) Finding {
+	f := Finding{Subject: "node image", Needed: true}
+	image, err := filepath.EvalSymlinks(disk)
+	if err == nil {
+		_, err = exec.LookPath(imager)
+	}
+	if err == nil {
+		_, err = os.Stat(filepath.Join(assets, "modules", "fs", "overlayfs")) // assets of before there were nodes lack it
+	}
+	if f.OK, f.Detail = err == nil, image; err != nil {
+		f.Detail = fmt.Sprintf("%v; run make nodes", err)
+	}
+	return f
 }
 
 func emulatorVersion(ctx context.Context) (string, error) {

@@ -27,6 +27,9 @@ type spec struct {
 	console           string // log file; appended over the domain's whole life
 	port              string // unix socket on which we listen for the evidence
 	network, mac      string // unix socket of the network's switch
+	// Of a real node; empty: neither.
+	disk    string // qcow2
+	journal string // log file, appended as the console's is
 }
 
 // networkArguments plug the card into the switch. libvirt's interfaces know QEMU's streams only over TCP, whose ports are open to
@@ -39,6 +42,17 @@ func networkArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
 		// No boot ROM: the firmware would try the network and cost a second. The slot is one that libvirt, which gives them out
 		// from the lowest, doesn't give to its own devices.
 		{Value: "virtio-net-pci,netdev=network,bus=pci.0,addr=0x1e,romfile=,mac=" + s.mac},
+	}
+}
+
+// diskArguments plug the disk in. libvirt would load a module of its own to look into the disk, and then take all that it knows
+// of QEMU for out of date: it asks again, in the middle of a run, and waits for a minute.
+func diskArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
+	return []libvirtxml.DomainQEMUCommandlineArg{
+		{Value: "-drive"},
+		{Value: "id=disk,if=none,format=qcow2,cache=writeback,file=" + strings.ReplaceAll(s.disk, ",", ",,")},
+		{Value: "-device"},
+		{Value: "virtio-blk-pci,drive=disk,bus=pci.0,addr=0x1d"},
 	}
 }
 
@@ -82,6 +96,13 @@ func domainXML(s spec) (string, error) {
 			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"},
 		},
 		QEMUCommandline: &libvirtxml.DomainQEMUCommandline{Args: networkArguments(s)},
+	}
+	if s.disk != "" {
+		domain.QEMUCommandline.Args = append(domain.QEMUCommandline.Args, diskArguments(s)...)
+		domain.Devices.Channels = append(domain.Devices.Channels, libvirtxml.DomainChannel{
+			Source: &libvirtxml.DomainChardevSource{File: &libvirtxml.DomainChardevSourceFile{Path: s.journal, Append: "on"}},
+			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: evidence.JournalName}},
+		})
 	}
 	text, err := domain.Marshal()
 	if err != nil {

@@ -56,6 +56,7 @@ func apiServerArgs(port uint16) []string {
 		"--tls-private-key-file=" + servingKeyFile,
 		"--client-ca-file=" + caFile,
 		"--token-auth-file=" + tokenFile,
+		"--enable-bootstrap-token-auth",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + serviceAccountFile,
 		"--service-account-signing-key-file=" + serviceAccountFile,
@@ -82,13 +83,24 @@ func (c *Cluster) writeFiles(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{
+	files := map[string][]byte{
 		caFile:             c.authority.certificate,
 		servingCertFile:    servingCert,
 		servingKeyFile:     servingKey,
 		serviceAccountFile: serviceAccountKey,
 		tokenFile:          tokenLines(c.nodeTokens),
-	} {
+	}
+	if c.options.Standard != nil {
+		if files[caKeyFile], err = keyPEM(c.authority.key); err != nil {
+			return err
+		}
+		for file, user := range map[string]string{controllersKubeconfig: "system:kube-controller-manager", schedulerKubeconfig: "system:kube-scheduler"} {
+			if files[file], err = Kubeconfig(c.ConfigFor(user)); err != nil {
+				return err
+			}
+		}
+	}
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -13,7 +14,16 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestArgs(t *testing.T) {
 	const golden = "testdata/args.golden"
-	got := "etcd\n  " + strings.Join(etcdArgs(), "\n  ") + "\nkube-apiserver\n  " + strings.Join(apiServerArgs(6443), "\n  ") + "\n"
+	var got string
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"etcd", etcdArgs()}, {"kube-apiserver", apiServerArgs(6443)},
+		{"kube-controller-manager", controllerManagerArgs(&Standard{GracePeriod: 4 * time.Second})}, {"kube-scheduler", schedulerArgs()},
+	} {
+		got += c.name + "\n  " + strings.Join(c.args, "\n  ") + "\n"
+	}
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

@@ -1,10 +1,12 @@
 // Package cluster starts a Kubernetes control plane for tests and labs: etcd and kube-apiserver as child processes in
 // a temporary directory, on the loopback interface only.
 //
-// It is the API and nothing more. Without a controller manager no garbage is collected, a deleted namespace stays
+// By itself it is the API and nothing more. Without a controller manager no garbage is collected, a deleted namespace stays
 // Terminating and no Pod is created from a StatefulSet; without a scheduler a Pod needs spec.nodeName. Everything that
 // authenticates, authorizes or admits a request is the real thing: RBAC, the Node authorizer, NodeRestriction,
 // ValidatingAdmissionPolicy. Only the ServiceAccount admission plugin is off, since nobody makes the default accounts.
+//
+// With [Options.Standard] it runs kube-controller-manager and kube-scheduler too, and [Cluster.Runs] says what they do.
 //
 // Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills the processes.
 // A program that calls [Launch] therefore calls [keeper.Main] first thing in main or TestMain.
@@ -17,10 +19,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -36,18 +40,23 @@ type Options struct {
 	// Nodes names the hosts whose kubelets authenticate with a bearer token, see [Cluster.NodeToken]. They are listed
 	// here because an API server reads its tokens once, when it starts.
 	Nodes []string
+	// Standard has the standard controllers run as well; nil: the API server alone.
+	Standard *Standard
 }
 
 // Cluster is a running control plane.
 type Cluster struct {
+	options    Options
 	keeper     *keeper.Keeper
 	port       *child.Port
 	authority  *authority
 	dir        string
 	admin      *rest.Config
 	nodeTokens map[string]string
+	bootstrap  token
 
 	etcd, apiServer *child.Process
+	standard        []*child.Process
 
 	stop    sync.Once
 	stopErr error
@@ -59,12 +68,12 @@ func Launch(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Bin == "" {
 		o.Bin = DefaultBin()
 	}
-	for _, name := range commands {
+	for _, name := range o.needed() {
 		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
-			return nil, fmt.Errorf("launch control plane: %w: %s", err, remedy)
+			return nil, fmt.Errorf("launch control plane: %w: %s", err, o.remedy())
 		}
 	}
-	c := new(Cluster)
+	c := &Cluster{options: o}
 	if err := c.launch(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("launch control plane: %w", err), c.release())
 	}
@@ -85,7 +94,7 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	c.admin = c.ConfigFor("fencelab:admin", "system:masters")
-	c.nodeTokens = newNodeTokens(o.Nodes)
+	c.nodeTokens, c.bootstrap = newNodeTokens(o.Nodes), newToken()
 	if err := c.writeFiles(c.dir); err != nil {
 		return err
 	}
@@ -95,20 +104,27 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	if c.apiServer, err = c.start(o.Bin, "kube-apiserver", apiServerArgs(c.port.Number())); err != nil {
 		return err
 	}
-	return c.awaitReady(ctx)
+	if err := c.awaitReady(ctx); err != nil || o.Standard == nil {
+		return err
+	}
+	admin, err := client.New(c.admin, client.Options{})
+	if err != nil {
+		return err
+	}
+	return c.startStandard(func(obj client.Object) error { return admin.Create(ctx, obj) })
 }
 
 // awaitReady asks for readiness and then for the namespaces that kubelets need, which a ready server makes a little later.
 func (c *Cluster) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
 	defer cancel()
-	client, err := rest.HTTPClientFor(c.admin)
+	asking, err := rest.HTTPClientFor(c.admin)
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
+	defer asking.CloseIdleConnections()
 	for _, path := range []string{"/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"} {
-		if err := child.AwaitAnswer(ctx, client, c.admin.Host+path, c.etcd, c.apiServer); err != nil {
+		if err := child.AwaitAnswer(ctx, asking, c.admin.Host+path, c.etcd, c.apiServer); err != nil {
 			return err
 		}
 	}
@@ -148,8 +164,12 @@ func (c *Cluster) Resume() error { return c.apiServer.Resume() }
 // to: then what was observed says nothing about controllers. Later calls return the same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
-		// The API server first, so that it isn't seen to fail without its etcd.
-		c.stopErr = errors.Join(c.apiServer.Stop(), c.etcd.Stop(), c.release())
+		// Nothing is to be seen failing without what it depends on.
+		var errs []error
+		for _, p := range slices.Backward(c.standard) {
+			errs = append(errs, p.Stop())
+		}
+		c.stopErr = errors.Join(append(errs, c.apiServer.Stop(), c.etcd.Stop(), c.release())...)
 	})
 	return c.stopErr
 }

@@ -51,7 +51,7 @@ func own() {
 // needBinaries skips a test that can't run here, unless the environment says that it must.
 func needBinaries(t *testing.T) {
 	t.Helper()
-	for _, f := range Preflight(t.Context(), "") {
+	for _, f := range Preflight(t.Context(), Options{}) {
 		if f.Remedy == "" {
 			continue
 		}

@@ -37,7 +37,14 @@ func DefaultBin() string {
 	}
 }
 
-// Preflight looks for what [Launch] needs in a directory of binaries; empty means [DefaultBin].
-func Preflight(ctx context.Context, bin string) []child.Finding {
-	return child.Preflight(ctx, cmp.Or(bin, DefaultBin()), commands, remedy)
+// Preflight looks for what [Launch] needs.
+func Preflight(ctx context.Context, o Options) []child.Finding {
+	return child.Preflight(ctx, cmp.Or(o.Bin, DefaultBin()), o.needed(), o.remedy())
+}
+
+func (o *Options) remedy() string {
+	if o.Standard == nil {
+		return remedy
+	}
+	return "run make nodes, which builds it into .cache/bin (10 minutes from nothing), or name a directory that has it in " + binVariable
 }

@@ -9,7 +9,7 @@ import (
 
 func TestPreflight(t *testing.T) {
 	bin := fakeBin(t, "echo 'etcd Version: 3.6.8'; echo more", "echo 'cannot run'; exit 1")
-	findings := Preflight(t.Context(), bin)
+	findings := Preflight(t.Context(), Options{Bin: bin})
 	if len(findings) != 2 {
 		t.Fatalf("findings: %v", findings)
 	}
@@ -19,7 +19,7 @@ func TestPreflight(t *testing.T) {
 	if f := findings[1]; !strings.Contains(f.State, "cannot run") || f.Remedy == "" {
 		t.Errorf("a broken kube-apiserver: %+v", f)
 	}
-	for _, f := range Preflight(t.Context(), t.TempDir()) {
+	for _, f := range Preflight(t.Context(), Options{Bin: t.TempDir()}) {
 		if !strings.Contains(f.State, "no such file") || !strings.Contains(f.Remedy, "build.sh") {
 			t.Errorf("in an empty directory: %+v", f)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
@@ -52,7 +51,7 @@ func (b *Backend) foreignAgents(spec *scenarios.Spec) (reasons []string) {
 // makeAgents makes the agents of the plan, and the ways that they will go. Hosts are made
 // later, and are told of them.
 func (b *Backend) makeAgents() error {
-	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
+	chosen, err := b.controllers()
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,10 @@ type Options struct {
 	Assets string
 	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
 	Bin string
+	// Cluster is the control plane: Embedded or Standard; empty is Embedded, but for real nodes.
+	Cluster string
+	// Hosts is what the hosts are made of: Guest or Node; empty is Guest.
+	Hosts string
 	// Processes runs each controller as a process of its own instead of within this one.
 	Processes bool
 	// Executable is fencelab's, for Processes; empty: this process's.
@@ -83,12 +87,12 @@ func DefaultAssets() string {
 // Check returns a scenarios.Missing error unless everything that a lab needs is here.
 func Check(ctx context.Context, o Options) error {
 	var reasons []string
-	for _, f := range cluster.Preflight(ctx, o.Bin) {
+	for _, f := range cluster.Preflight(ctx, o.cluster()) {
 		if f.Remedy != "" {
 			reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
 		}
 	}
-	for _, f := range vms.Preflight(ctx, cmp.Or(o.Assets, DefaultAssets())) {
+	for _, f := range vms.Preflight(ctx, o.assets(), o.disk()) {
 		if f.Needed && !f.OK {
 			reasons = append(reasons, fmt.Sprintf("%s: %s", f.Subject, f.Detail))
 		}
@@ -155,7 +159,8 @@ func (b *Backend) since() time.Duration { return b.clock.Now() }
 // of this, and RunStarted when all are healthy, come out of Advance.
 func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
 	can := b.options.Capabilities()
-	if reasons := append(can.Refuse(plan, objects.Needs), b.foreignAgents(&plan.Spec)...); len(reasons) > 0 {
+	reasons := slices.Concat(can.Refuse(plan, objects.Needs), b.foreignAgents(&plan.Spec), b.options.replaced(b.set, &plan.Spec))
+	if len(reasons) > 0 {
 		return timings, &scenarios.Unsupported{Backend: can.Title, Reasons: reasons}
 	}
 	if err := Check(ctx, b.options); err != nil {
@@ -190,9 +195,15 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
-	chosen, err := objects.Controllers(b.set, &plan.Spec)
+	chosen, err := b.controllers()
 	timings = objects.Timings(&plan.Spec, chosen)
+	if b.runs(cluster.PodGC) {
+		timings.Release = podGC
+	}
 	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
+	if b.options.Hosts == Node {
+		timings.Slack = nodeSlack
+	}
 	return timings, err
 }
 
@@ -212,7 +223,7 @@ func (b *Backend) openMachines() (err error) {
 	if b.bmcs, err = newBMCs(b.stream); err != nil {
 		return err
 	}
-	opened, err := openVirtualMachines(b.ctx, b.options.Assets, b.dir, b.stream, b.bmcs.asker, b.programmed, b.logf)
+	opened, err := openVirtualMachines(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.stream, b.bmcs.asker, b.programmed, b.logf)
 	if err == nil {
 		b.machines = opened
 	}
@@ -264,11 +275,14 @@ func (b *Backend) makeHosts() error {
 }
 
 func (b *Backend) switchOn() error {
-	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
+	chosen, err := b.controllers()
 	if err != nil {
 		return err
 	}
 	b.stream.await(b.plan, chosen)
+	if b.plan.Spec.Topology.Workload.Host != "" && b.runs(cluster.StatefulSet) {
+		b.tasks.Go(b.createWorkload)
+	}
 	for _, name := range b.names {
 		if err := b.hosts[name].switchOn(b.ctx); err != nil {
 			return err

@@ -26,7 +26,7 @@ import (
 // controller is about to be run.
 func bench(t *testing.T, processes bool) (*Backend, *process) {
 	t.Helper()
-	for _, f := range cluster.Preflight(t.Context(), "") {
+	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
 		if f.Remedy != "" && os.Getenv("FENCELAB_REQUIRE_LAB") != "1" {
 			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
 		}

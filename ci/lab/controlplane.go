@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +32,11 @@ type controlPlane interface {
 	// Config is an administrator's, ConfigFor that of a user with just the rights of its roles.
 	Config() *rest.Config
 	ConfigFor(user string, groups ...string) *rest.Config
-	// NodeToken is by which the kubelet of a Node authenticates.
+	// Runs are the standard controllers of Kubernetes that it runs, of those for which there are stand-ins.
+	Runs() []string
+	// NodeToken is by which the kubelet of a Node authenticates, BootstrapToken by which a real one asks for a certificate.
 	NodeToken(node string) string
+	BootstrapToken() string
 	// Address is where the API is on loopback, and CA vouches for it, under the name ServerName of package cluster.
 	Address() string
 	CA() []byte
@@ -47,18 +53,26 @@ func (b *Backend) startControlPlane() (err error) {
 	for i := range b.plan.Spec.Topology.Hosts {
 		nodes = append(nodes, b.plan.Spec.Topology.Hosts[i].Node())
 	}
-	c, err := cluster.Launch(b.ctx, cluster.Options{Bin: b.options.Bin, Nodes: nodes})
+	o := b.options.cluster()
+	o.Nodes = nodes
+	if o.Standard != nil {
+		o.Standard.GracePeriod = objects.GracePeriod(&b.plan.Spec)
+	}
+	c, err := cluster.Launch(b.ctx, o)
 	if err != nil {
 		return err
 	}
 	b.plane = c
+	if runs := b.plane.Runs(); len(runs) > 0 {
+		b.logf("the control plane runs %s", strings.Join(runs, ", "))
+	}
 	for _, files := range b.set.Manifests() {
 		if err := b.plane.Install(b.ctx, files); err != nil {
 			return err
 		}
 	}
 	scheme := b.set.Scheme()
-	if err := rbacv1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(rbacv1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
@@ -77,12 +91,16 @@ func (b *Backend) as(name string) *rest.Config {
 func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Kubelet {
 	topology := &b.plan.Spec.Topology
 	lease := time.Duration(topology.Lease)
-	return &evidence.Kubelet{
+	k := &evidence.Kubelet{
 		Server: "https://" + api.String(), ServerName: cluster.ServerName,
 		CA: string(b.plane.CA()), Token: b.plane.NodeToken(host.Node()), Labels: host.Labels,
-		Node: host.Node(), Adopt: topology.PodGC > 0, ProviderID: objects.ProviderID(host.Name),
+		Node: host.Node(), Adopt: topology.PodGC > 0 || b.runs(cluster.PodGC), ProviderID: objects.ProviderID(host.Name),
 		Lease: lease, Status: lease, Pods: podInterval, Grace: podGrace,
 	}
+	if b.options.Hosts == Node {
+		k.Real, k.Token = true, b.plane.BootstrapToken()
+	}
+	return k
 }
 
 func (b *Backend) createTopology() error {

@@ -20,10 +20,10 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		}
 		fmt.Fprintf(w, "  %s  %-22s %s\n", mark, subject, strings.ReplaceAll(detail, "\n", "\n"+strings.Repeat(" ", 34)))
 	}
-	for _, f := range cluster.Preflight(ctx, "") {
+	for _, f := range cluster.Preflight(ctx, cluster.Options{}) {
 		line(f.Remedy == "", f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
 	}
-	for _, f := range vms.Preflight(ctx, DefaultAssets()) {
+	for _, f := range vms.Preflight(ctx, DefaultAssets(), "") {
 		line(f.OK || !f.Needed, f.Subject, f.Detail)
 	}
 	if Check(ctx, Options{}) != nil {

@@ -186,6 +186,20 @@ var _ = Describe("the lab", func() {
 		Entry("of a BMC whose answer is lost", full, "bmc-faults/bmc-lost-answer.yaml"),
 	)
 
+	DescribeTable("tells the story with the standard controllers of Kubernetes", full, func(ctx SpecContext, file string) {
+		tellWith(ctx, file, lab.Options{Cluster: lab.Standard})
+	},
+		Entry("of a plain power cycle", "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
+	)
+
+	DescribeTable("tells the story on real nodes", full, Label("nodes"), func(ctx SpecContext, file string) {
+		tellWith(ctx, file, lab.Options{Hosts: lab.Node})
+	},
+		Entry("of a plain power cycle", "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
+	)
+
 	DescribeTable("tells the story of the seeds", func(ctx SpecContext, file string) { tell(ctx, file) },
 		Entry("of the one who waits for another's hold", full, "regression/old-pending-answers-new-request.yaml"),
 		Entry("of a reboot controller that is away", full, "regression/old-pending-controller-down.yaml"),

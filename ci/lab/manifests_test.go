@@ -42,7 +42,7 @@ const namespace = "metal3"
 // hosts.
 func install(t *testing.T) (*cluster.Cluster, client.WithWatch) {
 	t.Helper()
-	for _, f := range cluster.Preflight(t.Context(), "") {
+	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
 		if f.Remedy == "" {
 			continue
 		}

@@ -28,6 +28,12 @@ const InProcess, AsProcess = "in-process", "process"
 // Ways are all of them.
 var Ways = []string{InProcess, AsProcess}
 
+// What the hosts of a lab are made of, as the command line calls it; see Options.Hosts.
+const Guest, Node = "guest", "node"
+
+// Kinds are all of them.
+var Kinds = []string{Guest, Node}
+
 // Capabilities are what the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",

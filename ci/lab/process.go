@@ -86,7 +86,7 @@ type life struct {
 }
 
 func (b *Backend) startControllers() error {
-	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
+	chosen, err := b.controllers()
 	if err != nil {
 		return err
 	}

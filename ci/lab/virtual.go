@@ -2,7 +2,6 @@ package lab
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +31,7 @@ type virtualMachines struct {
 	stream *stream
 	asked  asker
 	assets string
+	nodes  string // the disk of real nodes; empty: guests
 	logf   func(format string, args ...any)
 	names  []string
 	offset time.Duration // of the times of the hypervisor's observer
@@ -41,17 +41,16 @@ type virtualMachines struct {
 	byName map[string]*virtual
 }
 
-// openVirtualMachines opens the hypervisor. dir is where it leaves the consoles; programmed
+// openVirtualMachines opens the hypervisor. nodes is the disk of real nodes, if that is what they are to be; dir is where it leaves the consoles; programmed
 // is told what happens, for what it says of the programs in the guests.
 func openVirtualMachines(
-	ctx context.Context, assets, dir string, s *stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
+	ctx context.Context, assets, nodes, dir string, s *stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
 ) (*virtualMachines, error) {
-	assets = cmp.Or(assets, DefaultAssets())
 	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir})
 	if err != nil {
 		return nil, err
 	}
-	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, assets: assets, logf: logf, byName: make(map[string]*virtual)}
+	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, assets: assets, nodes: nodes, logf: logf, byName: make(map[string]*virtual)}
 	v.offset = s.since() - l.Now()
 	v.tasks.Go(func() {
 		for e := range l.Events() {
@@ -77,7 +76,7 @@ func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evi
 	defer v.mu.Unlock()
 	domain, err := v.vms.NewDomain(vms.HostConfig{
 		Name: host.Name, Softdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet,
-		Executable: filepath.Join(v.assets, "agent"), Programs: programs,
+		Executable: filepath.Join(v.assets, "agent"), Programs: programs, Disk: v.nodes,
 	})
 	if err != nil {
 		return nil, err
@@ -100,8 +99,10 @@ func (v *virtualMachines) close() (artifacts []scenarios.Artifact, err error) {
 	err = v.vms.Close()
 	v.tasks.Wait()
 	for _, name := range v.names {
-		if data, err := os.ReadFile(filepath.Join(v.dir, name+".console")); err == nil {
-			artifacts = append(artifacts, scenarios.Artifact{Name: name + ".console", Data: data})
+		for _, file := range []string{name + ".console", name + ".journal"} {
+			if data, err := os.ReadFile(filepath.Join(v.dir, file)); err == nil {
+				artifacts = append(artifacts, scenarios.Artifact{Name: file, Data: data})
+			}
 		}
 	}
 	lines, failed := v.consoleLines()

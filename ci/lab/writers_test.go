@@ -81,7 +81,7 @@ func TestWriters(t *testing.T) {
 // TestObserversKnowWhoWrote removes annotations and deletes a Node of a real API
 // server, as the user and as a controller.
 func TestObserversKnowWhoWrote(t *testing.T) {
-	for _, f := range cluster.Preflight(t.Context(), "") {
+	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
 		if f.Remedy != "" && os.Getenv("FENCELAB_REQUIRE_LAB") != "1" {
 			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
 		}

@@ -20,6 +20,11 @@ const (
 // longer Ready.
 const missedLeases = 4
 
+// GracePeriod is how old the Lease of a Node may grow before it is no longer Ready.
+func GracePeriod(spec *scenarios.Spec) time.Duration {
+	return missedLeases * time.Duration(spec.Topology.Lease)
+}
+
 // Controllers returns the controllers of a run: those that the scenario lists,
 // and the stand-ins that every cluster has.
 func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Selection, error) {
@@ -37,16 +42,10 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 		}
 		listed = append(listed, scenarios.Controller{Name: name, Settings: data})
 	}
-	add(nodeLifecycle, map[string]string{"nodeMonitorGracePeriod": (missedLeases * time.Duration(spec.Topology.Lease)).String()})
+	add(nodeLifecycle, map[string]string{"nodeMonitorGracePeriod": GracePeriod(spec).String()})
 	if host := spec.Topology.Workload.Host; host != "" {
-		node := host
-		for i := range spec.Topology.Hosts {
-			if h := &spec.Topology.Hosts[i]; h.Name == host {
-				node = h.Node()
-			}
-		}
 		add(workloadController, map[string]string{
-			"name": WorkloadName, "namespace": Namespace, "preferredNode": node, "quarantine": time.Duration(spec.Topology.PodGC).String(),
+			"name": WorkloadName, "namespace": Namespace, "preferredNode": spec.Topology.NodeOf(host), "quarantine": time.Duration(spec.Topology.PodGC).String(),
 		})
 	}
 	var chosen []controllers.Selection

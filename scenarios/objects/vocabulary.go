@@ -60,7 +60,7 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 	}
 	for _, r := range set.All() {
 		v := scenarios.ControllerVocabulary{
-			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn,
+			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn(),
 			CheckRule: func(rule scenarios.Rule) error {
 				return r.CheckOverlay([]controllers.Rule{{When: rule.When, Then: rule.Then}})
 			},

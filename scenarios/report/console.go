@@ -26,8 +26,8 @@ type Console struct {
 	// World is the one that plans are played in, and Real says that time passes there.
 	World string
 	Real  bool
-	// Controllers is how they run there, if there is a choice.
-	Controllers string
+	// Parts are what a lab is made of.
+	Parts []*Part
 	// Trace says that every event is printed as it happens.
 	Trace bool
 	// Dir is where all runs are saved. Without one, those that did not come out as
@@ -46,6 +46,25 @@ type Console struct {
 	entry *Entry
 }
 
+// Part is a choice of what the lab is made of.
+type Part struct {
+	// Flag is what the command line calls it.
+	Flag string
+	// Of are the choices, the default first, and Value is the one that was made.
+	Of    []string
+	Value string
+}
+
+// Chosen is what was chosen of a part, or "" if there is no choice.
+func (c *Console) Chosen(flag string) string {
+	for _, p := range c.Parts {
+		if p.Flag == flag {
+			return p.Value
+		}
+	}
+	return ""
+}
+
 // Formats are those in which results can be printed.
 var Formats = []string{"text", "json"}
 
@@ -59,13 +78,15 @@ func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text stri
 }
 
 // Check says what is wrong with the world and the directory of a command line, and with
-// the way in which the lab runs controllers: only the lab has more than the first.
-func (c *Console) Check(worlds, ways []string) error {
+// the parts of the lab: only the lab has more than the first of each.
+func (c *Console) Check(worlds []string) error {
 	if !slices.Contains(worlds, c.World) {
 		return fmt.Errorf("--backend %s: choose %s", c.World, OneOf(worlds))
 	}
-	if i := slices.Index(ways, c.Controllers); i < 0 || i > 0 && c.World != "lab" {
-		return fmt.Errorf("--controllers %s: choose %s, in the lab", c.Controllers, OneOf(ways))
+	for _, p := range c.Parts {
+		if i := slices.Index(p.Of, p.Value); i < 0 || i > 0 && c.World != "lab" {
+			return fmt.Errorf("--%s %s: choose %s, in the lab", p.Flag, p.Value, OneOf(p.Of))
+		}
 	}
 	if c.Format != "" && !slices.Contains(Formats, c.Format) {
 		return fmt.Errorf("--output %s: choose %s", c.Format, OneOf(Formats))
@@ -210,8 +231,10 @@ func (c *Console) Replay(dir string) string {
 	if c.Real {
 		command += " --backend " + c.World
 	}
-	if c.Real && c.Controllers != "" {
-		command += " --controllers " + c.Controllers
+	for _, p := range c.Parts {
+		if c.Real && p.Value != p.Of[0] {
+			command += " --" + p.Flag + " " + p.Value
+		}
 	}
 	return command
 }

@@ -18,6 +18,8 @@ type Ledger struct {
 	Version     string    `json:"version"`
 	Backend     string    `json:"backend"`
 	Controllers string    `json:"controllers,omitempty"`
+	Hosts       string    `json:"hosts,omitempty"`
+	Cluster     string    `json:"cluster,omitempty"`
 	Seed        uint64    `json:"seed"`
 	Strategy    string    `json:"strategy"`
 	Began       time.Time `json:"began"`

@@ -17,7 +17,9 @@ import (
 
 const (
 	deviceTimeout = 20 * time.Second
-	devicePoll    = 5 * time.Millisecond
+	// restartDelay is how long a real kubelet is away that has ended by itself, as one of systemd's would be.
+	restartDelay = time.Second
+	devicePoll   = 5 * time.Millisecond
 )
 
 // runInit is PID 1. After the set-up a single goroutine does everything, so that freezing it freezes all of user space's
@@ -34,7 +36,7 @@ func runInit() error {
 	if err := loadModules(config); err != nil {
 		return err
 	}
-	port, err := openPort()
+	port, err := openPort(evidence.PortName)
 	if err != nil {
 		return err
 	}
@@ -76,14 +78,29 @@ func runInit() error {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	var kubelet *exec.Cmd
-	if config.Kubelet != nil {
+	var real *realNode
+	var nodeReady <-chan struct{} // nil when it is known
+	// Of the real kubelet PID 1 says what the small one says itself.
+	startReal := func(said evidence.Kind) {
+		out.say(said, "")
+		kubelet, err = real.kubelet()
+		complain(err)
+	}
+	switch {
+	case config.Kubelet == nil:
+	case config.Kubelet.Real:
+		real = startNode(config, out)
+		nodeReady = real.ready
+	default:
 		kubelet, err = spawn(port, "kubelet")
 		complain(err)
 	}
 
 	theirs.startAll(complain)
 
-	ignoreShutdown, shuttingDown := false, false
+	ignoreShutdown, shuttingDown, kubeletWanted := false, false, true
+	var stopping <-chan struct{} // of a real node
+	var restarts <-chan time.Time
 	var slow time.Duration     // how long a shutdown takes at least
 	var slept <-chan time.Time // ends that time; nil while no shutdown is under way, and after it
 	beats := time.Tick(config.Heartbeat)
@@ -105,13 +122,19 @@ func runInit() error {
 				slow, err = time.ParseDuration(argument)
 				complain(err)
 			case evidence.StopKubelet:
+				kubeletWanted = false
 				if kubelet != nil {
 					complain(kubelet.Process.Kill())
 				}
 			case evidence.StartKubelet:
-				if kubelet == nil && config.Kubelet != nil && !shuttingDown {
+				kubeletWanted = true
+				switch {
+				case kubelet != nil || config.Kubelet == nil || shuttingDown:
+				case real == nil:
 					kubelet, err = spawn(port, "kubelet", "again")
 					complain(err)
+				case nodeReady == nil:
+					startReal(evidence.KubeletAgain)
 				}
 			case evidence.StopFeeding:
 				feeding = nil
@@ -125,6 +148,15 @@ func runInit() error {
 			case evidence.Hang:
 				unix.Kill(-1, unix.SIGSTOP)
 				select {} // PID 1 can't be stopped by a signal, so it stops itself
+			}
+		case <-nodeReady:
+			nodeReady = nil
+			if kubeletWanted && !shuttingDown {
+				startReal(evidence.KubeletStarted)
+			}
+		case <-restarts:
+			if kubelet == nil && kubeletWanted && !shuttingDown {
+				startReal(evidence.KubeletAgain)
 			}
 		case cmd := <-theirs.ready:
 			theirs.started(cmd)
@@ -150,12 +182,30 @@ func runInit() error {
 				if kubelet != nil && pid == kubelet.Process.Pid {
 					kubelet = nil
 					out.say(evidence.KubeletStopped, "")
+					if real != nil {
+						restarts = time.After(restartDelay)
+					}
 				}
 			}
 		}
 		if shuttingDown && kubelet == nil && slept == nil {
+			if real != nil && stopping == nil {
+				stopping = real.stop(complain)
+			}
+			if real != nil && !closed(stopping) {
+				continue // the next heartbeat looks again
+			}
 			return powerOff(out)
 		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -5,6 +5,8 @@
 //	init      PID 1: mounts, modules, network, watchdog feeding, power button, heartbeats, the host's commands
 //	kubelet   the Node, its Lease and its Pods, against a real kube-apiserver
 //	workload  one exclusive workload: it does nothing but tell the host that it lives
+//	pod       the same in a Pod of a real node
+//	pause     what holds a Pod of a real node together
 //
 // Init is the parent of the kubelet, and the kubelet of its workloads. A workload outlives neither its boot nor its
 // Pod, but it does outlive the loss of the API server and of the kubelet, as containers do.
@@ -32,8 +34,18 @@ func main() {
 		if interval, err = time.ParseDuration(os.Args[4]); err == nil {
 			err = runWorkload(os.Args[2], os.Args[3], interval)
 		}
+	case "pod":
+		var interval time.Duration
+		if interval, err = time.ParseDuration(os.Args[3]); err == nil {
+			err = runInPod(os.Args[2], interval)
+		}
+	case "pause":
+		err = runPause()
 	default:
 		err = fmt.Errorf("unknown role %q", role)
+	}
+	if err == nil {
+		return
 	}
 	fmt.Fprintf(os.Stderr, "fencelab guest %s: %v\n", role, err)
 	// The end of PID 1 is a kernel panic, which resets the machine (panic= on the kernel's command line).

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,13 +19,13 @@ const portFD = 3
 
 // witness writes evidence to the port. Its lines are short, so each is one buffer of the port and never torn.
 type witness struct {
-	port    *os.File
+	port    io.Writer
 	boot    string
 	process string
 	seq     uint64
 }
 
-func newWitness(port *os.File, process string) (*witness, error) {
+func newWitness(port io.Writer, process string) (*witness, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, fmt.Errorf("read boot id: %w", err)
@@ -62,16 +63,16 @@ func uptime() time.Duration {
 }
 
 // openPort finds the port by its name, as udev would, and waits until the device is there.
-func openPort() (*os.File, error) {
+func openPort(wanted string) (*os.File, error) {
 	for {
 		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
 		for _, path := range names {
-			if name, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(name)) == evidence.PortName {
+			if name, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(name)) == wanted {
 				return openBlocking("/dev/"+filepath.Base(filepath.Dir(path)), os.O_RDWR)
 			}
 		}
 		if uptime() > deviceTimeout {
-			return nil, fmt.Errorf("find virtio port %s: not there after %v", evidence.PortName, deviceTimeout)
+			return nil, fmt.Errorf("find virtio port %s: not there after %v", wanted, deviceTimeout)
 		}
 		time.Sleep(devicePoll)
 	}

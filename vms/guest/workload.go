@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"maps"
+	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,6 +27,43 @@ func runWorkload(name, pod string, interval time.Duration) error {
 	for beats := time.Tick(interval); ; <-beats {
 		out.beat()
 	}
+}
+
+// runInPod is the same in a Pod of a real node, where the port is reached through PID 1. It ends when it is asked to, as the
+// first process of a container has to see to itself.
+func runInPod(name string, interval time.Duration) error {
+	conn, err := net.Dial("unix", evidence.SocketPath)
+	if err != nil {
+		return fmt.Errorf("reach PID 1: %w", err)
+	}
+	out, err := newWitness(conn, name)
+	if err != nil {
+		return err
+	}
+	over := make(chan os.Signal, 1)
+	signal.Notify(over, unix.SIGTERM)
+	out.say(evidence.WorkloadStarted, os.Getenv(evidence.PodVariable))
+	for beats := time.Tick(interval); ; {
+		select {
+		case <-over:
+			return nil
+		case <-beats:
+			out.beat()
+		}
+	}
+}
+
+// runPause holds the namespaces of a Pod, and reaps what its containers leave.
+func runPause() error {
+	over := make(chan os.Signal, 1)
+	signal.Notify(over, unix.SIGTERM, unix.SIGINT, unix.SIGCHLD)
+	for s := range over {
+		if s != unix.SIGCHLD {
+			return nil
+		}
+		reap()
+	}
+	return nil
 }
 
 // workloads are the kubelet's children, by the UID of their Pods. Only the kubelet's main goroutine uses it.

@@ -20,6 +20,12 @@ const (
 	ReadyFD     = 3
 	// ModuleDir holds the kernel modules that the guest loads, in the order of their names.
 	ModuleDir = "/modules"
+	// JournalName is the virtio-serial port for what the programs of a node log, SocketPath the Unix socket at which the
+	// Pods of a node find the evidence port, in the file system of the node and of the Pod.
+	JournalName = "fencelab.journal"
+	SocketPath  = "/run/fencelab/evidence"
+	// PodVariable tells a workload in a Pod the UID of that.
+	PodVariable = "POD_UID"
 	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user code.
 	ConsoleGreeting = "fencelab guest runs"
 )
@@ -66,6 +72,9 @@ type Kubelet struct {
 	Status     time.Duration     `json:"status"`               // between two reports of the Ready condition
 	Pods       time.Duration     `json:"pods"`                 // between two listings of the Node's Pods
 	Grace      time.Duration     `json:"grace"`                // from SIGTERM to SIGKILL of a workload
+	// Real has the real kubelet run, from the root file system of a node on the guest's disk. It joins with Token, a
+	// bootstrap token, and knows neither Adopt nor Pods.
+	Real bool `json:"real,omitempty"`
 }
 
 // Kind says what a [Line] reports.

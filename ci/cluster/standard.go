@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Standard has the cluster run kube-controller-manager, with all that it runs by default, and kube-scheduler, and lets
+// kubelets join that have nothing but a bootstrap token.
+type Standard struct {
+	// GracePeriod is how old a Node's Lease may grow; 0 is kube-controller-manager's own 50 s.
+	GracePeriod time.Duration
+}
+
+// standardCommands are the programs that it takes.
+var standardCommands = []string{"kube-controller-manager", "kube-scheduler"}
+
+// The names of standard controllers for which there are stand-ins, as kube-controller-manager has them in --controllers.
+const (
+	NodeLifecycle = "node-lifecycle-controller"
+	PodGC         = "pod-garbage-collector-controller"
+	StatefulSet   = "statefulset-controller"
+	Scheduler     = "kube-scheduler"
+)
+
+// Runs are the standard controllers that the cluster runs, of those for which there are stand-ins.
+func (c *Cluster) Runs() []string {
+	if c.options.Standard == nil {
+		return nil
+	}
+	return []string{NodeLifecycle, PodGC, StatefulSet, Scheduler}
+}
+
+// The files of the two.
+const (
+	caKeyFile             = "ca.key"
+	controllersKubeconfig = "kube-controller-manager.kubeconfig"
+	schedulerKubeconfig   = "kube-scheduler.kubeconfig"
+)
+
+func controllerManagerArgs(s *Standard) []string {
+	args := []string{
+		"--kubeconfig=" + controllersKubeconfig,
+		"--leader-elect=false",
+		"--secure-port=0", // nobody asks it anything
+		// Each of its controllers has the rights of its own role and no more.
+		"--use-service-account-credentials",
+		"--service-account-private-key-file=" + serviceAccountFile,
+		"--root-ca-file=" + caFile,
+		"--cluster-signing-cert-file=" + caFile,
+		"--cluster-signing-key-file=" + caKeyFile,
+		"--kube-api-qps=200", "--kube-api-burst=400", // its own limits hold up its start
+		"--profiling=false",
+	}
+	if s.GracePeriod > 0 {
+		// By default it looks ten times in a grace period.
+		args = append(args, "--node-monitor-grace-period="+s.GracePeriod.String(), "--node-monitor-period="+(s.GracePeriod/10).String())
+	}
+	return args
+}
+
+func schedulerArgs() []string {
+	return []string{"--kubeconfig=" + schedulerKubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false"}
+}
+
+// token is a bootstrap token: it lets a kubelet ask for a certificate.
+type token struct{ id, secret string }
+
+func newToken() token {
+	text := strings.ToLower(rand.Text())
+	return token{text[:6], text[6:22]}
+}
+
+func (t token) String() string { return t.id + "." + t.secret }
+
+// BootstrapToken is by which a kubelet asks for its certificate, which kube-controller-manager approves of and signs. It
+// is empty in a cluster without [Options.Standard].
+func (c *Cluster) BootstrapToken() string {
+	if c.options.Standard == nil {
+		return ""
+	}
+	return c.bootstrap.String()
+}
+
+// bootstrapping is what lets kubelets join by the token, as kubeadm has it.
+func bootstrapping(t token) []client.Object {
+	const group = "system:bootstrappers"
+	allow := func(name, role string) client.Object {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "fencelab:" + name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+		}
+	}
+	return []client.Object{
+		&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + t.id},
+			Type:       corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{"token-id": t.id, "token-secret": t.secret, "usage-bootstrap-authentication": "true"},
+		},
+		allow("bootstrap", "system:node-bootstrapper"),
+		allow("approve", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
+	}
+}
+
+// startStandard starts the two, and lets kubelets join.
+func (c *Cluster) startStandard(create func(client.Object) error) error {
+	for _, obj := range bootstrapping(c.bootstrap) {
+		if err := create(obj); err != nil {
+			return fmt.Errorf("let kubelets join: create %T %s: %w", obj, obj.GetName(), err)
+		}
+	}
+	for i, args := range [][]string{controllerManagerArgs(c.options.Standard), schedulerArgs()} {
+		p, err := c.start(c.options.Bin, standardCommands[i], args)
+		if err != nil {
+			return err
+		}
+		c.standard = append(c.standard, p)
+	}
+	return nil
+}
+
+// needed are the programs that options need.
+func (o *Options) needed() []string {
+	if o.Standard == nil {
+		return commands
+	}
+	return slices.Concat(commands, standardCommands)
+}

@@ -1,0 +1,21 @@
+package lab
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+)
+
+// nodeSlack is for the boots of real nodes, several at once where they are emulated.
+const nodeSlack = 90 * time.Second
+
+// assets are where the machines come from.
+func (o Options) assets() string { return cmp.Or(o.Assets, DefaultAssets()) }
+
+// disk is that of real nodes, which vms/node/build.sh makes, or "" for other hosts.
+func (o Options) disk() string {
+	if o.Hosts != Node {
+		return ""
+	}
+	return filepath.Join(o.assets(), "node", "image")
+}

@@ -1,0 +1,160 @@
+package lab
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/vms/guest/evidence"
+)
+
+// The control planes of a lab, as the command line calls them. Embedded is an API server,
+// beside which stand-ins do what the standard controllers of Kubernetes would; Standard is the
+// same with kube-controller-manager and kube-scheduler.
+const Embedded, Standard = "embedded", "standard"
+
+// Clusters are all of them, the default first.
+var Clusters = []string{Embedded, Standard}
+
+// podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
+// is gone: it lets 40 seconds pass, and looks every 20.
+const podGC = 60 * time.Second
+
+// cluster are the options of the control plane.
+func (o Options) cluster() cluster.Options {
+	c := cluster.Options{Bin: o.Bin}
+	if o.standard() {
+		c.Standard = new(cluster.Standard)
+	}
+	return c
+}
+
+// standard reports whether the standard controllers run: without them no real kubelet can join.
+func (o Options) standard() bool { return o.Cluster == Standard || o.Hosts == Node }
+
+// runs reports whether the control plane runs a standard controller.
+func (b *Backend) runs(name string) bool { return slices.Contains(b.plane.Runs(), name) }
+
+// controllers are those of the plan, and the stand-ins for what the control plane lacks.
+func (b *Backend) controllers() ([]controllers.Selection, error) {
+	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
+	return slices.DeleteFunc(chosen, func(c controllers.Selection) bool {
+		return c.StandIn() && !slices.ContainsFunc(c.StandsInFor, func(name string) bool { return !b.runs(name) })
+	}), err
+}
+
+// replaced are the reasons why stand-ins that a story lists can't be run.
+func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons []string) {
+	if !o.standard() {
+		return nil
+	}
+	for _, c := range spec.Controllers {
+		if r, err := set.Lookup(c.Name); err == nil && r.StandIn() {
+			reasons = append(reasons, fmt.Sprintf("the controller %s: the control plane runs what it stands in for", c.Name))
+		}
+	}
+	return reasons
+}
+
+// createWorkload makes the exclusive workload of a cluster that has the standard controllers,
+// when all Nodes are Ready, so that it starts where the story wants it.
+func (b *Backend) createWorkload() {
+	select {
+	case <-b.stream.nodesReady:
+	case <-b.ctx.Done():
+		return
+	}
+	topology := &b.plan.Spec.Topology
+	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host)) {
+		if err := b.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
+			b.stream.fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
+		}
+	}
+}
+
+// workloadImage is on the disks of real nodes, which vms/node/build.sh makes.
+const workloadImage = "localhost/exclusive:1"
+
+// volume is the name of the exclusive workload's volume, and of its claim.
+const volume = "data"
+
+// exclusive is a StatefulSet of one Pod with a volume that one Node at a time may use, and
+// that is bound to none. It is a directory of the host, which nothing attaches: what keeps the
+// Pod's successor waiting is that the StatefulSet has one Pod of each name.
+func exclusive(preferred string) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: objects.Namespace, Name: objects.WorkloadName, Labels: map[string]string{"app": objects.WorkloadName}}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
+	modes, none, one, no := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, "", int32(1), false
+	directory := corev1.HostPathDirectoryOrCreate
+	grace := int64(podGrace / time.Second)
+	return []client.Object{
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: volume},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: size, AccessModes: modes, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				ClaimRef: &corev1.ObjectReference{Namespace: objects.Namespace, Name: volume},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/" + objects.WorkloadName, Type: &directory},
+				},
+			},
+		},
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: volume},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: modes, StorageClassName: &none, VolumeName: volume, Resources: corev1.VolumeResourceRequirements{Requests: size},
+			},
+		},
+		&appsv1.StatefulSet{
+			ObjectMeta: meta,
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: &one,
+				Selector: &metav1.LabelSelector{MatchLabels: meta.Labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels},
+					Spec: corev1.PodSpec{
+						TerminationGracePeriodSeconds: &grace,
+						AutomountServiceAccountToken:  &no,
+						Containers:                    []corev1.Container{container()},
+						Volumes: []corev1.Volume{
+							{Name: volume, VolumeSource: corev1.VolumeSource{
+								PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
+							}},
+							{Name: evidenceVolume, VolumeSource: corev1.VolumeSource{
+								HostPath: &corev1.HostPathVolumeSource{Path: path.Dir(evidence.SocketPath)},
+							}},
+						},
+						Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+							PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
+								MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{preferred}}},
+							}}},
+						}},
+					},
+				},
+			},
+		},
+	}
+}
+
+// evidenceVolume is how the Pod reaches the evidence port of its host.
+const evidenceVolume = "evidence"
+
+func container() corev1.Container {
+	return corev1.Container{
+		Name: "workload", Image: workloadImage, ImagePullPolicy: corev1.PullNever,
+		Env: []corev1.EnvVar{{
+			Name: evidence.PodVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}},
+		}},
+		VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/data"}, {Name: evidenceVolume, MountPath: path.Dir(evidence.SocketPath)}},
+	}
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Builds the disk of a real node: Debian's C library, mount, runc, CNI plugins and busybox; containerd and kubelet from
+# their Go modules; and images of two containers, made of the guest program (vms/guest). Its kernel is the guests'.
+# Needs no root and no container registry.
+# Usage: vms/node/build.sh [DIR]. It leaves DIR/node/CONTENT.img, a raw ext4 file system that is never written again, and
+# the link DIR/node/image to it. Half a minute when the commands are built (ci/cluster/build.sh), a second when all is there.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+dir=${1:-.cache/lab}/node bin=.cache/bin guest=${1:-.cache/lab}/guest
+mkdir -p "$dir"
+ci/cluster/build.sh kubernetes containerd
+
+if ! command -v qemu-img >/dev/null || ! command -v mkfs.ext4 >/dev/null; then
+	echo "node: installing qemu-img and mkfs.ext4 from Debian"
+	sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+	$sudo apt-get update -q
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends qemu-utils e2fsprogs
+fi
+
+exec 9>"$dir/lock"
+flock 9 # two makes at once build once
+
+# All that these need of each other is among them.
+packages=(libc6 libgcc-s1 libseccomp2 libmount1 libblkid1 libselinux1 libpcre2-8-0 libsmartcols1 mount runc containernetworking-plugins busybox-static)
+debs=$dir/packages-$(printf '%s ' "${packages[@]}" | sha256sum | head -c 12)
+if [ ! -d "$debs" ]; then
+	echo "node: fetching ${#packages[@]} Debian packages (17 MB)"
+	mkdir -p "$debs.new"
+	(cd "$debs.new" && rm -f -- *.deb && apt-get download -q -o APT::Sandbox::User=root "${packages[@]}")
+	mv "$debs.new" "$debs"
+fi
+
+commands=(kubelet containerd containerd-shim-runc-v2 ctr)
+content=$(cat "$0" "$debs"/*.deb "$guest" "${commands[@]/#/$bin/}" | sha256sum | head -c 16)
+if [ -e "$dir/$content.img" ]; then
+	ln -sfn "$content.img" "$dir/image"
+	echo "the node's disk is up to date: $dir/$content.img"
+	exit
+fi
+
+echo "node: making the disk"
+work=$(mktemp -d "$dir/work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+mkdir -p "$root"/{dev,proc,sys,run,tmp,root,opt/cni/bin,etc/cni/net.d,etc/containerd,var/lib/fencelab/images,usr/bin,usr/sbin,usr/lib,usr/lib64}
+for merged in bin sbin lib lib64; do ln -s "usr/$merged" "$root/$merged"; done
+for deb in "$debs"/*.deb; do
+	dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --no-same-owner --keep-directory-symlink \
+		--exclude './usr/share/doc*' --exclude './usr/share/man*' --exclude './usr/share/locale*' --exclude './usr/share/lintian*' --exclude './usr/share/bash-completion*'
+done
+for plugin in loopback ptp host-local; do mv "$root/usr/lib/cni/$plugin" "$root/opt/cni/bin/"; done
+rm -rf "$root/usr/lib/cni"
+cp "${commands[@]/#/$bin/}" "$root/usr/bin/"
+echo 'root:x:0:0::/root:/bin/sh' >"$root/etc/passwd"
+echo 'root:x:0:' >"$root/etc/group"
+: >"$root/etc/resolv.conf" # there is no name server, but a Pod needs the file
+
+# Plugins that aren't used cost seconds of each start under emulation.
+cat >"$root/etc/containerd/config.toml" <<'TOML'
+version = 3
+disabled_plugins = [
+  'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.devmapper',
+  'io.containerd.snapshotter.v1.erofs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.differ.v1.erofs',
+  'io.containerd.nri.v1.nri', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing',
+]
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = 'localhost/pause:1'
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+    SystemdCgroup = false
+TOML
+
+# A Pod has an address of its own, which nothing beyond its node knows.
+cat >"$root/etc/cni/net.d/pods.conflist" <<'JSON'
+{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+  {"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/cni", "ranges": [[{"subnet": "10.88.0.0/24"}]]}}
+]}
+JSON
+
+image() { # name, arguments as JSON; docker's archive of one layer with one file
+	local made=$work/image-$1
+	mkdir -p "$made/layer"
+	cp "$guest" "$made/layer/guest"
+	local reproducible=(--sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner)
+	tar -c "${reproducible[@]}" -C "$made/layer" -f "$made/layer.tar" guest
+	printf '{"architecture": "amd64", "os": "linux", "config": {"Entrypoint": %s}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
+		"$2" "$(sha256sum <"$made/layer.tar" | head -c 64)" >"$made/config.json"
+	printf '[{"Config": "config.json", "RepoTags": ["localhost/%s:1"], "Layers": ["layer.tar"]}]' "$1" >"$made/manifest.json"
+	tar -c "${reproducible[@]}" -C "$made" -f "$root/var/lib/fencelab/images/$1.tar" manifest.json config.json layer.tar
+}
+image pause '["/guest", "pause"]'
+image exclusive '["/guest", "pod", "exclusive", "100ms"]'
+
+# Nothing is left for the first boot to initialize.
+truncate -s 2G "$work/image"
+mkfs.ext4 -q -F -m 0 -N 20000 -E lazy_itable_init=0,lazy_journal_init=0 -d "$root" "$work/image"
+mv "$work/image" "$dir/$content.img"
+ln -sfn "$content.img" "$dir/image"
+find "$dir" -maxdepth 1 -name '*.img' ! -name "$content.img" -mtime +2 -delete # a lab may still use yesterday's
+echo "the node's disk: $dir/$content.img, $(du -h "$dir/$content.img" | cut -f 1) of it used, in $SECONDS s"
