@@ -52,7 +52,11 @@ type Domain struct {
 	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
 	stopSeen    time.Time
 	consoleMark int64 // the console's length when the boot began
+	fired       bool  // its watchdog, a device: the next reset is due to that
 }
+
+// fired is an input, and no event: the reset that it leads to is one.
+const fired Kind = "watchdog-fired"
 
 // input is what a domain's goroutine learns: an event of the hypervisor, or something of the port.
 type input struct {
@@ -338,6 +342,8 @@ func (d *Domain) handle(in input) {
 			}
 			return d.tracker.line(at, l)
 		})
+	case in.kind == fired:
+		d.fired = true
 	case in.kind == PoweredOff && d.port != nil:
 		// What the guest wrote before its end comes first in the history.
 		d.stop, d.stopSeen = &in, time.Now()
@@ -349,6 +355,7 @@ func (d *Domain) handle(in input) {
 			}
 		}
 		if in.kind == PoweredOn || in.kind == Reset {
+			d.fired = false
 			d.consoleMark = d.consoleLength()
 		}
 		d.lab.record(func(at time.Duration) []Event { return d.tracker.hypervisor(at, in.kind, in.detail) })
@@ -380,6 +387,9 @@ func (d *Domain) consoleLength() int64 {
 func (d *Domain) resetReason() string {
 	if d.restarting.Load() {
 		return resetRequested
+	}
+	if d.fired {
+		return ResetWatchdog
 	}
 	console, err := os.ReadFile(d.spec.console)
 	if err != nil || int64(len(console)) < d.consoleMark {

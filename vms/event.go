@@ -33,7 +33,7 @@ const (
 	// Detail is libvirt's reason: shutdown (the guest powered itself off), destroyed, crashed or failed.
 	PoweredOff Kind = "powered-off"
 	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again.
-	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired), sysrq (or that a program
+	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired, or the device said so), sysrq (or that a program
 	// had the kernel reboot at once) or guest (a panic or reboot).
 	Reset Kind = "reset"
 	// Paused: no instruction is executed; the boot and its processes go on existing.
@@ -83,7 +83,7 @@ func (e Event) String() string {
 const (
 	resetRequested = "requested"
 	resetGuest     = "guest"
-	// ResetWatchdog: the console shows that softdog fired.
+	// ResetWatchdog: the console shows that softdog fired, or the hypervisor that the device did.
 	ResetWatchdog = "watchdog"
 	// ResetSysrq: the console shows that a program in the guest had the kernel reboot at once.
 	ResetSysrq = "sysrq"

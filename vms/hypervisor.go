@@ -124,6 +124,11 @@ func (h *hypervisor) open(root string) error {
 	if _, err = h.conn.DomainEventLifecycleRegister(nil, h.lifecycle); err == nil {
 		_, err = h.conn.DomainEventRebootRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain) { h.tell(d, Reset, "") })
 	}
+	if err == nil {
+		_, err = h.conn.DomainEventWatchdogRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventWatchdog) {
+			h.tell(d, fired, "")
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("listen to libvirt's events: %w", err)
 	}

@@ -112,10 +112,12 @@ type HostConfig struct {
 	Name      string
 	MemoryMiB uint          // 0: 160, and 256 more with Programs; 1024 for a real node
 	Heartbeat time.Duration // between two heartbeats of each process; 0: 200 ms
-	// Softdog is the margin of the guest's software watchdog in whole seconds; 0: the guest has none. It resets a guest whose
+	// Watchdog is the margin of the guest's watchdog in whole seconds; 0: the guest has none. It is softdog unless it is said to
+	// be a device of the machine, an i6300ESB. A softdog resets a guest whose
 	// user space hangs, but not one whose kernel hangs or that is paused.
-	Softdog time.Duration
-	Kubelet *evidence.Kubelet // nil: the guest has no kubelet
+	Watchdog       time.Duration
+	WatchdogDevice bool
+	Kubelet        *evidence.Kubelet // nil: the guest has no kubelet
 	// Disk is the image of a real node's disk (raw, as vms/node/build.sh makes it), which a Real Kubelet needs. It is only
 	// read: what the host writes goes to a layer of its own, which lasts as long as the Lab.
 	Disk  string
@@ -136,8 +138,8 @@ const memory, memoryOfPrograms, memoryOfNode = 160, 256, 1024
 
 // NewDomain defines a host; it is off.
 func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
-	if c.Softdog%time.Second != 0 || c.Softdog < 0 {
-		return nil, fmt.Errorf("define host %s: softdog margin %v is not in whole seconds", c.Name, c.Softdog)
+	if c.Watchdog%time.Second != 0 || c.Watchdog < 0 {
+		return nil, fmt.Errorf("define host %s: watchdog margin %v is not in whole seconds", c.Name, c.Watchdog)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,6 +167,7 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		port:        filepath.Join(l.dir, fmt.Sprintf("%d.port", number)),
 		network:     filepath.Join(l.dir, fmt.Sprintf("%d.network", number)),
 		mac:         l.network.MAC(network.Host(c.Name)).String(),
+		watchdog:    c.Watchdog > 0 && c.WatchdogDevice,
 	}
 	if c.Disk != "" {
 		if err := l.addDisk(&s, c, number); err != nil {
@@ -177,7 +180,7 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	if s.kernel, err = filepath.Abs(s.kernel); err != nil {
 		return nil, fmt.Errorf("define host %s: %w", c.Name, err)
 	}
-	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 200*time.Millisecond), Softdog: c.Softdog, Kubelet: c.Kubelet,
+	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 200*time.Millisecond), Watchdog: c.Watchdog, WatchdogDevice: c.WatchdogDevice, Kubelet: c.Kubelet,
 		Network: &evidence.Network{Address: netip.PrefixFrom(l.network.Address(network.Host(c.Name)), network.Prefix), Peers: map[string]netip.Addr{}}}
 	for _, peer := range c.Peers {
 		config.Network.Peers[peer] = l.network.Address(network.Host(peer))

@@ -220,9 +220,15 @@ func TestPowerAndBoots(t *testing.T) {
 }
 
 func TestWatchdogFiresWhenNotFed(t *testing.T) {
+	for name, device := range map[string]bool{"softdog": false, "i6300esb": true} {
+		t.Run(name, func(t *testing.T) { testWatchdog(t, device) })
+	}
+}
+
+func testWatchdog(t *testing.T, device bool) {
 	const margin = 3 * time.Second
 	l := openLab(t, time.Second)
-	d := l.host(HostConfig{Name: "worker-1", Softdog: margin})
+	d := l.host(HostConfig{Name: "worker-1", Watchdog: margin, WatchdogDevice: device})
 	l.must(d.On(t.Context()))
 	for _, command := range []evidence.Command{evidence.StopFeeding, evidence.Hang} {
 		boot := l.await(Kind(evidence.Boot), "")
@@ -254,7 +260,7 @@ func TestPrograms(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	d := l.host(HostConfig{Name: "worker-1", Softdog: margin, Executable: executable, Programs: []Program{
+	d := l.host(HostConfig{Name: "worker-1", Watchdog: margin, Executable: executable, Programs: []Program{
 		{Program: evidence.Program{Name: name, FeedsWatchdog: true}, Config: []byte("1s")},
 	}})
 	started, stopped := Kind(evidence.ProgramStarted), Kind(evidence.ProgramStopped)

@@ -27,6 +27,7 @@ type spec struct {
 	console           string // log file; appended over the domain's whole life
 	port              string // unix socket on which we listen for the evidence
 	network, mac      string // unix socket of the network's switch
+	watchdog          bool   // a device
 	// Of a real node; empty: neither.
 	disk    string // qcow2
 	journal string // log file, appended as the console's is
@@ -96,6 +97,9 @@ func domainXML(s spec) (string, error) {
 			MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"},
 		},
 		QEMUCommandline: &libvirtxml.DomainQEMUCommandline{Args: networkArguments(s)},
+	}
+	if s.watchdog {
+		domain.Devices.Watchdogs = []libvirtxml.DomainWatchdog{{Model: "i6300esb", Action: "reset"}}
 	}
 	if s.disk != "" {
 		domain.QEMUCommandline.Args = append(domain.QEMUCommandline.Args, diskArguments(s)...)

@@ -98,7 +98,7 @@ func Check(ctx context.Context, o Options) error {
 		}
 	}
 	if len(reasons) > 0 {
-		return &scenarios.Missing{World: "lab", Reasons: reasons, Remedy: "run make lab, or see fencelab doctor"}
+		return &scenarios.Missing{World: "lab", Reasons: reasons, Remedy: o.remedy()}
 	}
 	return nil
 }

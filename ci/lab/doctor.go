@@ -26,6 +26,11 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	for _, f := range vms.Preflight(ctx, DefaultAssets(), "") {
 		line(f.OK || !f.Needed, f.Subject, f.Detail)
 	}
+	nodes, mark := "they can run: --hosts node", "ok     "
+	if err := Check(ctx, Options{Hosts: Node}); err != nil {
+		nodes, mark = "they cannot run, which only --hosts node and --cluster standard need: make nodes builds what they lack", "absent "
+	}
+	fmt.Fprintf(w, "  %s  %-22s %s\n", mark, "real nodes", nodes)
 	if Check(ctx, Options{}) != nil {
 		fmt.Fprintln(w, "\nThe simulator can run here; the lab cannot. Run: make lab")
 		return false

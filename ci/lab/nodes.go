@@ -19,3 +19,11 @@ func (o Options) disk() string {
 	}
 	return filepath.Join(o.assets(), "node", "image")
 }
+
+// remedy is for what is missing.
+func (o Options) remedy() string {
+	if o.standard() {
+		return "run make nodes, or see fencelab doctor"
+	}
+	return "run make lab, or see fencelab doctor"
+}

@@ -68,7 +68,8 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 }
 
 // createWorkload makes the exclusive workload of a cluster that has the standard controllers,
-// when all Nodes are Ready, so that it starts where the story wants it.
+// when all Nodes are Ready and the one where the story wants it takes Pods, so that it starts
+// there.
 func (b *Backend) createWorkload() {
 	select {
 	case <-b.stream.nodesReady:
@@ -76,11 +77,30 @@ func (b *Backend) createWorkload() {
 		return
 	}
 	topology := &b.plan.Spec.Topology
-	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host)) {
+	wanted := topology.NodeOf(topology.Workload.Host)
+	for !b.takesPods(wanted) {
+		select {
+		case <-time.After(taintPoll):
+		case <-b.ctx.Done():
+			return
+		}
+	}
+	for _, obj := range exclusive(wanted) {
 		if err := b.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
 			b.stream.fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
 		}
 	}
+}
+
+// taintPoll is how often it is looked whether a new Node has lost its taint.
+const taintPoll = 100 * time.Millisecond
+
+// takesPods reports whether a Node has no taint, as every new one has until
+// kube-controller-manager knows that it is Ready.
+func (b *Backend) takesPods(name string) bool {
+	var node corev1.Node
+	err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &node)
+	return err == nil && len(node.Spec.Taints) == 0
 }
 
 // workloadImage is on the disks of real nodes, which vms/node/build.sh makes.

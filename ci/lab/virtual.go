@@ -75,8 +75,9 @@ func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evi
 	v.mu.Lock() // its events wait
 	defer v.mu.Unlock()
 	domain, err := v.vms.NewDomain(vms.HostConfig{
-		Name: host.Name, Softdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet,
+		Name: host.Name, Watchdog: time.Duration(host.Watchdog), Peers: peers, Kubelet: kubelet,
 		Executable: filepath.Join(v.assets, "agent"), Programs: programs, Disk: v.nodes,
+		WatchdogDevice: v.nodes != "" && !host.Softdog,
 	})
 	if err != nil {
 		return nil, err

@@ -35,11 +35,20 @@ func loadModules(config evidence.Config) error {
 	}
 	for _, path := range paths {
 		parameters := ""
-		if strings.HasSuffix(path, "softdog.ko") {
-			if config.Softdog == 0 {
-				continue
+		for _, dog := range []struct {
+			module, margin string
+			wanted         bool
+		}{{"softdog.ko", "soft_margin", !config.WatchdogDevice}, {"i6300esb.ko", "heartbeat", config.WatchdogDevice}} {
+			switch {
+			case !strings.HasSuffix(path, dog.module):
+			case config.Watchdog == 0 || !dog.wanted:
+				path = ""
+			default:
+				parameters = fmt.Sprintf("%s=%d", dog.margin, config.Watchdog/time.Second)
 			}
-			parameters = fmt.Sprintf("soft_margin=%d", config.Softdog/time.Second)
+		}
+		if path == "" {
+			continue
 		}
 		if err := loadModule(path, parameters); err != nil {
 			return err

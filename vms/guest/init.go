@@ -54,11 +54,11 @@ func runInit() error {
 	var feed func() error
 	feeding := make(<-chan time.Time)
 	theirs := newPrograms(config.Programs, out)
-	if config.Softdog > 0 && !theirs.feed() {
+	if config.Watchdog > 0 && !theirs.feed() {
 		dog, err := openWatchdog()
 		complain(err)
 		if err == nil {
-			feed, feeding = dog.feed, time.Tick(config.Softdog/4)
+			feed, feeding = dog.feed, time.Tick(config.Watchdog/4)
 			complain(feed())
 		}
 	}

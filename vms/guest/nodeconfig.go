@@ -93,15 +93,16 @@ func bootstrapKubeconfig(server string, k *evidence.Kubelet) object {
 const leaseParts = 4
 
 func kubeletConfig(k *evidence.Kubelet) object {
+	lease := leaseParts * k.Lease
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"containerRuntimeEndpoint": "unix://" + containerdSocket,
 		"cgroupDriver":             "cgroupfs",
 		"providerID":               k.ProviderID,
 		"rotateCertificates":       true,
-		"nodeLeaseDurationSeconds": max(1, int(leaseParts*k.Lease/time.Second)),
-		// A Node whose condition was overwritten is put right as soon as the stories' times want it.
-		"nodeStatusUpdateFrequency": k.Status.String(),
+		"nodeLeaseDurationSeconds": max(1, int(lease/time.Second)),
+		// So long each request about the status may take as well.
+		"nodeStatusUpdateFrequency": lease.String(),
 		// Nobody comes to the node from outside: its network leads out only. To draw an RSA key of its own takes an emulated
 		// machine seconds.
 		"enableServer": false, "healthzPort": 0,

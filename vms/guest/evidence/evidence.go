@@ -32,12 +32,15 @@ const (
 
 // Config is what a guest is told at build time of its initramfs.
 type Config struct {
-	Name      string        `json:"name"`              // of the host and of its Node
-	Heartbeat time.Duration `json:"heartbeat"`         // between two heartbeats of PID 1 and of each workload
-	Softdog   time.Duration `json:"softdog,omitempty"` // the software watchdog's margin, whole seconds; 0: not loaded
-	Network   *Network      `json:"network,omitempty"` // nil: the network card stays down
-	Kubelet   *Kubelet      `json:"kubelet,omitempty"` // nil: no kubelet runs
-	Programs  []Program     `json:"programs,omitempty"`
+	Name      string        `json:"name"`               // of the host and of its Node
+	Heartbeat time.Duration `json:"heartbeat"`          // between two heartbeats of PID 1 and of each workload
+	Watchdog  time.Duration `json:"watchdog,omitempty"` // its margin, whole seconds; 0: there is none
+	// WatchdogDevice says that it is the i6300ESB of the machine, and not softdog.
+	WatchdogDevice bool `json:"watchdogDevice,omitempty"`
+
+	Network  *Network  `json:"network,omitempty"` // nil: the network card stays down
+	Kubelet  *Kubelet  `json:"kubelet,omitempty"` // nil: no kubelet runs
+	Programs []Program `json:"programs,omitempty"`
 }
 
 // Program is a program of somebody else's that runs in the guest from when the network is up: the executable at
