@@ -99,7 +99,8 @@ func (b *Backend) startControllers() error {
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		b.processes = append(b.processes, p)
-		if c.StartsAfterNodes {
+		// A health check must not take the first boots of emulated nodes for failures.
+		if c.StartsAfterNodes || b.options.Hosts == Node {
 			b.tasks.Go(func() { p.startLast() })
 			continue
 		}
