@@ -186,7 +186,7 @@ var _ = Describe("the lab", func() {
 		Entry("of a BMC whose answer is lost", full, "bmc-faults/bmc-lost-answer.yaml"),
 	)
 
-	DescribeTable("tells the story with the standard controllers of Kubernetes", full, func(ctx SpecContext, file string) {
+	DescribeTable("tells the story with the standard controllers of Kubernetes", onDemand, func(ctx SpecContext, file string) {
 		tellWith(ctx, file, lab.Options{Cluster: lab.Standard})
 	},
 		Entry("of a plain power cycle", "reboot-annotation/plain-power-cycle.yaml"),
