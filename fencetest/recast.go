@@ -39,6 +39,7 @@ func recast(scenario []byte, cast [][2]string, settle time.Duration) ([]byte, er
 	}
 	for _, role := range cast {
 		rename(spec["steps"], role[0], role[1])
+		rename(spec["expect"], role[0], role[1])
 	}
 	if steps, ok := spec["steps"].([]any); ok && settle > 0 {
 		spec["steps"] = append([]any{map[string]any{"name": "the controllers have taken over", "after": settle.String()}}, steps...)

@@ -16,12 +16,13 @@ spec:
   - do: {crash: {controller: deletion-2, restartAfter: 1m}}
   - when: {event: controller-warning, actor: deletion, value: deletion}
   - do: {pauseController: {controller: deletion-controller}}
+  expect: {events: [{never: {event: pod-terminating, actor: deletion}}]}
 `
 	got, err := recast([]byte(scenario), [][2]string{{"deletion", "theirs"}}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"name: reboot\n    settings", "name: theirs\n    replicas: 2\n", "controller: theirs-2", "actor: theirs\n", "value: deletion\n", "controller: deletion-controller", "steps:\n  - after: 1m0s\n"} {
+	for _, want := range []string{"name: reboot\n    settings", "name: theirs\n    replicas: 2\n", "controller: theirs-2", "actor: theirs\n", "actor: theirs\n        event: pod-terminating", "value: deletion\n", "controller: deletion-controller", "steps:\n  - after: 1m0s\n"} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("the scenario lacks %q:\n%s", want, got)
 		}
