@@ -12,6 +12,10 @@ SEED      ?= 1
 SEEDS     ?= 1 2 3
 SCHEDULES ?= 125
 FUZZTIME  ?= 60s
+# What the lab's hosts are, and who commands their power: see run --help.
+HOSTS     ?= guest
+POWER     ?= redfish
+E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER)
 
 ##@ Every day
 
@@ -46,10 +50,10 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (about 25 minutes; the first time installs and builds: 18 more)
-	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 75m -v ./ci/lab
-	@fakebmc/clients.sh
+e2e: build nodes ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 18 more)
 	@ci/ironic/install.sh
+	$(E2E) $(GO) test -tags $(TAGS) -count=1 -timeout 75m -v ./ci/lab
+	@fakebmc/clients.sh
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide' .
 	@scenarios/page/browser.sh $(CACHE)/browser
@@ -57,11 +61,12 @@ e2e: build nodes ## Run the scenarios on a real API server and VMs, and real cli
 
 .PHONY: e2e-all
 e2e-all: build nodes ## Every story of the catalogue in the lab (about two hours and a half)
-	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=all $(GO) test -tags $(TAGS) -count=1 -timeout 5h -v ./ci/lab
+	@ci/ironic/install.sh
+	$(E2E) FENCELAB_E2E=all $(GO) test -tags $(TAGS) -count=1 -timeout 5h -v ./ci/lab
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
-	FENCELAB_REQUIRE_LAB=1 FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -p 1 -v ./ci/lab ./fakebmc/libvirt
+	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -p 1 -v ./ci/lab ./fakebmc/libvirt
 
 .PHONY: lab
 lab: controlplane ## Install and build what the lab needs

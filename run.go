@@ -27,6 +27,7 @@ type runner struct {
 	workers   int
 	filter    report.Filter
 	set       map[string]string
+	ironic    string
 	simulator *sim.Simulator
 }
 
@@ -70,12 +71,14 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	}{
 		{"controllers", lab.Ways, "how the lab runs controllers: %s (each one of its own)"},
 		{"cluster", lab.Clusters, "the lab's control plane: %s (with kube-controller-manager and kube-scheduler)"},
-		{"hosts", lab.Kinds, "what the lab's hosts are: %s (with containerd and a real kubelet, and for that --cluster standard)"},
+		{"hosts", lab.Kinds, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and --cluster standard; a model is the simulator's, on this machine's clock)"},
+		{"power", lab.Powers, "how controllers command the lab's hosts: %s (which owns the BMCs then)"},
 	} {
 		p := &report.Part{Flag: part.flag, Of: part.of}
 		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.help, report.OneOf(p.Of)))
 		r.Parts = append(r.Parts, p)
 	}
+	flags.StringVar(&r.ironic, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
 	flags.StringVar(&r.Dir, "out", "", out)
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }
@@ -129,6 +132,7 @@ func (r *runner) backend() scenarios.Backend {
 	if r.Real {
 		return lab.New(lab.Options{
 			Log: r.Talk, Processes: r.Chosen("controllers") == lab.AsProcess, Cluster: r.Chosen("cluster"), Hosts: r.Chosen("hosts"),
+			Power: r.Chosen("power"), IronicEndpoint: r.ironic,
 		})
 	}
 	world := r.simulator.Backend()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/deletion"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
+	"github.com/fencelab/fencelab/controllers/ironic"
 	"github.com/fencelab/fencelab/controllers/nodelifecycle"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
@@ -141,7 +143,8 @@ type Deps struct {
 	Warn func(about client.Object, reason, message string)
 	// Inform tells them of progress that takes its time; may be nil.
 	Inform func(about client.Object, reason, message string)
-	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish.
+	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish, or for Ironic
+	// where the settings name one.
 	Power func(timeout time.Duration) reboot.Power
 	// Host, Boot, Watchdog and Peers are of the host that the process runs on, and
 	// Reboot has its kernel reboot at once.
@@ -235,9 +238,15 @@ var registrations = []Registration{
 		Workers: 16,
 	}, reboot.Decide, reboot.Actions), reboot.DefaultSettings, func(d Deps, settings reboot.Settings) (reconcile.Reconciler, error) {
 		var power reboot.Power
-		if d.Power != nil {
+		switch {
+		case d.Power != nil:
 			power = d.Power(settings.BMCTimeout.Duration)
-		} else {
+		case settings.Ironic.Endpoint != "":
+			power = ironic.New(d.Live, ironic.Config{
+				Endpoint: settings.Ironic.Endpoint, User: os.Getenv("IRONIC_USERNAME"), Password: os.Getenv("IRONIC_PASSWORD"),
+				TrustRecord: settings.Ironic.TrustRecord, Timeout: settings.BMCTimeout.Duration, SoftTimeout: settings.SoftTimeout.Duration,
+			})
+		default:
 			power = reboot.NewRedfish(d.Live, settings.BMCTimeout.Duration)
 		}
 		decide, err := Overlaid(reboot.Decide, reboot.Actions, d.Overlay)

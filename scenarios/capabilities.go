@@ -24,6 +24,8 @@ const (
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
+	// FeatureIronic is an Ironic that owns the BMCs.
+	FeatureIronic Feature = "ironic"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"
 )
@@ -86,6 +88,9 @@ func deviating(plan *Plan) []use {
 // uses are all features that a story asks for, in the order of the file.
 func uses(spec *Spec, needs Needs) []use {
 	var all []use
+	if spec.Topology.Ironic != nil {
+		all = append(all, use{path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", feature: FeatureIronic})
+	}
 	for i, c := range spec.Controllers {
 		if c.Replicas > 1 {
 			what := fmt.Sprintf("%d processes of the controller %s", c.Replicas, c.Name)
@@ -159,7 +164,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureDeviations}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeatureDeviations}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

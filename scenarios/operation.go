@@ -83,6 +83,11 @@ type Op struct {
 	EtcdOutage *struct{} `json:"etcdOutage,omitempty"`
 	// apiRestore brings the API server and etcd back, and ends every failAPI.
 	APIRestore *struct{} `json:"apiRestore,omitempty"`
+	// killIronic ends the Ironic of the topology, API and conductor, in the middle of
+	// what it does.
+	KillIronic *struct{} `json:"killIronic,omitempty"`
+	// startIronic starts it again with the record that it had, and returns when it answers.
+	StartIronic *struct{} `json:"startIronic,omitempty"`
 	// heal withdraws every fault: the run does this by itself after the last
 	// step.
 	Heal *struct{} `json:"heal,omitempty"`
@@ -122,6 +127,8 @@ type World interface {
 	APIOutage(*OutageOp) error
 	EtcdOutage(*struct{}) error
 	APIRestore(*struct{}) error
+	KillIronic(*struct{}) error
+	StartIronic(*struct{}) error
 	Heal(*struct{}) error
 }
 
@@ -419,6 +426,16 @@ var operations = []operation{
 		text: func(*struct{}) string { return "API restored" },
 		ends: func(*struct{}) []string { return []string{apiRefuses, apiAway, etcdAway} }, orphan: "taken it away or made it fail",
 	}),
+	declare("killIronic", func(op *Op) *struct{} { return op.KillIronic }, World.KillIronic, of[struct{}]{
+		text:   func(*struct{}) string { return "kill Ironic" },
+		check:  (*validator).ironic,
+		begins: func(*struct{}) state { return state{clause: ironicDead} },
+	}),
+	declare("startIronic", func(op *Op) *struct{} { return op.StartIronic }, World.StartIronic, of[struct{}]{
+		text:  func(*struct{}) string { return "start Ironic" },
+		check: (*validator).ironic,
+		ends:  func(*struct{}) []string { return []string{ironicDead} }, orphan: "killed it",
+	}),
 	declare("heal", func(op *Op) *struct{} { return op.Heal }, World.Heal, of[struct{}]{
 		text:  func(*struct{}) string { return "heal" },
 		check: (*validator).heal,
@@ -431,6 +448,7 @@ const (
 	apiAway    = "the API server is away"
 	apiRefuses = "the API server refuses requests"
 	etcdAway   = "etcd is away"
+	ironicDead = "Ironic is dead"
 	everything = ""
 )
 

@@ -106,9 +106,24 @@ type Topology struct {
 	// are bound to its Node's name, also those of an earlier Node. Left out: a Pod is
 	// released as soon as its Node is deleted, and no kubelet adopts it.
 	PodGC Duration `json:"podGC,omitzero"`
-	// timings are what the simulator's hosts take. The lab's take what they
-	// take.
+	// timings are what the simulator's hosts take, and the lab's that are models. Its
+	// virtual machines take what they take.
 	Timings HostTimings `json:"timings,omitzero"`
+	// ironic is an Ironic that owns the BMCs: it has adopted the hosts, and controllers
+	// command their power through it. Left out: they ask the BMCs, or in the lab whom
+	// --power says.
+	Ironic *Ironic `json:"ironic,omitempty"`
+}
+
+// Ironic says how an Ironic behaves. Times are whole seconds; what is left out is Ironic's
+// own default.
+type Ironic struct {
+	// syncInterval is how often it compares the power of each host with its record, and
+	// changes the host where they differ.
+	SyncInterval Duration `json:"syncInterval,omitzero"`
+	// powerTimeout is how long it waits for a host to be on, or forced off. The host is
+	// locked meanwhile.
+	PowerTimeout Duration `json:"powerTimeout,omitzero"`
 }
 
 // Workers are hosts that are all alike. A plan, and a scenario that was loaded, has them

@@ -337,6 +337,10 @@ func (v *validator) topology() {
 	})
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
 	v.atLeast("spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)
+	if ironic := v.spec.Topology.Ironic; ironic != nil {
+		v.wholeSeconds("spec.topology.ironic.syncInterval", ironic.SyncInterval, time.Second)
+		v.wholeSeconds("spec.topology.ironic.powerTimeout", ironic.PowerTimeout, 2*time.Second)
+	}
 	v.atLeast("spec.limits.step", v.spec.Limits.Step, 100*time.Millisecond)
 	v.atLeast("spec.limits.settle", v.spec.Limits.Settle, 100*time.Millisecond)
 }
@@ -345,6 +349,13 @@ func (v *validator) topology() {
 func (v *validator) atLeast(path string, d Duration, least time.Duration) {
 	if d != 0 && time.Duration(d) < least {
 		v.bad(path, "%s is too short: use at least %s", time.Duration(d), least)
+	}
+}
+
+// wholeSeconds is for times of programs that take no others.
+func (v *validator) wholeSeconds(path string, d Duration, least time.Duration) {
+	if t := time.Duration(d); t != 0 && (t < least || t%time.Second != 0) {
+		v.bad(path, "%s: use whole seconds, at least %s", t, least)
 	}
 }
 

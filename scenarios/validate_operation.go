@@ -119,6 +119,12 @@ func (v *validator) heal(string, *struct{}) {
 	v.ended = slices.Clone(v.faults)
 }
 
+func (v *validator) ironic(path string, _ *struct{}) {
+	if v.spec.Topology.Ironic == nil {
+		v.bad(path, "there is no Ironic: add spec.topology.ironic")
+	}
+}
+
 func (v *validator) stopFeeding(path string, op *HostOp) {
 	v.hostOp(path, op)
 	for _, host := range v.spec.Topology.Hosts {

@@ -32,7 +32,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 		h.agents = append(h.agents, p)
 		if c.FeedsWatchdog {
 			h.feeder = p
-			h.arm()
+			h.FedBy(p.actor.name)
 		}
 		b.processes = append(b.processes, p)
 	}
@@ -50,7 +50,7 @@ func (p *process) startAgent() {
 	deps := p.deps
 	deps.Client, deps.LiveWithin = within(apiTimeout), within
 	deps.Live = deps.Client
-	deps.Boot, deps.Watchdog, deps.Peers = boot{p.host, p.host.boot, p.registration.Name}, feeding{p, p.life}, asking{p, p.life}
+	deps.Boot, deps.Watchdog, deps.Peers = boot{p.host, p.host.Boot(), p.registration.Name}, feeding{p, p.life}, asking{p, p.life}
 	deps.Reboot = func(context.Context) error { return p.reboot(p.life) }
 	agent, err := p.registration.NewAgent(deps)
 	if err != nil {
@@ -133,19 +133,19 @@ type feeding struct {
 }
 
 // Timeout is how long the watchdog waits.
-func (f feeding) Timeout() time.Duration { return f.p.host.timings.watchdog }
+func (f feeding) Timeout() time.Duration { return f.p.host.WatchdogTime() }
 
 // Feed lets the watchdog wait for its whole time again, as a step: a process may stand
 // still between deciding to do so and doing it.
 func (f feeding) Feed(context.Context) error {
 	p, h := f.p, f.p.host
-	if h.timings.watchdog == 0 {
+	if h.WatchdogTime() == 0 {
 		return fmt.Errorf("the host %s has no watchdog", h.name)
 	}
 	c := &call{class: ClassWatchdog, deed: h.deed("feed"), lost: func() error { return errGone }}
 	c.run = func(_ bool, done func(error)) {
 		p.unlessPaused(f.life, func() {
-			h.fed = h.w.now
+			h.Feed()
 			done(nil)
 		})
 	}
@@ -157,9 +157,7 @@ func (p *process) reboot(life int) error {
 	c := &call{class: ClassPower, deed: p.host.deed("reboot"), lost: func() error { return errGone }}
 	c.run = func(bool, func(error)) {
 		p.unlessPaused(life, func() {
-			if h := p.host; h.booted && h.down == nil {
-				h.restart(p.actor.name, "rebooted by its agent")
-			}
+			p.host.Reboot(p.actor.name, "rebooted by its agent")
 		})
 	}
 	return p.perform(life, c)
@@ -226,7 +224,7 @@ func (p *process) send(node string, request []byte, answered func([]byte, error)
 func (p *process) asked(from string, request []byte, done func([]byte, error)) {
 	answerer, ok := p.agent.(controllers.Answerer)
 	switch {
-	case !p.host.booted:
+	case !p.host.Booted():
 		return
 	case !p.up || !ok:
 		done(nil, errNoPeer)

@@ -23,6 +23,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
+	"github.com/fencelab/fencelab/sim/model"
 )
 
 // Simulator holds what the simulated worlds of one goroutine share.
@@ -201,10 +202,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		}
 	}
 	for _, h := range b.hosts {
-		h.on = true
-		h.begin(history.PowerOn, byScenario)
-		w.cancel(h.transition)
-		h.complete()
+		h.Wake(byScenario)
 	}
 	if err := b.addControllers(prepared.controllers); err != nil {
 		return invariant.Timings{}, err
@@ -263,9 +261,10 @@ func parseStepName(text string) (stepName, error) {
 
 func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) {
 	t := topology.Timings
-	h := &host{w: b.w, actor: actor{name: config.Name, place: placeHost + config.Name}, name: config.Name, at: scenarios.HostEnd(config.Name), softdog: config.Softdog, timings: hostTimings{
-		boot: time.Duration(t.Boot), softOff: time.Duration(t.SoftOff), hardOff: time.Duration(t.HardOff), watchdog: time.Duration(config.Watchdog),
-	}}
+	h := newHost(b.w, config.Name, model.Timings{
+		Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff),
+		Watchdog: time.Duration(config.Watchdog), Softdog: config.Softdog,
+	})
 	h.kubelet = &kubelet{
 		w: b.w, actor: actor{name: config.Name + ".kubelet", place: placeHost + config.Name}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
 		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0,

@@ -14,23 +14,22 @@ import (
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/sim/kube"
+	"github.com/fencelab/fencelab/sim/model"
 )
 
 // newHost returns a host in a world of its own, on and booted, or off.
-func newHost(t *testing.T, on bool) *host {
+func testHost(t *testing.T, on bool, watchdog time.Duration) *host {
 	s, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{notice: func(history.Event) {}}
-	h := &host{w: w, actor: actor{name: "h"}, name: "h", timings: hostTimings{boot: 8 * time.Second, softOff: 3 * time.Second, hardOff: 300 * time.Millisecond}}
+	h := newHost(w, "h", model.Timings{Boot: 8 * time.Second, SoftOff: 3 * time.Second, HardOff: 300 * time.Millisecond, Watchdog: watchdog})
 	h.kubelet = &kubelet{
 		w: w, actor: actor{name: "h.kubelet"}, host: h, node: "h", api: &apiServer{w: w}, store: kube.NewStore(s.server, wallClock{w: w}.Now, nil), kinds: &s.kinds, lease: time.Second,
 	}
 	if on {
-		h.powerOn("")
-		h.w.cancel(h.transition)
-		h.complete()
+		h.Wake("")
 	}
 	return h
 }
@@ -39,7 +38,7 @@ func newHost(t *testing.T, on bool) *host {
 // controls.
 func TestHostIsASystem(t *testing.T) {
 	systemtest.Run(t, func(t *testing.T, on bool) systemtest.Fixture {
-		h := newHost(t, on)
+		h := testHost(t, on, 0)
 		boots := 0
 		look := func(e history.Event) bool {
 			if e.Kind == history.BootStarted {
@@ -83,7 +82,7 @@ func TestHost(t *testing.T) {
 	}
 	rule := func(g fakebmc.Guest) func(*host) error { return func(h *host) error { return h.SetGuest(g) } }
 	op := func(do func(*host)) func(*host) error { return func(h *host) error { do(h); return nil } }
-	pause, resume := op((*host).pause), op((*host).resume)
+	pause, resume := op((*host).Pause), op((*host).Resume)
 	hang, obey := rule(fakebmc.Guest{Paused: true}), rule(fakebmc.Guest{})
 
 	for _, c := range []struct {
@@ -135,7 +134,7 @@ func TestHost(t *testing.T) {
 			acts: []act{at(time.Second, (*host).LoseAC), at(time.Second, (*host).LoseAC)},
 			want: []string{"1s boot-ended h#1", "1s power-off h#1"}},
 		{name: "a rule's guest outlives its boot, and a scenario's does not",
-			acts: []act{at(0, op(func(h *host) { h.ignoresShutdown = true })), at(0, reset(fakebmc.ResetGracefulShutdown)),
+			acts: []act{at(0, op(func(h *host) { h.IgnoreShutdown(true) })), at(0, reset(fakebmc.ResetGracefulShutdown)),
 				at(0, reset(fakebmc.ResetForceRestart)), at(9*time.Second, rule(fakebmc.Guest{Ignore: true})),
 				at(10*time.Second, reset(fakebmc.ResetForceRestart)), at(19*time.Second, reset(fakebmc.ResetGracefulShutdown)),
 				at(23*time.Second, obey), at(24*time.Second, reset(fakebmc.ResetGracefulShutdown))},
@@ -167,11 +166,11 @@ func TestHost(t *testing.T) {
 			want: []string{"2s power-on h#1", "2s boot-started h#1", "2s host-paused h#1", "4s host-resumed h#1", "12s boot-complete h#1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHost(t, !c.off)
-			if h.on {
+			h := testHost(t, !c.off, 0)
+			if !c.off {
 				h.kubelet.containers = []*container{{pod: "uid", key: client.ObjectKey{Name: "exclusive"}, running: true}}
 				h.kubelet.stop() // there is no such Pod
-				h.startWorkload(workload{"exclusive", "uid"})
+				h.StartWorkload(model.Workload{Name: "exclusive", Pod: "uid"})
 			}
 			before, _ := h.PowerState()
 			told := []fakebmc.PowerState{before}
@@ -224,18 +223,17 @@ func TestWhoDidIt(t *testing.T) {
 		}, "boot-ended second, power-off second"},
 		{"a BMC that has no mains any more", (*host).LoseAC, "boot-ended bmc, power-off bmc"},
 		{"a watchdog", func(h *host) error { h.stopFeeding(); return nil }, "boot-ended scenario"},
-		{"the watchdog of a guest that hangs", func(h *host) error { h.pause(); return nil }, "boot-ended scenario"},
+		{"the watchdog of a guest that hangs", func(h *host) error { h.Pause(); return nil }, "boot-ended scenario"},
 		{"a watchdog that is fed again", func(h *host) error {
-			h.pause()
+			h.Pause()
 			_, err := h.w.advance(5*time.Second, func(history.Event) bool { return false })
-			h.resume()
+			h.Resume()
 			return err
 		}, ""},
-		{"a watchdog that nobody feeds, whatever the processors do", func(h *host) error { h.stopFeeding(); h.pause(); h.resume(); return nil }, "boot-ended scenario"},
+		{"a watchdog that nobody feeds, whatever the processors do", func(h *host) error { h.stopFeeding(); h.Pause(); h.Resume(); return nil }, "boot-ended scenario"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHost(t, true)
-			h.timings.watchdog = 10 * time.Second
+			h := testHost(t, true, 10*time.Second)
 			h.w.events = nil
 			if err := c.do(h); err != nil {
 				t.Fatal(err)

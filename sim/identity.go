@@ -50,12 +50,8 @@ func (b *Backend) Identity() uint64 {
 
 func (h *host) identify(to hash.Hash) {
 	k := h.kubelet
-	fmt.Fprintf(to, "host %s %t %s %t %t %t %t %t %t %t %v\n", h.name, h.on, h.boot, h.booted, h.down != nil, h.draining,
-		h.watchdog != nil, h.unfed, h.ignoresShutdown, h.halted, h.guest)
+	h.Identify(to)
 	fmt.Fprintf(to, "kubelet %t %t %t %t %t %s\n", k.alive, k.stopped, k.uid != "", k.missed, k.syncing, k.offset)
-	for _, w := range h.workloads {
-		fmt.Fprintf(to, "workload %s\n", w.name)
-	}
 	for _, c := range k.containers {
 		fmt.Fprintf(to, "container %s %t %t\n", c.key, c.running, c.change != nil)
 	}

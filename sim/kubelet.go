@@ -15,6 +15,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
+	"github.com/fencelab/fencelab/sim/model"
 )
 
 // What a kubelet and its container runtime take, beside the lease interval that
@@ -85,7 +86,7 @@ type container struct {
 func (k *kubelet) do(class Class, d deed, delay time.Duration, f func(trouble)) *step {
 	life := k.life
 	return k.w.schedule(&k.actor, class, d, delay, func(t trouble) {
-		k.host.unlessHalted(func() {
+		k.host.UnlessHalted(func() {
 			if life == k.life {
 				f(t)
 			}
@@ -257,11 +258,11 @@ func (k *kubelet) reportReady() {
 		k.podChanged()
 	}
 	node := obj.(*corev1.Node)
-	if isReady(node) && node.Status.NodeInfo.BootID == k.host.boot {
+	if isReady(node) && node.Status.NodeInfo.BootID == k.host.Boot() {
 		return
 	}
 	node = node.DeepCopy()
-	node.Status.NodeInfo.BootID = k.host.boot
+	node.Status.NodeInfo.BootID = k.host.Boot()
 	if !isReady(node) {
 		node.Status.Conditions = []corev1.NodeCondition{k.readyCondition()}
 	}
@@ -351,7 +352,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	k.containers = append(k.containers, c)
 	c.change = k.do(ClassWorkload, deed{verb: "start", on: Object{"Pod", c.key.Name}}, containerStart, func(trouble) {
 		c.change, c.running = nil, true
-		k.host.startWorkload(workload{c.key.Name, c.pod})
+		k.host.StartWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 		k.reportPods()
 	})
 }
@@ -388,7 +389,7 @@ func (k *kubelet) stopContainer(c *container) {
 	switch {
 	case c.running && c.change == nil:
 		c.change = k.do(ClassWorkload, deed{verb: "stop", on: Object{"Pod", c.key.Name}}, containerStop, func(trouble) {
-			k.host.stopWorkload(workload{c.key.Name, c.pod})
+			k.host.StopWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 			k.forget(c)
 			k.confirmDeletion(c)
 		})
@@ -423,7 +424,7 @@ func (k *kubelet) newNode() *corev1.Node {
 		node.Labels[key] = value
 	}
 	node.Spec.ProviderID = objects.ProviderID(k.host.name)
-	node.Status.NodeInfo.BootID = k.host.boot
+	node.Status.NodeInfo.BootID = k.host.Boot()
 	node.Status.Conditions = []corev1.NodeCondition{k.readyCondition()}
 	return node
 }

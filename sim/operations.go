@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,6 +23,9 @@ import (
 var Capabilities = scenarios.Capabilities{
 	World: "sim", Title: "simulator",
 	Lacks: map[scenarios.Feature]string{
+		scenarios.FeatureIronic:                     "the simulator has no Ironic",
+		"killIronic":                                "the simulator has no Ironic",
+		"startIronic":                               "the simulator has no Ironic",
 		scenarios.Feature(fakebmc.NeedsWire):        "the simulator's controllers call BMCs directly, without HTTP",
 		scenarios.Feature(fakebmc.NeedsIPMI):        "the simulator's BMCs speak no IPMI",
 		scenarios.Feature(history.EvidenceLost):     "the simulator's observers see everything",
@@ -53,18 +57,18 @@ func (o operations) StopFeeding(op *scenarios.HostOp) error {
 }
 
 func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) { h.ignoresShutdown = true })
+	return o.onHost(op.Host, func(h *host) { h.IgnoreShutdown(true) })
 }
 
-func (o operations) Pause(op *scenarios.HostOp) error  { return o.onHost(op.Host, (*host).pause) }
-func (o operations) Resume(op *scenarios.HostOp) error { return o.onHost(op.Host, (*host).resume) }
+func (o operations) Pause(op *scenarios.HostOp) error  { return o.onHost(op.Host, (*host).Pause) }
+func (o operations) Resume(op *scenarios.HostOp) error { return o.onHost(op.Host, (*host).Resume) }
 
 func (o operations) PowerLoss(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) { h.losePower(byScenario) })
+	return o.onHost(op.Host, func(h *host) { h.LosePower(byScenario) })
 }
 
 func (o operations) PowerUp(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(h *host) { h.powerOn(byScenario) })
+	return o.onHost(op.Host, func(h *host) { h.PowerOn(byScenario) })
 }
 
 func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.faults.Add(op) }
@@ -336,6 +340,12 @@ func ineffective(err error) error {
 	return err
 }
 
+// errNoIronic is of what is refused before anything starts: see Capabilities.
+var errNoIronic = errors.New("the simulator has no Ironic, and should not have been asked for it")
+
+func (operations) KillIronic(*struct{}) error  { return errNoIronic }
+func (operations) StartIronic(*struct{}) error { return errNoIronic }
+
 // Heal withdraws every fault, those of the schedule included: links, BMC rules, an
 // API server that is away or fails, frozen caches, paused hosts and controllers,
 // second processes, clocks that are wrong, dead kubelets, guests that ignore a
@@ -348,11 +358,11 @@ func (o operations) Heal(*struct{}) error {
 	o.healNetwork()
 	for _, h := range o.hosts {
 		o.restore(&scenarios.LinkOp{Host: h.name})
-		h.resume()
+		h.Resume()
 		h.kubelet.offset = 0
 		h.clock.gain(o.w.now, 0)
 		h.kubelet.revive()
-		h.ignoresShutdown = false
+		h.IgnoreShutdown(false)
 		o.bmcs[h.name].Heal()
 	}
 	o.faults = objects.NewFaults(o.bmcs)
@@ -362,7 +372,7 @@ func (o operations) Heal(*struct{}) error {
 		switch {
 		case p.second:
 			p.end()
-		case p.host != nil && !p.host.booted: // it comes with the next boot
+		case p.host != nil && !p.host.Booted(): // it comes with the next boot
 		case !p.up && !p.standby:
 			p.restart(startLatency)
 		}

@@ -348,8 +348,8 @@ func (p *process) unlessPaused(life int, do func()) {
 	case life != p.life:
 	case p.paused:
 		p.held = append(p.held, func() { p.unlessPaused(life, do) })
-	case p.host != nil && p.host.halted:
-		p.host.stalled = append(p.host.stalled, func() { p.unlessPaused(life, do) })
+	case p.host != nil && p.host.Halted():
+		p.host.UnlessHalted(func() { p.unlessPaused(life, do) })
 	default:
 		do()
 	}
@@ -361,7 +361,7 @@ func (p *process) restart(after time.Duration) {
 		switch {
 		case p.up || p.standby || p.life != life:
 		case p.host != nil:
-			p.host.unlessHalted(func() {
+			p.host.UnlessHalted(func() {
 				if p.life == life {
 					p.startAgent()
 				}

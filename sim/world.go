@@ -19,6 +19,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/bubble"
+	"github.com/fencelab/fencelab/sim/model"
 )
 
 // epoch is the wall-clock time at which every run begins.
@@ -164,7 +165,7 @@ func (s Step) Latest() time.Duration {
 		return time.Second
 	case s.assumed.obedient && s.Class == ClassPower:
 		return 5 * time.Second
-	case s.assumed.punctual && s.Class == ClassWatchdog && s.Verb == resets:
+	case s.assumed.punctual && s.Class == ClassWatchdog && s.Verb == model.Resets:
 		return time.Second
 	case s.assumed.running && s.place == placeAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower):
 		return time.Second

@@ -68,8 +68,9 @@ type Ironic struct {
 	keeper  *keeper.Keeper
 	port    *child.Port
 	dir     string
-	log     string // what Ironic logs and what it prints
-	process *child.Process
+	log     string         // what Ironic logs and what it prints
+	process *child.Process // nil while it is killed
+	options Options
 
 	stop    sync.Once
 	stopErr error
@@ -89,7 +90,7 @@ func Launch(ctx context.Context, o Options) (*Ironic, error) {
 			return nil, fmt.Errorf("launch ironic: %w: %s", err, remedy)
 		}
 	}
-	i := new(Ironic)
+	i := &Ironic{options: o}
 	if err := i.launch(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("launch ironic: %w", err), i.release())
 	}
@@ -116,11 +117,39 @@ func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
 	if output, err := schema.CombinedOutput(); err != nil {
 		return fmt.Errorf("create ironic's database: %w; its last lines:\n%s\n%s", errors.Join(err, context.Cause(ctx)), output, child.Tail(i.log))
 	}
-	if i.process, err = child.Start("ironic", i.command(context.Background(), o, "ironic"), i.log); err != nil {
+	return i.start(ctx)
+}
+
+func (i *Ironic) start(ctx context.Context) (err error) {
+	if i.process, err = child.Start("ironic", i.command(context.Background(), i.options, "ironic"), i.log); err != nil {
 		return err
 	}
 	// The driver is there once a conductor has registered it.
 	return child.AwaitAnswer(ctx, http.DefaultClient, i.URL()+"/v1/drivers/redfish", i.process)
+}
+
+// Kill ends Ironic as SIGKILL does, in the middle of whatever it does. Its database stays.
+func (i *Ironic) Kill() error {
+	if i.process == nil {
+		return nil
+	}
+	err := i.process.Kill()
+	<-i.process.Exited()
+	i.process = nil
+	return err
+}
+
+// Start starts an Ironic that was killed, with the database that is there.
+func (i *Ironic) Start(ctx context.Context) error {
+	if i.process != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
+	defer cancel()
+	if err := i.start(ctx); err != nil {
+		return fmt.Errorf("start ironic again: %w", err)
+	}
+	return nil
 }
 
 //go:embed ironic.conf
@@ -161,13 +190,21 @@ func (i *Ironic) command(ctx context.Context, o Options, name string, args ...st
 	return cmd
 }
 
+// Log is what Ironic has logged, at its end.
+func (i *Ironic) Log() []byte { return child.Tail(i.log) }
+
 // URL is where the API is, without the version's path: http://127.0.0.1:port. It asks for no credentials.
 func (i *Ironic) URL() string { return "http://" + i.port.Address() }
 
 // Stop ends Ironic and removes its directory. Its error also tells if Ironic had ended before it was asked to: then what
 // was observed says nothing about controllers. Later calls return the same.
 func (i *Ironic) Stop() error {
-	i.stop.Do(func() { i.stopErr = errors.Join(i.process.Stop(), i.release()) })
+	i.stop.Do(func() {
+		if i.process != nil {
+			i.stopErr = i.process.Stop()
+		}
+		i.stopErr = errors.Join(i.stopErr, i.release())
+	})
 	return i.stopErr
 }
 

@@ -34,11 +34,15 @@ type agent struct {
 	guest func(context.Context, evidence.Command) error
 }
 
-// foreignAgents are the reasons why agents of other modules can't be run.
-func (b *Backend) foreignAgents(spec *scenarios.Spec) (reasons []string) {
+// impossibleAgents are the reasons why agents can't be run: those of other modules, and all where hosts have no guests.
+func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 	for _, c := range spec.Controllers {
 		r, err := b.set.Lookup(c.Name)
 		if err != nil || r.Place != controllers.EveryHost {
+			continue
+		}
+		if b.options.Hosts == Model {
+			reasons = append(reasons, "the agent "+c.Name+": it is a program in a host's guest, and a model has none; run with --hosts guest")
 			continue
 		}
 		if _, err := controllers.Lookup(c.Name); err != nil {

@@ -2,8 +2,8 @@
 // controllers under real managers, hosts that are virtual machines, and a Redfish
 // BMC for each of them.
 //
-// It has four parts, and [Backend] only joins them: machines (virtualMachines), a
-// control plane (package cluster), a runner of controllers (inProcess or
+// It has four parts, and [Backend] only joins them: machines (virtualMachines or
+// modelMachines), a control plane (package cluster), a runner of controllers (inProcess or
 // childProcesses), and observers. All that controllers ask of the API server and the
 // BMCs passes gates (package gate).
 //
@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -46,6 +47,9 @@ const (
 	skew = 25 * time.Millisecond
 	// slack is for a machine that emulates the hosts, or is busy with other things.
 	slack = 20 * time.Second
+	// ironicSlack is for an Ironic, which looks at a host whose power is to change in
+	// intervals that grow, and then holds its lock a little longer.
+	ironicSlack = 30 * time.Second
 	// lag is how long events are held back, so that those of all observers can
 	// be put in order.
 	lag = 50 * time.Millisecond
@@ -67,8 +71,13 @@ type Options struct {
 	Bin string
 	// Cluster is the control plane: Embedded or Standard; empty is Embedded, but for real nodes.
 	Cluster string
-	// Hosts is what the hosts are made of: Guest or Node; empty is Guest.
+	// Hosts is what the hosts are made of: Guest, Node or Model; empty is Guest.
 	Hosts string
+	// Power is how controllers command the hosts: Redfish or Ironic; empty is Redfish, but for
+	// stories whose topology has an Ironic.
+	Power string
+	// IronicEndpoint is the URL of somebody's Ironic, on this machine; empty: one of our own.
+	IronicEndpoint string
 	// Processes runs each controller as a process of its own instead of within this one.
 	Processes bool
 	// Executable is fencelab's, for Processes; empty: this process's.
@@ -92,9 +101,18 @@ func Check(ctx context.Context, o Options) error {
 			reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
 		}
 	}
-	for _, f := range vms.Preflight(ctx, o.assets(), o.disk()) {
-		if f.Needed && !f.OK {
-			reasons = append(reasons, fmt.Sprintf("%s: %s", f.Subject, f.Detail))
+	if o.Hosts != Model {
+		for _, f := range vms.Preflight(ctx, o.assets(), o.disk()) {
+			if f.Needed && !f.OK {
+				reasons = append(reasons, fmt.Sprintf("%s: %s", f.Subject, f.Detail))
+			}
+		}
+	}
+	if o.Power == Ironic && o.IronicEndpoint == "" {
+		for _, f := range ironic.Preflight(ctx, "") {
+			if f.Remedy != "" {
+				reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
+			}
 		}
 	}
 	if len(reasons) > 0 {
@@ -129,6 +147,7 @@ type Backend struct {
 	agents    []*agent
 	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
+	ironic    *ironicOwner // nil without one
 
 	stream  *stream
 	trace   objects.Trace
@@ -159,9 +178,12 @@ func (b *Backend) since() time.Duration { return b.clock.Now() }
 // of this, and RunStarted when all are healthy, come out of Advance.
 func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
 	can := b.options.Capabilities()
-	reasons := slices.Concat(can.Refuse(plan, objects.Needs), b.foreignAgents(&plan.Spec), b.options.replaced(b.set, &plan.Spec))
+	reasons := slices.Concat(can.Refuse(plan, objects.Needs), b.impossibleAgents(&plan.Spec), b.options.replaced(b.set, &plan.Spec))
 	if len(reasons) > 0 {
 		return timings, &scenarios.Unsupported{Backend: can.Title, Reasons: reasons}
+	}
+	if plan.Spec.Topology.Ironic != nil {
+		b.options.Power = Ironic
 	}
 	if err := Check(ctx, b.options); err != nil {
 		return timings, err
@@ -179,14 +201,18 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		do   func() error
 	}{
 		{"starting the control plane", b.startControlPlane},
-		{"opening the hypervisor", b.openMachines},
+		{"opening the machines", b.openMachines},
 		{"making the agents of the hosts", b.makeAgents},
 		{"making the hosts and their BMCs", b.makeHosts},
 		{"creating the topology", b.createTopology},
 		{"watching the API", b.watchAPI},
 		{"switching the hosts on", b.switchOn},
+		{adopting, b.startIronic},
 		{"starting the controllers", b.startControllers},
 	} {
+		if step.what == adopting && b.options.Power != Ironic {
+			continue
+		}
 		b.logf("%s", step.what)
 		if err := step.do(); err != nil {
 			return timings, fmt.Errorf("%s: %w", step.what, err)
@@ -204,8 +230,14 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if b.options.Hosts == Node {
 		timings.Slack = nodeSlack
 	}
+	if b.ironic != nil {
+		timings.Slack += ironicSlack
+	}
 	return timings, err
 }
+
+// adopting is what only some labs do.
+const adopting = "having Ironic adopt the hosts"
 
 // openMachines also chooses how controllers run, and makes the directory for what
 // machines and controllers leave behind.
@@ -222,6 +254,11 @@ func (b *Backend) openMachines() (err error) {
 	}
 	if b.bmcs, err = newBMCs(b.stream); err != nil {
 		return err
+	}
+	if b.options.Hosts == Model {
+		b.logf("hosts are models, which take the times of the topology")
+		b.machines = openModelMachines(b.ctx, b.plan.Spec.Topology.Timings, b.stream, b.bmcs.asker)
+		return nil
 	}
 	opened, err := openVirtualMachines(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.stream, b.bmcs.asker, b.programmed, b.logf)
 	if err == nil {
@@ -308,6 +345,8 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	for _, p := range b.processes {
 		p.stop()
 	}
+	logs, err := b.ironic.close(b.ctx)
+	artifacts, errs = append(artifacts, logs...), append(errs, err)
 	if b.bmcs != nil {
 		requests, err := b.bmcs.close()
 		artifacts, errs = append(artifacts, requests), append(errs, err)

@@ -19,31 +19,31 @@ import (
 	"github.com/fencelab/fencelab/vms/network"
 )
 
-// model is a machine in memory, for the tests of what stands around machines.
-type model struct{ *memory.Host }
+// inMemory is a machine in memory, for the tests of what stands around machines.
+type inMemory struct{ *memory.Host }
 
-func (m model) wiredTo(string) fakebmc.System                     { return m }
-func (m model) switchOn(context.Context) error                    { return m.Reset(fakebmc.ResetOn) }
-func (m model) cutPower(context.Context) error                    { return m.Reset(fakebmc.ResetForceOff) }
-func (model) pause(context.Context) error                         { return nil }
-func (model) resume(context.Context) error                        { return nil }
-func (model) heal(context.Context) error                          { return nil }
-func (model) fedBy(string)                                        {}
-func (model) tell(_ context.Context, _, _ evidence.Command) error { return nil }
+func (m inMemory) wiredTo(string) fakebmc.System                     { return m }
+func (m inMemory) switchOn(context.Context) error                    { return m.Reset(fakebmc.ResetOn) }
+func (m inMemory) cutPower(context.Context) error                    { return m.Reset(fakebmc.ResetForceOff) }
+func (inMemory) pause(context.Context) error                         { return nil }
+func (inMemory) resume(context.Context) error                        { return nil }
+func (inMemory) heal(context.Context) error                          { return nil }
+func (inMemory) fedBy(string)                                        {}
+func (inMemory) tell(_ context.Context, _, _ evidence.Command) error { return nil }
 
-// models are all of them, without a network.
-type models struct{ clock fakebmc.Clock }
+// inMemories are all of them, without a network.
+type inMemories struct{ clock fakebmc.Clock }
 
-func (m models) add(*scenarios.Host, []string, *evidence.Kubelet, []vms.Program) (machine, error) {
-	return model{memory.New(m.clock, memory.Timing{}, true)}, nil
+func (m inMemories) add(*scenarios.Host, []string, *evidence.Kubelet, []vms.Program) (machine, error) {
+	return inMemory{memory.New(m.clock, memory.Timing{}, true)}, nil
 }
-func (models) reach(_ string, addresses ...string) ([]netip.AddrPort, error) {
+func (inMemories) reach(_ string, addresses ...string) ([]netip.AddrPort, error) {
 	return make([]netip.AddrPort, len(addresses)), nil
 }
-func (models) cut(...network.Link)                  {}
-func (models) restore(...network.Link)              {}
-func (models) restoreAll()                          {}
-func (models) close() ([]scenarios.Artifact, error) { return nil, nil }
+func (inMemories) cut(...network.Link)                  {}
+func (inMemories) restore(...network.Link)              {}
+func (inMemories) restoreAll()                          {}
+func (inMemories) close() ([]scenarios.Artifact, error) { return nil, nil }
 
 // serveModels returns the BMCs of machines in memory that are on, and what they tell.
 func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {
@@ -61,7 +61,7 @@ func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {
 	})
 	machines := make(map[string]machine)
 	for _, name := range names {
-		machines[name] = model{memory.New(clock, memory.Timing{}, true)}
+		machines[name] = inMemory{memory.New(clock, memory.Timing{}, true)}
 	}
 	if err := b.serve(clock, names, machines); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	}
 	b.bmcs, err = newBMCs(b.stream)
 	must(err)
-	b.machines = models{b.clock}
+	b.machines = inMemories{b.clock}
 	must(b.makeHosts())
 	must(b.createTopology())
 	must(b.watchAPI())

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/vms"
 )
 
@@ -31,7 +32,20 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		nodes, mark = "they cannot run, which only --hosts node and --cluster standard need: make nodes builds what they lack", "absent "
 	}
 	fmt.Fprintf(w, "  %s  %-22s %s\n", mark, "real nodes", nodes)
-	if Check(ctx, Options{}) != nil {
+	missing := false
+	for _, f := range ironic.Preflight(ctx, "") { // only --power ironic, and stories about it, need it
+		missing = missing || f.Remedy != ""
+		fmt.Fprintf(w, "  %-7s  %-22s %s\n", map[bool]string{true: "ok", false: "none"}[f.Remedy == ""], f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
+	}
+	switch {
+	case Check(ctx, Options{}) == nil && missing:
+		fmt.Fprintln(w, "\nEvery world can run here, but no power through Ironic. Run: ci/ironic/install.sh")
+		return true
+	case Check(ctx, Options{}) == nil:
+	case Check(ctx, Options{Hosts: Model}) == nil:
+		fmt.Fprintln(w, "\nThe simulator can run here, and so can the lab with --hosts model; with guests it cannot. Run: make lab")
+		return false
+	default:
 		fmt.Fprintln(w, "\nThe simulator can run here; the lab cannot. Run: make lab")
 		return false
 	}

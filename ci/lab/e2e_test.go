@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,7 +56,10 @@ func TestBackend(t *testing.T) {
 		t.Skip("not part of the quick run")
 	}
 	requireLab(t)
-	for name, o := range map[string]lab.Options{"controllers in process": {}, "controllers as processes": asProcesses()} {
+	// The parts of a lab know nothing of one another, so each is in one of the two.
+	models := asProcesses()
+	models.Hosts = lab.Model
+	for name, o := range map[string]lab.Options{"guests and controllers in process": {}, "models and controllers as processes": models} {
 		t.Run(name, func(t *testing.T) {
 			backendtest.Run(t, o.Capabilities(), func(t testing.TB) scenarios.Backend {
 				o.Log = t.Output()
@@ -131,7 +135,7 @@ func requireLab(t *testing.T) {
 	if os.Getenv("FENCELAB_E2E") == "" && os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("the lab's scenarios run with make e2e")
 	}
-	if err := lab.Check(t.Context(), lab.Options{}); err != nil {
+	if err := lab.Check(t.Context(), chosen()); err != nil {
 		if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 			t.Skip(err)
 		}
@@ -221,6 +225,30 @@ var everyRun = []string{
 	"bmc-off-too-early", "bmc-off-ignored", "bmc-guest-hangs", "bmc-openbmc-restart-powers-on", "bmc-lost-answer", "bmc-wrong-host",
 }
 
+// TestModelHosts tells stories of hosts that are models, for which a machine needs nothing but
+// a control plane.
+func TestModelHosts(t *testing.T) {
+	o := lab.Options{Hosts: lab.Model, Log: t.Output()}
+	if err := lab.Check(t.Context(), o); err != nil {
+		if os.Getenv("FENCELAB_REQUIRE_LAB") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	for _, file := range []string{"machine-remediation/cut-off-host.yaml", "machine-remediation/wrong-deletes-node-before-power-off.yaml"} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			outcome, err := scenarios.Run(t.Context(), compile(t, file), lab.New(o), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mismatch := outcome.Meets(); mismatch != "" {
+				t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
+			}
+		})
+	}
+}
+
 // faults has an entry for each scenario of a BMC's fault that the lab can tell.
 func faults() (entries []TableEntry) {
 	for _, name := range everyRun {
@@ -272,13 +300,20 @@ func asProcesses() lab.Options {
 	if err != nil {
 		panic(err) // no working directory
 	}
-	return lab.Options{Processes: true, Executable: executable}
+	o := chosen()
+	o.Processes, o.Executable = true, executable
+	return o
+}
+
+// chosen are options with the parts of the lab that HOSTS= and POWER= of the Makefile choose.
+func chosen() lab.Options {
+	return lab.Options{Hosts: os.Getenv("FENCELAB_HOSTS"), Power: os.Getenv("FENCELAB_POWER")}
 }
 
 // tell plays a scenario and expects what it expects.
 func tell(ctx context.Context, file string) {
 	GinkgoHelper()
-	tellWith(ctx, file, lab.Options{})
+	tellWith(ctx, file, chosen())
 }
 
 func tellWith(ctx context.Context, file string, o lab.Options) {
@@ -287,6 +322,9 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	plan := compile(GinkgoT(), file)
 	began := time.Now()
 	outcome, err := scenarios.Run(ctx, plan, lab.New(o), nil)
+	if unsupported := new(scenarios.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
+		Skip(err.Error())
+	}
 	Expect(err).NotTo(HaveOccurred())
 	verdict, _ := outcome.Verdict()
 	// Not into the report: whoever waits for the run wants to see it now.

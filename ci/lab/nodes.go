@@ -22,8 +22,11 @@ func (o Options) disk() string {
 
 // remedy is for what is missing.
 func (o Options) remedy() string {
-	if o.standard() {
+	switch {
+	case o.standard():
 		return "run make nodes, or see fencelab doctor"
+	case o.Hosts == Model:
+		return "run make controlplane, or see fencelab doctor"
 	}
-	return "run make lab, or see fencelab doctor"
+	return "run make lab, or see fencelab doctor; --hosts model needs no virtual machines"
 }

@@ -29,10 +29,16 @@ const InProcess, AsProcess = "in-process", "process"
 var Ways = []string{InProcess, AsProcess}
 
 // What the hosts of a lab are made of, as the command line calls it; see Options.Hosts.
-const Guest, Node = "guest", "node"
+const Guest, Node, Model = "guest", "node", "model"
 
 // Kinds are all of them.
-var Kinds = []string{Guest, Node}
+var Kinds = []string{Guest, Node, Model}
+
+// How controllers command the power of hosts; see Options.Power.
+const Redfish, Ironic = "redfish", "ironic"
+
+// Powers are all ways.
+var Powers = []string{Redfish, Ironic}
 
 // Capabilities are what the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
@@ -58,8 +64,15 @@ var Capabilities = scenarios.Capabilities{
 // Capabilities are what a lab with these options can do.
 func (o Options) Capabilities() scenarios.Capabilities {
 	can := Capabilities
+	can.Lacks = maps.Clone(can.Lacks)
+	if o.Hosts == Model {
+		can.Title = "lab with model hosts"
+		delete(can.Lacks, scenarios.FeaturePausedWatchdog) // its watchdog is a device of its own, unless the topology says otherwise
+		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.EvidenceLost), scenarios.Feature(history.EvidenceRegained)} {
+			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
+		}
+	}
 	if !o.Processes {
-		can.Lacks = maps.Clone(can.Lacks)
 		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
 			can.Lacks[name] = "a controller within fencelab's own process cannot stand still; run with --controllers process"
 		}

@@ -77,7 +77,8 @@ type process struct {
 type life struct {
 	p           *process
 	incarnation incarnation
-	proxies     []*gate.Proxy // its ways to the BMCs
+	proxies     []*gate.Proxy // its ways to the BMCs, and to Ironic
+	ironic      string        // the URL of the latter
 	// done is closed when the incarnation has ended and its proxies are closed.
 	done chan struct{}
 
@@ -161,7 +162,11 @@ func (p *process) start() error {
 	if over {
 		return l.closeProxies()
 	}
-	started, err := p.b.runner.start(p.b.ctx, p.name, p.controller, through)
+	controller := p.controller
+	if l.ironic != "" {
+		controller = commanding(controller, l.ironic)
+	}
+	started, err := p.b.runner.start(p.b.ctx, p.name, controller, through)
 	p.mu.Lock()
 	l.incarnation = started
 	dead := l.dead
@@ -353,6 +358,13 @@ func (l *life) open() (way, error) {
 		}
 		l.proxies = append(l.proxies, proxy)
 		show[target.Host] = proxy.Address()
+	}
+	if b.ironic != nil {
+		proxy, err := b.ironic.serve(l, l.p.name)
+		if err != nil {
+			return nil, err
+		}
+		l.proxies, l.ironic = append(l.proxies, proxy), proxy.URL()
 	}
 	addresses := gate.NewAddresses(show)
 	judge := b.limited(l)

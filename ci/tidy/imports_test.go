@@ -35,9 +35,10 @@ var (
 )
 
 const (
+	gophercloud   = "github.com/gophercloud/gophercloud/v2"
 	whyController = "a controller never knows that it is tested, and acts only through a client and a clock that both worlds provide"
 	whyScenarios  = "the same scenario runs in both worlds, so the code that runs and judges it knows neither"
-	whyCI         = "the lab is an independent witness: it and the simulator don't know each other"
+	whyCI         = "the lab is an independent witness: it and the simulator don't know each other, and share no more than the model of a host"
 )
 
 var layers = []layer{
@@ -56,6 +57,7 @@ var layers = []layer{
 	{"controllers/api", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
 	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
 
+	{"controllers/ironic", slices.Concat([]string{"./controllers/api", "./controllers/reboot", gophercloud}, kubernetes, client), "power through Ironic is one way to command it, and " + whyController},
 	{"controllers/processtest", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "the contract of processes fits whatever runs them"},
 	{"controllers/onhost", slices.Concat([]string{"./controllers", "./fakebmc/front"}, kubernetes, capi, everyClient, anyYAML, system),
 		"what a real host grants its agents, which meet hostile clients as BMCs do"},
@@ -67,6 +69,7 @@ var layers = []layer{
 		"Cluster API's controllers are set up as it does, with what any other module can use"},
 	{"docs/examples/*", slices.Concat([]string{"./fencetest", "./controllers/."}, []string{"./controllers/api"}, kubernetes, client, reconciler), "an example uses what any other module can use"},
 
+	{"sim/model", []string{"./scenarios/history", "./fakebmc/."}, "the model of a host is the same in every world, and has neither time nor thread of its own"},
 	{"sim/bubble", nil, "whatever runs in a bubble, it is only about goroutines and time"},
 	{"sim/kube", slices.Concat(kubernetes, client, merging), "an API store knows objects, not fencing"},
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),
@@ -87,9 +90,9 @@ var layers = []layer{
 
 	{"ci/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
-	{"ci/ironic", []string{"./vms/keeper", "./ci/child"}, "an Ironic serves any test; " + whyCI},
+	{"ci/ironic", []string{"./vms/keeper", "./ci/child", gophercloud}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
-	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
+	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
 	{"ci/lab/inguest", slices.Concat([]string{"./controllers/.", "./controllers/onhost", "./ci/lab/inguest", "./vms/guest/evidence"}, everyClient), "the program in a guest is fencelab's agents, and no lab"},
 	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
 	{"ci/mutants/source", nil, "to build a program with a mistake nobody has to know what finds it"},

@@ -25,8 +25,9 @@ import (
 // Power commands the power of a host through its BMC. Every call is bounded in
 // time. A command that returns nil was accepted, not completed. One that the BMC
 // answered and did not accept fails with ErrRefused, and if it can never carry it
-// out for this host with errors.ErrUnsupported too. After any other error it may
-// have been accepted, and may be carried out yet.
+// out for this host with errors.ErrUnsupported too. One that never came so far fails
+// with ErrNotNow. After any other error it may have been accepted, and may be carried
+// out yet.
 type Power interface {
 	// State asks the BMC for the power state; it returns On or Off, never
 	// Unreachable, unless it fails.
@@ -42,6 +43,11 @@ type Power interface {
 // ErrRefused is the error of a command that the BMC did not accept, and will not
 // carry out.
 var ErrRefused = errors.New("the BMC refused it")
+
+// ErrNotNow is the error of a command that will not be carried out, and can be given
+// again: whoever stands before the BMC has turned it down, because it is busy, say. That
+// says nothing about the host, which the BMC was not asked about.
+var ErrNotNow = errors.New("it was not accepted")
 
 // StatusError is err, the error of a request that was answered with an HTTP status
 // code, as Power has to return it. The BMC has seen the request and the host's state
@@ -108,9 +114,11 @@ type memory struct {
 	commanded time.Time
 	// failures counts the BMC's failures in a row, the last being failure.
 	// readFailed says that it was the reading that failed.
+	// busy says that it was a command that can be given again at once.
 	failures   int
 	failure    string
 	readFailed bool
+	busy       bool
 	// warned has the annotation values that were complained about.
 	warned map[string]string
 }
@@ -310,10 +318,11 @@ func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *me
 	}
 	err := call(ctx, host)
 	now, refused := r.Clock.Now(), errors.Is(err, ErrRefused)
+	m.busy = errors.Is(err, ErrNotNow)
 	if action == PowerOff && (err == nil || refused) && m.offAnswered.IsZero() {
 		m.offAnswered = now
 	}
-	if !refused {
+	if !refused && !m.busy {
 		// A command that may have been accepted is given as long as one that was:
 		// sent again too soon, it could hit the next boot.
 		m.command, m.commanded = action, now
@@ -336,7 +345,7 @@ func (r *Reconciler) after(s State, m *memory, action Action) reconcile.Result {
 	switch {
 	case !s.Provisioned && action == Nothing:
 		return reconcile.Result{}
-	case m.failures > 0 && action != RecordError:
+	case m.failures > 0 && !m.busy && action != RecordError:
 		return reconcile.Result{RequeueAfter: r.backoff(m.failures)}
 	case action == Nothing:
 		return reconcile.Result{RequeueAfter: r.Settings.SteadyInterval.Duration}
@@ -446,10 +455,10 @@ func (m *memory) bootSeen(booted, now time.Time) time.Time {
 
 func (m *memory) fail(err error, reading bool) {
 	m.failures++
-	m.failure, m.readFailed = err.Error(), reading
+	m.failure, m.readFailed, m.busy = err.Error(), reading, m.busy && !reading
 }
 
-func (m *memory) succeed() { m.failures, m.failure, m.readFailed = 0, "", false }
+func (m *memory) succeed() { m.failures, m.failure, m.readFailed, m.busy = 0, "", false, false }
 
 // stale reports whether the status should be told about failures. It is when
 // they begin or end, and each time that their number has doubled, which bounds

@@ -459,6 +459,7 @@ func TestCommandThatMayHaveBeenAcceptedIsGivenTime(t *testing.T) {
 	}{
 		"lost":    {errors.New("timeout awaiting response"), 2},
 		"refused": {StatusError(http.StatusConflict, errors.New("busy")), 3},
+		"not now": {fmt.Errorf("the node is locked: %w", ErrNotNow), 4}, // at every look that has nothing to record
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -526,6 +527,8 @@ func TestNoOffCountsWhileTheHostBoots(t *testing.T) {
 		"a BMC that says it is off": {annotation: keyed, refuses: isOff, slowOn: time.Hour, want: "errorType heldOffFor",
 			atLeast: interval, atMost: 3 * interval},
 		"a BMC that is busy": {annotation: keyed, refuses: busy, slowOn: time.Hour, want: "errorType heldOffFor",
+			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},
+		"an owner of the BMC that is busy": {annotation: keyed, refuses: fmt.Errorf("the node is locked: %w", ErrNotNow), slowOn: time.Hour, want: "errorType heldOffFor",
 			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},
 		"a boot by a clock that is ahead": {annotation: keyed, booted: -time.Hour, refuses: busy, want: "errorType heldOffFor",
 			atLeast: bootTimeout - time.Minute, atMost: bootTimeout + time.Minute},

@@ -3,6 +3,7 @@ package reboot
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,20 @@ type Settings struct {
 	// MaxBackoff bounds the interval between attempts at a BMC that fails,
 	// which starts at PollInterval and doubles.
 	MaxBackoff metav1.Duration `json:"maxBackoff"`
+	// Ironic is who owns the BMCs, if they have such an owner.
+	Ironic Ironic `json:"ironic,omitzero"`
+}
+
+// Ironic is an Ironic that the power of hosts is commanded through.
+type Ironic struct {
+	// Endpoint is the URL of its API, without the version; empty for BMCs that are
+	// commanded directly. IRONIC_USERNAME and IRONIC_PASSWORD in the environment are for
+	// an Ironic that asks for them.
+	Endpoint string `json:"endpoint,omitempty"`
+	// TrustRecord believes Ironic's record of a host's power without asking the BMC, for
+	// BMCs that only Ironic reaches. It is not safe: a host that powers off, or that was
+	// switched on past Ironic, is taken for off.
+	TrustRecord bool `json:"trustRecord,omitempty"`
 }
 
 // Validate returns what is wrong with the settings.
@@ -49,6 +64,9 @@ func (s *Settings) Validate() error {
 		if d.value.Duration < d.least {
 			errs = append(errs, fmt.Errorf("%s %s is too short: use at least %s", d.name, d.value.Duration, d.least))
 		}
+	}
+	if u, err := url.Parse(s.Ironic.Endpoint); s.Ironic.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		errs = append(errs, fmt.Errorf("ironic.endpoint %q is no URL such as http://HOST:6385", s.Ironic.Endpoint))
 	}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -16,11 +17,17 @@ import (
 // run: it does every operation to them that the world doesn't lack.
 func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scenarios.Backend) {
 	driven := make(map[string]bool)
-	walking := func(t *testing.T) *walk { return start(t, open(t), driven) }
+	walking := func(t *testing.T) *walk { return start(t, open(t), driven, nil) }
 	t.Run("power", func(t *testing.T) { power(walking(t)) })
 	t.Run("users", func(t *testing.T) { users(walking(t)) })
 	t.Run("hosts", func(t *testing.T) { hosts(walking(t)) })
 	t.Run("controllers", func(t *testing.T) { processes(walking(t), world) })
+	if world.Lacks[scenarios.FeatureIronic] == "" {
+		t.Run("ironic", func(t *testing.T) {
+			driven["killIronic"], driven["startIronic"] = true, true // or the machine has none
+			throughIronic(start(t, open(t), driven, &scenarios.Ironic{SyncInterval: scenarios.Duration(5 * time.Second)}))
+		})
+	}
 	t.Run("every operation", func(t *testing.T) {
 		for _, name := range scenarios.Operations() {
 			if !driven[name] && world.Lacks[scenarios.Feature(name)] == "" {

@@ -314,3 +314,17 @@ func processes(w *walk, world scenarios.Capabilities) {
 		w.comes(event{kind: history.PowerOff, host: host, actor: name})
 	}
 }
+
+// throughIronic walks through what becomes of an Ironic that owns the BMCs: it is the
+// controller that has switched a host which Ironic switches for it.
+func throughIronic(w *walk) {
+	w.Helper()
+	w.holds(plain)
+	w.comes(event{kind: history.PowerOff, host: plain, actor: "reboot"})
+	w.do(scenarios.Op{KillIronic: &struct{}{}})
+	w.do(scenarios.Op{StartIronic: &struct{}{}})
+	w.letsGo(plain)
+	// What it owns it also looks after by itself.
+	w.do(scenarios.Op{PowerLoss: onHost(plain)})
+	w.comes(event{kind: history.PowerOn, host: plain, actor: "ironic"})
+}

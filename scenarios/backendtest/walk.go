@@ -53,7 +53,7 @@ type walk struct {
 }
 
 // start brings the topology up.
-func start(t *testing.T, b scenarios.Backend, driven map[string]bool) *walk {
+func start(t *testing.T, b scenarios.Backend, driven map[string]bool, ironic *scenarios.Ironic) *walk {
 	t.Helper()
 	t.Cleanup(func() {
 		for range 2 {
@@ -63,7 +63,12 @@ func start(t *testing.T, b scenarios.Backend, driven map[string]bool) *walk {
 		}
 	})
 	plan := compile(t)
-	if _, err := b.Start(context.Background(), plan); err != nil {
+	plan.Spec.Topology.Ironic = ironic
+	_, err := b.Start(context.Background(), plan)
+	if missing := new(scenarios.Missing); ironic != nil && errors.As(err, &missing) {
+		t.Skip(err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	w := &walk{T: t, b: b, driven: driven}

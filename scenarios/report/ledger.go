@@ -20,6 +20,7 @@ type Ledger struct {
 	Controllers string    `json:"controllers,omitempty"`
 	Hosts       string    `json:"hosts,omitempty"`
 	Cluster     string    `json:"cluster,omitempty"`
+	Power       string    `json:"power,omitempty"`
 	Seed        uint64    `json:"seed"`
 	Strategy    string    `json:"strategy"`
 	Began       time.Time `json:"began"`

@@ -18,7 +18,7 @@ import (
 func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, strategy string, seed uint64, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
 	ledger := &Ledger{Version: Version(), Backend: c.World, Seed: seed, Strategy: strategy, Began: time.Now(), Results: []*Entry{}}
 	if c.Real {
-		ledger.Controllers, ledger.Hosts, ledger.Cluster = c.Chosen("controllers"), c.Chosen("hosts"), c.Chosen("cluster")
+		ledger.Controllers, ledger.Hosts, ledger.Cluster, ledger.Power = c.Chosen("controllers"), c.Chosen("hosts"), c.Chosen("cluster"), c.Chosen("power")
 	}
 	out := c.Out
 	if c.Format == "json" {

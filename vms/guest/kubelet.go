@@ -1,44 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/guest/kubelet"
 )
-
-// nodeUIDAnnotation is api.NodeUIDAnnotation; the guest stays small by importing nothing of Kubernetes.
-const nodeUIDAnnotation = "fencelab.dev/node-uid"
-
-const retryInterval = 500 * time.Millisecond
-
-// kubelet does what the real one does as far as fencing can tell:
-//
-//   - it registers its Node once, at its start, and never again: a Node deleted under a running kubelet stays deleted
-//     until the next boot (kubelet's registerWithAPIServer returns for good after its first success);
-//   - it recreates a deleted Lease, as the real one's lease controller does;
-//   - unless it adopts them, it runs no Pod that was bound to another incarnation of its Node: such a Pod is an orphan,
-//     whose workload may run elsewhere already (the annotation tells; the real one adopts it);
-//   - it stops a workload when its Pod is deleted or gone, and only the API server can tell it that: workloads run on
-//     while it is unreachable.
-type kubelet struct {
-	config    evidence.Config
-	node      string // the Node's name
-	api       *api
-	out       *witness
-	workloads *workloads
-	nodeUID   string
-	readyAt   string // the Ready condition's last transition
-	failing   bool   // so that trouble is told when it begins, not at each attempt
-}
 
 // runKubelet is the kubelet of a boot, or another one in the same boot.
 func runKubelet(again bool) error {
@@ -56,194 +28,22 @@ func runKubelet(again bool) error {
 	if err != nil {
 		return err
 	}
-	api, err := newAPI(config.Name+".kubelet", config.Kubelet)
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	uuid, _ := os.ReadFile("/sys/class/dmi/id/product_uuid") // the domain's UUID, by which a Node is matched to its machine
+	machine := kubelet.Machine{
+		Name: config.Name, Boot: out.boot, Address: config.Network.Address.Addr().String(),
+		UUID: strings.TrimSpace(string(uuid)), Kernel: strings.TrimSpace(string(release)), OS: "fencelab guest",
+	}
+	workloads := newWorkloads(port, out, config)
+	if again {
+		workloads.adopt()
+	}
+	k, err := kubelet.New(config.Kubelet, machine, workloads, nil, func(trouble string) { out.say(evidence.Trouble, trouble) })
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	k := &kubelet{config: config, node: cmp.Or(config.Kubelet.Node, config.Name), api: api, out: out, workloads: newWorkloads(port, out, config)}
-	if again {
-		k.workloads.adopt()
-	}
-	k.run(ctx)
+	k.Run(ctx)
 	return ctx.Err()
 }
-
-// run returns when ctx ends, after it has stopped its workloads.
-func (k *kubelet) run(ctx context.Context) {
-	defer k.workloads.stopAll()
-	for err := k.register(ctx); err != nil; err = k.register(ctx) {
-		k.report(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retryInterval):
-		}
-	}
-	// The Lease has a goroutine of its own, so that a slow answer to another request doesn't make the Node look dead.
-	go func() {
-		for ticks := time.Tick(k.config.Kubelet.Lease); ; {
-			k.renewLease(ctx)
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticks:
-			}
-		}
-	}()
-	pods, status := time.Tick(k.config.Kubelet.Pods), time.Tick(k.config.Kubelet.Status)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-status:
-			k.report(k.patchStatus(ctx))
-		case <-pods:
-			k.report(k.syncPods(ctx))
-		}
-	}
-}
-
-// report tells trouble once per spell of it. A missing Node is no trouble: fencing deletes it.
-func (k *kubelet) report(err error) {
-	failing := err != nil && !isStatus(err, http.StatusNotFound)
-	if failing && !k.failing {
-		k.out.say(evidence.Trouble, "kubelet: "+err.Error())
-	}
-	k.failing = failing
-}
-
-func (k *kubelet) address() string { return k.config.Network.Address.Addr().String() }
-
-func (k *kubelet) nodePath() string { return "/api/v1/nodes/" + k.node }
-
-func (k *kubelet) register(ctx context.Context) error {
-	labels := map[string]string{"kubernetes.io/hostname": k.node, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-	for key, value := range k.config.Kubelet.Labels {
-		labels[key] = value
-	}
-	n := node{APIVersion: "v1", Kind: "Node", Metadata: metadata{Name: k.node, Labels: labels}, Spec: nodeSpec{ProviderID: k.config.Kubelet.ProviderID}}
-	err := k.api.create(ctx, "/api/v1/nodes", n, &n)
-	if isStatus(err, http.StatusConflict) {
-		// The Node of an earlier boot is taken over, as the real kubelet does.
-		if err = k.api.get(ctx, k.nodePath(), &n); err == nil {
-			err = k.api.patch(ctx, k.nodePath(), map[string]any{"metadata": map[string]any{"labels": labels}})
-		}
-	}
-	if err != nil {
-		return err
-	}
-	k.nodeUID, k.readyAt = n.Metadata.UID, now()
-	return k.patchStatus(ctx)
-}
-
-func (k *kubelet) patchStatus(ctx context.Context) error {
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	uuid, _ := os.ReadFile("/sys/class/dmi/id/product_uuid") // the domain's UUID, by which a Node is matched to its machine
-	status := nodeStatus{
-		Conditions: []condition{{
-			Type: "Ready", Status: "True", Reason: "KubeletReady", Message: "fencelab guest is ready",
-			LastHeartbeatTime: now(), LastTransitionTime: k.readyAt,
-		}},
-		Addresses:   []address{{"InternalIP", k.address()}, {"Hostname", k.node}},
-		Capacity:    map[string]string{"cpu": "1", "memory": "64Mi", "pods": "10"},
-		Allocatable: map[string]string{"cpu": "1", "memory": "64Mi", "pods": "10"},
-		NodeInfo: &nodeInfo{
-			BootID: k.out.boot, MachineID: k.config.Name, SystemUUID: strings.TrimSpace(string(uuid)),
-			KernelVersion: strings.TrimSpace(string(release)), OSImage: "fencelab guest",
-			ContainerRuntimeVersion: "process://1", KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
-		},
-	}
-	return k.api.patch(ctx, k.nodePath()+"/status", map[string]any{"status": status})
-}
-
-const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-
-// renewLease keeps silent about failures: silence is what a Lease is for.
-func (k *kubelet) renewLease(ctx context.Context) {
-	l := lease{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Metadata: metadata{
-		Name: k.node, Namespace: "kube-node-lease",
-		OwnerReferences: []ownerReference{{APIVersion: "v1", Kind: "Node", Name: k.node, UID: k.nodeUID}},
-	}}
-	err := k.api.get(ctx, leases+"/"+k.node, &l)
-	if err != nil && !isStatus(err, http.StatusNotFound) {
-		return
-	}
-	exists := err == nil
-	// Four renewals may fail before the Lease expires, the ratio of the real kubelet's defaults.
-	l.Spec = leaseSpec{HolderIdentity: k.node, LeaseDurationSeconds: max(1, int(4*k.config.Kubelet.Lease/time.Second)), RenewTime: now()}
-	if exists {
-		k.api.update(ctx, leases+"/"+k.node, l)
-	} else {
-		k.api.create(ctx, leases, l, nil)
-	}
-}
-
-// syncPods makes the running workloads match the Pods bound to this Node.
-func (k *kubelet) syncPods(ctx context.Context) error {
-	var list podList
-	if err := k.api.get(ctx, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+k.node), &list); err != nil {
-		return err
-	}
-	wanted := map[string]bool{}
-	for _, p := range list.Items {
-		if uid, bound := p.Metadata.Annotations[nodeUIDAnnotation]; bound && uid != k.nodeUID && !k.config.Kubelet.Adopt {
-			continue
-		}
-		wanted[p.Metadata.UID] = true
-		if err := k.syncPod(ctx, p); err != nil && !isStatus(err, http.StatusNotFound) && !isStatus(err, http.StatusConflict) {
-			return err
-		}
-	}
-	for _, uid := range k.workloads.running() {
-		if !wanted[uid] {
-			k.workloads.stop(uid) // force deleted
-		}
-	}
-	return nil
-}
-
-func (k *kubelet) syncPod(ctx context.Context, p pod) error {
-	path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
-	uid := p.Metadata.UID
-	if p.Metadata.DeletionTimestamp != nil {
-		k.workloads.stop(uid)
-		return k.api.remove(ctx, path, map[string]any{"gracePeriodSeconds": 0, "preconditions": map[string]string{"uid": uid}})
-	}
-	if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" {
-		k.workloads.stop(uid)
-		return nil
-	}
-	started, err := k.workloads.start(uid, p.Metadata.Name)
-	if err != nil {
-		return err
-	}
-	// A Pod that says Running though we have just started it was run by an earlier boot: say it again.
-	if !started && p.Status.Phase == "Running" {
-		return nil
-	}
-	at := now()
-	var containers []map[string]any
-	for _, c := range p.Spec.Containers {
-		containers = append(containers, map[string]any{
-			"name": c.Name, "image": c.Image, "imageID": c.Image, "ready": true, "started": true, "restartCount": 0,
-			"state": map[string]any{"running": map[string]any{"startedAt": at}},
-		})
-	}
-	return k.api.patch(ctx, path+"/status", map[string]any{
-		"metadata": map[string]any{"uid": uid},
-		"status": map[string]any{
-			"phase": "Running", "startTime": at, "hostIP": k.address(), "podIP": k.address(),
-			"conditions": []condition{
-				{Type: "Initialized", Status: "True", LastTransitionTime: at},
-				{Type: "Ready", Status: "True", LastTransitionTime: at},
-				{Type: "ContainersReady", Status: "True", LastTransitionTime: at},
-			},
-			"containerStatuses": containers,
-		},
-	})
-}
-
-// now is in the form of Kubernetes' MicroTime, which its Time reads too.
-func now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000000Z") }

@@ -84,11 +84,11 @@ func newWorkloads(port *os.File, out *witness, config evidence.Config) *workload
 	return &workloads{port: port, out: out, config: config, byPod: map[string]*workload{}}
 }
 
-func (ws *workloads) running() []string { return slices.Sorted(maps.Keys(ws.byPod)) }
+// Running, Start and Stop implement kubelet.Workloads.
+func (ws *workloads) Running() []string { return slices.Sorted(maps.Keys(ws.byPod)) }
 
-// start starts the workload unless it has been started already, and tells whether it did. A workload that ended by itself
-// isn't started again.
-func (ws *workloads) start(uid, name string) (bool, error) {
+// Start doesn't start a workload again that ended by itself.
+func (ws *workloads) Start(uid, name string) (bool, error) {
 	if ws.byPod[uid] != nil {
 		return false, nil
 	}
@@ -146,8 +146,8 @@ func workloadOf(cmdline []byte) (name, uid string, ok bool) {
 	return args[2], args[3], true
 }
 
-// stop returns once the process is gone and the host was told so.
-func (ws *workloads) stop(uid string) {
+// Stop returns once the process is gone and the host was told so.
+func (ws *workloads) Stop(uid string) {
 	w := ws.byPod[uid]
 	if w == nil {
 		return
@@ -160,10 +160,4 @@ func (ws *workloads) stop(uid string) {
 		<-w.gone
 	}
 	delete(ws.byPod, uid)
-}
-
-func (ws *workloads) stopAll() {
-	for _, uid := range ws.running() {
-		ws.stop(uid)
-	}
 }

@@ -367,6 +367,7 @@ func TestRead(t *testing.T) {
 	event := &eventsv1.Event{Type: "Warning", Reason: "Odd", Note: "look", Regarding: corev1.ObjectReference{Name: "worker-1"}}
 	normal := event.DeepCopy()
 	normal.Type = "Normal"
+	owner := Ironic(map[string]string{"default~worker-1": "worker-1"})
 	for _, c := range []struct {
 		read               func(*http.Request, []byte) Request
 		method, path, body string
@@ -390,6 +391,10 @@ func TestRead(t *testing.T) {
 		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-1", "", Request{}},
 		{BMC("worker-1"), "POST", "/redfish/v1/SessionService/Sessions", "{}", Request{}},
 		{BMC("worker-1"), "POST", "/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", `{"ResetType":"ForceOff"}`, Request{Effect: "bmc ForceOff worker-1"}},
+		{owner, "PUT", "/v1/nodes/default~worker-1/states/power", `{"target":"soft power off","timeout":3}`, Request{Effect: "bmc GracefulShutdown worker-1"}},
+		{owner, "PUT", "/v1/nodes/default~worker-1/states/provision", `{"target":"manage"}`, Request{}},
+		{owner, "GET", "/v1/nodes/default~worker-1", "", Request{}},
+		{owner, "PUT", "/v1/nodes/stranger/states/power", `{"target":"power on"}`, Request{}},
 	} {
 		if got := c.read(httptest.NewRequest(c.method, c.path, nil), []byte(c.body)); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s %s is %+v %+v, want %+v %+v", c.method, c.path, got, got.Warning, c.want, c.want.Warning)

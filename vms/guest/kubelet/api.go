@@ -1,4 +1,4 @@
-package main
+package kubelet
 
 import (
 	"bytes"
@@ -125,23 +125,25 @@ type api struct {
 	client              *http.Client
 }
 
-func newAPI(name string, config *evidence.Kubelet) (*api, error) {
+// newAPI is the way of a kubelet to the API server, which leads through what wrap makes of it.
+func newAPI(name string, config *evidence.Kubelet, wrap func(http.RoundTripper) http.RoundTripper) (*api, error) {
 	roots := x509.NewCertPool()
 	if config.CA != "" && !roots.AppendCertsFromPEM([]byte(config.CA)) {
 		return nil, errors.New("read the API server's CA: no certificate in it")
+	}
+	var transport http.RoundTripper = &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: config.ServerName},
+		// HTTP/1.1: a dead HTTP/2 connection would be reused until its pings fail.
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+	if wrap != nil {
+		transport = wrap(transport)
 	}
 	return &api{
 		name:   name,
 		server: strings.TrimSuffix(config.Server, "/"),
 		token:  config.Token,
-		client: &http.Client{
-			Timeout: requestTimeout,
-			Transport: &http.Transport{
-				TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: config.ServerName},
-				// HTTP/1.1: a dead HTTP/2 connection would be reused until its pings fail.
-				TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
-			},
-		},
+		client: &http.Client{Timeout: requestTimeout, Transport: transport},
 	}, nil
 }
 

@@ -1,0 +1,24 @@
+package gate
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// PowerTargets are what Ironic calls the resets that it does.
+var PowerTargets = map[string]string{"power on": "On", "power off": "ForceOff", "soft power off": "GracefulShutdown"}
+
+// Ironic understands requests to the API of an Ironic, given whose host a node is. Commands to
+// switch a host are effects, called as those to its BMC are.
+func Ironic(hosts map[string]string) func(*http.Request, []byte) Request {
+	return func(request *http.Request, body []byte) Request {
+		node, is := strings.CutPrefix(strings.TrimSuffix(request.URL.Path, "/states/power"), "/v1/nodes/")
+		if request.Method != http.MethodPut || !is || !strings.HasSuffix(request.URL.Path, "/states/power") || hosts[node] == "" {
+			return Request{}
+		}
+		var command struct{ Target string }
+		_ = json.Unmarshal(body, &command) // Ironic will complain
+		return Request{Effect: "bmc " + PowerTargets[command.Target] + " " + hosts[node]}
+	}
+}

@@ -1,0 +1,216 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/ironic"
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/controllers"
+	ironicpower "github.com/fencelab/fencelab/controllers/ironic"
+	rebootcontroller "github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// ironicActor is what the history calls Ironic where nobody has asked it for what it does.
+const ironicActor = "ironic"
+
+// askedLately is for how long after a command was accepted Ironic may send it in the name of
+// whoever gave it: it does so at once, or has found nothing to do.
+const askedLately = 10 * time.Second
+
+// ironicOwner is an Ironic that owns the BMCs. Controllers command the hosts through it,
+// each through a gate of its own, and it reaches the BMCs through proxies, so that the
+// history tells whose command a reset was: that of a controller that asked for it, or one
+// that Ironic gave by itself.
+type ironicOwner struct {
+	bmcs     *bmcs
+	since    func() time.Duration
+	process  *ironic.Ironic // nil: somebody else's
+	endpoint *url.URL
+	names    []string          // of nodes
+	hosts    map[string]string // by their nodes
+	proxies  []*gate.Proxy
+
+	mu    sync.Mutex
+	asked map[string]commission // by host
+}
+
+// commission is what a controller has asked Ironic for.
+type commission struct {
+	client, reset string
+	at            time.Duration
+}
+
+// startIronic starts an Ironic, and has it adopt the hosts, which are on.
+func (b *Backend) startIronic() error {
+	o := &ironicOwner{bmcs: b.bmcs, since: b.since, hosts: make(map[string]string), asked: make(map[string]commission)}
+	b.ironic = o
+	endpoint := b.options.IronicEndpoint
+	if endpoint == "" {
+		var behaves scenarios.Ironic
+		if given := b.plan.Spec.Topology.Ironic; given != nil {
+			behaves = *given
+		}
+		var err error
+		o.process, err = ironic.Launch(b.ctx, ironic.Options{
+			SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
+		})
+		if err != nil {
+			return err
+		}
+		endpoint = o.process.URL()
+	}
+	var err error
+	if o.endpoint, err = url.Parse(endpoint); err != nil {
+		return fmt.Errorf("the endpoint of Ironic: %w", err)
+	}
+	for _, host := range b.names {
+		proxy, err := gate.Serve(b.bmcs.urls[host], &gate.Gate{Judge: everything{}, Read: gate.BMC(host), Next: &toBMC{o, host}}, nil, "")
+		if err != nil {
+			return err
+		}
+		o.proxies = append(o.proxies, proxy)
+		node := ironicpower.NodeName(objects.Namespace, host)
+		o.hosts[node], o.names = host, append(o.names, node)
+		err = ironic.Adopt(b.ctx, endpoint, ironic.Host{
+			Name: node, Address: proxy.URL(), System: "/redfish/v1/Systems/" + host, Username: bmcUser, Password: b.bmcs.password,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends Ironic, or has it forget the hosts, and returns what it has logged.
+func (o *ironicOwner) close(ctx context.Context) ([]scenarios.Artifact, error) {
+	if o == nil {
+		return nil, nil
+	}
+	var errs []error
+	var logs []scenarios.Artifact
+	if o.process != nil {
+		logs = append(logs, scenarios.Artifact{Name: "ironic.log", Data: append(o.process.Log(), '\n')})
+		errs = append(errs, o.process.Stop())
+	} else if o.endpoint != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+		defer cancel()
+		errs = append(errs, ironic.Release(ctx, o.endpoint.String(), o.names...))
+	}
+	for _, proxy := range o.proxies {
+		errs = append(errs, proxy.Close())
+	}
+	return logs, errors.Join(errs...)
+}
+
+// serve makes the way of one incarnation of a controller to Ironic.
+func (o *ironicOwner) serve(judge gate.Judge, client string) (*gate.Proxy, error) {
+	read := gate.Ironic(o.hosts)
+	return gate.Serve(o.endpoint, &gate.Gate{Judge: judge, Read: read, Next: &toIronic{o, client, read}}, nil, "")
+}
+
+// commanding is a controller whose settings lead to an Ironic.
+func commanding(c controllers.Selection, endpoint string) controllers.Selection {
+	if settings, ok := c.Settings.(*rebootcontroller.Settings); ok {
+		through := *settings
+		through.Ironic.Endpoint = endpoint
+		c.Settings = &through
+	}
+	return c
+}
+
+// toIronic remembers who has asked for what. Ironic may act before its answer is read.
+type toIronic struct {
+	o      *ironicOwner
+	client string
+	read   func(*http.Request, []byte) gate.Request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *toIronic) RoundTrip(request *http.Request) (*http.Response, error) {
+	body, err := bodyOf(request)
+	if err != nil {
+		return nil, err
+	}
+	command := strings.Fields(t.read(request, body).Effect) // bmc RESET HOST
+	if len(command) != 3 {
+		return http.DefaultTransport.RoundTrip(request)
+	}
+	host, before := command[2], commission{}
+	t.o.mu.Lock()
+	before, t.o.asked[host] = t.o.asked[host], commission{t.client, command[1], t.o.since()}
+	t.o.mu.Unlock()
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err == nil && response.StatusCode >= http.StatusBadRequest {
+		t.o.mu.Lock()
+		t.o.asked[host] = before
+		t.o.mu.Unlock()
+	}
+	return response, err
+}
+
+// toBMC sends what Ironic asks of a BMC, in the name of whom it is for.
+type toBMC struct {
+	o    *ironicOwner
+	host string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *toBMC) RoundTrip(request *http.Request) (*http.Response, error) {
+	body, err := bodyOf(request)
+	if err != nil {
+		return nil, err
+	}
+	client := ironicActor
+	if command := strings.Fields(gate.BMC(t.host)(request, body).Effect); len(command) == 3 {
+		t.o.mu.Lock()
+		if c := t.o.asked[t.host]; c.reset == command[1] && t.o.since()-c.at < askedLately {
+			client = c.client
+			delete(t.o.asked, t.host)
+		}
+		t.o.mu.Unlock()
+	}
+	return t.o.bmcs.transport(client).RoundTrip(request)
+}
+
+// bodyOf reads a request's body, and leaves it there.
+func bodyOf(request *http.Request) ([]byte, error) {
+	if request.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(request.Body)
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+// everything is a Judge that lets everything pass.
+type everything struct{}
+
+func (everything) Asked(context.Context, gate.Request) error { return nil }
+func (everything) Answered(gate.Request, gate.Answer) error  { return nil }
+
+// KillIronic and StartIronic are operations.
+func (o operations) KillIronic(*struct{}) error {
+	if o.ironic.process == nil {
+		return errors.New("kill Ironic: it is somebody else's")
+	}
+	return o.ironic.process.Kill()
+}
+
+func (o operations) StartIronic(*struct{}) error {
+	if o.ironic.process == nil {
+		return errors.New("start Ironic: it is somebody else's")
+	}
+	// It takes longer than other commands; nothing else of the scenario goes on meanwhile.
+	return o.ironic.process.Start(o.Backend.ctx)
+}
