@@ -55,7 +55,8 @@ var layers = []layer{
 
 	{"controllers", slices.Concat([]string{"./controllers"}, kubernetes, capi, everyClient, anyYAML, system), whyController},
 	{"controllers/api", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, anyYAML), "the API's types and words depend on no behaviour"},
-	{"controllers/*", slices.Concat([]string{"./controllers/api"}, kubernetes, capi, client, reconciler, events), whyController},
+	{"controllers/hold", slices.Concat([]string{"./controllers/api"}, kubernetes, client), whyController},
+	{"controllers/*", slices.Concat([]string{"./controllers/api", "./controllers/hold"}, kubernetes, capi, client, reconciler, events), whyController},
 
 	{"controllers/ironic", slices.Concat([]string{"./controllers/api", "./controllers/reboot", gophercloud}, kubernetes, client), "power through Ironic is one way to command it, and " + whyController},
 	{"controllers/processtest", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "the contract of processes fits whatever runs them"},

@@ -2,9 +2,7 @@ package deletion
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,61 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/hold"
 )
 
-// request is the content of the annotation that holds a host off for a deletion. No two
-// requests are alike, so that the answer to one is never taken for that to another.
-type request struct {
-	// Mode is soft where the operating system can be expected to listen.
-	Mode api.RebootMode `json:"mode"`
-	// Machine is the UID of the Machine that is deleted.
-	Machine types.UID `json:"machine"`
-	// Request is the resourceVersion of the host that the request is based on.
-	Request string `json:"request"`
-	// Boot is the boot that the Node told of when the request was made.
-	Boot string `json:"boot,omitempty"`
-	// At is when it was made, by the clock of the process that made it: one that starts
-	// later knows no better.
-	At metav1.MicroTime `json:"at,omitzero"`
-}
-
-// age is how old a request is at least, by this process's own clock.
-type age struct {
-	// content is the request's, and since a time at which it was not there yet; of what a
-	// process finds when it starts, when that was.
-	content string
-	since   time.Time
-	// looked is when the last reading began.
-	looked time.Time
-}
-
-// look notes what a live reading found. What is new was not there yet when the reading
-// before began.
-func (a *age) look(content string, began time.Time) {
-	if content != a.content {
-		a.content, a.since = content, a.looked
-		if a.looked.IsZero() {
-			a.since = began
-		}
-	}
-	a.looked = began
-}
-
-// requestOf is the content of the request on a host, empty without one.
-func requestOf(host *api.BareMetalHost) string {
-	if host == nil {
-		return ""
-	}
-	return host.Annotations[api.DeletionRebootAnnotation]
-}
-
-// parse reads a request that another may have written: of that it takes what it
-// understands.
-func parse(content string) request {
-	var q request
-	_ = json.Unmarshal([]byte(content), &q) // is nobody's then
-	return q
-}
+// holdKey is that of the request which holds a host off for a deletion.
+const holdKey = hold.Key(api.DeletionRebootKey)
 
 // hostUsed reports whether the host that the Machine names is its own: a host may have
 // been given to another since, or taken away by a user.
@@ -95,29 +43,18 @@ func consumer(host *api.BareMetalHost) (key types.NamespacedName, ok bool) {
 // requested reports whether the host was asked to stay off for this very deletion: a
 // request that an earlier Machine of the same name has left is none.
 func (f *facts) requested() bool {
-	content := requestOf(f.host)
-	return content != "" && parse(content).Machine == f.machine.UID
+	content := holdKey.Content(f.host)
+	return content != "" && hold.Parse(content).Machine == f.machine.UID
 }
 
-// heldOff reports whether the host was found off by a reading that began after the
-// request was there, and is kept off (seeds 000 and 002).
+// heldOff reports whether the host is known to be off in answer to that.
 func (f *facts) heldOff() bool {
-	return f.requested() && !f.host.Status.PoweredOn &&
-		f.host.Status.Provisioning.HeldOffFor[api.DeletionRebootKey] == api.RequestID(requestOf(f.host))
+	return f.requested() && !f.host.Status.PoweredOn && holdKey.Answered(f.host)
 }
 
-// outdated reports whether the host may have booted since it was off in answer to the
-// request: power may come back by itself right after the reading. The Node of a boot that
-// got through to the API server tells of it; else only the clock does.
+// outdated reports whether the host may have booted since.
 func (r *Reconciler) outdated(m *memory, f *facts) bool {
-	content := requestOf(f.host)
-	if content == "" {
-		return false
-	}
-	q, now, within := parse(content), r.Clock.Now(), r.Settings.AnswerWithin.Duration
-	return f.node != nil && q.Boot != f.node.Status.NodeInfo.BootID ||
-		content == m.request.content && now.Sub(m.request.since) >= within ||
-		!q.At.IsZero() && now.Sub(q.At.Time) >= within
+	return m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
 }
 
 // hold asks for the host to go off and stay off, or asks anew.
@@ -125,18 +62,16 @@ func (r *Reconciler) hold(ctx context.Context, f *facts) error {
 	if f.host == nil {
 		return errors.New("the Machine has no host") // Decide never asks for it
 	}
-	q := request{Mode: api.RebootHard, Machine: f.machine.UID, Request: f.host.ResourceVersion, At: metav1.NewMicroTime(r.Clock.Now().UTC())}
-	if f.node != nil {
-		q.Boot = f.node.Status.NodeInfo.BootID
-		if ready(f.node) == corev1.ConditionTrue {
-			q.Mode = api.RebootSoft
-		}
+	// The mode is soft where the operating system can be expected to listen.
+	mode := api.RebootHard
+	if f.node != nil && ready(f.node) == corev1.ConditionTrue {
+		mode = api.RebootSoft
 	}
-	content, err := json.Marshal(q)
+	ask, err := holdKey.Ask(f.host, f.node, hold.Request{Mode: mode, Machine: f.machine.UID, At: metav1.NewMicroTime(r.Clock.Now().UTC())})
 	if err != nil {
 		return err
 	}
-	return r.Client.Patch(ctx, f.host.DeepCopy(), api.SetAnnotation(f.host, api.DeletionRebootAnnotation, string(content)))
+	return r.Client.Patch(ctx, f.host.DeepCopy(), ask)
 }
 
 // release gives the host back, in one write: it stays off, is nobody's, and no longer held.
@@ -145,5 +80,5 @@ func (r *Reconciler) release(ctx context.Context, f *facts) error {
 		return errors.New("the Machine has no host") // Decide never asks for it
 	}
 	return r.Client.Patch(ctx, f.host.DeepCopy(),
-		api.RemoveAnnotationAndSetSpec(f.host, api.DeletionRebootAnnotation, `"online":false,"consumerRef":null`))
+		api.RemoveAnnotationAndSetSpec(f.host, holdKey.Annotation(), `"online":false,"consumerRef":null`))
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/hold"
 )
 
 // Settings are the options of the deletion controller.
@@ -66,7 +67,7 @@ type memory struct {
 	warned map[string]bool
 	// request is the age of the request to keep the host off, and lateAnswers counts the
 	// answers in a row that came too late.
-	request     age
+	request     hold.Age
 	lateAnswers int
 }
 
@@ -78,9 +79,9 @@ type refusal struct {
 // Reconcile does one step for one Machine.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
-	machine, err := get(ctx, r.Client, key, &clusterv1.Machine{})
+	machine, err := api.Get(ctx, r.Client, key, &clusterv1.Machine{})
 	if machine != nil && (machine.DeletionTimestamp != nil || !hasFinalizer(machine)) {
-		machine, err = get(ctx, r.Live, key, &clusterv1.Machine{})
+		machine, err = api.Get(ctx, r.Live, key, &clusterv1.Machine{})
 	} else if machine != nil {
 		return reconcile.Result{}, nil
 	}
@@ -172,7 +173,7 @@ func (r *Reconciler) read(ctx context.Context, m *memory, machine *clusterv1.Mac
 	if f.host, err = hostOf(ctx, r.Live, machine); err != nil {
 		return nil, err
 	}
-	m.request.look(requestOf(f.host), began)
+	m.request.Look(holdKey.Content(f.host), began)
 	if f.node, f.foreign, err = nodeOf(ctx, r.Live, machine); err != nil || f.node == nil {
 		return f, err
 	}
@@ -217,7 +218,7 @@ func hostOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machin
 	if !ok || namespace == "" || name == "" {
 		return nil, nil
 	}
-	return get(ctx, reader, types.NamespacedName{Namespace: namespace, Name: name}, &api.BareMetalHost{})
+	return api.Get(ctx, reader, types.NamespacedName{Namespace: namespace, Name: name}, &api.BareMetalHost{})
 }
 
 // nodeOf returns the Machine's Node: the one that status.nodeRef names, unless that turns
@@ -226,7 +227,7 @@ func hostOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machin
 func nodeOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machine) (node, foreign *corev1.Node, err error) {
 	id := machine.Spec.ProviderID
 	if machine.Status.NodeRef.IsDefined() {
-		node, err = get(ctx, reader, types.NamespacedName{Name: machine.Status.NodeRef.Name}, &corev1.Node{})
+		node, err = api.Get(ctx, reader, types.NamespacedName{Name: machine.Status.NodeRef.Name}, &corev1.Node{})
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -248,19 +249,6 @@ func nodeOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machin
 		}
 	}
 	return nil, foreign, nil
-}
-
-func get[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, reader client.Reader, key types.NamespacedName, into P) (P, error) {
-	if err := reader.Get(ctx, key, into, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("read %T %s: %w", into, key, err)
-	}
-	return into, nil
 }
 
 // state makes the facts about a Machine comparable.
@@ -410,7 +398,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f *facts) error 
 	if f.host == nil {
 		return errors.New("the Machine has no host") // Decide never asks for it
 	}
-	host, err := get(ctx, r.Live, client.ObjectKeyFromObject(f.host), &api.BareMetalHost{})
+	host, err := api.Get(ctx, r.Live, client.ObjectKeyFromObject(f.host), &api.BareMetalHost{})
 	switch {
 	case err != nil:
 		return err

@@ -2,7 +2,6 @@ package remediation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/hold"
 )
 
 // Settings are the options of the machine remediation controller.
@@ -66,15 +65,14 @@ type Reconciler struct {
 	hosts map[types.NamespacedName]*memory
 }
 
+// holdKey is that of the request which holds a host off until its Node is gone.
+const holdKey = hold.Key(api.RemediationRebootKey)
+
 // memory is what the controller remembers of a host. It may be lost at any time: the
 // boot that a request names remains.
 type memory struct {
-	// content is that of the reboot annotation, and since a time at which it was
-	// not there yet; of what a process finds when it starts, when that was.
-	content string
-	since   time.Time
-	// looked is when the last live reading began.
-	looked time.Time
+	// request is the age of the request that holds the host off.
+	request hold.Age
 	// released is when the host was first seen let go of and its Node missing.
 	released time.Time
 	// lateAnswers counts the answers in a row that came too late, and warned has the
@@ -117,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		r.complain(ctx, m, found)
 		if live {
-			m.look(found.content(), began)
+			m.request.Look(holdKey.Content(found.host), began)
 		}
 		s := found.state()
 		s.Outdated = r.outdated(m, found)
@@ -137,53 +135,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-// look notes the content of the reboot annotation that a live reading found. What is
-// new was not there yet when the reading before began.
-func (m *memory) look(content string, began time.Time) {
-	if content != m.content {
-		m.content, m.since = content, m.looked
-		if m.looked.IsZero() {
-			m.since = began
-		}
-	}
-	m.looked = began
-}
-
 // outdated reports whether the host may have booted since it was off in answer to
-// the request.
+// the request. Without a Node there is nothing left that could be done too late.
 func (r *Reconciler) outdated(m *memory, f facts) bool {
-	content := f.content()
-	if content == "" || f.node == nil {
-		return false
-	}
-	c, now, within := parseContent(content), r.Clock.Now(), r.Settings.AnswerWithin.Duration
-	return c.Boot != f.node.Status.NodeInfo.BootID ||
-		content == m.content && now.Sub(m.since) >= within ||
-		!c.At.IsZero() && now.Sub(c.At.Time) >= within
-}
-
-// content is what this controller's reboot annotation says.
-type content struct {
-	// Mode is hard: a hang must not wait for a soft shutdown (seed 000).
-	Mode api.RebootMode `json:"mode"`
-	// Machine is the UID of the Machine that is remediated (seed 000).
-	Machine types.UID `json:"machine"`
-	// Request is the resourceVersion of the host that the request is based on, so
-	// that no two requests have the same content.
-	Request string `json:"request"`
-	// Boot is the boot that the Node told of when the request was made.
-	Boot string `json:"boot,omitempty"`
-	// At is when it was made, by the clock of the process that made it: one that
-	// starts later knows no better.
-	At metav1.MicroTime `json:"at,omitzero"`
-}
-
-// parseContent reads an annotation that another may have written: of that it takes
-// what it understands.
-func parseContent(value string) content {
-	var c content
-	_ = json.Unmarshal([]byte(value), &c) // names no boot then, and is made anew
-	return c
+	return f.node != nil && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
 }
 
 // overdueIn is how long the Node of a host that was let go of may still take to
@@ -227,7 +182,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // read finds the host, the Machine that uses it and that Machine's Node.
 func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (facts, error) {
 	var f facts
-	host, err := get(ctx, reader, key, &api.BareMetalHost{})
+	host, err := api.Get(ctx, reader, key, &api.BareMetalHost{})
 	if host == nil || err != nil {
 		return f, err
 	}
@@ -238,7 +193,7 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 		return f, nil
 	}
 	if machineKey, ok := consumer(host); ok {
-		if f.machine, err = get(ctx, reader, machineKey, &clusterv1.Machine{}); err != nil {
+		if f.machine, err = api.Get(ctx, reader, machineKey, &clusterv1.Machine{}); err != nil {
 			return f, err
 		}
 	}
@@ -249,7 +204,7 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	}
 	if f.machine != nil && f.machine.Status.NodeRef.IsDefined() {
 		nodeKey := types.NamespacedName{Name: f.machine.Status.NodeRef.Name}
-		if f.node, err = get(ctx, reader, nodeKey, &corev1.Node{}); err != nil {
+		if f.node, err = api.Get(ctx, reader, nodeKey, &corev1.Node{}); err != nil {
 			return f, err
 		}
 	}
@@ -281,42 +236,21 @@ func (f *facts) check() error {
 	return nil
 }
 
-// get reads an object that is not going to be changed: what is written is always
-// what the live reader had, and that is nobody else's.
-func get[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, reader client.Reader, key types.NamespacedName, into P) (P, error) {
-	if err := reader.Get(ctx, key, into, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("read %T %s: %w", into, key, err)
-	}
-	return into, nil
-}
-
 func (f facts) state() State {
 	s := State{NodeExists: f.node != nil, StatusOn: f.host.Status.PoweredOn}
 	if f.machine != nil {
 		_, s.NeedsRemediation = f.machine.Annotations[api.ExternalRemediationAnnotation]
 		_, s.PoweredOffMark = f.machine.Annotations[api.PoweredOffForRemediationAnnotation]
 	}
-	var content string
-	content, s.RebootAnnotation = f.host.Annotations[api.RemediationRebootAnnotation]
-	s.AnswersRequest = s.RebootAnnotation &&
-		f.host.Status.Provisioning.HeldOffFor[api.RemediationRebootKey] == api.RequestID(content)
+	s.RebootAnnotation, s.AnswersRequest = holdKey.Asked(f.host), holdKey.Answered(f.host)
 	return s
 }
-
-// content is that of this controller's reboot annotation, empty without it.
-func (f facts) content() string { return f.host.Annotations[api.RemediationRebootAnnotation] }
 
 // act has the one effect of an action.
 func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action) error {
 	switch action {
 	case RemoveReboot:
-		return r.Client.Patch(ctx, f.host, api.RemoveAnnotations(f.host, api.RemediationRebootAnnotation))
+		return r.Client.Patch(ctx, f.host, api.RemoveAnnotations(f.host, holdKey.Annotation()))
 	case DeleteNode:
 		return r.deleteNode(ctx, m, f)
 	case Nothing:
@@ -328,15 +262,12 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 	}
 	switch action {
 	case AddReboot, AskAgain:
-		c := content{Mode: api.RebootHard, Machine: machine.UID, Request: f.host.ResourceVersion, At: metav1.NewMicroTime(r.Clock.Now().UTC())}
-		if f.node != nil {
-			c.Boot = f.node.Status.NodeInfo.BootID
-		}
-		value, err := json.Marshal(c)
+		// Hard: a hang must not wait for a soft shutdown (seed 000).
+		ask, err := holdKey.Ask(f.host, f.node, hold.Request{Mode: api.RebootHard, Machine: machine.UID, At: metav1.NewMicroTime(r.Clock.Now().UTC())})
 		if err != nil {
 			return err
 		}
-		return r.Client.Patch(ctx, f.host, api.SetAnnotation(f.host, api.RemediationRebootAnnotation, string(value)))
+		return r.Client.Patch(ctx, f.host, ask)
 	case RemoveNeedsRemediation:
 		return r.Client.Patch(ctx, machine, api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
 	case AddPoweredOffMark:
@@ -362,7 +293,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 		return nil // its finalizers have the word
 	}
 	key := client.ObjectKeyFromObject(f.host)
-	host, err := get(ctx, r.Live, key, &api.BareMetalHost{})
+	host, err := api.Get(ctx, r.Live, key, &api.BareMetalHost{})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/controllers/hold"
 )
 
 var (
@@ -37,7 +38,7 @@ func reconciler(cache, live client.WithWatch, s State, decide func(State) Action
 	}
 	m := r.hosts[key]
 	if s.Outdated {
-		m.content, m.since = asked, epoch.Add(-r.Settings.AnswerWithin.Duration)
+		m.request.Look(asked, epoch.Add(-r.Settings.AnswerWithin.Duration))
 	}
 	if s.Overdue {
 		m.released = epoch.Add(-r.Settings.NodeTimeout.Duration)
@@ -357,7 +358,7 @@ func TestRequestNamesTheBoot(t *testing.T) {
 		t.Error("the Node of the next boot was deleted")
 	}
 	must(t, c.Get(ctx, key, host))
-	if got := parseContent(host.Annotations[api.RemediationRebootAnnotation]); got.Boot != "second" || got.Mode != api.RebootHard {
+	if got := hold.Parse(host.Annotations[api.RemediationRebootAnnotation]); got.Boot != "second" || got.Mode != api.RebootHard {
 		t.Errorf("asked again with %+v", got)
 	}
 }

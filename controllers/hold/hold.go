@@ -1,0 +1,116 @@
+// Package hold is the client's side of seed 000: it asks for a host to be held off, and
+// tells whether an answer may be acted upon. docs/seeds.md has the states and the argument.
+package hold
+
+import (
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
+
+// Key is what follows the slash in a client's own form of the reboot annotation, which
+// holds a host off until that client removes it.
+type Key string
+
+// Annotation is the whole name of the annotation.
+func (k Key) Annotation() string { return api.RebootAnnotation + "/" + string(k) }
+
+// Request is the content of the annotation. No two requests are alike, so that the answer
+// to one is never taken for that to another.
+type Request struct {
+	// Mode is hard where a hang must not wait for a soft shutdown (seed 000).
+	Mode api.RebootMode `json:"mode"`
+	// Machine is the UID of the Machine that the host is held off for (seed 000).
+	Machine types.UID `json:"machine"`
+	// Request is the resourceVersion of the host that the request is based on.
+	Request string `json:"request"`
+	// Boot is the boot that the Node told of when the request was made.
+	Boot string `json:"boot,omitempty"`
+	// At is when it was made, by the clock of the process that made it: one that starts
+	// later knows no better.
+	At metav1.MicroTime `json:"at,omitzero"`
+}
+
+// Ask is the patch of a host that makes a request, or makes it anew. It completes the
+// request by what the host and its Node, which may be nil, tell.
+func (k Key) Ask(host *api.BareMetalHost, node *corev1.Node, q Request) (client.Patch, error) {
+	q.Request = host.ResourceVersion
+	if node != nil {
+		q.Boot = node.Status.NodeInfo.BootID
+	}
+	content, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	return api.SetAnnotation(host, k.Annotation(), string(content)), nil
+}
+
+// Parse reads a request that another may have written: of that it takes what it
+// understands.
+func Parse(content string) Request {
+	var q Request
+	_ = json.Unmarshal([]byte(content), &q) // is nobody's, and about no boot, then
+	return q
+}
+
+// Content is what the annotation on a host says, empty without one or without a host.
+func (k Key) Content(host *api.BareMetalHost) string {
+	if host == nil {
+		return ""
+	}
+	return host.Annotations[k.Annotation()]
+}
+
+// Asked reports whether the annotation is there, whatever it says.
+func (k Key) Asked(host *api.BareMetalHost) bool {
+	_, asked := host.Annotations[k.Annotation()]
+	return asked
+}
+
+// Answered reports whether the host was found off by a reading that began after the
+// request was there, and has been kept off since (seeds 000 and 002).
+func (k Key) Answered(host *api.BareMetalHost) bool {
+	return k.Asked(host) && host.Status.Provisioning.HeldOffFor[string(k)] == api.RequestID(k.Content(host))
+}
+
+// Age is how old the request on a host is at least, by this process's own clock. It may be
+// lost at any time: what the request says of itself remains.
+type Age struct {
+	// content is the request's, and since a time at which it was not there yet; of what a
+	// process finds when it starts, when that was.
+	content string
+	since   time.Time
+	// looked is when the last live reading began.
+	looked time.Time
+}
+
+// Look notes what a live reading found. What is new was not there yet when the reading
+// before began.
+func (a *Age) Look(content string, began time.Time) {
+	if content != a.content {
+		a.content, a.since = content, a.looked
+		if a.looked.IsZero() {
+			a.since = began
+		}
+	}
+	a.looked = began
+}
+
+// Outdated reports whether the host may have booted since it was off in answer to the
+// request: power may come back by itself right after the reading. The Node of a boot that
+// got through to the API server tells of it; else only the clock does.
+func (a *Age) Outdated(content string, node *corev1.Node, now time.Time, within time.Duration) bool {
+	if content == "" {
+		return false
+	}
+	q := Parse(content)
+	return node != nil && q.Boot != node.Status.NodeInfo.BootID ||
+		content == a.content && now.Sub(a.since) >= within ||
+		!q.At.IsZero() && now.Sub(q.At.Time) >= within
+}
