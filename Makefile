@@ -55,7 +55,7 @@ e2e: build nodes ## Run the scenarios on a real API server and VMs, and real cli
 	$(E2E) $(GO) test -tags $(TAGS) -count=1 -timeout 75m -v ./ci/lab
 	@fakebmc/clients.sh
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide' .
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestAnyProgram' .
 	@scenarios/page/browser.sh $(CACHE)/browser
 	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
 

@@ -28,6 +28,7 @@ type runner struct {
 	filter    report.Filter
 	set       map[string]string
 	ironic    string
+	system    string
 	simulator *sim.Simulator
 }
 
@@ -53,6 +54,7 @@ it again, is saved below --out.`,
 	flags.Var(&r.filter, "filter", report.FilterUsage)
 	flags.StringToStringVar(&r.set, "set", nil, "value of a parameter of the scenarios, as NAME=VALUE, in the place of those of their matrices; several times: of several")
 	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "what to print: "+report.OneOf(report.Formats))
+	flags.StringVar(&r.system, "system", "", "file that names the programs to test in the place of the scenarios' controllers, in the lab")
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try in the simulator: "+choices())
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy but benign and sweep")
@@ -106,12 +108,17 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		return invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
 	case r.World != "sim" && strategy != benign:
 		return invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", strategy))
+	case r.system != "" && r.World != "lab":
+		return invalid(errors.New("--system: programs run in the lab only: add --backend lab"))
 	case r.search.Schedules < 1 || r.workers < 1:
 		return invalid(errors.New("--schedules and --workers must be at least 1"))
 	}
 	loaded, err := scenarios.LoadFiles(args, vocabulary(), r.set)
 	if err == nil {
 		loaded, err = r.filter.Of(loaded)
+	}
+	if err == nil && r.system != "" {
+		err = r.take(loaded)
 	}
 	if err != nil {
 		return invalid(err)
@@ -125,6 +132,30 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		}
 		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers, workerName)
 	})
+}
+
+// take puts the system's programs in the place of the scenarios' controllers.
+func (r *runner) take(all []*scenarios.Scenario) error {
+	system, err := scenarios.LoadSystem(r.system, vocabulary())
+	if err != nil {
+		return err
+	}
+	unfit := make(map[*scenarios.Scenario]error)
+	for _, s := range all {
+		if err := system.Takes(&s.Spec); err != nil {
+			unfit[s] = err
+		}
+	}
+	if len(unfit) == len(all) {
+		return fmt.Errorf("--system %s: no scenario can be played with it; %s: %w", r.system, all[0].Metadata.Name, unfit[all[0]])
+	}
+	r.Unfit = func(s *scenarios.Scenario) string {
+		if err := unfit[s]; err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	return nil
 }
 
 // backend returns a world of the chosen kind.

@@ -19,6 +19,8 @@ const (
 	FeatureDeviations Feature = "deviations"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
 	FeatureReplicas Feature = "replicas"
+	// FeaturePrograms are executables in the place of controllers.
+	FeaturePrograms Feature = "program"
 	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
 	FeatureControllerLinks Feature = "controllerLinks"
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
@@ -97,6 +99,12 @@ func uses(spec *Spec, needs Needs) []use {
 			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].replicas", i), what: what, feature: FeatureReplicas})
 		}
 	}
+	for i, c := range spec.Controllers {
+		if c.Program != nil {
+			what := fmt.Sprintf("the program of the controller %s", c.Name)
+			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].program", i), what: what, feature: FeaturePrograms})
+		}
+	}
 	for i := range spec.Steps {
 		s := &spec.Steps[i]
 		path, number := fmt.Sprintf("spec.steps[%d]", i), fmt.Sprintf("step %d: ", i+1)
@@ -164,7 +172,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeatureDeviations}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeaturePrograms, FeatureDeviations}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

@@ -25,6 +25,9 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 		}
 		loaded = append(loaded, cells...)
 		for _, s := range cells {
+			if err := beside(file, s.Spec.Controllers); err != nil {
+				return err
+			}
 			if other, ok := names[s.Metadata.Name]; ok {
 				return fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other)
 			}

@@ -122,7 +122,7 @@ func vocabulary() scenarios.Vocabulary {
 		},
 		Fault: func() any { return new(faultRule) },
 		Worlds: []scenarios.Capabilities{
-			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything"}},
+			{World: "sim", Title: "simulator", Lacks: map[scenarios.Feature]string{"evidence-lost": "the simulator's observers see everything", scenarios.FeaturePrograms: "a program keeps the machine's time"}},
 			{World: "lab", Title: "lab", Lacks: map[scenarios.Feature]string{
 				scenarios.FeatureControllerLinks: "the lab's network is that of the hosts",
 				scenarios.FeatureReplicas:        "the lab runs one process of each controller, and two by startSecond",

@@ -108,14 +108,14 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 		p.Hosts = append(p.Hosts, host.Name)
 	}
 	for _, c := range plan.Spec.Controllers {
-		switch cmp.Or(c.Plays, c.Name) {
-		case "reboot", "power":
+		switch partOf(&c) {
+		case "power":
 			p.Roles.Power = c.Name
 		case "remediation":
 			p.Roles.Remediation = c.Name
 		case "healthcheck":
 			p.Roles.HealthCheck = c.Name
-		case "poisonpill", "fencer":
+		case "fencer":
 			p.Roles.Fencer = c.Name
 		case "deletion":
 			p.Roles.Deletion = c.Name

@@ -230,7 +230,8 @@ type RateLimit struct {
 
 // Controller is one controller under test.
 type Controller struct {
-	// name is a registered controller: fencelab list --controllers.
+	// name is a registered controller, as fencelab list --controllers has them, or one
+	// that has a program.
 	Name string `json:"name"`
 	// settings are the controller's own.
 	Settings json.RawMessage `json:"settings,omitempty"`
@@ -245,9 +246,12 @@ type Controller struct {
 	// all match decides in the controller's place.
 	Overlay []Rule `json:"overlay,omitempty"`
 	// plays is the part by which the guarantees judge a controller of another
-	// module: power, remediation, healthcheck, fencer, or deletion. Left out: what the
-	// controller says of itself.
+	// module, or a program: power, remediation, healthcheck, fencer, or deletion. Left
+	// out: what the controller says of itself.
 	Plays string `json:"plays,omitempty"`
+	// program is what runs as this controller, in the place of fencelab's own if there
+	// is one of that name.
+	Program *Program `json:"program,omitempty"`
 }
 
 // Rule is one line of an overlay.

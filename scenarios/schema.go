@@ -73,7 +73,9 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 			all = append(all, Process(name, n))
 		}
 	}
-	controllers, processes := enum(names), enum(all)
+	// A program has a name of its own.
+	program := pattern(dnsLabelPattern)
+	controllers, processes := schemaPart{"anyOf": []schemaPart{enum(names), program}}, schemaPart{"anyOf": []schemaPart{enum(all), program}}
 	rules := map[string]schemaPart{
 		"Scenario.apiVersion":        {"const": APIVersion},
 		"Scenario.kind":              {"const": KindScenario},
@@ -293,8 +295,12 @@ func (b *schemaBuilder) defaults(t reflect.Type, properties schemaPart) {
 
 // perController says for each controller what its settings and overlay can be.
 func (b *schemaBuilder) perController() []schemaPart {
-	var parts []schemaPart
-	for _, name := range slices.Sorted(maps.Keys(b.vocab.Controllers)) {
+	names := slices.Sorted(maps.Keys(b.vocab.Controllers))
+	parts := []schemaPart{{
+		"if":   schemaPart{"not": schemaPart{"required": []string{"program"}}},
+		"then": schemaPart{"properties": schemaPart{"name": enum(names)}},
+	}}
+	for _, name := range names {
 		vocab := b.vocab.Controllers[name]
 		then := schemaPart{"settings": false, "overlay": false}
 		if vocab.Settings != nil {

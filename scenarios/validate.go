@@ -391,7 +391,7 @@ func (v *validator) healthCheck() {
 			v.bad(path+".unhealthyRange", "%s holds no number: its first is greater than its second", quote(check.UnhealthyRange))
 		}
 	}
-	if v.controllers != nil && !slices.Contains(v.controllers, healthCheckController) {
+	if v.controllers != nil && !slices.ContainsFunc(v.spec.Controllers, func(c Controller) bool { return partOf(&c) == healthCheckController }) {
 		v.doc.bad(path, "nobody acts on it: add the controller %s to spec.controllers", healthCheckController)
 	}
 }
@@ -404,6 +404,10 @@ func (v *validator) controllerList() {
 		c := &v.spec.Controllers[i]
 		names = append(names, c.Name)
 		at := fmt.Sprintf("spec.controllers[%d]", i)
+		if c.Program != nil {
+			v.program(at, c)
+			continue
+		}
 		if v.doc.broken(path(i)) || !v.oneOf(path(i), "controller", c.Name, known) {
 			continue
 		}

@@ -143,6 +143,7 @@ type Backend struct {
 	bmcs     *bmcs
 
 	runner    runner
+	others    []runner // of programs
 	processes []*process
 	agents    []*agent
 	peers     *cluster.Peers // nil until an agent asks its peers
@@ -362,6 +363,9 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	b.tasks.Wait()
 	if b.runner != nil {
 		artifacts = append(artifacts, b.runner.logs()...)
+	}
+	for _, r := range b.others {
+		artifacts = append(artifacts, r.logs()...)
 	}
 	artifacts = append(artifacts, b.trace.Artifact())
 	if b.keeper != nil {

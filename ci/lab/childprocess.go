@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -35,8 +36,15 @@ type childProcesses struct {
 }
 
 // start implements runner.
-func (r *childProcesses) start(_ context.Context, name string, c controllers.Selection, through way) (_ incarnation, err error) {
-	user := userOf(c.Name)
+func (r *childProcesses) start(_ context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
+	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+		p, err := r.command(name, c, config)
+		return p, "", err
+	})
+}
+
+// begin starts what run starts behind a proxy of its own to the API server.
+func (r *childProcesses) begin(user string, through way, run func(*rest.Config) (*child.Process, string, error)) (incarnation, error) {
 	upstream, config := r.plane.ConfigFor(user), r.plane.ConfigFor(user)
 	transport, err := rest.TransportFor(upstream)
 	if err != nil {
@@ -56,7 +64,7 @@ func (r *childProcesses) start(_ context.Context, name string, c controllers.Sel
 	}
 	config.Host = proxy.URL()
 	started := &childProcess{proxy: proxy, disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
-	if started.process, err = r.command(name, c, config); err != nil {
+	if started.process, started.ready, err = run(config); err != nil {
 		return nil, errors.Join(err, proxy.Close())
 	}
 	go func() {
@@ -100,11 +108,16 @@ func (r *childProcesses) command(name string, c controllers.Selection, config *r
 	cmd := exec.Command(r.executable, args...)
 	cmd.Dir = r.dir
 	cmd.Env = []string{"HOME=" + r.dir, "TMPDIR=" + r.dir, r.mark}
-	log := filepath.Join(r.dir, "controller-"+name+".log") // of all its lives
-	if _, err := os.Stat(log); err != nil {
+	return child.Start("fencelab-"+name, cmd, r.log(name))
+}
+
+// log is the file for what all lives of a process say. It is called with mu held.
+func (r *childProcesses) log(name string) string {
+	log := filepath.Join(r.dir, "controller-"+name+".log")
+	if !slices.Contains(r.files, log) {
 		r.files = append(r.files, log)
 	}
-	return child.Start("fencelab-"+name, cmd, log)
+	return log
 }
 
 // logs implements runner.
@@ -119,7 +132,9 @@ func (r *childProcesses) logs() (logs []scenarios.Artifact) {
 
 // childProcess is a controller that runs as a process of its own.
 type childProcess struct {
-	process    *child.Process
+	process *child.Process
+	// ready is where it says that it is up; empty for one that is when it asks for something.
+	ready      string
 	proxy      *gate.Proxy
 	disconnect func()
 	done       chan struct{} // closed when it and its proxy have ended

@@ -58,6 +58,10 @@ type process struct {
 	// name is that of the controller, or of its second process.
 	name       string
 	controller controllers.Selection
+	// program is what its own runner starts; both are nil for a controller of fencelab's
+	// or of a module, which the lab's runner starts.
+	program *scenarios.Program
+	runner  runner
 	// host is where it runs, if it has a place; again lets it run again there.
 	host  string
 	again func() error
@@ -69,7 +73,9 @@ type process struct {
 	crash *scenarios.CrashOp
 	// effects counts those since the crash was armed.
 	effects int
-	over    bool
+	// falls counts how often a program has ended by itself since it was up.
+	falls int
+	over  bool
 }
 
 // life is one incarnation of a process, and the judge of all that it asks: nothing that it
@@ -91,14 +97,22 @@ func (b *Backend) startControllers() error {
 	if err != nil {
 		return err
 	}
+	if err := b.installPrograms(); err != nil {
+		return err
+	}
 	for _, c := range chosen {
 		if c.Place != controllers.Cluster {
 			continue // it began with its host
 		}
-		if err := b.grant(c.Registration); err != nil {
-			return fmt.Errorf("grant the controller %s its roles: %w", c.Name, err)
+		if b.programOf(c.Name) == nil {
+			if err := b.grant(c.Registration); err != nil {
+				return fmt.Errorf("grant the controller %s its roles: %w", c.Name, err)
+			}
 		}
 		p := &process{b: b, name: c.Name, controller: c}
+		if p.program = b.programOf(c.Name); p.program != nil {
+			p.runner = b.runs(p.program)
+		}
 		b.processes = append(b.processes, p)
 		// A health check must not take the first boots of emulated nodes for failures.
 		if c.StartsAfterNodes || b.options.Hosts == Node {
@@ -162,11 +176,14 @@ func (p *process) start() error {
 	if over {
 		return l.closeProxies()
 	}
-	controller := p.controller
+	controller, starter := p.controller, p.b.runner
 	if l.ironic != "" {
 		controller = commanding(controller, l.ironic)
 	}
-	started, err := p.b.runner.start(p.b.ctx, p.name, controller, through)
+	if p.program != nil {
+		starter = p.runner
+	}
+	started, err := starter.start(p.b.ctx, p.name, controller, through)
 	p.mu.Lock()
 	l.incarnation = started
 	dead := l.dead
@@ -180,6 +197,19 @@ func (p *process) start() error {
 	case dead:
 		started.kill() // around its first effect
 	}
+	if child, ok := started.(*childProcess); ok && child.ready != "" {
+		p.b.tasks.Go(func() {
+			ready, err := up(p.b.ctx, child.ready, child.ended())
+			if err != nil && p.b.ctx.Err() == nil {
+				p.b.stream.fail(fmt.Errorf("the controller %s: %w", p.name, err))
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if ready {
+				l.rise()
+			}
+		})
+	}
 	go func() {
 		defer close(l.done)
 		<-started.ended()
@@ -187,13 +217,42 @@ func (p *process) start() error {
 			p.b.stream.fail(fmt.Errorf("close the ways of the controller %s to the BMCs: %w", p.name, err))
 		}
 		p.mu.Lock()
-		wanted := l.dead || p.over
-		p.mu.Unlock()
-		if !wanted && p.b.ctx.Err() == nil {
-			p.b.stream.fail(fmt.Errorf("the controller %s: %w", p.name, started.failure()))
+		defer p.mu.Unlock()
+		if !l.dead && !p.over && p.b.ctx.Err() == nil {
+			p.fall(l)
 		}
 	}()
 	return nil
+}
+
+// fall is what comes of an incarnation that ended by itself: a program is started again, as
+// a kubelet would. It is called with mu held.
+func (p *process) fall(l *life) {
+	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.failure())
+	if l.up {
+		p.falls = 0
+	}
+	p.falls++
+	if p.program == nil || !l.up && p.falls >= attempts {
+		p.b.stream.fail(failure)
+		return
+	}
+	p.b.logf("%v", failure)
+	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "ended by itself"})
+	p.reviveAfter(l, min(restartDelay<<(p.falls-1), maxBackoff))
+}
+
+// reviveAfter lets another incarnation start, when l has ended and a time is over.
+func (p *process) reviveAfter(l *life, delay time.Duration) {
+	go func() {
+		<-l.done
+		select {
+		case <-time.After(delay):
+		case <-p.b.ctx.Done():
+			return
+		}
+		p.revive(l)
+	}()
 }
 
 // arm makes the process crash, now or around an effect to come.
@@ -225,16 +284,7 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 		p.crash = nil
 	}
 	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note})
-	delay := max(restartDelay, time.Duration(c.RestartAfter))
-	go func() {
-		<-l.done
-		select {
-		case <-time.After(delay):
-		case <-p.b.ctx.Done():
-			return
-		}
-		p.revive(l)
-	}()
+	p.reviveAfter(l, max(restartDelay, time.Duration(c.RestartAfter)))
 }
 
 // die kills the incarnation. It is called with p.mu held.
@@ -269,7 +319,7 @@ func (b *Backend) startSecond(controller string) error {
 		if p.name != controller {
 			continue
 		}
-		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, second: true}
+		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, runner: p.runner, program: p.program, second: true}
 		b.processes = slices.DeleteFunc(b.processes, func(p *process) bool { return p.name == second.name })
 		b.processes = append(b.processes, second)
 		return second.start()
@@ -407,6 +457,14 @@ func (l *life) closeProxies() error {
 	return errors.Join(errs...)
 }
 
+// rise notes that the incarnation is up. It is called with p.mu held.
+func (l *life) rise() {
+	if !l.up && !l.dead {
+		l.up = true
+		l.p.b.stream.now(history.Event{Kind: history.ControllerStarted, Host: l.p.host, Actor: l.p.name})
+	}
+}
+
 // Asked implements gate.Judge.
 func (l *life) Asked(_ context.Context, r gate.Request) error {
 	p := l.p
@@ -415,9 +473,8 @@ func (l *life) Asked(_ context.Context, r gate.Request) error {
 	if l.dead {
 		return errDead
 	}
-	if !l.up { // it has come up when it first asks for something
-		l.up = true
-		p.b.stream.now(history.Event{Kind: history.ControllerStarted, Host: p.host, Actor: p.name})
+	if p.program == nil || p.program.Ready == "" {
+		l.rise() // it has come up when it first asks for something
 	}
 	if w := r.Warning; w != nil {
 		p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})

@@ -50,6 +50,12 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 	}
 	var chosen []controllers.Selection
 	for _, c := range listed {
+		if c.Program != nil {
+			chosen = append(chosen, controllers.Selection{Registration: controllers.Registration{
+				Name: c.Name, Place: controllers.Cluster, Plays: controllers.Part(c.Plays),
+			}})
+			continue
+		}
 		var overlay []controllers.Rule
 		for _, rule := range c.Overlay {
 			overlay = append(overlay, controllers.Rule{When: rule.When, Then: rule.Then})

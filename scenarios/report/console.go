@@ -38,6 +38,10 @@ type Console struct {
 	// Program is this program, as the user called it.
 	Program string
 
+	// Unfit says why a scenario is not played beside what it says itself, or nothing. It may
+	// be nil.
+	Unfit func(*scenarios.Scenario) string
+
 	// Another makes a world like that of a run, to play a plan like its own in; nil in the
 	// lab, where no run is like another.
 	Another func() scenarios.Backend

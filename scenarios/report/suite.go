@@ -45,6 +45,17 @@ func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, strategy
 	return ended
 }
 
+// unfit says why a scenario is not played; empty if it is.
+func (c *Console) unfit(s *scenarios.Scenario) string {
+	if worlds := s.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, c.World) {
+		return "it can be told in " + strings.Join(worlds, " and ") + " only"
+	}
+	if c.Unfit == nil {
+		return ""
+	}
+	return c.Unfit(s)
+}
+
 // suite runs the scenarios, and keeps a ledger of them.
 func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Scenario, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
 	ran, unexpected, worst := 0, 0, ExitHeld
@@ -55,8 +66,8 @@ func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 			c.entry.skip("the invocation ended before")
 			continue
 		}
-		if worlds := scenario.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, c.World) {
-			c.entry.skip("it can be told in " + strings.Join(worlds, " and ") + " only")
+		if why := c.unfit(scenario); why != "" {
+			c.entry.skip(why)
 			fmt.Fprintf(c.Talk, "skipped   %s: %s\n", scenario.Metadata.Name, c.entry.Reason)
 			continue
 		}

@@ -1,0 +1,246 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+const (
+	// readyTimeout is what a program gets until it is up, and glanceAtReady how often it
+	// is asked.
+	readyTimeout  = 2 * time.Minute
+	glanceAtReady = 100 * time.Millisecond
+	// A program that ends by itself is started again, as a kubelet does, after a time
+	// that doubles up to maxBackoff. One that was never up is given up at the last of
+	// so many attempts.
+	maxBackoff = 30 * time.Second
+	attempts   = 3
+)
+
+// programs runs somebody's own executables in the place of controllers. They are a runner,
+// each of one program.
+type programs struct {
+	childProcesses
+	program *scenarios.Program
+}
+
+// programOf is the program of a controller, nil if it is one of fencelab's or of a module.
+func (b *Backend) programOf(controller string) *scenarios.Program {
+	for i := range b.plan.Spec.Controllers {
+		if c := &b.plan.Spec.Controllers[i]; c.Name == controller {
+			return c.Program
+		}
+	}
+	return nil
+}
+
+// runs is what starts a program. Its logs are kept with those of the other controllers.
+func (b *Backend) runs(p *scenarios.Program) runner {
+	r := &programs{childProcesses{plane: b.plane, dir: b.dir, mark: b.keeper.Mark()}, p}
+	b.others = append(b.others, r)
+	return r
+}
+
+// requester is the role by which programs pass the policies of fencelab's manifests: those
+// guard annotations by verbs that no other system's roles know.
+var requester = &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "lab-requester"}, Rules: []rbacv1.PolicyRule{
+	{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"request-reboot"}},
+	{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"machines"}, Verbs: []string{"request-remediation"}},
+}}
+
+// installPrograms makes what the programs need, and lets each do what it may.
+func (b *Backend) installPrograms() error {
+	installed := false
+	for i := range b.plan.Spec.Controllers {
+		c := &b.plan.Spec.Controllers[i]
+		if c.Program == nil {
+			continue
+		}
+		if !installed {
+			if err := b.admin.Create(b.ctx, requester.DeepCopy()); err != nil {
+				return fmt.Errorf("make the role %s: %w", requester.Name, err)
+			}
+			installed = true
+		}
+		for _, name := range c.Program.Installs {
+			files, err := manifestsAt(c.Program, name)
+			if err == nil {
+				err = b.plane.Install(b.ctx, files)
+			}
+			if err != nil {
+				return fmt.Errorf("install %s for the program of %s: %w", name, c.Name, err)
+			}
+		}
+		roles := c.Program.ClusterRoles
+		if len(roles) == 0 {
+			roles = []string{"cluster-admin"}
+		}
+		for _, role := range append(slices.Clone(roles), requester.Name) {
+			err := b.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "lab-" + c.Name + "-" + strings.ReplaceAll(role, ":", "-")},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userOf(c.Name)}},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			})
+			if err != nil {
+				return fmt.Errorf("grant the program of %s the role %s: %w", c.Name, role, err)
+			}
+		}
+	}
+	return nil
+}
+
+// manifestsAt are a file, or the files of a directory.
+func manifestsAt(p *scenarios.Program, name string) (fs.FS, error) {
+	path := located(p, name)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return os.DirFS(path), nil
+	}
+	return only{os.DirFS(filepath.Dir(path)), filepath.Base(path)}, nil
+}
+
+// only is one file of a directory.
+type only struct {
+	fs.FS
+	name string
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (o only) ReadDir(string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(o.FS, ".")
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() != o.name }), err
+}
+
+// located is a file that a program names.
+func located(p *scenarios.Program, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(p.Dir, name)
+}
+
+// start implements runner.
+func (r *programs) start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
+	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+		return r.execute(name, config)
+	})
+}
+
+// execute starts the program in a directory of its own, and says where it tells that it is
+// up.
+func (r *programs) execute(name string, config *rest.Config) (*child.Process, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started++
+	own := filepath.Join(r.dir, fmt.Sprintf("program-%s-%d", name, r.started))
+	tmp := filepath.Join(own, "tmp")
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return nil, "", err
+	}
+	kubeconfig, err := cluster.Kubeconfig(config)
+	if err != nil {
+		return nil, "", err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, "", err
+	}
+	variables := map[string]string{
+		"API_SERVER": config.Host, "NAMESPACE": objects.Namespace, "PORT": strconv.Itoa(port), "TMPDIR": tmp,
+		"HOME": tmp, "PATH": os.Getenv("PATH"),
+	}
+	for variable, data := range map[string][]byte{
+		"KUBECONFIG": kubeconfig, "API_CA": config.CAData, "API_CERT": config.CertData, "API_KEY": config.KeyData,
+	} {
+		variables[variable] = filepath.Join(own, strings.ToLower(variable))
+		if err := os.WriteFile(variables[variable], data, 0o600); err != nil {
+			return nil, "", err
+		}
+	}
+	given := maps.Clone(variables)
+	for variable, value := range r.program.Env {
+		variables[variable] = r.program.Expand(value, given)
+	}
+	var words []string
+	for _, word := range r.program.Command {
+		words = append(words, r.program.Expand(word, variables))
+	}
+	if strings.Contains(words[0], "/") {
+		words[0] = located(r.program, words[0])
+	}
+	cmd := exec.Command(words[0], words[1:]...)
+	if cmd.Err != nil {
+		return nil, "", fmt.Errorf("find the executable of %s: %w", name, cmd.Err)
+	}
+	cmd.Dir = r.program.Dir
+	for _, variable := range slices.Sorted(maps.Keys(variables)) {
+		cmd.Env = append(cmd.Env, variable+"="+variables[variable])
+	}
+	cmd.Env = append(cmd.Env, r.mark)
+	p, err := child.Start("fencelab-"+name, cmd, r.log(name))
+	return p, r.program.Expand(r.program.Ready, variables), err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// up waits until a server says that it is up, and reports false if it has ended instead.
+func up(ctx context.Context, at string, ended <-chan struct{}) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	client := &http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	var last error
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+		if err != nil {
+			return false, err
+		}
+		switch response, err := client.Do(request); {
+		case err != nil:
+			last = err
+		default:
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return true, nil
+			}
+			last = fmt.Errorf("it answered %s", response.Status)
+		}
+		select {
+		case <-ended:
+			return false, nil // whoever waits for that says so
+		case <-ctx.Done():
+			return false, fmt.Errorf("not ready after %s: %w", readyTimeout, last)
+		case <-time.After(glanceAtReady):
+		}
+	}
+}

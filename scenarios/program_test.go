@@ -1,0 +1,122 @@
+package scenarios_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelab/fencelab/scenarios"
+)
+
+const aSystem = `apiVersion: fencelab.dev/v1alpha1
+kind: System
+metadata: {name: acme, description: A fencer.}
+spec:
+  controllers:
+    - {name: acme-fencer, plays: remediation, program: {command: [./acme]}}
+    - {name: acme-helper, program: {command: [helper], dir: bin}}
+    - {name: acme-check, plays: healthcheck, program: {command: [check]}}
+`
+
+func system(t *testing.T, text string) (*scenarios.System, string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "acme.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenarios.LoadSystem(file, vocabulary())
+	return s, dir, err
+}
+
+// TestSystemTakesParts: programs take the place of who plays their part, under its name,
+// so that the story's steps still name them; those without a part join.
+func TestSystemTakesParts(t *testing.T) {
+	s, dir, err := system(t, aSystem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acme := scenarios.Controller{Name: "remediation", Plays: "remediation", Program: &scenarios.Program{Command: []string{"./acme"}, Dir: dir}}
+	helper := scenarios.Controller{Name: "acme-helper", Program: &scenarios.Program{Command: []string{"helper"}, Dir: filepath.Join(dir, "bin")}}
+	for name, c := range map[string]struct {
+		listed, want []scenarios.Controller
+		err          string
+	}{
+		"its parts": {
+			listed: []scenarios.Controller{{Name: "reboot"}, {Name: "remediation", Settings: []byte(`{}`)}},
+			want:   []scenarios.Controller{{Name: "reboot"}, acme, helper},
+		},
+		"another of its part": {
+			listed: []scenarios.Controller{{Name: "team", Plays: "remediation"}},
+			want:   []scenarios.Controller{{Name: "team", Plays: "remediation", Program: acme.Program}, helper},
+		},
+		"none of its parts":    {listed: []scenarios.Controller{{Name: "reboot"}}, err: "no controller of the scenario plays a part of the system"},
+		"a mistake of ours":    {listed: []scenarios.Controller{{Name: "remediation", Overlay: []scenarios.Rule{{Then: "nothing"}}}}, err: "about a wrong remediation"},
+		"several processes":    {listed: []scenarios.Controller{{Name: "remediation", Replicas: 2}}, err: "2 processes of remediation"},
+		"a program of its own": {listed: []scenarios.Controller{acme}, err: "no controller of the scenario"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &scenarios.Spec{Controllers: c.listed}
+			err := s.Takes(spec)
+			switch {
+			case c.err == "" && err != nil:
+				t.Fatal(err)
+			case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+				t.Fatalf("got %v, want an error with %q", err, c.err)
+			case c.err != "":
+				c.want = c.listed // a story that isn't played stays as it is
+			}
+			if diff := cmp.Diff(c.want, spec.Controllers); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestSystemsThatAreNone(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a scenario":    {strings.Replace(aSystem, "System", "Scenario", 1), "where System is needed"},
+		"no program":    {strings.Replace(aSystem, ", program: {command: [./acme]}", "", 1), "name its program"},
+		"unknown field": {strings.Replace(aSystem, "dir: bin", "image: acme", 1), "image"},
+		"no name":       {strings.Replace(aSystem, "name: acme,", "name: Acme,", 1), "metadata.name"},
+		"no executable": {strings.Replace(aSystem, "[helper]", "[]", 1), "command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := system(t, c.text)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "acme.yaml:") {
+				t.Errorf("got %v, want a position and %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestProgramsAreFoundBesideTheirFile: a plan is played from anywhere.
+func TestProgramsAreFoundBesideTheirFile(t *testing.T) {
+	dir := t.TempDir()
+	data, err := os.ReadFile("testdata/good/program.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "program.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(string(data), "dir: /opt/acme", "dir: acme", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := scenarios.LoadFiles([]string{file}, vocabulary(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := loaded[0].Spec.Controllers[1].Program.Dir, filepath.Join(dir, "acme"); got != want {
+		t.Errorf("the program is looked for in %s, want %s", got, want)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	p := new(scenarios.Program)
+	got := p.Expand("${A}-${B}${A} $A ${C} $${A}", map[string]string{"A": "x", "B": "${A}"})
+	if want := "x-${A}x $A  $x"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
