@@ -91,15 +91,30 @@ func (r result) row() string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", cell(first), cell(r.mutant.Mistake), by, breaks)
 }
 
-// Update replaces the lines of a page that are about the given mutants.
+// otherMistakes is the heading of the second table.
+const otherMistakes = "## Other mistakes"
+
+// Update replaces the lines of a page that are about the given mutants; those of new ones
+// come to the end of their table.
 func Update(page []byte, results []result) ([]byte, error) {
 	lines := strings.Split(string(page), "\n")
 	for _, r := range results {
 		i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "| "+cell(r.mutant.Mistake)+" |") })
-		if i < 0 {
-			return nil, fmt.Errorf("update the page: it has no line about %s; measure all mutants", r.mutant.ID)
+		if i >= 0 {
+			lines[i] = r.row()
+			continue
 		}
-		lines[i] = r.row()
+		end := slices.Index(lines, otherMistakes)
+		if end < 0 {
+			return nil, fmt.Errorf("update the page: it has no line %q; measure all mutants", otherMistakes)
+		}
+		if r.mutant.Protection == "" {
+			end = len(lines)
+		}
+		for end > 0 && strings.TrimSpace(lines[end-1]) == "" {
+			end--
+		}
+		lines = slices.Insert(lines, end, r.row())
 	}
 	all, missed := 0, 0
 	for _, line := range lines {
@@ -146,7 +161,7 @@ plays every story of the catalogue first, then goes round with single deviations
 			fmt.Fprintln(&b, r.row())
 		}
 	}
-	b.WriteString("\n## Other mistakes\n\n| mutant | mistake | found by | breaks |\n|---|---|---|---|\n")
+	b.WriteString("\n" + otherMistakes + "\n\n| mutant | mistake | found by | breaks |\n|---|---|---|---|\n")
 	for _, r := range results {
 		if r.mutant.Protection == "" {
 			fmt.Fprintln(&b, r.row())

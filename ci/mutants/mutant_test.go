@@ -68,4 +68,20 @@ func TestTables(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	updated, err := Update([]byte(text), []result{
+		{mutant: Mutant{ID: "d", Mistake: "forgets", Protection: "memory"}, finding: &finding.Finding{Scenario: "s", Strategy: finding.Story, Broken: "at-most-one"}},
+		{mutant: Mutant{ID: "b", Mistake: "sleeps"}, finding: &finding.Finding{Scenario: "s", Strategy: finding.Story, Broken: "at-most-one"}},
+		{mutant: Mutant{ID: "e", Mistake: "dreams"}, finding: &finding.Finding{}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"3 of 5, within 30s each", "| at-most-one |\n| memory | forgets | `s`, story | at-most-one |\n\n## Other",
+		"| b | sleeps | `s`, story | at-most-one |", "| c | nothing | nothing | it is the same |\n| e | dreams | nothing | **nothing** |\n",
+	} {
+		if !strings.Contains(string(updated), want) {
+			t.Errorf("no %q in\n%s", want, updated)
+		}
+	}
 }
