@@ -111,7 +111,7 @@ func (b *Backend) startControllers() error {
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		if p.program = b.programOf(c.Name); p.program != nil {
-			p.runner = b.runs(p.program)
+			p.runner = b.starts(p.program)
 		}
 		b.processes = append(b.processes, p)
 		// A health check must not take the first boots of emulated nodes for failures.
