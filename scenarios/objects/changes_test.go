@@ -104,7 +104,7 @@ func TestChanges(t *testing.T) {
 		{"host deleted while asked", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }), nil,
 			"annotation-removed w1 reboot.metal3.io | baremetalhost-deleted w1"},
 		{"machine created", nil, machine(map[string]string{api.HostAnnotation: "default/w1"}), "machine-created w1"},
-		{"machine of no host", nil, machine(nil), ""},
+		{"machine that names no host", nil, machine(nil), "machine-created m1"},
 		{"machine lets go of its host", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}), machine(nil),
 			"annotation-removed w1 host.metal3.io/external-remediation"},
 		{"machine changes its host", machine(map[string]string{api.HostAnnotation: "default/w1", api.ExternalRemediationAnnotation: ""}),
