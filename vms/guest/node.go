@@ -35,9 +35,9 @@ const (
 	// nodeRoot is where PID 1 has the file system of the node.
 	nodeRoot = "/node"
 	nodeDisk = "/dev/vda"
-	// containerdSocket is in that file system, as images are, which are imported by the first boot.
+	// containerdSocket is in that file system, as the images are that the first boot imports.
 	containerdSocket = "/run/containerd/containerd.sock"
-	imageDir         = "/var/lib/fencelab/images"
+	imageArchive     = "/var/lib/fencelab/images.tar"
 	// pods is the cgroup of all Pods.
 	pods = nodeRoot + "/sys/fs/cgroup/kubepods"
 	// killPoll is how often it is looked at while they end.
@@ -147,14 +147,12 @@ func (n *realNode) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// importImages gives containerd the images that are on the disk, once in the disk's life. The importer isn't waited for
-// by its parent but reaped by PID 1, so its end shows in the file that it has done.
+// importImages gives containerd the images that are on the disk, once in the disk's life: then their archive is gone.
 func (n *realNode) importImages() error {
-	done := filepath.Join(nodeRoot, imageDir, "imported")
-	if _, err := os.Stat(done); err == nil {
+	if _, err := os.Stat(nodeRoot + imageArchive); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	script := "for image in " + imageDir + "/*.tar; do ctr --namespace k8s.io images import --local \"$image\" || exit; done; touch " + imageDir + "/imported"
+	script := "ctr --namespace k8s.io images import --local " + imageArchive + " && rm " + imageArchive
 	if err := n.command("busybox", "sh", "-c", script).Start(); err != nil {
 		return fmt.Errorf("import images: %w", err)
 	}

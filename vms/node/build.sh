@@ -42,7 +42,7 @@ echo "node: making the disk"
 work=$(mktemp -d "$dir/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 root=$work/root
-mkdir -p "$root"/{dev,proc,sys,run,tmp,root,opt/cni/bin,etc/cni/net.d,etc/containerd,var/lib/fencelab/images,usr/bin,usr/sbin,usr/lib,usr/lib64}
+mkdir -p "$root"/{dev,proc,sys,run,tmp,root,opt/cni/bin,etc/cni/net.d,etc/containerd,var/lib/fencelab,usr/bin,usr/sbin,usr/lib,usr/lib64}
 for merged in bin sbin lib lib64; do ln -s "usr/$merged" "$root/$merged"; done
 for deb in "$debs"/*.deb; do
 	dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --no-same-owner --keep-directory-symlink \
@@ -78,19 +78,22 @@ cat >"$root/etc/cni/net.d/pods.conflist" <<'JSON'
 ]}
 JSON
 
-image() { # name, arguments as JSON; docker's archive of one layer with one file
-	local made=$work/image-$1
-	mkdir -p "$made/layer"
-	cp "$guest" "$made/layer/guest"
-	local reproducible=(--sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner)
-	tar -c "${reproducible[@]}" -C "$made/layer" -f "$made/layer.tar" guest
+# Docker's archive of two images of one layer with one file: that importing starts once counts under emulation.
+reproducible=(--sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner)
+mkdir -p "$work/layer" "$work/images"
+cp "$guest" "$work/layer/guest"
+tar -c "${reproducible[@]}" -C "$work/layer" -f "$work/images/layer.tar" guest
+config() { # file, command as JSON
 	printf '{"architecture": "amd64", "os": "linux", "config": {"Entrypoint": %s}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
-		"$2" "$(sha256sum <"$made/layer.tar" | head -c 64)" >"$made/config.json"
-	printf '[{"Config": "config.json", "RepoTags": ["localhost/%s:1"], "Layers": ["layer.tar"]}]' "$1" >"$made/manifest.json"
-	tar -c "${reproducible[@]}" -C "$made" -f "$root/var/lib/fencelab/images/$1.tar" manifest.json config.json layer.tar
+		"$2" "$(sha256sum <"$work/images/layer.tar" | head -c 64)" >"$work/images/$1"
 }
-image pause '["/guest", "pause"]'
-image exclusive '["/guest", "pod", "exclusive", "100ms"]'
+config pause.json '["/guest", "pause"]'
+config exclusive.json '["/guest", "pod", "exclusive", "100ms"]'
+cat >"$work/images/manifest.json" <<'JSON'
+[{"Config": "pause.json", "RepoTags": ["localhost/pause:1"], "Layers": ["layer.tar"]},
+ {"Config": "exclusive.json", "RepoTags": ["localhost/exclusive:1"], "Layers": ["layer.tar"]}]
+JSON
+tar -c "${reproducible[@]}" -C "$work/images" -f "$root/var/lib/fencelab/images.tar" manifest.json pause.json exclusive.json layer.tar
 
 # Nothing is left for the first boot to initialize.
 truncate -s 2G "$work/image"
