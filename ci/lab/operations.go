@@ -49,7 +49,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
 		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
 		scenarios.FeatureLateRequests:              "the lab holds no request back",
-		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine is a softdog, which stands still with it",
+		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
 		"setClock":                                 "the lab has one clock",
 		"freezeCache":                              "the lab cannot freeze a cache",
 		"thawCache":                                "the lab cannot freeze a cache",
