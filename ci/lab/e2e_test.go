@@ -205,7 +205,6 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off and resets itself", onDemand, "agents/cut-off-host-resets-itself.yaml"),
 		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
 		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml"),
-		Entry("of controllers that crash after each of their effects", onDemand, "machine-remediation/crash-after-each-effect.yaml"),
 	)
 
 	DescribeTable("tells the story of the seeds", func(ctx SpecContext, file string) { tell(ctx, file) },

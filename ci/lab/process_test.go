@@ -38,7 +38,7 @@ func TestRefuse(t *testing.T) {
 		{scenarios.FailAPIOp{Controller: "remediation", Code: 409}, http.MethodPatch, machines + "/worker-1", true},
 		{scenarios.FailAPIOp{Code: 404}, http.MethodGet, "/version", false},
 	} {
-		b := &Backend{kinds: objects.KindsOf(controllers.Default()), stream: newStream(func() time.Duration { return 0 })}
+		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), stream: newStream(func() time.Duration { return 0 })}
 		l := &life{p: &process{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
 		b.refusals.add(&c.op)
@@ -123,7 +123,7 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, s := serveModels(t)
 			r := hands{make(chan *hand, 10)}
-			backend := &Backend{kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), stream: s, bmcs: b, runner: r}
+			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), stream: s, bmcs: b, runner: r}
 			p := &process{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {
