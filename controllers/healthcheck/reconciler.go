@@ -237,6 +237,9 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 	}
 
 	node := o.nodes[t.machine.Status.NodeRef.Name] // a Machine without one names none
+	if node != nil && node.Status.NodeInfo.BootID == "" {
+		node = nil // somebody has made it, and no kubelet has registered yet: that takes a boot
+	}
 	s.Missing = node == nil
 	now := r.Clock.Now()
 	switch {

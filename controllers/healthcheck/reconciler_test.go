@@ -93,9 +93,12 @@ func newWard(t *testing.T, n int, change func(*clusterv1.MachineHealthCheck)) *w
 func readyNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)},
-		}},
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{BootID: name + "#1"},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch)},
+			},
+		},
 	}
 }
 
@@ -251,6 +254,23 @@ func TestNodeReturns(t *testing.T) {
 	w.pass(time.Hour)
 	w.settle()
 	w.wantMarked()
+}
+
+// TestNodeThatNoKubeletHasMade: an agent of seed 004 makes the Node of a host that boots
+// again, and nobody has registered with it yet. That is no Node that is sick.
+func TestNodeThatNoKubeletHasMade(t *testing.T) {
+	w := newWard(t, 2, nil)
+	w.deleteNode("worker-1")
+	blank := readyNode("worker-1")
+	blank.Status.NodeInfo.BootID, blank.Status.Conditions[0].Status = "", corev1.ConditionUnknown
+	w.must(w.client.Create(ctx, blank))
+	w.wantWait(w.settle(), 60*time.Second)
+	w.pass(59 * time.Second)
+	w.settle()
+	w.wantMarked()
+	w.pass(time.Second)
+	w.settle()
+	w.wantMarked("worker-1")
 }
 
 func TestStartupTimeBeginsAgainAfterRemediation(t *testing.T) {

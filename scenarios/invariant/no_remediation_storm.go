@@ -118,6 +118,7 @@ func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 			h.last = history.Event{} // its user changed their mind
 		}
 		h.mark = history.Event{}
+		h.returned = h.returned || h.node && h.ready // it was reset, and its Node stayed
 		return
 	}
 	if h.mark.Kind != "" {

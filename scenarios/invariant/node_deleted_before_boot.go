@@ -22,7 +22,8 @@ var nodeDeletedBeforeBoot = Invariant{
 // remediated. Its power-on must then wait for its Node to go. A reset, the
 // watchdog's for one, ends a boot without fencing it: its Node stays, and so does its
 // workload. Nor is it fenced when whoever marked the Machine withdrew the mark,
-// or a user took the host from its Machine, or the request away.
+// or a user took the host from its Machine, or the request away; nor when an agent on it
+// did so because it had reset the host by then: the boot that was meant is over.
 // And no controller can be in time when the power-on was under way before it was
 // asked, or is nobody's doing who is under test.
 type returns struct {
@@ -43,6 +44,8 @@ type returnHost struct {
 	// that nobody under test could have kept the host off.
 	off     bool
 	excused bool
+	// booted says that another boot has begun since the Machine was marked.
+	booted bool
 }
 
 func (c *returns) Observe(e history.Event) *Violation {
@@ -85,6 +88,8 @@ func (c *returns) judge(e *history.Event) {
 			c.close(&h.asked, e)
 		}
 		h.excused = c.roles.blameless(e) || h.underWay(&h.asked)
+	case history.BootStarted:
+		h.booted = true
 	case history.EvidenceLost:
 		if h.fence.node != "" {
 			c.suspend(e, " while it was being fenced")
@@ -98,6 +103,13 @@ func (c *returns) judge(e *history.Event) {
 func (c *returns) annotated(h *returnHost, e *history.Event) {
 	had, before := h.fence.node, h.fence.asked
 	h.fence.observe(e, h.node)
+	if e.Key == externalAnnotation {
+		if e.Kind == history.AnnotationSet {
+			h.booted = false
+		} else if h.booted && c.roles.agent(e.Actor) {
+			h.fence.node = ""
+		}
+	}
 	if before && !h.fence.asked && byUser(e) {
 		h.off = false // nobody can make good for that in time for sure
 	}

@@ -16,7 +16,8 @@ var powerRestored = Invariant{
 // spec.online is false, it isn't provisioned, or another client than the
 // remediation controller still holds it off with its own key. spec.online is the
 // user's: what a controller under test makes of it changes nothing of that, unless it
-// gives the host of a Machine back that is deleted (seed 003).
+// gives the host of a Machine back that is deleted (seed 003). Where no controller has
+// power over the hosts, none can be asked for it.
 type power struct {
 	ruling
 	roles  Roles
@@ -40,6 +41,7 @@ func (c *power) givenBack(e *history.Event) bool {
 
 func (c *power) Observe(e history.Event) *Violation {
 	switch {
+	case c.roles.Power == "":
 	case e.Kind == history.Healed:
 		c.healed = e
 	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor) && !c.givenBack(&e):
@@ -84,8 +86,16 @@ func (c *power) lacking() lack {
 	return unknown
 }
 
-func (c *power) Pending() string { return c.lacking().sentence }
+func (c *power) Pending() string {
+	if c.roles.Power == "" {
+		return ""
+	}
+	return c.lacking().sentence
+}
 
 func (c *power) Finish(complete bool) Result {
+	if c.roles.Power == "" {
+		return c.verdictAfterHealing(complete, &c.healed, lack{}, "no controller switches hosts on")
+	}
 	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no host went off")
 }
