@@ -85,10 +85,8 @@ func Launch(ctx context.Context, o Options) (*Ironic, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("launch ironic: %w", err)
 	}
-	for _, name := range commands {
-		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
-			return nil, fmt.Errorf("launch ironic: %w: %s", err, remedy)
-		}
+	if err := Installed(o.Bin); err != nil {
+		return nil, fmt.Errorf("launch ironic: %w", err)
 	}
 	i := &Ironic{options: o}
 	if err := i.launch(ctx, o); err != nil {

@@ -109,10 +109,8 @@ func Check(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Power == Ironic && o.IronicEndpoint == "" {
-		for _, f := range ironic.Preflight(ctx, "") {
-			if f.Remedy != "" {
-				reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
-			}
+		if err := ironic.Installed(""); err != nil {
+			reasons = append(reasons, fmt.Sprintf("ironic: %v", err))
 		}
 	}
 	if len(reasons) > 0 {
