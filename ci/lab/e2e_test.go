@@ -207,6 +207,28 @@ var _ = Describe("the lab", func() {
 		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml"),
 	)
 
+	DescribeTable("tells the story of an Ironic that owns the BMCs, of model hosts", func(ctx SpecContext, file string) {
+		o := chosen()
+		o.Hosts, o.Power = lab.Model, lab.Ironic
+		tellWith(ctx, file, o)
+	},
+		Entry("of a plain power cycle", full, "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of a host that is cut off", full, "machine-remediation/cut-off-host.yaml"),
+		Entry("of controllers that crash after each of their effects", full, "machine-remediation/crash-after-each-effect.yaml"),
+		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
+		Entry("of a host that powers off slowly", full, "ironic/powering-off-is-not-off.yaml"),
+		Entry("of the one that trusts Ironic's record", full, "ironic/wrong-trusts-the-record.yaml"),
+		Entry("of a conductor that is killed", full, "ironic/conductor-killed-during-the-power-off.yaml"),
+		Entry("of the lock of a soft power-off", onDemand, "ironic/lock-held-by-a-soft-off.yaml"),
+		Entry("of a synchronization that undoes an off", onDemand, "ironic/synchronization-undoes-a-foreign-off.yaml"),
+		Entry("of a BMC that hangs", onDemand, "ironic/bmc-hangs.yaml"),
+	)
+
+	DescribeTable("tells the story of an Ironic, of guests", func(ctx SpecContext, file string) { tell(ctx, file) },
+		Entry("of the lock of a soft power-off", full, "ironic/lock-held-by-a-soft-off.yaml"),
+		Entry("of a conductor that is killed", onDemand, "ironic/conductor-killed-during-the-power-off.yaml"),
+	)
+
 	DescribeTable("tells the story of the seeds", func(ctx SpecContext, file string) { tell(ctx, file) },
 		Entry("of the one who waits for another's hold", full, "regression/old-pending-answers-new-request.yaml"),
 		Entry("of a reboot controller that is away", full, "regression/old-pending-controller-down.yaml"),
