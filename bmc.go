@@ -35,33 +35,33 @@ none is needed; elsewhere there is no default.`,
 			o.Ready = cmd.OutOrStdout()
 			o.Warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text) }
 			if err := o.Complete(cmd.Context()); err != nil {
-				return report.UnlessEnded(cmd.Context(), invalid(err))
+				return report.UnlessEnded(cmd.Context(), report.Invalid(err))
 			}
 			log, err := o.OpenLog()
 			if err != nil {
-				return exit(report.ExitEnvironment, err)
+				return report.Coded(report.ExitEnvironment, err)
 			}
 			defer func() { runErr = errors.Join(runErr, log.Close()) }()
 			if uri == "" && len(names) > 0 {
-				return invalid(errors.New("--domain needs --libvirt"))
+				return report.Invalid(errors.New("--domain needs --libvirt"))
 			}
 			if uri == "" && o.Fake < 1 {
-				return invalid(errors.New("there is no host to serve: use --fake or --libvirt"))
+				return report.Invalid(errors.New("there is no host to serve: use --fake or --libvirt"))
 			}
 			if uri != "" {
 				// Ironic and others are told one address for all domains.
 				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
 				disconnect, err := libvirt.Serve(cmd.Context(), &o, libvirt.Options{URI: uri, Names: names})
 				if err != nil {
-					return report.UnlessEnded(cmd.Context(), exit(report.ExitEnvironment, err))
+					return report.UnlessEnded(cmd.Context(), report.Coded(report.ExitEnvironment, err))
 				}
 				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
 			err = fleet.Run(cmd.Context(), o)
 			if fleet.Environmental(err) {
-				return exit(report.ExitEnvironment, err)
+				return report.Coded(report.ExitEnvironment, err)
 			}
-			return invalid(err) // what else can be wrong is in the options
+			return report.Invalid(err) // what else can be wrong is in the options
 		},
 	}
 	flags := cmd.Flags()

@@ -51,7 +51,7 @@ func listCommand() *cobra.Command {
 				loaded, err = filter.Of(loaded)
 			}
 			if err != nil {
-				return invalid(err)
+				return report.Invalid(err)
 			}
 			return report.Scenarios(cmd.OutOrStdout(), loaded)
 		},
@@ -77,7 +77,7 @@ func lintCommand() *cobra.Command {
 		Short: "Check scenario files without running them",
 		Args:  scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return invalid(report.Lint(cmd.OutOrStdout(), args, vocabulary()))
+			return report.Invalid(report.Lint(cmd.OutOrStdout(), args, vocabulary()))
 		},
 	}
 }
@@ -114,7 +114,7 @@ func schemaCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			schema, err := scenarios.Schema(vocabulary())
 			if err != nil {
-				return exit(report.ExitInternal, err)
+				return report.Coded(report.ExitInternal, err)
 			}
 			_, err = cmd.OutOrStdout().Write(schema)
 			return err
@@ -130,7 +130,7 @@ func doctorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := sim.New(); err != nil {
-				return exit(report.ExitInternal, err)
+				return report.Coded(report.ExitInternal, err)
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "sim\n  ok       %-22s %d cores\nlab\n", "simulator", runtime.NumCPU())
@@ -159,9 +159,9 @@ other controller. Install the CRDs, roles and policies first:
 				return manifests.Write(cmd.OutOrStdout())
 			}
 			if err := options.Complete(cmd.ErrOrStderr()); err != nil {
-				return invalid(err)
+				return report.Invalid(err)
 			}
-			return exit(report.ExitInternal, controllers.Run(cmd.Context(), options))
+			return report.Coded(report.ExitInternal, controllers.Run(cmd.Context(), options))
 		},
 	}
 	flags := cmd.Flags()
@@ -191,9 +191,9 @@ CRDs and roles first, and then a DaemonSet of agents:
 				return err
 			}
 			if err := options.Complete(cmd.ErrOrStderr()); err != nil {
-				return invalid(err)
+				return report.Invalid(err)
 			}
-			return exit(report.ExitInternal, onhost.Run(cmd.Context(), options))
+			return report.Coded(report.ExitInternal, onhost.Run(cmd.Context(), options))
 		},
 	}
 	flags := cmd.Flags()

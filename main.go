@@ -71,14 +71,3 @@ missing, 5 internal error.`,
 	}
 	return report.CodeOf(err)
 }
-
-// exit gives an error an exit code; no error stays none.
-func exit(code int, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &report.Exit{Code: code, Err: err}
-}
-
-// invalid is an error in what the user gave us.
-func invalid(err error) error { return exit(report.ExitInvalid, err) }

@@ -54,7 +54,7 @@ it again, is saved below --out.`,
 	flags.Var(&r.filter, "filter", report.FilterUsage)
 	flags.StringToStringVar(&r.set, "set", nil, "value of a parameter of the scenarios, as NAME=VALUE, in the place of those of their matrices; several times: of several")
 	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "what to print: "+report.OneOf(report.Formats))
-	flags.StringVar(&r.system, "system", "", "file that names the programs to test in the place of the scenarios' controllers, in the lab")
+	flags.StringVar(&r.system, "system", "", "file that names the programs to test in the place of the scenarios' controllers (--backend lab)")
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try in the simulator: "+choices())
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy but benign and sweep")
@@ -66,18 +66,9 @@ it again, is saved below --out.`,
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+report.OneOf(report.WorldNames(worlds)))
-	for _, part := range [...]struct {
-		flag string
-		of   []string
-		help string
-	}{
-		{"controllers", lab.Ways, "how the lab runs controllers: %s (each one of its own)"},
-		{"cluster", lab.Clusters, "the lab's control plane: %s (with kube-controller-manager and kube-scheduler)"},
-		{"hosts", lab.Kinds, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and --cluster standard; a model is the simulator's, on this machine's clock)"},
-		{"power", lab.Powers, "how controllers command the lab's hosts: %s (which owns the BMCs then)"},
-	} {
-		p := &report.Part{Flag: part.flag, Of: part.of}
-		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.help, report.OneOf(p.Of)))
+	for _, part := range lab.Parts {
+		p := &report.Part{Flag: part.Flag, Of: part.Of}
+		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, report.OneOf(p.Of)))
 		r.Parts = append(r.Parts, p)
 	}
 	flags.StringVar(&r.ironic, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
@@ -92,36 +83,34 @@ func choices() string { return report.OneOf(append([]string{benign}, search.Stra
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
 	if err := r.Check(report.WorldNames(worlds)); err != nil {
-		return invalid(err)
+		return report.Invalid(err)
 	}
 	if r.Real = r.World != "sim"; !r.Real {
 		r.simulator, err = sim.New()
 		r.Another = r.backend
 	}
-	return exit(report.ExitInternal, err)
+	return report.Coded(report.ExitInternal, err)
 }
 
 func (r *runner) run(cmd *cobra.Command, args []string) error {
 	ctx, strategy := cmd.Context(), r.search.Strategy
 	switch {
 	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
-		return invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
+		return report.Invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
 	case r.World != "sim" && strategy != benign:
-		return invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", strategy))
-	case r.system != "" && r.World != "lab":
-		return invalid(errors.New("--system: programs run in the lab only: add --backend lab"))
+		return report.Invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", strategy))
 	case r.search.Schedules < 1 || r.workers < 1:
-		return invalid(errors.New("--schedules and --workers must be at least 1"))
+		return report.Invalid(errors.New("--schedules and --workers must be at least 1"))
 	}
 	loaded, err := scenarios.LoadFiles(args, vocabulary(), r.set)
 	if err == nil {
 		loaded, err = r.filter.Of(loaded)
 	}
 	if err == nil && r.system != "" {
-		err = r.take(loaded)
+		r.Unfit, err = scenarios.UnderTest(r.system, vocabulary(), loaded)
 	}
 	if err != nil {
-		return invalid(err)
+		return report.Invalid(err)
 	}
 	if err := r.start(cmd); err != nil {
 		return err
@@ -134,37 +123,14 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// take puts the system's programs in the place of the scenarios' controllers.
-func (r *runner) take(all []*scenarios.Scenario) error {
-	system, err := scenarios.LoadSystem(r.system, vocabulary())
-	if err != nil {
-		return err
-	}
-	unfit := make(map[*scenarios.Scenario]error)
-	for _, s := range all {
-		if err := system.Takes(&s.Spec); err != nil {
-			unfit[s] = err
-		}
-	}
-	if len(unfit) == len(all) {
-		return fmt.Errorf("--system %s: no scenario can be played with it; %s: %w", r.system, all[0].Metadata.Name, unfit[all[0]])
-	}
-	r.Unfit = func(s *scenarios.Scenario) string {
-		if err := unfit[s]; err != nil {
-			return err.Error()
-		}
-		return ""
-	}
-	return nil
-}
-
 // backend returns a world of the chosen kind.
 func (r *runner) backend() scenarios.Backend {
 	if r.Real {
-		return lab.New(lab.Options{
-			Log: r.Talk, Processes: r.Chosen("controllers") == lab.AsProcess, Cluster: r.Chosen("cluster"), Hosts: r.Chosen("hosts"),
-			Power: r.Chosen("power"), IronicEndpoint: r.ironic,
-		})
+		options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic}
+		for _, p := range r.Parts {
+			options.Choose(p.Flag, p.Value)
+		}
+		return lab.New(options)
 	}
 	world := r.simulator.Backend()
 	world.Evidence = true
@@ -181,7 +147,7 @@ func workerCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exit(report.ExitInternal, workers.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
+			return report.Coded(report.ExitInternal, workers.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
 	}
 }
@@ -199,7 +165,7 @@ can also look at an event, or go through the run: type help.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := walk.Check(r.World); err != nil {
-				return invalid(err)
+				return report.Invalid(err)
 			}
 			if err := r.start(cmd); err != nil {
 				return err

@@ -31,7 +31,7 @@ a plan without a history beside it is played in the simulator first.`,
 				output = filepath.Join(dir, page.Name)
 			}
 			if err := page.Write(os.DirFS(dir), output); err != nil {
-				return invalid(err)
+				return report.Invalid(err)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), output)
 			return nil
@@ -46,7 +46,7 @@ a plan without a history beside it is played in the simulator first.`,
 func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 	dir, err := page.Dir(name)
 	if err != nil || dir != "" {
-		return dir, invalid(err)
+		return dir, report.Invalid(err)
 	}
 	if err := r.start(cmd); err != nil {
 		return "", err
@@ -56,5 +56,5 @@ func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 		return "", err
 	}
 	r.Dir = filepath.Join("out", outcome.Plan.Metadata.Name+"-"+outcome.Plan.ID())
-	return r.Dir, exit(report.ExitInternal, outcome.Save(r.Dir, r.Replay(r.Dir)))
+	return r.Dir, report.Coded(report.ExitInternal, outcome.Save(r.Dir, r.Replay(r.Dir)))
 }

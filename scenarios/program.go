@@ -206,6 +206,25 @@ func (s *System) Takes(spec *Spec) error {
 	return nil
 }
 
+// UnderTest puts the programs of the system in a file in the place of the scenarios'
+// controllers. What it returns says why a scenario is not told with it, or nothing.
+func UnderTest(file string, vocab Vocabulary, all []*Scenario) (unfit func(*Scenario) string, err error) {
+	system, err := LoadSystem(file, vocab)
+	if err != nil {
+		return nil, err
+	}
+	reasons := make(map[*Scenario]string)
+	for _, s := range all {
+		if err := system.Takes(&s.Spec); err != nil {
+			reasons[s] = err.Error()
+		}
+	}
+	if len(reasons) == len(all) {
+		return nil, fmt.Errorf("%s: no scenario can be told with it; of %s: %s", file, all[0].Metadata.Name, reasons[all[0]])
+	}
+	return func(s *Scenario) string { return reasons[s] }, nil
+}
+
 // partOf is the part that a controller plays.
 func partOf(c *Controller) string {
 	switch part := cmp.Or(c.Plays, c.Name); part {

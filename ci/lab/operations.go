@@ -25,20 +25,41 @@ import (
 // Options.Processes.
 const InProcess, AsProcess = "in-process", "process"
 
-// Ways are all of them.
-var Ways = []string{InProcess, AsProcess}
-
 // What the hosts of a lab are made of, as the command line calls it; see Options.Hosts.
 const Guest, Node, Model = "guest", "node", "model"
-
-// Kinds are all of them.
-var Kinds = []string{Guest, Node, Model}
 
 // How controllers command the power of hosts; see Options.Power.
 const Redfish, Ironic = "redfish", "ironic"
 
-// Powers are all ways.
-var Powers = []string{Redfish, Ironic}
+// A Part is something that a lab is made of, which its user chooses by a flag: one of
+// several, the default first.
+type Part struct {
+	Flag string
+	Of   []string
+	Help string // with %s for what there is
+	set  func(*Options, string)
+}
+
+// Parts are all of them.
+var Parts = []Part{
+	{"controllers", []string{InProcess, AsProcess}, "how the lab runs controllers: %s (each one of its own)",
+		func(o *Options, way string) { o.Processes = way == AsProcess }},
+	{"cluster", []string{Embedded, Standard}, "the lab's control plane: %s (with kube-controller-manager and kube-scheduler)",
+		func(o *Options, cluster string) { o.Cluster = cluster }},
+	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and --cluster standard; a model is the simulator's, on this machine's clock)",
+		func(o *Options, hosts string) { o.Hosts = hosts }},
+	{"power", []string{Redfish, Ironic}, "how controllers command the lab's hosts: %s (which owns the BMCs then)",
+		func(o *Options, power string) { o.Power = power }},
+}
+
+// Choose makes the lab of a part.
+func (o *Options) Choose(flag, value string) {
+	for _, p := range Parts {
+		if p.Flag == flag {
+			p.set(o, value)
+		}
+	}
+}
 
 // Capabilities are what the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{

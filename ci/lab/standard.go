@@ -24,9 +24,6 @@ import (
 // same with kube-controller-manager and kube-scheduler.
 const Embedded, Standard = "embedded", "standard"
 
-// Clusters are all of them, the default first.
-var Clusters = []string{Embedded, Standard}
-
 // podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
 // is gone: it lets 40 seconds pass, and looks every 20.
 const podGC = 60 * time.Second

@@ -51,6 +51,17 @@ func UnlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
+// Coded gives an error an exit code; no error stays none.
+func Coded(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Exit{code, err}
+}
+
+// Invalid is an error in what the user gave us.
+func Invalid(err error) error { return Coded(ExitInvalid, err) }
+
 // CodeOf is the exit code of an error. What carries none is an error of the command
 // line.
 func CodeOf(err error) int {
