@@ -213,7 +213,10 @@ func (b *bed) register() {
 	b.t.Helper()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: worker.Name},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			NodeInfo:   corev1.NodeSystemInfo{BootID: fmt.Sprintf("%s#%d", worker.Name, b.boots)},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 	if err := b.client.Create(ctx, node); err != nil {
 		b.t.Fatal(err)
@@ -324,9 +327,12 @@ func TestHealthCheckAndTruthTable(t *testing.T) {
 			}
 			sick := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: worker.Name},
-				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-					{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(b.clock.Now())},
-				}},
+				Status: corev1.NodeStatus{
+					NodeInfo: corev1.NodeSystemInfo{BootID: worker.Name + "#0"},
+					Conditions: []corev1.NodeCondition{
+						{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(b.clock.Now())},
+					},
+				},
 			}
 			for _, obj := range []client.Object{check, sick} {
 				if err := b.client.Create(ctx, obj); err != nil {

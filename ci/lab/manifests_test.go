@@ -332,7 +332,7 @@ func sickMachine(t *testing.T, admin client.Client, address string) *clusterv1.M
 	})
 	create(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "worker-1"},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "worker-1#0"}, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: hourAgo},
 		}},
 	})
