@@ -86,6 +86,9 @@ type State struct {
 	Node NodeIs `json:"node"`
 	// Cordoned: the Node is, and says for which NodeFence.
 	Cordoned bool `json:"cordoned"`
+	// Bare: a kubelet has made the Node anew, and it lacks what somebody had given the one
+	// before.
+	Bare bool `json:"bare"`
 	// Promised: the agent of the fenced boot has announced when it will be reset.
 	Promised bool `json:"promised"`
 	// Quorate: so many of its peers know the NodeFence that the others are not the most.
@@ -134,6 +137,8 @@ const (
 	RemoveMark   Action = "RemoveMark"
 	RecreateNode Action = "RecreateNode"
 	Uncordon     Action = "Uncordon"
+	// Restore gives a Node that a kubelet has made what it lacks of the backup.
+	Restore Action = "Restore"
 	// Finish deletes the NodeFence.
 	Finish Action = "Finish"
 )
@@ -141,7 +146,7 @@ const (
 // Actions are all actions.
 var Actions = []Action{
 	Wait, Feed, Starve, Reboot, LiveOn, Die, Ask, SayHealthy, SayUnhealthy, SayCutOff, SayNothing,
-	RequestFence, Cordon, DeleteNode, RemoveMark, RecreateNode, Uncordon, Finish,
+	RequestFence, Cordon, DeleteNode, RemoveMark, RecreateNode, Uncordon, Restore, Finish,
 }
 
 // Decide says what to do.
@@ -236,6 +241,8 @@ func (s State) survive() Action {
 	switch s.Node {
 	case NodeOther:
 		switch {
+		case s.Bare:
+			return Restore // while the mark still says that this isn't over
 		case s.Marked:
 			return RemoveMark
 		case s.Cordoned:

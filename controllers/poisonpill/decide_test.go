@@ -107,6 +107,7 @@ func TestEveryStepOfTheSurvivors(t *testing.T) {
 		{State{Fenced: true, Node: NodeBlank, Safe: true, Orphan: true}, Finish},
 		{State{Fenced: true, Node: NodeOther, Marked: true, Cordoned: true}, RemoveMark},
 		{State{Fenced: true, Node: NodeOther, Cordoned: true}, Uncordon},
+		{State{Fenced: true, Node: NodeOther, Marked: true, Bare: true}, Restore},
 		{State{Fenced: true, Node: NodeOther}, Finish},
 	} {
 		decide(t, OfFence, c.state, c.want)

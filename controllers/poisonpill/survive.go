@@ -104,6 +104,7 @@ func (a *Agent) facts(s *survey, name string) State {
 	state.Orphan = s.machines[name] == nil || s.machines[name].UID != f.Spec.Machine.UID
 	state.Marked = state.Marked && !state.Orphan
 	state.Cordoned = node != nil && strings.HasSuffix(node.Annotations[FencedAnnotation], " "+string(f.UID))
+	state.Bare = state.Node == NodeOther && madeAnew(node, f) && amended(node, f) != nil
 	w := a.m.waitFor(f)
 	a.observe(w, s, f)
 	if state.Promised = w.Promise.Boot == f.Spec.Boot && len(w.Promise.Peers) > 0; !state.Promised && state.Node == NodeFenced && !w.Warned {
@@ -158,7 +159,7 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	if f == nil {
 		return errors.New("there is no NodeFence") // the table never asks for it
 	}
-	if (action == Cordon || action == DeleteNode || action == Uncordon) && node == nil || action == RemoveMark && machine == nil {
+	if (action == Cordon || action == DeleteNode || action == Uncordon || action == Restore) && node == nil || action == RemoveMark && machine == nil {
 		return errors.New("there is no such object") // nor for this
 	}
 	switch action {
@@ -173,6 +174,10 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 		return a.API.Create(ctx, restored(f))
 	case Uncordon:
 		return a.API.Patch(ctx, node.DeepCopy(), patchNode(node, "null", f.Spec.Backup.Unschedulable))
+	case Restore:
+		if amended := amended(node, f); amended != nil {
+			return a.API.Patch(ctx, amended, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
+		}
 	case Finish:
 		return a.API.Delete(ctx, f.DeepCopy(), client.Preconditions{UID: &f.UID})
 	}
@@ -236,6 +241,45 @@ func restored(f *fence.NodeFence) *corev1.Node {
 		node.Spec.PodCIDR = b.PodCIDRs[0]
 	}
 	return node
+}
+
+// madeAnew reports whether a Node is another one than that which was fenced. Both times are
+// the API server's.
+func madeAnew(node *corev1.Node, f *fence.NodeFence) bool {
+	return f.CreationTimestamp.Before(&node.CreationTimestamp)
+}
+
+// amended is a Node that a kubelet made before any agent did, with what it lacks of the
+// backup; nil if that is nothing. What the kubelet, or anybody else, has set stays.
+func amended(node *corev1.Node, f *fence.NodeFence) *corev1.Node {
+	b, n := &f.Spec.Backup, node.DeepCopy()
+	lacks := add(&n.Labels, b.Labels)
+	lacks = add(&n.Annotations, b.Annotations) || lacks
+	for _, t := range b.Taints {
+		if !slices.ContainsFunc(n.Spec.Taints, func(o corev1.Taint) bool { return o.MatchTaint(&t) }) {
+			n.Spec.Taints, lacks = append(n.Spec.Taints, t), true
+		}
+	}
+	if b.Unschedulable && !n.Spec.Unschedulable {
+		n.Spec.Unschedulable, lacks = true, true
+	}
+	if !lacks {
+		return nil
+	}
+	return n
+}
+
+// add adds the entries that are not there, and reports whether there were any.
+func add(to *map[string]string, entries map[string]string) (added bool) {
+	for key, value := range entries { // order does not matter
+		if _, ok := (*to)[key]; !ok {
+			if *to == nil {
+				*to = map[string]string{}
+			}
+			(*to)[key], added = value, true
+		}
+	}
+	return added
 }
 
 func (a *Agent) warn(about client.Object, reason, message string) {
