@@ -271,7 +271,7 @@ func amended(node *corev1.Node, f *fence.NodeFence) *corev1.Node {
 
 // add adds the entries that are not there, and reports whether there were any.
 func add(to *map[string]string, entries map[string]string) (added bool) {
-	for key, value := range entries { // order does not matter
+	for key, value := range entries { // order does not matter: each entry is added by itself
 		if _, ok := (*to)[key]; !ok {
 			if *to == nil {
 				*to = map[string]string{}
