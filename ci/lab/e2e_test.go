@@ -197,11 +197,11 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
 	)
 
-	DescribeTable("tells the story on real nodes", full, Label("nodes"), func(ctx SpecContext, file string) {
+	DescribeTable("tells the story on real nodes", Label("nodes"), func(ctx SpecContext, file string) {
 		tellWith(ctx, file, lab.Options{Hosts: lab.Node})
 	},
-		Entry("of a plain power cycle", "reboot-annotation/plain-power-cycle.yaml"),
-		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
+		Entry("of a plain power cycle", full, "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of a host that is cut off", onDemand, "machine-remediation/cut-off-host.yaml"),
 		Entry("of a host that is cut off and resets itself", onDemand, "agents/cut-off-host-resets-itself.yaml"),
 		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
 		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml"),
@@ -212,12 +212,12 @@ var _ = Describe("the lab", func() {
 		o.Hosts, o.Power = lab.Model, lab.Ironic
 		tellWith(ctx, file, o)
 	},
-		Entry("of a plain power cycle", full, "reboot-annotation/plain-power-cycle.yaml"),
+		Entry("of a plain power cycle", onDemand, "reboot-annotation/plain-power-cycle.yaml"),
 		Entry("of a host that is cut off", full, "machine-remediation/cut-off-host.yaml"),
-		Entry("of controllers that crash after each of their effects", full, "machine-remediation/crash-after-each-effect.yaml"),
+		Entry("of controllers that crash after each of their effects", onDemand, "machine-remediation/crash-after-each-effect.yaml"),
 		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
-		Entry("of a host that powers off slowly", full, "ironic/powering-off-is-not-off.yaml"),
-		Entry("of the one that trusts Ironic's record", full, "ironic/wrong-trusts-the-record.yaml"),
+		Entry("of a host that powers off slowly", onDemand, "ironic/powering-off-is-not-off.yaml"),
+		Entry("of the one that trusts Ironic's record", onDemand, "ironic/wrong-trusts-the-record.yaml"),
 		Entry("of a conductor that is killed", full, "ironic/conductor-killed-during-the-power-off.yaml"),
 		Entry("of the lock of a soft power-off", onDemand, "ironic/lock-held-by-a-soft-off.yaml"),
 		Entry("of a synchronization that undoes an off", onDemand, "ironic/synchronization-undoes-a-foreign-off.yaml"),
@@ -225,7 +225,7 @@ var _ = Describe("the lab", func() {
 	)
 
 	DescribeTable("tells the story of an Ironic, of guests", func(ctx SpecContext, file string) { tell(ctx, file) },
-		Entry("of the lock of a soft power-off", full, "ironic/lock-held-by-a-soft-off.yaml"),
+		Entry("of the lock of a soft power-off", onDemand, "ironic/lock-held-by-a-soft-off.yaml"),
 		Entry("of a conductor that is killed", onDemand, "ironic/conductor-killed-during-the-power-off.yaml"),
 	)
 
