@@ -126,14 +126,13 @@ func (b *Backend) startControllers() error {
 	return nil
 }
 
-// startLast starts the process when all Nodes are Ready.
+// startLast starts the process when the Nodes are up.
 func (p *process) startLast() {
-	select {
-	case <-p.b.stream.nodesReady:
-		if err := p.start(); err != nil && p.b.ctx.Err() == nil {
-			p.b.stream.fail(fmt.Errorf("start controller %s: %w", p.name, err))
-		}
-	case <-p.b.ctx.Done():
+	if !p.b.nodesUp() {
+		return
+	}
+	if err := p.start(); err != nil && p.b.ctx.Err() == nil {
+		p.b.stream.fail(fmt.Errorf("start controller %s: %w", p.name, err))
 	}
 }
 

@@ -64,36 +64,44 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 	return reasons
 }
 
-// createWorkload makes the exclusive workload of a cluster that has the standard controllers,
-// when all Nodes are Ready and the one where the story wants it takes Pods, so that it starts
-// there.
+// createWorkload makes the exclusive workload of a cluster that has the standard controllers.
 func (b *Backend) createWorkload() {
-	select {
-	case <-b.stream.nodesReady:
-	case <-b.ctx.Done():
+	if !b.nodesUp() {
 		return
 	}
 	topology := &b.plan.Spec.Topology
-	wanted := topology.NodeOf(topology.Workload.Host)
-	for !b.takesPods(wanted) {
-		select {
-		case <-time.After(taintPoll):
-		case <-b.ctx.Done():
-			return
-		}
-	}
-	for _, obj := range exclusive(wanted) {
+	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host)) {
 		if err := b.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
 			b.stream.fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
 		}
 	}
 }
 
+// nodesUp waits until all Nodes are Ready, and until the one where the story wants its
+// workload takes Pods: before that the workload would start on another. It returns false if
+// the run ends meanwhile.
+func (b *Backend) nodesUp() bool {
+	select {
+	case <-b.stream.nodesReady:
+	case <-b.ctx.Done():
+		return false
+	}
+	topology := &b.plan.Spec.Topology
+	for host := topology.Workload.Host; host != "" && !b.takesPods(topology.NodeOf(host)); {
+		select {
+		case <-time.After(taintPoll):
+		case <-b.ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // taintPoll is how often it is looked whether a new Node has lost its taint.
 const taintPoll = 100 * time.Millisecond
 
 // takesPods reports whether a Node has no taint, as every new one has until
-// kube-controller-manager knows that it is Ready.
+// kube-controller-manager, or its stand-in, knows that it is Ready.
 func (b *Backend) takesPods(name string) bool {
 	var node corev1.Node
 	err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &node)

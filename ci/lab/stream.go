@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ type stream struct {
 	// waiting is what the topology lacks before the story can begin; nil before
 	// that is known.
 	waiting map[string]bool
+	// workload is the host on which the topology has the workload start.
+	workload string
 	// nodesReady is closed when at most the workload is waited for.
 	nodesReady chan struct{}
 	announced  bool
@@ -67,6 +70,9 @@ func (s *stream) insert(e history.Event) {
 			delete(s.waiting, e.Actor)
 		case history.WorkloadStarted:
 			delete(s.waiting, runningWorkload)
+			if e.Host != s.workload && s.failure == nil {
+				s.failure = fmt.Errorf("the workload started on host %s, and the story begins with it on %s", e.Host, s.workload)
+			}
 		}
 		nodes := 0
 		for what := range s.waiting {
@@ -114,7 +120,7 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	for i := range plan.Spec.Topology.Hosts {
 		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
 	}
-	if plan.Spec.Topology.Workload.Host != "" {
+	if s.workload = plan.Spec.Topology.Workload.Host; s.workload != "" {
 		s.waiting[runningWorkload] = true
 	}
 }
