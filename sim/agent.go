@@ -180,7 +180,7 @@ func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte
 	p, answers := a.p, map[string][]byte{}
 	c := &call{
 		class: ClassPeer, deed: deed{verb: "ask", on: Object{Kind: "Host"}}, lost: func() error { return errPeerTimeout },
-		patience: within, impatient: func() error { return errPeerTimeout },
+		patience: within,
 	}
 	c.run = func(_ bool, done func(error)) {
 		left := len(peers)

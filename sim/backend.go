@@ -431,7 +431,17 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 // committed is told of every change in the API: it makes events of it and tells
 // those who watch.
 func (b *Backend) committed(c kube.Change) {
-	if b.w.trace != nil && !b.sim.kinds.table[c.Kind].Heartbeat {
+	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields[kind.Name]) > 0 {
+		b.changed(kind, c)
+	}
+	for _, p := range b.processes {
+		p.changed(c.Kind)
+	}
+}
+
+// changed makes events of a change, and tells the kubelets that it matters to.
+func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
+	if b.w.trace != nil && !kind.Heartbeat {
 		b.w.trace.Changed(b.w.now, c.Actor, c.Kind.Kind+"/"+nameOf(c), meta(c.Old), meta(c.New))
 	}
 	emit := func(e history.Event) {
@@ -441,8 +451,8 @@ func (b *Backend) committed(c kube.Change) {
 		}
 		b.w.emit(e)
 	}
-	b.nodes.Changes(b.sim.kinds.table[c.Kind], c.Old, c.New, emit)
-	b.fields.Changes(b.nodes, b.sim.kinds.table[c.Kind], meta(c.Old), meta(c.New), emit)
+	b.nodes.Changes(kind, c.Old, c.New, emit)
+	b.fields.Changes(b.nodes, kind, meta(c.Old), meta(c.New), emit)
 	if c.Kind == b.sim.kinds.pod {
 		for _, obj := range [...]client.Object{c.Old, c.New} {
 			if pod, ok := obj.(*corev1.Pod); ok {
@@ -465,9 +475,6 @@ func (b *Backend) committed(c kube.Change) {
 				h.kubelet.rouse() // it looks after its Node
 			}
 		}
-	}
-	for _, p := range b.processes {
-		p.changed(c.Kind)
 	}
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -71,10 +70,9 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 // client's own timeout.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
-	patience := pw.patience
 	c := &call{
 		class: ClassBMC, deed: deed{verb: "read", on: Object{"BMC", host}}, lost: func() error { return fakebmc.ErrUnreachable },
-		patience: patience, impatient: func() error { return fmt.Errorf("the BMC did not answer within %s", patience) },
+		patience: pw.patience,
 	}
 	if request.ResetType != "" {
 		c.effect = "bmc " + string(request.ResetType) + " " + host

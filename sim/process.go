@@ -137,6 +137,8 @@ type flight struct {
 	// sent are the calls that are on their way to whom they are for: one, unless the
 	// reconcile has goroutines of its own.
 	sent []*call
+	// first is room for the one.
+	first [1]*call
 }
 
 // call is what a reconcile waits for: an API call or a BMC request.
@@ -146,19 +148,17 @@ type call struct {
 	deed deed
 	// effect is what the call does to the world, or "" for a read.
 	effect string
-	// refuse is the error of a call that is refused with an HTTP status.
-	refuse func(code int) error
+	// api is the request to the API server, which needs no run; nil for any other call.
+	api *kube.Call
 	// overdue says that its client has given it up.
 	overdue bool
 	// run performs it and calls done, at once or later.
 	run func(ignored bool, done func(error))
 	// lost is the error of a call whose answer, or which itself, gets lost.
 	lost func() error
-	// patience is how long the client waits for the answer, and impatient what it
-	// says then; 0 is for ever.
-	patience  time.Duration
-	impatient func() error
-	err       error
+	// patience is how long the client waits for the answer; 0 is for ever.
+	patience time.Duration
+	err      error
 	// answered guards against an answer after the client gave up.
 	answered bool
 	// resume lets a goroutine in the bubble go on that waits for the answer; nil for a
@@ -296,11 +296,32 @@ func (p *process) executeLate(c *call, by time.Duration) {
 
 // executeOverdue executes a request that nobody waits for any more.
 func (p *process) executeOverdue(c *call, note string) {
-	c.run(false, func(err error) {
+	p.execute(c, false, func(err error) {
 		if err == nil && c.effect != "" {
 			p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: note})
 		}
 	})
+}
+
+// execute performs a call and calls done, at once or later.
+func (p *process) execute(c *call, ignored bool, done func(error)) {
+	if c.api != nil {
+		p.api.execute(p.actor.name, p.at, c.api, done)
+		return
+	}
+	c.run(ignored, done)
+}
+
+// impatient is what a client says that has waited long enough.
+func (c *call) impatient() error {
+	switch c.class {
+	case ClassPeer:
+		return errPeerTimeout
+	case ClassBMC:
+		return fmt.Errorf("the BMC did not answer within %s", c.patience)
+	default:
+		return fmt.Errorf("the API server did not answer within %s", c.patience)
+	}
 }
 
 // abandon unwinds the reconciles in flight.
@@ -530,7 +551,7 @@ func (p *process) begin(e *entry) {
 
 // launch runs a body, up to its first call, and done when it has ended.
 func (p *process) launch(f *flight, body func() error, done func(*flight)) {
-	f.thread, f.done = p.threads.get(), done
+	f.thread, f.done, f.sent = p.threads.get(), done, f.first[:0]
 	p.flights = append(p.flights, f)
 	p.running = f
 	c := f.thread.run(func() {
@@ -653,8 +674,8 @@ func (p *process) serve(f *flight, c *call) {
 			p.answer(f, c, c.lost())
 			return
 		}
-		if status := t.fault.Status(); status != 0 && c.refuse != nil {
-			p.answer(f, c, c.refuse(status))
+		if status := t.fault.Status(); status != 0 && c.api != nil {
+			p.answer(f, c, c.api.Refuse(status))
 			return
 		}
 		var timeout *step
@@ -679,7 +700,7 @@ func (p *process) serve(f *flight, c *call) {
 			}
 			p.answer(f, c, err)
 		}
-		c.run(t.fault == scenarios.FaultIgnore, done)
+		p.execute(c, t.fault == scenarios.FaultIgnore, done)
 		if c.patience > 0 && life == p.life && !c.answered {
 			timeout = p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) { done(c.impatient()) })
 		}
@@ -782,9 +803,7 @@ type gate struct {
 // Call implements kube.Gate.
 func (g gate) Call(ctx context.Context, k *kube.Call) error {
 	c := &call{
-		class: ClassAPI, refuse: k.Refuse,
-		run:      func(_ bool, done func(error)) { g.p.api.execute(g.p.actor.name, g.p.at, k, done) },
-		patience: g.patience, impatient: func() error { return fmt.Errorf("the API server did not answer within %s", g.patience) },
+		class: ClassAPI, api: k, patience: g.patience,
 		lost: func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
 	}
 	if k.Writes() {

@@ -14,7 +14,7 @@ import (
 )
 
 // holdKey is that of the request which holds a host off for a deletion.
-const holdKey = hold.Key(api.DeletionRebootKey)
+var holdKey = hold.NewKey(api.DeletionRebootKey)
 
 // hostUsed reports whether the host that the Machine names is its own: a host may have
 // been given to another since, or taken away by a user.

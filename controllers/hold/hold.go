@@ -16,10 +16,15 @@ import (
 
 // Key is what follows the slash in a client's own form of the reboot annotation, which
 // holds a host off until that client removes it.
-type Key string
+type Key struct{ name, annotation string }
+
+// NewKey returns the key of that name.
+func NewKey(name string) Key {
+	return Key{name: name, annotation: api.RebootAnnotation + "/" + name}
+}
 
 // Annotation is the whole name of the annotation.
-func (k Key) Annotation() string { return api.RebootAnnotation + "/" + string(k) }
+func (k Key) Annotation() string { return k.annotation }
 
 // Request is the content of the annotation. No two requests are alike, so that the answer
 // to one is never taken for that to another.
@@ -48,7 +53,7 @@ func (k Key) Ask(host *api.BareMetalHost, node *corev1.Node, q Request) (client.
 	if err != nil {
 		return nil, err
 	}
-	return api.SetAnnotation(host, k.Annotation(), string(content)), nil
+	return api.SetAnnotation(host, k.annotation, string(content)), nil
 }
 
 // Parse reads a request that another may have written: of that it takes what it
@@ -64,19 +69,19 @@ func (k Key) Content(host *api.BareMetalHost) string {
 	if host == nil {
 		return ""
 	}
-	return host.Annotations[k.Annotation()]
+	return host.Annotations[k.annotation]
 }
 
 // Asked reports whether the annotation is there, whatever it says.
 func (k Key) Asked(host *api.BareMetalHost) bool {
-	_, asked := host.Annotations[k.Annotation()]
+	_, asked := host.Annotations[k.annotation]
 	return asked
 }
 
 // Answered reports whether the host was found off by a reading that began after the
 // request was there, and has been kept off since (seeds 000 and 002).
 func (k Key) Answered(host *api.BareMetalHost) bool {
-	return k.Asked(host) && host.Status.Provisioning.HeldOffFor[string(k)] == api.RequestID(k.Content(host))
+	return k.Asked(host) && host.Status.Provisioning.HeldOffFor[k.name] == api.RequestID(k.Content(host))
 }
 
 // Age is how old the request on a host is at least, by this process's own clock. It may be

@@ -12,7 +12,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-const key = Key(api.RemediationRebootKey)
+var key = NewKey(api.RemediationRebootKey)
 
 // epoch is when the tests begin.
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -68,14 +68,14 @@ func TestAnswered(t *testing.T) {
 		annotations, answers map[string]string
 		want                 bool
 	}{
-		"answered":                  {map[string]string{key.Annotation(): "x"}, map[string]string{string(key): api.RequestID("x")}, true},
-		"nobody asked":              {nil, map[string]string{string(key): api.RequestID("")}, false},
+		"answered":                  {map[string]string{key.Annotation(): "x"}, map[string]string{key.name: api.RequestID("x")}, true},
+		"nobody asked":              {nil, map[string]string{key.name: api.RequestID("")}, false},
 		"not yet":                   {map[string]string{key.Annotation(): "x"}, nil, false},
-		"the request before":        {map[string]string{key.Annotation(): "x"}, map[string]string{string(key): api.RequestID("w")}, false},
+		"the request before":        {map[string]string{key.Annotation(): "x"}, map[string]string{key.name: api.RequestID("w")}, false},
 		"another client's":          {map[string]string{key.Annotation(): "x"}, map[string]string{"other": api.RequestID("x")}, false},
-		"asked by another's key":    {map[string]string{api.RebootAnnotation + "/other": "x"}, map[string]string{string(key): api.RequestID("x")}, false},
-		"asked in the plain form":   {map[string]string{api.RebootAnnotation: "x"}, map[string]string{string(key): api.RequestID("x")}, false},
-		"a content that is nothing": {map[string]string{key.Annotation(): ""}, map[string]string{string(key): api.RequestID("")}, true},
+		"asked by another's key":    {map[string]string{api.RebootAnnotation + "/other": "x"}, map[string]string{key.name: api.RequestID("x")}, false},
+		"asked in the plain form":   {map[string]string{api.RebootAnnotation: "x"}, map[string]string{key.name: api.RequestID("x")}, false},
+		"a content that is nothing": {map[string]string{key.Annotation(): ""}, map[string]string{key.name: api.RequestID("")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}}

@@ -66,7 +66,7 @@ type Reconciler struct {
 }
 
 // holdKey is that of the request which holds a host off until its Node is gone.
-const holdKey = hold.Key(api.RemediationRebootKey)
+var holdKey = hold.NewKey(api.RemediationRebootKey)
 
 // memory is what the controller remembers of a host. It may be lost at any time: the
 // boot that a request names remains.
