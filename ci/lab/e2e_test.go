@@ -61,6 +61,7 @@ func TestBackend(t *testing.T) {
 	models.Hosts = lab.Model
 	for name, o := range map[string]lab.Options{"guests and controllers in process": {}, "models and controllers as processes": models} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			backendtest.Run(t, o.Capabilities(), func(t testing.TB) scenarios.Backend {
 				o.Log = t.Output()
 				return lab.New(o)
