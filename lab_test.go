@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,11 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
 )
 
 // patience bounds what a lab on a busy machine may take; every wait ends with what it waits for.
 const patience = 10 * time.Minute
+
+// scriptPatience is for what needs no virtual machine.
+const scriptPatience = 2 * time.Minute
 
 // labRun is a fencelab run in the lab, as another process.
 type labRun struct {
@@ -112,14 +119,134 @@ func processes() (all []processInfo) {
 }
 
 // things are the processes and directories that bear the name of a run.
-func things(name string) (found []string) {
+func things(name string) (found []string) { return thingsBelow(os.TempDir(), name) }
+
+func thingsBelow(tmp, name string) (found []string) {
 	for _, p := range processes() {
 		if strings.Contains(p.arguments, name) {
 			found = append(found, fmt.Sprintf("process %d %s", p.id, strings.ReplaceAll(p.arguments, "\x00", " ")))
 		}
 	}
-	directories, _ := filepath.Glob(filepath.Join(os.TempDir(), "*-"+name+"-*"))
+	directories, _ := filepath.Glob(filepath.Join(tmp, "*-"+name+"-*"))
 	return append(found, directories...)
+}
+
+// TestLabsThatAreKept plays the sessions of fencelab lab, with hosts that are models.
+func TestLabsThatAreKept(t *testing.T) {
+	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
+		if f.Remedy != "" {
+			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
+		}
+	}
+	bin := cluster.DefaultBin()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/lab",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Condition: func(name string) (bool, error) {
+			return name == "lab" && os.Getenv("FENCELAB_REQUIRE_LAB") != "", nil
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("FENCELAB_BIN", bin)
+			env.Setenv("FENCELAB_LAB", lab.DefaultAssets())
+			return clone(env.WorkDir)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "keeps": keeps, "match": match, "killed": killed, "gone": gone, "left": left, "await": await, "reset": resetByBMC,
+		},
+	})
+}
+
+// keeps NAME sets a variable to the name of the lab that lab up has told of, and has the lab
+// gone after the script, however that ends.
+func keeps(ts *testscript.TestScript, neg bool, args []string) {
+	match(ts, neg, []string{args[0], `^lab (\S+) of`})
+	down := exec.Command(program, "lab", "down", ts.Getenv(args[0]))
+	down.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"))
+	ts.Defer(func() { _ = down.Run() }) // it fails if it is gone already
+}
+
+// match NAME PATTERN sets a variable to what the pattern's group is in the standard output.
+func match(ts *testscript.TestScript, _ bool, args []string) {
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if found == nil {
+		ts.Fatalf("no %s in the standard output", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+// killed WHAT,WHAT... LAB kills processes of a lab with SIGKILL: its keepers, that which
+// keeps it, or those whose name begins so.
+func killed(ts *testscript.TestScript, _ bool, args []string) {
+	name := args[1]
+	var keepers, keep []int
+	for _, p := range processes() {
+		if p.arguments == "fencelab-keeper\x00"+name+"\x00" {
+			keepers, keep = append(keepers, p.id), []int{p.parent}
+		}
+	}
+	for what := range strings.SplitSeq(args[0], ",") {
+		victims := map[string][]int{"keepers": keepers, "keep": keep}[what]
+		for _, p := range processes() {
+			if strings.HasPrefix(p.arguments, what) && strings.Contains(p.arguments, "["+name+"]") {
+				victims = append(victims, p.id)
+			}
+		}
+		if len(victims) == 0 {
+			ts.Fatalf("the lab %s has no process %s", name, what)
+		}
+		for _, id := range victims {
+			ts.Check(syscall.Kill(id, syscall.SIGKILL))
+		}
+	}
+}
+
+// gone LAB waits until nothing of a lab is left.
+func gone(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(scriptPatience); ; <-time.After(50 * time.Millisecond) {
+		here := thingsBelow(ts.Getenv("TMPDIR"), args[0])
+		if len(here) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("left of the lab %s: %s", args[0], strings.Join(here, "\n"))
+		}
+	}
+}
+
+// left WHAT LAB shows that something of a lab is there.
+func left(ts *testscript.TestScript, _ bool, args []string) {
+	if here := strings.Join(thingsBelow(ts.Getenv("TMPDIR"), args[1]), "\n"); !strings.Contains(here, args[0]) {
+		ts.Fatalf("left of the lab %s: %s", args[1], here)
+	}
+}
+
+// await COMMAND... runs a command until it succeeds.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(scriptPatience); ; <-time.After(100 * time.Millisecond) {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s: %v", strings.Join(args, " "), err)
+		}
+	}
+}
+
+// reset URL PASSWORDFILE TYPE has a BMC reset its host, as a user of it would.
+func resetByBMC(ts *testscript.TestScript, _ bool, args []string) {
+	body := strings.NewReader(`{"ResetType": "` + args[2] + `"}`)
+	r, err := http.NewRequest(http.MethodPost, args[0]+"/Actions/ComputerSystem.Reset", body)
+	ts.Check(err)
+	r.SetBasicAuth("fencelab", ts.ReadFile(args[1]))
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	if answer.StatusCode >= http.StatusBadRequest {
+		ts.Fatalf("%s of %s: %s", args[2], args[0], answer.Status)
+	}
 }
 
 func until(t *testing.T, what string, done func() bool) {

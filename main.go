@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -58,7 +59,7 @@ missing, 5 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(), corpusCommand(), schemaCommand(),
-		doctorCommand(), controllersCommand(), agentCommand(), bmcCommand(), workerCommand())
+		kept.Command(os.Args[0], vocabulary), doctorCommand(), controllersCommand(), agentCommand(), bmcCommand(), workerCommand())
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)

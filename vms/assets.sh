@@ -15,13 +15,14 @@ as_root() {
 
 plugin() { find /usr/lib /usr/lib64 -path '*libvirt/connection-driver/libvirt_driver_qemu.so' 2>/dev/null | grep -q .; }
 
-if ! command -v qemu-system-x86_64 >/dev/null || ! plugin || ! command -v xz >/dev/null || ! command -v cc >/dev/null; then
-	echo "vms: installing QEMU, libvirt, xz and a C compiler from Debian (about 40 s)"
+if ! command -v qemu-system-x86_64 >/dev/null || ! plugin || ! command -v virsh >/dev/null || ! command -v xz >/dev/null || ! command -v cc >/dev/null; then
+	# virsh is for who works in a lab that is kept.
+	echo "vms: installing QEMU, libvirt, virsh, xz and a C compiler from Debian (about 40 s)"
 	command -v apt-get >/dev/null || { echo "vms/assets.sh: no apt-get here: install QEMU (x86) and libvirt's QEMU driver yourself" >&2; exit 4; }
 	as_root apt-get update -q
 	# Without the -system package nothing of it runs by itself: the lab embeds the driver.
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-		qemu-system-x86 libvirt-daemon libvirt-daemon-driver-qemu xz-utils gcc libc6-dev
+		qemu-system-x86 libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients xz-utils gcc libc6-dev
 fi
 
 # As root, libvirt's driver doesn't start unless its packaged user exists, although the lab's configuration doesn't use it.

@@ -95,6 +95,9 @@ func newDomain(l *Lab, name string, s spec, listener net.Listener) (*Domain, err
 // Name is HostConfig.Name.
 func (d *Domain) Name() string { return d.name }
 
+// DefinedName is the domain's name in libvirt, where it has to be unique.
+func (d *Domain) DefinedName() string { return d.spec.name }
+
 // UUID is the machine's UUID, as its firmware and libvirt have it.
 func (d *Domain) UUID() string { return d.spec.uuid }
 

@@ -15,27 +15,34 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// qemuConf keeps libvirt's driver from touching anything of the machine: QEMU runs as we do, and there is no change of owners,
-// no cgroups, no mount namespaces, no security labels, no virtlogd.
-const qemuConf = `user = "+%d"
+// qemuConf keeps libvirt's driver from touching anything of the machine: there is no change of owners, no cgroups, no mount
+// namespaces, no security labels, no virtlogd. With qemuUser QEMU runs as we do, for a driver that could do otherwise.
+const (
+	qemuUser = `user = "+%d"
 group = "+%d"
-dynamic_ownership = 0
+`
+	qemuConf = `dynamic_ownership = 0
 remember_owner = 0
 security_driver = "none"
 namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
 `
+)
 
 // hypervisor is libvirt's QEMU driver inside our own process, with all of its state in a directory of ours. So it sees
 // none of the machine's domains and networks, and needs neither a daemon nor its socket.
 //
 // libvirt allows one embedded driver in a process and can't move it, therefore all Labs of a process share it, and it
 // stays until the process ends. Then the keeper kills what is left of its QEMU processes and removes the directory.
+//
+// After [OpenToOthers] the driver is in a daemon, all else being equal.
 type hypervisor struct {
 	conn   *libvirt.Connect
 	keeper *keeper.Keeper
 	dir    string // for the driver and the Labs
+	pids   string // where the driver has the ids of its QEMU processes
+	uri    string // by which others reach it; empty: they can't
 
 	mu      sync.Mutex
 	domains map[string]*Domain // by UUID
@@ -69,29 +76,48 @@ func (h *hypervisor) start(cache string) (err error) {
 	if h.dir, err = h.keeper.TempDir("fencelab-vms"); err != nil {
 		return err
 	}
-	root := filepath.Join(h.dir, "libvirt")
-	if err := os.MkdirAll(filepath.Join(root, "etc"), 0o700); err != nil {
-		return fmt.Errorf("prepare libvirt's directory: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), fmt.Appendf(nil, qemuConf, os.Getuid(), os.Getgid()), 0o600); err != nil {
-		return fmt.Errorf("prepare libvirt's directory: %w", err)
-	}
-	// libvirt writes its cache in place, so that two drivers that share one can fail or read half a file. Each has a copy.
-	capabilities := filepath.Join("qemu", "capabilities")
-	keepFiles(filepath.Join(cache, capabilities), filepath.Join(root, "cache", capabilities))
-	defer func() {
-		if err == nil {
-			keepFiles(filepath.Join(root, "cache", capabilities), filepath.Join(cache, capabilities))
-		}
-	}()
-	// The marks that libvirt itself gives, to the QEMU of a domain and to one that it asks for its capabilities (-qmp).
-	for _, mark := range []string{"XDG_CACHE_HOME=" + root + "/", "unix:" + root + "/"} {
+	for _, mark := range Marks(h.dir) {
 		if err := h.keeper.KillMarked(mark); err != nil {
 			return err
 		}
 	}
+	root := filepath.Join(h.dir, "libvirt")
+	files := layout{conf: "etc", known: "cache/qemu/capabilities", pids: "run/qemu", cache: filepath.Join(cache, "qemu/capabilities")}
+	if openToOthers {
+		root, files = h.dir, daemonLayout(cache)
+	}
+	conf := []byte(qemuConf)
+	if !openToOthers {
+		conf = append(fmt.Appendf(nil, qemuUser, os.Getuid(), os.Getgid()), conf...)
+	}
+	if err := os.MkdirAll(filepath.Join(root, files.conf), 0o700); err != nil {
+		return fmt.Errorf("prepare libvirt's directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(root, files.conf, "qemu.conf"), conf, 0o600); err != nil {
+		return fmt.Errorf("prepare libvirt's directory: %w", err)
+	}
+	h.pids = filepath.Join(root, files.pids)
+	// libvirt writes its cache in place, so that two drivers that share one can fail or read half a file. Each has a copy.
+	keepFiles(files.cache, filepath.Join(root, files.known))
+	defer func() {
+		if err == nil {
+			keepFiles(filepath.Join(root, files.known), files.cache)
+		}
+	}()
 	return h.open(root)
 }
+
+// layout says where a driver has its files, below its root.
+type layout struct {
+	conf  string // the directory of qemu.conf
+	known string // what it has learned about QEMU
+	pids  string
+	cache string // where that which is known is kept for the next driver, an absolute path
+}
+
+// Marks are those that libvirt itself gives, with its files below a directory: to the QEMU of a domain, and to one that it
+// asks for its capabilities (-qmp).
+func Marks(dir string) []string { return []string{"XDG_CACHE_HOME=" + dir + "/", "unix:" + dir + "/"} }
 
 func (h *hypervisor) open(root string) error {
 	// libvirt reads this once, when it is first used. Its warnings are no news to our user; they are kept as evidence.
@@ -118,7 +144,11 @@ func (h *hypervisor) open(root string) error {
 		}
 	}()
 	var err error
-	if h.conn, err = libvirt.NewConnect("qemu:///embed?root=" + root); err != nil {
+	if openToOthers {
+		if h.uri, err = h.startDaemon(root); err != nil {
+			return err
+		}
+	} else if h.conn, err = libvirt.NewConnect("qemu:///embed?root=" + root); err != nil {
 		return fmt.Errorf("open libvirt's embedded QEMU driver: %w; run vms/assets.sh", err)
 	}
 	if _, err = h.conn.DomainEventLifecycleRegister(nil, h.lifecycle); err == nil {
@@ -146,7 +176,7 @@ func (h *hypervisor) open(root string) error {
 
 // reap collects the QEMU process of a domain as soon as it ends. A failure only makes the end known later.
 func (h *hypervisor) reap(domain string) {
-	text, err := os.ReadFile(filepath.Join(h.dir, "libvirt", "run", "qemu", domain+".pid"))
+	text, err := os.ReadFile(filepath.Join(h.pids, domain+".pid"))
 	if err != nil {
 		return
 	}
@@ -170,6 +200,9 @@ var stopReasons = map[libvirt.DomainEventStoppedDetailType]string{
 func (h *hypervisor) lifecycle(_ *libvirt.Connect, d *libvirt.Domain, event *libvirt.DomainEventLifecycle) {
 	switch event.Event {
 	case libvirt.DOMAIN_EVENT_STARTED:
+		if name, err := d.GetName(); err == nil && h.uri != "" {
+			h.reap(name) // somebody else may have started it
+		}
 		h.tell(d, PoweredOn, "")
 	case libvirt.DOMAIN_EVENT_STOPPED:
 		h.tell(d, PoweredOff, stopReasons[libvirt.DomainEventStoppedDetailType(event.Detail)])

@@ -100,6 +100,17 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 // Accelerator tells how guests are executed, and why so.
 func (l *Lab) Accelerator() (Accelerator, string) { return l.accelerator, l.reason }
 
+// URI is that by which others, such as virsh, connect to the hypervisor, after [OpenToOthers].
+func (l *Lab) URI() string { return l.hypervisor.uri }
+
+// Reachable says why the hypervisor does not answer, if it doesn't.
+func (l *Lab) Reachable() error {
+	if alive, err := l.hypervisor.conn.IsAlive(); err != nil || !alive {
+		return fmt.Errorf("ask libvirt for a sign of life: the connection is lost (%v)", err)
+	}
+	return nil
+}
+
 // Events returns the one stream of all hosts' events, in the order of their times. It has no bound, so a slow reader loses
 // nothing. It is closed by [Lab.Close].
 func (l *Lab) Events() <-chan Event { return l.events }

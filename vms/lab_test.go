@@ -203,7 +203,7 @@ func TestPowerAndBoots(t *testing.T) {
 
 	l.must(d.On(ctx))
 	boot := l.await(Kind(evidence.Boot), "")
-	qemu, err := os.ReadFile(filepath.Join(l.hypervisor.dir, "libvirt", "run", "qemu", d.spec.name+".pid"))
+	qemu, err := os.ReadFile(filepath.Join(l.hypervisor.pids, d.spec.name+".pid"))
 	l.must(err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(qemu)))
 	l.must(err)

@@ -45,7 +45,11 @@ func Preflight(ctx context.Context, assets, disk string) []Finding {
 	if err == nil {
 		var v uint32
 		if v, err = h.conn.GetLibVersion(); err == nil {
-			detail = fmt.Sprintf("embedded driver of libvirt %d.%d.%d", v/1000000, v/1000%1000, v%1000)
+			kind := "embedded driver"
+			if h.uri != "" {
+				kind = "daemon"
+			}
+			detail = fmt.Sprintf("%s of libvirt %d.%d.%d", kind, v/1000000, v/1000%1000, v%1000)
 		}
 	}
 	findings = append(findings, finding("libvirt", true, detail, err))

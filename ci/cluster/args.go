@@ -65,6 +65,8 @@ func apiServerArgs(port uint16) []string {
 		"--disable-admission-plugins=ServiceAccount",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--allow-privileged",
+		// Observers follow one watch each, for as long as a lab is there.
+		"--min-request-timeout=31536000",
 		"--profiling=false",
 	}
 }

@@ -82,6 +82,9 @@ type Options struct {
 	Processes bool
 	// Executable is fencelab's, for Processes; empty: this process's.
 	Executable string
+	// Kept says that the lab is for people to work with, and judges nothing: other programs can
+	// reach the hypervisor, and a controller that ends by itself is started again.
+	Kept bool
 	// Log is told what the lab is doing; may be nil.
 	Log io.Writer
 	// Controllers are those that a plan can name; nil: fencelab's own.
@@ -183,6 +186,9 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	}
 	if plan.Spec.Topology.Ironic != nil {
 		b.options.Power = Ironic
+	}
+	if b.options.Kept {
+		vms.OpenToOthers()
 	}
 	if err := Check(ctx, b.options); err != nil {
 		return timings, err

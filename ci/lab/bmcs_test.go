@@ -22,6 +22,7 @@ import (
 // inMemory is a machine in memory, for the tests of what stands around machines.
 type inMemory struct{ *memory.Host }
 
+func (inMemory) domainName() string                                  { return "" }
 func (m inMemory) wiredTo(string) fakebmc.System                     { return m }
 func (m inMemory) switchOn(context.Context) error                    { return m.Reset(fakebmc.ResetOn) }
 func (m inMemory) cutPower(context.Context) error                    { return m.Reset(fakebmc.ResetForceOff) }
@@ -43,6 +44,7 @@ func (inMemories) reach(_ string, addresses ...string) ([]netip.AddrPort, error)
 func (inMemories) cut(...network.Link)                  {}
 func (inMemories) restore(...network.Link)              {}
 func (inMemories) restoreAll()                          {}
+func (inMemories) hypervisor() (string, error)          { return "", nil }
 func (inMemories) close() ([]scenarios.Artifact, error) { return nil, nil }
 
 // serveModels returns the BMCs of machines in memory that are on, and what they tell.

@@ -24,6 +24,9 @@ type machines interface {
 	cut(links ...network.Link)
 	restore(links ...network.Link)
 	restoreAll()
+	// hypervisor is the URI by which others reach it, or "" if they can't. The error is that it
+	// is lost.
+	hypervisor() (uri string, err error)
 	// close ends every machine, and returns what they said on their consoles. No event comes
 	// after it.
 	close() ([]scenarios.Artifact, error)
@@ -32,6 +35,8 @@ type machines interface {
 // machine is one of them, as its BMC and the scenario have it.
 type machine interface {
 	fakebmc.System
+	// domainName is its name in the hypervisor, if it is there.
+	domainName() string
 	// wiredTo is the machine behind the BMC of another host, which it is when wires are
 	// swapped.
 	wiredTo(bmc string) fakebmc.System

@@ -144,6 +144,9 @@ func (a *modelMachines) carries(from, to string) bool {
 	return !slices.ContainsFunc(a.cuts, func(l network.Link) bool { return scenarios.Link(l).Covers(from, to) })
 }
 
+// hypervisor implements machines: there is none.
+func (*modelMachines) hypervisor() (string, error) { return "", nil }
+
 // close implements machines.
 func (a *modelMachines) close() ([]scenarios.Artifact, error) {
 	a.do(func() {
@@ -235,6 +238,9 @@ func (m *modelled) ShutDown() {
 func (m *modelled) Kill() { m.life.end() }
 
 func (*modelled) Halts() {}
+
+// domainName implements machine.
+func (*modelled) domainName() string { return "" }
 
 // switchOn implements machine. A host's first boot, before the story, is complete at once.
 func (m *modelled) switchOn(context.Context) error {

@@ -225,14 +225,14 @@ func (p *process) start() error {
 }
 
 // fall is what comes of an incarnation that ended by itself: a program is started again, as
-// a kubelet would. It is called with mu held.
+// a kubelet would, and in a lab that is kept any controller. It is called with mu held.
 func (p *process) fall(l *life) {
 	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.failure())
 	if l.up {
 		p.falls = 0
 	}
 	p.falls++
-	if p.program == nil || !l.up && p.falls >= attempts {
+	if p.program == nil && !p.b.options.Kept || !l.up && p.falls >= attempts {
 		p.b.stream.fail(failure)
 		return
 	}

@@ -95,6 +95,9 @@ func (v *virtualMachines) cut(links ...network.Link)     { v.vms.Cut(links...) }
 func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
 func (v *virtualMachines) restoreAll()                   { v.vms.Restore(v.vms.CutLinks()...) }
 
+// hypervisor implements machines.
+func (v *virtualMachines) hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }
+
 // close implements machines.
 func (v *virtualMachines) close() (artifacts []scenarios.Artifact, err error) {
 	err = v.vms.Close()
@@ -203,6 +206,9 @@ type virtual struct {
 	paused bool
 	told   []evidence.Command // what undoes what the guest was told
 }
+
+// domainName implements machine.
+func (m *virtual) domainName() string { return m.domain.DefinedName() }
 
 // switchOn implements machine.
 func (m *virtual) switchOn(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,6 +80,43 @@ func clean(marks, dirs []string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Sweep removes what is left of a process of that [Name] which has ended, and whose keepers may have been killed as well: it
+// lets those that live finish, and does the work of the others. marks are those, beside the keepers' own, that something with
+// its files below a directory of theirs bears. The error says what is left.
+func Sweep(name string, marks func(dir string) []string) error {
+	if !IsName(name) {
+		return fmt.Errorf("sweep what is left of %q: that is no name of a process", name)
+	}
+	for deadline := time.Now().Add(2 * killTimeout); alive(argument + "\x00" + name + "\x00"); time.Sleep(scanInterval) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("sweep what is left of %s: its keepers are still at it after %v; end the processes called %s %s", name, 2*killTimeout, argument, name)
+		}
+	}
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), "*-"+name+"-*"))
+	if err != nil {
+		return fmt.Errorf("sweep what is left of %s: %w", name, err)
+	}
+	all := []string{markOf(name)}
+	for _, dir := range dirs {
+		all = append(all, marks(dir)...)
+	}
+	return clean(all, dirs)
+}
+
+// IsName reports whether a text looks like a [Name].
+func IsName(text string) bool {
+	return len(text) == nameLength && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// alive reports whether a process has these arguments.
+func alive(arguments string) bool {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	return slices.ContainsFunc(lines, func(file string) bool {
+		text, _ := os.ReadFile(file) // it may have ended meanwhile
+		return string(text) == arguments
+	})
 }
 
 // killMarked sends SIGKILL to every process that carries a mark and returns their ids.

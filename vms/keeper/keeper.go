@@ -35,13 +35,20 @@ const (
 	markVariable = "FENCELAB_KEEPER"
 	// minMark guards against a mark whose variable part came out empty.
 	minMark = 20
+	// nameLength is for paths of Unix sockets, which are short.
+	nameLength = 8
+	// argument is what a keeper is called in lists of processes, before the name of whose it is.
+	argument = "fencelab-keeper"
 )
+
+// markOf is how the marks of all keepers of a process begin.
+func markOf(name string) string { return markVariable + "=" + name + "-" }
 
 var mainCalled bool
 
 // Name is this process's own, in the names of all that it makes: directories, domains, processes. So two labs at once never
 // meet, and who looks for leftovers finds only those of one.
-var Name = sync.OnceValue(func() string { return strings.ToLower(rand.Text()[:8]) })
+var Name = sync.OnceValue(func() string { return strings.ToLower(rand.Text()[:nameLength]) })
 
 // Keeper is the program's handle on its keeper process. Its methods may be called from any goroutine.
 type Keeper struct {
@@ -79,9 +86,9 @@ func Start() (*Keeper, error) {
 	if !mainCalled {
 		return nil, errors.New("start keeper: call keeper.Main first in main or TestMain")
 	}
-	k := &Keeper{mark: markVariable + "=" + rand.Text()}
+	k := &Keeper{mark: markOf(Name()) + rand.Text()}
 	k.cmd = exec.Command("/proc/self/exe")
-	k.cmd.Args = []string{"fencelab-keeper", Name()}
+	k.cmd.Args = []string{argument, Name()}
 	// Nothing of our environment: we may ourselves be marked by another keeper, which must not kill this one.
 	k.cmd.Env = []string{roleVariable + "=1", "TMPDIR=" + os.TempDir()}
 	k.cmd.Dir = "/"

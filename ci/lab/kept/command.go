@@ -1,0 +1,289 @@
+package kept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/report"
+)
+
+// Command is fencelab lab. program is how the user called fencelab, and vocabulary what scenarios may speak of.
+func Command(program string, vocabulary func() scenarios.Vocabulary) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Keep a lab to work in",
+		Long: `Lab makes the topology of a scenario without its story, and keeps it for work by
+hand: hosts, BMCs, an API server and, unless they are left out, controllers. It
+lives until lab down removes it, in a process of its own. Several labs of one user,
+or of several, do not meet.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(upCommand(program, vocabulary), statusCommand(program), downCommand(program), keepCommand(vocabulary))
+	return cmd
+}
+
+func upCommand(program string, vocabulary func() scenarios.Vocabulary) *cobra.Command {
+	job := Job{Parts: make(map[string]string)}
+	var set map[string]string
+	var seed uint64
+	cmd := &cobra.Command{
+		Use:   "up SCENARIO",
+		Short: "Make the lab of a scenario, and keep it",
+		Long: `Up makes the hosts, the API objects and the controllers of a scenario, without its
+story, and returns when they are up: the Nodes are Ready, and the workload runs.
+It says how to reach them with kubectl, virsh and curl. Interrupted, it removes
+what it has made. With --controllers none nothing acts but the stand-ins for
+Kubernetes' own controllers, beside which you run yours.`,
+		Example: `  fencelab lab up scenarios/catalog/reboot-annotation/plain-power-cycle.yaml
+  fencelab lab up --hosts model --controllers none scenarios/catalog/machine-remediation/cut-off-host.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plan, err := chosen(args[0], vocabulary(), set, seed)
+			if err != nil {
+				return report.Invalid(err)
+			}
+			job.Plan = plan.Text()
+			status, err := Up(cmd.Context(), job, saying(cmd.ErrOrStderr()), "lab", "keep")
+			var failure *Failure
+			switch {
+			case errors.As(err, &failure):
+				return report.Coded(failure.Code, err)
+			case cmd.Context().Err() != nil:
+				return report.Coded(report.ExitUnknown, errors.New("interrupted: the lab is gone"))
+			case err != nil:
+				return report.Coded(report.ExitInternal, err)
+			}
+			describe(cmd.OutOrStdout(), status, program)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	for _, part := range lab.Parts {
+		of := part.Of
+		if part.Flag == runsControllers {
+			of = append(slices.Clone(of), Bare)
+		}
+		flags.Var(&choice{job.Parts, part.Flag, of}, part.Flag, fmt.Sprintf(part.Help, report.OneOf(of)))
+		job.Parts[part.Flag] = of[0]
+		flags.Lookup(part.Flag).DefValue = of[0]
+	}
+	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
+	flags.StringToStringVar(&set, "set", nil, "value of a parameter of the scenario, as NAME=VALUE; several times: of several")
+	flags.Uint64Var(&seed, "seed", 1, "what the scenario's choices are drawn from")
+	return cmd
+}
+
+// choice is the value of the flag of a part.
+type choice struct {
+	parts map[string]string
+	flag  string
+	of    []string
+}
+
+func (c *choice) String() string { return c.parts[c.flag] }
+func (c *choice) Type() string   { return "string" }
+
+func (c *choice) Set(value string) error {
+	if !slices.Contains(c.of, value) {
+		return fmt.Errorf("choose %s", report.OneOf(c.of))
+	}
+	c.parts[c.flag] = value
+	return nil
+}
+
+// chosen is the plan of the one scenario of a file.
+func chosen(file string, vocabulary scenarios.Vocabulary, set map[string]string, seed uint64) (*scenarios.Plan, error) {
+	loaded, err := scenarios.LoadFiles([]string{file}, vocabulary, set)
+	if err != nil {
+		return nil, err
+	}
+	if len(loaded) != 1 {
+		return nil, fmt.Errorf("%s has %d scenarios, and a lab is made of one: name one file, and choose among the cells of its matrix with --set", file, len(loaded))
+	}
+	return scenarios.Compile(loaded[0], seed)
+}
+
+// saying prints what a lab does.
+func saying(w io.Writer) func(string) {
+	return func(text string) { fmt.Fprintf(w, "lab: %s\n", text) }
+}
+
+func statusCommand(program string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status [NAME...]",
+		Short: "Say which labs there are, and how they are",
+		Long: `Status says how each lab is, what is in it, and how to reach that. It exits with 4
+when a lab is not as it should be. What befalls the hosts is no fault of the lab's.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			labs, err := named(args)
+			if err != nil {
+				return report.Invalid(err)
+			}
+			if len(labs) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
+			}
+			good := true
+			for _, l := range labs {
+				good = l.tell(cmd.Context(), cmd.OutOrStdout(), program) && good
+			}
+			if !good {
+				return report.Ended(report.ExitEnvironment)
+			}
+			return nil
+		},
+	}
+}
+
+// tell says how the lab is, and reports whether that is well.
+func (l Lab) tell(ctx context.Context, w io.Writer, program string) bool {
+	status, err := l.Status(ctx)
+	switch {
+	case errors.Is(err, ErrEnded):
+		fmt.Fprintf(w, "lab %s is dead: %v; run: %s lab down %s\n", l.Name, err, program, l.Name)
+		return false
+	case err != nil:
+		fmt.Fprintf(w, "lab %s is stuck: %v; run: %s lab down %s\n", l.Name, err, program, l.Name)
+		return false
+	}
+	return describe(w, status, program)
+}
+
+func downCommand(program string) *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use:   "down [NAME...]",
+		Short: "Remove a lab",
+		Long: `Down removes the lab, if there is one, or those that are named, and all that was
+made for them, also after whatever process kept them was killed. It touches
+nothing else.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			labs, err := named(args)
+			if err != nil {
+				return report.Invalid(err)
+			}
+			if len(labs) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
+			}
+			if len(labs) > 1 && len(args) == 0 && !all {
+				return report.Invalid(fmt.Errorf("there are %d labs: name those to remove, of %s, or say --all", len(labs), report.OneOf(names(labs))))
+			}
+			var errs []error
+			for _, l := range labs {
+				if err := l.Down(cmd.Context(), saying(cmd.ErrOrStderr())); err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "lab %s is gone\n", l.Name)
+			}
+			return report.Coded(report.ExitInternal, errors.Join(errs...))
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "remove all labs of this user")
+	return cmd
+}
+
+func keepCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+	return &cobra.Command{
+		Use:    "keep",
+		Short:  "Be the process of a lab",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return report.Coded(report.ExitInternal, Keep(cmd.Context(), os.Stdin, os.Stdout, vocabulary(), codeOf))
+		},
+	}
+}
+
+// codeOf is the exit code of what went wrong while a lab was made.
+func codeOf(err error) int {
+	var unsupported *scenarios.Unsupported
+	var missing *scenarios.Missing
+	switch {
+	case errors.As(err, &unsupported):
+		return report.ExitInvalid
+	case errors.As(err, &missing):
+		return report.ExitEnvironment
+	}
+	return report.ExitInternal
+}
+
+// named are the labs of these names, or all.
+func named(args []string) ([]Lab, error) {
+	labs, err := Find()
+	if err != nil || len(args) == 0 {
+		return labs, err
+	}
+	var found []Lab
+	for _, name := range args {
+		i := slices.IndexFunc(labs, func(l Lab) bool { return l.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no lab %q: lab status lists those that are up", name)
+		}
+		found = append(found, labs[i])
+	}
+	return found, nil
+}
+
+func names(labs []Lab) (names []string) {
+	for _, l := range labs {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// describe prints how a lab is, and reports whether it is as it should be.
+func describe(w io.Writer, s *Status, program string) bool {
+	age := time.Since(s.Since).Round(time.Second)
+	if s.State == nil {
+		fmt.Fprintf(w, "lab %s of %s, %s old, is not up: %s\n", s.Name, s.Scenario, age, s.Doing)
+		return false
+	}
+	problems := s.Problems()
+	how := "is up"
+	switch {
+	case len(problems) > 0:
+		how = "is not well"
+	case s.Doing != "":
+		how = "is not up yet: " + s.Doing
+	}
+	fmt.Fprintf(w, "lab %s of %s, %s old, %s\n", s.Name, s.Scenario, age, how)
+	for _, problem := range problems {
+		fmt.Fprintf(w, "  PROBLEM  %s\n", strings.ReplaceAll(problem, "\n", "\n           "))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(subject, format string, args ...any) {
+		fmt.Fprintf(table, "  %s\t%s\n", subject, fmt.Sprintf(format, args...))
+	}
+	row("made of", "%s", s.Made)
+	row("API server", "export KUBECONFIG=%s", s.Kubeconfig())
+	if s.Hypervisor != "" {
+		row("hypervisor", "virsh -c '%s'", s.Hypervisor)
+	}
+	for _, h := range s.Hosts {
+		row(h.Name, "power %s, Node %s", h.Power, h.Node)
+		row("  BMC", "curl -u %s:$(cat %s) %s", s.BMCUser, s.Password(), h.BMC)
+		if s.Hypervisor != "" {
+			row("  domain", "%s", h.Domain)
+		}
+	}
+	for _, c := range s.Controllers {
+		row("controller", "%s: %s", c.Name, c.State)
+	}
+	row("events", "tail -f %s", s.Events())
+	row("logs", "%s", s.Logs)
+	row("to end it", "%s lab down %s", program, s.Name)
+	_ = table.Flush() // it fails only if w does, as all of the above
+	return len(problems) == 0 && s.Doing == ""
+}
