@@ -102,6 +102,8 @@ type State struct {
 	OnlyClockErrorLeft bool `json:"onlyClockErrorLeft"`
 	// Orphan: the Machine is not there any more.
 	Orphan bool `json:"orphan"`
+	// Backed: the NodeFence has what the Node is made of again.
+	Backed bool `json:"backed"`
 	// Lingering: the Node has not been gone for long enough for its Pods to be released.
 	Lingering bool `json:"lingering"`
 }
@@ -231,6 +233,10 @@ func (s State) answer() Action {
 // survive is the next step for a fenced boot of another host. The mark stays until the
 // host is back, so that nobody sees another reason to fence it in a Node that is not
 // Ready yet; and so does the NodeFence, which answers it.
+//
+// A Node that is gone says no more what its agent has promised. Who doesn't remember that,
+// as after a reboot of its own, waits for nothing: the Node was released by whoever deleted
+// it, an agent when the safe time was over, or a user.
 func (s State) survive() Action {
 	if !s.Fenced {
 		if s.Marked && s.Node == NodeOther {
@@ -258,17 +264,17 @@ func (s State) survive() Action {
 		}
 		return DeleteNode
 	case NodeBlank:
-		if s.Orphan && s.Safe {
+		if s.Orphan {
 			return Finish
 		}
 		return Wait // for its host
 	default:
 		switch {
-		case !s.Safe:
+		case s.Promised && !s.Safe:
 			return Wait
 		case s.Orphan:
 			return Finish // whoever deleted the Machine wants no Node
-		case s.Lingering:
+		case s.Lingering || !s.Backed:
 			return Wait
 		}
 		return RecreateNode

@@ -103,6 +103,7 @@ func (a *Agent) facts(s *survey, name string) State {
 	}
 	state.Orphan = s.machines[name] == nil || s.machines[name].UID != f.Spec.Machine.UID
 	state.Marked = state.Marked && !state.Orphan
+	state.Backed = f.Spec.Backup.ProviderID != "" || len(f.Spec.Backup.Labels) > 0
 	state.Cordoned = node != nil && strings.HasSuffix(node.Annotations[FencedAnnotation], " "+string(f.UID))
 	state.Bare = state.Node == NodeOther && madeAnew(node, f) && amended(node, f) != nil
 	w := a.m.waitFor(f)

@@ -75,7 +75,7 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
 		h.ready, h.cordoned, h.labels = false, false, ""
-	case history.MachineDeleting:
+	case history.MachineDeleting, history.MachineDeleted:
 		h.leaving = true
 	case history.MachineCreated:
 		h.leaving = false
