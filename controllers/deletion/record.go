@@ -36,8 +36,8 @@ func deletionStatus(machine *clusterv1.Machine) clusterv1.MachineDeletionStatus 
 	return *machine.Status.Deletion
 }
 
-// record writes the phase and what it waits for to the condition, and when a wait began
-// to status.deletion. The write fails if anything about the Machine is different from
+// record writes the phase and what it waits for to the condition, when a wait began to
+// status.deletion, and to status.phase that the Machine is deleted. The write fails if anything about the Machine is different from
 // what the decision was based on, its hooks above all.
 func (r *Reconciler) record(ctx context.Context, m *memory, f *facts, s State) error {
 	machine, now := f.machine, metav1.NewTime(r.Clock.Now())
@@ -61,7 +61,8 @@ func (r *Reconciler) record(ctx context.Context, m *memory, f *facts, s State) e
 	if err != nil {
 		return err
 	}
-	status := `"conditions":` + string(fields)
+	// Owners of hooks may wait for the phase (seed 003).
+	status := `"conditions":` + string(fields) + `,"phase":` + api.Quote(string(clusterv1.MachinePhaseDeleting))
 	if name, since := began(phase, deletionStatus(machine)); name != "" && since.IsZero() {
 		status += `,"deletion":{` + api.Quote(name) + ":" + api.Quote(now.UTC().Format(time.RFC3339)) + "}"
 	}
