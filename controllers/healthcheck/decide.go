@@ -48,6 +48,8 @@ type State struct {
 	// Allowed: as many Machines are unhealthy as the MachineHealthCheck acts on,
 	// this one and those in remediation included.
 	Allowed bool `json:"allowed"`
+	// Calm: it is long enough ago that more were unhealthy than that.
+	Calm bool `json:"calm"`
 	// Recorded is the verdict on record.
 	Recorded Verdict `json:"recorded"`
 }
@@ -84,7 +86,7 @@ func Decide(s State) Action {
 		// Its remediation is over, or its Node has just vanished: from now on
 		// it has the start-up time.
 		return RecordWaiting
-	case s.Expired && s.Allowed:
+	case s.Expired && s.Allowed && s.Calm:
 		return Mark
 	}
 	return Nothing

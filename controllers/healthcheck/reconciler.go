@@ -40,6 +40,11 @@ type Settings struct {
 	// at all, as OpenShift's health check does: the variant that makes seed
 	// 002's truth table loop (design, decision 6).
 	MissingNodeUnhealthyAtOnce bool `json:"missingNodeUnhealthyAtOnce"`
+	// CoolDown is how long nobody is marked after more Machines were unhealthy than the
+	// MachineHealthCheck acts on. When what ailed them all is over they recover one by
+	// one, and the last of them have been sick for long when they are few enough. A
+	// process that starts doesn't know how many were before, and waits as long.
+	CoolDown metav1.Duration `json:"coolDown,omitzero"`
 }
 
 // DefaultSettings returns the options of the health check that seed 002 assumes.
@@ -62,6 +67,15 @@ type Reconciler struct {
 
 	mutex  sync.Mutex
 	warned map[types.UID]int64 // generation
+	// crowds are by check.
+	crowds map[types.UID]*crowd
+}
+
+// crowd says whether too many Machines were unhealthy when a check was looked at last, and
+// since when they aren't.
+type crowd struct {
+	tooMany bool
+	over    time.Time
 }
 
 // What is read is shared with the cache and never changed: a reconcile looks at
@@ -125,7 +139,9 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 	var next target
 	action := Nothing
 	var after time.Duration
+	calm := r.untilCalm(check.UID, unhealthy > most)
 	for _, t := range targets {
+		t.state.Calm = calm <= 0
 		t.state.Allowed = least <= unhealthy && unhealthy <= most
 		if action == Nothing {
 			if action = r.Decide(t.state); action != Nothing {
@@ -138,7 +154,33 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 			}
 		}
 	}
+	if calm > 0 && (after == 0 || calm < after) {
+		after = calm
+	}
 	return next, action, after, nil
+}
+
+// untilCalm is how long it takes until Machines may be marked again after too many of them
+// were unhealthy.
+func (r *Reconciler) untilCalm(check types.UID, tooMany bool) time.Duration {
+	if r.Settings.CoolDown.Duration <= 0 {
+		return 0
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	now := r.Clock.Now()
+	if r.crowds == nil {
+		r.crowds = map[types.UID]*crowd{}
+	}
+	was := r.crowds[check]
+	if was == nil {
+		was = &crowd{tooMany: true}
+		r.crowds[check] = was
+	}
+	if was.tooMany || tooMany || now.Before(was.over) {
+		was.tooMany, was.over = tooMany, now
+	}
+	return r.Settings.CoolDown.Duration - now.Sub(was.over)
 }
 
 // targets are the Machines that a MachineHealthCheck selects, in order of their

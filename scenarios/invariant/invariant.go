@@ -86,6 +86,9 @@ type Timings struct {
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and
 	// Release how long it takes then until what was bound to its Node is released.
 	Safe, Release time.Duration
+	// CoolDown is how long the health check marks nobody after more Machines were
+	// unhealthy than it acts on.
+	CoolDown time.Duration
 	// Skew is how far apart two observers may date the same moment: the order
 	// of two events of different observers that are closer than this is not
 	// known. The observers are the API server's and one for each host. It is 0

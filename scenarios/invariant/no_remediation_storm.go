@@ -10,7 +10,7 @@ import (
 
 var noRemediationStorm = Invariant{
 	ID:    "no-remediation-storm",
-	Claim: "A mark leads to one fencing, a Machine is not marked again before its Node had time to return, none are marked while more or fewer are unhealthy than is acted on, and nothing is written again and again.",
+	Claim: "A mark leads to one fencing, a Machine is not marked again before its Node had time to return, none are marked while more or fewer are unhealthy than is acted on, or within the cool-down of the health check after that, and nothing is written again and again.",
 	Seed:  "002, 004",
 	New: func(p Params) Checker {
 		return &storms{
@@ -20,6 +20,7 @@ var noRemediationStorm = Invariant{
 			hosts:      newRoster[stormy](p.Hosts),
 			hindrances: newHindrances(p),
 			grace:      p.Timings.Slack,
+			coolDown:   p.Timings.CoolDown,
 			writes:     map[string][]history.Event{},
 		}
 	},
@@ -41,6 +42,10 @@ type storms struct {
 	check *HealthCheck
 	hosts roster[stormy]
 	grace time.Duration // as in accusers
+	// crowded is the last event at which too many Machines were unhealthy for certain, and
+	// coolDown how long nobody is marked after that.
+	crowded  history.Event
+	coolDown time.Duration
 	// started says that the story has begun, and changed that there are other
 	// Machines since, so that nobody here knows how many may be unhealthy.
 	started, changed bool
@@ -57,6 +62,10 @@ type stormy struct {
 	fenced history.Event
 	over   bool
 	held   bool
+	// boot runs, named is the boot that a NodeFence names, and answered says that this one
+	// was over when the mark was set: no fencing comes of it then.
+	boot, named string
+	answered    bool
 	// node and ready are how the Node is, since the last change.
 	node, ready bool
 	since       history.Event
@@ -77,8 +86,15 @@ func (c *storms) Observe(e history.Event) *Violation {
 		c.started = true
 	case history.ControllerEffect:
 		c.wrote(&e)
+	case history.BootStarted:
+		c.hosts.of(e.Host).boot = e.Boot
 	case history.MachineCreated, history.MachineDeleted:
 		c.changed = c.changed || c.started
+	}
+	if c.coolDown > 0 && c.check != nil {
+		if _, unhealthy, _ := c.count(&e); unhealthy > c.check.MaxUnhealthy {
+			c.crowded = e
+		}
 	}
 	if e.Host != "" && e.Kind.Layer() == history.API {
 		c.judge(c.hosts.of(e.Host), &e)
@@ -98,6 +114,10 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 		}
 	case history.ProvisioningState, history.MachineDeleted:
 		h.fenced, h.last = history.Event{}, history.Event{}
+	case history.FenceRequested:
+		h.named = e.Value
+	case history.FenceEnded:
+		h.named = ""
 	case history.NodeCreated:
 		h.node, h.ready = true, false
 	case history.NodeDeleted:
@@ -114,8 +134,8 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 
 func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 	if !set {
-		if !c.roles.tested(e.Actor) {
-			h.last = history.Event{} // its user changed their mind
+		if !c.roles.tested(e.Actor) || c.roles.agent(e.Actor) && h.answered {
+			h.last = history.Event{} // its user changed their mind, or an agent took it for an old one
 		}
 		h.mark = history.Event{}
 		h.returned = h.returned || h.node && h.ready // it was reset, and its Node stayed
@@ -125,6 +145,7 @@ func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 		return // only its value changed
 	}
 	h.mark, h.fenced, h.over = *e, history.Event{}, false
+	h.answered = h.named != "" && h.boot != h.named
 	if !plays(e.Actor, c.roles.HealthCheck) {
 		return
 	}
@@ -142,8 +163,23 @@ func (c *storms) limit(e *history.Event) {
 	if c.check == nil || c.changed {
 		return
 	}
-	// Where it is not certain when the health check counted, the benefit is its own.
-	marked, unhealthy, possibly := 0, 0, 0
+	marked, unhealthy, possibly := c.count(e)
+	switch most := c.check.MaxUnhealthy; {
+	case marked > most:
+		c.breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", clause(e), marked, most))
+	case unhealthy > most:
+		c.breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", clause(e), unhealthy, most))
+	case possibly < c.check.MinUnhealthy:
+		c.breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", clause(e), possibly, c.check.MinUnhealthy))
+	case c.crowded.Kind != "" && e.At-c.crowded.At < c.coolDown-c.grace && !c.hindrances.since(e.Host, c.crowded.At):
+		c.breach(&c.crowded, e, fmt.Sprintf("%s, though more than %d Machines were unhealthy until %s and none may be marked for %s after that",
+			clause(e), most, seconds(c.crowded.At), seconds(c.coolDown)))
+	}
+}
+
+// count says how many Machines are marked, are unhealthy for certain, and may be. Where it
+// is not certain when the health check counted, the benefit is its own.
+func (c *storms) count(e *history.Event) (marked, unhealthy, possibly int) {
 	for i := range c.hosts.hosts {
 		h := &c.hosts.hosts[i]
 		if h.state.mark.Kind != "" {
@@ -157,14 +193,7 @@ func (c *storms) limit(e *history.Event) {
 			possibly++
 		}
 	}
-	switch most := c.check.MaxUnhealthy; {
-	case marked > most:
-		c.breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", clause(e), marked, most))
-	case unhealthy > most:
-		c.breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", clause(e), unhealthy, most))
-	case possibly < c.check.MinUnhealthy:
-		c.breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", clause(e), possibly, c.check.MinUnhealthy))
-	}
+	return marked, unhealthy, possibly
 }
 
 // asked judges a remediation annotation by what the mark has led to already. One that

@@ -84,6 +84,8 @@ func (tr *transcript) line(line string) (err error) {
 				tr.params.HealthCheck.UnhealthyAfter, err = time.ParseDuration(after)
 				tr.params.HealthCheck.Startup, _ = time.ParseDuration(startup)
 			}
+		case "cooldown":
+			tr.params.Timings.CoolDown, err = time.ParseDuration(value)
 		case "skew":
 			tr.params.Timings.Skew, err = time.ParseDuration(value)
 		default:

@@ -19,6 +19,7 @@ var unhealthyIsFenced = Invariant{
 			hosts:      newRoster[patient](p.Hosts),
 			hindrances: newHindrances(p),
 			grace:      p.Timings.Slack,
+			coolDown:   p.Timings.CoolDown,
 		}
 		if c.check != nil {
 			c.patience = c.check.UnhealthyAfter + 2*coarse + p.Timings.Slack
@@ -40,6 +41,9 @@ type rescues struct {
 	healed   history.Event
 	patience time.Duration
 	grace    time.Duration // how long a Node must be Ready for a health check to see it
+	// crowded is when too many Machines may have been unhealthy last, and coolDown how
+	// long the health check marks nobody after that, or after its own start.
+	crowded, coolDown time.Duration
 }
 
 type patient struct {
@@ -61,6 +65,11 @@ type patient struct {
 }
 
 func (c *rescues) Observe(e history.Event) *Violation {
+	if c.coolDown > 0 && c.check != nil {
+		if most, _, _ := c.count(&e); most > c.check.MaxUnhealthy {
+			c.crowded = e.At
+		}
+	}
 	for i := range c.hosts.hosts {
 		c.expire(&c.hosts.hosts[i], &e)
 	}
@@ -133,7 +142,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
-			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) {
+			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
 				c.judged++
 				c.within(c.patience, &h.sick, e)
 			}
@@ -175,25 +184,14 @@ func (h *patient) missing() string {
 // expire judges a Node that has not been Ready for too long when e comes.
 func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	s := &h.state
-	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience {
+	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+c.patience {
 		return
 	}
 	sick := s.sick
 	s.sick = history.Event{}
-	// Who has just returned, or has just stopped being Ready, may be counted or not.
-	most, least := 0, 0
-	for i := range c.hosts.hosts {
-		o := &c.hosts.hosts[i].state
-		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
-		switch {
-		case o.gone:
-			return // nobody here knows how many may be
-		case fenced, o.ready.Kind == "" && e.At-o.lost.At > c.grace:
-			most++
-			least++
-		case o.ready.Kind == "", e.At-o.ready.At <= c.grace:
-			most++
-		}
+	most, least, gone := c.count(e)
+	if gone {
+		return // nobody here knows how many may be
 	}
 	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged ||
 		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy || c.since(h.name, sick.At) {
@@ -201,6 +199,25 @@ func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	}
 	c.judged++
 	c.breach(&sick, e, "the Node of "+h.name+" has not been Ready since "+seconds(sick.At)+", and at "+seconds(e.At)+" its Machine was still not marked")
+}
+
+// count says how many Machines are unhealthy at most and at least, and whether one is gone.
+// Who has just returned, or has just stopped being Ready, may be counted or not.
+func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
+	for i := range c.hosts.hosts {
+		o := &c.hosts.hosts[i].state
+		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
+		switch {
+		case o.gone:
+			return 0, 0, true
+		case fenced, o.ready.Kind == "" && e.At-o.lost.At > c.grace:
+			most++
+			least++
+		case o.ready.Kind == "", e.At-o.ready.At <= c.grace:
+			most++
+		}
+	}
+	return most, least, false
 }
 
 func (c *rescues) lacking() lack {

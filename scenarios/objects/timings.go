@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/scenarios"
@@ -27,6 +28,9 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		if s, ok := c.Settings.(*poisonpill.Settings); ok {
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
 			timings.Release = time.Duration(spec.Topology.PodGC)
+		}
+		if s, ok := c.Settings.(*healthcheck.Settings); ok {
+			timings.CoolDown = s.CoolDown.Duration
 		}
 		if s, ok := c.Settings.(*reboot.Settings); ok {
 			timings.SoftTimeout, timings.Command = s.SoftTimeout.Duration, s.CommandInterval.Duration
