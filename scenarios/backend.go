@@ -35,6 +35,13 @@ type Backend interface {
 	Stop() ([]Artifact, error)
 }
 
+// A Scheduler is a Backend whose steps can deviate from their default.
+type Scheduler interface {
+	// EndSchedule ends the deviations: no step that is to come deviates, and what was
+	// delayed comes when it would have come, or at once.
+	EndSchedule()
+}
+
 // Artifact is a file of evidence for the report's directory.
 type Artifact struct {
 	Name string

@@ -171,7 +171,7 @@ var weights = map[history.Kind]int{
 	history.LinkCut: 1, history.LinkRestored: 1, history.PowerError: 1, history.PendingRebootSince: 1, history.LastPoweredOn: 1, history.HeldOffFor: 1,
 	history.BootEnded: 0, history.EvidenceRegained: 0, history.NodeLabels: 0, history.MachineNode: 0, history.MachineCreated: 0,
 	history.BareMetalHostCreated: 0, history.ControllerStarted: 0, history.ControllerEffect: 0,
-	history.RunStarted: 0, history.Healed: 0, history.Done: 0,
+	history.RunStarted: 0, history.ScheduleEnded: 0, history.Healed: 0, history.Done: 0,
 }
 
 // landmarks are at most n lines for the events of the story up to the last one that

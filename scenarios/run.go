@@ -145,6 +145,8 @@ type run struct {
 	injected injections
 	// late is by how much the schedule's own delays may hold the story up.
 	late time.Duration
+	// deviates says that the schedule has left its default, and may again.
+	deviates bool
 }
 
 // aftermath is how long a run goes on after a violation, so that the report can
@@ -213,15 +215,32 @@ func (r *run) await(i int, s *Step) bool {
 		}
 	}
 	began, seen := r.now, false
-	r.persist(time.Duration(plan.Spec.Limits.Step), func(e history.Event) bool {
+	look := func(e history.Event) bool {
 		seen = wait.see(e)
 		return seen
-	})
+	}
+	r.persist(time.Duration(plan.Spec.Limits.Step), look)
+	if !seen && !r.over() && r.endSchedule() {
+		r.persist(time.Duration(plan.Spec.Limits.Step), look)
+	}
 	if !seen && !r.over() {
 		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now - began).Round(time.Millisecond),
 			wait.missing(events[r.marks[0]:r.marks[i]], i))
 	}
 	return seen
+}
+
+// endSchedule ends a schedule that has worked against a step for as long as that may take,
+// and reports whether there was one: that the event doesn't come then says something.
+func (r *run) endSchedule() bool {
+	scheduler, ok := r.backend.(Scheduler)
+	if !ok || !r.deviates {
+		return false
+	}
+	scheduler.EndSchedule()
+	r.deviates, r.late = false, 0
+	r.record(history.Event{At: r.now, Kind: history.ScheduleEnded})
+	return true
 }
 
 // persist lets the world run until enough is true of an event, a guarantee is
@@ -306,11 +325,13 @@ func (r *run) quiet() time.Duration {
 
 // withdraw lets the scenario's users take back what they still hold when the
 // story stopped early: a host that is held for ever says nothing about the
-// controllers.
+// controllers. Nor does one that is off, and that somebody was to switch on because no
+// controller can.
 func (r *run) withdraw() {
 	steps := r.outcome.Plan.Spec.Steps
+	powerless := params(r.outcome.Plan, r.outcome.Timings).Roles.Power == ""
 	for i := r.outcome.Steps; i < len(steps); i++ {
-		if do := steps[i].Do; do != nil && (do.RemoveAnnotation != nil || do.Delete != nil && obstacle(do.Delete.Selection())) {
+		if do := steps[i].Do; do != nil && (do.PowerUp != nil && powerless || do.RemoveAnnotation != nil || do.Delete != nil && obstacle(do.Delete.Selection())) {
 			r.apply(*do, i)
 		}
 	}
@@ -372,6 +393,7 @@ func (r *run) record(e history.Event) history.Event {
 		r.outcome.Broken = v
 	}
 	r.late += r.injected.observe(e)
+	r.deviates = r.deviates || e.Kind == history.Deviated
 	if r.listen != nil {
 		r.listen(e)
 	}

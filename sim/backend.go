@@ -233,6 +233,12 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	return timings, nil
 }
 
+// EndSchedule implements scenarios.Scheduler.
+func (b *Backend) EndSchedule() {
+	b.w.story = false
+	b.w.catchUp()
+}
+
 // deviate takes over a plan's deviations.
 func (w *world) deviate(deviations []scenarios.Deviation) error {
 	for _, d := range deviations {

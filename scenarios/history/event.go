@@ -202,6 +202,8 @@ const (
 	// Deviated says that the schedule left its default. Value is the deviation,
 	// Key the delay that it brings, if it does.
 	Deviated Kind = "deviated"
+	// ScheduleEnded says that no step deviates from here on: the story could not go on.
+	ScheduleEnded Kind = "schedule-ended"
 	// Healed begins the liveness phase: every fault is withdrawn.
 	Healed Kind = "healed"
 	// Done ends a complete history. A history without it was cut short.
@@ -222,7 +224,7 @@ var layers = map[Kind]Layer{
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
-	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, Healed: Engine, Done: Engine,
+	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, Healed: Engine, Done: Engine,
 }
 
 // Layer returns whose word an event of this kind is, or "" for an unknown kind.
@@ -350,6 +352,7 @@ var phrases = map[Kind]string{
 	RunStarted:           "the run started",
 	OpApplied:            "the scenario: {value}",
 	Deviated:             "the schedule left its default: {value}",
+	ScheduleEnded:        "the schedule ended, for the story could not go on",
 	Healed:               "the faults were withdrawn",
 	Done:                 "the run ended",
 }

@@ -22,8 +22,9 @@ var nodeDeletedBeforeBoot = Invariant{
 // remediated. Its power-on must then wait for its Node to go. A reset, the
 // watchdog's for one, ends a boot without fencing it: its Node stays, and so does its
 // workload. Nor is it fenced when whoever marked the Machine withdrew the mark,
-// or a user took the host from its Machine, or the request away; nor when an agent on it
-// did so because it had reset the host by then: the boot that was meant is over.
+// or a user took the host from its Machine, or the request away; nor when an agent
+// did so because the host had booted again by then: the boot that was meant is over, which
+// is the one that the NodeFence names, or any that ran when the Machine was marked.
 // And no controller can be in time when the power-on was under way before it was
 // asked, or is nobody's doing who is under test.
 type returns struct {
@@ -44,8 +45,10 @@ type returnHost struct {
 	// that nobody under test could have kept the host off.
 	off     bool
 	excused bool
-	// booted says that another boot has begun since the Machine was marked.
+	// booted says that another boot has begun since the Machine was marked, and named is
+	// the boot that a NodeFence names.
 	booted bool
+	named  string
 }
 
 func (c *returns) Observe(e history.Event) *Violation {
@@ -77,6 +80,10 @@ func (c *returns) judge(e *history.Event) {
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
+	case history.FenceRequested:
+		h.named = e.Value
+	case history.FenceEnded:
+		h.named = ""
 	case history.HostConsumer:
 		if byUser(e) {
 			h.fence.node, h.off = "", false // its Machine has nothing to do with it any more
@@ -106,7 +113,7 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 	if e.Key == externalAnnotation {
 		if e.Kind == history.AnnotationSet {
 			h.booted = false
-		} else if h.booted && c.roles.agent(e.Actor) {
+		} else if c.roles.agent(e.Actor) && (h.booted || h.named != "" && h.boot != h.named) {
 			h.fence.node = ""
 		}
 	}
