@@ -18,7 +18,7 @@ POWER     ?= redfish
 # Of the lab's stories: which, by a regular expression about their names, and how many at once.
 FOCUS     ?=
 PROCS     ?= $(shell nproc)
-STORIES   := go tool -modfile=ci/tools/go.mod ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -poll-progress-after 90s -poll-progress-interval 60s -no-color -focus '$(FOCUS)' -output-dir out -junit-report e2e.xml ./ci/lab -- -test.run='^TestLab$$'
+STORIES   := go tool -modfile=ci/tools/go.mod ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -no-color -focus '$(FOCUS)' -output-dir out -junit-report e2e.xml ./ci/lab -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER)
 
 ##@ Every day
