@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -92,13 +94,48 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 	if err != nil {
 		return err
 	}
-	through := &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: transport, UserAgent: name}
+	through := &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: &earshot{next: transport, heard: func() { b.stream.heard(name) }}, UserAgent: name}
 	if a.proxy, err = gate.Serve(target, through, serving, user); err != nil {
 		return err
 	}
 	b.agents = append(b.agents, a)
 	b.processes = append(b.processes, a.process)
 	return nil
+}
+
+// earshot notices that an agent hears the API server: it asks again what it has asked before,
+// with nothing but answers in between, or watches. That its process runs says less, since the
+// network and the first look of a slow guest take their time, and an agent that has heard
+// nothing yet in its boot does not act as one that was cut off.
+type earshot struct {
+	next  http.RoundTripper
+	heard func()
+
+	mu sync.Mutex
+	// asked are the requests that were answered since the last failure.
+	asked map[string]bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *earshot) RoundTrip(request *http.Request) (*http.Response, error) {
+	what := request.Method + " " + request.URL.Path
+	h.mu.Lock()
+	again := h.asked[what]
+	h.mu.Unlock()
+	response, err := h.next.RoundTrip(request)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err != nil || response.StatusCode >= http.StatusInternalServerError:
+		h.asked = nil
+	case again || request.URL.Query().Has("watch"):
+		h.heard()
+	case h.asked == nil:
+		h.asked = map[string]bool{what: true}
+	default:
+		h.asked[what] = true
+	}
+	return response, err
 }
 
 // identify makes the certificate by which agents on a host are known to their peers.

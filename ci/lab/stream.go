@@ -74,19 +74,37 @@ func (s *stream) insert(e history.Event) {
 				s.failure = fmt.Errorf("the workload started on host %s, and the story begins with it on %s", e.Host, s.workload)
 			}
 		}
-		nodes := 0
-		for what := range s.waiting {
-			if strings.HasPrefix(what, "Node/") {
-				nodes++
-			}
+		s.begin(e.At)
+	}
+}
+
+// heard notes that an agent hears the API server.
+func (s *stream) heard(agent string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[hears(agent)] {
+		delete(s.waiting, hears(agent))
+		s.begin(max(s.since(), s.handed))
+	}
+}
+
+// hears is what a story waits for of an agent.
+func hears(agent string) string { return agent + " hears the API server" }
+
+// begin begins the story once nothing is waited for any more. It is called with mu held.
+func (s *stream) begin(at time.Duration) {
+	nodes := 0
+	for what := range s.waiting {
+		if strings.HasPrefix(what, "Node/") {
+			nodes++
 		}
-		if nodes == 0 && !s.announced {
-			s.announced = true
-			close(s.nodesReady)
-		}
-		if len(s.waiting) == 0 {
-			s.insert(history.Event{At: e.At, Kind: history.RunStarted})
-		}
+	}
+	if nodes == 0 && !s.announced {
+		s.announced = true
+		close(s.nodesReady)
+	}
+	if len(s.waiting) == 0 {
+		s.insert(history.Event{At: at, Kind: history.RunStarted})
 	}
 }
 
@@ -114,7 +132,8 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 			continue
 		}
 		for i := range plan.Spec.Topology.Hosts {
-			s.waiting[scenarios.ProcessOn(c.Name, plan.Spec.Topology.Hosts[i].Name)] = true
+			name := scenarios.ProcessOn(c.Name, plan.Spec.Topology.Hosts[i].Name)
+			s.waiting[name], s.waiting[hears(name)] = true, true
 		}
 	}
 	for i := range plan.Spec.Topology.Hosts {

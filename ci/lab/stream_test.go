@@ -1,9 +1,13 @@
 package lab
 
 import (
+	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -25,5 +29,71 @@ func TestStoryBeginsWhereTheTopologySays(t *testing.T) {
 		if (err == nil) != begins {
 			t.Errorf("the workload starts on %s: error %v", host, err)
 		}
+	}
+}
+
+// TestEarshot lets an agent ask, and looks when it is known that it hears the answers.
+func TestEarshot(t *testing.T) {
+	const nodes, machines = "/api/v1/nodes", "/apis/cluster.x-k8s.io/v1beta2/machines"
+	for name, c := range map[string]struct {
+		asked []string // a path, and what becomes of the request
+		heard bool
+	}{
+		"one look":                      {[]string{nodes, machines}, false},
+		"the next look has begun":       {[]string{nodes, machines, nodes}, true},
+		"nothing is answered":           {[]string{nodes + " lost", nodes + " lost"}, false},
+		"the second look fails":         {[]string{nodes, machines + " lost", nodes}, false},
+		"the API server is overwhelmed": {[]string{nodes, machines + " fails", nodes}, false},
+		"a look after one that failed":  {[]string{nodes + " lost", nodes, machines, nodes}, true},
+		"it watches":                    {[]string{nodes, nodes + "?watch=1"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			heard, answer := false, ""
+			h := &earshot{heard: func() { heard = true }, next: roundTrip(func(*http.Request) (*http.Response, error) {
+				switch answer {
+				case "lost":
+					return nil, errors.New("no route to host")
+				case "fails":
+					return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+			})}
+			for _, asked := range c.asked {
+				path, becomes, _ := strings.Cut(asked, " ")
+				answer = becomes
+				request, err := http.NewRequest(http.MethodGet, "https://api"+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if response, err := h.RoundTrip(request); err == nil {
+					response.Body.Close()
+				}
+			}
+			if heard != c.heard {
+				t.Errorf("heard: %t", heard)
+			}
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// TestStoryWaitsUntilAgentsHear brings up all that a story needs, the agent's hearing last.
+func TestStoryWaitsUntilAgentsHear(t *testing.T) {
+	s := newStream(func() time.Duration { return time.Second })
+	plan := &scenarios.Plan{}
+	plan.Spec.Topology.Hosts = []scenarios.Host{{Name: "worker-1"}}
+	s.await(plan, []controllers.Selection{{Registration: controllers.Registration{Name: "watchdog", Place: controllers.EveryHost}}})
+	s.now(history.Event{Kind: history.NodeReady, Host: "worker-1", Object: "Node/worker-1"})
+	s.now(history.Event{Kind: history.ControllerStarted, Host: "worker-1", Actor: "worker-1.watchdog"})
+	if n := s.count(history.RunStarted); n != 0 {
+		t.Error("the story begins although the agent has not heard the API server")
+	}
+	s.heard("worker-1.watchdog")
+	s.heard("worker-1.watchdog")
+	if n := s.count(history.RunStarted); n != 1 {
+		t.Errorf("the story began %d times", n)
 	}
 }
