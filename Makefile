@@ -12,14 +12,15 @@ SEED      ?= 1
 SEEDS     ?= 1 2 3
 SCHEDULES ?= 125
 FUZZTIME  ?= 60s
-# What the lab's hosts are, and who commands their power: see run --help.
+# What the lab is made of: see run --help.
+CLUSTER   ?= embedded
 HOSTS     ?= guest
 POWER     ?= redfish
 # Of the lab's stories: which, by a regular expression about their names, and how many at once.
 FOCUS     ?=
 PROCS     ?= $(shell nproc)
-STORIES   := go tool -modfile=ci/tools/go.mod ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -no-color -focus '$(FOCUS)' -output-dir out -junit-report e2e.xml ./ci/lab -- -test.run='^TestLab$$'
-E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER)
+STORIES   := go tool -modfile=ci/tools/go.mod ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' -output-dir out/e2e -junit-report junit.xml ./ci/lab -- -test.run='^TestLab$$'
+E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER)
 
 ##@ Every day
 
@@ -54,19 +55,23 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (FOCUS=regexp PROCS=n HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 18 more)
+e2e: build nodes ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 18 more)
 	@ci/ironic/install.sh
-	$(E2E) $(STORIES)
+	@rm -rf out/e2e && mkdir -p out/e2e
+	$(E2E) $(if $(FOCUS),FENCELAB_E2E=all) $(STORIES)
+ifeq ($(FOCUS),)
 	$(E2E) $(GO) test -tags $(TAGS) -count=1 -timeout 30m -skip '^TestLab$$' -v ./ci/lab
 	@fakebmc/clients.sh
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestAnyProgram' .
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram' .
 	@scenarios/page/browser.sh $(CACHE)/browser
 	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
+endif
 
 .PHONY: e2e-all
 e2e-all: build nodes ## Every story of the catalogue in the lab (about two hours and a half)
 	@ci/ironic/install.sh
+	@rm -rf out/e2e && mkdir -p out/e2e
 	$(E2E) FENCELAB_E2E=all $(STORIES)
 
 .PHONY: e2e-quick

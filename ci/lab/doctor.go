@@ -4,12 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/vms"
 )
+
+// tools are for who works in a lab that is kept; nothing of the lab needs them.
+var tools = []struct{ name, remedy string }{
+	{"kubectl", "to look at a lab that is kept: any kubectl will do that speaks with Kubernetes 1.36"},
+	{"virsh", "to look at the virtual machines of a lab that is kept; run: vms/assets.sh"},
+}
 
 // Doctor says what of all that a lab needs is here, a line each, and reports whether a
 // lab can run.
@@ -36,6 +43,14 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	for _, f := range ironic.Preflight(ctx, "") { // only --power ironic, and stories about it, need it
 		missing = missing || f.Remedy != ""
 		fmt.Fprintf(w, "  %-7s  %-22s %s\n", map[bool]string{true: "ok", false: "none"}[f.Remedy == ""], f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
+	}
+	for _, tool := range tools {
+		state, mark := "", "ok     "
+		path, err := exec.LookPath(tool.name)
+		if state = path; err != nil {
+			state, mark = tool.remedy, "none   "
+		}
+		fmt.Fprintf(w, "  %s  %-22s %s\n", mark, tool.name, state)
 	}
 	switch {
 	case Check(ctx, Options{}) == nil && missing:

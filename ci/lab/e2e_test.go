@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -135,6 +136,9 @@ func requireLab(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FENCELAB_E2E") == "" && os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("the lab's scenarios run with make e2e")
+	}
+	if err := wrongPart(); err != nil {
+		t.Fatal(err)
 	}
 	if err := lab.Check(t.Context(), chosen()); err != nil {
 		if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
@@ -336,9 +340,24 @@ func asProcesses() lab.Options {
 	return o
 }
 
-// chosen are options with the parts of the lab that HOSTS= and POWER= of the Makefile choose.
-func chosen() lab.Options {
-	return lab.Options{Hosts: os.Getenv("FENCELAB_HOSTS"), Power: os.Getenv("FENCELAB_POWER")}
+// chosen are options with the parts of the lab that CLUSTER=, HOSTS= and POWER= of the Makefile choose.
+func chosen() (o lab.Options) {
+	for _, part := range lab.Parts {
+		if value := os.Getenv("FENCELAB_" + strings.ToUpper(part.Flag)); value != "" {
+			o.Choose(part.Flag, value)
+		}
+	}
+	return o
+}
+
+// wrongPart says which choice of a part there is not.
+func wrongPart() error {
+	for _, part := range lab.Parts {
+		if value := os.Getenv("FENCELAB_" + strings.ToUpper(part.Flag)); value != "" && !slices.Contains(part.Of, value) {
+			return fmt.Errorf("%s=%s: choose %s", strings.ToUpper(part.Flag), value, strings.Join(part.Of, ", "))
+		}
+	}
+	return nil
 }
 
 // decides reports whether one of the story's controllers is known to decide in the cluster:
@@ -376,12 +395,54 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 			Expect(decided).To(Equal(!o.Processes && decides(plan)), "decisions of controllers in this process are known")
 		}
 	}
-	if mismatch := outcome.Meets(); mismatch != "" {
-		dir := filepath.Join("../../out", fmt.Sprintf("%s-lab-%s", plan.Metadata.Name, plan.ID()))
-		replay := "bin/fencelab replay --backend lab " + strings.TrimPrefix(filepath.Join(dir, "plan.txt"), "../../")
-		Expect(outcome.Save(dir, replay)).To(Succeed())
-		Fail(mismatch + "\n\n" + outcome.Brief(dir, replay))
+	mismatch, results := outcome.Meets(), os.Getenv("FENCELAB_OUT")
+	if mismatch == "" && results == "" {
+		return
 	}
+	dir := filepath.Join("../../out", fmt.Sprintf("%s-lab-%s", plan.Metadata.Name, plan.ID()))
+	if results != "" {
+		dir = filepath.Join(results, directoryOf(CurrentSpecReport().FullText()))
+	}
+	replay := "bin/fencelab replay --backend lab" + flagsOf(o) + " " + fromRoot(filepath.Join(dir, "plan.txt"))
+	Expect(outcome.Save(dir, replay)).To(Succeed())
+	AddReportEntry("artifacts", fromRoot(dir))
+	if mismatch != "" {
+		Fail(mismatch + "\n\n" + outcome.Brief(fromRoot(dir), replay))
+	}
+}
+
+// directoryOf is the name of the directory of a spec.
+func directoryOf(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), "-")
+}
+
+// fromRoot is a path as a user at the root of the repository names it.
+func fromRoot(path string) string {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return path
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	if below, err := filepath.Rel(root, absolute); err == nil {
+		return below
+	}
+	return path
+}
+
+// flagsOf are those of fencelab that choose the same parts.
+func flagsOf(o lab.Options) (flags string) {
+	for _, part := range []struct{ flag, value string }{{"cluster", o.Cluster}, {"hosts", o.Hosts}, {"power", o.Power}} {
+		if part.value != "" {
+			flags += " --" + part.flag + " " + part.value
+		}
+	}
+	if o.Processes {
+		flags += " --controllers " + lab.AsProcess
+	}
+	return flags
 }
 
 // leftovers are our child processes, but for the keepers, which wait for our end, and our
