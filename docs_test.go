@@ -329,7 +329,9 @@ func TestWorlds(t *testing.T) {
 	}
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog` that is no `softdog`"
-	names[scenarios.FeatureDeviations] = "`deviations` of a plan"
+	names[scenarios.FeatureDeviations] = "`deviations` of a plan, by class"
+	names[scenarios.FeatureDeeds] = "`deviations` of a plan, by deed"
+	names[scenarios.FeatureLateRequests] = "`lateBy` of a crash around no effect"
 	for _, need := range []fakebmc.Need{fakebmc.NeedsWire, fakebmc.NeedsIPMI, fakebmc.NeedsGuest, fakebmc.NeedsPeers} {
 		known = append(known, scenarios.Feature(need))
 		names[scenarios.Feature(need)] = "`" + strings.Join(fakebmc.KeysThatNeed(need), "`, `") + "` of a fault's `rule`"

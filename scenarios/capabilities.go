@@ -15,15 +15,18 @@ type Feature string
 
 // Features beside operations, events and needs.
 const (
-	// FeatureDeviations are a schedule's.
+	// FeatureDeviations are a schedule's, of steps of the simulator, and FeatureDeeds those of steps that are named by what
+	// is done.
 	FeatureDeviations Feature = "deviations"
+	FeatureDeeds      Feature = "deviations of deeds"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
 	FeatureReplicas Feature = "replicas"
 	// FeaturePrograms are executables in the place of controllers.
 	FeaturePrograms Feature = "program"
 	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
 	FeatureControllerLinks Feature = "controllerLinks"
-	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind.
+	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind: old lists, and requests that are on
+	// their way when it comes at once.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
 	// FeatureIronic is an Ironic that owns the BMCs.
@@ -82,7 +85,11 @@ func (c *Capabilities) Refuse(plan *Plan, needs Needs) []string {
 func deviating(plan *Plan) []use {
 	var all []use
 	for i, d := range plan.Deviations {
-		all = append(all, use{path: fmt.Sprintf("deviations[%d]", i), what: "deviation " + d.String(), feature: FeatureDeviations})
+		feature := FeatureDeviations
+		if NamesDeed(d.Step) {
+			feature = FeatureDeeds
+		}
+		all = append(all, use{path: fmt.Sprintf("deviations[%d]", i), what: "deviation " + d.String(), feature: feature})
 	}
 	return all
 }
@@ -172,7 +179,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeaturePrograms, FeatureDeviations}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeaturePrograms, FeatureDeviations, FeatureDeeds}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {
@@ -206,7 +213,7 @@ func pastAndFuture(op *CrashOp, _ *Spec) []Feature {
 	if op.StaleBy > 0 {
 		features = append(features, FeatureStaleLists)
 	}
-	if op.LateBy > 0 {
+	if op.LateBy > 0 && op.Effect == 0 && !op.Each {
 		features = append(features, FeatureLateRequests)
 	}
 	return features

@@ -527,8 +527,16 @@ func (v *validator) plan(p *Plan) {
 		if first := slices.IndexFunc(p.Deviations, func(other Deviation) bool { return other.Step == d.Step }); first < i {
 			v.bad(path+".step", "%s deviates already, in deviations[%d]: a step does so once", quote(d.Step), first)
 		}
-		if !deviationStep.MatchString(d.Step) {
-			v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
+		deed, err := ParseDeed(d.Step)
+		switch {
+		case !NamesDeed(d.Step):
+			if !deviationStep.MatchString(d.Step) {
+				v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
+			}
+		case err != nil:
+			v.bad(path+".step", "%s", oneLine(err))
+		case d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault):
+			v.bad(path+".fault", "%s cannot go wrong with such a step", d.Fault)
 		}
 		var faults []string
 		for _, fault := range StepFaults() {

@@ -18,6 +18,8 @@ type deed struct {
 	verb   string
 	on     Object
 	effect bool
+	// by is the stream of a delivery.
+	by *stream
 }
 
 // Footprint is what a step reads and writes when nothing goes wrong with it. A resource

@@ -121,6 +121,8 @@ type stream struct {
 	// due is when the last delivery that was scheduled will happen: streams
 	// don't overtake themselves.
 	due time.Duration
+	// expected is how many deliveries are scheduled.
+	expected int
 }
 
 type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.Request
@@ -219,7 +221,7 @@ func (p *process) start(stale time.Duration) {
 	// All caches are filled before anything is handled, as a manager does.
 	found := make([][]kube.Change, len(p.streams))
 	for i, s := range p.streams {
-		s.due = p.w.now
+		s.due, s.expected = p.w.now, 0
 		if stale == 0 {
 			found[i] = p.view.Relist(s.kind)
 			continue
@@ -414,14 +416,16 @@ func (p *process) changed(kind *kube.Kind) {
 func (s *stream) expect() {
 	life := s.p.life
 	delay := max(watchLatency, s.due-s.p.w.now)
-	delivery := s.p.w.schedule(&s.actor, ClassDeliver, deed{verb: "deliver", on: Object{Kind: s.kind.Kind}}, delay, func(t trouble) {
+	delivery := s.p.w.schedule(&s.actor, ClassDeliver, deed{verb: "deliver", on: Object{Kind: s.kind.Kind}, by: s}, delay, func(t trouble) {
 		s.p.unlessPaused(life, func() { s.deliver(t) })
 	})
 	s.due = delivery.at
+	s.expected++
 	delivery.due = s.p.w.now + watchLatency // but for those before it that are late
 }
 
 func (s *stream) deliver(t trouble) {
+	s.expected--
 	switch {
 	case s.frozen || !s.p.hears() || !s.p.view.Pending(s.kind):
 	case t.fault == scenarios.FaultRelist:
@@ -809,7 +813,7 @@ func (g gate) Call(ctx context.Context, k *kube.Call) error {
 	if k.Writes() {
 		c.effect = effectOf(k)
 	}
-	c.deed = deed{k.Action(), Object{k.Kind.Kind, k.Key.Name}, c.effect != ""}
+	c.deed = deed{verb: k.Action(), on: Object{k.Kind.Kind, k.Key.Name}, effect: c.effect != ""}
 	if g.p.registration.Setup != nil {
 		return g.p.managed.perform(ctx, g.life, c, k)
 	}

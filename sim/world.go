@@ -110,6 +110,8 @@ type Step struct {
 	Object Object
 	// place is the process, the host or the BMC that takes it.
 	place string
+	// by is the stream of a delivery.
+	by *stream
 }
 
 // premises are what a scenario assumes of the world: of BMCs, of what is sent, of
@@ -263,7 +265,7 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
 	if w.watch != nil && w.story {
-		if chosen, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.effect, Verb: d.verb, Object: d.on, place: a.place, assumed: w.assumed}); ok {
+		if chosen, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.effect, Verb: d.verb, Object: d.on, place: a.place, by: d.by, assumed: w.assumed}); ok {
 			deviation, deviates = chosen, true
 		}
 	}

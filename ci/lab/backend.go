@@ -85,6 +85,8 @@ type Options struct {
 	// Kept says that the lab is for people to work with, and judges nothing: other programs can
 	// reach the hypervisor, and a controller that ends by itself is started again.
 	Kept bool
+	// Record has the lab note all deeds of the controllers, for Deeds, also what reaches their caches.
+	Record bool
 	// Log is told what the lab is doing; may be nil.
 	Log io.Writer
 	// Controllers are those that a plan can name; nil: fencelab's own.
@@ -149,6 +151,8 @@ type Backend struct {
 	agents    []*agent
 	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
+	schedule  *schedule
+	versions  versions
 	ironic    *ironicOwner // nil without one
 
 	stream  *stream
@@ -201,6 +205,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.plan, b.clock, b.nodes = plan, wall.Clock(), objects.NodesOf(&plan.Spec.Topology)
 	b.stream = newStream(b.since)
+	b.schedule = newSchedule(plan, b.stream, b.options.Record)
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -331,6 +336,13 @@ func (b *Backend) switchOn() error {
 		}
 	}
 	return nil
+}
+
+// Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.
+func (b *Backend) Deeds() []scenarios.Deed {
+	b.schedule.mu.Lock()
+	defer b.schedule.mu.Unlock()
+	return slices.Clone(b.schedule.deeds)
 }
 
 // Advance waits, and hands over what the observers saw.

@@ -32,8 +32,8 @@ type bmcs struct {
 	urls     map[string]*url.URL
 	faults   *objects.Faults
 	requests objects.Requests
-	// clients has their names by the addresses of their connections.
-	clients sync.Map
+	// clients has their names by the addresses of their connections, overdue those whose client has given up.
+	clients, overdue sync.Map
 	// asked has the names of those whose resets the BMCs received last, by reset.
 	asked sync.Map
 }
@@ -105,6 +105,9 @@ func (b *bmcs) transport(client string) http.RoundTripper {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err == nil {
 				b.clients.Store(conn.LocalAddr().String(), client)
+				if ctx.Value(overdueKey{}) != nil {
+					b.overdue.Store(conn.LocalAddr().String(), true)
+				}
 			}
 			return conn, err
 		},
@@ -125,9 +128,13 @@ func (b *bmcs) name(client string) string {
 // received records a reset that a BMC has received, and remembers whose it is: when it is
 // carried out, the machine knows only what is to be done.
 func (b *bmcs) received(host, client string, t fakebmc.ResetType) {
+	key := ""
+	if _, late := b.overdue.Load(client); late {
+		key = history.Late
+	}
 	client = b.name(client)
 	b.asked.Store(reset{host, t}, client)
-	b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Value: string(t)})
+	b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: client, Key: key, Value: string(t)})
 }
 
 // asker is an asker.

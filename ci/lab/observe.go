@@ -53,6 +53,7 @@ func (b *Backend) follow(ctx context.Context, kind *objects.Kind, w watch.Interf
 		before := versions[obj.GetUID()]
 		if e.Type == watch.Deleted {
 			delete(versions, obj.GetUID())
+			b.versions.note(b.since(), obj.GetResourceVersion())
 			if before == nil {
 				before = obj
 			}
@@ -69,6 +70,11 @@ func (b *Backend) follow(ctx context.Context, kind *objects.Kind, w watch.Interf
 
 func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 	at := b.since()
+	for _, obj := range [...]metav1.Object{before, after} {
+		if obj != nil {
+			b.versions.note(at, obj.GetResourceVersion())
+		}
+	}
 	var events []history.Event
 	see := func(e history.Event) {
 		e.At = at

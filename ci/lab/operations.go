@@ -65,11 +65,10 @@ func (o *Options) Choose(flag, value string) {
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureDeviations:                "the lab's steps take their own time",
+		scenarios.FeatureDeviations:                "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
 		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
-		scenarios.FeatureStaleLists:                "the lab's API server is never behind",
-		scenarios.FeatureLateRequests:              "the lab holds no request back",
+		scenarios.FeatureLateRequests:              "nothing is on its way to a server of the lab just then",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
 		"setClock":                                 "the lab has one clock",
 		"freezeCache":                              "the lab cannot freeze a cache",
@@ -319,6 +318,7 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 
 // Heal withdraws every fault.
 func (o operations) Heal(*struct{}) error {
+	o.schedule.heal()
 	o.machines.restoreAll()
 	var errs []error
 	for _, name := range o.names {

@@ -76,6 +76,10 @@ type process struct {
 	// falls counts how often a program has ended by itself since it was up.
 	falls int
 	over  bool
+	// told is what it was told of each object, over all its lives.
+	told map[*objects.Kind]learned
+	// stale is how old the lists are that its next incarnation begins with.
+	stale time.Duration
 }
 
 // life is one incarnation of a process, and the judge of all that it asks: nothing that it
@@ -90,6 +94,11 @@ type life struct {
 
 	// Guarded by p.mu.
 	up, dead, paused bool
+	// faults are what goes wrong with requests once they are answered, by their IDs.
+	faults map[uint64]scenarios.StepFault
+	// stale is the version as of which its caches are filled, empty for the present one; listed are the kinds that were.
+	stale  string
+	listed map[*objects.Kind]bool
 }
 
 func (b *Backend) startControllers() error {
@@ -171,6 +180,9 @@ func (p *process) start() error {
 	if !over {
 		p.life = l // it may ask for something at once
 	}
+	if p.stale > 0 {
+		l.stale, p.stale = p.b.versions.asOf(p.b.since()-p.stale), 0
+	}
 	p.mu.Unlock()
 	if over {
 		return l.closeProxies()
@@ -241,13 +253,22 @@ func (p *process) fall(l *life) {
 	p.reviveAfter(l, min(restartDelay<<(p.falls-1), maxBackoff))
 }
 
-// reviveAfter lets another incarnation start, when l has ended and a time is over.
+// reviveAfter lets another incarnation start, when l has ended and a time is over. It is called with mu held.
 func (p *process) reviveAfter(l *life, delay time.Duration) {
+	late := time.Duration(0)
+	if d, deviates := p.b.schedule.step(p.name, "start Process/"+p.name, false); deviates && d.Fault == scenarios.FaultStaleList {
+		p.stale = max(p.stale, time.Duration(d.Delay))
+	} else if deviates {
+		late = time.Duration(d.Delay)
+	}
 	go func() {
 		<-l.done
 		select {
 		case <-time.After(delay):
 		case <-p.b.ctx.Done():
+			return
+		}
+		if late > 0 && p.b.schedule.wait(p.b.ctx, late) != nil {
 			return
 		}
 		p.revive(l)
@@ -279,6 +300,7 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 	}
 	l := p.life
 	l.die()
+	p.stale = max(p.stale, time.Duration(c.StaleBy))
 	if p.crash != nil && !p.crash.Each {
 		p.crash = nil
 	}
@@ -417,8 +439,12 @@ func (l *life) open() (way, error) {
 	}
 	addresses := gate.NewAddresses(show)
 	judge := b.limited(l)
+	var listener gate.Listener
+	if b.schedule.listening() {
+		listener = l
+	}
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: judge, Read: gate.API(b.kinds), Next: next, UserAgent: l.p.name, Addresses: addresses}
+		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: next, UserAgent: l.p.name, Addresses: addresses}
 	}, nil
 }
 
@@ -448,6 +474,11 @@ func (l limited) Asked(ctx context.Context, r gate.Request) error {
 	return l.life.Asked(ctx, r)
 }
 
+// deleted is the object that an effect deletes.
+func deleted(effect string) (object string, deletes bool) {
+	return strings.CutPrefix(effect, "delete ")
+}
+
 func (l *life) closeProxies() error {
 	var errs []error
 	for _, proxy := range l.proxies {
@@ -460,12 +491,29 @@ func (l *life) closeProxies() error {
 func (l *life) rise() {
 	if !l.up && !l.dead {
 		l.up = true
-		l.p.b.stream.now(history.Event{Kind: history.ControllerStarted, Host: l.p.host, Actor: l.p.name})
+		e := history.Event{Kind: history.ControllerStarted, Host: l.p.host, Actor: l.p.name}
+		if l.stale != "" && l.p.program == nil {
+			e.Note = "from old lists"
+		}
+		l.p.b.stream.now(e)
 	}
 }
 
 // Asked implements gate.Judge.
-func (l *life) Asked(_ context.Context, r gate.Request) error {
+func (l *life) Asked(ctx context.Context, r gate.Request) error {
+	if err := l.asks(r); err != nil {
+		return err
+	}
+	if d, deviates := l.p.b.schedule.step(l.p.name, r.Deed, r.Effect != ""); deviates {
+		if err := l.deviate(ctx, r, d); err != nil {
+			return err
+		}
+	}
+	return l.arrives(r)
+}
+
+// asks notes that the incarnation asks for something.
+func (l *life) asks(r gate.Request) error {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -475,6 +523,20 @@ func (l *life) Asked(_ context.Context, r gate.Request) error {
 	if p.program == nil || p.program.Ready == "" {
 		l.rise() // it has come up when it first asks for something
 	}
+	if l.stale != "" && r.Fills && r.Verb == "" && !l.listed[r.Watches] {
+		return &gate.Refusal{Code: http.StatusUnprocessableEntity, Message: "the plan has it list first"} // as clients do then
+	}
+	return nil
+}
+
+// arrives is what becomes of a request that arrives at the server.
+func (l *life) arrives(r gate.Request) error {
+	p := l.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.dead {
+		return errDead
+	}
 	if w := r.Warning; w != nil {
 		p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})
 	}
@@ -483,11 +545,15 @@ func (l *life) Asked(_ context.Context, r gate.Request) error {
 		p.b.stream.now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}
 	}
-	if object, deletes := strings.CutPrefix(r.Effect, "delete "); deletes {
+	if object, deletes := deleted(r.Effect); deletes {
 		p.b.writers.deletes(object, p.name)
 	}
 	if r.Effect != "" && p.due(scenarios.CrashBefore) {
+		late := time.Duration(p.crash.LateBy)
 		p.kill(p.crash, "before "+r.Effect)
+		if late > 0 {
+			return l.late(r, errDead, late, executedLate(late))
+		}
 		return errDead
 	}
 	return nil
@@ -496,18 +562,36 @@ func (l *life) Asked(_ context.Context, r gate.Request) error {
 // Answered implements gate.Judge.
 func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	p := l.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fault := l.faults[r.ID]
+	delete(l.faults, r.ID)
 	if a.Err != nil || a.Status >= http.StatusBadRequest {
-		return nil // no effect, as far as anybody knows; the caller gets it as it is
+		// No effect, as far as anybody knows.
+		switch fault {
+		case scenarios.FaultCrashAfter:
+			p.kill(deviating, "after "+r.Effect)
+			return errDead
+		case scenarios.FaultErrorAfter:
+			return errLost
+		}
+		return nil // the caller gets it as it is
 	}
 	if a.Version != "" {
 		p.b.writers.wrote(a.Version, p.name)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if l.dead {
 		return errDead
 	}
 	p.b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
+	switch fault {
+	case scenarios.FaultCrashAfter:
+		p.kill(deviating, "after "+r.Effect)
+		return errDead
+	case scenarios.FaultErrorAfter:
+		p.effects++
+		return errLost
+	}
 	if p.due(scenarios.CrashAfter) {
 		p.kill(p.crash, "after "+r.Effect)
 		return errDead

@@ -28,6 +28,8 @@ type stream struct {
 	// nodesReady is closed when at most the workload is waited for.
 	nodesReady chan struct{}
 	announced  bool
+	// begun says that the story has.
+	begun bool
 	// handed is the time up to which events were handed over. One that turns up
 	// later with an earlier time is dated to then: order cannot be mended.
 	handed time.Duration
@@ -104,8 +106,16 @@ func (s *stream) begin(at time.Duration) {
 		close(s.nodesReady)
 	}
 	if len(s.waiting) == 0 {
+		s.begun = true
 		s.insert(history.Event{At: at, Kind: history.RunStarted})
 	}
+}
+
+// telling reports whether the story has begun.
+func (s *stream) telling() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun
 }
 
 // fail ends the run: an observer cannot go on, so that nothing is certain any

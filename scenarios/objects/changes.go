@@ -301,3 +301,25 @@ func mapsEqual(a, b map[string]string) bool {
 	}
 	return true
 }
+
+// Delivery names what it is to learn of a change, by the first of the events that stand for it: "deliver node-deleted
+// Node/worker-1". It is empty if no event does. Values are not in it, for no two runs have the same UIDs and times.
+func Delivery(kind *Kind, before, after metav1.Object) (name string) {
+	if kind.Changes == nil {
+		return ""
+	}
+	kind.Changes(before, after, func(e history.Event) {
+		if name != "" {
+			return
+		}
+		object := after
+		if object == nil {
+			object = before
+		}
+		name = "deliver " + string(e.Kind) + " " + kind.Name + "/" + object.GetName()
+		if e.Key != "" {
+			name += " " + e.Key
+		}
+	})
+	return name
+}

@@ -42,6 +42,17 @@ func API(kinds objects.Kinds) func(request *http.Request, body []byte) Request {
 				does = "evict"
 			}
 			r.Effect = does + " " + r.Kind + "/" + r.Name
+			r.Deed = r.Effect
+		}
+		if request.Method == http.MethodGet {
+			// Objects in another form than their own lack what changes are known by.
+			if !strings.Contains(request.Header.Get("Accept"), ";as=") && kind.Changes != nil {
+				query := request.URL.Query()
+				r.Watches, r.Fills = kind, r.Name == "" && (query.Get("resourceVersion") == "0" || query.Get("sendInitialEvents") == "true")
+			}
+			if r.Verb != "" && !kind.Heartbeat {
+				r.Deed = r.Verb + " " + r.Kind + "/" + r.Name
+			}
 		}
 		return r
 	}

@@ -6,14 +6,19 @@ import (
 	"strings"
 )
 
-// BMC understands requests to the Redfish service of a host. Resets of the host are its effects.
+// BMC understands requests to the Redfish service of a host. Resets of the host are its effects, and looks at the host its
+// reads.
 func BMC(host string) func(*http.Request, []byte) Request {
 	return func(request *http.Request, body []byte) Request {
+		if request.Method == http.MethodGet && strings.HasSuffix(strings.TrimSuffix(request.URL.Path, "/"), "/Systems/"+host) {
+			return Request{Deed: "read BMC/" + host}
+		}
 		if request.Method != http.MethodPost || !strings.HasSuffix(strings.TrimSuffix(request.URL.Path, "/"), "/ComputerSystem.Reset") {
 			return Request{}
 		}
 		var reset struct{ ResetType string }
 		_ = json.Unmarshal(body, &reset) // the BMC will complain
-		return Request{Effect: "bmc " + reset.ResetType + " " + host}
+		effect := "bmc " + reset.ResetType + " " + host
+		return Request{Effect: effect, Deed: effect}
 	}
 }

@@ -15,8 +15,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // Request is what a controller asks of a server, in the words of the history.
@@ -26,6 +29,15 @@ type Request struct {
 	// Effect is what it does to the world, such as "delete Node/worker-1" or "bmc ForceOff worker-1"; empty if it changes
 	// nothing that matters.
 	Effect string
+	// Deed is the effect, or what it reads, such as "get Node/worker-1" or "read BMC/worker-1"; empty for what no step of a
+	// schedule is about.
+	Deed string
+	// Watches is the kind that a watch or a list tells of; nil for others, and for forms of objects that lack most fields.
+	// Fills says that it fills a cache, for which any version will do.
+	Watches *objects.Kind
+	Fills   bool
+	// ID tells requests apart.
+	ID uint64
 	// Warning is the Warning Event that it records; nil if it records none.
 	Warning *Warning
 }
@@ -52,7 +64,25 @@ type Judge interface {
 	Answered(Request, Answer) error
 }
 
-// Refusal is an answer in the place of the API server's.
+// Listener decides when a watch tells of what.
+type Listener interface {
+	// Told is called with each object of a list, and with each change that a watch tells of before its caller hears of it. A
+	// *Refusal ends the watch with that error, any other error without a word.
+	Told(context.Context, Request, Change) error
+	// AsOf is the version as of which a list that fills a cache is answered; empty for the present one.
+	AsOf(Request) string
+}
+
+// Change is what an answer tells of an object.
+type Change struct {
+	// Listed says that it is in a list, or in what a watch begins with: it may be as it was.
+	Listed bool
+	// Object is the object; Deleted says that it is the last that there was of it.
+	Object  metav1.Object
+	Deleted bool
+}
+
+// Refusal is an answer in the place of the server's: an error as the API server puts it, or 204, by which BMCs accept.
 type Refusal struct {
 	Code    int
 	Message string
@@ -60,9 +90,24 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
+// Late is what a Judge says of a request that is sent when its caller doesn't wait for it any more. The caller hears the
+// error at once.
+type Late struct {
+	Err error
+	// Later is called once, and does not wait. It calls send when the time has come, or never.
+	Later func(send func(context.Context) Answer)
+}
+
+func (l *Late) Error() string { return l.Err.Error() }
+
+// ids are those of requests.
+var ids atomic.Uint64
+
 // Gate is the way of a controller's requests to one server.
 type Gate struct {
 	Judge Judge
+	// Listener is told what lists and watches tell; nil: they pass as they come.
+	Listener Listener
 	// Read understands a request. It gets the whole body.
 	Read func(request *http.Request, body []byte) Request
 	// Next sends requests to the server.
@@ -93,12 +138,24 @@ func (g *Gate) RoundTrip(request *http.Request) (*http.Response, error) {
 	request.Header.Del("Accept-Encoding") // we have to read the answer, too
 
 	asked := g.Read(request, body)
+	asked.ID = ids.Add(1)
 	var refusal *Refusal
+	var late *Late
 	switch err := g.Judge.Asked(request.Context(), asked); {
 	case errors.As(err, &refusal):
 		return refusal.response(request), nil
+	case errors.As(err, &late):
+		late.Later(func(ctx context.Context) Answer { return g.send(request.Clone(ctx), body) })
+		return nil, late.Err
 	case err != nil:
 		return nil, err
+	}
+	listens := g.Listener != nil && asked.Watches != nil
+	if listens {
+		request.Header.Set("Accept", "application/json") // which we can read, and all clients can
+		if asked.Fills && asked.Verb == "list" {
+			listAsOf(request, g.Listener.AsOf(asked))
+		}
 	}
 	response, err := g.Next.RoundTrip(request)
 	if asked.Effect != "" {
@@ -113,8 +170,38 @@ func (g *Gate) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if listens && response.StatusCode == http.StatusOK && isJSON(response.Header) {
+		if err := tell(request, response, g.Listener, asked); err != nil {
+			return nil, err
+		}
+	}
 	g.Addresses.show(response)
 	return response, nil
+}
+
+// listAsOf asks for a list as it was.
+func listAsOf(request *http.Request, version string) {
+	if version == "" {
+		return
+	}
+	query := request.URL.Query()
+	query.Set("resourceVersion", version)
+	query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+	at := *request.URL
+	at.RawQuery, request.URL = query.Encode(), &at
+}
+
+// send sends a request that nobody waits for.
+func (g *Gate) send(request *http.Request, body []byte) Answer {
+	if body != nil {
+		request.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	response, err := g.Next.RoundTrip(request)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	answer, _ := read(response) // which has the error
+	return answer
 }
 
 // bodyOf reads a request's body; nil if it has none.
@@ -145,21 +232,38 @@ func isJSON(header http.Header) bool {
 
 // response is the refusal as the API server would put it.
 func (r *Refusal) response(request *http.Request) *http.Response {
-	body, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: int32(r.Code), Reason: reasons[r.Code], Message: r.Message,
-	})
-	if err != nil {
-		body = nil // unreachable: a Status is plain data
+	if r.Code == http.StatusNoContent {
+		return &http.Response{
+			StatusCode: r.Code, Status: "204 No Content", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{}, Body: http.NoBody, Request: request,
+		}
 	}
+	body := r.status()
 	return &http.Response{
 		StatusCode: r.Code, Status: fmt.Sprintf("%d %s", r.Code, http.StatusText(r.Code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: request,
 	}
 }
 
+// event is the refusal as the last event of a watch.
+func (r *Refusal) event() []byte {
+	return append(append([]byte(`{"type":"ERROR","object":`), r.status()...), "}\n"...)
+}
+
+func (r *Refusal) status() []byte {
+	status, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(r.Code), Reason: reasons[r.Code], Message: r.Message,
+	})
+	if err != nil {
+		return nil // unreachable: a Status is plain data
+	}
+	return status
+}
+
 var reasons = map[int]metav1.StatusReason{
 	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
 	http.StatusConflict: metav1.StatusReasonConflict, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
-	http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusGone: metav1.StatusReasonExpired,
+	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
 }

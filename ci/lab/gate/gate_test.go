@@ -76,7 +76,7 @@ func (s *script) wantNotes(t *testing.T, want ...string) {
 var known = objects.KindsOf(controllers.Default())
 
 // ways are those by which a client's requests can pass a gate; each test takes all.
-func ways(t *testing.T, judge *script, addresses Addresses, handler http.HandlerFunc, test func(t *testing.T, client *http.Client, address string)) {
+func ways(t *testing.T, judge *script, addresses Addresses, handler http.HandlerFunc, test func(t *testing.T, client *http.Client, address string), with ...func(*Gate)) {
 	for _, way := range []string{"round tripper", "proxy", "proxy with HTTP/2"} {
 		t.Run(way, func(t *testing.T) {
 			judge.notes = nil
@@ -87,6 +87,9 @@ func ways(t *testing.T, judge *script, addresses Addresses, handler http.Handler
 				t.Fatal(err)
 			}
 			g := &Gate{Judge: judge, Read: API(known), Next: server.Client().Transport, UserAgent: "reboot", Addresses: addresses}
+			for _, set := range with {
+				set(g)
+			}
 			client := &http.Client{Transport: g, Timeout: patience}
 			address := server.URL
 			if way != "round tripper" {
@@ -373,8 +376,10 @@ func TestRead(t *testing.T) {
 		method, path, body string
 		want               Request
 	}{
-		{API(known), "GET", node, "", Request{Verb: "get", Kind: "Node", Name: "worker-1"}},
-		{API(known), "GET", machines, "", Request{Verb: "list", Kind: "Machine"}},
+		{API(known), "GET", node, "", Request{Verb: "get", Kind: "Node", Name: "worker-1", Deed: "get Node/worker-1"}},
+		{API(known), "GET", machines, "", Request{Verb: "list", Kind: "Machine", Deed: "list Machine/"}},
+		{API(known), "GET", machines + "?resourceVersion=0", "", Request{Verb: "list", Kind: "Machine", Deed: "list Machine/", Fills: true}},
+		{API(known), "GET", machines + "?watch=true&sendInitialEvents=true", "", Request{Kind: "Machine", Fills: true}},
 		{API(known), "GET", machines + "?watch=true&resourceVersion=5", "", Request{Kind: "Machine"}},
 		{API(known), "PATCH", machines + "/worker-1/status", "{}", Request{Verb: "patch", Kind: "Machine", Name: "worker-1", Effect: "patch Machine/worker-1"}},
 		{API(known), "PUT", machines + "/worker-1", "{}", Request{Verb: "update", Kind: "Machine", Name: "worker-1", Effect: "update Machine/worker-1"}},
@@ -385,10 +390,11 @@ func TestRead(t *testing.T) {
 		{API(known), "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(event), Request{Warning: &Warning{"worker-1", "Odd", "look"}}},
 		{API(known), "POST", "/apis/events.k8s.io/v1/namespaces/default/events", encode(normal), Request{}},
 		{API(known), "GET", "/version", "", Request{}},
-		{API(known), "GET", "/api/v1/namespaces/nodes/pods/machines", "", Request{Verb: "get", Kind: "Pod", Name: "machines"}},
+		{API(known), "GET", "/api/v1/namespaces/nodes/pods/machines", "", Request{Verb: "get", Kind: "Pod", Name: "machines", Deed: "get Pod/machines"}},
 		{API(known), "GET", "/api/v1/namespaces/default", "", Request{}},
 		{API(known), "GET", "/apis/example.com/v1/nodes/worker-1", "", Request{}},
-		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-1", "", Request{}},
+		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-1", "", Request{Deed: "read BMC/worker-1"}},
+		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-2", "", Request{}},
 		{BMC("worker-1"), "POST", "/redfish/v1/SessionService/Sessions", "{}", Request{}},
 		{BMC("worker-1"), "POST", "/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", `{"ResetType":"ForceOff"}`, Request{Effect: "bmc ForceOff worker-1"}},
 		{owner, "PUT", "/v1/nodes/default~worker-1/states/power", `{"target":"soft power off","timeout":3}`, Request{Effect: "bmc GracefulShutdown worker-1"}},
@@ -396,7 +402,15 @@ func TestRead(t *testing.T) {
 		{owner, "GET", "/v1/nodes/default~worker-1", "", Request{}},
 		{owner, "PUT", "/v1/nodes/stranger/states/power", `{"target":"power on"}`, Request{}},
 	} {
-		if got := c.read(httptest.NewRequest(c.method, c.path, nil), []byte(c.body)); !reflect.DeepEqual(got, c.want) {
+		got := c.read(httptest.NewRequest(c.method, c.path, nil), []byte(c.body))
+		if c.want.Deed == "" {
+			c.want.Deed = c.want.Effect
+		}
+		if tells := c.method == http.MethodGet && c.want.Kind != ""; (got.Watches != nil) != tells || tells && got.Watches.Name != c.want.Kind {
+			t.Errorf("%s %s tells of %v", c.method, c.path, got.Watches)
+		}
+		got.Watches = nil
+		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s %s is %+v %+v, want %+v %+v", c.method, c.path, got, got.Warning, c.want, c.want.Warning)
 		}
 	}

@@ -19,6 +19,7 @@ func Ironic(hosts map[string]string) func(*http.Request, []byte) Request {
 		}
 		var command struct{ Target string }
 		_ = json.Unmarshal(body, &command) // Ironic will complain
-		return Request{Effect: "bmc " + PowerTargets[command.Target] + " " + hosts[node]}
+		effect := "bmc " + PowerTargets[command.Target] + " " + hosts[node]
+		return Request{Effect: effect, Deed: effect}
 	}
 }

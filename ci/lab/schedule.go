@@ -1,0 +1,345 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// schedule is what of a run's schedule a lab has in its hands: the deeds of controllers, as they pass gates. Those that the
+// plan names deviate.
+type schedule struct {
+	stream *stream
+	// listens says that somebody wants to know of the deliveries, too: lists and watches pass as they come otherwise.
+	listens bool
+
+	mu sync.Mutex
+	// deviations are the plan's, by the names of their steps.
+	deviations map[string]scenarios.Deviation
+	// effects counts those of each actor, and counts the deeds by their names without N.
+	effects map[string]int
+	counts  map[scenarios.Deed]int
+	// deeds are all that there were, in order.
+	deeds []scenarios.Deed
+	// over is closed when the faults are withdrawn.
+	over   chan struct{}
+	healed bool
+}
+
+func newSchedule(plan *scenarios.Plan, s *stream, record bool) *schedule {
+	all := &schedule{
+		stream: s, listens: record, deviations: make(map[string]scenarios.Deviation), effects: make(map[string]int),
+		counts: make(map[scenarios.Deed]int), over: make(chan struct{}),
+	}
+	for _, step := range plan.Spec.Steps {
+		all.listens = all.listens || step.Do != nil && step.Do.Crash != nil && step.Do.Crash.StaleBy > 0
+	}
+	for _, d := range plan.Deviations {
+		all.deviations[d.Step] = d
+		deed, err := scenarios.ParseDeed(d.Step)
+		if err == nil && deed.IsDelivery() || d.Fault == scenarios.FaultStaleList || d.Fault == scenarios.FaultCrashStale {
+			all.listens = true
+		}
+	}
+	return all
+}
+
+// listening reports whether watches are to be listened to. A nil schedule is one in which nothing deviates.
+func (s *schedule) listening() bool { return s != nil && s.listens }
+
+// step counts a deed, and returns how it deviates.
+func (s *schedule) step(actor, does string, effect bool) (scenarios.Deviation, bool) {
+	if s == nil || does == "" || !s.stream.telling() {
+		return scenarios.Deviation{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.healed {
+		return scenarios.Deviation{}, false
+	}
+	deed := scenarios.Deed{Actor: actor, Does: does}
+	if deed.IsRead() {
+		deed.After = s.effects[actor]
+	}
+	s.counts[deed]++
+	deed.N = s.counts[deed]
+	if effect {
+		s.effects[actor]++
+	}
+	s.deeds = append(s.deeds, deed)
+	d, deviates := s.deviations[deed.String()]
+	if !deviates || d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault) {
+		return scenarios.Deviation{}, false
+	}
+	e := history.Event{Kind: history.Deviated, Actor: actor, Value: d.String()}
+	if d.Delay > 0 && !d.Fault.HasExtent() {
+		e.Key = time.Duration(d.Delay).String()
+	}
+	s.stream.now(e)
+	return d, true
+}
+
+// heal ends the schedule: what is held goes on at once.
+func (s *schedule) heal() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.healed {
+		s.healed = true
+		close(s.over)
+	}
+}
+
+// errGivenUp is of a caller that doesn't wait any more.
+var errGivenUp = errors.New("its caller has given up")
+
+// wait lets time pass, unless the schedule ends first. It fails when somebody doesn't want to
+// wait any more.
+func (s *schedule) wait(ctx context.Context, long time.Duration) error {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.over:
+	case <-ctx.Done():
+		return errGivenUp
+	}
+	return nil
+}
+
+// lost is what the client of a request hears that, or whose answer, gets lost.
+var errLost = errors.New("the request, or its answer, was lost")
+
+// deviate does with a request what the plan says before the server hears of it.
+func (l *life) deviate(ctx context.Context, r gate.Request, d scenarios.Deviation) error {
+	by := time.Duration(d.Delay)
+	if !d.Fault.HasExtent() && by > 0 {
+		began := l.p.b.since()
+		if l.p.b.schedule.wait(ctx, by) != nil {
+			// Who waits for an answer has asked all the same.
+			return l.late(r, errGivenUp, max(0, by-(l.p.b.since()-began)), "its client had given up")
+		}
+	}
+	crash := func(stale scenarios.Duration) error {
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		if !l.dead {
+			op := *deviating
+			op.StaleBy = stale
+			l.p.kill(&op, "before "+what(r))
+		}
+		return errDead
+	}
+	switch d.Fault {
+	case scenarios.FaultCrashBefore:
+		return crash(0)
+	case scenarios.FaultCrashStale:
+		return crash(d.Delay)
+	case scenarios.FaultCrashLate:
+		return l.late(r, crash(0), by, executedLate(by))
+	case scenarios.FaultLate:
+		return l.late(r, errLost, by, executedLate(by))
+	case scenarios.FaultErrorBefore:
+		return errLost
+	case scenarios.FaultIgnore:
+		host, reset := commanded(r.Effect)
+		l.p.b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: l.p.name, Value: reset})
+		return &gate.Refusal{Code: http.StatusNoContent}
+	case scenarios.FaultCrashAfter, scenarios.FaultErrorAfter:
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		l.after(r.ID, d.Fault)
+	}
+	if code := d.Fault.Status(); code != 0 {
+		return &gate.Refusal{Code: code, Message: "the plan has the API server refuse to " + r.Deed}
+	}
+	return nil
+}
+
+// deviating is a crash of the schedule: the process is down for as long as in the simulator.
+var deviating = &scenarios.CrashOp{RestartAfter: scenarios.Duration(3 * time.Second)}
+
+// executedLate is the note of an effect.
+func executedLate(by time.Duration) string { return "executed " + by.String() + " late" }
+
+// commanded are the host and the reset of a command to a BMC.
+func commanded(effect string) (host, reset string) {
+	_, _ = fmt.Sscanf(effect, "bmc %s %s", &reset, &host) // it has both
+	return host, reset
+}
+
+// what says in a note what a process died before.
+func what(r gate.Request) string {
+	if r.Effect == "" {
+		return "a read"
+	}
+	return r.Effect
+}
+
+// after notes what goes wrong once the server has answered. It is called with p.mu held.
+func (l *life) after(id uint64, fault scenarios.StepFault) {
+	if l.faults == nil {
+		l.faults = make(map[uint64]scenarios.StepFault)
+	}
+	l.faults[id] = fault
+}
+
+// late is how a request is executed that nobody waits for: it is lost when the schedule ends, or the run.
+func (l *life) late(r gate.Request, heard error, by time.Duration, note string) error {
+	if heard == errGivenUp && l.gone() {
+		return errDead // it stood at the gate when its process died
+	}
+	b := l.p.b
+	return &gate.Late{Err: heard, Later: func(send func(context.Context) gate.Answer) {
+		b.tasks.Go(func() {
+			timer := time.NewTimer(by)
+			defer timer.Stop()
+			select {
+			case <-b.schedule.over:
+				return
+			case <-b.ctx.Done():
+				return
+			case <-timer.C:
+			}
+			ctx, cancel := context.WithTimeout(overdue(b.ctx), commandTimeout)
+			defer cancel()
+			if object, deletes := deleted(r.Effect); deletes {
+				b.writers.deletes(object, l.p.name)
+			}
+			answer := send(ctx)
+			if r.Effect == "" || answer.Err != nil || answer.Status >= http.StatusBadRequest {
+				return
+			}
+			if answer.Version != "" {
+				b.writers.wrote(answer.Version, l.p.name)
+			}
+			b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: l.p.name, Value: r.Effect, Note: note})
+		})
+	}}
+}
+
+func (l *life) gone() bool {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	return l.dead
+}
+
+// overdueKey marks the context of a request that nobody waits for.
+type overdueKey struct{}
+
+func overdue(ctx context.Context) context.Context {
+	return context.WithValue(ctx, overdueKey{}, true)
+}
+
+// versions are the resourceVersions that the API server was seen to have, with their times.
+type versions struct {
+	mu   sync.Mutex
+	seen []revision
+}
+
+type revision struct {
+	at     time.Duration
+	number uint64
+}
+
+// note notes that there is a version.
+func (v *versions) note(at time.Duration, text string) {
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return // the server's own affair: nothing will be as old as this
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if n := len(v.seen); n == 0 || v.seen[n-1].number < number {
+		v.seen = append(v.seen, revision{at, number})
+	}
+}
+
+// asOf is the last version that there was by then, or the first that is known; empty if none is.
+func (v *versions) asOf(at time.Duration) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.seen) == 0 {
+		return ""
+	}
+	i, _ := slices.BinarySearchFunc(v.seen, at, func(seen revision, at time.Duration) int {
+		if seen.at <= at {
+			return -1
+		}
+		return 1
+	})
+	return strconv.FormatUint(v.seen[max(0, i-1)].number, 10)
+}
+
+// AsOf implements gate.Listener: the first list of each kind that fills a cache is as old as the incarnation's are to be.
+func (l *life) AsOf(r gate.Request) string {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	if l.stale == "" || l.listed[r.Watches] {
+		return ""
+	}
+	if l.listed == nil {
+		l.listed = make(map[*objects.Kind]bool)
+	}
+	l.listed[r.Watches] = true
+	return l.stale
+}
+
+// learned is what a process has been told of each object, over all its lives.
+type learned map[client.ObjectKey]metav1.Object
+
+// Told implements gate.Listener.
+func (l *life) Told(ctx context.Context, r gate.Request, c gate.Change) error {
+	p := l.p
+	key := client.ObjectKeyFromObject(c.Object.(client.Object))
+	p.mu.Lock()
+	if l.dead {
+		p.mu.Unlock()
+		return errDead
+	}
+	if p.told == nil {
+		p.told = make(map[*objects.Kind]learned)
+	}
+	known := p.told[r.Watches]
+	if known == nil {
+		known = make(learned)
+		p.told[r.Watches] = known
+	}
+	before, after := known[key], c.Object
+	if c.Deleted {
+		before, after = c.Object, nil
+		delete(known, key)
+	} else {
+		known[key] = c.Object
+	}
+	p.mu.Unlock()
+	if c.Listed || before != nil && after != nil && before.GetResourceVersion() == after.GetResourceVersion() {
+		return nil
+	}
+	d, deviates := p.b.schedule.step(p.name, objects.Delivery(r.Watches, before, after), false)
+	if !deviates {
+		return nil
+	}
+	if p.b.schedule.wait(ctx, time.Duration(d.Delay)) != nil {
+		return errGivenUp
+	}
+	if d.Fault == scenarios.FaultRelist {
+		return &gate.Refusal{Code: http.StatusGone, Message: "the plan has the watch expire"}
+	}
+	return nil
+}

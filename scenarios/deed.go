@@ -1,0 +1,91 @@
+package scenarios
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Deed names a step by what is done instead of by its place among the steps of the simulator: so a step is called where
+// nobody takes the steps, and only what passes a gate is seen of them.
+type Deed struct {
+	Actor string
+	// Does is a verb and an object: an effect such as "delete Node/worker-1" or "bmc ForceOff worker-1", a read such as
+	// "get Node/worker-1" or "read BMC/worker-1", a delivery such as "deliver node-deleted Node/worker-1", or
+	// "start Process/remediation".
+	Does string
+	// After is how many effects its actor had had in the story, for a read: how often one asks is more of an accident than
+	// what one does.
+	After int
+	// N counts from 1: those of the story, and of reads those since the actor's last effect.
+	N int
+}
+
+// IsRead reports whether the deed changes nothing.
+func (d Deed) IsRead() bool {
+	verb, _, _ := strings.Cut(d.Does, " ")
+	return verb == "get" || verb == "list" || verb == "read"
+}
+
+// IsDelivery reports whether something reaches a cache.
+func (d Deed) IsDelivery() bool { return strings.HasPrefix(d.Does, "deliver ") }
+
+// IsStart reports whether a process starts.
+func (d Deed) IsStart() bool { return strings.HasPrefix(d.Does, "start ") }
+
+// IsCommand reports whether it is a command to a BMC.
+func (d Deed) IsCommand() bool { return strings.HasPrefix(d.Does, "bmc ") }
+
+// String is the deed as a plan names it: ACTOR/DEED/N, or ACTOR/DEED/AFTER.N for a read.
+func (d Deed) String() string {
+	if d.IsRead() {
+		return fmt.Sprintf("%s/%s/%d.%d", d.Actor, d.Does, d.After, d.N)
+	}
+	return fmt.Sprintf("%s/%s/%d", d.Actor, d.Does, d.N)
+}
+
+// NamesDeed reports whether the name of a step is that of a deed: a verb and an object have a space between them.
+func NamesDeed(step string) bool { return strings.Contains(step, " ") }
+
+// ParseDeed reads the name of a step that a plan names by its deed.
+func ParseDeed(step string) (Deed, error) {
+	actor, rest, _ := strings.Cut(step, "/")
+	last := strings.LastIndexByte(rest, '/')
+	if last < 0 {
+		return Deed{}, fmt.Errorf("step %q: write ACTOR/VERB OBJECT/N, such as remediation/delete Node/worker-1/1", step)
+	}
+	d := Deed{Actor: actor, Does: rest[:last]}
+	count := rest[last+1:]
+	var err error
+	if d.IsRead() {
+		var after string
+		after, count, _ = strings.Cut(count, ".")
+		d.After, err = strconv.Atoi(after)
+	}
+	if err == nil {
+		d.N, err = strconv.Atoi(count)
+	}
+	if err != nil || d.N < 1 || d.String() != step {
+		return Deed{}, fmt.Errorf("step %q: a deed is counted from 1, as in remediation/delete Node/worker-1/1, and a read by the effects of its actor before it, too, as in remediation/get Node/worker-1/0.1", step)
+	}
+	return d, nil
+}
+
+// Faults returns what can go wrong with a deed at a gate, besides coming late.
+func (d Deed) Faults() []StepFault {
+	switch {
+	case d.IsStart():
+		return []StepFault{FaultStaleList}
+	case d.IsDelivery():
+		return []StepFault{FaultRelist}
+	case strings.HasPrefix(d.Does, "read "):
+		return []StepFault{FaultCrashBefore, FaultErrorBefore, FaultCrashStale}
+	case d.IsRead():
+		return []StepFault{FaultCrashBefore, FaultErrorBefore, FaultCrashStale, FaultForbidden, FaultNotFound, FaultTooMany, FaultInternal}
+	}
+	effect := []StepFault{FaultCrashBefore, FaultErrorBefore, FaultCrashStale, FaultCrashAfter, FaultErrorAfter, FaultLate, FaultCrashLate}
+	if d.IsCommand() {
+		return append(effect, FaultIgnore)
+	}
+	return append(effect, FaultForbidden, FaultNotFound, FaultConflict, FaultTooMany, FaultInternal)
+}

@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// Deed is the step as one sees it who stands between its process and the rest of the world: what is done, but not which
+// time. It is false for what happens within a process, or within the world. It may be asked of a step only while that is
+// scheduled.
+func (s Step) Deed() (scenarios.Deed, bool) {
+	d := scenarios.Deed{Actor: s.Actor}
+	switch s.Class {
+	case ClassAPI:
+		d.Does = s.Verb + " " + s.Object.Kind + "/" + s.Object.Name
+	case ClassBMC:
+		if d.Does = s.Verb + " BMC/" + s.Object.Name; s.Effect {
+			d.Does = "bmc " + s.Verb + " " + s.Object.Name
+		}
+	case ClassDeliver:
+		if s.by == nil {
+			return d, false // it lists anew
+		}
+		d.Actor, d.Does = s.by.p.actor.name, s.by.tells()
+	case ClassStart:
+		d.Does = "start Process/" + s.Actor
+	}
+	return d, d.Does != ""
+}
+
+// tells names what the delivery that is scheduled now will tell of.
+func (s *stream) tells() string {
+	behind := s.p.view.Behind(s.kind)
+	if s.table == nil || len(behind) == 0 {
+		return ""
+	}
+	change := behind[min(s.expected, len(behind)-1)]
+	return objects.Delivery(s.table, meta(change.Old), meta(change.New))
+}
+
+// Told is a plan of the simulator, told by what is done.
+type Told struct {
+	// Plan is the plan with its deviations named by deeds, in the order in which their steps are scheduled.
+	Plan *scenarios.Plan
+	// Untold says of deviations, in the words of the simulator's plan, why they can't be told so.
+	Untold []string
+	// Outcome is what came of the plan in the simulator.
+	Outcome *scenarios.Outcome
+}
+
+// Deeds plays a plan and tells which deeds it is that deviate in it.
+func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, error) {
+	t := &Told{}
+	wanted := make(map[string]scenarios.Deviation)
+	for _, d := range plan.Deviations {
+		wanted[d.Step] = d
+	}
+	counts, effects := make(map[scenarios.Deed]int), make(map[string]int)
+	var deviations []scenarios.Deviation
+	untold := func(d scenarios.Deviation, why string) {
+		k := slices.IndexFunc(plan.Deviations, func(other scenarios.Deviation) bool { return other.Step == d.Step })
+		t.Untold = append(t.Untold, fmt.Sprintf("step %d of %d (%s): %s", k+1, len(plan.Deviations), d, why))
+	}
+	backend := s.Backend()
+	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
+		deed, told := step.Deed()
+		if told {
+			if deed.IsRead() {
+				deed.After = effects[deed.Actor]
+			}
+			counts[deed]++
+			deed.N = counts[deed]
+		}
+		if step.Effect {
+			effects[deed.Actor]++
+		}
+		d, deviates := wanted[step.Name()]
+		switch {
+		case !deviates:
+		case !told && step.Class == ClassDeliver:
+			untold(d, "what it tells of is no event")
+		case !told:
+			untold(d, hidden(step.Class))
+		default:
+			deviations = append(deviations, scenarios.Deviation{Step: deed.String(), Delay: d.Delay, Fault: d.Fault})
+		}
+		delete(wanted, step.Name())
+		return scenarios.Deviation{}, false
+	}
+	var err error
+	if t.Outcome, err = scenarios.Run(ctx, plan, backend, nil); err != nil {
+		return nil, err
+	}
+	if t.Outcome.Err != nil {
+		return nil, t.Outcome.Err
+	}
+	for _, d := range plan.Deviations {
+		if _, never := wanted[d.Step]; never {
+			untold(d, "the simulator comes to no such step")
+		}
+	}
+	told := *plan
+	told.Deviations, told.Digest = deviations, ""
+	t.Plan = &told
+	return t, nil
+}
+
+// hidden says why nobody outside sees a step.
+func hidden(class Class) string {
+	switch class {
+	case ClassWork, ClassTimer:
+		return "it happens within the process"
+	case ClassTimeout:
+		return "it is the client's own patience"
+	case ClassLease:
+		return "the lab runs one process of each controller"
+	}
+	return "it is not a controller's, but the world's: " + string(class)
+}
