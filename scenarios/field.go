@@ -14,7 +14,7 @@ type Field struct {
 	Object, Key string
 }
 
-// Fields are those that a story waits for, or claims something of, each once.
+// Fields are those that a story waits for, or claims something of, or that are claims themselves, each once.
 func (s *Spec) Fields() []Field {
 	var fields []Field
 	add := func(t Trigger) {
@@ -30,6 +30,13 @@ func (s *Spec) Fields() []Field {
 	for _, claim := range s.Expect.Events {
 		for _, t := range [...]Trigger{claim.Happens, claim.Never, claim.After, claim.Before} {
 			add(t)
+		}
+	}
+	for i := range s.Claims {
+		for j := range s.Topology.Hosts {
+			if field := s.Claims[i].field(&s.Topology.Hosts[j]); !s.Claims[i].told() && !slices.Contains(fields, field) {
+				fields = append(fields, field)
+			}
 		}
 	}
 	slices.SortFunc(fields, func(a, b Field) int { return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Key, b.Key)) })

@@ -162,6 +162,7 @@ func Compile(s *Scenario, seed uint64) (*Plan, error) {
 	setDefault(&spec.Topology.Lease, defaultLease)
 	setDefault(&spec.Limits.Step, defaultStep)
 	setDefault(&spec.Limits.Settle, defaultSettle)
+	spec.completeClaims()
 	for i := range spec.Steps {
 		step := &spec.Steps[i]
 		step.After = step.After.pick(seed, i)

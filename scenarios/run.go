@@ -103,7 +103,7 @@ func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant
 
 // params are what the checkers must know of the plan.
 func params(plan *Plan, timings invariant.Timings) invariant.Params {
-	p := invariant.Params{Timings: timings}
+	p := invariant.Params{Timings: timings, Claims: plan.Spec.claims()}
 	for _, host := range plan.Spec.Topology.Hosts {
 		p.Hosts = append(p.Hosts, host.Name)
 	}

@@ -74,6 +74,8 @@ type Spec struct {
 	Steps []Step `json:"steps"`
 	// invariants are the guarantees to judge. Left out: all of them.
 	Invariants []string `json:"invariants,omitempty"`
+	// claims are fields by which a system says that a host is off, for the guarantee claim-is-true.
+	Claims []OffClaim `json:"claims,omitempty"`
 	// expect is what should come of it. Left out: every guarantee is held.
 	Expect Expectation `json:"expect,omitzero"`
 	// limits bound the run.

@@ -497,6 +497,7 @@ func (v *validator) judgement() {
 		len(judged) > 0 && !slices.Contains(judged, violated) {
 		v.bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
 	}
+	v.claimList()
 	if events := v.spec.Expect.Events; len(events) > 0 && v.spec.Expect.Violated != "" {
 		v.bad("spec.expect.events", "stands beside violated: a violation ends the run before it can be told")
 	}

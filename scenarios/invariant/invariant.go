@@ -56,6 +56,8 @@ type Params struct {
 	Roles Roles
 	// HealthCheck is what the health check is told, nil if there is none.
 	HealthCheck *HealthCheck
+	// Claims are the fields that say of hosts that they are off.
+	Claims []Claim
 }
 
 // HealthCheck says when a Machine may be marked, and how many.
@@ -158,7 +160,7 @@ type Closest struct {
 func All() []Invariant {
 	return []Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, statusTruthful, noFalseFence, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, infrastructureBeforeNode,
+		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, infrastructureBeforeNode,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared,
 	}

@@ -40,10 +40,9 @@ type reportHost struct {
 	reported, told bool
 	// shown is when the host was last reported on, if no boot was recorded since.
 	shown history.Event
-	// wrong is the event since which the status is not true, or zero, and from when
-	// it should have been corrected, that nothing hinders any more.
-	wrong history.Event
-	from  time.Duration
+	// The status is not true since an event, and should have been corrected from when
+	// nothing hindered that any more.
+	lapse
 }
 
 func (c *reports) Observe(e history.Event) *Violation {
@@ -66,8 +65,8 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 	case history.World:
 		h.body.observe(e)
 		edge := e.Kind == history.PowerOn || e.Kind == history.PowerOff
-		if edge && h.told && h.on != h.reported && h.wrong.Kind == "" {
-			h.wrong, h.from = *e, e.At
+		if edge && h.told && h.on != h.reported {
+			h.differ(e)
 		}
 		if e.Kind == history.PowerOn {
 			c.poweredOn(h, e)
@@ -79,8 +78,8 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 			if h.reported {
 				h.shown = *e
 			}
-			if h.wrong.Kind == "" && h.known() && h.on != h.reported {
-				h.wrong, h.from = *e, e.At
+			if h.known() && h.on != h.reported {
+				h.differ(e)
 			}
 		case history.LastPoweredOn:
 			h.shown = history.Event{}
@@ -124,7 +123,7 @@ func (c *reports) poweredOn(h *reportHost, e *history.Event) {
 // expire judges what has been reported wrongly for too long when e comes.
 func (c *reports) expire(h *entry[reportHost], e *history.Event) {
 	wrong := &h.state.wrong
-	if wrong.Kind == "" || e.At-h.state.from <= c.patience {
+	if !h.state.outlasts(c.patience, e) {
 		return
 	}
 	if c.since(h.name, h.state.from) {

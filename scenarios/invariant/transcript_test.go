@@ -86,6 +86,14 @@ func (tr *transcript) line(line string) (err error) {
 			}
 		case "cooldown":
 			tr.params.Timings.CoolDown, err = time.ParseDuration(value)
+		case "claim": // HOST OBJECT KEY VALUE WITHIN, with "-" for the key of a field that power-reported tells of
+			var c Claim
+			var within string
+			if _, err = fmt.Sscan(value, &c.Host, &c.Object, &c.Key, &c.Value, &within); err == nil {
+				c.Key = strings.TrimPrefix(c.Key, "-")
+				c.Within, err = time.ParseDuration(within)
+				tr.params.Claims = append(tr.params.Claims, c)
+			}
 		case "skew":
 			tr.params.Timings.Skew, err = time.ParseDuration(value)
 		default:

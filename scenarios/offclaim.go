@@ -1,0 +1,89 @@
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// OffClaim is a field by which a system says that a host is off, and others act on that: as long as it has the value, the
+// host must be off. There is one such field for each host, of the object that is called like the host, or like its Node.
+type OffClaim struct {
+	// kind is the kind of the objects. Left out: BareMetalHost.
+	Kind string `json:"kind,omitempty"`
+	// path is the JSONPath of the field. Left out: status.poweredOn.
+	Path string `json:"path,omitempty"`
+	// value is the text that says off, quoted if YAML takes it for something else. Left out: "false".
+	Value string `json:"value,omitempty"`
+	// within is how long the field and the host may differ. Left out: 10s.
+	Within Duration `json:"within,omitzero"`
+}
+
+// The claim that everybody makes who keeps to seed 000, and how long its writer has for looking at the host again.
+const (
+	usualClaim  = "BareMetalHost"
+	usualField  = "status.poweredOn"
+	usualOff    = "false"
+	usualWithin = Duration(10 * time.Second)
+)
+
+// claimIsTrue is the guarantee about claims.
+const claimIsTrue = "claim-is-true"
+
+// completeClaims writes the defaults out. A plan that names the guarantee, and no claim, has the usual one.
+func (s *Spec) completeClaims() {
+	if len(s.Claims) == 0 && slices.Contains(s.Invariants, claimIsTrue) {
+		s.Claims = []OffClaim{{}}
+	}
+	for i := range s.Claims {
+		c := &s.Claims[i]
+		c.Kind, c.Path, c.Value = cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField), cmp.Or(c.Value, usualOff)
+		setDefault(&c.Within, usualWithin)
+	}
+}
+
+// told reports whether an event of its own tells of the field, in every run.
+func (c *OffClaim) told() bool { return c.Kind == usualClaim && c.Path == usualField }
+
+// field is the field of a host.
+func (c *OffClaim) field(h *Host) Field {
+	name := h.Name
+	if c.Kind == "Node" {
+		name = h.Node()
+	}
+	return Field{c.Kind + "/" + name, c.Path}
+}
+
+// claims are those of all hosts, for the checker.
+func (s *Spec) claims() []invariant.Claim {
+	var all []invariant.Claim
+	for i := range s.Claims {
+		c := &s.Claims[i]
+		for j := range s.Topology.Hosts {
+			h := &s.Topology.Hosts[j]
+			field := c.field(h)
+			claim := invariant.Claim{Host: h.Name, Object: field.Object, Key: field.Key, Value: c.Value, Within: time.Duration(c.Within)}
+			if c.told() {
+				claim.Key = ""
+			}
+			all = append(all, claim)
+		}
+	}
+	return all
+}
+
+// claimList checks the claims.
+func (v *validator) claimList() {
+	for i := range v.spec.Claims {
+		c, at := v.spec.Claims[i], fmt.Sprintf("spec.claims[%d]", i)
+		if !v.oneOf(at+".kind", "kind of object", cmp.Or(c.Kind, usualClaim), v.vocab.kinds(anyKind)) || v.vocab.CheckField == nil {
+			continue
+		}
+		if err := v.vocab.CheckField(cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField)); err != nil {
+			v.bad(at+".path", "%s", oneLine(err))
+		}
+	}
+}
