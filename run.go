@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/sweep"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
@@ -17,8 +19,8 @@ import (
 	"github.com/fencelab/fencelab/sim/search/workers"
 )
 
-// benign is the strategy of whoever plays the default schedule alone.
-const benign = "benign"
+// benign is the strategy of whoever plays the default schedule alone, and sweeping the one that labs know, too.
+const benign, sweeping = "benign", "sweep"
 
 // runner is one invocation of run or replay.
 type runner struct {
@@ -39,8 +41,9 @@ func runCommand() *cobra.Command {
 		Short: "Run scenarios and judge them",
 		Long: `Run plays each scenario in a world and says which guarantees held.
 
-The lab plays the scenario once, on virtual machines. The simulator plays the
-schedules that a strategy chooses:
+The lab plays the scenario once, on virtual machines; with --strategy sweep then again
+and again, each time with one deed of the system under test deviating at its gate. The
+simulator plays the schedules that a strategy chooses:
 
   benign    the default schedule, alone
 ` + search.Described() + `
@@ -56,9 +59,9 @@ it again, is saved below --out.`,
 	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "what to print: "+report.OneOf(report.Formats))
 	flags.StringVar(&r.system, "system", "", "file that names the programs to test in the place of the scenarios' controllers (--backend lab)")
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
-	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try in the simulator: "+choices())
-	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy but benign and sweep")
-	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "worker processes for a search")
+	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
+	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy but benign and sweep; with sweep in the lab, how many at most")
+	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "worker processes for a search, and labs at a time for a sweep of model hosts")
 	return cmd
 }
 
@@ -97,8 +100,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
 		return report.Invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
-	case r.World != "sim" && strategy != benign:
-		return report.Invalid(fmt.Errorf("--strategy %s: only the simulator can choose among schedules", strategy))
+	case r.World != "sim" && strategy != benign && strategy != sweeping:
+		return report.Invalid(fmt.Errorf("--strategy %s: the lab knows %s and %s only", strategy, benign, sweeping))
 	case r.search.Schedules < 1 || r.workers < 1:
 		return report.Invalid(errors.New("--schedules and --workers must be at least 1"))
 	}
@@ -116,8 +119,11 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return r.Suite(ctx, loaded, strategy, r.search.Seed, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
-		if strategy == benign {
+		switch {
+		case strategy == benign:
 			return r.Single(ctx, plan, r.backend())
+		case r.Real:
+			return sweep.Run(ctx, &r.Console, plan, r.sweepable, r.bounds(cmd))
 		}
 		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers, workerName)
 	})
@@ -126,15 +132,45 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 // backend returns a world of the chosen kind.
 func (r *runner) backend() scenarios.Backend {
 	if r.Real {
-		options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic}
-		for _, p := range r.Parts {
-			options.Choose(p.Flag, p.Value)
-		}
-		return lab.New(options)
+		return lab.New(r.lab())
 	}
 	world := r.simulator.Backend()
 	world.Evidence = true
 	return world
+}
+
+// lab are the options of a lab with the chosen parts.
+func (r *runner) lab() lab.Options {
+	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic}
+	for _, p := range r.Parts {
+		options.Choose(p.Flag, p.Value)
+	}
+	return options
+}
+
+// sweepable makes a lab for a sweep. What many labs have to say at a time nobody can read.
+func (r *runner) sweepable(record bool) sweep.World {
+	options := r.lab()
+	if options.Record = record; !record {
+		options.Log = nil
+	}
+	return lab.New(options)
+}
+
+// violationsAgain is how often a sweep plays again what broke a guarantee.
+const violationsAgain = 5
+
+// bounds are those of a sweep in the lab: all that there is to try, unless the user says less. Virtual machines want a
+// machine for themselves.
+func (r *runner) bounds(cmd *cobra.Command) sweep.Options {
+	o := sweep.Options{Workers: r.workers, Again: violationsAgain}
+	if cmd.Flags().Changed("schedules") {
+		o.Schedules = r.search.Schedules
+	}
+	if r.Chosen("hosts") != lab.Model {
+		o.Workers = 1
+	}
+	return o
 }
 
 // workerName is the hidden command that is the other side of a search.
@@ -161,7 +197,12 @@ func replayCommand() *cobra.Command {
 		Long: `Replay plays the plan.txt of a saved run. In the simulator every event must come
 out as before; where the plan has the digest of its history, that is checked, and
 the first event that differs from the history.jsonl beside it is shown. There one
-can also look at an event, or go through the run: type help.`,
+can also look at an event, or go through the run: type help.
+
+In the lab the plan's deviations are made at the gates of the controllers: effects,
+reads, and what reaches caches. The answer is reproduced (exit code 1) if a guarantee
+is broken that is broken in the simulator, not reproduced (0), or diverged (2) at a
+step that never came, or that the lab has no hand in.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := walk.Check(r.World); err != nil {
@@ -169,6 +210,9 @@ can also look at an event, or go through the run: type help.`,
 			}
 			if err := r.start(cmd); err != nil {
 				return err
+			}
+			if r.Real {
+				return r.reproduce(cmd.Context(), args[0])
 			}
 			outcome, err := r.PlayFile(cmd.Context(), args[0], vocabulary(), r.backend())
 			if err != nil {
@@ -181,4 +225,31 @@ can also look at an event, or go through the run: type help.`,
 	cmd.Flags().IntVar(&walk.Until, "until", 0, "say what was true and what was believed when the event of this number had happened")
 	cmd.Flags().BoolVar(&walk.Step, "step", false, "go through the run, event by event")
 	return cmd
+}
+
+// reproduce plays a saved plan in the lab, and says whether that breaks what the plan broke in the simulator.
+func (r *runner) reproduce(ctx context.Context, file string) error {
+	plan, err := scenarios.LoadPlanFile(file, vocabulary())
+	if err != nil {
+		return report.Invalid(err)
+	}
+	if !slices.ContainsFunc(plan.Deviations, func(d scenarios.Deviation) bool { return !scenarios.NamesDeed(d.Step) }) {
+		outcome, err := r.Play(ctx, plan, r.backend())
+		if err != nil {
+			return err
+		}
+		return r.Again(outcome, file, report.Walk{}, nil)
+	}
+	simulator, err := sim.New()
+	if err != nil {
+		return report.Coded(report.ExitInternal, err)
+	}
+	told, err := simulator.Deeds(ctx, plan)
+	if err != nil {
+		return report.Coded(report.ExitInvalid, err)
+	}
+	if len(told.Untold) > 0 {
+		return r.Untold(plan.Metadata.Name, told.Untold)
+	}
+	return r.Reproduce(ctx, told.Plan, told.Outcome.Broke(), r.backend())
 }

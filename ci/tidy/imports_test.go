@@ -97,8 +97,10 @@ var layers = []layer{
 	{"ci/lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./ci/lab/.", "github.com/spf13/cobra"}, system), "a lab that is kept is a lab, whoever looks after it"},
 	{"ci/lab/inguest", slices.Concat([]string{"./controllers/.", "./controllers/onhost", "./ci/lab/inguest", "./vms/guest/evidence"}, everyClient), "the program in a guest is fencelab's agents, and no lab"},
 	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
+	{"ci/mutants/reproduce", []string{"./ci/mutants/finding", "./ci/lab", "./scenarios", "./sim", "./vms/keeper"}, "what is found in the simulator is reproduced in the lab"},
 	{"ci/mutants/source", nil, "to build a program with a mistake nobody has to know what finds it"},
 	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "known bugs are reproduced in the simulator"},
+	{"ci/sweep", []string{"./scenarios", "./sim/search"}, "a sweep is a search, of whatever world tells what passed its gates"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // PlayFile plays a saved plan. The error has an exit code.
@@ -39,6 +40,38 @@ func (c *Console) Again(o *scenarios.Outcome, file string, walk Walk, in io.Read
 		}
 	}
 	return Ended(CodeOfOutcome(o))
+}
+
+// Reproduce plays a plan, whose deviations are named by deeds, and says whether it breaks what it broke in the simulator.
+// The error has an exit code.
+func (c *Console) Reproduce(ctx context.Context, plan *scenarios.Plan, broke []string, backend scenarios.Backend) error {
+	o, err := c.Play(ctx, plan, backend)
+	if err != nil {
+		return err
+	}
+	c.Headline(o)
+	fmt.Fprint(c.Out, o.Brief(c.Dir, ""))
+	if c.Dir != "" {
+		if err := o.Save(c.Dir, c.Replay(c.Dir)); err != nil {
+			return &Exit{ExitInternal, err}
+		}
+	}
+	word, reason := o.Reproduces(broke)
+	fmt.Fprintf(c.Out, "%s: %s\n", word, reason)
+	if word == scenarios.Diverged {
+		return Ended(ExitUnknown)
+	}
+	verdict, _ := o.Verdict()
+	return Ended(CodeOfVerdict(verdict))
+}
+
+// Untold says which deviations a world has no hand in, so that it would only diverge. The error has an exit code.
+func (c *Console) Untold(name string, reasons []string) error {
+	c.Line(invariant.Unknown, false, name, "not played")
+	for _, reason := range reasons {
+		fmt.Fprintf(c.Out, "%s: at %s\n", scenarios.Diverged, reason)
+	}
+	return Ended(ExitUnknown)
 }
 
 // asBefore says whether a replay came out as its plan was saved, with the history that

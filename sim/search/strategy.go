@@ -168,3 +168,9 @@ func newRandom(from *space) chosen {
 func (r random) Next(n int) (Schedule, bool) {
 	return Schedule{Number: n, Seed: r.seedOf(n), Draw: true}, true
 }
+
+// Over returns a search of the single deviations that somebody else has chosen, for worlds in which this package can't
+// choose. What says what they are.
+func Over(plan *scenarios.Plan, singles []scenarios.Deviation, what string) *Search {
+	return &Search{Strategy: sweep{space: &space{singles: singles}}, Story: &Story{Plan: plan}, Total: len(singles), what: what}
+}

@@ -1,0 +1,172 @@
+// Package sweep looks for what breaks a guarantee where nobody takes the steps: it has a story told once and the deeds of
+// the system under test recorded, and then again and again, each time with one of them deviating.
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim/search"
+)
+
+// World is one that can tell which deeds passed its gates.
+type World interface {
+	scenarios.Backend
+	// Deeds are those of the story, in order.
+	Deeds() []scenarios.Deed
+}
+
+// Options bound a sweep.
+type Options struct {
+	// Schedules is how many to try; 0 is all.
+	Schedules int
+	// Workers is how many worlds there are at a time.
+	Workers int
+	// Again is how often a violation is played again, to see how often it comes.
+	Again int
+}
+
+// Run sweeps the story of a plan, reports what it found, and returns the exit code. World makes a world; one that is to
+// record what reaches caches, too, is asked for once. When the context ends, what was found so far counts. What came of
+// each schedule is kept below the console's directory, if it has one: a sweep that was interrupted goes on from there.
+func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
+	benign := world(true)
+	code, err = to.Single(ctx, plan, benign)
+	if err != nil || code != report.ExitHeld || plan.Spec.Expect.Violated != "" {
+		return code, err // there is nothing to search for
+	}
+	deeds := underTest(plan, benign.Deeds())
+	singles := Singles(deeds)
+	total := len(singles)
+	if o.Schedules > 0 {
+		total = min(total, o.Schedules)
+	}
+	s := search.Over(plan, singles[:total], fmt.Sprintf("single deviations from %s", report.Count(len(deeds), "deed")))
+	known, err := open(to.Dir, plan)
+	if err != nil {
+		return 0, report.Coded(report.ExitInternal, err)
+	}
+	defer known.close()
+	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
+	pool := start(ctx, max(1, o.Workers), s.Story, known, func() scenarios.Backend { return world(false) })
+	tally := s.Run(pool, func(t search.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) })
+	err = pool.close()
+	bar.Clear()
+	if err != nil {
+		return 0, report.Coded(report.ExitInternal, err)
+	}
+	s.Report(to, tally)
+	code = report.CodeOfVerdict(tally.Verdict(s.Total))
+	for _, f := range tally.Failures() {
+		if ctx.Err() != nil || f.Invariant == "" {
+			continue
+		}
+		if err := again(ctx, to, s.Story.PlanOf(f.Schedule), f, world, o.Again); err != nil {
+			return code, err
+		}
+	}
+	return code, nil
+}
+
+// again plays a violation some more times, and reports on the first that comes again.
+func again(ctx context.Context, to *report.Console, plan *scenarios.Plan, f search.Failure, world func(bool) World, times int) error {
+	fmt.Fprintf(to.Out, "\n%s, first with %s\n", f.Signature, plan.Deviations[0])
+	came := 0
+	quiet := *to
+	for range times {
+		var code int
+		var err error
+		if came == 0 {
+			code, err = to.Single(ctx, plan, world(false))
+		} else {
+			var o *scenarios.Outcome
+			if o, err = quiet.Play(ctx, plan, world(false)); err == nil {
+				verdict, _ := o.Verdict()
+				code = report.CodeOfVerdict(verdict)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if code == report.ExitViolated {
+			came++
+		}
+	}
+	fmt.Fprintf(to.Out, "  %s: it came again %d of %d times\n", rate(came, times), came, times)
+	return nil
+}
+
+// rate is a word for how often something comes.
+func rate(came, times int) string {
+	switch came {
+	case times:
+		return "always"
+	case 0:
+		return "flaky, and not seen again"
+	}
+	return "flaky"
+}
+
+// readsTried is how many reads of a kind are tried after each effect: who polls goes on reading.
+const readsTried = 2
+
+// underTest are the deeds of the system under test that a sweep tries: of the programs, if there are any, and else of the
+// controllers that the scenario lists.
+func underTest(plan *scenarios.Plan, deeds []scenarios.Deed) []scenarios.Deed {
+	programs := slices.ContainsFunc(plan.Spec.Controllers, func(c scenarios.Controller) bool { return c.Program != nil })
+	tested := make(map[string]bool)
+	for _, c := range plan.Spec.Controllers {
+		tested[c.Name] = !programs || c.Program != nil
+	}
+	return slices.DeleteFunc(slices.Clone(deeds), func(d scenarios.Deed) bool {
+		return !tested[d.Actor] || d.IsRead() && d.N > readsTried
+	})
+}
+
+// way is a way to deviate.
+type way struct {
+	fault scenarios.StepFault
+	delay time.Duration
+}
+
+// ways are those that are tried, of effects, deliveries and reads each. Time is dear: there are fewer of them than in the simulator,
+// and those come first that take an effect away, or its answer, or the process around it.
+var ways = [...][]way{
+	{
+		{scenarios.FaultLate, 15 * time.Second}, {scenarios.FaultErrorBefore, 0}, {scenarios.FaultCrashAfter, 0}, {scenarios.FaultErrorAfter, 0},
+		{scenarios.FaultIgnore, 0}, {"", 15 * time.Second}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultCrashLate, 15 * time.Second},
+		{scenarios.FaultConflict, 0}, {scenarios.FaultInternal, 0}, {"", time.Second}, {scenarios.FaultCrashStale, 15 * time.Second},
+	},
+	{{"", 15 * time.Second}, {scenarios.FaultRelist, 15 * time.Second}, {"", time.Second}},
+	{{scenarios.FaultErrorBefore, 0}, {"", 15 * time.Second}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultInternal, 0}},
+}
+
+// Singles are the single deviations of deeds: way by way, each for all effects, then for what reaches caches, then for reads.
+func Singles(deeds []scenarios.Deed) []scenarios.Deviation {
+	var all []scenarios.Deviation
+	for class, tried := range ways {
+		for _, w := range tried {
+			for _, d := range deeds {
+				if d.IsStart() || class != classOf(d) || w.fault != "" && !slices.Contains(d.Faults(), w.fault) {
+					continue
+				}
+				all = append(all, scenarios.Deviation{Step: d.String(), Fault: w.fault, Delay: scenarios.Duration(w.delay)})
+			}
+		}
+	}
+	return all
+}
+
+func classOf(d scenarios.Deed) int {
+	switch {
+	case d.IsDelivery():
+		return 1
+	case d.IsRead():
+		return 2
+	}
+	return 0
+}
