@@ -7,6 +7,8 @@ echo "== schedules of a remediation on three hosts, one core (scenarios/catalog/
 GOMAXPROCS=1 go test ./sim/search -run '^$' -bench Schedules -benchtime 2s -count 6 -benchmem
 echo "== what a step is made of"
 GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
+echo "== what the lab's gates add to a request, and to an event of a watch"
+go test ./ci/lab/gate -run '^$' -bench . -benchtime 2s
 echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"
 go test ./fakebmc ./fakebmc/redfish -run '^$' -bench 'PowerRead|Do' -benchtime 2s -benchmem
 go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*true' -benchtime 1x # a process each: a heap that was used before tells nothing

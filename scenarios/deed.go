@@ -65,7 +65,7 @@ func ParseDeed(step string) (Deed, error) {
 	if err == nil {
 		d.N, err = strconv.Atoi(count)
 	}
-	if err != nil || d.N < 1 || d.String() != step {
+	if err != nil || d.N < 1 || d.After < 0 || d.String() != step {
 		return Deed{}, fmt.Errorf("step %q: a deed is counted from 1, as in remediation/delete Node/worker-1/1, and a read by the effects of its actor before it, too, as in remediation/get Node/worker-1/0.1", step)
 	}
 	return d, nil

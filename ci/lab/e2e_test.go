@@ -284,6 +284,39 @@ func TestModelHosts(t *testing.T) {
 	}
 }
 
+// TestDeviationsAtGates holds the right controllers against a schedule that has one of each: an effect, what reaches a
+// cache, a read and a crash. All are taken. One that never comes makes the run diverge.
+func TestDeviationsAtGates(t *testing.T) {
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
+		t.Skip("it runs with make e2e")
+	}
+	o := lab.Options{Hosts: lab.Model, Log: t.Output()}
+	if err := lab.Check(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	plan := compile(t, "machine-remediation/cut-off-host.yaml").With([]scenarios.Deviation{
+		{Step: "remediation/delete Node/worker-1/1", Delay: scenarios.Duration(2 * time.Second)},
+		{Step: "remediation/deliver node-deleted Node/worker-1/1", Delay: scenarios.Duration(time.Second), Fault: scenarios.FaultRelist},
+		{Step: "remediation/get Node/worker-1/1.1", Fault: scenarios.FaultErrorBefore},
+		{Step: "remediation/patch BareMetalHost/worker-1/2", Delay: scenarios.Duration(5 * time.Second), Fault: scenarios.FaultCrashStale},
+		{Step: "remediation/patch BareMetalHost/worker-1/99", Fault: scenarios.FaultCrashAfter},
+	})
+	outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, reason := outcome.VerdictOfSchedule()
+	if taken := outcome.Injected.Deviations; verdict != "held" || taken.Took != 4 || taken.Of != 5 {
+		t.Errorf("%s: %s, with %s deviations taken\n\n%s", verdict, reason, taken, outcome.Brief("", ""))
+		for _, e := range outcome.History.Events() {
+			t.Log(e)
+		}
+	}
+	if word, reason := outcome.Reproduces(nil); word != scenarios.Diverged || !strings.Contains(reason, "worker-1/99") {
+		t.Errorf("it is %s: %s", word, reason)
+	}
+}
+
 // faults has an entry for each scenario of a BMC's fault that the lab can tell.
 func faults() (entries []TableEntry) {
 	for _, name := range everyRun {

@@ -4,6 +4,7 @@
 //
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
+//	go run ./ci/mutants -reproduce 3 [-only ID,...]
 package main
 
 import (
@@ -32,10 +33,11 @@ func main() {
 	table := flag.String("table", "", "write the tables to this file")
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
+	times := flag.Int("reproduce", 0, "play instead in the lab, so many times each, what the simulator finds of some mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules); err != nil {
+	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *times); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -48,7 +50,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules int) error {
+func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, times int) error {
 	all, err := Load("ci/mutants")
 	if err != nil {
 		return err
@@ -68,6 +70,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	right := filepath.Join(dir, "right")
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the judge: %w\n%s", err, output)
+	}
+	if times > 0 {
+		return reproduceAll(ctx, all, only, dir, right, times)
 	}
 	if seeds > 0 {
 		return compare(ctx, all, dir, right, seeds, schedules)

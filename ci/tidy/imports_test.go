@@ -111,6 +111,7 @@ var testLayers = []layer{
 	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
 	{"ci/ironic", []string{"./fakebmc"}, ""},
+	{"ci/sweep", []string{"./sim/."}, ""},
 	{"fakebmc", []string{"./fakebmc", "github.com/stmcginnis/gofish"}, ""},
 	{"fakebmc/libvirt", []string{"./fakebmc", "./vms/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},

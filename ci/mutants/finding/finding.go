@@ -26,3 +26,17 @@ type Finding struct {
 	Schedules int           `json:"schedules"`
 	Took      time.Duration `json:"took"`
 }
+
+// Reproduced is what became in the lab of a schedule in which a mutant broke a guarantee in the simulator.
+type Reproduced struct {
+	// Deviation is the schedule's in the simulator's words, and Deed the lab's; empty if no schedule was found that the lab
+	// can be told.
+	Deviation string `json:"deviation,omitempty"`
+	Deed      string `json:"deed,omitempty"`
+	// Broken names the guarantees.
+	Broken string `json:"broken,omitempty"`
+	// Refused says why the lab can't tell the story.
+	Refused string `json:"refused,omitempty"`
+	// Of so many Times it was reproduced, and so often it Diverged; Plans is which plan it was.
+	Times, Diverged, Of, Plans int
+}

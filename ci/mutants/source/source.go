@@ -80,7 +80,7 @@ func Build(ctx context.Context, root, pkg, dir, name string, changes ...Change) 
 		return "", err
 	}
 	binary = filepath.Join(dir, name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", list, "-o", binary, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "libvirt_dlopen", "-overlay", list, "-o", binary, pkg)
 	cmd.Dir = root
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s with %s: %w\n%s", pkg, name, err, output)
