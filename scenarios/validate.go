@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -391,7 +392,11 @@ func (v *validator) healthCheck() {
 			v.bad(path+".unhealthyRange", "%s holds no number: its first is greater than its second", quote(check.UnhealthyRange))
 		}
 	}
-	if v.controllers != nil && !slices.ContainsFunc(v.spec.Controllers, func(c Controller) bool { return partOf(&c) == healthCheckController }) {
+	acts := func(c Controller) bool {
+		c.Plays = cmp.Or(c.Plays, v.vocab.Controllers[c.Name].Plays)
+		return partOf(&c) == healthCheckController
+	}
+	if v.controllers != nil && !slices.ContainsFunc(v.spec.Controllers, acts) {
 		v.doc.bad(path, "nobody acts on it: add the controller %s to spec.controllers", healthCheckController)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers"
@@ -72,6 +73,13 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 		}
 		for _, w := range r.Watches {
 			v.Kinds = append(v.Kinds, kindOf(w.Kind))
+		}
+		if r.Setup != nil { // it sets up its own watches
+			for _, obj := range r.Reads {
+				if _, dynamic := obj.(*unstructured.Unstructured); !dynamic {
+					v.Kinds = append(v.Kinds, kindOf(obj))
+				}
+			}
 		}
 		vocabulary.Controllers[r.Name] = v
 	}
