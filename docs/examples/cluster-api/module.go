@@ -57,6 +57,16 @@ func Module() controllers.Module {
 			Cache:   cacheOptions,
 			Workers: 10,
 			Setup:   setUpMachines,
+		}, {
+			Name:  HealthChecks,
+			For:   &clusterv1.MachineHealthCheck{},
+			Plays: controllers.HealthCheck,
+			Reads: []client.Object{
+				&clusterv1.Cluster{}, &clusterv1.Machine{}, &corev1.Node{}, &HostRemediation{}, dynamic("HostRemediation"), dynamic("HostRemediationTemplate"),
+			},
+			Cache:   cacheOptions,
+			Workers: 10,
+			Setup:   setUpHealthChecks,
 		}},
 	}
 }
@@ -77,7 +87,7 @@ func setUpMachines(ctx context.Context, mgr manager.Manager, _ controllers.Deps)
 	if err := machines.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 10}); err != nil {
 		return fmt.Errorf("set up the Machine controller: %w", err)
 	}
-	return (&provider{Client: mgr.GetClient(), Live: mgr.GetAPIReader()}).setUp(mgr)
+	return (&provider{objects: objects{mgr.GetClient(), mgr.GetAPIReader()}}).setUp(mgr)
 }
 
 // addIndexes adds those of Cluster API's cache, and of its caches of workload clusters.

@@ -41,8 +41,7 @@ const (
 // and was given back. It runs in Cluster API's process, so that what both do to a host is
 // judged together.
 type provider struct {
-	Client   client.Client
-	Live     client.Reader
+	objects
 	recorder events.EventRecorder
 }
 
@@ -113,37 +112,43 @@ func (p *provider) adopt(ctx context.Context, machine *clusterv1.Machine) error 
 	}}})
 }
 
+// objects makes and changes objects.
+type objects struct {
+	Client client.Client
+	Live   client.Reader
+}
+
 // cluster makes the Cluster and its control plane, which is somebody else's.
-func (p *provider) cluster(ctx context.Context, key client.ObjectKey) error {
+func (o objects) cluster(ctx context.Context, key client.ObjectKey) error {
 	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 	plane := &HostedControlPlane{ObjectMeta: meta}
-	if err := p.create(ctx, plane, func() { plane.Status.ExternalManagedControlPlane = true }); err != nil {
+	if err := o.create(ctx, plane, func() { plane.Status.ExternalManagedControlPlane = true }); err != nil {
 		return err
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: meta}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: GroupVersion.Group, Kind: "HostedControlPlane", Name: key.Name}
-	return p.create(ctx, cluster, func() {
+	return o.create(ctx, cluster, func() {
 		yes := true
 		cluster.Status.Initialization = clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: &yes, ControlPlaneInitialized: &yes}
-		cluster.Status.Conditions = []metav1.Condition{{
-			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue,
-			Reason: clusterv1.ClusterControlPlaneInitializedReason, LastTransitionTime: metav1.Now(),
-		}}
+		cluster.Status.Conditions = []metav1.Condition{
+			{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterInfrastructureReadyReason, LastTransitionTime: metav1.Now()},
+			{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason, LastTransitionTime: metav1.Now()},
+		}
 	})
 }
 
 // create makes an object that may be there already, and gives it its status.
-func (p *provider) create(ctx context.Context, obj client.Object, status func()) error {
-	if err := p.Client.Create(ctx, obj); err != nil {
+func (o objects) create(ctx context.Context, obj client.Object, status func()) error {
+	if err := o.Client.Create(ctx, obj); err != nil {
 		if client.IgnoreAlreadyExists(err) != nil {
 			return err
 		}
-		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+		if err := o.Live.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
 			return err
 		}
 	}
 	status()
-	return p.Client.Status().Update(ctx, obj)
+	return o.Client.Status().Update(ctx, obj)
 }
 
 // release has the host held off, gives it back when it is known to be off, and lets the
@@ -196,10 +201,10 @@ func (p *provider) let(ctx context.Context, infra *HostMachine) error {
 	return p.patch(ctx, infra, map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": infra.ResourceVersion}})
 }
 
-func (p *provider) patch(ctx context.Context, obj client.Object, change any) error {
+func (o objects) patch(ctx context.Context, obj client.Object, change any) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	return p.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data))
+	return o.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data))
 }

@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "infrastructure.fencelab.dev", Ver
 
 // AddToScheme registers the provider's kinds. Those of Cluster API fencelab knows.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &HostMachine{}, &HostMachineList{}, &HostedControlPlane{}, &HostedControlPlaneList{})
+	scheme.AddKnownTypes(GroupVersion, &HostMachine{}, &HostMachineList{}, &HostedControlPlane{}, &HostedControlPlaneList{},
+		&HostRemediation{}, &HostRemediationList{}, &HostRemediationTemplate{}, &HostRemediationTemplateList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
@@ -70,6 +71,32 @@ type HostedControlPlaneList struct {
 	Items           []HostedControlPlane `json:"items"`
 }
 
+// HostRemediation is Cluster API's request to remediate the Machine of its name.
+type HostRemediation struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+// HostRemediationList is a list of them.
+type HostRemediationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HostRemediation `json:"items"`
+}
+
+// HostRemediationTemplate is what requests are made of: they have nothing of their own.
+type HostRemediationTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+// HostRemediationTemplateList is a list of them.
+type HostRemediationTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []HostRemediationTemplate `json:"items"`
+}
+
 // DeepCopyObject implements runtime.Object.
 func (m *HostMachine) DeepCopyObject() runtime.Object {
 	c := *m
@@ -100,6 +127,40 @@ func (l *HostedControlPlaneList) DeepCopyObject() runtime.Object {
 	c.Items = nil
 	for i := range l.Items {
 		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostedControlPlane))
+	}
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (r *HostRemediation) DeepCopyObject() runtime.Object {
+	c := *r
+	r.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *HostRemediationList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = nil
+	for i := range l.Items {
+		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostRemediation))
+	}
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (r *HostRemediationTemplate) DeepCopyObject() runtime.Object {
+	c := *r
+	r.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *HostRemediationTemplateList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = nil
+	for i := range l.Items {
+		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*HostRemediationTemplate))
 	}
 	return &c
 }
