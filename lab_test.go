@@ -152,7 +152,7 @@ func TestLabsThatAreKept(t *testing.T) {
 			return clone(env.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "keeps": keeps, "match": match, "killed": killed, "gone": gone, "left": left, "await": await, "reset": resetByBMC,
+			"exits": exits, "keeps": keeps, "match": match, "killed": killed, "gone": gone, "left": left, "await": await, "reset": resetByBMC, "cluster": clusterOfTheirOwn,
 		},
 	})
 }
@@ -232,6 +232,16 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s: %v", strings.Join(args, " "), err)
 		}
 	}
+}
+
+// cluster FILE starts a control plane that is no lab's, and writes its kubeconfig.
+func clusterOfTheirOwn(ts *testscript.TestScript, _ bool, args []string) {
+	c, err := cluster.Launch(context.Background(), cluster.Options{})
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(c.Stop()) })
+	text, err := cluster.Kubeconfig(c.Config())
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text, 0o600))
 }
 
 // reset URL PASSWORDFILE TYPE has a BMC reset its host, as a user of it would.

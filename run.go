@@ -30,6 +30,7 @@ type runner struct {
 	filter    report.Filter
 	set       map[string]string
 	ironic    string
+	cluster   string // its kubeconfig
 	system    string
 	simulator *sim.Simulator
 }
@@ -74,6 +75,7 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, report.OneOf(p.Of)))
 		r.Parts = append(r.Parts, p)
 	}
+	flags.StringVar(&r.cluster, "kubeconfig", "", "file of the cluster for --cluster kubeconfig, of a user who may do everything")
 	flags.StringVar(&r.ironic, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
 	flags.StringVar(&r.Dir, "out", "", out)
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
@@ -141,7 +143,7 @@ func (r *runner) backend() scenarios.Backend {
 
 // lab are the options of a lab with the chosen parts.
 func (r *runner) lab() lab.Options {
-	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic}
+	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic, Kubeconfig: r.cluster}
 	for _, p := range r.Parts {
 		options.Choose(p.Flag, p.Value)
 	}

@@ -101,7 +101,7 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer port.Release()
-	c := &Cluster{authority: a, port: port}
+	c := &Cluster{identities: identities{authority: a, address: port.Address()}}
 	want := c.ConfigFor("alice", "editors")
 	text, err := Kubeconfig(want)
 	if err != nil {

@@ -46,14 +46,13 @@ type Options struct {
 
 // Cluster is a running control plane.
 type Cluster struct {
-	options    Options
-	keeper     *keeper.Keeper
-	port       *child.Port
-	authority  *authority
-	dir        string
-	admin      *rest.Config
-	nodeTokens map[string]string
-	bootstrap  token
+	identities
+	options   Options
+	keeper    *keeper.Keeper
+	port      *child.Port
+	dir       string
+	admin     *rest.Config
+	bootstrap token
 
 	etcd, apiServer *child.Process
 	standard        []*child.Process
@@ -93,7 +92,8 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	c.admin = c.ConfigFor("fencelab:admin", "system:masters")
+	c.address = c.port.Address()
+	c.admin = c.ConfigFor(administrator, "system:masters")
 	c.nodeTokens, c.bootstrap = newNodeTokens(o.Nodes), newToken()
 	if err := c.writeFiles(c.dir); err != nil {
 		return err
@@ -146,13 +146,6 @@ func (c *Cluster) start(bin, name string, args []string) (*child.Process, error)
 
 // ServerName is a name for which the API server's certificate is valid, wherever it is reached.
 const ServerName = "kubernetes"
-
-// Address is the API server's host:port on the loopback interface. Its certificate is also valid for localhost, and
-// for ServerName, which clients expect that reach it by way of another address.
-func (c *Cluster) Address() string { return c.port.Address() }
-
-// CA is the certificate, in PEM, that vouches for the API server.
-func (c *Cluster) CA() []byte { return c.authority.certificate }
 
 // Pause stops the API server where it stands, as a hung machine would; clients see open connections without answers.
 func (c *Cluster) Pause() error { return c.apiServer.Pause() }

@@ -14,13 +14,27 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
+// identities are what our users are known by, at an API server or in front of one.
+type identities struct {
+	authority  *authority
+	address    string // host:port, where they are known
+	nodeTokens map[string]string
+}
+
 // Config returns the configuration of a client that may do everything.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// Address is the API's host:port on the loopback interface. Its certificate is also valid for localhost, and for
+// ServerName, which clients expect that reach it by way of another address.
+func (c *identities) Address() string { return c.address }
+
+// CA is the certificate, in PEM, that vouches for the API server.
+func (c *identities) CA() []byte { return c.authority.certificate }
 
 // ConfigFor returns the configuration of a client that authenticates, with a new certificate, as a user in groups; what
 // the user may do is a matter of RBAC. Clients made from it don't throttle themselves. It panics if a name isn't UTF-8
 // or if the user's is empty.
-func (c *Cluster) ConfigFor(user string, groups ...string) *rest.Config {
+func (c *identities) ConfigFor(user string, groups ...string) *rest.Config {
 	if user == "" {
 		panic("cluster: credentials for a user without a name")
 	}
@@ -37,7 +51,7 @@ func (c *Cluster) ConfigFor(user string, groups ...string) *rest.Config {
 
 // ProxyConfig is for a server in front of the API server: clients that [Cluster.ConfigFor] was made for believe it, and
 // have to show their certificates.
-func (c *Cluster) ProxyConfig() (*tls.Config, error) {
+func (c *identities) ProxyConfig() (*tls.Config, error) {
 	certificate, key, err := c.authority.issueServing()
 	if err != nil {
 		return nil, err
@@ -55,7 +69,7 @@ func (c *Cluster) ProxyConfig() (*tls.Config, error) {
 
 // NodeToken returns the bearer token by which the kubelet of one of [Options.Nodes] authenticates, as real kubelets do,
 // as the user system:node:<name> in the group system:nodes. It is empty for a name that isn't listed there.
-func (c *Cluster) NodeToken(name string) string { return c.nodeTokens[name] }
+func (c *identities) NodeToken(name string) string { return c.nodeTokens[name] }
 
 // Kubeconfig renders a configuration, such as one of [Cluster.ConfigFor], as a kubeconfig file without references to
 // other files.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -42,11 +43,16 @@ func (c *Cluster) Install(ctx context.Context, files fs.FS) error {
 	if err != nil {
 		return fmt.Errorf("install manifests: %w", err)
 	}
+	return install(ctx, c.Config(), manifests)
+}
+
+// install applies manifests, which are in order.
+func install(ctx context.Context, config *rest.Config, manifests []manifest) error {
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("install manifests: %w", err)
 	}
-	writer, err := client.New(c.Config(), client.Options{Scheme: scheme})
+	writer, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return fmt.Errorf("install manifests: %w", err)
 	}

@@ -69,8 +69,11 @@ type Options struct {
 	Assets string
 	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
 	Bin string
-	// Cluster is the control plane: Embedded or Standard; empty is Embedded, but for real nodes.
+	// Cluster is the control plane: Embedded, Standard or Kubeconfig; empty is Embedded, but for
+	// real nodes.
 	Cluster string
+	// Kubeconfig is the file of the cluster of one's own; needed for that, and for nothing else.
+	Kubeconfig string
 	// Hosts is what the hosts are made of: Guest, Node or Model; empty is Guest.
 	Hosts string
 	// Power is how controllers command the hosts: Redfish or Ironic; empty is Redfish, but for
@@ -100,10 +103,12 @@ func DefaultAssets() string {
 
 // Check returns a scenarios.Missing error unless everything that a lab needs is here.
 func Check(ctx context.Context, o Options) error {
-	var reasons []string
-	for _, f := range cluster.Preflight(ctx, o.cluster()) {
-		if f.Remedy != "" {
-			reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
+	reasons := o.unattachable()
+	if o.Cluster != Kubeconfig {
+		for _, f := range cluster.Preflight(ctx, o.cluster()) {
+			if f.Remedy != "" {
+				reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
+			}
 		}
 	}
 	if o.Hosts != Model {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,23 +47,32 @@ type controlPlane interface {
 	Stop() error
 }
 
-var _ controlPlane = (*cluster.Cluster)(nil)
+var (
+	_ controlPlane = (*cluster.Cluster)(nil)
+	_ controlPlane = (*cluster.Attached)(nil)
+)
 
 func (b *Backend) startControlPlane() (err error) {
 	var nodes []string
 	for i := range b.plan.Spec.Topology.Hosts {
 		nodes = append(nodes, b.plan.Spec.Topology.Hosts[i].Node())
 	}
-	o := b.options.cluster()
-	o.Nodes = nodes
-	if o.Standard != nil {
-		o.Standard.GracePeriod = objects.GracePeriod(&b.plan.Spec)
+	if b.options.Cluster == Kubeconfig {
+		if b.plane, err = b.attach(nodes); err != nil {
+			return err
+		}
+	} else {
+		o := b.options.cluster()
+		o.Nodes = nodes
+		if o.Standard != nil {
+			o.Standard.GracePeriod = objects.GracePeriod(&b.plan.Spec)
+		}
+		c, err := cluster.Launch(b.ctx, o)
+		if err != nil {
+			return err
+		}
+		b.plane = c
 	}
-	c, err := cluster.Launch(b.ctx, o)
-	if err != nil {
-		return err
-	}
-	b.plane = c
 	if runs := b.plane.Runs(); len(runs) > 0 {
 		b.logf("the control plane runs %s", strings.Join(runs, ", "))
 	}
@@ -71,12 +81,17 @@ func (b *Backend) startControlPlane() (err error) {
 			return err
 		}
 	}
-	scheme := b.set.Scheme()
-	if err := errors.Join(rbacv1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
-		return err
+	scheme, err := b.scheme()
+	if err == nil {
+		b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
 	}
-	b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
 	return err
+}
+
+// scheme knows all objects that the lab makes.
+func (b *Backend) scheme() (*runtime.Scheme, error) {
+	scheme := b.set.Scheme()
+	return scheme, errors.Join(rbacv1.AddToScheme(scheme), appsv1.AddToScheme(scheme))
 }
 
 // as is the administrator's configuration for clients whose writes are to bear a

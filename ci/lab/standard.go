@@ -21,8 +21,9 @@ import (
 
 // The control planes of a lab, as the command line calls them. Embedded is an API server,
 // beside which stand-ins do what the standard controllers of Kubernetes would; Standard is the
-// same with kube-controller-manager and kube-scheduler.
-const Embedded, Standard = "embedded", "standard"
+// same with kube-controller-manager and kube-scheduler; Kubeconfig is a cluster of somebody's
+// own, whatever it runs.
+const Embedded, Standard, Kubeconfig = "embedded", "standard", "kubeconfig"
 
 // podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
 // is gone: it lets 40 seconds pass, and looks every 20.

@@ -94,7 +94,7 @@ var layers = []layer{
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", gophercloud}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
-	{"ci/lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./ci/lab/.", "github.com/spf13/cobra"}, system), "a lab that is kept is a lab, whoever looks after it"},
+	{"ci/lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./ci/cluster", "./ci/lab/.", "github.com/spf13/cobra"}, system), "a lab that is kept is a lab, whoever looks after it"},
 	{"ci/lab/inguest", slices.Concat([]string{"./controllers/.", "./controllers/onhost", "./ci/lab/inguest", "./vms/guest/evidence"}, everyClient), "the program in a guest is fencelab's agents, and no lab"},
 	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
 	{"ci/mutants/reproduce", []string{"./ci/mutants/finding", "./ci/lab", "./scenarios", "./sim", "./vms/keeper"}, "what is found in the simulator is reproduced in the lab"},

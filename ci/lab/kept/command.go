@@ -13,9 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // Command is fencelab lab. program is how the user called fencelab, and vocabulary what scenarios may speak of.
@@ -79,6 +81,7 @@ Kubernetes' own controllers, beside which you run yours.`,
 		job.Parts[part.Flag] = of[0]
 		flags.Lookup(part.Flag).DefValue = of[0]
 	}
+	flags.StringVar(&job.Kubeconfig, "kubeconfig", "", "file of the cluster for --cluster kubeconfig, of a user who may do everything")
 	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
 	flags.StringToStringVar(&set, "set", nil, "value of a parameter of the scenario, as NAME=VALUE; several times: of several")
 	flags.Uint64Var(&seed, "seed", 1, "what the scenario's choices are drawn from")
@@ -161,14 +164,18 @@ func (l Lab) tell(ctx context.Context, w io.Writer, program string) bool {
 }
 
 func downCommand(program string) *cobra.Command {
-	all := false
+	all, kubeconfig := false, ""
 	cmd := &cobra.Command{
 		Use:   "down [NAME...]",
 		Short: "Remove a lab",
 		Long: `Down removes the lab, if there is one, or those that are named, and all that was
 made for them, also after whatever process kept them was killed. It touches
-nothing else.`,
+nothing else. What a lab whose process was killed has left in a cluster of your
+own it removes with --kubeconfig.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if kubeconfig != "" {
+				return leaveCluster(cmd, kubeconfig, args)
+			}
 			labs, err := named(args)
 			if err != nil {
 				return report.Invalid(err)
@@ -190,8 +197,30 @@ nothing else.`,
 			return report.Coded(report.ExitInternal, errors.Join(errs...))
 		},
 	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "remove what labs of these names have left in the cluster of this file")
 	cmd.Flags().BoolVar(&all, "all", false, "remove all labs of this user")
 	return cmd
+}
+
+// leaveCluster removes what killed labs have left in somebody's cluster.
+func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
+	labs, err := Find()
+	if err != nil {
+		return report.Coded(report.ExitInternal, err)
+	}
+	if len(names) == 0 {
+		return report.Invalid(fmt.Errorf("name the labs that have left something in the cluster of %s: it has the label %s=NAME", kubeconfig, cluster.Label))
+	}
+	for _, name := range names {
+		if !keeper.IsName(name) || slices.ContainsFunc(labs, func(l Lab) bool { return l.Name == name }) {
+			return report.Invalid(fmt.Errorf("%q is up, or no name of a lab: run lab down %[1]s without --kubeconfig first", name))
+		}
+		if err := cluster.Release(cmd.Context(), kubeconfig, name); err != nil {
+			return report.Coded(report.ExitEnvironment, err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "nothing of lab %s is left in the cluster\n", name)
+	}
+	return nil
 }
 
 func keepCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {

@@ -29,8 +29,9 @@ type Job struct {
 	Plan []byte `json:"plan"`
 	// Parts are what was chosen of each of [lab.Parts], by flag. Of the controllers that may also be Bare.
 	Parts map[string]string `json:"parts"`
-	// IronicEndpoint is that of lab.Options.
+	// IronicEndpoint and Kubeconfig are those of lab.Options.
 	IronicEndpoint string `json:"ironicEndpoint,omitempty"`
+	Kubeconfig     string `json:"kubeconfig,omitempty"`
 }
 
 // made names the parts.
@@ -43,7 +44,7 @@ func (j *Job) made() string {
 }
 
 func (j *Job) options(log io.Writer) lab.Options {
-	o := lab.Options{Log: log, Kept: true, IronicEndpoint: j.IronicEndpoint}
+	o := lab.Options{Log: log, Kept: true, IronicEndpoint: j.IronicEndpoint, Kubeconfig: j.Kubeconfig}
 	for flag, value := range j.Parts {
 		o.Choose(flag, value)
 	}

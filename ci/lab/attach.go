@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/vms/keeper"
+)
+
+// unattachable are the reasons why a lab can't be made in somebody's cluster, if it is to be.
+func (o Options) unattachable() (reasons []string) {
+	switch {
+	case o.Cluster != Kubeconfig && o.Kubeconfig != "":
+		return []string{"kubeconfig: it is for --cluster kubeconfig only"}
+	case o.Cluster != Kubeconfig:
+		return nil
+	case o.Kubeconfig == "":
+		return []string{"kubeconfig: name the file of the cluster with --kubeconfig"}
+	case o.Hosts == Node:
+		reasons = append(reasons, "real nodes: they join no cluster but the lab's own; run with --hosts guest or model")
+	}
+	if _, err := os.Stat(o.Kubeconfig); err != nil {
+		reasons = append(reasons, "kubeconfig: "+err.Error())
+	}
+	return reasons
+}
+
+// attach makes the lab a guest of somebody's cluster, unless something there is in its way.
+func (b *Backend) attach(nodes []string) (controlPlane, error) {
+	come, err := b.toCome(nodes)
+	if err != nil {
+		return nil, err
+	}
+	a, err := cluster.Attach(b.ctx, cluster.AttachOptions{
+		Kubeconfig: b.options.Kubeconfig, Name: keeper.Name(), Nodes: nodes, Manifests: b.set.Manifests(), Objects: come,
+	})
+	if err != nil {
+		return nil, &scenarios.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "remove what is in the way, or choose another cluster"}
+	}
+	b.logf("what is made in the cluster has the label %s=%s; nothing else there is seen or touched", cluster.Label, keeper.Name())
+	return a, nil
+}
+
+// toCome are the objects with names of their own that the lab will make beside its manifests.
+func (b *Backend) toCome(nodes []string) ([]client.Object, error) {
+	come := objects.Topology(&b.plan.Spec, func(string) api.BMCDetails { return api.BMCDetails{} })
+	come = append(come, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: bmcSecret}})
+	for _, node := range nodes {
+		come = append(come, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+	}
+	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range chosen {
+		come = append(come, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lab-" + c.Name}})
+	}
+	if host := b.plan.Spec.Topology.Workload.Host; host != "" {
+		come = append(come, exclusive(host)...)
+	}
+	scheme, err := b.scheme()
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range come {
+		kind, err := apiutil.GVKForObject(obj, scheme)
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", obj.GetName(), err)
+		}
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+	}
+	return come, nil
+}
