@@ -282,7 +282,8 @@ func removeAll(ctx context.Context, disco *discovery.DiscoveryClient, objects me
 		return last(x) - last(y)
 	})
 	ours := metav1.ListOptions{LabelSelector: Label + "=" + name}
-	background := metav1.DeletePropagationBackground
+	// A Pod's kubelet may have gone before it.
+	background, atOnce := metav1.DeletePropagationBackground, int64(0)
 	for _, list := range kinds {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -306,7 +307,9 @@ func removeAll(ctx context.Context, disco *discovery.DiscoveryClient, objects me
 					_, err = of.Patch(ctx, obj.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				}
 				if err == nil {
-					err = of.Delete(ctx, obj.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &obj.UID}})
+					err = of.Delete(ctx, obj.Name, metav1.DeleteOptions{
+						PropagationPolicy: &background, GracePeriodSeconds: &atOnce, Preconditions: &metav1.Preconditions{UID: &obj.UID},
+					})
 				}
 				if err == nil && alone && group.Group == "" && r.Name == "namespaces" && obj.DeletionTimestamp != nil {
 					err = disco.RESTClient().Put().AbsPath("/api/v1/namespaces", obj.Name, "finalize").
