@@ -33,7 +33,7 @@ build: ## Build bin/fencelab
 	$(GO) build -tags $(TAGS) -o $(FENCELAB) .
 
 .PHONY: test
-test: controlplane clients browser ## Run every test that needs no virtual machine (about 3 minutes; the first time installs and builds: 6 more)
+test: controlplane clients browser ## Run every test that needs no virtual machine (about 8 minutes; the first time installs and builds: 6 more)
 	$(GO) test -tags $(TAGS) ./...
 	cd docs/examples/team-fencer && go test ./...
 	cd docs/examples/cluster-api && go test ./...
@@ -76,7 +76,8 @@ e2e-all: build nodes ## Every story of the catalogue in the lab (about two hours
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
-	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -p 1 -v ./ci/lab ./fakebmc/libvirt
+	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestLab$$' -v ./ci/lab
+	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 20m -v ./fakebmc/libvirt
 
 .PHONY: lab
 lab: controlplane ## Install and build what the lab needs
