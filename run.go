@@ -75,8 +75,8 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, report.OneOf(p.Of)))
 		r.Parts = append(r.Parts, p)
 	}
-	flags.StringVar(&r.cluster, "kubeconfig", "", "file of the cluster for --cluster kubeconfig, of a user who may do everything")
-	flags.StringVar(&r.ironic, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
+	flags.StringVar(&r.cluster, "kubeconfig", "", lab.KubeconfigUsage)
+	flags.StringVar(&r.ironic, "ironic-endpoint", "", lab.IronicUsage)
 	flags.StringVar(&r.Dir, "out", "", out)
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }

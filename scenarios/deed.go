@@ -44,6 +44,32 @@ func (d Deed) String() string {
 	return fmt.Sprintf("%s/%s/%d", d.Actor, d.Does, d.N)
 }
 
+// DeedCount counts the deeds of a story. Every world counts by it, since a plan names the same deed in each.
+type DeedCount struct {
+	deeds   map[Deed]int
+	effects map[string]int
+}
+
+// Next completes a deed by how often it was done. One that does nothing that is seen has no name, but may be an effect of
+// its actor.
+func (c *DeedCount) Next(actor, does string, effect bool) Deed {
+	if c.deeds == nil {
+		c.deeds, c.effects = make(map[Deed]int), make(map[string]int)
+	}
+	d := Deed{Actor: actor, Does: does}
+	if does != "" {
+		if d.IsRead() {
+			d.After = c.effects[actor]
+		}
+		c.deeds[d]++ // without N
+		d.N = c.deeds[d]
+	}
+	if effect {
+		c.effects[actor]++
+	}
+	return d
+}
+
 // NamesDeed reports whether the name of a step is that of a deed: a verb and an object have a space between them.
 func NamesDeed(step string) bool { return strings.Contains(step, " ") }
 

@@ -59,7 +59,7 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	for _, d := range plan.Deviations {
 		wanted[d.Step] = d
 	}
-	counts, effects := make(map[scenarios.Deed]int), make(map[string]int)
+	var count scenarios.DeedCount
 	var deviations []scenarios.Deviation
 	untold := func(d scenarios.Deviation, why string) {
 		k := slices.IndexFunc(plan.Deviations, func(other scenarios.Deviation) bool { return other.Step == d.Step })
@@ -68,16 +68,7 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	backend := s.Backend()
 	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
 		deed, told := step.Deed()
-		if told {
-			if deed.IsRead() {
-				deed.After = effects[deed.Actor]
-			}
-			counts[deed]++
-			deed.N = counts[deed]
-		}
-		if step.Effect {
-			effects[deed.Actor]++
-		}
+		deed = count.Next(deed.Actor, deed.Does, step.Effect)
 		d, deviates := wanted[step.Name()]
 		switch {
 		case !deviates:

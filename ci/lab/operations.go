@@ -52,6 +52,12 @@ var Parts = []Part{
 		func(o *Options, power string) { o.Power = power }},
 }
 
+// What the flags for Options.Kubeconfig and Options.IronicEndpoint say of themselves.
+const (
+	KubeconfigUsage = "file of the cluster for --cluster kubeconfig, of a user who may do everything"
+	IronicUsage     = "URL of an Ironic on this machine for --power ironic (default: one of our own)"
+)
+
 // Choose makes the lab of a part.
 func (o *Options) Choose(flag, value string) {
 	for _, p := range Parts {

@@ -567,15 +567,7 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	fault := l.faults[r.ID]
 	delete(l.faults, r.ID)
 	if a.Err != nil || a.Status >= http.StatusBadRequest {
-		// No effect, as far as anybody knows.
-		switch fault {
-		case scenarios.FaultCrashAfter:
-			p.kill(deviating, "after "+r.Effect)
-			return errDead
-		case scenarios.FaultErrorAfter:
-			return errLost
-		}
-		return nil // the caller gets it as it is
+		return l.answerDeviates(r, fault) // no effect, as far as anybody knows: the caller gets it as it is
 	}
 	if a.Version != "" {
 		p.b.writers.wrote(a.Version, p.name)
@@ -584,18 +576,28 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 		return errDead
 	}
 	p.b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
-	switch fault {
-	case scenarios.FaultCrashAfter:
-		p.kill(deviating, "after "+r.Effect)
-		return errDead
-	case scenarios.FaultErrorAfter:
-		p.effects++
-		return errLost
+	if err := l.answerDeviates(r, fault); err != nil {
+		if fault == scenarios.FaultErrorAfter {
+			p.effects++
+		}
+		return err
 	}
 	if p.due(scenarios.CrashAfter) {
 		p.kill(p.crash, "after "+r.Effect)
 		return errDead
 	}
 	p.effects++
+	return nil
+}
+
+// answerDeviates does with an answer what the plan says. It is called with p.mu held.
+func (l *life) answerDeviates(r gate.Request, fault scenarios.StepFault) error {
+	switch fault {
+	case scenarios.FaultCrashAfter:
+		l.p.kill(deviating, "after "+r.Effect)
+		return errDead
+	case scenarios.FaultErrorAfter:
+		return errLost
+	}
 	return nil
 }

@@ -29,9 +29,7 @@ type schedule struct {
 	mu sync.Mutex
 	// deviations are the plan's, by the names of their steps.
 	deviations map[string]scenarios.Deviation
-	// effects counts those of each actor, and counts the deeds by their names without N.
-	effects map[string]int
-	counts  map[scenarios.Deed]int
+	count      scenarios.DeedCount
 	// deeds are all that there were, in order.
 	deeds []scenarios.Deed
 	// over is closed when the faults are withdrawn.
@@ -41,8 +39,7 @@ type schedule struct {
 
 func newSchedule(plan *scenarios.Plan, s *stream, record bool) *schedule {
 	all := &schedule{
-		stream: s, listens: record, deviations: make(map[string]scenarios.Deviation), effects: make(map[string]int),
-		counts: make(map[scenarios.Deed]int), over: make(chan struct{}),
+		stream: s, listens: record, deviations: make(map[string]scenarios.Deviation), over: make(chan struct{}),
 	}
 	for _, step := range plan.Spec.Steps {
 		all.listens = all.listens || step.Do != nil && step.Do.Crash != nil && step.Do.Crash.StaleBy > 0
@@ -70,15 +67,7 @@ func (s *schedule) step(actor, does string, effect bool) (scenarios.Deviation, b
 	if s.healed {
 		return scenarios.Deviation{}, false
 	}
-	deed := scenarios.Deed{Actor: actor, Does: does}
-	if deed.IsRead() {
-		deed.After = s.effects[actor]
-	}
-	s.counts[deed]++
-	deed.N = s.counts[deed]
-	if effect {
-		s.effects[actor]++
-	}
+	deed := s.count.Next(actor, does, effect)
 	s.deeds = append(s.deeds, deed)
 	d, deviates := s.deviations[deed.String()]
 	if !deviates || d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault) {
@@ -122,7 +111,7 @@ func (s *schedule) wait(ctx context.Context, long time.Duration) error {
 	return nil
 }
 
-// lost is what the client of a request hears that, or whose answer, gets lost.
+// errLost is what the client of a request hears that, or whose answer, gets lost.
 var errLost = errors.New("the request, or its answer, was lost")
 
 // deviate does with a request what the plan says before the server hears of it.

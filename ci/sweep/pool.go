@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -81,7 +82,7 @@ func play(ctx context.Context, story *search.Story, schedule search.Schedule, kn
 	var outcome *scenarios.Outcome
 	var err error
 	for range attempts {
-		if outcome, err = scenarios.Run(ctx, plan, world(), nil); err == nil || ctx.Err() != nil || unable(err) {
+		if outcome, err = scenarios.Run(ctx, plan, world(), nil); err == nil || ctx.Err() != nil || report.CodeOfUnplayed(err) != report.ExitInternal {
 			break
 		}
 	}
@@ -94,13 +95,6 @@ func play(ctx context.Context, story *search.Story, schedule search.Schedule, kn
 		return result, nil // a lab that failed says nothing, and is tried again when the sweep goes on
 	}
 	return result, known.add(plan, result)
-}
-
-// unable reports whether a world will never play a plan.
-func unable(err error) bool {
-	var unsupported *scenarios.Unsupported
-	var missing *scenarios.Missing
-	return errors.As(err, &unsupported) || errors.As(err, &missing)
 }
 
 // Give implements search.Workers.

@@ -118,17 +118,15 @@ func (c *Console) Play(ctx context.Context, plan *scenarios.Plan, backend scenar
 		}
 	}
 	outcome, err := scenarios.Run(ctx, plan, backend, listen)
-	var unsupported *scenarios.Unsupported
-	var missing *scenarios.Missing
-	switch name := plan.Metadata.Name; {
-	case errors.As(err, &unsupported):
-		return nil, &Exit{ExitInvalid, fmt.Errorf("%s: %w", name, err)}
-	case errors.As(err, &missing):
-		return nil, &Exit{ExitEnvironment, err}
-	case err != nil && ctx.Err() != nil:
-		return nil, &Exit{ExitUnknown, fmt.Errorf("%s: interrupted", name)}
-	case err != nil:
-		return nil, &Exit{ExitInternal, fmt.Errorf("%s: %w", name, err)}
+	if err != nil {
+		switch name, code := plan.Metadata.Name, CodeOfUnplayed(err); {
+		case code == ExitEnvironment:
+			return nil, &Exit{code, err}
+		case code == ExitInternal && ctx.Err() != nil:
+			return nil, &Exit{ExitUnknown, fmt.Errorf("%s: interrupted", name)}
+		default:
+			return nil, &Exit{code, fmt.Errorf("%s: %w", name, err)}
+		}
 	}
 	outcome.World, outcome.Version = c.World, Version()
 	return outcome, nil

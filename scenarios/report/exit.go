@@ -75,6 +75,20 @@ func CodeOf(err error) int {
 	return ExitInvalid
 }
 
+// CodeOfUnplayed returns the exit code of the error with which a world has not played a plan: it can't, something that it
+// needs is missing, or it has failed.
+func CodeOfUnplayed(err error) int {
+	var unsupported *scenarios.Unsupported
+	var missing *scenarios.Missing
+	switch {
+	case errors.As(err, &unsupported):
+		return ExitInvalid
+	case errors.As(err, &missing):
+		return ExitEnvironment
+	}
+	return ExitInternal
+}
+
 // Worse returns the exit code that counts when several runs end differently. A
 // violation that was seen stands, whatever else is unknown.
 func Worse(a, b int) int {

@@ -81,8 +81,8 @@ Kubernetes' own controllers, beside which you run yours.`,
 		job.Parts[part.Flag] = of[0]
 		flags.Lookup(part.Flag).DefValue = of[0]
 	}
-	flags.StringVar(&job.Kubeconfig, "kubeconfig", "", "file of the cluster for --cluster kubeconfig, of a user who may do everything")
-	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", "URL of an Ironic on this machine for --power ironic (default: one of our own)")
+	flags.StringVar(&job.Kubeconfig, "kubeconfig", "", lab.KubeconfigUsage)
+	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", lab.IronicUsage)
 	flags.StringToStringVar(&set, "set", nil, "value of a parameter of the scenario, as NAME=VALUE; several times: of several")
 	flags.Uint64Var(&seed, "seed", 1, "what the scenario's choices are drawn from")
 	return cmd
@@ -230,22 +230,9 @@ func keepCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report.Coded(report.ExitInternal, Keep(cmd.Context(), os.Stdin, os.Stdout, vocabulary(), codeOf))
+			return report.Coded(report.ExitInternal, Keep(cmd.Context(), os.Stdin, os.Stdout, vocabulary()))
 		},
 	}
-}
-
-// codeOf is the exit code of what went wrong while a lab was made.
-func codeOf(err error) int {
-	var unsupported *scenarios.Unsupported
-	var missing *scenarios.Missing
-	switch {
-	case errors.As(err, &unsupported):
-		return report.ExitInvalid
-	case errors.As(err, &missing):
-		return report.ExitEnvironment
-	}
-	return report.ExitInternal
 }
 
 // named are the labs of these names, or all.

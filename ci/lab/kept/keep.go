@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -36,13 +37,12 @@ const forever = time.Duration(1) << 62
 
 // Keep is the process of a lab. It reads a Job, makes the lab, says on out what it does and how the lab is once that is up;
 // and keeps the lab until it is asked to go, or until ctx ends. What it leaves unsaid when the lab isn't made is in the error.
-// codeOf tells the exit code that an error leads to.
-func Keep(ctx context.Context, in io.Reader, out *os.File, vocabulary scenarios.Vocabulary, codeOf func(error) int) error {
+func Keep(ctx context.Context, in io.Reader, out *os.File, vocabulary scenarios.Vocabulary) error {
 	signal.Ignore(syscall.SIGPIPE) // whoever listens may go at any time
 	k := &keep{talker: talker{to: []*json.Encoder{json.NewEncoder(out)}}}
 	err := k.run(ctx, in, out, vocabulary)
 	if err != nil {
-		k.send(message{Error: &failed{err.Error(), codeOf(err)}})
+		k.send(message{Error: &failed{err.Error(), report.CodeOfUnplayed(err)}})
 	}
 	return err
 }

@@ -1,7 +1,16 @@
 // Package finding is what the search for a mutant's mistake says.
 package finding
 
-import "time"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+)
 
 // The strategies, in the order in which they are tried.
 const (
@@ -25,6 +34,18 @@ type Finding struct {
 	// Schedules is how many were played, the last being the one.
 	Schedules int           `json:"schedules"`
 	Took      time.Duration `json:"took"`
+}
+
+// OfRight is what the right controllers break in a plan; right is the judge that is built with them.
+func OfRight(right string, plan *scenarios.Plan) (*Finding, error) {
+	cmd := exec.Command(right, "-replay")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(plan.Text()), os.Stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("play %s with the right controllers: %w", plan.Metadata.Name, err)
+	}
+	f := new(Finding)
+	return f, json.Unmarshal(output, f)
 }
 
 // Reproduced is what became in the lab of a schedule in which a mutant broke a guarantee in the simulator.

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -98,14 +96,8 @@ func excused(right string, o *scenarios.Outcome, deviations []scenarios.Deviatio
 	if right == "" {
 		return false, nil
 	}
-	cmd := exec.Command(right, "-replay")
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(o.Plan.With(deviations).Text()), os.Stderr
-	output, err := cmd.Output()
+	f, err := finding.OfRight(right, o.Plan.With(deviations))
 	if err != nil {
-		return false, fmt.Errorf("play %s with the right controllers: %w", o.Plan.Metadata.Name, err)
-	}
-	var f finding.Finding
-	if err := json.Unmarshal(output, &f); err != nil {
 		return false, err
 	}
 	what, _ := broken(o)

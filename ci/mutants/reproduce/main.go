@@ -4,15 +4,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -158,14 +155,8 @@ func load(catalog, name string) (*scenarios.Plan, error) {
 
 // excused reports whether the right controllers break the same in a schedule.
 func excused(right string, o *scenarios.Outcome) (bool, error) {
-	cmd := exec.Command(right, "-replay")
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(o.Plan.Text()), io.Discard
-	output, err := cmd.Output()
+	f, err := finding.OfRight(right, o.Plan)
 	if err != nil {
-		return false, fmt.Errorf("play %s with the right controllers: %w", o.Plan.Metadata.Name, err)
-	}
-	var f finding.Finding
-	if err := json.Unmarshal(output, &f); err != nil {
 		return false, err
 	}
 	return slices.ContainsFunc(strings.Split(f.Broken, ", "), func(id string) bool { return slices.Contains(o.Broke(), id) }), nil
