@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
@@ -27,16 +26,13 @@ func vocabulary() scenarios.Vocabulary {
 // worlds are those that scenarios run in.
 var worlds = []scenarios.Capabilities{sim.Capabilities, lab.Capabilities}
 
-// catalog is where list looks when it is told nothing.
-const catalog = "scenarios/catalog"
-
 func listCommand() *cobra.Command {
 	var invariants, registered bool
 	var filter report.Filter
 	cmd := &cobra.Command{
 		Use:   "list [FILE|DIR...]",
 		Short: "List scenarios, invariants or controllers",
-		Long:  "List shows the scenarios in the given files and directories, or those in " + catalog + ".",
+		Long:  "List shows the scenarios in the given files and directories, or those in " + report.Catalog + ".",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case invariants:
@@ -44,7 +40,7 @@ func listCommand() *cobra.Command {
 			case registered:
 				return controllers.List(cmd.OutOrStdout())
 			case len(args) == 0:
-				args = []string{catalog}
+				args = []string{report.Catalog}
 			}
 			loaded, err := scenarios.LoadFiles(args, vocabulary(), nil)
 			if err == nil {
@@ -61,65 +57,6 @@ func listCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&registered, "controllers", false, "list the controllers, and the facts and actions of their overlays")
 	cmd.MarkFlagsMutuallyExclusive("invariants", "controllers")
 	return cmd
-}
-
-// scenarioArgs wants at least one scenario file or directory.
-func scenarioArgs(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("name the scenario files or directories, such as %s", catalog)
-	}
-	return nil
-}
-
-func lintCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "lint FILE|DIR...",
-		Short: "Check scenario files without running them",
-		Args:  scenarioArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return report.Invalid(report.Lint(cmd.OutOrStdout(), args, vocabulary()))
-		},
-	}
-}
-
-func corpusCommand() *cobra.Command {
-	r, table := &runner{}, ""
-	cmd := &cobra.Command{
-		Use:   "corpus [FILE|DIR...]",
-		Short: "Reproduce known bugs, and show that the right controllers don't have them",
-		Long: `Corpus plays pairs: a known bug of some controller, which must break a guarantee, and
-the right controllers in the same story, which must keep them all. Without arguments
-it plays those in ` + catalog + `/regression. Mistakes in the source are built first, so
-that it needs to run where the source of fencelab is.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args = []string{catalog + "/regression"}
-			}
-			if err := r.start(cmd); err != nil {
-				return err
-			}
-			return corpus.Run(cmd.Context(), &r.Console, r.simulator, args, vocabulary(), table)
-		},
-	}
-	r.World = "sim"
-	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file, if all is as expected")
-	return cmd
-}
-
-func schemaCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of scenario files",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			schema, err := scenarios.Schema(vocabulary())
-			if err != nil {
-				return report.Coded(report.ExitInternal, err)
-			}
-			_, err = cmd.OutOrStdout().Write(schema)
-			return err
-		},
-	}
 }
 
 func doctorCommand() *cobra.Command {

@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim/search/workers"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -58,8 +60,9 @@ missing, 5 internal error.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(), corpusCommand(), schemaCommand(),
-		kept.Command(os.Args[0], vocabulary), doctorCommand(), controllersCommand(), agentCommand(), bmcCommand(), workerCommand())
+	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), report.LintCommand(vocabulary),
+		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
+		controllersCommand(), agentCommand(), bmcCommand(), workers.Command())
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -50,7 +49,7 @@ simulator plays the schedules that a strategy chooses:
 ` + search.Described() + `
 What is needed to look into a run that did not come out as expected, and to play
 it again, is saved below --out.`,
-		Args: scenarioArgs,
+		Args: report.ScenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
@@ -127,7 +126,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		case r.Real:
 			return sweep.Run(ctx, &r.Console, plan, r.sweepable, r.bounds(cmd))
 		}
-		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers, workerName)
+		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers)
 	})
 }
 
@@ -136,9 +135,7 @@ func (r *runner) backend() scenarios.Backend {
 	if r.Real {
 		return lab.New(r.lab())
 	}
-	world := r.simulator.Backend()
-	world.Evidence = true
-	return world
+	return r.simulator.Evident()
 }
 
 // lab are the options of a lab with the chosen parts.
@@ -175,21 +172,6 @@ func (r *runner) bounds(cmd *cobra.Command) sweep.Options {
 	return o
 }
 
-// workerName is the hidden command that is the other side of a search.
-const workerName = "worker"
-
-func workerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    workerName,
-		Short:  "Play schedules for a search",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report.Coded(report.ExitInternal, workers.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
-		},
-	}
-}
-
 func replayCommand() *cobra.Command {
 	r := &runner{}
 	var walk report.Walk
@@ -213,10 +195,14 @@ step that never came, or that the lab has no hand in.`,
 			if err := r.start(cmd); err != nil {
 				return err
 			}
-			if r.Real {
-				return r.reproduce(cmd.Context(), args[0])
+			plan, err := scenarios.LoadPlanFile(args[0], vocabulary())
+			if err != nil {
+				return report.Invalid(err)
 			}
-			outcome, err := r.PlayFile(cmd.Context(), args[0], vocabulary(), r.backend())
+			if r.Real && plan.NamesSteps() {
+				return search.Reproduce(cmd.Context(), &r.Console, plan, r.backend())
+			}
+			outcome, err := r.Play(cmd.Context(), plan, r.backend())
 			if err != nil {
 				return err
 			}
@@ -227,31 +213,4 @@ step that never came, or that the lab has no hand in.`,
 	cmd.Flags().IntVar(&walk.Until, "until", 0, "say what was true and what was believed when the event of this number had happened")
 	cmd.Flags().BoolVar(&walk.Step, "step", false, "go through the run, event by event")
 	return cmd
-}
-
-// reproduce plays a saved plan in the lab, and says whether that breaks what the plan broke in the simulator.
-func (r *runner) reproduce(ctx context.Context, file string) error {
-	plan, err := scenarios.LoadPlanFile(file, vocabulary())
-	if err != nil {
-		return report.Invalid(err)
-	}
-	if !slices.ContainsFunc(plan.Deviations, func(d scenarios.Deviation) bool { return !scenarios.NamesDeed(d.Step) }) {
-		outcome, err := r.Play(ctx, plan, r.backend())
-		if err != nil {
-			return err
-		}
-		return r.Again(outcome, file, report.Walk{}, nil)
-	}
-	simulator, err := sim.New()
-	if err != nil {
-		return report.Coded(report.ExitInternal, err)
-	}
-	told, err := simulator.Deeds(ctx, plan)
-	if err != nil {
-		return report.Coded(report.ExitInvalid, err)
-	}
-	if len(told.Untold) > 0 {
-		return r.Untold(plan.Metadata.Name, told.Untold)
-	}
-	return r.Reproduce(ctx, told.Plan, told.Outcome.Broke(), r.backend())
 }

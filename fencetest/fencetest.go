@@ -312,9 +312,7 @@ func (r *run) backend() (scenarios.Backend, error) {
 		if err != nil {
 			return nil, err
 		}
-		b := simulator.Backend()
-		b.Evidence = true
-		return b, nil
+		return simulator.Evident(), nil
 	case "lab":
 		if newLab == nil {
 			return nil, errors.New("the lab drives libvirt: run go test with -tags libvirt_dlopen")

@@ -228,6 +228,11 @@ func (p *Plan) With(deviations []Deviation) *Plan {
 	return &q
 }
 
+// NamesSteps reports whether the plan deviates at a step of the simulator, for which no other world has a name.
+func (p *Plan) NamesSteps() bool {
+	return slices.ContainsFunc(p.Deviations, func(d Deviation) bool { return !NamesDeed(d.Step) })
+}
+
 // Text renders the plan as the file that replay reads.
 func (p *Plan) Text() []byte {
 	data, err := yaml.Marshal(p)

@@ -127,6 +127,9 @@ func With(set *controllers.Set) (*Simulator, error) {
 // Backend returns a world in which one plan can be played.
 func (s *Simulator) Backend() *Backend { return &Backend{sim: s} }
 
+// Evident returns a world in which a plan is played for a report: with [Backend.Evidence].
+func (s *Simulator) Evident() scenarios.Backend { return &Backend{sim: s, Evidence: true} }
+
 // Backend is a simulated world. It implements scenarios.Backend.
 type Backend struct {
 	sim *Simulator

@@ -36,11 +36,11 @@ type Finding struct {
 	Broken *scenarios.Plan
 }
 
-// Run tries all pairs of files and directories, as many at once as there are cores, and
+// run tries all pairs of files and directories, as many at once as there are cores, and
 // tells of each in order. If all is as expected it writes the [Record] into the file
 // table, unless that is empty. It needs the module's source in the working directory when
 // a mistake is in the source. The error has an exit code.
-func Run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary scenarios.Vocabulary, table string) error {
+func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary scenarios.Vocabulary, table string) error {
 	pairs, err := Load(paths, vocabulary)
 	if err != nil {
 		return &report.Exit{Code: report.ExitInvalid, Err: err}
@@ -63,9 +63,7 @@ func Run(ctx context.Context, to *report.Console, simulator *sim.Simulator, path
 			wrong++
 		}
 		if f.Broken != nil {
-			world := simulator.Backend()
-			world.Evidence = true
-			if _, err := to.Single(ctx, f.Broken, world); err != nil {
+			if _, err := to.Single(ctx, f.Broken, simulator.Evident()); err != nil {
 				return err
 			}
 		}

@@ -65,6 +65,7 @@ var layers = []layer{
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, everyClient),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
+	{"sim/search/workers", []string{"./scenarios", "./sim", "github.com/spf13/cobra"}, "a worker is this program, so that it needs a command"},
 	{"fencetest", slices.Concat([]string{"./"}, anyYAML), "it joins for a test what the command joins for a user"},
 	{"docs/examples/cluster-api", slices.Concat([]string{"./fencetest", "./controllers/.", "./controllers/api", "./scenarios", "sigs.k8s.io/cluster-api"}, kubernetes, everyClient, anyYAML),
 		"Cluster API's controllers are set up as it does, with what any other module can use"},
@@ -99,7 +100,7 @@ var layers = []layer{
 	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
 	{"ci/mutants/reproduce", []string{"./ci/mutants/finding", "./ci/lab", "./scenarios", "./sim", "./vms/keeper"}, "what is found in the simulator is reproduced in the lab"},
 	{"ci/mutants/source", nil, "to build a program with a mistake nobody has to know what finds it"},
-	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "known bugs are reproduced in the simulator"},
+	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim", "github.com/spf13/cobra"}, anyYAML), "known bugs are reproduced in the simulator"},
 	{"ci/sweep", []string{"./scenarios", "./sim/search"}, "a sweep is a search, of whatever world tells what passed its gates"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }

@@ -111,28 +111,6 @@ func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 	return Ended(worst)
 }
 
-// Lint prints a warning for each problem of scenario files that doesn't make them
-// invalid, and how many there were.
-func Lint(w io.Writer, paths []string, vocabulary scenarios.Vocabulary) error {
-	loaded, err := scenarios.LoadFiles(paths, vocabulary, nil)
-	if err != nil {
-		return err
-	}
-	warnings := 0
-	err = scenarios.EachFile(paths, func(file string, data []byte) error {
-		problems, err := scenarios.Lint(file, data, vocabulary)
-		for _, p := range problems {
-			fmt.Fprintf(w, "warning: %s\n", p)
-			warnings++
-		}
-		return err
-	})
-	if err == nil {
-		fmt.Fprintf(w, "%s valid, %s\n", Count(len(loaded), "scenario"), Count(warnings, "warning"))
-	}
-	return err
-}
-
 // OneOf names what there is to choose from: "a, b or c".
 func OneOf(names []string) string {
 	last := len(names) - 1

@@ -13,16 +13,13 @@ import (
 )
 
 // Explore searches the schedules of a scenario in worker processes, at most n of them,
-// reports what they found and returns the exit code. A worker is this very program,
-// whose arguments make it call [Serve]. When the context ends, what was found so far
-// counts.
+// reports what they found and returns the exit code. A worker is this very program, which
+// has to have [Command]. When the context ends, what was found so far counts.
 func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
-	o search.Options, n int, arguments ...string) (code int, err error) {
+	o search.Options, n int) (code int, err error) {
 	internal := func(err error) (int, error) { return 0, &report.Exit{Code: report.ExitInternal, Err: err} }
 	show := func(ctx context.Context, plan *scenarios.Plan) (int, error) {
-		world := simulator.Backend()
-		world.Evidence = true
-		return to.Single(ctx, plan, world)
+		return to.Single(ctx, plan, simulator.Evident())
 	}
 	s, benign, err := search.New(ctx, simulator, scenario, plan, o)
 	if err != nil {
@@ -39,7 +36,7 @@ func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, 
 	}
 	began := time.Now()
 	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
-	pool := Start(ctx, min(n, max(1, s.Total)), s.Story, append([]string{self}, arguments...)...)
+	pool := Start(ctx, min(n, max(1, s.Total)), s.Story, self, Command().Name())
 	tally := s.Run(pool, func(t search.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) })
 	err = pool.Close()
 	took := time.Since(began)
