@@ -13,7 +13,8 @@ type Observer string
 
 // The observers. None of them is inside the guest's network or behind its BMC.
 const (
-	// Hypervisor: libvirt's events about the QEMU process. It alone knows about power: see [PoweredOff] and [Reset].
+	// Hypervisor: libvirt's events about the QEMU process. It alone knows about power, see [PoweredOff] and [Reset], but that
+	// a guest which speaks is not off.
 	Hypervisor Observer = "hypervisor"
 	// Guest: a process in the guest wrote a line to the evidence port. It alone knows which processes run, and only while
 	// it is heard: after [EvidenceLost] nothing is known of them but what the hypervisor says.
@@ -27,7 +28,8 @@ type Kind string
 
 // What the hypervisor reports.
 const (
-	// PoweredOn: the machine executes its firmware.
+	// PoweredOn: the machine executes its firmware. The hypervisor's word of that can come after the guest's first; then the
+	// guest is the observer.
 	PoweredOn Kind = "powered-on"
 	// PoweredOff: the QEMU process is gone, and all that the guest wrote before was read. It ends the boot and every process in it.
 	// Detail is libvirt's reason: shutdown (the guest powered itself off), destroyed, crashed or failed.
@@ -108,6 +110,7 @@ type tracker struct {
 	bootSilence time.Duration // allowed from the start of the machine to its first line
 
 	state State
+	early bool              // the guest was heard before the hypervisor told of the start, which is to come
 	boot  string            // empty until the current boot was heard
 	ended map[string]bool   // boots
 	seq   map[string]uint64 // last heartbeat by process
@@ -127,6 +130,10 @@ func (t *tracker) event(at time.Duration, by Observer, kind Kind, detail string)
 func (t *tracker) hypervisor(at time.Duration, kind Kind, detail string) []Event {
 	if kind == Resumed && t.state != StatePaused || kind == Paused && t.state != StateOn {
 		return nil
+	}
+	early := t.early
+	if t.early = false; early && kind == PoweredOn {
+		return nil // that is known
 	}
 	events := []Event{t.event(at, Hypervisor, kind, detail)}
 	t.heard = at
@@ -166,6 +173,11 @@ func (t *tracker) line(at time.Duration, l evidence.Line) []Event {
 		return []Event{e}
 	}
 	var events []Event
+	if t.state == StateOff {
+		// libvirt tells of a start when all of it is done, and the guest may have booted by then.
+		events = append(events, t.event(at, Guest, PoweredOn, "its guest is heard"))
+		t.state, t.early = StateOn, true
+	}
 	if t.boot == "" {
 		t.boot, t.seq = l.Boot, map[string]uint64{}
 	}

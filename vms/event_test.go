@@ -147,9 +147,17 @@ func TestTracker(t *testing.T) {
 			"a line that overtakes the start", `
 			0 line A boot
 			1 powered-on
-			2 line A heartbeat 1`, `
+			2 line A heartbeat 1
+			3 powered-off
+			4 line A done
+			5 powered-on
+			6 line B boot`, `
+			0 powered-on -
 			0 boot A
-			1 powered-on A`,
+			3 powered-off A
+			4 done A late
+			5 powered-on -
+			6 boot B`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
