@@ -60,13 +60,20 @@ e2e: build nodes ## Run the scenarios on a real API server and VMs, and real cli
 	@rm -rf out/e2e && mkdir -p out/e2e
 	$(E2E) $(if $(FOCUS),FENCELAB_E2E=all) $(STORIES)
 ifeq ($(FOCUS),)
-	$(E2E) $(GO) test -tags $(TAGS) -count=1 -timeout 30m -skip '^TestLab$$' -v ./ci/lab
 	@fakebmc/clients.sh
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram' .
 	@scenarios/page/browser.sh $(CACHE)/browser
-	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
+	$(MAKE) --no-print-directory -j $(PROCS) e2e-lab e2e-bmc e2e-command
 endif
+
+# What else there is to show of the lab, of BMCs, and of the command, side by side.
+.PHONY: e2e-lab e2e-bmc e2e-command
+e2e-lab:
+	$(E2E) $(GO) test -tags $(TAGS) -count=1 -timeout 30m -skip '^TestLab$$' -v ./ci/lab
+e2e-bmc:
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
+e2e-command:
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram' .
+	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
 
 .PHONY: e2e-all
 e2e-all: build nodes ## Every story of the catalogue in the lab (about two hours and a half)
