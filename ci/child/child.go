@@ -46,7 +46,10 @@ func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Args[0] = fmt.Sprintf("%s[%s]", name, keeper.Name()) // whose it is, for who lists the machine's processes
 	// Ctrl-C reaches a whole process group, but we still need the child to clean up and to report.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid = true
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -2,11 +2,13 @@ package keeper
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -28,7 +30,7 @@ const (
 func keep(in io.Reader, out io.Writer) int {
 	// Whoever stops the program by signalling its whole group must not stop the keeper; SIGPIPE comes when the program is gone.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
-	var marks, dirs []string
+	var duty duties
 	answers := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var q request
@@ -37,19 +39,25 @@ func keep(in io.Reader, out io.Writer) int {
 			r.Error = fmt.Sprintf("keeper: request %q: %v", lines.Text(), err)
 		}
 		if q.Mark != "" {
-			marks = append(marks, q.Mark)
+			duty.marks = append(duty.marks, q.Mark)
+		}
+		if q.Command != nil {
+			duty.commands = append(duty.commands, q.Command)
+		}
+		if q.Cgroup != "" {
+			duty.cgroups = append(duty.cgroups, q.Cgroup)
 		}
 		if q.TempDir != "" {
 			if dir, err := os.MkdirTemp("", q.TempDir); err != nil {
 				r.Error = err.Error()
 			} else {
 				r.Dir = dir
-				dirs = append(dirs, dir)
+				duty.dirs = append(duty.dirs, dir)
 			}
 		}
 		answers.Encode(r)
 	}
-	if err := clean(marks, dirs); err != nil {
+	if err := duty.clean(); err != nil {
 		if answers.Encode(reply{Error: err.Error()}) != nil {
 			fmt.Fprintln(os.Stderr, "fencelab keeper:", err)
 		}
@@ -58,12 +66,18 @@ func keep(in io.Reader, out io.Writer) int {
 	return 0
 }
 
+// duties are what a keeper has to do at the end.
+type duties struct {
+	marks, dirs, cgroups []string
+	commands             []*command
+}
+
 // clean kills first: a living process could write into the directories.
-func clean(marks, dirs []string) error {
+func (d *duties) clean() error {
 	var errs []error
 	deadline := time.Now().Add(killTimeout)
 	for empty := 0; empty < emptyScans; time.Sleep(scanInterval) {
-		alive := killMarked(marks)
+		alive := killMarked(d.marks)
 		if len(alive) == 0 {
 			empty++
 			continue
@@ -74,12 +88,74 @@ func clean(marks, dirs []string) error {
 			break
 		}
 	}
-	for _, dir := range dirs {
-		if err := os.RemoveAll(dir); err != nil {
-			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
-		}
+	for _, c := range d.commands {
+		errs = append(errs, c.execute())
+	}
+	// What has no mark of its own, since it was started by a daemon in process namespaces that we killed, is dying still.
+	deadline = time.Now().Add(killTimeout)
+	for _, path := range d.cgroups {
+		errs = append(errs, until(deadline, func() error { return removeCgroups(path) }))
+	}
+	for _, dir := range d.dirs {
+		errs = append(errs, until(deadline, func() error { return os.RemoveAll(dir) }))
 	}
 	return errors.Join(errs...)
+}
+
+// until tries something until it succeeds, or time is over.
+func until(deadline time.Time, try func() error) error {
+	for {
+		err := try()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(scanInterval)
+	}
+}
+
+// commandTimeout bounds a command of somebody else's.
+const commandTimeout = time.Minute
+
+func (c *command) execute() error {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	cmd.Env = c.Env
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(c.Args, " "), err, output)
+	}
+	return nil
+}
+
+// removeCgroups removes a path of cgroups from every hierarchy.
+func removeCgroups(path string) error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		words := strings.Fields(line) // what, where, type
+		if len(words) < 3 || !strings.HasPrefix(words[2], "cgroup") {
+			continue
+		}
+		var groups []string
+		err := filepath.WalkDir(filepath.Join(words[1], path), func(group string, entry os.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				groups = append(groups, group)
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				return nil // it has gone meanwhile
+			}
+			return err
+		})
+		for _, group := range slices.Backward(groups) { // the inner ones first
+			err = errors.Join(err, os.Remove(group))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Sweep removes what is left of a process of that [Name] which has ended, and whose keepers may have been killed as well: it
@@ -98,11 +174,11 @@ func Sweep(name string, marks func(dir string) []string) error {
 	if err != nil {
 		return fmt.Errorf("sweep what is left of %s: %w", name, err)
 	}
-	all := []string{markOf(name)}
+	duty := duties{marks: []string{markOf(name)}, dirs: dirs, cgroups: []string{cgroupOf(name)}}
 	for _, dir := range dirs {
-		all = append(all, marks(dir)...)
+		duty.marks = append(duty.marks, marks(dir)...)
 	}
-	return clean(all, dirs)
+	return duty.clean()
 }
 
 // IsName reports whether a text looks like a [Name].

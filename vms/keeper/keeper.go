@@ -63,8 +63,16 @@ type Keeper struct {
 
 // request and reply are one line of JSON each. The end of requests is the order to clean.
 type request struct {
-	Mark    string `json:"mark,omitempty"`    // kill processes that have an environment entry or an argument with this prefix
-	TempDir string `json:"tempDir,omitempty"` // make a directory of this pattern, and remove it at the end
+	Mark    string   `json:"mark,omitempty"`    // kill processes that have an environment entry or an argument with this prefix
+	TempDir string   `json:"tempDir,omitempty"` // make a directory of this pattern, and remove it at the end
+	Command *command `json:"command,omitempty"` // execute this at the end
+	Cgroup  string   `json:"cgroup,omitempty"`  // remove the cgroups at this path at the end
+}
+
+// command has nothing of the environment but what is told.
+type command struct {
+	Args []string `json:"args"`
+	Env  []string `json:"env"`
 }
 
 type reply struct {
@@ -137,6 +145,24 @@ func (k *Keeper) TempDir(prefix string) (string, error) {
 	r, err := k.ask(request{TempDir: prefix + "-" + Name() + "-*"})
 	return r.Dir, err
 }
+
+// Do extends the keeper's duty to a command, which removes what somebody else's daemon has made for us. It is executed at
+// the end, in any case, and so has to succeed also if nothing is there.
+func (k *Keeper) Do(env []string, args ...string) error {
+	_, err := k.ask(request{Command: &command{args, env}})
+	return err
+}
+
+// Cgroup is a path that is ours in every hierarchy of cgroups, below which a program may make some: whatever is there at the
+// end is removed, once nothing runs in it.
+func (k *Keeper) Cgroup() (string, error) {
+	path := cgroupOf(Name())
+	_, err := k.ask(request{Cgroup: path})
+	return path, err
+}
+
+// cgroupOf is the path of a process's cgroups.
+func cgroupOf(name string) string { return "/fencelab-" + name }
 
 // Close kills and removes everything, and returns when that is done. The error says what is left.
 func (k *Keeper) Close() error {
