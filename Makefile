@@ -55,7 +55,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 18 more)
+e2e: build nodes containers ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 25 more)
 	@ci/ironic/install.sh
 	@rm -rf out/e2e && mkdir -p out/e2e
 	$(E2E) $(if $(FOCUS),FENCELAB_E2E=all) $(STORIES)
@@ -68,7 +68,7 @@ endif
 # What else there is to show of the lab, of BMCs, and of the command, side by side.
 .PHONY: e2e-lab e2e-bmc e2e-command
 e2e-lab:
-	$(E2E) $(GO) test -tags $(TAGS) -count=1 -timeout 30m -skip '^TestLab$$' -v ./ci/lab
+	$(E2E) $(GO) test -tags $(TAGS) -count=1 -p 1 -timeout 30m -skip '^TestLab$$' -v ./ci/lab ./ci/cluster/kind
 e2e-bmc:
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
 e2e-command:
@@ -76,7 +76,7 @@ e2e-command:
 	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
 
 .PHONY: e2e-all
-e2e-all: build nodes ## Every story of the catalogue in the lab (about two hours and a half)
+e2e-all: build nodes containers ## Every story of the catalogue in the lab (about two hours and a half)
 	@ci/ironic/install.sh
 	@rm -rf out/e2e && mkdir -p out/e2e
 	$(E2E) FENCELAB_E2E=all $(STORIES)
@@ -93,6 +93,14 @@ lab: controlplane ## Install and build what the lab needs
 .PHONY: nodes
 nodes: lab ## Build what the lab needs for real nodes and the standard controllers of Kubernetes (10 minutes from nothing)
 	@vms/node/build.sh $(CACHE)/lab
+
+.PHONY: kind
+kind: ## Have the image of a node for --cluster kind: pull it, or build it without a registry, with Docker from Debian (15 minutes from nothing)
+	@ci/cluster/kind/build.sh
+
+.PHONY: containers
+containers:
+	@ci/cluster/kind/build.sh || echo "the image of kind's node could not be built; its stories are skipped"
 
 .PHONY: clients
 clients:
@@ -143,7 +151,7 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/tidy ./sim/kube/kubetest ./ci/corpus .; do \
+	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: generate

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ const releaseTimeout = 60 * time.Second
 type AttachOptions struct {
 	// Kubeconfig is its file, of a user who may do everything.
 	Kubeconfig string
+	// Dial is how the address in it is reached; nil: as any other.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Name is our own, the value of Label.
 	Name string
 	// Nodes names the hosts whose kubelets authenticate with a bearer token, see [Attached.NodeToken].
@@ -60,7 +63,7 @@ func Attach(ctx context.Context, o AttachOptions) (*Attached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach to the cluster of %s: %w", o.Kubeconfig, err)
 	}
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{} // who looks at all kinds meets old ones
+	config.QPS, config.WarningHandler, config.Dial = -1, rest.NoWarnings{}, o.Dial // who looks at all kinds meets old ones
 	a := &Attached{name: o.Name, config: config}
 	if err := a.attach(ctx, o); err != nil {
 		return nil, fmt.Errorf("attach to the cluster of %s: %w", o.Kubeconfig, err)
@@ -219,11 +222,14 @@ func (a *Attached) Runs() []string { return a.runs }
 // BootstrapToken is empty: real kubelets can't join.
 func (*Attached) BootstrapToken() string { return "" }
 
+// Leave lets the cluster go as it is.
+func (a *Attached) Leave() error { return a.front.close() }
+
 // Stop removes what is ours, and lets the cluster go.
 func (a *Attached) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	return errors.Join(a.front.close(), release(ctx, a.config, a.name))
+	return errors.Join(a.Leave(), release(ctx, a.config, a.name))
 }
 
 // Release removes the objects of a name from somebody's cluster, after its lab was killed.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,18 +152,18 @@ func statefulSet(name string) *appsv1.StatefulSet {
 	}
 }
 
-// TestSameKubernetes keeps the two modules with commands of Kubernetes at one version.
+// TestSameKubernetes keeps the modules with commands of Kubernetes at one version.
 func TestSameKubernetes(t *testing.T) {
 	pinned := regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\S+)`)
 	var versions []string
-	for _, module := range []string{"controlplane", "kubernetes"} {
+	for _, module := range []string{"controlplane", "kubernetes", "kubeadm"} {
 		text, err := os.ReadFile(module + "/go.mod")
 		if err != nil {
 			t.Fatal(err)
 		}
 		versions = append(versions, fmt.Sprint(pinned.FindStringSubmatch(string(text))))
 	}
-	if versions[0] != versions[1] || !strings.Contains(versions[0], "v1.") {
-		t.Errorf("the API server is of %s, the others of %s", versions[0], versions[1])
+	if len(slices.Compact(slices.Clone(versions))) != 1 || !strings.Contains(versions[0], "v1.") {
+		t.Errorf("the API server, the others and kubeadm are of %s", versions)
 	}
 }

@@ -22,6 +22,8 @@ func (o Options) unattachable() (reasons []string) {
 	switch {
 	case o.Cluster != Kubeconfig && o.Kubeconfig != "":
 		return []string{"kubeconfig: it is for --cluster kubeconfig only"}
+	case o.Cluster == Kind && o.Hosts == Node:
+		return []string{"real nodes: they join no cluster of kind's; run with --hosts guest or model, or with --cluster standard"}
 	case o.Cluster != Kubeconfig:
 		return nil
 	case o.Kubeconfig == "":
@@ -36,14 +38,13 @@ func (o Options) unattachable() (reasons []string) {
 }
 
 // attach makes the lab a guest of somebody's cluster, unless something there is in its way.
-func (b *Backend) attach(nodes []string) (controlPlane, error) {
+func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Attached, error) {
 	come, err := b.toCome(nodes)
 	if err != nil {
 		return nil, err
 	}
-	a, err := cluster.Attach(b.ctx, cluster.AttachOptions{
-		Kubeconfig: b.options.Kubeconfig, Name: keeper.Name(), Nodes: nodes, Manifests: b.set.Manifests(), Objects: come,
-	})
+	o.Name, o.Nodes, o.Manifests, o.Objects = keeper.Name(), nodes, b.set.Manifests(), come
+	a, err := cluster.Attach(b.ctx, o)
 	if err != nil {
 		return nil, &scenarios.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "remove what is in the way, or choose another cluster"}
 	}

@@ -27,7 +27,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc"
@@ -69,7 +71,7 @@ type Options struct {
 	Assets string
 	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
 	Bin string
-	// Cluster is the control plane: Embedded, Standard or Kubeconfig; empty is Embedded, but for
+	// Cluster is the control plane: Embedded, Standard, Kind or Kubeconfig; empty is Embedded, but for
 	// real nodes.
 	Cluster string
 	// Kubeconfig is the file of the cluster of one's own; needed for that, and for nothing else.
@@ -104,11 +106,17 @@ func DefaultAssets() string {
 // Check returns a scenarios.Missing error unless everything that a lab needs is here.
 func Check(ctx context.Context, o Options) error {
 	reasons := o.unattachable()
-	if o.Cluster != Kubeconfig {
-		for _, f := range cluster.Preflight(ctx, o.cluster()) {
-			if f.Remedy != "" {
-				reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
-			}
+	var findings []child.Finding
+	switch o.Cluster {
+	case Kubeconfig:
+	case Kind:
+		findings = kind.Preflight(ctx)
+	default:
+		findings = cluster.Preflight(ctx, o.cluster())
+	}
+	for _, f := range findings {
+		if f.Remedy != "" {
+			reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
 		}
 	}
 	if o.Hosts != Model {

@@ -50,6 +50,7 @@ type controlPlane interface {
 var (
 	_ controlPlane = (*cluster.Cluster)(nil)
 	_ controlPlane = (*cluster.Attached)(nil)
+	_ controlPlane = (*kindPlane)(nil)
 )
 
 func (b *Backend) startControlPlane() (err error) {
@@ -57,11 +58,20 @@ func (b *Backend) startControlPlane() (err error) {
 	for i := range b.plan.Spec.Topology.Hosts {
 		nodes = append(nodes, b.plan.Spec.Topology.Hosts[i].Node())
 	}
-	if b.options.Cluster == Kubeconfig {
-		if b.plane, err = b.attach(nodes); err != nil {
+	switch b.options.Cluster {
+	case Kubeconfig:
+		a, err := b.attach(nodes, cluster.AttachOptions{Kubeconfig: b.options.Kubeconfig})
+		if err != nil {
 			return err
 		}
-	} else {
+		b.plane = a
+	case Kind:
+		k, err := b.startKind(nodes)
+		if err != nil {
+			return err
+		}
+		b.plane = k
+	default:
 		o := b.options.cluster()
 		o.Nodes = nodes
 		if o.Standard != nil {

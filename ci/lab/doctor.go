@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/vms"
 )
@@ -39,10 +41,18 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		nodes, mark = "they cannot run, which only --hosts node and --cluster standard need: make nodes builds what they lack", "absent "
 	}
 	fmt.Fprintf(w, "  %s  %-22s %s\n", mark, "real nodes", nodes)
+	optional := func(f child.Finding) {
+		mark := map[bool]string{true: "ok", false: "none"}[f.Remedy == ""]
+		fmt.Fprintf(w, "  %-7s  %-22s %s\n", mark, f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
+	}
+	for _, f := range kind.Preflight(ctx) { // only --cluster kind needs it
+		f.Name = "kind: " + f.Name
+		optional(f)
+	}
 	missing := false
 	for _, f := range ironic.Preflight(ctx, "") { // only --power ironic, and stories about it, need it
 		missing = missing || f.Remedy != ""
-		fmt.Fprintf(w, "  %-7s  %-22s %s\n", map[bool]string{true: "ok", false: "none"}[f.Remedy == ""], f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
+		optional(f)
 	}
 	for _, tool := range tools {
 		state, mark := "", "ok     "

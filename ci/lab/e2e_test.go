@@ -202,6 +202,21 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
 	)
 
+	DescribeTable("tells the story in a cluster of kind's", func(ctx SpecContext, file string, hosts string) {
+		o := lab.Options{Cluster: lab.Kind, Hosts: hosts}
+		if err := lab.Check(ctx, o); err != nil {
+			Skip(err.Error()) // make e2e says aloud when the image can't be built
+		}
+		tellWith(ctx, file, o)
+	},
+		Entry("of a plain power cycle, of model hosts", full, "reboot-annotation/plain-power-cycle.yaml", lab.Model),
+		Entry("of a host that is cut off, of model hosts", onDemand, "machine-remediation/cut-off-host.yaml", lab.Model),
+		Entry("of a host that is cut off", onDemand, "machine-remediation/cut-off-host.yaml", lab.Guest),
+		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml", lab.Guest),
+		Entry("of controllers that crash after each of their effects, of model hosts", onDemand, "machine-remediation/crash-after-each-effect.yaml", lab.Model),
+		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml", lab.Guest),
+	)
+
 	DescribeTable("tells the story on real nodes", Label("nodes"), func(ctx SpecContext, file string) {
 		tellWith(ctx, file, lab.Options{Hosts: lab.Node})
 	},

@@ -44,7 +44,7 @@ type Part struct {
 var Parts = []Part{
 	{"controllers", []string{InProcess, AsProcess}, "how the lab runs controllers: %s (each one of its own)",
 		func(o *Options, way string) { o.Processes = way == AsProcess }},
-	{"cluster", []string{Embedded, Standard, Kubeconfig}, "the lab's control plane: %s (standard has kube-controller-manager and kube-scheduler; kubeconfig is a cluster of your own, see --kubeconfig)",
+	{"cluster", []string{Embedded, Standard, Kind, Kubeconfig}, "the lab's control plane: %s (standard has kube-controller-manager and kube-scheduler; kind is a container of kind's; kubeconfig is a cluster of your own, see --kubeconfig)",
 		func(o *Options, cluster string) { o.Cluster = cluster }},
 	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and --cluster standard; a model is the simulator's, on this machine's clock)",
 		func(o *Options, hosts string) { o.Hosts = hosts }},

@@ -21,9 +21,9 @@ import (
 
 // The control planes of a lab, as the command line calls them. Embedded is an API server,
 // beside which stand-ins do what the standard controllers of Kubernetes would; Standard is the
-// same with kube-controller-manager and kube-scheduler; Kubeconfig is a cluster of somebody's
-// own, whatever it runs.
-const Embedded, Standard, Kubeconfig = "embedded", "standard", "kubeconfig"
+// same with kube-controller-manager and kube-scheduler; Kind is a cluster that kind makes in a
+// container; Kubeconfig is one of somebody's own, whatever it runs.
+const Embedded, Standard, Kind, Kubeconfig = "embedded", "standard", "kind", "kubeconfig"
 
 // podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
 // is gone: it lets 40 seconds pass, and looks every 20.
@@ -54,7 +54,7 @@ func (b *Backend) controllers() ([]controllers.Selection, error) {
 
 // replaced are the reasons why stand-ins that a story lists can't be run.
 func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons []string) {
-	if !o.standard() {
+	if !o.standard() && o.Cluster != Kind {
 		return nil
 	}
 	for _, c := range spec.Controllers {

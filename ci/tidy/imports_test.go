@@ -92,6 +92,8 @@ var layers = []layer{
 
 	{"ci/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
+	{"ci/cluster/kind", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/cluster", "sigs.k8s.io/kind/pkg"}, system), "a cluster in a container serves any test; " + whyCI},
+	{"ci/cluster/kind/runc", system, "it runs in a node, and depends on nothing there"},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", gophercloud}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
@@ -111,6 +113,7 @@ var testLayers = []layer{
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},
 	{"ci/cluster", slices.Concat([]string{"./sim/kube/kubetest", "./controllers/api"}, capi), ""},
+	{"ci/cluster/kind", slices.Concat(everyClient, kubernetes, anyYAML), ""},
 	{"ci/ironic", []string{"./fakebmc"}, ""},
 	{"ci/sweep", []string{"./sim/."}, ""},
 	{"fakebmc", []string{"./fakebmc", "github.com/stmcginnis/gofish"}, ""},

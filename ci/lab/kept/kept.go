@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -145,7 +146,7 @@ func (l Lab) Down(ctx context.Context, say func(string)) error {
 	if err := l.end(ctx, say); err != nil {
 		return err
 	}
-	if err := keeper.Sweep(l.Name, vms.Marks); err != nil {
+	if err := errors.Join(keeper.Sweep(l.Name, vms.Marks), kind.Sweep(ctx, l.Name)); err != nil {
 		return fmt.Errorf("remove the lab %s: %w", l.Name, err)
 	}
 	return nil

@@ -1,0 +1,130 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/vms/keeper"
+)
+
+// daemonTimeout bounds the daemon's start: 2 s on two idle cores.
+const daemonTimeout = 60 * time.Second
+
+// daemon is a Docker of our own. It has a network, mounts and processes of its own, so that the machine's firewall, bridges and
+// mounts stay as they are, and all of its containers end with it.
+type daemon struct {
+	process *child.Process
+}
+
+// daemonScript is the first process in the namespaces.
+//
+//   - Sockets of containerd's shims have a fixed place below /run.
+//   - kind mounts /lib/modules, and Docker would make it where it is missing.
+const daemonScript = `
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /run
+if [ ! -d /lib/modules ]; then
+	mkdir lib work
+	mount -t overlay overlay -o "lowerdir=/usr/lib,upperdir=$PWD/lib,workdir=$PWD/work" /usr/lib
+fi
+ip link set lo up
+exec dockerd --data-root="$PWD/data" --exec-root="$PWD/exec" --pidfile="$PWD/pid" --host="unix://$PWD/socket" --group=0 --bridge=none \
+	--cgroup-parent="$CGROUP" --add-runtime="fencelab=$RUNC" --default-runtime=fencelab`
+
+// startDaemon starts one in a directory.
+func startDaemon(ctx context.Context, k *keeper.Keeper, dir string) (*engine, error) {
+	cgroup, err := k.Cgroup()
+	if err != nil {
+		return nil, err
+	}
+	real, err := exec.LookPath("runc")
+	if err != nil {
+		return nil, fmt.Errorf("start a Docker daemon: %w", err)
+	}
+	runc, err := filepath.Abs(filepath.Join(directory(), "runc"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("/bin/sh", "-euc", daemonScript)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "CGROUP=" + cgroup, "RUNC=" + runc, "FENCELAB_RUNC=" + real, k.Mark()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	process, err := child.Start("dockerd", cmd, filepath.Join(dir, "dockerd.log"))
+	if err != nil {
+		return nil, fmt.Errorf("start a Docker daemon: %w", err)
+	}
+	socket := filepath.Join(dir, "socket")
+	ctx, cancel := context.WithTimeoutCause(ctx, daemonTimeout, fmt.Errorf("no success within %v", daemonTimeout))
+	defer cancel()
+	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	if err := child.AwaitAnswer(ctx, asking, "http://docker/_ping", process); err != nil {
+		return nil, fmt.Errorf("start a Docker daemon: %w", err)
+	}
+	e := *engines[0]
+	e.title, e.env, e.own = "our Docker", []string{"DOCKER_HOST=unix://" + socket}, &daemon{process}
+	return &e, nil
+}
+
+// namespaces are those of the daemon.
+const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET
+
+// dial connects to an address on the loopback interface of the daemon's network. A socket belongs to the network in which it is
+// made, so only that is done there.
+func (d *daemon) dial(address string) (net.Conn, error) {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	made := make(chan int, 1)
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, which is in another network, ends with this function
+		socket, err := d.socket()
+		if err != nil {
+			failed <- fmt.Errorf("open a socket in the network of our Docker: %w", err)
+			return
+		}
+		made <- socket
+	}()
+	var file *os.File
+	select {
+	case err := <-failed:
+		return nil, err
+	case socket := <-made:
+		file = os.NewFile(uintptr(socket), address)
+	}
+	defer file.Close()
+	if err := unix.Connect(int(file.Fd()), &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: os.NewSyscallError("connect", err)}
+	}
+	return net.FileConn(file)
+}
+
+// socket makes one in the daemon's network.
+func (d *daemon) socket() (int, error) {
+	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", d.process.Pid()))
+	if err != nil {
+		return 0, err
+	}
+	defer network.Close()
+	if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
+		return 0, os.NewSyscallError("setns", err)
+	}
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	return socket, os.NewSyscallError("socket", err)
+}
