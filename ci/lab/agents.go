@@ -94,7 +94,7 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 	if err != nil {
 		return err
 	}
-	through := &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: &earshot{next: transport, heard: func() { b.stream.heard(name) }}, UserAgent: name}
+	through := &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: &earshot{next: b.door.through(transport), heard: func() { b.stream.heard(name) }}, UserAgent: name}
 	if a.proxy, err = gate.Serve(target, through, serving, user); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/ironic"
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -164,6 +165,8 @@ type Backend struct {
 	agents    []*agent
 	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
+	door      *door
+	kubelets  *gate.Proxy // nil where they go their own way
 	schedule  *schedule
 	versions  versions
 	ironic    *ironicOwner // nil without one
@@ -218,6 +221,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.plan, b.clock, b.nodes = plan, wall.Clock(), objects.NodesOf(&plan.Spec.Topology)
 	b.stream = newStream(b.since)
+	b.door = newDoor(b.stream, gate.API(b.kinds))
 	b.schedule = newSchedule(plan, b.stream, b.options.Record)
 	for _, step := range []struct {
 		what string
@@ -292,6 +296,12 @@ func (b *Backend) openMachines() (err error) {
 
 func (b *Backend) makeHosts() error {
 	behind := []string{b.plane.Address()}
+	if b.options.ownsClients() {
+		if err := b.serveKubelets(); err != nil {
+			return err
+		}
+		behind[0] = b.kubelets.Address()
+	}
 	for _, a := range b.agents {
 		behind = append(behind, a.proxy.Address())
 	}
@@ -386,6 +396,9 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		artifacts, errs = append(artifacts, consoles...), append(errs, err)
 	}
 	errs = append(errs, b.closeAgents())
+	if b.kubelets != nil {
+		errs = append(errs, b.kubelets.Close())
+	}
 	if b.plane != nil {
 		errs = append(errs, b.plane.Stop())
 	}

@@ -77,11 +77,6 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureLateRequests:              "nothing is on its way to a server of the lab just then",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
 		"setClock":                                 "the lab has one clock",
-		"freezeCache":                              "the lab cannot freeze a cache",
-		"thawCache":                                "the lab cannot freeze a cache",
-		"expireWatch":                              "the lab's API server keeps what its watches go on from",
-		"apiOutage":                                "the lab's observers need the API server",
-		"etcdOutage":                               "the lab's observers need the API server, whose watches end without etcd",
 		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
 		scenarios.Feature(history.ControllerError): "the lab doesn't see what a reconcile returns",
 	},
@@ -96,6 +91,11 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		delete(can.Lacks, scenarios.FeaturePausedWatchdog) // its watchdog is a device of its own, unless the topology says otherwise
 		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.EvidenceLost), scenarios.Feature(history.EvidenceRegained)} {
 			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
+		}
+	}
+	if !o.ownsClients() {
+		for _, name := range [...]scenarios.Feature{"apiOutage", "etcdOutage"} {
+			can.Lacks[name] = "who runs in the cluster itself, and real kubelets, go their own way to the API server"
 		}
 	}
 	if !o.Processes {
@@ -123,12 +123,33 @@ func (b *Backend) Apply(op scenarios.Op) error {
 // errLacking is of what was refused before anything started: see Capabilities.
 var errLacking = errors.New("the lab cannot do this, and should not have been asked to")
 
-func (operations) SetClock(*scenarios.ClockOp) error    { return errLacking }
-func (operations) FreezeCache(*scenarios.CacheOp) error { return errLacking }
-func (operations) ThawCache(*scenarios.CacheOp) error   { return errLacking }
-func (operations) ExpireWatch(*scenarios.CacheOp) error { return errLacking }
-func (operations) APIOutage(*scenarios.OutageOp) error  { return errLacking }
-func (operations) EtcdOutage(*struct{}) error           { return errLacking }
+func (operations) SetClock(*scenarios.ClockOp) error { return errLacking }
+
+// ownsClients reports whether everybody who speaks to the API server was started by the lab, and goes through its door.
+func (o Options) ownsClients() bool {
+	return (o.Cluster == "" || o.Cluster == Embedded) && o.Hosts != Node
+}
+
+func (o operations) APIOutage(op *scenarios.OutageOp) error {
+	o.door.shut(op.Hang)
+	return nil
+}
+
+func (o operations) EtcdOutage(*struct{}) error {
+	o.door.loseStore()
+	return nil
+}
+
+func (o operations) FreezeCache(op *scenarios.CacheOp) error { return o.onCache(op, o.door.freeze) }
+func (o operations) ThawCache(op *scenarios.CacheOp) error   { return o.onCache(op, o.door.thaw) }
+func (o operations) ExpireWatch(op *scenarios.CacheOp) error { return o.onCache(op, o.door.expire) }
+
+func (o operations) onCache(op *scenarios.CacheOp, do func(watching)) error {
+	return o.onProcess(op.Controller, func(p *process) error {
+		do(watching{p.name, op.Kind})
+		return nil
+	})
+}
 
 func (b *Backend) onHost(name string, do func(machine) error) error {
 	h := b.hosts[name]
@@ -224,6 +245,7 @@ func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
 
 func (o operations) APIRestore(*struct{}) error {
 	o.refusals.clear()
+	o.door.open()
 	return nil
 }
 
@@ -277,9 +299,17 @@ func (o operations) each(which scenarios.Selection, do func(object string) error
 	})
 }
 
+// writable is an error while users can write nothing.
+func (o operations) writable() error {
+	if !o.door.takes() {
+		return &scenarios.Ineffective{Reason: "the API server is away, or cannot write"}
+	}
+	return nil
+}
+
 func (o operations) Patch(op *scenarios.PatchOp) error {
 	object, status, err := op.Split()
-	if err != nil {
+	if err = errors.Join(err, o.writable()); err != nil {
 		return err
 	}
 	return o.each(op.Selection(), func(name string) error { return o.patch(name, object, status) })
@@ -301,6 +331,9 @@ func (o operations) patch(name string, object, status []byte) error {
 }
 
 func (o operations) Delete(op *scenarios.ObjectOp) error {
+	if err := o.writable(); err != nil {
+		return err
+	}
 	return o.each(op.Selection(), func(name string) error {
 		_, obj, err := o.kinds.Find(name)
 		if err != nil {
@@ -313,7 +346,7 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 
 func (o operations) Create(op *scenarios.CreateOp) error {
 	kind, obj, err := o.kinds.Create(op, o.topology)
-	if err != nil {
+	if err = errors.Join(err, o.writable()); err != nil {
 		return err
 	}
 	if err := o.create(o.ctx, kind, obj, string(user)); !apierrors.IsAlreadyExists(err) {
@@ -332,6 +365,8 @@ func (o operations) Heal(*struct{}) error {
 	}
 	o.bmcs.heal()
 	o.refusals.clear()
+	o.door.open()
+	o.door.thawAll()
 	for _, p := range o.processes {
 		errs = append(errs, p.heal())
 	}

@@ -171,6 +171,7 @@ func (b *Backend) grant(r controllers.Registration) error {
 // start is a new incarnation.
 func (p *process) start() error {
 	l := &life{p: p, done: make(chan struct{})}
+	p.b.door.begin(p.name)
 	through, err := l.open()
 	if err != nil {
 		return errors.Join(err, l.closeProxies())
@@ -444,7 +445,7 @@ func (l *life) open() (way, error) {
 		listener = l
 	}
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: next, UserAgent: l.p.name, Addresses: addresses}
+		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: b.door.through(next), UserAgent: l.p.name, Addresses: addresses}
 	}, nil
 }
 

@@ -143,7 +143,7 @@ func (g *Gate) RoundTrip(request *http.Request) (*http.Response, error) {
 	var late *Late
 	switch err := g.Judge.Asked(request.Context(), asked); {
 	case errors.As(err, &refusal):
-		return refusal.response(request), nil
+		return refusal.Response(request), nil
 	case errors.As(err, &late):
 		late.Later(func(ctx context.Context) Answer { return g.send(request.Clone(ctx), body) })
 		return nil, late.Err
@@ -230,8 +230,8 @@ func isJSON(header http.Header) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
-// response is the refusal as the API server would put it.
-func (r *Refusal) response(request *http.Request) *http.Response {
+// Response is the refusal as the API server would put it.
+func (r *Refusal) Response(request *http.Request) *http.Response {
 	if r.Code == http.StatusNoContent {
 		return &http.Response{
 			StatusCode: r.Code, Status: "204 No Content", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

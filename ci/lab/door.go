@@ -1,0 +1,279 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// door is the way to the API server of all but the lab's observers, who have one of their own: controllers, agents, and
+// the kubelets of guests and models. When it is shut the API server is away for them.
+type door struct {
+	stream *stream
+	read   func(*http.Request, []byte) gate.Request
+
+	mu sync.Mutex
+	// away says that nobody gets through; silent that requests hang then.
+	away, silent bool
+	// storeless says that nothing can be written.
+	storeless bool
+	watches   map[*watched]bool
+	// frozen are the watches that tell nothing, and expired those that can't be resumed.
+	frozen, expired map[watching]bool
+	// changed is closed when any of this has changed.
+	changed chan struct{}
+}
+
+// watching is what a watch is known by: who it is that watches, and what.
+type watching struct{ actor, kind string }
+
+func newDoor(s *stream, read func(*http.Request, []byte) gate.Request) *door {
+	return &door{
+		stream: s, read: read, watches: make(map[*watched]bool), frozen: make(map[watching]bool), expired: make(map[watching]bool),
+		changed: make(chan struct{}),
+	}
+}
+
+// change changes the door, and lets whoever waits at it look again.
+func (d *door) change(how func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	how()
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// shut takes the API server away. Watches end with it, but where everything only hangs.
+func (d *door) shut(silent bool) {
+	d.change(func() {
+		d.away, d.silent = true, silent
+		for w := range d.watches {
+			w.over = w.over || !silent
+		}
+	})
+}
+
+// loseStore lets nothing be written any more.
+func (d *door) loseStore() { d.change(func() { d.storeless = true }) }
+
+// open brings the API server and its store back.
+func (d *door) open() { d.change(func() { d.away, d.silent, d.storeless = false, false, false }) }
+
+// takes reports whether something can be written.
+func (d *door) takes() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.away && !d.storeless
+}
+
+// freeze stops what a process watches from telling it anything, until it is thawed, or the process is another one.
+func (d *door) freeze(w watching) { d.change(func() { d.frozen[w] = true }) }
+
+func (d *door) thaw(w watching) { d.change(func() { delete(d.frozen, w) }) }
+
+// thawAll lets all watches tell what they have kept back.
+func (d *door) thawAll() { d.change(func() { clear(d.frozen) }) }
+
+// begin forgets what was said of an earlier process of that name, whose watches ended with it.
+func (d *door) begin(actor string) {
+	d.change(func() {
+		for _, of := range [...]map[watching]bool{d.frozen, d.expired} {
+			for w := range of {
+				if w.actor == actor {
+					delete(of, w)
+				}
+			}
+		}
+	})
+}
+
+// expire ends a watch, and lets it not be resumed: what it would go on from is not kept any more. What it has kept back is
+// never told.
+func (d *door) expire(which watching) {
+	d.change(func() {
+		delete(d.frozen, which)
+		d.expired[which] = true
+		for w := range d.watches {
+			w.over = w.over || w.watching == which
+		}
+	})
+}
+
+// errAway is what clients hear of an API server that is away.
+var errAway = errors.New("connect to the API server: connection refused")
+
+// through makes the way to the API server that goes through the door.
+func (d *door) through(next http.RoundTripper) http.RoundTripper { return &doorway{d, next} }
+
+type doorway struct {
+	*door
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. The user agent is whose request it is.
+func (d *doorway) RoundTrip(request *http.Request) (*http.Response, error) {
+	asked := d.read(request, nil)
+	watches := asked.Watches != nil && asked.Verb == ""
+	which := watching{request.UserAgent(), asked.Kind}
+	fault := func(value string) {
+		if asked.Kind == "" {
+			return
+		}
+		verb := asked.Verb
+		if verb == "" {
+			verb = "watch"
+		}
+		d.stream.now(history.Event{Kind: history.APIFault, Actor: which.actor, Object: asked.Kind + "/" + asked.Name, Value: value, Note: verb})
+	}
+	d.mu.Lock()
+	away, storeless := d.away, d.storeless
+	expired := watches && d.expired[which] && request.URL.Query().Get("resourceVersion") != "" && request.URL.Query().Get("sendInitialEvents") == ""
+	if expired {
+		delete(d.expired, which)
+	}
+	d.mu.Unlock()
+	switch {
+	case away:
+		fault("outage")
+		return nil, d.refuse(request.Context())
+	case storeless && request.Method != http.MethodGet:
+		fault("etcd")
+		return (&gate.Refusal{Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}).Response(request), nil
+	case expired:
+		fault("410")
+		return (&gate.Refusal{Code: http.StatusGone, Message: "the scenario has the watch expire"}).Response(request), nil
+	}
+	response, err := d.next.RoundTrip(request)
+	if err == nil && watches && response.StatusCode == http.StatusOK {
+		response.Body = d.watch(request.Context(), which, response.Body)
+	}
+	return response, err
+}
+
+// refuse returns when a client hears that the API server is away: at once, or when that is back and its connection isn't.
+func (d *door) refuse(ctx context.Context) error {
+	for {
+		d.mu.Lock()
+		hangs, changed := d.away && d.silent, d.changed
+		d.mu.Unlock()
+		if !hangs {
+			return errAway
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watched is what a watch tells, which the door can keep back, or end.
+type watched struct {
+	watching
+	door   *door
+	ctx    context.Context
+	source io.ReadCloser
+	came   chan chunk
+	rest   []byte
+	err    error
+	over   bool // guarded by door.mu
+}
+
+type chunk struct {
+	data []byte
+	err  error
+}
+
+func (d *door) watch(ctx context.Context, which watching, source io.ReadCloser) io.ReadCloser {
+	w := &watched{watching: which, door: d, ctx: ctx, source: source, came: make(chan chunk)}
+	d.mu.Lock()
+	d.watches[w] = true
+	d.mu.Unlock()
+	go w.follow()
+	return w
+}
+
+// follow reads the source, so that its reader can hear of something else.
+func (w *watched) follow() {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := w.source.Read(buffer)
+		select {
+		case w.came <- chunk{append([]byte(nil), buffer[:n]...), err}:
+		case <-w.ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	for {
+		w.door.mu.Lock()
+		over, held, changed := w.over, w.door.frozen[w.watching] || w.door.away, w.door.changed
+		w.door.mu.Unlock()
+		if over {
+			return 0, io.EOF
+		}
+		if !held && len(w.rest) > 0 {
+			n := copy(p, w.rest)
+			w.rest = w.rest[n:]
+			return n, nil
+		}
+		if !held && w.err != nil {
+			return 0, w.err
+		}
+		came := w.came
+		if held || len(w.rest) > 0 {
+			came = nil
+		}
+		select {
+		case c := <-came:
+			w.rest, w.err = c.data, c.err
+		case <-changed:
+		case <-w.ctx.Done():
+			return 0, w.ctx.Err()
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (w *watched) Close() error {
+	w.door.mu.Lock()
+	delete(w.door.watches, w)
+	w.door.mu.Unlock()
+	return w.source.Close()
+}
+
+// serveKubelets begins to serve a proxy, through which kubelets go to the API server. They show it their tokens.
+func (b *Backend) serveKubelets() error {
+	config := rest.AnonymousClientConfig(b.plane.Config())
+	config.CAData, config.ServerName = b.plane.CA(), cluster.ServerName
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return err
+	}
+	serving, err := b.plane.ProxyConfig()
+	if err != nil {
+		return err
+	}
+	serving.ClientAuth = 0 // none is asked for
+	target := &url.URL{Scheme: "https", Host: b.plane.Address()}
+	if b.kubelets, err = gate.Serve(target, b.door.through(transport), serving, ""); err != nil {
+		return fmt.Errorf("serve the kubelets: %w", err)
+	}
+	return nil
+}
