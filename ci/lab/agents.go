@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab/gate"
@@ -81,21 +78,15 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 	name, user := scenarios.ProcessOn(c.Name, host), userOf(c.Name)
 	a := &agent{process: &process{b: b, name: name, host: host, controller: c}}
 	a.again = a.startAgain
-	config := b.plane.ConfigFor(user)
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return err
-	}
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		return err
-	}
 	serving, err := b.plane.ProxyConfig()
 	if err != nil {
 		return err
 	}
-	through := &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: &earshot{next: b.door.through(transport), heard: func() { b.stream.heard(name) }}, UserAgent: name}
-	if a.proxy, err = gate.Serve(target, through, serving, user); err != nil {
+	through := func(next http.RoundTripper) http.RoundTripper {
+		heard := &earshot{next: b.door.through(next), heard: func() { b.stream.heard(name) }}
+		return &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: heard, UserAgent: name}
+	}
+	if a.proxy, err = b.door.serve(b.plane.ConfigFor(user), through, serving, user); err != nil {
 		return err
 	}
 	b.agents = append(b.agents, a)
@@ -315,7 +306,7 @@ func (a *agent) Answered(r gate.Request, answer gate.Answer) error {
 func (b *Backend) closeAgents() error {
 	var errs []error
 	for _, a := range b.agents {
-		errs = append(errs, a.proxy.Close())
+		errs = append(errs, b.door.close(a.proxy))
 	}
 	return errors.Join(errs...)
 }

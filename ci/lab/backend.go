@@ -277,7 +277,7 @@ func (b *Backend) openMachines() (err error) {
 	}
 	b.runner = inProcess{b.plane, b.set, &tracing{trace: &b.trace, since: b.since, kinds: b.kinds, topology: &b.plan.Spec.Topology}}
 	if b.options.Processes {
-		b.runner = &childProcesses{plane: b.plane, executable: cmp.Or(b.options.Executable, "/proc/self/exe"), dir: b.dir, mark: b.keeper.Mark()}
+		b.runner = &childProcesses{plane: b.plane, door: b.door, executable: cmp.Or(b.options.Executable, "/proc/self/exe"), dir: b.dir, mark: b.keeper.Mark()}
 	}
 	if b.bmcs, err = newBMCs(b.stream); err != nil {
 		return err
@@ -397,7 +397,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	}
 	errs = append(errs, b.closeAgents())
 	if b.kubelets != nil {
-		errs = append(errs, b.kubelets.Close())
+		errs = append(errs, b.door.close(b.kubelets))
 	}
 	if b.plane != nil {
 		errs = append(errs, b.plane.Stop())

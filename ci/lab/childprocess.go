@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
-	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 )
@@ -26,6 +25,7 @@ import (
 // controllers, as a user would run it, with a kubeconfig that leads to a proxy.
 type childProcesses struct {
 	plane      controlPlane
+	door       *door
 	executable string
 	dir        string // for their files
 	mark       string // in the environment: the keeper kills what carries it
@@ -45,32 +45,28 @@ func (r *childProcesses) start(_ context.Context, name string, c controllers.Sel
 
 // begin starts what run starts behind a proxy of its own to the API server.
 func (r *childProcesses) begin(user string, through way, run func(*rest.Config) (*child.Process, string, error)) (incarnation, error) {
-	upstream, config := r.plane.ConfigFor(user), r.plane.ConfigFor(user)
-	transport, err := rest.TransportFor(upstream)
-	if err != nil {
-		return nil, err
-	}
-	target, err := url.Parse(upstream.Host)
-	if err != nil {
-		return nil, err
-	}
 	serving, err := r.plane.ProxyConfig()
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := gate.Serve(target, through(transport), serving, user)
+	var transport http.RoundTripper
+	proxy, err := r.door.serve(r.plane.ConfigFor(user), func(next http.RoundTripper) http.RoundTripper {
+		transport = next
+		return through(next)
+	}, serving, user)
 	if err != nil {
 		return nil, err
 	}
+	config := r.plane.ConfigFor(user)
 	config.Host = proxy.URL()
-	started := &childProcess{proxy: proxy, disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
+	started := &childProcess{disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
 	if started.process, started.ready, err = run(config); err != nil {
-		return nil, errors.Join(err, proxy.Close())
+		return nil, errors.Join(err, r.door.close(proxy))
 	}
 	go func() {
 		defer close(started.done)
 		<-started.process.Exited()
-		started.closed = proxy.Close()
+		started.closed = r.door.close(proxy)
 		started.disconnect()
 	}()
 	return started, nil
@@ -135,7 +131,6 @@ type childProcess struct {
 	process *child.Process
 	// ready is where it says that it is up; empty for one that is when it asks for something.
 	ready      string
-	proxy      *gate.Proxy
 	disconnect func()
 	done       chan struct{} // closed when it and its proxy have ended
 	closed     error

@@ -54,7 +54,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	must(err)
 	b.runner = inProcess{b.plane, b.set, nil}
 	if processes {
-		b.runner = &childProcesses{plane: b.plane, executable: "/proc/self/exe", dir: b.dir, mark: b.keeper.Mark()}
+		b.runner = &childProcesses{plane: b.plane, door: b.door, executable: "/proc/self/exe", dir: b.dir, mark: b.keeper.Mark()}
 	}
 	b.bmcs, err = newBMCs(b.stream)
 	must(err)

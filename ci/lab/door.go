@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ type door struct {
 	// storeless says that nothing can be written.
 	storeless bool
 	watches   map[*watched]bool
+	// proxies are what the API server is for other processes: while it is away their addresses refuse connections.
+	proxies map[*gate.Proxy]bool
 	// frozen are the watches that tell nothing, and expired those that can't be resumed.
 	frozen, expired map[watching]bool
 	// changed is closed when any of this has changed.
@@ -39,7 +42,7 @@ type watching struct{ actor, kind string }
 
 func newDoor(s *stream, read func(*http.Request, []byte) gate.Request) *door {
 	return &door{
-		stream: s, read: read, watches: make(map[*watched]bool), frozen: make(map[watching]bool), expired: make(map[watching]bool),
+		stream: s, read: read, watches: make(map[*watched]bool), proxies: make(map[*gate.Proxy]bool), frozen: make(map[watching]bool), expired: make(map[watching]bool),
 		changed: make(chan struct{}),
 	}
 }
@@ -60,6 +63,11 @@ func (d *door) shut(silent bool) {
 		for w := range d.watches {
 			w.over = w.over || !silent
 		}
+		for p := range d.proxies {
+			if !silent {
+				p.Refuse()
+			}
+		}
 	})
 }
 
@@ -67,7 +75,46 @@ func (d *door) shut(silent bool) {
 func (d *door) loseStore() { d.change(func() { d.storeless = true }) }
 
 // open brings the API server and its store back.
-func (d *door) open() { d.change(func() { d.away, d.silent, d.storeless = false, false, false }) }
+func (d *door) open() (err error) {
+	d.change(func() {
+		d.away, d.silent, d.storeless = false, false, false
+		for p := range d.proxies {
+			err = errors.Join(err, p.Accept())
+		}
+	})
+	return err
+}
+
+// serve makes a proxy through which another process goes to the API server, and through the door.
+func (d *door) serve(config *rest.Config, through func(http.RoundTripper) http.RoundTripper, serving *tls.Config, user string) (*gate.Proxy, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	p, err := gate.Serve(target, through(transport), serving, user)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.proxies[p] = true
+	if d.away && !d.silent {
+		p.Refuse()
+	}
+	return p, nil
+}
+
+// close ends a proxy, and what it keeps open.
+func (d *door) close(p *gate.Proxy) error {
+	d.mu.Lock()
+	delete(d.proxies, p)
+	d.mu.Unlock()
+	return p.Close()
+}
 
 // takes reports whether something can be written.
 func (d *door) takes() bool {
@@ -262,17 +309,12 @@ func (w *watched) Close() error {
 func (b *Backend) serveKubelets() error {
 	config := rest.AnonymousClientConfig(b.plane.Config())
 	config.CAData, config.ServerName = b.plane.CA(), cluster.ServerName
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		return err
-	}
 	serving, err := b.plane.ProxyConfig()
 	if err != nil {
 		return err
 	}
-	serving.ClientAuth = 0 // none is asked for
-	target := &url.URL{Scheme: "https", Host: b.plane.Address()}
-	if b.kubelets, err = gate.Serve(target, b.door.through(transport), serving, ""); err != nil {
+	serving.ClientAuth = tls.NoClientCert
+	if b.kubelets, err = b.door.serve(config, b.door.through, serving, ""); err != nil {
 		return fmt.Errorf("serve the kubelets: %w", err)
 	}
 	return nil

@@ -245,8 +245,7 @@ func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
 
 func (o operations) APIRestore(*struct{}) error {
 	o.refusals.clear()
-	o.door.open()
-	return nil
+	return o.door.open()
 }
 
 // user is who does what users do.
@@ -365,7 +364,7 @@ func (o operations) Heal(*struct{}) error {
 	}
 	o.bmcs.heal()
 	o.refusals.clear()
-	o.door.open()
+	errs = append(errs, o.door.open())
 	o.door.thawAll()
 	for _, p := range o.processes {
 		errs = append(errs, p.heal())

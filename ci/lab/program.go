@@ -57,7 +57,7 @@ func (b *Backend) programOf(controller string) *scenarios.Program {
 
 // starts is what starts a program. Its logs are kept with those of the other controllers.
 func (b *Backend) starts(p *scenarios.Program) runner {
-	r := &programs{childProcesses{plane: b.plane, dir: b.dir, mark: b.keeper.Mark()}, p}
+	r := &programs{childProcesses{plane: b.plane, door: b.door, dir: b.dir, mark: b.keeper.Mark()}, p}
 	b.others = append(b.others, r)
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -416,5 +417,55 @@ func TestRead(t *testing.T) {
 	}
 	if version := versionIn([]byte(pod)); version != "9" {
 		t.Errorf("an answer in protobuf has the version %q, want 9", version)
+	}
+}
+
+// TestRefusingProxy: while a proxy refuses it is as if nobody had its address, and what was under way is over.
+func TestRefusingProxy(t *testing.T) {
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			begun <- struct{}{}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	target, _ := url.Parse(server.URL)
+	proxy, err := Serve(target, http.DefaultTransport, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	client := http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	ask := func(path string) error {
+		response, err := client.Get(proxy.URL() + path)
+		if err == nil {
+			response.Body.Close()
+		}
+		return err
+	}
+	slow := make(chan error)
+	go func() { slow <- ask("/slow") }()
+	<-begun
+	proxy.Refuse()
+	if err := <-slow; err == nil {
+		t.Error("a request that was under way is answered")
+	}
+	if err := ask("/"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("who asks hears %v", err)
+	}
+	proxy.Refuse()
+	for range 2 {
+		if err := proxy.Accept(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ask("/"); err != nil {
+		t.Errorf("when it accepts again who asks hears %v", err)
 	}
 }

@@ -18,7 +18,14 @@ import (
 type Proxy struct {
 	url      *url.URL
 	server   *http.Server
+	serve    func(net.Listener) error
 	handlers sync.WaitGroup
+
+	mu sync.Mutex
+	// listener is nil while the proxy refuses connections.
+	listener    net.Listener
+	connections map[net.Conn]bool
+	closed      bool
 }
 
 // Serve starts a proxy on a loopback port of the kernel's choice. Without TLS it serves plain HTTP/1; with it HTTP/2 as
@@ -28,7 +35,7 @@ func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, user 
 	if err != nil {
 		return nil, fmt.Errorf("serve a proxy of %s: %w", target, err)
 	}
-	p := &Proxy{url: &url.URL{Scheme: "http", Host: listener.Addr().String()}}
+	p := &Proxy{url: &url.URL{Scheme: "http", Host: listener.Addr().String()}, connections: make(map[net.Conn]bool)}
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -48,17 +55,65 @@ func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, user 
 		}
 		reverse.ServeHTTP(w, r)
 	})}
-	serve := p.server.Serve
+	p.server.ConnState = func(c net.Conn, state http.ConnState) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch state {
+		case http.StateNew:
+			p.connections[c] = true
+		case http.StateClosed, http.StateHijacked:
+			delete(p.connections, c)
+		}
+	}
+	p.serve = p.server.Serve
 	if config != nil {
 		p.url.Scheme, p.server.TLSConfig = "https", config.Clone()
-		serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
+		p.serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
 	}
+	p.listen(listener)
+	return p, nil
+}
+
+// listen serves what comes to a listener. It is called before the proxy is known, or with mu held.
+func (p *Proxy) listen(l net.Listener) {
+	p.listener = l
 	p.handlers.Add(1)
 	go func() {
 		defer p.handlers.Done()
-		_ = serve(listener) // it ends with Close
+		_ = p.serve(l) // it ends with the listener
 	}()
-	return p, nil
+}
+
+// Refuse ends every connection and refuses new ones, as the address of a server that has stopped does.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener == nil {
+		return
+	}
+	_ = p.listener.Close() // it has nothing to lose
+	p.listener = nil
+	for c := range p.connections {
+		if secure, ok := c.(*tls.Conn); ok {
+			c = secure.NetConn() // without a word to a client that may stand still
+		}
+		_ = c.Close()
+	}
+}
+
+// Accept ends Refuse. The error is that somebody else has taken the address meanwhile.
+func (p *Proxy) Accept() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != nil || p.closed {
+		return nil
+	}
+	listener, err := net.Listen("tcp", p.url.Host)
+	if err != nil {
+		return fmt.Errorf("serve the proxy at %s again: %w", p.url.Host, err)
+	}
+	p.listen(listener)
+	return nil
 }
 
 // URL is where the proxy is.
@@ -69,6 +124,9 @@ func (p *Proxy) Address() string { return p.url.Host }
 
 // Close ends the listener and every connection, and returns when no request is under way any more.
 func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	err := p.server.Close()
 	p.handlers.Wait()
 	return err
