@@ -17,7 +17,11 @@ import (
 // nodeUIDAnnotation is api.NodeUIDAnnotation; the guest stays small by importing nothing of Kubernetes.
 const nodeUIDAnnotation = "fencelab.dev/node-uid"
 
-const retryInterval = 500 * time.Millisecond
+const (
+	retryInterval = 500 * time.Millisecond
+	// notice is how long it takes to notice that a container has ended. A real one looks every second.
+	notice = 100 * time.Millisecond
+)
 
 // Kubelet does what the real one does as far as fencing can tell:
 //
@@ -210,6 +214,11 @@ func (k *Kubelet) syncPod(ctx context.Context, p pod) error {
 	uid := p.Metadata.UID
 	if p.Metadata.DeletionTimestamp != nil {
 		k.workloads.Stop(uid)
+		select {
+		case <-time.After(notice):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		return k.api.remove(ctx, path, map[string]any{"gracePeriodSeconds": 0, "preconditions": map[string]string{"uid": uid}})
 	}
 	if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" {
