@@ -36,7 +36,8 @@ import (
 type Options struct {
 	Assets   string // what vms/assets.sh filled
 	Evidence string // directory for the consoles' logs, which are kept; empty: they are removed with the Lab
-	// Silence is how long a guest that was heard may be silent before its evidence counts as lost; 0: 3 s.
+	// Silence is how long a guest that was heard may be silent before its evidence counts as lost; 0: 3 s, and 6 s where guests
+	// are emulated and share the cores with their emulators.
 	Silence time.Duration
 	// BootSilence is the same from the start of the machine to its first line; 0: 30 s.
 	BootSilence time.Duration
@@ -67,7 +68,7 @@ type Lab struct {
 // Open starts the hypervisor of this process and decides between KVM and emulation, which takes seconds on the first time after
 // a boot of the machine.
 func Open(ctx context.Context, o Options) (_ *Lab, err error) {
-	o.Silence, o.BootSilence = cmp.Or(o.Silence, 3*time.Second), cmp.Or(o.BootSilence, 30*time.Second)
+	o.BootSilence = cmp.Or(o.BootSilence, 30*time.Second)
 	l := &Lab{options: o, opened: time.Now(), events: make(chan Event), closing: make(chan struct{}), queue: newQueue[Event](), network: network.New()}
 	if l.image, err = LoadImage(o.Assets); err != nil {
 		return nil, err
@@ -92,6 +93,7 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open lab: %w", err), os.RemoveAll(l.dir))
 	}
+	l.options.Silence = cmp.Or(o.Silence, map[Accelerator]time.Duration{KVM: 3 * time.Second, TCG: 6 * time.Second}[l.accelerator])
 	l.consoles = followConsoles(l.Now)
 	go l.queue.pump(l.events, l.closing)
 	return l, nil
