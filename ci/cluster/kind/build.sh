@@ -33,8 +33,12 @@ if have docker '' || have podman docker://; then
 fi
 
 lacking=()
-# Docker as it is, or Podman, will do. Docker's daemon is not started by its installation here unless the machine does so.
-command -v dockerd >/dev/null || command -v podman >/dev/null || lacking+=(docker.io)
+# Docker as it is, or Podman, will do. Newer Debian has Docker's command in a package of its own.
+if ! command -v podman >/dev/null; then
+	command -v dockerd >/dev/null || lacking+=(docker.io)
+	command -v docker >/dev/null || ! apt-cache show docker-cli >/dev/null 2>&1 || lacking+=(docker-cli)
+	command -v ip >/dev/null || lacking+=(iproute2)
+fi
 command -v debootstrap >/dev/null || lacking+=(debootstrap)
 if [ ${#lacking[@]} -gt 0 ]; then
 	echo "kind: installing ${lacking[*]} from Debian (about a minute)"
@@ -46,9 +50,9 @@ fi
 exec 9>"$dir/lock"
 flock 9 # two makes at once build once
 ci/cluster/build.sh controlplane kubernetes containerd kubeadm
-for program in runc:./ci/cluster/kind/runc pause:./vms/guest; do
-	CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/${program%%:*}.new" "${program#*:}"
-	mv "$dir/${program%%:*}.new" "$dir/${program%%:*}"
+for program in runc pause; do
+	CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/$program.new" "./ci/cluster/kind/$program"
+	mv "$dir/$program.new" "$dir/$program"
 done
 
 # All that the node's programs call, as in the image that kind publishes; storage beyond the node has no place here.
@@ -81,5 +85,5 @@ if [ ! -e "$dir/$content.tar" ]; then
 	as_root unshare --mount --pid --fork --kill-child "$here/node.sh" "$kind" "$base" "$dir" "$bin" "$dir/$content.tar"
 fi
 ln -sfn "$content.tar" "$dir/node.tar"
-find "$dir" -maxdepth 1 -name '*.tar' ! -name "$content.tar" ! -name node.tar ! -samefile "$base" -mtime +2 -delete # a lab may still use yesterday's
+find "$dir" -maxdepth 1 -name '*.tar' ! -name "$content.tar" ! -name node.tar ! -samefile "$base" -mmin +60 -delete # a lab that is being made may still read one
 echo "the image of kind's node: $dir/$content.tar, $(du -h "$dir/$content.tar" | cut -f 1)"

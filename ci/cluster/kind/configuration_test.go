@@ -95,3 +95,25 @@ func TestSteps(t *testing.T) {
 		t.Errorf("it says %q, want %q", said.String(), want)
 	}
 }
+
+// TestSettle has kube-scheduler take the lead after kube-controller-manager: both are awaited.
+func TestSettle(t *testing.T) {
+	dir := t.TempDir()
+	fake := filepath.Join(dir, "docker")
+	script := `#!/bin/sh
+case "$*" in
+*" wait "*"lease/kube-controller-manager lease/kube-scheduler") echo 'leases "kube-scheduler" not found' >&2; exit 1 ;;
+*" get "*"lease/kube-controller-manager lease/kube-scheduler") echo >>` + dir + `/asked; [ "$(wc -l <` + dir + `/asked)" -gt 2 ] || exit 1 ;;
+esac
+`
+	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{engine: &engine{command: fake}}
+	if err := c.settle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if asked, err := os.ReadFile(filepath.Join(dir, "asked")); err != nil || len(asked) != 3 {
+		t.Errorf("it asked %d times: %v", len(asked), err)
+	}
+}

@@ -32,27 +32,29 @@ type engine struct {
 	own      *daemon // nil: the machine's
 }
 
-// engines are those that a machine can have, in the order in which they are asked.
+// engines are those that a machine can have.
 var engines = []*engine{
 	{title: "Docker", command: "docker", network: "KIND_EXPERIMENTAL_DOCKER_NETWORK", provider: kindcluster.ProviderWithDocker},
 	{title: "Podman", command: "podman", network: "KIND_EXPERIMENTAL_PODMAN_NETWORK", provider: kindcluster.ProviderWithPodman, registry: "docker://"},
 }
 
-// findEngine is the one of the machine that answers; or none where one of our own can be started. The error says why there is
-// neither.
+// findEngine is the one of the machine that answers, but for Podman where a Docker of our own can be started: Podman is no
+// daemon, and answers also where it can't run a node. None means our own. The error says why there is nothing at all.
 func findEngine(ctx context.Context) (*engine, error) {
-	var reasons []error
-	for _, e := range engines {
-		err := e.answers(ctx)
-		if err == nil {
-			return e, nil
-		}
-		reasons = append(reasons, err)
+	docker, podman := engines[0], engines[1]
+	dockerErr := docker.answers(ctx)
+	if dockerErr == nil {
+		return docker, nil
 	}
-	if err := canStartDaemon(); err != nil {
-		return nil, errors.Join(append(reasons, err)...)
+	ownErr := canStartDaemon()
+	if ownErr == nil {
+		return nil, nil
 	}
-	return nil, nil
+	podmanErr := podman.answers(ctx)
+	if podmanErr == nil {
+		return podman, nil
+	}
+	return nil, errors.Join(dockerErr, podmanErr, ownErr)
 }
 
 // answers is nil if the engine can be used.

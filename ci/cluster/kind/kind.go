@@ -1,6 +1,6 @@
 // Package kind makes a Kubernetes cluster of one node in a container, with kind's own packages: by the machine's Docker or
-// Podman, or by a Docker daemon of our own where there is none to ask. The node's image is the one that kind publishes where
-// a registry has it, or else the one that build.sh makes.
+// Podman, or by a Docker daemon of our own. The node's image is the one that kind publishes where the machine has it, or else
+// the one that build.sh makes.
 //
 // Whatever it makes bears the name of this process, and goes with it however that ends (package keeper).
 package kind
@@ -56,8 +56,8 @@ func nodeOf(name string) string { return name + "-control-plane" }
 const (
 	// kubeconfig is the file of an administrator.
 	kubeconfig = "kubeconfig"
-	// comeUp is what the cluster gets, once kind has made it, for what it makes by itself.
-	comeUp = 90 * time.Second
+	// comeUp is what the cluster gets, once kind has made it, for what it makes by itself; askInterval is how often it is asked.
+	comeUp, askInterval = 90 * time.Second, 300 * time.Millisecond
 )
 
 // Create makes a cluster, and returns when its standard controllers run. If that fails nothing is left, and the error has the
@@ -138,17 +138,30 @@ func (c *Cluster) explain(err error) error {
 // settle returns when the standard controllers lead, and Pods can be made. The cluster's own node takes no other Pods than it
 // has: it is no host of anybody's.
 func (c *Cluster) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, comeUp+askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, comeUp)
 	defer cancel()
 	kubectl := func(args ...string) error {
 		_, err := c.engine.run(ctx, append([]string{"exec", nodeOf(name()), "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)...)
 		return err
 	}
-	wait := fmt.Sprintf("--timeout=%s", comeUp)
+	// Not kubectl wait: of several objects that are to be created it awaits only the first.
+	await := func(args ...string) error {
+		for {
+			err := kubectl(append([]string{"get"}, args...)...)
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("not within %v: %w", comeUp, err)
+			case <-time.After(askInterval):
+			}
+		}
+	}
 	return errors.Join(
 		kubectl("cordon", nodeOf(name())),
-		kubectl("wait", "--for=create", wait, "--namespace=kube-system", "lease/kube-controller-manager", "lease/kube-scheduler"),
-		kubectl("wait", "--for=create", wait, "--namespace=default", "serviceaccount/default"),
+		await("--namespace=kube-system", "lease/kube-controller-manager", "lease/kube-scheduler"),
+		await("--namespace=default", "serviceaccount/default"),
 	)
 }
 

@@ -50,14 +50,14 @@ chroot "$root" ctr oci spec | chroot "$root" jq \
 version=$(cat "$root/kind/version")
 mapfile -t names < <(chroot "$root" kubeadm config images list --kubernetes-version "$version" 2>/dev/null)
 sandbox=$(sed -n 's/^ *sandbox_image = "\(.*\)"/\1/p' "$root/etc/containerd/config.toml")
-image() { # name, file, where it is in the image, an argument for it: adds to the archive of images
+image() { # name, file, where it is in the image: adds to the archive of images
 	local number=${#entries[@]} layer
 	install -D -m 755 "$2" "$work/layer$3"
 	tar -c --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work/layer" -f "$work/images/$number.tar" .
 	rm -r "$work/layer"
 	layer=$(sha256sum <"$work/images/$number.tar" | head -c 64)
-	printf '{"architecture": "%s", "os": "linux", "config": {"Entrypoint": ["%s"%s], "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
-		"$(dpkg --print-architecture)" "$3" "${4:+, \"$4\"}" "$layer" >"$work/images/$number.json"
+	printf '{"architecture": "%s", "os": "linux", "config": {"Entrypoint": ["%s"], "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
+		"$(dpkg --print-architecture)" "$3" "$layer" >"$work/images/$number.json"
 	entries+=("{\"Config\": \"$number.json\", \"RepoTags\": [\"$1\"], \"Layers\": [\"$number.tar\"]}")
 }
 mkdir "$work/images"
@@ -70,7 +70,7 @@ for name in "${names[@]}"; do
 	*) echo "kubeadm wants the image $name, of which ci/cluster/kind/node.sh knows nothing" >&2; exit 1 ;;
 	esac
 done
-image "$sandbox" "$programs/pause" /pause pause
+image "$sandbox" "$programs/pause" /pause
 (IFS=,; echo "[${entries[*]}]") >"$work/images/manifest.json"
 tar -c -C "$work/images" -f "$root/run/images.tar" manifest.json $(cd "$work/images" && ls -- *.json *.tar | grep -v '^manifest')
 chroot "$root" containerd >"$work/containerd.log" 2>&1 &
