@@ -328,6 +328,7 @@ func TestWorlds(t *testing.T) {
 		names[feature] = "`" + string(feature) + "`"
 	}
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
+	names[scenarios.FeatureForeignFields] = "`patch` of `foreign` fields"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog` that is no `softdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan, by class"
 	names[scenarios.FeatureDeeds] = "`deviations` of a plan, by deed"

@@ -31,6 +31,8 @@ const (
 	FeatureLateRequests Feature = "lateBy"
 	// FeatureIronic is an Ironic that owns the BMCs.
 	FeatureIronic Feature = "ironic"
+	// FeatureForeignFields are those of a system's own definitions.
+	FeatureForeignFields Feature = "foreign"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"
 )
@@ -187,6 +189,8 @@ func Features() []Feature {
 			features = append(features, FeatureControllerLinks)
 		case "pause":
 			features = append(features, FeaturePausedWatchdog)
+		case "patch":
+			features = append(features, FeatureForeignFields)
 		case "crash":
 			features = append(features, FeatureStaleLists, FeatureLateRequests)
 		}
@@ -204,6 +208,13 @@ func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
 		if host.Name == op.Host && host.Watchdog > 0 && !host.Softdog {
 			return []Feature{FeaturePausedWatchdog}
 		}
+	}
+	return nil
+}
+
+func foreignFields(op *PatchOp, _ *Spec) []Feature {
+	if op.Foreign {
+		return []Feature{FeatureForeignFields}
 	}
 	return nil
 }

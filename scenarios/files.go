@@ -25,7 +25,7 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 		}
 		loaded = append(loaded, cells...)
 		for _, s := range cells {
-			if err := beside(file, s.Spec.Controllers); err != nil {
+			if err := beside(file, s.Spec.Controllers, s.Spec.Topology.Ironic); err != nil {
 				return err
 			}
 			if other, ok := names[s.Metadata.Name]; ok {

@@ -216,6 +216,9 @@ type PatchOp struct {
 	// merge is a JSON merge patch: what it has is set, null removes, and lists are
 	// replaced. What it says of status goes through the status subresource.
 	Merge json.RawMessage `json:"merge"`
+	// foreign says that it has fields of a system under test, whose definition of the kind
+	// is not fencelab's: only the API server of the lab can tell whether they are right.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 // Selection is what is changed.

@@ -384,7 +384,7 @@ var operations = []operation{
 		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
-		byUser: true, check: (*validator).patch,
+		byUser: true, check: (*validator).patch, asks: foreignFields,
 	}),
 	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, of[ObjectOp]{
 		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },

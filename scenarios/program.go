@@ -19,8 +19,8 @@ const KindSystem = "System"
 // In the command and in env, ${NAME} is a variable of its environment: one of env, or one
 // that it is given by fencelab. Those are KUBECONFIG, a file; API_SERVER, a URL, with the
 // files API_CA, API_CERT and API_KEY, in PEM, for those who read no kubeconfig; NAMESPACE,
-// where the hosts are; TMPDIR, an empty directory of its own; and PORT, a free port of the
-// loopback interface.
+// where the hosts are; IRONIC_URL, where an Ironic owns the BMCs; TMPDIR, an empty directory
+// of its own; and PORT, a free port of the loopback interface.
 type Program struct {
 	// command is the executable and its arguments. One that is named with a slash is
 	// found from the directory of the file, any other along PATH.
@@ -66,13 +66,16 @@ type SystemSpec struct {
 	// controller that plays it in the scenario, if there is one; one without a part runs
 	// in every scenario.
 	Controllers []Controller `json:"controllers"`
+	// ironic is an Ironic that is a part of the system, and owns the BMCs in every scenario.
+	// A scenario that has one as well says how it behaves.
+	Ironic *Ironic `json:"ironic,omitempty"`
 }
 
 // variable is a reference to one in a program's command or environment.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // Given are the variables that a program is given.
-var Given = []string{"API_CA", "API_CERT", "API_KEY", "API_SERVER", "KUBECONFIG", "NAMESPACE", "PORT", "TMPDIR"}
+var Given = []string{"API_CA", "API_CERT", "API_KEY", "API_SERVER", "IRONIC_URL", "KUBECONFIG", "NAMESPACE", "PORT", "TMPDIR"}
 
 // ambient are those that it inherits.
 var ambient = []string{"HOME", "PATH"}
@@ -134,8 +137,9 @@ func (v *validator) program(at string, c *Controller) {
 	}
 }
 
-// beside makes the names of the programs' files those beside the file that names them.
-func beside(file string, controllers []Controller) error {
+// beside makes the names of the programs' files, and of an Ironic's, those beside the file that
+// names them.
+func beside(file string, controllers []Controller, ironic *Ironic) error {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
 		return err
@@ -144,6 +148,9 @@ func beside(file string, controllers []Controller) error {
 		if p := controllers[i].Program; p != nil && !filepath.IsAbs(p.Dir) {
 			p.Dir = filepath.Join(dir, p.Dir)
 		}
+	}
+	if ironic != nil && ironic.Bin != "" && !filepath.IsAbs(ironic.Bin) {
+		ironic.Bin = filepath.Join(dir, ironic.Bin)
 	}
 	return nil
 }
@@ -163,6 +170,7 @@ func LoadSystem(file string, vocab Vocabulary) (*System, error) {
 			v.bad("metadata.name", "%s is no name: use lower-case letters, digits and dashes", quote(system.Metadata.Name))
 		}
 		v.controllerList()
+		v.ironicTimes("spec.ironic", system.Spec.Ironic)
 		for i := range system.Spec.Controllers {
 			if system.Spec.Controllers[i].Program == nil {
 				doc.bad(fmt.Sprintf("spec.controllers[%d]", i), "name its program: a system is made of programs")
@@ -172,7 +180,7 @@ func LoadSystem(file string, vocab Vocabulary) (*System, error) {
 	if err := doc.err(); err != nil {
 		return nil, err
 	}
-	return system, beside(file, system.Spec.Controllers)
+	return system, beside(file, system.Spec.Controllers, system.Spec.Ironic)
 }
 
 // ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
@@ -203,7 +211,22 @@ func (s *System) Takes(spec *Spec) error {
 		return ErrNothingToTest
 	}
 	spec.Controllers = listed
+	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
 	return nil
+}
+
+// in is a system's Ironic in a scenario, which may have one as well, and then says how it
+// behaves.
+func (i *Ironic) in(story *Ironic) *Ironic {
+	if i == nil {
+		return story
+	}
+	taken := *i
+	if story != nil {
+		taken.SyncInterval = cmp.Or(story.SyncInterval, i.SyncInterval)
+		taken.PowerTimeout = cmp.Or(story.PowerTimeout, i.PowerTimeout)
+	}
+	return &taken
 }
 
 // UnderTest puts the programs of the system in a file in the place of the scenarios'

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,6 +74,33 @@ func TestSystemTakesParts(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestSystemsIronic: an Ironic that is part of a system owns the BMCs in every story, and
+// behaves as the story says.
+func TestSystemsIronic(t *testing.T) {
+	s, dir, err := system(t, aSystem+"  ironic: {bin: ironic/bin, syncInterval: 120s, powerTimeout: 90s}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, minute, second := filepath.Join(dir, "ironic/bin"), scenarios.Duration(time.Minute), scenarios.Duration(time.Second)
+	for name, c := range map[string]struct{ story, want *scenarios.Ironic }{
+		"of its own":   {nil, &scenarios.Ironic{Bin: bin, SyncInterval: 2 * minute, PowerTimeout: 90 * second}},
+		"of the story": {&scenarios.Ironic{Bin: "/usr/bin", SyncInterval: minute}, &scenarios.Ironic{Bin: bin, SyncInterval: minute, PowerTimeout: 90 * second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &scenarios.Spec{Topology: scenarios.Topology{Ironic: c.story}, Controllers: []scenarios.Controller{{Name: "remediation"}}}
+			if err := s.Takes(spec); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, spec.Topology.Ironic); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if _, _, err := system(t, aSystem+"  ironic: {syncInterval: 300ms}\n"); err == nil || !strings.Contains(err.Error(), "spec.ironic.syncInterval: 300ms: use whole seconds") {
+		t.Errorf("a part of a second is %v, want its place", err)
 	}
 }
 

@@ -126,6 +126,9 @@ type Ironic struct {
 	// powerTimeout is how long it waits for a host to be on, or forced off. The host is
 	// locked meanwhile.
 	PowerTimeout Duration `json:"powerTimeout,omitzero"`
+	// bin is the directory with its executables, ironic and ironic-dbsync. Left out: /usr/bin,
+	// where Debian's are.
+	Bin string `json:"bin,omitempty"`
 }
 
 // Workers are hosts that are all alike. A plan, and a scenario that was loaded, has them

@@ -338,10 +338,7 @@ func (v *validator) topology() {
 	})
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
 	v.atLeast("spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)
-	if ironic := v.spec.Topology.Ironic; ironic != nil {
-		v.wholeSeconds("spec.topology.ironic.syncInterval", ironic.SyncInterval, time.Second)
-		v.wholeSeconds("spec.topology.ironic.powerTimeout", ironic.PowerTimeout, 2*time.Second)
-	}
+	v.ironicTimes("spec.topology.ironic", v.spec.Topology.Ironic)
 	v.atLeast("spec.limits.step", v.spec.Limits.Step, 100*time.Millisecond)
 	v.atLeast("spec.limits.settle", v.spec.Limits.Settle, 100*time.Millisecond)
 }
@@ -350,6 +347,14 @@ func (v *validator) topology() {
 func (v *validator) atLeast(path string, d Duration, least time.Duration) {
 	if d != 0 && time.Duration(d) < least {
 		v.bad(path, "%s is too short: use at least %s", time.Duration(d), least)
+	}
+}
+
+// ironicTimes checks the times of an Ironic, if there is one.
+func (v *validator) ironicTimes(at string, ironic *Ironic) {
+	if ironic != nil {
+		v.wholeSeconds(at+".syncInterval", ironic.SyncInterval, time.Second)
+		v.wholeSeconds(at+".powerTimeout", ironic.PowerTimeout, 2*time.Second)
 	}
 }
 

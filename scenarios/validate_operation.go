@@ -223,7 +223,7 @@ func (v *validator) patch(path string, op *PatchOp) {
 		v.bad(path+".merge", "%s where the fields of an object are needed", op.Merge)
 	case object == nil && status == nil:
 		v.bad(path+".merge", "changes nothing")
-	case kind != "" && v.vocab.CheckPatch != nil:
+	case kind != "" && v.vocab.CheckPatch != nil && !op.Foreign:
 		if err := v.vocab.CheckPatch(kind, op.Merge); err != nil {
 			v.bad(path+".merge", "%s", oneLine(err))
 		}

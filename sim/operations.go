@@ -26,6 +26,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureIronic:                     "the simulator has no Ironic",
 		"killIronic":                                "the simulator has no Ironic",
 		"startIronic":                               "the simulator has no Ironic",
+		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",
 		scenarios.FeatureDeeds:                      "the simulator's plans name its steps",
 		scenarios.FeaturePrograms:                   "a program keeps the machine's time, which is not the simulator's",
 		scenarios.Feature(fakebmc.NeedsWire):        "the simulator's controllers call BMCs directly, without HTTP",

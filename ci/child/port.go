@@ -51,6 +51,13 @@ func bindPort() (number uint16, socket int, err error) {
 	return uint16(name.(*unix.SockaddrInet4).Port), socket, nil
 }
 
+// ShareByAddress lets a server have the port that shares by SO_REUSEADDR instead, as most do; and with it any stranger who
+// asks for this very number.
+func (p *Port) ShareByAddress() error {
+	err := unix.SetsockoptInt(int(p.socket.Fd()), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	return os.NewSyscallError("setsockopt", err)
+}
+
 // Number is the port's.
 func (p *Port) Number() uint16 { return p.address.Port() }
 

@@ -33,8 +33,8 @@ func TestHeldPort(t *testing.T) {
 	sharing := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
 	}}
-	for range 2 { // also after a restart
-		l, err := sharing.Listen(context.Background(), "tcp", p.Address())
+	alone := func(l net.Listener, err error) {
+		t.Helper()
 		if err != nil {
 			t.Fatalf("the listener that the port is held for: %v", err)
 		}
@@ -52,5 +52,14 @@ func TestHeldPort(t *testing.T) {
 			dialed.Close()
 		}
 		l.Close()
+	}
+	for range 2 { // also after a restart
+		alone(sharing.Listen(context.Background(), "tcp", p.Address()))
+	}
+	if err := p.ShareByAddress(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		alone(net.Listen("tcp", p.Address())) // Go's own listeners do
 	}
 }

@@ -52,6 +52,19 @@ func Adopt(ctx context.Context, endpoint string, h Host) error {
 	return nil
 }
 
+// NameOf is the name of the node with a UUID.
+func NameOf(ctx context.Context, endpoint, uuid string) (string, error) {
+	client, err := connect(endpoint)
+	if err != nil {
+		return "", err
+	}
+	node, err := nodes.Get(ctx, client, uuid).Extract()
+	if err != nil {
+		return "", fmt.Errorf("find the node %s in Ironic: %w", uuid, err)
+	}
+	return node.Name, nil
+}
+
 // provision asks for a change of the provision state, and waits for it.
 func provision(ctx context.Context, client *gophercloud.ServiceClient, name string, verb nodes.TargetProvisionState, to nodes.ProvisionState) error {
 	for {

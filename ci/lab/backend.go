@@ -84,6 +84,7 @@ type Options struct {
 	Power string
 	// IronicEndpoint is the URL of somebody's Ironic, on this machine; empty: one of our own.
 	IronicEndpoint string
+	ironicBin      string // of the plan's
 	// Processes runs each controller as a process of its own instead of within this one.
 	Processes bool
 	// Executable is fencelab's, for Processes; empty: this process's.
@@ -128,7 +129,7 @@ func Check(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Power == Ironic && o.IronicEndpoint == "" {
-		if err := ironic.Installed(""); err != nil {
+		if err := ironic.Installed(o.ironicBin); err != nil {
 			reasons = append(reasons, fmt.Sprintf("ironic: %v", err))
 		}
 	}
@@ -204,8 +205,8 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if len(reasons) > 0 {
 		return timings, &scenarios.Unsupported{Backend: can.Title, Reasons: reasons}
 	}
-	if plan.Spec.Topology.Ironic != nil {
-		b.options.Power = Ironic
+	if given := plan.Spec.Topology.Ironic; given != nil {
+		b.options.Power, b.options.ironicBin = Ironic, given.Bin
 	}
 	if b.options.Kept {
 		vms.OpenToOthers()
@@ -232,12 +233,13 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		{"making the agents of the hosts", b.makeAgents},
 		{"making the hosts and their BMCs", b.makeHosts},
 		{"creating the topology", b.createTopology},
+		{installing, b.installPrograms},
 		{"watching the API", b.watchAPI},
 		{"switching the hosts on", b.switchOn},
 		{adopting, b.startIronic},
 		{"starting the controllers", b.startControllers},
 	} {
-		if step.what == adopting && b.options.Power != Ironic {
+		if step.what == adopting && b.options.Power != Ironic || step.what == installing && !b.hasPrograms() {
 			continue
 		}
 		b.logf("%s", step.what)
@@ -263,8 +265,11 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	return timings, err
 }
 
-// adopting is what only some labs do.
-const adopting = "having Ironic adopt the hosts"
+// installing and adopting are what only some labs do.
+const (
+	installing = "installing what programs need"
+	adopting   = "having Ironic adopt the hosts"
+)
 
 // openMachines also chooses how controllers run, and makes the directory for what
 // machines and controllers leave behind.

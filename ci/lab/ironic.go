@@ -37,11 +37,12 @@ type ironicOwner struct {
 	since    func() time.Duration
 	process  *ironic.Ironic // nil: somebody else's
 	endpoint *url.URL
-	names    []string          // of nodes
-	hosts    map[string]string // by their nodes
+	names    []string // of nodes
 	proxies  []*gate.Proxy
+	ways     map[string]string // host:port of its ways to the BMCs, by the host
 
 	mu    sync.Mutex
+	hosts map[string]string     // by the names and the UUIDs of their nodes
 	asked map[string]commission // by host
 }
 
@@ -53,7 +54,7 @@ type commission struct {
 
 // startIronic starts an Ironic, and has it adopt the hosts, which are on.
 func (b *Backend) startIronic() error {
-	o := &ironicOwner{bmcs: b.bmcs, since: b.since, hosts: make(map[string]string), asked: make(map[string]commission)}
+	o := &ironicOwner{bmcs: b.bmcs, since: b.since, hosts: make(map[string]string), ways: make(map[string]string), asked: make(map[string]commission)}
 	b.ironic = o
 	endpoint := b.options.IronicEndpoint
 	if endpoint == "" {
@@ -63,7 +64,7 @@ func (b *Backend) startIronic() error {
 		}
 		var err error
 		o.process, err = ironic.Launch(b.ctx, ironic.Options{
-			SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
+			Bin: behaves.Bin, SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
 		})
 		if err != nil {
 			return err
@@ -79,7 +80,7 @@ func (b *Backend) startIronic() error {
 		if err != nil {
 			return err
 		}
-		o.proxies = append(o.proxies, proxy)
+		o.proxies, o.ways[host] = append(o.proxies, proxy), proxy.Address()
 		node := ironicpower.NodeName(objects.Namespace, host)
 		o.hosts[node], o.names = host, append(o.names, node)
 		err = ironic.Adopt(b.ctx, endpoint, ironic.Host{
@@ -113,10 +114,31 @@ func (o *ironicOwner) close(ctx context.Context) ([]scenarios.Artifact, error) {
 	return logs, errors.Join(errs...)
 }
 
-// serve makes the way of one incarnation of a controller to Ironic.
-func (o *ironicOwner) serve(judge gate.Judge, client string) (*gate.Proxy, error) {
-	read := gate.Ironic(o.hosts)
-	return gate.Serve(o.endpoint, &gate.Gate{Judge: judge, Read: read, Next: &toIronic{o, client, read}}, nil, "")
+// serve makes the way of one incarnation of a controller to Ironic. What it says there of a BMC's address is that of its own
+// way, by host; Ironic has another one, on which the history tells whom it acts for.
+func (o *ironicOwner) serve(judge gate.Judge, client string, ways map[string]string) (*gate.Proxy, error) {
+	show := make(map[string]string)
+	for host, way := range ways {
+		show[o.ways[host]] = way
+	}
+	read := gate.Ironic(o.hostOf)
+	return gate.Serve(o.endpoint, &gate.Gate{Judge: judge, Read: read, Next: &toIronic{o, client, read}, Addresses: gate.NewAddresses(show)}, nil, "")
+}
+
+// hostOf is the host of a node. Clients may call a node by its UUID, and make nodes of their own, of the same names.
+func (o *ironicOwner) hostOf(node string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, known := o.hosts[node]; !known {
+		ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+		defer cancel()
+		name, err := ironic.NameOf(ctx, o.endpoint.String(), node)
+		if err != nil {
+			return ""
+		}
+		o.hosts[node] = o.hosts[name]
+	}
+	return o.hosts[node]
 }
 
 // commanding is a controller whose settings lead to an Ironic.

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 
@@ -25,31 +24,61 @@ func (b *Backend) watchAPI() error {
 		if err := b.admin.List(b.ctx, list); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
-		w, err := b.admin.Watch(b.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+		w, err := b.watchFrom(list, list.GetResourceVersion())
 		if err != nil {
-			return fmt.Errorf("watch %T: %w", list, err)
+			return err
 		}
 		versions := make(map[types.UID]metav1.Object)
 		for _, obj := range items(list) {
 			b.observed(kind, nil, obj)
 			versions[obj.GetUID()] = obj
 		}
-		b.tasks.Go(func() { b.follow(b.ctx, kind, w, versions) })
+		version := list.GetResourceVersion()
+		b.tasks.Go(func() {
+			for w != nil {
+				version = b.follow(kind, w, versions, version)
+				w = b.watchAgain(list, version)
+			}
+		})
 	}
 	return nil
 }
 
-// follow turns a watch into events. The lab lives for minutes, in which the API
-// server ends no watch and forgets no version; when one ends all the same,
-// versions were missed, and the run has no verdict.
-func (b *Backend) follow(ctx context.Context, kind *objects.Kind, w watch.Interface, versions map[types.UID]metav1.Object) {
+// watchFrom watches the objects of a list from a version on.
+func (b *Backend) watchFrom(list client.ObjectList, version string) (watch.Interface, error) {
+	w, err := b.admin.Watch(b.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", list, err)
+	}
+	return w, nil
+}
+
+// watchAgain goes on from the last version that a watch told of: the API server ends those of a kind when its definition
+// changes, which programs bring. Nil at the end of the run, or if versions may have been missed, and then the run has no
+// verdict.
+func (b *Backend) watchAgain(list client.ObjectList, version string) watch.Interface {
+	if version == "" || b.ctx.Err() != nil {
+		return nil
+	}
+	w, err := b.watchFrom(list, version)
+	if err != nil && b.ctx.Err() == nil {
+		b.stream.fail(fmt.Errorf("the watch of the API server ended: %w", err))
+	}
+	return w
+}
+
+// follow turns a watch into events until it ends, and returns the version that it came to. The lab lives for minutes, in
+// which the API server forgets no version; when it says so all the same, versions were missed, the run has no verdict, and
+// there is no version.
+func (b *Backend) follow(kind *objects.Kind, w watch.Interface, versions map[types.UID]metav1.Object, version string) string {
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		obj, ok := e.Object.(metav1.Object)
 		if !ok {
 			b.stream.fail(fmt.Errorf("the watch of the API server ended with %v", e.Object))
-			return
+			return ""
 		}
+		version = obj.GetResourceVersion()
 		before := versions[obj.GetUID()]
 		if e.Type == watch.Deleted {
 			delete(versions, obj.GetUID())
@@ -63,9 +92,7 @@ func (b *Backend) follow(ctx context.Context, kind *objects.Kind, w watch.Interf
 		versions[obj.GetUID()] = obj
 		b.observed(kind, before, obj)
 	}
-	if ctx.Err() == nil {
-		b.stream.fail(fmt.Errorf("the watch of the API server ended"))
-	}
+	return version
 }
 
 func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {

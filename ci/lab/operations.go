@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -311,13 +312,17 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 	if err = errors.Join(err, o.writable()); err != nil {
 		return err
 	}
-	return o.each(op.Selection(), func(name string) error { return o.patch(name, object, status) })
+	options := []client.PatchOption{user}
+	if op.Foreign { // what the definition hasn't would be dropped without a word
+		options = append(options, client.FieldValidation(metav1.FieldValidationStrict))
+	}
+	return o.each(op.Selection(), func(name string) error { return o.patch(name, object, status, options) })
 }
 
-func (o operations) patch(name string, object, status []byte) error {
+func (o operations) patch(name string, object, status []byte, options []client.PatchOption) error {
 	_, obj, err := o.kinds.Find(name)
 	if err == nil && object != nil {
-		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), user)
+		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
 		o.writers.wrote(obj.GetResourceVersion(), history.User)
 	}
 	if err == nil && status != nil {

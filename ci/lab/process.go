@@ -58,10 +58,10 @@ type process struct {
 	// name is that of the controller, or of its second process.
 	name       string
 	controller controllers.Selection
-	// program is what its own runner starts; both are nil for a controller of fencelab's
+	// program is what its own programs start; both are nil for a controller of fencelab's
 	// or of a module, which the lab's runner starts.
-	program *scenarios.Program
-	runner  runner
+	program  *scenarios.Program
+	programs *programs
 	// host is where it runs, if it has a place; again lets it run again there.
 	host  string
 	again func() error
@@ -106,9 +106,6 @@ func (b *Backend) startControllers() error {
 	if err != nil {
 		return err
 	}
-	if err := b.installPrograms(); err != nil {
-		return err
-	}
 	for _, c := range chosen {
 		if c.Place != controllers.Cluster {
 			continue // it began with its host
@@ -120,7 +117,7 @@ func (b *Backend) startControllers() error {
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		if p.program = b.programOf(c.Name); p.program != nil {
-			p.runner = b.starts(p.program)
+			p.programs = b.starts(p.program)
 		}
 		b.processes = append(b.processes, p)
 		// A health check must not take the first boots of emulated nodes for failures.
@@ -193,7 +190,7 @@ func (p *process) start() error {
 		controller = commanding(controller, l.ironic)
 	}
 	if p.program != nil {
-		starter = p.runner
+		starter = p.programs.at(l.ironic)
 	}
 	started, err := starter.start(p.b.ctx, p.name, controller, through)
 	p.mu.Lock()
@@ -341,7 +338,7 @@ func (b *Backend) startSecond(controller string) error {
 		if p.name != controller {
 			continue
 		}
-		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, runner: p.runner, program: p.program, second: true}
+		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, programs: p.programs, program: p.program, second: true}
 		b.processes = slices.DeleteFunc(b.processes, func(p *process) bool { return p.name == second.name })
 		b.processes = append(b.processes, second)
 		return second.start()
@@ -422,17 +419,17 @@ func (p *process) stop() {
 // open makes the ways of an incarnation: proxies to the BMCs, and the gate to the API
 // server, where the BMCs have the addresses of their proxies.
 func (l *life) open() (way, error) {
-	b, show := l.p.b, make(map[string]string)
+	b, show, ways := l.p.b, make(map[string]string), make(map[string]string)
 	for host, target := range b.bmcs.urls {
 		proxy, err := gate.Serve(target, &gate.Gate{Judge: l, Read: gate.BMC(host), Next: b.bmcs.transport(l.p.name)}, nil, "")
 		if err != nil {
 			return nil, err
 		}
 		l.proxies = append(l.proxies, proxy)
-		show[target.Host] = proxy.Address()
+		show[target.Host], ways[host] = proxy.Address(), proxy.Address()
 	}
 	if b.ironic != nil {
-		proxy, err := b.ironic.serve(l, l.p.name)
+		proxy, err := b.ironic.serve(l, l.p.name, ways)
 		if err != nil {
 			return nil, err
 		}

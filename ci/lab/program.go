@@ -38,8 +38,8 @@ const (
 	attempts   = 3
 )
 
-// programs runs somebody's own executables in the place of controllers. They are a runner,
-// each of one program.
+// programs runs somebody's own executable in the place of a controller, each time with a way
+// of its own to the Ironic.
 type programs struct {
 	childProcesses
 	program *scenarios.Program
@@ -56,7 +56,7 @@ func (b *Backend) programOf(controller string) *scenarios.Program {
 }
 
 // starts is what starts a program. Its logs are kept with those of the other controllers.
-func (b *Backend) starts(p *scenarios.Program) runner {
+func (b *Backend) starts(p *scenarios.Program) *programs {
 	r := &programs{childProcesses{plane: b.plane, door: b.door, dir: b.dir, mark: b.keeper.Mark()}, p}
 	b.others = append(b.others, r)
 	return r
@@ -69,19 +69,19 @@ var requester = &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "lab-req
 	{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"machines"}, Verbs: []string{"request-remediation"}},
 }}
 
+func (b *Backend) hasPrograms() bool {
+	return slices.ContainsFunc(b.plan.Spec.Controllers, func(c scenarios.Controller) bool { return c.Program != nil })
+}
+
 // installPrograms makes what the programs need, and lets each do what it may.
 func (b *Backend) installPrograms() error {
-	installed := false
+	if err := b.admin.Create(b.ctx, requester.DeepCopy()); err != nil {
+		return fmt.Errorf("make the role %s: %w", requester.Name, err)
+	}
 	for i := range b.plan.Spec.Controllers {
 		c := &b.plan.Spec.Controllers[i]
 		if c.Program == nil {
 			continue
-		}
-		if !installed {
-			if err := b.admin.Create(b.ctx, requester.DeepCopy()); err != nil {
-				return fmt.Errorf("make the role %s: %w", requester.Name, err)
-			}
-			installed = true
 		}
 		for _, name := range c.Program.Installs {
 			files, err := manifestsAt(c.Program, name)
@@ -143,16 +143,24 @@ func located(p *scenarios.Program, name string) string {
 	return filepath.Join(p.Dir, name)
 }
 
+// at is the runner of a program that finds Ironic at a URL, which is empty without one.
+func (r *programs) at(ironic string) runner { return programsAt{r, ironic} }
+
+type programsAt struct {
+	*programs
+	ironic string
+}
+
 // start implements runner.
-func (r *programs) start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
+func (r programsAt) start(_ context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
 	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
-		return r.execute(name, config)
+		return r.execute(name, config, r.ironic)
 	})
 }
 
 // execute starts the program in a directory of its own, and says where it tells that it is
 // up.
-func (r *programs) execute(name string, config *rest.Config) (*child.Process, string, error) {
+func (r *programs) execute(name string, config *rest.Config, ironic string) (*child.Process, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started++
@@ -171,7 +179,7 @@ func (r *programs) execute(name string, config *rest.Config) (*child.Process, st
 	}
 	variables := map[string]string{
 		"API_SERVER": config.Host, "NAMESPACE": objects.Namespace, "PORT": strconv.Itoa(port), "TMPDIR": tmp,
-		"HOME": tmp, "PATH": os.Getenv("PATH"),
+		"HOME": tmp, "PATH": os.Getenv("PATH"), "IRONIC_URL": ironic,
 	}
 	for variable, data := range map[string][]byte{
 		"KUBECONFIG": kubeconfig, "API_CA": config.CAData, "API_CERT": config.CertData, "API_KEY": config.KeyData,

@@ -371,7 +371,7 @@ func TestRead(t *testing.T) {
 	event := &eventsv1.Event{Type: "Warning", Reason: "Odd", Note: "look", Regarding: corev1.ObjectReference{Name: "worker-1"}}
 	normal := event.DeepCopy()
 	normal.Type = "Normal"
-	owner := Ironic(map[string]string{"default~worker-1": "worker-1"})
+	owner := Ironic(func(node string) string { return map[string]string{"default~worker-1": "worker-1"}[node] })
 	for _, c := range []struct {
 		read               func(*http.Request, []byte) Request
 		method, path, body string

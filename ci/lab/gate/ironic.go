@@ -9,17 +9,17 @@ import (
 // PowerTargets are what Ironic calls the resets that it does.
 var PowerTargets = map[string]string{"power on": "On", "power off": "ForceOff", "soft power off": "GracefulShutdown"}
 
-// Ironic understands requests to the API of an Ironic, given whose host a node is. Commands to
-// switch a host are effects, called as those to its BMC are.
-func Ironic(hosts map[string]string) func(*http.Request, []byte) Request {
+// Ironic understands requests to the API of an Ironic, given which host a node is, by its name or its UUID, or
+// "". Commands to switch a host are effects, called as those to its BMC are.
+func Ironic(host func(node string) string) func(*http.Request, []byte) Request {
 	return func(request *http.Request, body []byte) Request {
 		node, is := strings.CutPrefix(strings.TrimSuffix(request.URL.Path, "/states/power"), "/v1/nodes/")
-		if request.Method != http.MethodPut || !is || !strings.HasSuffix(request.URL.Path, "/states/power") || hosts[node] == "" {
+		if request.Method != http.MethodPut || !is || !strings.HasSuffix(request.URL.Path, "/states/power") || host(node) == "" {
 			return Request{}
 		}
 		var command struct{ Target string }
 		_ = json.Unmarshal(body, &command) // Ironic will complain
-		effect := "bmc " + PowerTargets[command.Target] + " " + hosts[node]
+		effect := "bmc " + PowerTargets[command.Target] + " " + host(node)
 		return Request{Effect: effect, Deed: effect}
 	}
 }
