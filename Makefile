@@ -72,7 +72,7 @@ e2e-lab:
 e2e-bmc:
 	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
 e2e-command:
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram' .
+	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram|TestMetal3' .
 	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
 
 .PHONY: e2e-all

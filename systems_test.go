@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -71,16 +72,73 @@ func TestAnyProgram(t *testing.T) {
 		{"mended", mended, report.ExitHeld, "held      unreachable-bmc"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, "/proc/self/exe")
-			cmd.Args = []string{program, "run", "scenarios/catalog/machine-remediation/unreachable-bmc.yaml",
-				"--backend", "lab", "--system", filepath.Join(c.dir, "system.yaml"), "--out", t.TempDir()}
-			cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
-			said, _ := cmd.CombinedOutput()                                       // the code says how it ended
-			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(said), c.says) {
+			code, said := inLab(t, "scenarios/catalog/machine-remediation/unreachable-bmc.yaml", "--system", filepath.Join(c.dir, "system.yaml"))
+			if code != c.code || !strings.Contains(said, c.says) {
 				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
 			}
 		})
 	}
+}
+
+// metal3 is a system of other people's programs, and upstream the stories of what it doesn't keep.
+const metal3, upstream = "systems/metal3/system.yaml", "scenarios/upstream/metal3"
+
+// TestUpstream: the stories ask for no more than fencelab's own controllers keep, and each has its
+// page, with the command that tells it.
+func TestUpstream(t *testing.T) {
+	all, err := scenarios.LoadFiles([]string{upstream}, vocabulary(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/findings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if !strings.Contains(string(page), "| `"+s.Metadata.Name+"` |") {
+			t.Errorf("docs/findings.md says nothing of %s", s.Metadata.Name)
+		}
+	}
+	var said bytes.Buffer
+	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
+		t.Errorf("they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
+	}
+	unfit, err := scenarios.UnderTest(metal3, vocabulary(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if why := unfit(s); why != "" {
+			t.Errorf("%s isn't told with %s: %s", s.Metadata.Name, metal3, why)
+		}
+	}
+}
+
+// TestMetal3 tells the first of them with upstream's own programs, where they have been built: see
+// docs/systems.md.
+func TestMetal3(t *testing.T) {
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+		t.Skip("it runs with make e2e")
+	}
+	for _, needed := range []string{".cache/metal3/baremetal-operator", ".cache/ironic/bin/ironic"} {
+		if _, err := os.Stat(needed); err != nil {
+			t.Skipf("%v: build it with systems/metal3/build.sh, and install Ironic with ci/ironic/install.sh sid", err)
+		}
+	}
+	code, said := inLab(t, upstream+"/f04-second-client-after-a-release.yaml", "--system", metal3, "--hosts", "model")
+	if want := "claim-is-true: worker-1 was on, and BareMetalHost/worker-1 said by status.poweredOn=false that it was off"; code != report.ExitViolated || !strings.Contains(said, want) {
+		t.Errorf("it ended with %d, want %d and %q:\n%s", code, report.ExitViolated, want, said)
+	}
+}
+
+// inLab runs a story in the lab, and returns the exit code and what was said.
+func inLab(t *testing.T, story string, flags ...string) (code int, said string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{program, "run", story, "--backend", "lab", "--out", t.TempDir()}, flags...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
+	output, _ := cmd.CombinedOutput()                                     // the code says how it ended
+	return cmd.ProcessState.ExitCode(), string(output)
 }
