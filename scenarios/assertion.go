@@ -24,9 +24,6 @@ func asTold(plan *Plan, skew time.Duration, told func() bool) invariant.Invarian
 		New: func(invariant.Params) invariant.Checker {
 			c := &assertions{told: told, skew: skew}
 			for _, a := range plan.Spec.Expect.Events {
-				if len(plan.Deviations) > 0 {
-					a.Within = 0 // a schedule that delays steps says nothing about how soon
-				}
 				c.claims = append(c.claims, &claim{Assertion: a})
 			}
 			return c
@@ -64,6 +61,9 @@ func (c *assertions) Observe(e history.Event) *invariant.Violation {
 		c.fields = append(slices.DeleteFunc(c.fields, func(old history.Event) bool { return old.Object == e.Object && old.Key == e.Key }), e)
 	}
 	for _, one := range c.claims {
+		if e.Kind == history.Deviated && one.Within > 0 && !one.over {
+			c.excuse(one)
+		}
 		if c.begun && !one.over {
 			c.observe(one, &e)
 		}
@@ -73,6 +73,16 @@ func (c *assertions) Observe(e history.Event) *invariant.Violation {
 	}
 	c.said = true
 	return c.found
+}
+
+// excuse takes the time from a claim: a schedule that leaves its default says nothing about
+// how soon. It is the first deviation that tells, for those of a search are in no plan yet.
+func (c *assertions) excuse(one *claim) {
+	one.Within = 0
+	if !one.Never.IsZero() {
+		one.over = true
+		c.judged++
+	}
 }
 
 func (c *assertions) observe(one *claim, e *history.Event) {

@@ -12,7 +12,7 @@ import (
 // TestAssertions judges short histories: each event is its letter, at the second that
 // is its place; the story begins at 1 and is told.
 func TestAssertions(t *testing.T) {
-	kinds := map[rune]history.Kind{'a': history.NodeReady, 'b': history.NodeNotReady, 'c': history.PowerOff, '.': history.PowerReported}
+	kinds := map[rune]history.Kind{'a': history.NodeReady, 'b': history.NodeNotReady, 'c': history.PowerOff, '.': history.PowerReported, '~': history.Deviated}
 	on := func(letter rune) Trigger { return Trigger{Event: string(kinds[letter])} }
 	second := func(letter rune) Trigger { return Trigger{Event: string(kinds[letter]), Occurrence: 2} }
 	seconds := func(n int) Duration { return Duration(time.Duration(n) * time.Second) }
@@ -39,12 +39,16 @@ func TestAssertions(t *testing.T) {
 		{name: "not that close", claim: Assertion{Happens: on('a'), Before: on('b')}, events: ".b..a", skew: 2 * time.Second, want: "violated"},
 		{name: "within", claim: Assertion{Happens: on('a'), After: on('b'), Within: seconds(3)}, events: "b..a", want: "held"},
 		{name: "not within", claim: Assertion{Happens: on('a'), After: on('b'), Within: seconds(2)}, events: "b..a", want: "violated node-ready had not come by 5.000s; it should come within 2s of node-not-ready"},
+		{name: "not within, but delayed", claim: Assertion{Happens: on('a'), After: on('b'), Within: seconds(2)}, events: "b~..a", want: "held"},
+		{name: "delayed, and never came", claim: Assertion{Happens: on('a'), After: on('b'), Within: seconds(2)}, events: "~b..", want: "violated node-ready has not come; it should come after"},
+		{name: "delayed when it was too late", claim: Assertion{Happens: on('a'), After: on('b'), Within: seconds(2)}, events: "b...~a", want: "violated node-ready had not come by"},
 		{name: "never", claim: Assertion{Never: on('c')}, events: "abab", want: "held"},
 		{name: "never, and it came", claim: Assertion{Never: on('c')}, events: "abc", want: "violated power-off at 4.000s, which should never come"},
 		{name: "never after", claim: Assertion{Never: on('c'), After: on('b')}, events: "c.b", want: "held"},
 		{name: "never before", claim: Assertion{Never: on('c'), Before: on('b')}, events: "a.bc", want: "held"},
 		{name: "never before, and it came", claim: Assertion{Never: on('c'), Before: on('b')}, events: "acb", want: "violated"},
 		{name: "never within", claim: Assertion{Never: on('c'), After: on('b'), Within: seconds(2)}, events: "b...c", want: "held"},
+		{name: "never within, but delayed", claim: Assertion{Never: on('c'), After: on('b'), Within: seconds(2)}, events: "~b.c", want: "held"},
 		{name: "never after, too close", claim: Assertion{Never: on('c'), After: on('b')}, events: ".bc", skew: 2 * time.Second, want: "unknown too close to call"},
 		{name: "never, in half a story", claim: Assertion{Never: on('c')}, events: "a", cut: true, want: "unknown the history was cut short"},
 	} {
