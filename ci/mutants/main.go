@@ -80,7 +80,7 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	results := make([]result, len(chosen))
 	work := make(chan int)
 	var crew sync.WaitGroup
-	for range runtime.NumCPU() {
+	for range runtime.GOMAXPROCS(0) {
 		crew.Go(func() {
 			for i := range work {
 				f, err := judge(ctx, chosen[i], dir, right, limit)

@@ -106,6 +106,9 @@ func judge(t *testing.T, dir string, options []fencetest.Option) {
 		if dir == "health-check" && strings.Contains(string(data), "kind: BareMetalHost}") {
 			continue // it is about what the health check has in its cache of hosts: Cluster API's has none
 		}
+		if dir == "deletion-hooks" && strings.Contains(string(data), "kind: Node}") {
+			continue // it is about fencelab's cache of Nodes: Cluster API has one of its own for each cluster
+		}
 		if strings.Contains(string(data), "controller/deletion") {
 			continue // it cuts a link of fencelab's controller by name
 		}
