@@ -187,6 +187,8 @@ func (i *Ironic) command(ctx context.Context, o Options, name string, args ...st
 	cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, name), append(options, args...)...)
 	cmd.Dir = i.dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + i.dir, "TMPDIR=" + i.dir, "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", i.keeper.Mark()}
+	// Ironic 39 writes its title over its environment otherwise, where the keeper looks for the mark.
+	cmd.Env = append(cmd.Env, "SPT_NOENV=1")
 	// Ctrl-C reaches a whole process group, but we still need Ironic to clean up and to report.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
