@@ -19,6 +19,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // childProcesses runs each controller as a process of its own: fencelab's command
@@ -36,9 +37,9 @@ type childProcesses struct {
 }
 
 // start implements runner.
-func (r *childProcesses) start(_ context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
+func (r *childProcesses) start(_ context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error) {
 	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
-		p, err := r.command(name, c, config)
+		p, err := r.command(name, c, lease, config)
 		return p, "", err
 	})
 }
@@ -73,7 +74,7 @@ func (r *childProcesses) begin(user string, through way, run func(*rest.Config) 
 }
 
 // command starts the command with files of its own.
-func (r *childProcesses) command(name string, c controllers.Selection, config *rest.Config) (*child.Process, error) {
+func (r *childProcesses) command(name string, c controllers.Selection, lease string, config *rest.Config) (*child.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started++
@@ -90,7 +91,12 @@ func (r *childProcesses) command(name string, c controllers.Selection, config *r
 	if err != nil {
 		return nil, fmt.Errorf("write the overlay of %s: %w", name, err)
 	}
-	args := []string{"controllers", "--controllers", c.Name, "--no-leader-election", "--health-probe-bind-address", "0", "--metrics-bind-address", "0"}
+	args := []string{"controllers", "--controllers", c.Name, "--health-probe-bind-address", "0", "--metrics-bind-address", "0"}
+	if lease == "" {
+		args = append(args, "--no-leader-election")
+	} else {
+		args = append(args, "--leader-election-id", lease, "--leader-election-namespace", objects.Namespace)
+	}
 	for _, f := range []struct {
 		flag string
 		data []byte

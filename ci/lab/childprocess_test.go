@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -41,6 +42,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock(), nodes: objects.NodesOf(&plan.Spec.Topology)}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
 	b.stream = newStream(b.since)
+	b.door = newDoor(b.stream, gate.API(b.kinds))
 	t.Cleanup(func() {
 		if _, err := b.Stop(); err != nil {
 			t.Error(err)

@@ -7,12 +7,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // Controllers speak through the history. controller-runtime's own logger complains
@@ -29,13 +31,15 @@ type inProcess struct {
 }
 
 // start implements runner.
-func (r inProcess) start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
+func (r inProcess) start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error) {
+	klog.SetLogger(logr.Discard()) // the election of leaders has one of its own
 	config := r.plane.ConfigFor(userOf(c.Name))
 	config.Wrap(transport.WrapperFunc(through))
 	cache := c.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: r.set.Scheme(), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: objects.Namespace,
 	})
 	if err != nil {
 		return nil, err

@@ -73,7 +73,6 @@ var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
-		scenarios.FeatureReplicas:                  "the lab runs one process of each controller, and two by startSecond",
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
 		scenarios.FeatureLateRequests:              "nothing is on its way to a server of the lab just then",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",

@@ -29,9 +29,9 @@ var errDead = errors.New("the process was killed")
 
 // runner starts controllers, as their users would.
 type runner interface {
-	// start starts a controller under a name. All that it asks of the API goes the way
-	// through, and to the BMCs that the API names.
-	start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error)
+	// start starts a controller under a name, which acts only while it holds a lease, if there is one. All that it asks of
+	// the API goes the way through, and to the BMCs that the API names.
+	start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error)
 	// logs are what the controllers had to say.
 	logs() []scenarios.Artifact
 }
@@ -67,6 +67,8 @@ type process struct {
 	again func() error
 	// second says that the scenario has started it beside another one.
 	second bool
+	// lease says which of several processes of the controller leads; empty for the only one.
+	lease string
 
 	mu    sync.Mutex
 	life  *life
@@ -120,6 +122,9 @@ func (b *Backend) startControllers() error {
 			p.programs = b.starts(p.program)
 		}
 		b.processes = append(b.processes, p)
+		if err := b.replicate(p); err != nil {
+			return fmt.Errorf("prepare the processes of the controller %s: %w", c.Name, err)
+		}
 		// A health check must not take the first boots of emulated nodes for failures.
 		if c.StartsAfterNodes || b.options.Hosts == Node {
 			b.tasks.Go(func() { p.startLast() })
@@ -192,7 +197,7 @@ func (p *process) start() error {
 	if p.program != nil {
 		starter = p.programs.at(l.ironic)
 	}
-	started, err := starter.start(p.b.ctx, p.name, controller, through)
+	started, err := starter.start(p.b.ctx, p.name, controller, p.lease, through)
 	p.mu.Lock()
 	l.incarnation = started
 	dead := l.dead
@@ -235,14 +240,14 @@ func (p *process) start() error {
 }
 
 // fall is what comes of an incarnation that ended by itself: a program is started again, as
-// a kubelet would, and in a lab that is kept any controller. It is called with mu held.
+// a kubelet would, and so is a process that no longer has its Lease, and in a lab that is kept any controller. It is called with mu held.
 func (p *process) fall(l *life) {
 	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.failure())
 	if l.up {
 		p.falls = 0
 	}
 	p.falls++
-	if p.program == nil && !p.b.options.Kept || !l.up && p.falls >= attempts {
+	if p.program == nil && p.lease == "" && !p.b.options.Kept || !l.up && p.falls >= attempts {
 		p.b.stream.fail(failure)
 		return
 	}

@@ -38,7 +38,7 @@ func TestRefuse(t *testing.T) {
 		{scenarios.FailAPIOp{Controller: "remediation", Code: 409}, http.MethodPatch, machines + "/worker-1", true},
 		{scenarios.FailAPIOp{Code: 404}, http.MethodGet, "/version", false},
 	} {
-		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), stream: newStream(func() time.Duration { return 0 })}
+		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), stream: newStream(func() time.Duration { return 0 }), door: newDoor(nil, nil)}
 		l := &life{p: &process{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
 		b.refusals.add(&c.op)
@@ -63,7 +63,7 @@ type hand struct {
 	done chan struct{}
 }
 
-func (r hands) start(_ context.Context, _ string, _ controllers.Selection, through way) (incarnation, error) {
+func (r hands) start(_ context.Context, _ string, _ controllers.Selection, _ string, through way) (incarnation, error) {
 	h := &hand{api: through(roundTrips(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Header: http.Header{}, Request: r}, nil
 	})), done: make(chan struct{})}
@@ -123,7 +123,7 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, s := serveModels(t)
 			r := hands{make(chan *hand, 10)}
-			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), stream: s, bmcs: b, runner: r}
+			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), stream: s, door: newDoor(s, gate.API(nil)), bmcs: b, runner: r}
 			p := &process{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {

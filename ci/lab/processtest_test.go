@@ -28,7 +28,7 @@ import (
 // server, and the gates between them.
 func TestProcesses(t *testing.T) {
 	b, _ := bench(t, false)
-	r := &hearing{b: b, ears: make(map[string]*ears), elected: make(map[string]bool)}
+	r := &hearing{b: b, ears: make(map[string]*ears)}
 	b.runner = r
 	world := &real{b: b, runner: r}
 	processtest.Run(t, func(t *testing.T) processtest.World {
@@ -58,9 +58,12 @@ func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (st
 	if err := w.b.grant(r); err != nil {
 		t.Fatal(err)
 	}
-	w.runner.elect(r.Name, replicas > 1)
+	lease := ""
+	if replicas > 1 {
+		lease = r.Name
+	}
 	for n := 1; n <= replicas; n++ {
-		p := &process{b: w.b, name: scenarios.Process(r.Name, n), controller: controllers.Selection{Registration: r}}
+		p := &process{b: w.b, name: scenarios.Process(r.Name, n), controller: controllers.Selection{Registration: r}, lease: lease}
 		w.mu.Lock()
 		w.b.processes = append(w.b.processes, p)
 		w.mu.Unlock()
@@ -124,14 +127,12 @@ func (p realProcess) Deafen() { p.ears.deafen() }
 func (p realProcess) Relist() { p.ears.relist() }
 func (p realProcess) End()    { p.end() }
 
-// hearing runs controllers in this process, as inProcess does, with ears of the test's,
-// and elects leaders.
+// hearing runs controllers in this process, as inProcess does, with ears of the test's.
 type hearing struct {
 	b *Backend
 
-	mu      sync.Mutex
-	ears    map[string]*ears // by process
-	elected map[string]bool  // by controller
+	mu   sync.Mutex
+	ears map[string]*ears // by process
 }
 
 func (r *hearing) of(process string) *ears {
@@ -143,22 +144,13 @@ func (r *hearing) of(process string) *ears {
 	return r.ears[process]
 }
 
-func (r *hearing) elect(controller string, elected bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.elected[controller] = elected
-}
-
-func (r *hearing) start(ctx context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
-	r.mu.Lock()
-	elected := r.elected[c.Name]
-	r.mu.Unlock()
+func (r *hearing) start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error) {
 	config := r.b.plane.ConfigFor(userOf(c.Name))
 	config.Wrap(transport.WrapperFunc(through))
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listening{r.of(name), next} })
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: r.b.set.Scheme(), Logger: logr.Discard(),
-		LeaderElection: elected, LeaderElectionID: c.Name, LeaderElectionNamespace: "kube-system",
+		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: "kube-system",
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	})
 	if err != nil {

@@ -152,7 +152,7 @@ type programsAt struct {
 }
 
 // start implements runner.
-func (r programsAt) start(_ context.Context, name string, c controllers.Selection, through way) (incarnation, error) {
+func (r programsAt) start(_ context.Context, name string, c controllers.Selection, _ string, through way) (incarnation, error) {
 	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
 		return r.execute(name, config, r.ironic)
 	})

@@ -95,6 +95,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
 	b.stream = newStream(b.since)
+	b.door = newDoor(b.stream, gate.API(b.kinds))
 	must(b.startControlPlane())
 	t.Cleanup(func() { must(b.plane.Stop()) })
 	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }) {
