@@ -60,13 +60,14 @@ func (d *door) change(how func()) {
 func (d *door) shut(silent bool) {
 	d.change(func() {
 		d.away, d.silent = true, silent
+		if silent {
+			return
+		}
 		for w := range d.watches {
-			w.over = w.over || !silent
+			w.over = true
 		}
 		for p := range d.proxies {
-			if !silent {
-				p.Refuse()
-			}
+			p.Refuse()
 		}
 	})
 }
@@ -86,7 +87,7 @@ func (d *door) open() (err error) {
 }
 
 // serve makes a proxy through which another process goes to the API server, and through the door.
-func (d *door) serve(config *rest.Config, through func(http.RoundTripper) http.RoundTripper, serving *tls.Config, user string) (*gate.Proxy, error) {
+func (d *door) serve(config *rest.Config, through way, serving *tls.Config, user string) (*gate.Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -228,7 +229,8 @@ func (d *door) refuse(ctx context.Context) error {
 type watched struct {
 	watching
 	door   *door
-	ctx    context.Context
+	ctx    context.Context // ends with Close, too
+	end    context.CancelFunc
 	source io.ReadCloser
 	came   chan chunk
 	rest   []byte
@@ -242,7 +244,8 @@ type chunk struct {
 }
 
 func (d *door) watch(ctx context.Context, which watching, source io.ReadCloser) io.ReadCloser {
-	w := &watched{watching: which, door: d, ctx: ctx, source: source, came: make(chan chunk)}
+	w := &watched{watching: which, door: d, source: source, came: make(chan chunk)}
+	w.ctx, w.end = context.WithCancel(ctx)
 	d.mu.Lock()
 	d.watches[w] = true
 	d.mu.Unlock()
@@ -302,6 +305,7 @@ func (w *watched) Close() error {
 	w.door.mu.Lock()
 	delete(w.door.watches, w)
 	w.door.mu.Unlock()
+	w.end()
 	return w.source.Close()
 }
 
