@@ -20,10 +20,10 @@ func bmcCommand() *cobra.Command {
 		Use:   "bmc",
 		Short: "Serve Redfish and IPMI BMCs that can misbehave",
 		Long: `Bmc serves a BMC for each of a number of hosts in memory (--fake), or for the
-domains of a libvirt (--libvirt), where it takes the place of sushy-emulator: all
-domains behind one address, by UUID or name, also those defined later. What they do
-wrong is said from the start (--preset, --rules), or while they run through the
-admin API (--admin), which also tells what the hosts really do.
+domains of a libvirt (--libvirt), replacing sushy-emulator: all domains behind one
+address, by UUID or name, including those defined later. Their faults are set at the
+start (--preset, --rules) or, while they run, through the admin API (--admin), which
+also shows what the hosts really do.
 
 The password of --username is read from ` + fleet.PasswordVariable + `. On loopback
 none is needed; elsewhere there is no default.`,
@@ -70,7 +70,7 @@ none is needed; elsewhere there is no default.`,
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "faults",
-		Short: "List the misbehaviours of real BMCs that have a name",
+		Short: "List the named faults of real BMCs",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return fakebmc.WritePresets(cmd.OutOrStdout()) },
 	})

@@ -62,8 +62,8 @@ func listCommand() *cobra.Command {
 func doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say which worlds can run here, and why not",
-		Long:  "Doctor exits with 0 when every world can run here, and with 4 when one cannot.",
+		Short: "Report which worlds can run here, and why the others can't",
+		Long:  "Doctor exits with 0 if every world can run here, and with 4 if one cannot.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := sim.New(); err != nil {
@@ -86,8 +86,8 @@ func controllersCommand() *cobra.Command {
 		Use:   "controllers",
 		Short: "Run fencelab's controllers against a cluster",
 		Long: `Controllers runs fencelab's own fencing controllers against the cluster of a
-kubeconfig, with leader election, health probes and metrics, as one would run any
-other controller. Install the CRDs, roles and policies first:
+kubeconfig, with leader election, health probes and metrics, like any other
+controller. Install the CRDs, roles and policies first:
 
   fencelab controllers --print-manifests | kubectl create -f -`,
 		Args: cobra.NoArgs,
@@ -115,7 +115,7 @@ func agentCommand() *cobra.Command {
 		Use:   "agent",
 		Short: "Run an agent on this host",
 		Long: `Agent runs a program that belongs on every host, by default the poison pill of
-seed 004, until it is told to stop. It feeds the host's watchdog, answers its
+seed 004, until it is stopped. It feeds the host's watchdog, answers its
 peers over HTTPS with mutual TLS, and reads and writes the API server. Install the
 CRDs and roles first, and then a DaemonSet of agents:
 

@@ -42,9 +42,9 @@ func command(ctx context.Context, args []string, in io.Reader, out, talk io.Writ
 		Use:   "fencelab",
 		Short: "Test the controllers that fence bare-metal Kubernetes nodes",
 		Long: `fencelab answers one question about a set of controllers: is a fenced host really
-off, is its Node deleted, and only then does it boot again, whatever goes wrong
-in between? The same scenario runs in a deterministic simulator and in a real
-lab of virtual machines, and the same guarantees judge both.
+off, and does it boot again only after its Node is deleted, whatever goes wrong in
+between? The same scenario runs in a deterministic simulator and in a real lab of
+virtual machines, and the same guarantees judge both.
 
 Exit codes: 0 held, 1 violated, 2 unknown, 3 invalid input, 4 environment
 missing, 5 internal error.`,

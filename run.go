@@ -39,29 +39,29 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE|DIR...",
 		Short: "Run scenarios and judge them",
-		Long: `Run plays each scenario in a world and says which guarantees held.
+		Long: `Run plays each scenario in a world and reports which guarantees held.
 
-The lab plays the scenario once, on virtual machines; with --strategy sweep then again
-and again, each time with one deed of the system under test deviating at its gate. The
-simulator plays the schedules that a strategy chooses:
+The lab plays the scenario once, on virtual machines; with --strategy sweep it then
+repeats it, each time with one deed of the system under test deviating at its gate.
+The simulator plays the schedules that a strategy chooses:
 
   benign    the default schedule, alone
 ` + search.Described() + `
-What is needed to look into a run that did not come out as expected, and to play
-it again, is saved below --out.`,
+Everything needed to investigate and replay a run that did not come out as expected
+is saved below --out.`,
 		Args: report.ScenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
 	flags := cmd.Flags()
 	flags.Var(&r.filter, "filter", report.FilterUsage)
-	flags.StringToStringVar(&r.set, "set", nil, "value of a parameter of the scenarios, as NAME=VALUE, in the place of those of their matrices; several times: of several")
-	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "what to print: "+report.OneOf(report.Formats))
-	flags.StringVar(&r.system, "system", "", "file that names the programs to test in the place of the scenarios' controllers (--backend lab)")
-	flags.Uint64Var(&r.search.Seed, "seed", 1, "what the scenario's and the strategy's choices are drawn from")
+	flags.StringToStringVar(&r.set, "set", nil, "parameter of the scenarios, as NAME=VALUE, overriding their matrices; may be repeated")
+	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+report.OneOf(report.Formats))
+	flags.StringVar(&r.system, "system", "", "file that lists the programs to test in place of the scenarios' controllers (--backend lab)")
+	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
-	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy but benign and sweep; with sweep in the lab, how many at most")
-	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "worker processes for a search, and labs at a time for a sweep of model hosts")
+	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy except benign and sweep; with sweep in the lab, the maximum")
+	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
 	return cmd
 }
 
@@ -177,16 +177,16 @@ func replayCommand() *cobra.Command {
 	var walk report.Walk
 	cmd := &cobra.Command{
 		Use:   "replay PLAN",
-		Short: "Play a saved plan again",
+		Short: "Replay a saved plan",
 		Long: `Replay plays the plan.txt of a saved run. In the simulator every event must come
-out as before; where the plan has the digest of its history, that is checked, and
-the first event that differs from the history.jsonl beside it is shown. There one
-can also look at an event, or go through the run: type help.
+out as before: if the plan has the digest of its history, that is checked, and the
+first event that differs from the history.jsonl beside it is shown. With --until or
+--step you can inspect an event or walk through the run: type help.
 
-In the lab the plan's deviations are made at the gates of the controllers: effects,
+In the lab the plan's deviations are made at the gates of the controllers: in effects,
 reads, and what reaches caches. The answer is reproduced (exit code 1) if a guarantee
-is broken that is broken in the simulator, not reproduced (0), or diverged (2) at a
-step that never came, or that the lab has no hand in.`,
+that is broken in the simulator is broken here, not reproduced (0), or diverged (2) at
+a step that never came, or that passes no gate.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := walk.Check(r.World); err != nil {
@@ -210,7 +210,7 @@ step that never came, or that the lab has no hand in.`,
 		},
 	}
 	r.flags(cmd, "replay", "directory for the report (default: none)")
-	cmd.Flags().IntVar(&walk.Until, "until", 0, "say what was true and what was believed when the event of this number had happened")
-	cmd.Flags().BoolVar(&walk.Step, "step", false, "go through the run, event by event")
+	cmd.Flags().IntVar(&walk.Until, "until", 0, "show what was true and what was believed just after the event with this number")
+	cmd.Flags().BoolVar(&walk.Step, "step", false, "walk through the run, event by event")
 	return cmd
 }

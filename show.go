@@ -18,9 +18,9 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show DIR|PLAN|HISTORY",
 		Short: "Draw a saved run as a page",
-		Long: `Show draws a saved run as one HTML page that needs nothing beside it, and says
-where it is. It is given the directory of a report, its history.jsonl, or a plan;
-a plan without a history beside it is played in the simulator first.`,
+		Long: `Show draws a saved run as one self-contained HTML page, and prints where it is. Its
+argument is the directory of a report, its history.jsonl, or a plan; a plan without
+a history beside it is played in the simulator first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := r.saved(cmd, args[0])

@@ -263,7 +263,7 @@ func orDefault(s, standard string) string {
 func (o *Options) Flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("controllers", flag.ContinueOnError)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
-	flags.Func("controllers", "which controllers to run, separated by commas (default: all but the stand-ins and deletion, which is to replace that of Cluster API)", func(names string) error {
+	flags.Func("controllers", "which controllers to run, separated by commas (default: all except the stand-ins and deletion, which replaces Cluster API's)", func(names string) error {
 		o.Controllers = append(o.Controllers, strings.Split(names, ",")...)
 		return nil
 	})
@@ -273,7 +273,7 @@ func (o *Options) Flags() *flag.FlagSet {
 		o.NoLeaderElection = true
 		return nil
 	})
-	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "fencelab-system", "where the Lease is; the manifests let the controllers write it there")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "fencelab-system", "namespace of the Lease; the manifests let the controllers write it there")
 	flags.StringVar(&o.LeaderElectionID, "leader-election-id", DefaultLeaderElectionID, "name of the Lease")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", DefaultHealthAddress, "address of /healthz and /readyz, 0 for none")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", DefaultMetricsAddress, "address of /metrics, 0 for none")

@@ -19,8 +19,8 @@ func Command(vocabulary func() scenarios.Vocabulary) *cobra.Command {
 		Short: "Reproduce known bugs, and show that the right controllers don't have them",
 		Long: `Corpus plays pairs: a known bug of some controller, which must break a guarantee, and
 the right controllers in the same story, which must keep them all. Without arguments
-it plays those in ` + known + `. Mistakes in the source are built first, so
-that it needs to run where the source of fencelab is.`,
+it plays those in ` + known + `. Mistakes in the source are built first, so it
+must run in the source tree of fencelab.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{known}
@@ -33,6 +33,6 @@ that it needs to run where the source of fencelab is.`,
 			return run(cmd.Context(), to, simulator, args, vocabulary(), table)
 		},
 	}
-	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file, if all is as expected")
+	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file if all is as expected")
 	return cmd
 }

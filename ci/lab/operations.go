@@ -43,20 +43,20 @@ type Part struct {
 
 // Parts are all of them.
 var Parts = []Part{
-	{"controllers", []string{InProcess, AsProcess}, "how the lab runs controllers: %s (each one of its own)",
+	{"controllers", []string{InProcess, AsProcess}, "how the lab runs controllers: %s (a separate one each)",
 		func(o *Options, way string) { o.Processes = way == AsProcess }},
-	{"cluster", []string{Embedded, Standard, Kind, Kubeconfig}, "the lab's control plane: %s (standard has kube-controller-manager and kube-scheduler; kind is a container of kind's; kubeconfig is a cluster of your own, see --kubeconfig)",
+	{"cluster", []string{Embedded, Standard, Kind, Kubeconfig}, "the lab's control plane: %s (standard has kube-controller-manager and kube-scheduler; kind is a container with kind; kubeconfig is your own cluster, see --kubeconfig)",
 		func(o *Options, cluster string) { o.Cluster = cluster }},
-	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and --cluster standard; a model is the simulator's, on this machine's clock)",
+	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and implies --cluster standard; a model is the simulator's, on this machine's clock)",
 		func(o *Options, hosts string) { o.Hosts = hosts }},
-	{"power", []string{Redfish, Ironic}, "how controllers command the lab's hosts: %s (which owns the BMCs then)",
+	{"power", []string{Redfish, Ironic}, "how controllers command the lab's hosts: %s (which then owns the BMCs)",
 		func(o *Options, power string) { o.Power = power }},
 }
 
 // What the flags for Options.Kubeconfig and Options.IronicEndpoint say of themselves.
 const (
-	KubeconfigUsage = "file of the cluster for --cluster kubeconfig, of a user who may do everything"
-	IronicUsage     = "URL of an Ironic on this machine for --power ironic (default: one of our own)"
+	KubeconfigUsage = "kubeconfig file for --cluster kubeconfig, of a user who may do everything"
+	IronicUsage     = "URL of an Ironic on this machine for --power ironic (default: the lab starts one)"
 )
 
 // Choose makes the lab of a part.

@@ -23,13 +23,13 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.StringVar(&o.settings, "settings", "", "YAML `file` with its settings")
 	flags.StringVar(&o.Host.Node, "node", os.Getenv("NODE_NAME"), "name of this host's Node (default: NODE_NAME)")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
-	flags.StringVar(&o.Listen, "listen", ":7443", "address at which peers ask")
+	flags.StringVar(&o.Listen, "listen", ":7443", "address at which peers send their questions")
 	flags.StringVar(&o.PeerPort, "peer-port", "7443", "port at which peers listen")
 	flags.StringVar(&o.Certificate, "certificate", "/etc/fencelab/tls.crt", "PEM `file` with the certificate of this host, for the name of its Node")
 	flags.StringVar(&o.Key, "key", "/etc/fencelab/tls.key", "PEM `file` with its key")
-	flags.StringVar(&o.Authority, "authority", "/etc/fencelab/ca.crt", "PEM `file` with the authority that has made the certificates of all peers")
-	flags.StringVar(&o.Watchdog, "watchdog", "/dev/watchdog", "watchdog device, or nothing to reboot by software")
-	flags.DurationVar(&o.WatchdogTimeout, "watchdog-timeout", 30*time.Second, "how long the watchdog waits, 0 to leave that as it is")
+	flags.StringVar(&o.Authority, "authority", "/etc/fencelab/ca.crt", "PEM `file` with the authority that issued the certificates of all peers")
+	flags.StringVar(&o.Watchdog, "watchdog", "/dev/watchdog", "watchdog device; empty to reboot by software")
+	flags.DurationVar(&o.WatchdogTimeout, "watchdog-timeout", 30*time.Second, "how long the watchdog waits; 0 leaves that unchanged")
 	flags.StringVar(&o.State, "state", "/run/fencelab", "`directory` that the next boot finds empty")
 	return flags
 }

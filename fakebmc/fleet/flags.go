@@ -16,12 +16,12 @@ import (
 // Complete the options when they are parsed.
 func (o *Options) Flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("bmc", flag.ContinueOnError)
-	flags.IntVar(&o.Fake, "fake", 0, "serve so many hosts in memory")
+	flags.IntVar(&o.Fake, "fake", 0, "serve this many hosts in memory")
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8000", "address of the first host's Redfish service; each further host is one port up")
-	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind the one address (default with --libvirt, unless there is IPMI)")
+	flags.BoolVar(&o.Shared, "shared", false, "serve all hosts behind one address (default with --libvirt, unless there is IPMI)")
 	flags.StringVar(&o.IPMI, "ipmi", "", "address of the first host's IPMI service (default: none)")
 	flags.StringVar(&o.Username, "username", "", "account of Redfish and IPMI (default: none)")
-	flags.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Minute, "how long a Redfish session lives without being used: 30s to 24h")
+	flags.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Minute, "how long an unused Redfish session lives: 30s to 24h")
 	flags.BoolVar(&o.TLS, "tls", false, "serve HTTPS with a generated certificate")
 	flags.StringVar(&o.Admin, "admin", "", "address of the admin API, on loopback (default: none)")
 	flags.DurationVar(&o.RestartTime, "restart-time", fakebmc.DefaultRestartTime, "how long a BMC is away after a Manager.Reset")
@@ -31,8 +31,8 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.StringVar(&o.key, "tls-key", "", "private key of --tls-certificate")
 	flags.Func("media", "URL `prefixes` of the images that may be inserted as virtual media (default: none)", list(&o.Media))
 	flags.Func("preset", "misbehave like this from the start: `names` of fencelab bmc faults", list(&o.presets))
-	flags.StringVar(&o.rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, that are in force from the start")
-	flags.StringVar(&o.logFile, "log", "", "file to which each request is appended as a line of JSON, with what was told and what was the case")
+	flags.StringVar(&o.rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, in force from the start")
+	flags.StringVar(&o.logFile, "log", "", "file to which each request is appended as a line of JSON, with what was reported and what was true")
 	flags.DurationVar(&o.Timing.Shutdown, "shutdown-time", 3*time.Second, "how long it takes to shut down")
 	return flags
 }

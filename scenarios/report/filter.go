@@ -32,7 +32,7 @@ var keys = map[string]func(s *scenarios.Scenario, value string) bool{
 }
 
 // FilterUsage explains a Filter to people.
-const FilterUsage = "only those scenarios whose name=PATTERN, seed=NUMBER, label=WORD or guarantee=ID fits; several times: all of them"
+const FilterUsage = "only scenarios that match name=PATTERN, seed=NUMBER, label=WORD or guarantee=ID; if repeated, all of them must match"
 
 // Set adds a term.
 func (f *Filter) Set(text string) error {

@@ -63,7 +63,7 @@ var strategies = []struct {
 	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point", newSweep},
 	{"pairs", "random pairs of those", newPairs},
 	{"random", "random schedules", newRandom},
-	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that none had before", newGuided},
+	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided},
 }
 
 // chosen is a strategy for one search.

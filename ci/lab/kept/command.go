@@ -25,10 +25,10 @@ func Command(program string, vocabulary func() scenarios.Vocabulary) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Keep a lab to work in",
-		Long: `Lab makes the topology of a scenario without its story, and keeps it for work by
-hand: hosts, BMCs, an API server and, unless they are left out, controllers. It
-lives until lab down removes it, in a process of its own. Several labs of one user,
-or of several, do not meet.`,
+		Long: `Lab creates the topology of a scenario without its story, and keeps it for work by
+hand: hosts, BMCs, an API server and, unless left out, controllers. It lives in its
+own process until lab down removes it. Several labs, of one user or of several, do
+not interfere.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -42,12 +42,12 @@ func upCommand(program string, vocabulary func() scenarios.Vocabulary) *cobra.Co
 	var seed uint64
 	cmd := &cobra.Command{
 		Use:   "up SCENARIO",
-		Short: "Make the lab of a scenario, and keep it",
-		Long: `Up makes the hosts, the API objects and the controllers of a scenario, without its
+		Short: "Create the lab of a scenario, and keep it",
+		Long: `Up creates the hosts, the API objects and the controllers of a scenario, without its
 story, and returns when they are up: the Nodes are Ready, and the workload runs.
-It says how to reach them with kubectl, virsh and curl. Interrupted, it removes
-what it has made. With --controllers none nothing acts but the stand-ins for
-Kubernetes' own controllers, beside which you run yours.`,
+It prints how to reach them with kubectl, virsh and curl. If interrupted, it removes
+what it has created. With --controllers none only the stand-ins for Kubernetes' own
+controllers act, and you run yours beside them.`,
 		Example: `  fencelab lab up scenarios/catalog/reboot-annotation/plain-power-cycle.yaml
   fencelab lab up --hosts model --controllers none scenarios/catalog/machine-remediation/cut-off-host.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -83,8 +83,8 @@ Kubernetes' own controllers, beside which you run yours.`,
 	}
 	flags.StringVar(&job.Kubeconfig, "kubeconfig", "", lab.KubeconfigUsage)
 	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", lab.IronicUsage)
-	flags.StringToStringVar(&set, "set", nil, "value of a parameter of the scenario, as NAME=VALUE; several times: of several")
-	flags.Uint64Var(&seed, "seed", 1, "what the scenario's choices are drawn from")
+	flags.StringToStringVar(&set, "set", nil, "parameter of the scenario, as NAME=VALUE; may be repeated")
+	flags.Uint64Var(&seed, "seed", 1, "seed for the scenario's choices")
 	return cmd
 }
 
@@ -126,9 +126,9 @@ func saying(w io.Writer) func(string) {
 func statusCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [NAME...]",
-		Short: "Say which labs there are, and how they are",
-		Long: `Status says how each lab is, what is in it, and how to reach that. It exits with 4
-when a lab is not as it should be. What befalls the hosts is no fault of the lab's.`,
+		Short: "Show the labs and their state",
+		Long: `Status shows the state of each lab, what is in it, and how to reach it. It exits with
+4 if a lab is not as it should be; what happens to the hosts is not the lab's fault.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			labs, err := named(args)
 			if err != nil {
@@ -168,10 +168,10 @@ func downCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [NAME...]",
 		Short: "Remove a lab",
-		Long: `Down removes the lab, if there is one, or those that are named, and all that was
-made for them, also after whatever process kept them was killed. It touches
-nothing else. What a lab whose process was killed has left in a cluster of your
-own it removes with --kubeconfig.`,
+		Long: `Down removes the lab, if there is only one, or those that are named, and everything
+created for them, even if the process that kept them was killed. It touches nothing
+else. With --kubeconfig it removes what a lab whose process was killed has left in
+your own cluster.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if kubeconfig != "" {
 				return leaveCluster(cmd, kubeconfig, args)
@@ -197,7 +197,7 @@ own it removes with --kubeconfig.`,
 			return report.Coded(report.ExitInternal, errors.Join(errs...))
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "remove what labs of these names have left in the cluster of this file")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "remove what the labs of these names have left in the cluster of this file")
 	cmd.Flags().BoolVar(&all, "all", false, "remove all labs of this user")
 	return cmd
 }
