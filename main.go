@@ -61,7 +61,7 @@ missing, 5 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), report.LintCommand(vocabulary),
-		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
+		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), report.SystemsCommand(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
 		controllersCommand(), agentCommand(), bmcCommand(), workers.Command())
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){program: main})
 }
 
-// TestScripts plays the golden sessions. Each has scenarios/ and docs/ as a
-// clone has, and a lab that lacks everything.
+// TestScripts plays the golden sessions. Each has scenarios/, docs/ and systems/ as
+// a clone has, and a lab that lacks everything.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -67,7 +67,7 @@ func clone(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"scenarios", "docs"} {
+	for _, name := range []string{"scenarios", "docs", "systems"} {
 		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
 			return err
 		}

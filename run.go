@@ -111,7 +111,10 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		loaded, err = r.filter.Of(loaded)
 	}
 	if err == nil && r.system != "" {
-		r.Unfit, err = scenarios.UnderTest(r.system, vocabulary(), loaded)
+		var system *scenarios.System
+		if system, err = scenarios.LoadSystem(r.system, vocabulary()); err == nil {
+			r.Unfit, err = system.UnderTest(loaded)
+		}
 	}
 	if err != nil {
 		return report.Invalid(err)

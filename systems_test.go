@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,13 +21,18 @@ const (
 	asItShould   = `elif held and exists and not host["status"]["poweredOn"]:`
 )
 
-// TestSystemsLoad: every system of the documents is one, and finds its files.
+// TestSystemsLoad: every system of the documents, and every preset, is one, and finds its files, but
+// for those that have to be built. A preset says where it comes from.
 func TestSystemsLoad(t *testing.T) {
 	files, err := filepath.Glob("docs/systems/*/system.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found %v: %v", files, err)
 	}
-	for _, file := range files {
+	presets, err := filepath.Glob(report.Presets + "/*/system.yaml")
+	if err != nil || len(presets) == 0 {
+		t.Fatalf("found %v: %v", presets, err)
+	}
+	for _, file := range append(files, presets...) {
 		system, err := scenarios.LoadSystem(file, vocabulary())
 		if err != nil {
 			t.Error(err)
@@ -34,9 +40,27 @@ func TestSystemsLoad(t *testing.T) {
 		}
 		for _, c := range system.Spec.Controllers {
 			for _, name := range c.Program.Installs {
-				if _, err := os.Stat(filepath.Join(c.Program.Dir, name)); err != nil {
+				if _, err := os.Stat(c.Program.File(name)); err != nil && !strings.Contains(name, ".cache/") {
 					t.Error(err)
 				}
+			}
+		}
+		if !slices.Contains(presets, file) {
+			continue
+		}
+		if system.About == nil || len(system.About.Tried) == 0 || system.Metadata.Name != filepath.Base(filepath.Dir(file)) {
+			t.Errorf("%s doesn't say what it was tried with, or has another name than its directory", file)
+			continue
+		}
+		named := []string{system.About.Stories}
+		for _, command := range system.About.Builds {
+			if script, _, _ := strings.Cut(command, " "); strings.Contains(script, "/") {
+				named = append(named, script)
+			}
+		}
+		for _, name := range named {
+			if _, err := os.Stat(name); err != nil {
+				t.Errorf("%s: %v", file, err)
 			}
 		}
 	}
@@ -103,7 +127,11 @@ func TestUpstream(t *testing.T) {
 	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
 		t.Errorf("they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
 	}
-	unfit, err := scenarios.UnderTest(metal3, vocabulary(), all)
+	system, err := scenarios.LoadSystem(metal3, vocabulary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unfit, err := system.UnderTest(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +156,51 @@ func TestMetal3(t *testing.T) {
 	code, said := inLab(t, upstream+"/f04-second-client-after-a-release.yaml", "--system", metal3, "--hosts", "model")
 	if want := "claim-is-true: worker-1 was on, and BareMetalHost/worker-1 said by status.poweredOn=false that it was off"; code != report.ExitViolated || !strings.Contains(said, want) {
 		t.Errorf("it ended with %d, want %d and %q:\n%s", code, report.ExitViolated, want, said)
+	}
+}
+
+// clusterAPI is a system of another project's, and aboutClusterAPI what it is judged by.
+const clusterAPI, aboutClusterAPI = "systems/cluster-api/system.yaml", "scenarios/upstream/cluster-api"
+
+// TestClusterAPI tells the stories with Cluster API's own manager, where it has been built. Each has
+// the verdict that docs/systems.md says.
+func TestClusterAPI(t *testing.T) {
+	all, err := scenarios.LoadFiles([]string{aboutClusterAPI}, vocabulary(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/systems.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), aboutClusterAPI}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
+		t.Errorf("with fencelab's own controllers they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
+	}
+	side := make(chan struct{}, 3) // so many labs at a time
+	for _, s := range all {
+		name := s.Metadata.Name
+		verdict := "held"
+		if strings.Contains(string(page), "| `"+name+"` | violated: `as-told` |") {
+			verdict = "VIOLATED"
+		} else if !strings.Contains(string(page), "| `"+name+"` | held |") {
+			t.Errorf("docs/systems.md doesn't say what comes of %s", name)
+		}
+		t.Run(name, func(t *testing.T) {
+			if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+				t.Skip("it runs with make e2e")
+			}
+			if _, err := os.Stat(".cache/cluster-api/manager"); err != nil {
+				t.Skipf("%v: build it with systems/cluster-api/build.sh", err)
+			}
+			t.Parallel()
+			side <- struct{}{}
+			defer func() { <-side }()
+			code, said := inLab(t, filepath.Join(aboutClusterAPI, name+".yaml"), "--system", clusterAPI, "--hosts", "model")
+			if !strings.Contains(said, verdict) || (code == report.ExitHeld) != (verdict == "held") {
+				t.Errorf("it ended with %d, want %s:\n%s", code, verdict, said)
+			}
+		})
 	}
 }
 

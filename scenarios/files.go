@@ -24,10 +24,15 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 			return err
 		}
 		loaded = append(loaded, cells...)
+		dir, err := filepath.Abs(filepath.Dir(file))
+		if err != nil {
+			return err
+		}
 		for _, s := range cells {
-			if err := beside(file, s.Spec.Controllers, s.Spec.Topology.Ironic); err != nil {
-				return err
+			for i := range s.Spec.Controllers {
+				s.Spec.Controllers[i].Program.beside(dir)
 			}
+			s.Spec.Topology.Ironic.beside(dir)
 			if other, ok := names[s.Metadata.Name]; ok {
 				return fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other)
 			}

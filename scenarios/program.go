@@ -2,16 +2,12 @@ package scenarios
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 )
-
-// KindSystem heads a file that says which programs are a system under test.
-const KindSystem = "System"
 
 // Program is somebody's own executable in the place of a controller. It runs unmodified, as
 // a child process, and all that it asks of the API server and of the BMCs passes fencelab.
@@ -37,38 +33,6 @@ type Program struct {
 	Ready string `json:"ready,omitempty"`
 	// dir is the directory that relative names are found from. Left out: that of the file.
 	Dir string `json:"dir,omitempty"`
-}
-
-// System is what a file of that kind says: controllers that take the place of those that a
-// scenario lists.
-type System struct {
-	// apiVersion is fencelab.dev/v1alpha1.
-	APIVersion string `json:"apiVersion"`
-	// kind is System.
-	Kind string `json:"kind"`
-	// metadata names the system.
-	Metadata SystemMetadata `json:"metadata"`
-	// spec is what it is made of.
-	Spec SystemSpec `json:"spec"`
-}
-
-// SystemMetadata names a system and says what it is.
-type SystemMetadata struct {
-	// name is the system's name: lower-case letters, digits and dashes.
-	Name string `json:"name"`
-	// description says in a sentence or two what it is, and in which versions.
-	Description string `json:"description"`
-}
-
-// SystemSpec is what a system is made of.
-type SystemSpec struct {
-	// controllers are its programs. One that plays a part takes the place of the
-	// controller that plays it in the scenario, if there is one; one without a part runs
-	// in every scenario.
-	Controllers []Controller `json:"controllers"`
-	// ironic is an Ironic that is a part of the system, and owns the BMCs in every scenario.
-	// A scenario that has one as well says how it behaves.
-	Ironic *Ironic `json:"ironic,omitempty"`
 }
 
 // variable is a reference to one in a program's command or environment.
@@ -137,115 +101,26 @@ func (v *validator) program(at string, c *Controller) {
 	}
 }
 
-// beside makes the names of the programs' files, and of an Ironic's, those beside the file that
-// names them.
-func beside(file string, controllers []Controller, ironic *Ironic) error {
-	dir, err := filepath.Abs(filepath.Dir(file))
-	if err != nil {
-		return err
+// File is a file that the program names.
+func (p *Program) File(name string) string {
+	if filepath.IsAbs(name) {
+		return name
 	}
-	for i := range controllers {
-		if p := controllers[i].Program; p != nil && !filepath.IsAbs(p.Dir) {
-			p.Dir = filepath.Join(dir, p.Dir)
-		}
-	}
-	if ironic != nil && ironic.Bin != "" && !filepath.IsAbs(ironic.Bin) {
-		ironic.Bin = filepath.Join(dir, ironic.Bin)
-	}
-	return nil
+	return filepath.Join(p.Dir, name)
 }
 
-// LoadSystem reads the system in a file, with the strictness of Load.
-func LoadSystem(file string, vocab Vocabulary) (*System, error) {
-	data, err := ReadFile(file)
-	if err != nil {
-		return nil, err
+// beside makes the names of the program's files those beside the file in dir that names them.
+func (p *Program) beside(dir string) {
+	if p != nil && !filepath.IsAbs(p.Dir) {
+		p.Dir = filepath.Join(dir, p.Dir)
 	}
-	system := new(System)
-	doc := parse(file, data)
-	if doc.head(KindSystem) {
-		doc.decode(system)
-		v := newValidator(doc, vocab, &Spec{Controllers: system.Spec.Controllers})
-		if !dnsLabel.MatchString(system.Metadata.Name) {
-			v.bad("metadata.name", "%s is no name: use lower-case letters, digits and dashes", quote(system.Metadata.Name))
-		}
-		v.controllerList()
-		v.ironicTimes("spec.ironic", system.Spec.Ironic)
-		for i := range system.Spec.Controllers {
-			if system.Spec.Controllers[i].Program == nil {
-				doc.bad(fmt.Sprintf("spec.controllers[%d]", i), "name its program: a system is made of programs")
-			}
-		}
-	}
-	if err := doc.err(); err != nil {
-		return nil, err
-	}
-	return system, beside(file, system.Spec.Controllers, system.Spec.Ironic)
 }
 
-// ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
-var ErrNothingToTest = errors.New("no controller of the scenario plays a part of the system")
-
-// Takes puts the system's programs in the place of a scenario's controllers. Steps go on to
-// name those. It fails with ErrNothingToTest, and for a story about a mistake of ours.
-func (s *System) Takes(spec *Spec) error {
-	listed := slices.Clone(spec.Controllers)
-	taken := false
-	for _, c := range s.Spec.Controllers {
-		part := cmp.Or(c.Plays, c.Name)
-		i := slices.IndexFunc(listed, func(o Controller) bool { return o.Program == nil && partOf(&o) == partOf(&c) })
-		switch {
-		case !slices.Contains(parts, partOf(&c)):
-			listed = append(listed, c)
-		case i < 0: // nobody plays it in this story
-		case len(listed[i].Overlay) > 0:
-			return fmt.Errorf("the scenario is about a wrong %s: its overlay means nothing to a program", listed[i].Name)
-		case listed[i].Replicas > 1:
-			return fmt.Errorf("the scenario has %d processes of %s, and a program runs once", listed[i].Replicas, listed[i].Name)
-		default:
-			c.Name, c.Plays = listed[i].Name, part
-			listed[i], taken = c, true
-		}
+// beside makes the name of an Ironic's directory one beside the file in dir that names it.
+func (i *Ironic) beside(dir string) {
+	if i != nil && i.Bin != "" && !filepath.IsAbs(i.Bin) {
+		i.Bin = filepath.Join(dir, i.Bin)
 	}
-	if !taken {
-		return ErrNothingToTest
-	}
-	spec.Controllers = listed
-	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
-	return nil
-}
-
-// in is a system's Ironic in a scenario, which may have one as well, and then says how it
-// behaves.
-func (i *Ironic) in(story *Ironic) *Ironic {
-	if i == nil {
-		return story
-	}
-	taken := *i
-	if story != nil {
-		taken.SyncInterval = cmp.Or(story.SyncInterval, i.SyncInterval)
-		taken.PowerTimeout = cmp.Or(story.PowerTimeout, i.PowerTimeout)
-	}
-	return &taken
-}
-
-// UnderTest puts the programs of the system in a file in the place of the scenarios'
-// controllers. What it returns says why a scenario is not told with it, or nothing.
-func UnderTest(file string, vocab Vocabulary, all []*Scenario) (unfit func(*Scenario) string, err error) {
-	system, err := LoadSystem(file, vocab)
-	if err != nil {
-		return nil, err
-	}
-	reasons := make(map[*Scenario]string)
-	for _, s := range all {
-		if err := system.Takes(&s.Spec); err != nil {
-			reasons[s] = err.Error()
-		}
-	}
-	if len(reasons) == len(all) {
-		return nil, fmt.Errorf("%s: no scenario can be told with it; of %s: %s", file, all[0].Metadata.Name, reasons[all[0]])
-	}
-	return func(s *Scenario) string { return reasons[s] }, nil
 }
 
 // partOf is the part that a controller plays.

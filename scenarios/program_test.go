@@ -17,9 +17,10 @@ kind: System
 metadata: {name: acme, description: A fencer.}
 spec:
   controllers:
-    - {name: acme-fencer, plays: remediation, program: {command: [./acme]}}
+    - {name: acme-fencer, plays: [remediation, deletion], program: {command: [./acme]}}
     - {name: acme-helper, program: {command: [helper], dir: bin}}
     - {name: acme-check, plays: healthcheck, program: {command: [check]}}
+    - {name: acme-drains, plays: deletion, program: {command: [drains]}}
 `
 
 func system(t *testing.T, text string) (*scenarios.System, string, error) {
@@ -54,8 +55,16 @@ func TestSystemTakesParts(t *testing.T) {
 			listed: []scenarios.Controller{{Name: "team", Plays: "remediation"}},
 			want:   []scenarios.Controller{{Name: "team", Plays: "remediation", Program: acme.Program}, helper},
 		},
-		"none of its parts":    {listed: []scenarios.Controller{{Name: "reboot"}}, err: "no controller of the scenario plays a part of the system"},
-		"a mistake of ours":    {listed: []scenarios.Controller{{Name: "remediation", Overlay: []scenarios.Rule{{Then: "nothing"}}}}, err: "about a wrong remediation"},
+		"none of its parts": {listed: []scenarios.Controller{{Name: "reboot"}}, err: "no controller of the scenario plays a part of the system"},
+		"a mistake of ours": {listed: []scenarios.Controller{{Name: "remediation", Overlay: []scenarios.Rule{{Then: "nothing"}}}}, err: "about a wrong remediation"},
+		"two of our parts": {
+			listed: []scenarios.Controller{{Name: "deletion"}, {Name: "reboot"}},
+			want: []scenarios.Controller{
+				{Name: "deletion", Plays: "deletion", Program: acme.Program}, {Name: "reboot"}, helper,
+				{Name: "deletion-2", Plays: "deletion", Program: &scenarios.Program{Command: []string{"drains"}, Dir: dir}},
+			},
+		},
+		"one of its two parts": {listed: []scenarios.Controller{{Name: "remediation"}, {Name: "deletion"}}, err: "remediation and deletion, and acme-fencer of the system is both"},
 		"several processes":    {listed: []scenarios.Controller{{Name: "remediation", Replicas: 2}}, err: "2 processes of remediation"},
 		"a program of its own": {listed: []scenarios.Controller{acme}, err: "no controller of the scenario"},
 	} {
@@ -107,7 +116,12 @@ func TestSystemsIronic(t *testing.T) {
 func TestSystemsThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"a scenario":    {strings.Replace(aSystem, "System", "Scenario", 1), "where System is needed"},
-		"no program":    {strings.Replace(aSystem, ", program: {command: [./acme]}", "", 1), "name its program"},
+		"no program":    {strings.Replace(aSystem, ", program: {command: [./acme]}", "", 1), "program: is missing"},
+		"unknown part":  {strings.Replace(aSystem, "plays: healthcheck", "plays: [deletion, medic]", 1), "medic"},
+		"no part":       {strings.Replace(aSystem, "plays: healthcheck", "plays: []", 1), "plays: is empty"},
+		"a mapping":     {strings.Replace(aSystem, "plays: healthcheck", "plays: [{deletion: true}]", 1), "a list of parts is needed"},
+		"a number":      {strings.Replace(aSystem, "plays: healthcheck", "plays: 1", 1), "a part is needed"},
+		"same name":     {strings.Replace(aSystem, "acme-drains", "acme-check", 1), "acme-check"},
 		"unknown field": {strings.Replace(aSystem, "dir: bin", "image: acme", 1), "image"},
 		"no name":       {strings.Replace(aSystem, "name: acme,", "name: Acme,", 1), "metadata.name"},
 		"no executable": {strings.Replace(aSystem, "[helper]", "[]", 1), "command"},

@@ -107,18 +107,18 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 	for _, host := range plan.Spec.Topology.Hosts {
 		p.Hosts = append(p.Hosts, host.Name)
 	}
-	for _, c := range plan.Spec.Controllers {
+	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
 		switch partOf(&c) {
 		case "power":
-			p.Roles.Power = c.Name
+			p.Roles.Power = cmp.Or(p.Roles.Power, c.Name)
 		case "remediation":
-			p.Roles.Remediation = c.Name
+			p.Roles.Remediation = cmp.Or(p.Roles.Remediation, c.Name)
 		case "healthcheck":
-			p.Roles.HealthCheck = c.Name
+			p.Roles.HealthCheck = cmp.Or(p.Roles.HealthCheck, c.Name)
 		case "fencer":
-			p.Roles.Fencer = c.Name
+			p.Roles.Fencer = cmp.Or(p.Roles.Fencer, c.Name)
 		case "deletion":
-			p.Roles.Deletion = c.Name
+			p.Roles.Deletion = cmp.Or(p.Roles.Deletion, c.Name)
 		}
 	}
 	if check := plan.Spec.HealthCheck; check != nil {

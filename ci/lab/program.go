@@ -112,7 +112,7 @@ func (b *Backend) installPrograms() error {
 
 // manifestsAt are a file, or the files of a directory.
 func manifestsAt(p *scenarios.Program, name string) (fs.FS, error) {
-	path := located(p, name)
+	path := p.File(name)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -133,14 +133,6 @@ type only struct {
 func (o only) ReadDir(string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(o.FS, ".")
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() != o.name }), err
-}
-
-// located is a file that a program names.
-func located(p *scenarios.Program, name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(p.Dir, name)
 }
 
 // at is the runner of a program that finds Ironic at a URL, which is empty without one.
@@ -198,7 +190,7 @@ func (r *programs) execute(name string, config *rest.Config, ironic string) (*ch
 		words = append(words, r.program.Expand(word, variables))
 	}
 	if strings.Contains(words[0], "/") {
-		words[0] = located(r.program, words[0])
+		words[0] = r.program.File(words[0])
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	if cmd.Err != nil {

@@ -122,11 +122,16 @@ type objects struct {
 func (o objects) cluster(ctx context.Context, key client.ObjectKey) error {
 	meta := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 	plane := &HostedControlPlane{ObjectMeta: meta}
-	if err := o.create(ctx, plane, func() { plane.Status.ExternalManagedControlPlane = true }); err != nil {
+	err := o.create(ctx, plane, func() {
+		plane.Status.ExternalManagedControlPlane = true
+		plane.Status.Initialization = HostedControlPlaneInitialization{ControlPlaneInitialized: true, Provisioned: true}
+	})
+	if err != nil {
 		return err
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: meta}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: GroupVersion.Group, Kind: "HostedControlPlane", Name: key.Name}
+	cluster.Spec.InfrastructureRef = cluster.Spec.ControlPlaneRef // without one a MachineHealthCheck takes every Machine for healthy
 	return o.create(ctx, cluster, func() {
 		yes := true
 		cluster.Status.Initialization = clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: &yes, ControlPlaneInitialized: &yes}

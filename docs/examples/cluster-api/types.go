@@ -51,7 +51,7 @@ type HostMachineList struct {
 	Items           []HostMachine `json:"items"`
 }
 
-// HostedControlPlane is a control plane without Machines.
+// HostedControlPlane is a control plane without Machines, and all the infrastructure that its cluster has.
 type HostedControlPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -61,7 +61,14 @@ type HostedControlPlane struct {
 
 // HostedControlPlaneStatus is what Cluster API's contract wants to know.
 type HostedControlPlaneStatus struct {
-	ExternalManagedControlPlane bool `json:"externalManagedControlPlane,omitempty"`
+	ExternalManagedControlPlane bool                             `json:"externalManagedControlPlane,omitempty"`
+	Initialization              HostedControlPlaneInitialization `json:"initialization,omitempty"`
+}
+
+// HostedControlPlaneInitialization says that it can be reached, and that the cluster is there.
+type HostedControlPlaneInitialization struct {
+	ControlPlaneInitialized bool `json:"controlPlaneInitialized,omitempty"`
+	Provisioned             bool `json:"provisioned,omitempty"`
 }
 
 // HostedControlPlaneList is a list of them.

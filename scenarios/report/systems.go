@@ -1,0 +1,112 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelab/fencelab/scenarios"
+)
+
+// Presets is where the systems are that come with fencelab.
+const Presets = "systems"
+
+// SystemsCommand says what systems under test there are, in the words of a vocabulary.
+func SystemsCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "systems",
+		Short: "Say what systems under test come with fencelab",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "list [FILE...]",
+		Short: "List systems: what they were tried with, how they are built, and what is not covered",
+		Long: `List shows the systems in the given files, or those in ` + Presets + `: what each was tried
+with, which scripts build it and whether that was done here, what was adapted, and what
+a run with it says nothing about.`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			return Invalid(systems(cmd.OutOrStdout(), files, vocabulary()))
+		},
+	})
+	return cmd
+}
+
+// systems prints the systems in files, or the presets.
+func systems(w io.Writer, files []string, vocabulary scenarios.Vocabulary) error {
+	if len(files) == 0 {
+		files, _ = filepath.Glob(Presets + "/*/system.yaml") // the pattern is right
+		if len(files) == 0 {
+			return fmt.Errorf("no %s/*/system.yaml here: go to where the source of fencelab is, or name the files of systems", Presets)
+		}
+	}
+	var loaded []*scenarios.System
+	var failures []error
+	for _, file := range files {
+		system, err := scenarios.LoadSystem(file, vocabulary)
+		loaded, failures = append(loaded, system), append(failures, err)
+	}
+	if err := errors.Join(failures...); err != nil {
+		return err
+	}
+	for i, system := range loaded {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		describe(w, files[i], system)
+	}
+	return nil
+}
+
+// describe prints what one has to know of a system.
+func describe(w io.Writer, file string, s *scenarios.System) {
+	fmt.Fprintf(w, "%s: %s\n", s.Metadata.Name, s.Metadata.Description)
+	say := func(what string, values ...string) {
+		for _, value := range values {
+			fmt.Fprintf(w, "  %-11s  %s\n", what, value)
+			what = ""
+		}
+	}
+	say("file", file)
+	say("plays", strings.Join(s.Parts(), ", "))
+	if about := s.About; about != nil {
+		say("tried with", about.Tried...)
+		say("built by", about.Builds...)
+	}
+	here := "all that it runs"
+	if missing := missingOf(s); len(missing) > 0 {
+		here = "all but " + strings.Join(missing, ", ")
+	}
+	say("here", here)
+	if about := s.About; about != nil {
+		say("stories", about.Stories)
+		say("adapted", about.Adapted...)
+		say("not covered", about.Uncovered...)
+	}
+}
+
+// missingOf are the files of a system that are not here, from where the user is.
+func missingOf(s *scenarios.System) (missing []string) {
+	here, err := os.Getwd()
+	for _, file := range s.Files() {
+		if _, absent := exec.LookPath(file); absent == nil {
+			continue
+		}
+		if _, absent := os.Stat(file); absent == nil && filepath.IsAbs(file) {
+			continue // a script that something else runs
+		}
+		if near, far := filepath.Rel(here, file); err == nil && far == nil && filepath.IsAbs(file) {
+			file = near
+		}
+		missing = append(missing, file)
+	}
+	slices.Sort(missing)
+	return missing
+}

@@ -1,0 +1,274 @@
+package scenarios
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// KindSystem heads a file that says which programs are a system under test.
+const KindSystem = "System"
+
+// System is what a file of that kind says: programs that take the place of the controllers
+// that a scenario lists.
+type System struct {
+	// apiVersion is fencelab.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// kind is System.
+	Kind string `json:"kind"`
+	// metadata names the system.
+	Metadata SystemMetadata `json:"metadata"`
+	// about is what one has to know of a system that others are to run.
+	About *About `json:"about,omitempty"`
+	// spec is what it is made of.
+	Spec SystemSpec `json:"spec"`
+
+	file string // as its user named it
+}
+
+// SystemMetadata names a system and says what it is.
+type SystemMetadata struct {
+	// name is the system's name: lower-case letters, digits and dashes.
+	Name string `json:"name"`
+	// description says in a sentence or two what it is.
+	Description string `json:"description"`
+}
+
+// About says where the programs of a system that comes with fencelab are from, and how far it
+// was tried. Files are named from where the source of fencelab is.
+type About struct {
+	// tried are the programs, each with the version that the system was tried with.
+	Tried []string `json:"tried"`
+	// builds are the commands that make its executables.
+	Builds []string `json:"builds"`
+	// stories is the directory of those that it was tried with.
+	Stories string `json:"stories"`
+	// adapted is what differs from how it is released and deployed.
+	Adapted []string `json:"adapted"`
+	// uncovered is what a run with it says nothing about.
+	Uncovered []string `json:"uncovered"`
+}
+
+// SystemSpec is what a system is made of.
+type SystemSpec struct {
+	// controllers are its programs.
+	Controllers []SystemController `json:"controllers"`
+	// ironic is an Ironic that is a part of the system, and owns the BMCs in every scenario.
+	// A scenario that has one as well says how it behaves.
+	Ironic *Ironic `json:"ironic,omitempty"`
+}
+
+// SystemController is one of a system's programs.
+type SystemController struct {
+	// name is the program's.
+	Name string `json:"name"`
+	// plays are the parts that it plays: one, or a list of them. It takes the place of the
+	// controller that plays one of them in a scenario, or joins another program that did.
+	// Left out: it runs in every scenario.
+	Plays Parts `json:"plays,omitempty"`
+	// program is what runs.
+	Program *Program `json:"program"`
+}
+
+// parts are those that it plays. Like a scenario's controller it plays what it is called, if
+// it says nothing.
+func (c *SystemController) parts() []string {
+	if len(c.Plays) > 0 {
+		return c.Plays
+	}
+	if part := partOf(&Controller{Name: c.Name}); slices.Contains(parts, part) {
+		return []string{part}
+	}
+	return nil
+}
+
+// Parts are all that its programs play.
+func (s *System) Parts() (played []string) {
+	for _, part := range parts {
+		if slices.ContainsFunc(s.Spec.Controllers, func(c SystemController) bool { return slices.Contains(c.parts(), part) }) {
+			played = append(played, part)
+		}
+	}
+	return played
+}
+
+// Parts are parts that a program plays.
+type Parts []string
+
+// UnmarshalJSON reads one part, or a list of them.
+func (p *Parts) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("[")) {
+		if json.Unmarshal(data, (*[]string)(p)) != nil {
+			return errors.New("a list of parts is needed, such as [deletion, healthcheck]")
+		}
+		return nil
+	}
+	var one string
+	if err := json.Unmarshal(data, &one); err != nil {
+		return errors.New("a part is needed, such as remediation, or a list of them")
+	}
+	*p = Parts{one}
+	return nil
+}
+
+// LoadSystem reads the system in a file, with the strictness of Load.
+func LoadSystem(file string, vocab Vocabulary) (*System, error) {
+	data, err := ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(filepath.Dir(file))
+	if err != nil {
+		return nil, err
+	}
+	system := &System{file: file}
+	doc := parse(file, data)
+	if doc.head(KindSystem) {
+		doc.decode(system)
+		newValidator(doc, vocab, &Spec{}).system(system)
+	}
+	if err := doc.err(); err != nil {
+		return nil, err
+	}
+	for i := range system.Spec.Controllers {
+		system.Spec.Controllers[i].Program.beside(dir)
+	}
+	system.Spec.Ironic.beside(dir)
+	return system, nil
+}
+
+// system checks what a system says.
+func (v *validator) system(s *System) {
+	if !dnsLabel.MatchString(s.Metadata.Name) {
+		v.bad("metadata.name", "%s is no name: use lower-case letters, digits and dashes", quote(s.Metadata.Name))
+	}
+	v.ironicTimes("spec.ironic", s.Spec.Ironic)
+	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
+	var names []string
+	for i := range s.Spec.Controllers {
+		c, at := &s.Spec.Controllers[i], fmt.Sprintf("spec.controllers[%d]", i)
+		names = append(names, c.Name)
+		if c.Program == nil {
+			continue // decode has said so
+		}
+		v.program(at, &Controller{Name: c.Name, Program: c.Program})
+		for _, part := range c.Plays {
+			v.oneOf(at+".plays", "part", part, parts)
+		}
+	}
+	v.distinct(names, path)
+}
+
+// ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
+var ErrNothingToTest = errors.New("no controller of the scenario plays a part of the system")
+
+// Takes puts the system's programs in the place of a scenario's controllers. Steps go on to
+// name those. Programs that play one part together are told apart like the processes of one
+// controller, and judged as one. It fails with ErrNothingToTest, and for a story about a mistake of ours.
+func (s *System) Takes(spec *Spec) error {
+	listed := slices.Clone(spec.Controllers)
+	taken := map[string]int{} // how many programs play a part, by the name that the story has for it
+	for _, member := range s.Spec.Controllers {
+		played := member.parts()
+		if len(played) == 0 {
+			listed = append(listed, Controller{Name: member.Name, Program: member.Program})
+			continue
+		}
+		var fit []int
+		for i := range listed {
+			if o := &listed[i]; slices.Contains(played, partOf(o)) && (o.Program == nil || taken[o.Name] > 0) {
+				fit = append(fit, i)
+			}
+		}
+		if len(fit) == 0 {
+			continue // nobody plays it in this story
+		}
+		o := listed[fit[0]]
+		switch {
+		case len(fit) > 1:
+			return fmt.Errorf("the scenario has %s and %s, and %s of the system is both", o.Name, listed[fit[1]].Name, member.Name)
+		case len(o.Overlay) > 0:
+			return fmt.Errorf("the scenario is about a wrong %s: its overlay means nothing to a program", o.Name)
+		case o.Replicas > 1:
+			return fmt.Errorf("the scenario has %d processes of %s, and a program runs once", o.Replicas, o.Name)
+		}
+		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, partOf(&o)), Program: member.Program}
+		if taken[o.Name]++; taken[o.Name] == 1 {
+			listed[fit[0]] = c
+			continue
+		}
+		c.Name = Process(o.Name, taken[o.Name])
+		listed = append(listed, c)
+	}
+	if len(taken) == 0 {
+		return ErrNothingToTest
+	}
+	spec.Controllers = listed
+	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
+	return nil
+}
+
+// in is a system's Ironic in a scenario, which may have one as well, and then says how it
+// behaves.
+func (i *Ironic) in(story *Ironic) *Ironic {
+	if i == nil {
+		return story
+	}
+	taken := *i
+	if story != nil {
+		taken.SyncInterval = cmp.Or(story.SyncInterval, i.SyncInterval)
+		taken.PowerTimeout = cmp.Or(story.PowerTimeout, i.PowerTimeout)
+	}
+	return &taken
+}
+
+// UnderTest puts the programs of a system in the place of the scenarios' controllers. What it
+// returns says why a scenario is not told with it, or nothing.
+func (s *System) UnderTest(all []*Scenario) (unfit func(*Scenario) string, err error) {
+	reasons := make(map[*Scenario]string)
+	for _, scenario := range all {
+		if err := s.Takes(&scenario.Spec); err != nil {
+			reasons[scenario] = err.Error()
+		}
+	}
+	if len(reasons) == len(all) {
+		return nil, fmt.Errorf("%s: no scenario can be told with it; of %s: %s", s.file, all[0].Metadata.Name, reasons[all[0]])
+	}
+	return func(scenario *Scenario) string { return reasons[scenario] }, nil
+}
+
+// Files are those that the system runs and whose names are written in its commands: executables,
+// which are looked for along PATH where they have no slash, scripts, and those of its Ironic.
+func (s *System) Files() (files []string) {
+	add := func(file string) {
+		if !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	for _, c := range s.Spec.Controllers {
+		for i, word := range c.Program.Command {
+			switch {
+			case i == 0 && !strings.Contains(word, "/"):
+				add(word)
+			case i > 0 && (strings.HasPrefix(word, "-") || strings.Contains(word, "$") || strings.Contains(word, "://")):
+			case i == 0 || strings.Contains(word, "/") || isFile(c.Program.File(word)):
+				add(c.Program.File(word))
+			}
+		}
+	}
+	if i := s.Spec.Ironic; i != nil && i.Bin != "" {
+		add(filepath.Join(i.Bin, "ironic"))
+	}
+	return files
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
