@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/conform"
 	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -61,7 +62,7 @@ missing, 5 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), report.LintCommand(vocabulary),
-		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), report.SystemsCommand(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
+		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), report.SystemsCommand(vocabulary), conform.Command(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
 		controllersCommand(), agentCommand(), bmcCommand(), workers.Command())
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")

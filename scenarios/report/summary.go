@@ -13,7 +13,7 @@ func (l *Ledger) summary() []byte {
 	fmt.Fprintf(&b, "%s in %s: %d passed (%d of them by a violation that was expected), %d failed, %d unknown, %d errors, %d skipped. ",
 		Count(l.Counts.Scenarios, "scenario"), time.Duration(l.Wall*float64(time.Second)).Round(time.Millisecond),
 		l.Counts.Passed, l.Counts.Expected, l.Counts.Failed, l.Counts.Unknown, l.Counts.Errors, l.Counts.Skipped)
-	fmt.Fprintf(&b, "World %s, seed %d, strategy %s, fencelab %s.\n", l.Backend, l.Seed, l.Strategy, cell(l.Version))
+	fmt.Fprintf(&b, "World %s, seed %d, strategy %s, fencelab %s.\n", l.Backend, l.Seed, l.Strategy, Cell(l.Version))
 	var bad, skipped []*Entry
 	for _, e := range l.Results {
 		switch e.Status {
@@ -31,26 +31,26 @@ func (l *Ledger) summary() []byte {
 		replays := ""
 		for _, run := range e.Runs {
 			if run.replay != "" {
-				replays += cell(run.replay) + "<br>"
+				replays += Cell(run.replay) + "<br>"
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(e.Scenario), e.Status, cell(e.Reason), strings.TrimSuffix(replays, "<br>"))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", Cell(e.Scenario), e.Status, Cell(e.Reason), strings.TrimSuffix(replays, "<br>"))
 	}
 	for _, e := range bad {
 		if e.Search == nil || len(e.Search.Failures) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s: %s of failure\n\n| schedules | first | what they have in common |\n|---|---|---|\n",
-			cell(e.Scenario), Count(len(e.Search.Failures), "kind"))
+			Cell(e.Scenario), Count(len(e.Search.Failures), "kind"))
 		for _, f := range e.Search.Failures {
-			fmt.Fprintf(&b, "| %d | %d | %s |\n", f.Schedules, f.First, cell(f.Signature))
+			fmt.Fprintf(&b, "| %d | %d | %s |\n", f.Schedules, f.First, Cell(f.Signature))
 		}
 	}
 	if len(skipped) > 0 {
 		b.WriteString("\n| skipped | why |\n|---|---|\n")
 	}
 	for _, e := range skipped {
-		fmt.Fprintf(&b, "| %s | %s |\n", cell(e.Scenario), cell(e.Reason))
+		fmt.Fprintf(&b, "| %s | %s |\n", Cell(e.Scenario), Cell(e.Reason))
 	}
 	return []byte(b.String())
 }
@@ -63,8 +63,8 @@ func (l *Ledger) word() string {
 	return "as expected"
 }
 
-// cell is a text in a table of Markdown, as it is.
-func cell(text string) string {
+// Cell is a text in a table of Markdown, as it is.
+func Cell(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "&", "&amp;", "<", "&lt;", ">", "&gt;", "@", "&#64;", "#", "&#35;").Replace(text)
 }

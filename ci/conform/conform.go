@@ -1,0 +1,177 @@
+// Package conform tells the stories of scenarios/conformance with a system under test, and says in a report that can be
+// published which of them it holds: with what versions and digests, and of those it doesn't hold which guarantee it broke.
+package conform
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/report"
+)
+
+// Stories is where the stories are.
+const Stories = "scenarios/conformance"
+
+// seed is what the stories' choices are drawn from: everybody is told the same.
+const seed = 1
+
+// story is one of the set.
+type story struct {
+	scenario *scenarios.Scenario
+	digest   string
+}
+
+// load reads the stories in a directory.
+func load(dir string, vocabulary scenarios.Vocabulary) (all []story, err error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("find the stories: %w; go to where the source of fencelab is", err)
+	}
+	err = scenarios.EachFile([]string{dir}, func(file string, data []byte) error {
+		told, err := scenarios.LoadFiles([]string{file}, vocabulary, nil)
+		for _, s := range told {
+			all = append(all, story{s, digestOf(data)})
+		}
+		return err
+	})
+	return all, err
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// files are those that a system runs, with their digests.
+func files(s *scenarios.System) (all []File, err error) {
+	for _, name := range s.Files() {
+		at := name
+		if !filepath.IsAbs(name) {
+			if at, err = exec.LookPath(name); err != nil {
+				return nil, fmt.Errorf("find what the system runs: %w", err)
+			}
+		}
+		f, err := os.Open(at)
+		if err != nil {
+			return nil, fmt.Errorf("find what the system runs: %w; it has to be built first", err)
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read what the system runs: %w", err)
+		}
+		all = append(all, File{filepath.Base(name), hex.EncodeToString(sum.Sum(nil))})
+	}
+	return all, nil
+}
+
+// suite tells stories in worlds.
+type suite struct {
+	console *report.Console
+	world   func() scenarios.Backend
+	workers int
+	// unfit says why a scenario is not told with the system, or nothing.
+	unfit func(*scenarios.Scenario) string
+}
+
+// tell tells the stories, at most so many at a time as there are workers, and returns what came of each, in order. The
+// error, which has an exit code, is that one could not be told at all.
+func (s *suite) tell(ctx context.Context, all []story) ([]Result, error) {
+	results := make([]Result, len(all))
+	var failures []error
+	var mu sync.Mutex // of what the console prints, and the failures
+	var tasks sync.WaitGroup
+	slots := make(chan struct{}, max(1, s.workers))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for i, told := range all {
+		slots <- struct{}{}
+		tasks.Go(func() {
+			defer func() { <-slots }()
+			result, outcome, err := s.one(ctx, told)
+			mu.Lock()
+			defer mu.Unlock()
+			results[i] = result
+			if err != nil {
+				failures = append(failures, err)
+				cancel() // what one world lacks, the next does
+				return
+			}
+			s.say(result, outcome)
+		})
+	}
+	tasks.Wait()
+	return results, errors.Join(failures...)
+}
+
+// one tells a story.
+func (s *suite) one(ctx context.Context, told story) (Result, *scenarios.Outcome, error) {
+	meta := &told.scenario.Metadata
+	r := Result{Story: meta.Name, Digest: told.digest}
+	if len(meta.Labels) > 0 {
+		r.Topic = meta.Labels[0]
+	}
+	if why := s.unfit(told.scenario); why != "" {
+		r.Verdict, r.Reason = skipped, why
+		return r, nil, nil
+	}
+	r.Verdict, r.Reason = invariant.Unknown, "it was not told: the invocation ended before"
+	if ctx.Err() != nil {
+		return r, nil, nil
+	}
+	plan, err := scenarios.Compile(told.scenario, seed)
+	if err != nil {
+		return r, nil, report.Coded(report.ExitInternal, err)
+	}
+	outcome, err := s.console.Play(ctx, plan, s.world())
+	if err != nil {
+		r.Reason = err.Error()
+		if ctx.Err() != nil || report.CodeOf(err) == report.ExitInternal {
+			err = nil // another story may be told all the same
+		}
+		return r, nil, err
+	}
+	r.Verdict, r.Reason = outcome.Verdict()
+	if v := outcome.Violation(); v != nil {
+		r.Guarantee = v.Invariant
+	}
+	r.Seconds = outcome.Duration().Round(time.Millisecond).Seconds()
+	r.History = outcome.History.Digest()
+	if s.console.Dir != "" {
+		r.Directory = meta.Name + "-" + plan.ID()
+		dir := filepath.Join(s.console.Dir, r.Directory)
+		again := *s.console
+		again.Real = s.console.World != "sim"
+		if err := outcome.Save(dir, again.Replay(dir)); err != nil {
+			return r, nil, report.Coded(report.ExitInternal, err)
+		}
+	}
+	return r, outcome, nil
+}
+
+// say prints a line of the table.
+func (s *suite) say(r Result, outcome *scenarios.Outcome) {
+	text := fmt.Sprintf("%-10s", r.Topic)
+	switch {
+	case r.Verdict == skipped:
+		fmt.Fprintf(s.console.Out, "skipped   %-44s %s%s\n", r.Story, text, r.Reason)
+		return
+	case outcome != nil:
+		text += outcome.Duration().Round(time.Millisecond).String()
+	}
+	s.console.Line(r.Verdict, r.Verdict == invariant.Held, r.Story, text)
+	if r.Reason != "" {
+		fmt.Fprintf(s.console.Out, "  %s\n", r.Reason)
+	}
+}
