@@ -24,7 +24,8 @@ var nodeDeletedBeforeBoot = Invariant{
 // workload. Nor is it fenced when whoever marked the Machine withdrew the mark,
 // or a user took the host from its Machine, or the request away; nor when an agent
 // did so because the host had booted again by then: the boot that was meant is over, which
-// is the one that the NodeFence names, or any that ran when the Machine was marked.
+// is the one that the NodeFence names, or any that ran when the Machine was marked. That
+// goes for a request that arrives when the mark is gone, too.
 // And no controller can be in time when the power-on was under way before it was
 // asked, or is nobody's doing who is under test.
 type returns struct {
@@ -49,6 +50,9 @@ type returnHost struct {
 	// the boot that a NodeFence names.
 	booted bool
 	named  string
+	// dismissed says that the last mark was taken away and that nothing is to be fenced
+	// for it any more: a request of the remediation controller that arrives later is late.
+	dismissed bool
 }
 
 func (c *returns) Observe(e history.Event) *Violation {
@@ -116,6 +120,9 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		} else if c.roles.agent(e.Actor) && (h.booted || h.named != "" && h.boot != h.named) {
 			h.fence.node = ""
 		}
+		h.dismissed = e.Kind == history.AnnotationRemoved && had != "" && h.fence.node == ""
+	} else if h.dismissed && !h.fence.marked {
+		h.fence.node = ""
 	}
 	if before && !h.fence.asked && byUser(e) {
 		h.off = false // nobody can make good for that in time for sure

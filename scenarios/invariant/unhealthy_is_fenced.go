@@ -29,7 +29,8 @@ var unhealthyIsFenced = Invariant{
 }
 
 // rescues judges every mark after healing, also when the remediation controller has
-// taken it away. And it judges every Node that stops being Ready,
+// taken it away. An agent of seed 004 may take it away when there was a NodeFence while it
+// stood, or a boot has ended: else it was not about anything that is over. And it judges every Node that stops being Ready,
 // by whether the health check marks its Machine in time, if nothing hinders it and
 // as many Machines are unhealthy as it acts on.
 type rescues struct {
@@ -58,8 +59,11 @@ type patient struct {
 	// wentOff says that the host was off at some time since, or perhaps.
 	wentOff, perhaps bool
 	held             bool
-	ready            history.Event // since when the Node is Ready, or zero
-	lost             history.Event // since when it is not, after it had been
+	// fencing says that there is a NodeFence, and answered that there was one, or that a
+	// boot has ended, since the mark was set.
+	fencing, answered bool
+	ready             history.Event // since when the Node is Ready, or zero
+	lost              history.Event // since when it is not, after it had been
 	// sick is when a Node that had been Ready for a while stopped being Ready.
 	sick history.Event
 }
@@ -92,6 +96,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.body.observe(e)
 		h.wentOff = h.wentOff || h.known() && !h.on || e.Kind == history.PowerOff
 		h.perhaps = h.perhaps || h.blind
+		h.answered = h.answered || !h.known() || !h.on || e.Kind == history.BootEnded
 		return
 	case history.API:
 	default:
@@ -104,6 +109,10 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.gone, h.mark = true, history.Event{}
 	case history.MachineCreated:
 		h.gone = false
+	case history.FenceRequested:
+		h.fencing, h.answered = true, true
+	case history.FenceEnded:
+		h.fencing = false
 	case history.AnnotationSet, history.AnnotationRemoved:
 		switch set := e.Kind == history.AnnotationSet; e.Key {
 		case externalAnnotation:
@@ -148,11 +157,18 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
 			h.wentOff, h.perhaps = h.known() && !h.on, !h.known()
+			h.answered = h.fencing || h.wentOff || h.perhaps
 		}
 		return
 	}
 	if h.mark.Kind == "" {
 		return
+	}
+	if c.roles.agent(e.Actor) && !h.paused && !h.unmanaged {
+		c.judged++
+		if !h.answered {
+			c.breach(&h.mark, e, e.Actor+" removed a mark for which nothing was fenced")
+		}
 	}
 	if h.unmanaged || !plays(e.Actor, c.roles.Remediation) || same(e.Actor, h.mark.Actor) {
 		h.mark = history.Event{} // withdrawn
