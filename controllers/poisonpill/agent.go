@@ -210,9 +210,6 @@ func (a *Agent) look(ctx context.Context) error {
 // participate is what an agent does for the others, whose own host is well.
 func (a *Agent) participate(ctx context.Context, s *survey) error {
 	a.m.meet(s, a.Node, a.Settings.Failures)
-	if err := a.save(); err != nil {
-		return err // what is not kept must not be announced
-	}
 	if err := a.announce(ctx, s); err != nil {
 		return err
 	}
@@ -240,7 +237,7 @@ func (a *Agent) announce(ctx context.Context, s *survey) error {
 		a.m.Promises = append(a.m.Promises, wanted)
 	}
 	if err := a.save(); err != nil {
-		return err
+		return err // what is not kept must not be announced
 	}
 	if err := a.API.Patch(ctx, node.DeepCopy(), api.SetAnnotation(node, AgentAnnotation, value)); err != nil {
 		a.m.Next = min(a.m.Next, a.Boot.Uptime()+a.Settings.Interval.Duration/3)

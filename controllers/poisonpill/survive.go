@@ -35,9 +35,6 @@ func (a *Agent) survive(ctx context.Context, s *survey) error {
 	a.complain(s)
 	var problems []error
 	for _, node := range slices.Sorted(maps.Keys(concerned)) {
-		if s.fenced(node, a.Boot.ID()) && node == a.Node {
-			continue // this is for others to do
-		}
 		if err := a.help(ctx, s, node); err != nil {
 			problems = append(problems, err)
 		}
@@ -170,6 +167,12 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	case DeleteNode:
 		return a.API.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
 	case RemoveMark:
+		// The Machine was read after the NodeFence, which may be over since: then the mark
+		// is a new one. If it is there now it was there when the Machine was read.
+		now, err := api.Get(ctx, a.API, client.ObjectKeyFromObject(f), &fence.NodeFence{})
+		if err != nil || now == nil || now.UID != f.UID {
+			return err
+		}
 		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
 	case RecreateNode:
 		return a.API.Create(ctx, restored(f))
