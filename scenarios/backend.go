@@ -50,7 +50,11 @@ type Artifact struct {
 
 // Ineffective says why an operation could not be done to the world as it was by
 // then, though it could in another schedule: the object was not there.
-type Ineffective struct{ Reason string }
+type Ineffective struct {
+	Reason string
+	// Missing says that the object isn't there.
+	Missing bool
+}
 
 func (i *Ineffective) Error() string { return i.Reason }
 

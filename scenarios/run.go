@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -224,10 +225,22 @@ func (r *run) await(i int, s *Step) bool {
 		r.persist(time.Duration(plan.Spec.Limits.Step), look)
 	}
 	if !seen && !r.over() {
-		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now - began).Round(time.Millisecond),
-			wait.missing(events[r.marks[0]:r.marks[i]], i))
+		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now-began).Round(time.Millisecond),
+			wait.missing(events[r.marks[0]:r.marks[i]], i)) + warned(wait, r.outcome.History.Events()[r.marks[0]:])
 	}
 	return seen
+}
+
+// warned is what a controller has said last about a host from which an event is awaited,
+// since it may be why none comes.
+func warned(w *wait, events []history.Event) string {
+	for i := len(events) - 1; i >= 0; i-- {
+		e := &events[i]
+		if e.Kind == history.ControllerWarning && slices.ContainsFunc(w.triggers, func(t Trigger) bool { return t.Host != "" && t.Host == e.Object }) {
+			return fmt.Sprintf("; %s has warned: %s: %s", e.Actor, e.Value, e.Note)
+		}
+	}
+	return ""
 }
 
 // endSchedule ends a schedule that has worked against a step for as long as that may take,
@@ -354,8 +367,11 @@ func (r *run) finish() {
 func (r *run) apply(op Op, step int) {
 	err := r.backend.Apply(op)
 	if ineffective := (*Ineffective)(nil); errors.As(err, &ineffective) {
-		r.outcome.Stuck = fmt.Sprintf("the step to %s came to nothing: %s", op, ineffective.Reason)
-		return
+		if !ineffective.Missing || op.RemoveAnnotation == nil { // what isn't there has no annotation
+			r.outcome.Stuck = cmp.Or(r.outcome.Stuck, fmt.Sprintf("the step to %s came to nothing: %s", op, ineffective.Reason))
+			return
+		}
+		err = nil
 	}
 	if err != nil {
 		r.outcome.Err = fmt.Errorf("apply %s: %w", op, err)

@@ -338,7 +338,7 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 // in another schedule it may be.
 func ineffective(err error) error {
 	if apierrors.IsNotFound(err) {
-		return &scenarios.Ineffective{Reason: err.Error()}
+		return &scenarios.Ineffective{Reason: err.Error(), Missing: true}
 	}
 	return err
 }

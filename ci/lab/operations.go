@@ -328,7 +328,7 @@ func (o operations) patch(name string, object, status []byte, options []client.P
 		err = o.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), user)
 	}
 	if apierrors.IsNotFound(err) {
-		return &scenarios.Ineffective{Reason: err.Error()}
+		return &scenarios.Ineffective{Reason: err.Error(), Missing: true}
 	}
 	return err
 }

@@ -154,7 +154,9 @@ func users(w *walk) {
 	w.comes(event{kind: history.MachineNode, host: host, value: "another"})
 	w.do(scenarios.Op{Delete: &scenarios.ObjectOp{Object: node}})
 	w.next(event{kind: history.NodeDeleted, host: host, actor: history.User})
-	w.ineffective(patch(node, `{"spec":{"unschedulable":true}}`))
+	if !w.ineffective(patch(node, `{"spec":{"unschedulable":true}}`)).Missing {
+		w.Errorf("a change of %s, which isn't there, is ineffective for another reason", node)
+	}
 	if err := w.b.Apply(scenarios.Op{Cut: &scenarios.LinkOp{Host: "nobody"}}); err == nil {
 		w.Error("an operation on a host that doesn't exist was accepted")
 	}

@@ -199,10 +199,12 @@ func (w *walk) do(op scenarios.Op) {
 }
 
 // ineffective performs an operation for which there is nothing to do it to.
-func (w *walk) ineffective(op scenarios.Op) {
+func (w *walk) ineffective(op scenarios.Op) scenarios.Ineffective {
 	w.Helper()
 	var ineffective *scenarios.Ineffective
 	if err := w.b.Apply(op); !errors.As(err, &ineffective) {
 		w.Errorf("%s: %v, want an Ineffective error", op, err)
+		return scenarios.Ineffective{}
 	}
+	return *ineffective
 }
