@@ -80,20 +80,17 @@ func (u uncached) List(ctx context.Context, list client.ObjectList, opts ...clie
 
 // stepAfter lets the agent's next step begin.
 func (p *process) stepAfter(pause time.Duration) {
-	life := p.life
-	p.w.schedule(&p.actor, ClassTimer, deed{verb: "step", on: Object{"Process", p.actor.name}}, p.host.clock.lasts(pause), func(trouble) {
-		p.unlessPaused(life, func() {
-			var next time.Duration
-			p.launch(&flight{}, func() (err error) {
-				next, err = p.agent.Step(context.Background())
-				return err
-			}, func(f *flight) {
-				if f.err != nil {
-					p.w.emit(history.Event{Kind: history.ControllerError, Host: p.host.name, Actor: p.actor.name, Value: f.err.Error()})
-				}
-				p.stepAfter(controllers.Pause(next))
-			})
-		})
+	p.schedule(&p.actor, ClassTimer, deed{verb: "step", on: Object{"Process", p.actor.name}}, p.host.clock.lasts(pause), func(trouble) {
+		var next time.Duration
+		p.launch(&flight{p: p, body: func() (err error) {
+			next, err = p.agent.Step(context.Background())
+			return err
+		}, done: func(f *flight) {
+			if f.err != nil {
+				p.w.emit(history.Event{Kind: history.ControllerError, Host: p.host.name, Actor: p.actor.name, Value: f.err.Error()})
+			}
+			p.stepAfter(controllers.Pause(next))
+		}})
 	})
 }
 
@@ -232,9 +229,9 @@ func (p *process) asked(from string, request []byte, done func([]byte, error)) {
 	}
 	p.unlessPaused(p.life, func() {
 		var said []byte
-		p.launch(&flight{}, func() (err error) {
+		p.launch(&flight{p: p, body: func() (err error) {
 			said, err = answerer.Answer(context.Background(), from, request)
 			return err
-		}, func(f *flight) { done(said, f.err) })
+		}, done: func(f *flight) { done(said, f.err) }})
 	})
 }

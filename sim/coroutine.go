@@ -7,8 +7,8 @@ import "iter"
 // stack each time, would cost more than a typical reconcile.
 type coroutine struct {
 	next func() (*call, bool)
-	// body is what to run when it is resumed while idle.
-	body  func()
+	// flight is what to run when it is resumed while idle.
+	flight *flight
 	yield func(*call) bool
 	// dying makes the call that it is suspended at panic instead of returning.
 	dying bool
@@ -23,8 +23,8 @@ func newCoroutine() *coroutine {
 	c.next, _ = iter.Pull(func(yield func(*call) bool) {
 		c.yield = yield
 		for {
-			c.body()
-			c.body = nil
+			c.flight.run()
+			c.flight = nil
 			if !yield(nil) {
 				return
 			}
@@ -33,9 +33,9 @@ func newCoroutine() *coroutine {
 	return c
 }
 
-// run starts body, up to its first call. It returns nil when body has ended.
-func (c *coroutine) run(body func()) *call {
-	c.body = body
+// run starts a flight, up to its first call. It returns nil when it has ended.
+func (c *coroutine) run(f *flight) *call {
+	c.flight = f
 	return c.resume()
 }
 
@@ -45,7 +45,7 @@ func (c *coroutine) resume() *call {
 	return next
 }
 
-// suspend is called by body: it waits until it is resumed.
+// suspend is called in the flight: it waits until it is resumed.
 func (c *coroutine) suspend(at *call) {
 	if c.dying {
 		panic(killed{})
@@ -56,7 +56,7 @@ func (c *coroutine) suspend(at *call) {
 	}
 }
 
-// kill unwinds body.
+// kill unwinds the flight.
 func (c *coroutine) kill() {
 	c.dying = true
 	for c.resume() != nil { // a deferred function that recovers doesn't get away

@@ -44,10 +44,7 @@ func (p *process) stand() {
 }
 
 func (p *process) campaign(after time.Duration) {
-	life := p.life
-	p.vote = p.w.schedule(&p.actor, ClassLease, deed{verb: "elect", on: Object{"Lease", p.election.lease}}, after, func(t trouble) {
-		p.unlessPaused(life, func() { p.elect(t) })
-	})
+	p.vote = p.schedule(&p.actor, ClassLease, deed{verb: "elect", on: Object{"Lease", p.election.lease}}, after, p.elect)
 }
 
 // elect takes the Lease, renews it, or sees whose it is.

@@ -129,8 +129,11 @@ type mapFunc = func(context.Context, client.Reader, client.Object) []reconcile.R
 
 // flight is a reconcile that has begun and not ended.
 type flight struct {
+	p      *process
 	entry  *entry
 	thread *coroutine
+	// body is what an agent does; nil for the reconcile of a request.
+	body func() error
 	// done is what to do when it has ended; nil for the reconcile of a request.
 	done   func(*flight)
 	result reconcile.Result
@@ -161,8 +164,11 @@ type call struct {
 	// patience is how long the client waits for the answer; 0 is for ever.
 	patience time.Duration
 	err      error
-	// answered guards against an answer after the client gave up.
-	answered bool
+	// timeout is when its client gives up; nil unless that is to come.
+	timeout *step
+	// answered guards against an answer after the client gave up, and givenUp says that
+	// it did so before the call arrived.
+	answered, givenUp bool
 	// resume lets a goroutine in the bubble go on that waits for the answer; nil for a
 	// coroutine.
 	resume func()
@@ -365,17 +371,29 @@ func (p *process) reaches() bool { return !p.api.away && p.w.network.joins(p.at,
 func (p *process) writes() bool  { return p.api.takes() && p.reaches() }
 func (p *process) hears() bool   { return !p.api.away && p.w.network.carries(scenarios.API, p.at) }
 
+// runs reports whether an incarnation is the present one, and doesn't stand still.
+func (p *process) runs(life int) bool {
+	return life == p.life && !p.paused && (p.host == nil || !p.host.Halted())
+}
+
 // unlessPaused does something in an incarnation, or keeps it until that goes on.
 func (p *process) unlessPaused(life int, do func()) {
 	switch {
 	case life != p.life:
+	case p.runs(life):
+		do()
 	case p.paused:
 		p.held = append(p.held, func() { p.unlessPaused(life, do) })
-	case p.host != nil && p.host.Halted():
-		p.host.UnlessHalted(func() { p.unlessPaused(life, do) })
 	default:
-		do()
+		p.host.UnlessHalted(func() { p.unlessPaused(life, do) })
 	}
+}
+
+// schedule lets a step of the incarnation happen after a delay, or when that goes on.
+func (p *process) schedule(a *actor, class Class, d deed, delay time.Duration, run func(trouble)) *step {
+	s := p.w.schedule(a, class, d, delay, run)
+	s.of, s.life = p, p.life
+	return s
 }
 
 func (p *process) restart(after time.Duration) {
@@ -414,11 +432,8 @@ func (p *process) changed(kind *kube.Kind) {
 
 // expect schedules the delivery of one change.
 func (s *stream) expect() {
-	life := s.p.life
 	delay := max(watchLatency, s.due-s.p.w.now)
-	delivery := s.p.w.schedule(&s.actor, ClassDeliver, deed{verb: "deliver", on: Object{Kind: s.kind.Kind}, by: s}, delay, func(t trouble) {
-		s.p.unlessPaused(life, func() { s.deliver(t) })
-	})
+	delivery := s.p.schedule(&s.actor, ClassDeliver, deed{verb: "deliver", on: Object{Kind: s.kind.Kind}, by: s}, delay, s.deliver)
 	s.due = delivery.at
 	s.expected++
 	delivery.due = s.p.w.now + watchLatency // but for those before it that are late
@@ -526,15 +541,12 @@ func (p *process) enqueue(r reconcile.Request, priority int) {
 // wake lets workers that are free take requests.
 func (p *process) wake() {
 	for len(p.pickups)+len(p.flights) < p.workers() && len(p.pickups) < p.queue.available() {
-		life := p.life
 		var pickup *step
-		pickup = p.w.schedule(&p.actor, ClassWork, deed{verb: "take", on: Object{"Queue", p.actor.name}}, workLatency, func(trouble) {
-			p.unlessPaused(life, func() {
-				p.pickups = slices.DeleteFunc(p.pickups, func(s *step) bool { return s == pickup })
-				if e := p.queue.take(); e != nil {
-					p.begin(e)
-				}
-			})
+		pickup = p.schedule(&p.actor, ClassWork, deed{verb: "take", on: Object{"Queue", p.actor.name}}, workLatency, func(trouble) {
+			p.pickups = slices.DeleteFunc(p.pickups, func(s *step) bool { return s == pickup })
+			if e := p.queue.take(); e != nil {
+				p.begin(e)
+			}
 		})
 		p.pickups = append(p.pickups, pickup)
 	}
@@ -542,34 +554,38 @@ func (p *process) wake() {
 
 // begin starts a reconcile.
 func (p *process) begin(e *entry) {
-	f := &flight{entry: e}
+	f := &flight{p: p, entry: e}
 	if p.managed != nil {
 		p.managed.work(f)
 		return
 	}
-	p.launch(f, func() (err error) {
-		f.result, err = p.reconciler.Reconcile(context.Background(), e.request)
-		return err
-	}, nil)
+	p.launch(f)
 }
 
-// launch runs a body, up to its first call, and done when it has ended.
-func (p *process) launch(f *flight, body func() error, done func(*flight)) {
-	f.thread, f.done, f.sent = p.threads.get(), done, f.first[:0]
+// launch runs a flight up to its first call.
+func (p *process) launch(f *flight) {
+	f.thread, f.sent = p.threads.get(), f.first[:0]
 	p.flights = append(p.flights, f)
 	p.running = f
-	c := f.thread.run(func() {
-		defer func() {
-			if v := recover(); v != nil {
-				if _, ok := v.(killed); !ok {
-					f.panic = v
-				}
-			}
-		}()
-		f.err = body()
-	})
+	c := f.thread.run(f)
 	p.running = nil
 	p.next(f, c)
+}
+
+// run is what the coroutine of the flight runs.
+func (f *flight) run() {
+	defer func() {
+		if v := recover(); v != nil {
+			if _, ok := v.(killed); !ok {
+				f.panic = v
+			}
+		}
+	}()
+	if f.body != nil {
+		f.err = f.body()
+		return
+	}
+	f.result, f.err = f.p.reconciler.Reconcile(context.Background(), f.entry.request)
 }
 
 // next serves the call that a reconcile has come to, or concludes it when there
@@ -602,24 +618,26 @@ func (p *process) finish(f *flight) {
 	if f.result.Priority != nil {
 		priority = *f.result.Priority
 	}
-	var unmodelled *kube.Unmodelled
-	if errors.As(f.err, &unmodelled) {
-		p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
-		return
-	}
 	if f.err != nil {
+		var unmodelled *kube.Unmodelled
+		if errors.As(f.err, &unmodelled) {
+			p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
+			return
+		}
 		p.w.emit(history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: e.request.Name, Value: f.err.Error()})
+		if !errors.Is(f.err, reconcile.TerminalError(nil)) { // which waits for an event, and its failures still count
+			q.addRateLimited(e, priority)
+		}
+		return
 	}
 	//lint:ignore SA1019 others' controllers use it
 	again := f.result.Requeue
 	switch {
-	case errors.Is(f.err, reconcile.TerminalError(nil)):
-		// It waits for an event, and its failures still count.
-	case f.err != nil, f.result.RequeueAfter == 0 && again:
-		q.addRateLimited(e, priority)
 	case f.result.RequeueAfter > 0:
 		e.failures = 0
 		q.add(e, f.result.RequeueAfter, priority)
+	case again:
+		q.addRateLimited(e, priority)
 	default:
 		e.failures = 0
 	}
@@ -638,75 +656,12 @@ func (p *process) serve(f *flight, c *call) {
 		latency = workLatency
 	}
 	f.sent = append(f.sent, c)
-	givenUp := false
 	arrival := p.w.schedule(&p.actor, c.class, c.deed, latency, func(t trouble) {
-		if givenUp {
+		switch {
+		case c.givenUp:
 			p.executeOverdue(c, "executed after its client had given up")
-			return
-		}
-		if life != p.life {
-			return
-		}
-		d := death{note: "before " + c.what(), downtime: crashDowntime}
-		if at := p.crashAt; at != nil && c.effect != "" && (at.Each || p.effects+1 == at.Effect) {
-			t = trouble{fault: scenarios.FaultCrashAfter}
-			if at.Point == scenarios.CrashBefore {
-				t.fault = scenarios.FaultCrashBefore
-			}
-			d = deathOf(at, d.note)
-		}
-		switch t.fault {
-		case scenarios.FaultCrashLate:
-			d.late = t.by
-			p.kill(d)
-			return
-		case scenarios.FaultCrashStale:
-			d.stale = t.by
-			p.kill(d)
-			return
-		case scenarios.FaultCrashBefore:
-			p.kill(d)
-			return
-		}
-		f.received(c)
-		switch t.fault {
-		case scenarios.FaultLate:
-			p.executeLate(c, t.by)
-			p.answer(f, c, c.lost())
-			return
-		case scenarios.FaultErrorBefore:
-			p.answer(f, c, c.lost())
-			return
-		}
-		if status := t.fault.Status(); status != 0 && c.api != nil {
-			p.answer(f, c, c.api.Refuse(status))
-			return
-		}
-		var timeout *step
-		done := func(err error) {
-			p.w.cancel(timeout)
-			if life != p.life || c.answered {
-				return
-			}
-			if c.effect != "" && err == nil {
-				p.effects++
-				p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect})
-			}
-			switch t.fault {
-			case scenarios.FaultCrashAfter:
-				if err == nil || p.crashAt == nil {
-					d.note = "after " + c.what()
-					p.kill(d)
-					return
-				}
-			case scenarios.FaultErrorAfter:
-				err = c.lost()
-			}
-			p.answer(f, c, err)
-		}
-		p.execute(c, t.fault == scenarios.FaultIgnore, done)
-		if c.patience > 0 && life == p.life && !c.answered {
-			timeout = p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) { done(c.impatient()) })
+		case life == p.life:
+			p.arrive(f, c, t)
 		}
 	})
 	// Who waits for a BMC does so from when it asks, and what it asks for arrives all
@@ -717,9 +672,72 @@ func (p *process) serve(f *flight, c *call) {
 				return
 			}
 			f.received(c)
-			givenUp, c.overdue, arrival.overdue = true, true, true
+			c.givenUp, c.overdue, arrival.overdue = true, true, true
 			p.answer(f, c, c.impatient())
 		})
+	}
+}
+
+// arrive performs a call where it is for, and lets go wrong what the plan says.
+func (p *process) arrive(f *flight, c *call, t trouble) {
+	crash := p.crashAt
+	if crash != nil && c.effect != "" && (crash.Each || p.effects+1 == crash.Effect) {
+		t = trouble{fault: scenarios.FaultCrashAfter}
+		if crash.Point == scenarios.CrashBefore {
+			t.fault = scenarios.FaultCrashBefore
+		}
+	} else {
+		crash = nil
+	}
+	switch t.fault {
+	case scenarios.FaultCrashLate:
+		p.kill(death{note: "before " + c.what(), downtime: crashDowntime, late: t.by})
+		return
+	case scenarios.FaultCrashStale:
+		p.kill(death{note: "before " + c.what(), downtime: crashDowntime, stale: t.by})
+		return
+	case scenarios.FaultCrashBefore:
+		p.kill(deathOf(crash, "before "+c.what()))
+		return
+	}
+	f.received(c)
+	switch t.fault {
+	case scenarios.FaultLate:
+		p.executeLate(c, t.by)
+		p.answer(f, c, c.lost())
+		return
+	case scenarios.FaultErrorBefore:
+		p.answer(f, c, c.lost())
+		return
+	}
+	if status := t.fault.Status(); status != 0 && c.api != nil {
+		p.answer(f, c, c.api.Refuse(status))
+		return
+	}
+	life, fault := p.life, t.fault
+	done := func(err error) {
+		p.w.cancel(c.timeout)
+		if life != p.life || c.answered {
+			return
+		}
+		if c.effect != "" && err == nil {
+			p.effects++
+			p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect})
+		}
+		switch fault {
+		case scenarios.FaultCrashAfter:
+			if err == nil || p.crashAt == nil {
+				p.kill(deathOf(crash, "after "+c.what()))
+				return
+			}
+		case scenarios.FaultErrorAfter:
+			err = c.lost()
+		}
+		p.answer(f, c, err)
+	}
+	p.execute(c, fault == scenarios.FaultIgnore, done)
+	if c.patience > 0 && life == p.life && !c.answered {
+		c.timeout = p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) { done(c.impatient()) })
 	}
 }
 
@@ -727,8 +745,12 @@ func (p *process) serve(f *flight, c *call) {
 // scenario asked for.
 const crashDowntime = 3 * time.Second
 
-// deathOf is the death that a step of the scenario asks for.
+// deathOf is the death that a step of the scenario asks for; nil stands for a crash that
+// none asked for.
 func deathOf(c *scenarios.CrashOp, note string) death {
+	if c == nil {
+		return death{note: note, downtime: crashDowntime}
+	}
 	return death{note: note, downtime: time.Duration(c.RestartAfter), stale: time.Duration(c.StaleBy), late: time.Duration(c.LateBy)}
 }
 
@@ -746,16 +768,23 @@ func (p *process) answer(f *flight, c *call, err error) {
 	}
 	c.answered = true
 	c.err = err
-	p.unlessPaused(p.life, func() {
-		if c.resume != nil {
-			c.resume()
-			return
-		}
-		p.running = f
-		then := f.thread.resume()
-		p.running = nil
-		p.next(f, then)
-	})
+	if p.runs(p.life) {
+		p.proceed(f, c)
+		return
+	}
+	p.unlessPaused(p.life, func() { p.proceed(f, c) })
+}
+
+// proceed lets a reconcile go on behind a call.
+func (p *process) proceed(f *flight, c *call) {
+	if c.resume != nil {
+		c.resume()
+		return
+	}
+	p.running = f
+	then := f.thread.resume()
+	p.running = nil
+	p.next(f, then)
 }
 
 // received takes a call from those that are on their way.

@@ -118,12 +118,9 @@ func (q *queue) addRateLimited(e *entry, priority int) {
 }
 
 func (q *queue) wait(e *entry, delay time.Duration) {
-	life := q.p.life
-	e.timer = q.p.w.schedule(&q.p.actor, ClassTimer, deed{verb: "add", on: Object{"Request", e.request.Name}}, delay, func(trouble) {
-		q.p.unlessPaused(life, func() {
-			e.timer, e.order = nil, q.next()
-			q.insert(e)
-		})
+	e.timer = q.p.schedule(&q.p.actor, ClassTimer, deed{verb: "add", on: Object{"Request", e.request.Name}}, delay, func(trouble) {
+		e.timer, e.order = nil, q.next()
+		q.insert(e)
 	})
 }
 

@@ -250,8 +250,21 @@ type step struct {
 	// trouble is what goes wrong with it, by the plan.
 	trouble trouble
 	run     func(trouble)
+	// of is the process that takes it in the incarnation life, as soon as that isn't
+	// paused; nil for a step of anything else.
+	of   *process
+	life int
 	// index is its place in the queue, or -1 when it is taken or cancelled.
 	index int
+}
+
+// take lets the step happen.
+func (s *step) take() {
+	if s.of == nil || s.of.runs(s.life) {
+		s.run(s.trouble)
+		return
+	}
+	s.of.unlessPaused(s.life, func() { s.run(s.trouble) })
 }
 
 // schedule lets a step of an actor happen after a delay, unless the plan or the
@@ -269,7 +282,8 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 			deviation, deviates = chosen, true
 		}
 	}
-	s := &step{at: at, due: at, run: run}
+	s := w.queue.new()
+	s.at, s.due, s.run = at, at, run
 	if deviates && deviation.Fault != "" && !(Step{Class: class, Effect: d.effect}).can(deviation.Fault) {
 		deviates = false // this cannot go wrong with such a step
 	}
@@ -349,7 +363,7 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 		if w.taken++; w.taken > maxSteps {
 			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without coming to an end: some step repeats without letting time pass", w.taken, w.now)
 		}
-		s.run(s.trouble)
+		s.take()
 	}
 }
 
@@ -374,7 +388,20 @@ func (w *world) fail(err error) {
 }
 
 // stepQueue is a binary heap of steps by time, then by order of scheduling.
-type stepQueue struct{ steps []*step }
+type stepQueue struct {
+	steps []*step
+	// room is for steps to come: a run has thousands, and they are gone with it.
+	room []step
+}
+
+func (q *stepQueue) new() *step {
+	if len(q.room) == 0 {
+		q.room = make([]step, 64)
+	}
+	s := &q.room[0]
+	q.room = q.room[1:]
+	return s
+}
 
 func (q *stepQueue) less(i, j int) bool {
 	a, b := q.steps[i], q.steps[j]
