@@ -87,9 +87,10 @@ func (k Key) Answered(host *api.BareMetalHost) bool {
 // Age is how old the request on a host is at least, by this process's own clock. It may be
 // lost at any time: what the request says of itself remains.
 type Age struct {
-	// content is the request's, and since a time at which it was not there yet; of what a
-	// process finds when it starts, when that was.
+	// content is the request's and request what it says, and since a time at which it was
+	// not there yet; of what a process finds when it starts, when that was.
 	content string
+	request Request
 	since   time.Time
 	// looked is when the last live reading began.
 	looked time.Time
@@ -99,7 +100,7 @@ type Age struct {
 // before began.
 func (a *Age) Look(content string, began time.Time) {
 	if content != a.content {
-		a.content, a.since = content, a.looked
+		a.content, a.request, a.since = content, Parse(content), a.looked
 		if a.looked.IsZero() {
 			a.since = began
 		}
@@ -114,7 +115,10 @@ func (a *Age) Outdated(content string, node *corev1.Node, now time.Time, within 
 	if content == "" {
 		return false
 	}
-	q := Parse(content)
+	q := a.request
+	if content != a.content {
+		q = Parse(content)
+	}
 	return node != nil && q.Boot != node.Status.NodeInfo.BootID ||
 		content == a.content && now.Sub(a.since) >= within ||
 		!q.At.IsZero() && now.Sub(q.At.Time) >= within

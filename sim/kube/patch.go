@@ -356,7 +356,7 @@ func (m *merge) value(plan *plan, p unsafe.Pointer, raw json.RawMessage, path st
 // reverse: there are no marks for the inside of a list.
 func sameJSON(raw json.RawMessage, typed any, path string) error {
 	again, err := json.Marshal(typed)
-	if err != nil {
+	if err != nil || bytes.Equal(raw, again) {
 		return err
 	}
 	var x, y any
