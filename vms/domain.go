@@ -134,7 +134,7 @@ func (d *Domain) On(ctx context.Context) error {
 		if err := d.libvirt.Create(); err != nil {
 			return err
 		}
-		d.lab.hypervisor.reap(d.spec.name)
+		d.lab.hypervisor.adopt(d.spec.name)
 		return nil
 	})
 }
