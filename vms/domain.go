@@ -24,6 +24,8 @@ const (
 	tickInterval = 100 * time.Millisecond
 	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel closes with the process.
 	portEndTimeout = 5 * time.Second
+	// firmwareReset is less than a kernel needs from a reset to one of its own.
+	firmwareReset = time.Second
 	// actTimeout bounds the wait for the hypervisor's event about what was just done.
 	actTimeout = 20 * time.Second
 )
@@ -51,8 +53,9 @@ type Domain struct {
 	// Of run's goroutine.
 	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
 	stopSeen    time.Time
-	consoleMark int64 // the console's length when the boot began
-	fired       bool  // its watchdog, a device: the next reset is due to that
+	consoleMark int64     // the console's length when the boot began
+	resetSeen   time.Time // when the last reset was told that wasn't the firmware's
+	fired       bool      // its watchdog, a device: the next reset is due to that
 }
 
 // fired is an input, and no event: the reset that it leads to is one.
@@ -343,7 +346,7 @@ func (d *Domain) handle(in input) {
 			if err := json.Unmarshal(in.line, &l); err != nil {
 				return d.tracker.garbage(at, string(in.line))
 			}
-			return d.tracker.line(at, l)
+			return d.tracker.line(at, l, d.resetReason)
 		})
 	case in.kind == fired:
 		d.fired = true
@@ -352,10 +355,12 @@ func (d *Domain) handle(in input) {
 		d.stop, d.stopSeen = &in, time.Now()
 	default:
 		if in.kind == Reset {
-			// The firmware itself adds a reset to every warm one, before anything could write to the console.
-			if in.detail = d.resetReason(); in.detail == resetGuest && d.consoleLength() == d.consoleMark {
+			// The firmware itself adds a reset to every warm one, before anything could write to the console; or both are told
+			// late, one right after the other.
+			if in.detail = d.resetReason(); in.detail == resetGuest && (d.consoleLength() == d.consoleMark || time.Since(d.resetSeen) < firmwareReset) {
 				return
 			}
+			d.resetSeen = time.Now()
 		}
 		if in.kind == PoweredOn || in.kind == Reset {
 			d.fired = false

@@ -34,7 +34,8 @@ const (
 	// PoweredOff: the QEMU process is gone, and all that the guest wrote before was read. It ends the boot and every process in it.
 	// Detail is libvirt's reason: shutdown (the guest powered itself off), destroyed, crashed or failed.
 	PoweredOff Kind = "powered-off"
-	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again.
+	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again. The
+	// hypervisor's word of that can come seconds after the next boot's first; then the guest is the observer.
 	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired, or the device said so), sysrq (or that a program
 	// had the kernel reboot at once) or guest (a panic or reboot).
 	Reset Kind = "reset"
@@ -111,6 +112,7 @@ type tracker struct {
 
 	state State
 	early bool              // the guest was heard before the hypervisor told of the start, which is to come
+	reset bool              // the guest's next boot was heard before the hypervisor told of the reset, which is to come
 	boot  string            // empty until the current boot was heard
 	ended map[string]bool   // boots
 	seq   map[string]uint64 // last heartbeat by process
@@ -132,7 +134,9 @@ func (t *tracker) hypervisor(at time.Duration, kind Kind, detail string) []Event
 		return nil
 	}
 	early := t.early
-	if t.early = false; early && kind == PoweredOn {
+	told := t.reset
+	t.early, t.reset = false, t.reset && (kind == Paused || kind == Resumed)
+	if early && kind == PoweredOn || told && kind == Reset {
 		return nil // that is known
 	}
 	events := []Event{t.event(at, Hypervisor, kind, detail)}
@@ -165,8 +169,9 @@ func (t *tracker) end(at time.Duration) []Event {
 	return events
 }
 
-// line observes what the guest wrote.
-func (t *tracker) line(at time.Duration, l evidence.Line) []Event {
+// line observes what the guest wrote. The reason of a reset is asked for when the line is the first that is known of one: a
+// machine runs one kernel, so that another boot's word proves the end of the one before.
+func (t *tracker) line(at time.Duration, l evidence.Line, reason func() string) []Event {
 	e := Event{At: at, Host: t.host, Observer: Guest, Kind: Kind(l.Kind), Boot: l.Boot, Process: l.Process, Seq: l.Seq, Detail: l.Detail, Uptime: l.Uptime}
 	if t.ended[l.Boot] {
 		e.Late = true
@@ -178,11 +183,13 @@ func (t *tracker) line(at time.Duration, l evidence.Line) []Event {
 		events = append(events, t.event(at, Guest, PoweredOn, "its guest is heard"))
 		t.state, t.early = StateOn, true
 	}
+	if t.boot != "" && t.boot != l.Boot {
+		events = append(events, t.event(at, Guest, Reset, reason()))
+		events = append(events, t.end(at)...)
+		t.reset = true
+	}
 	if t.boot == "" {
 		t.boot, t.seq = l.Boot, map[string]uint64{}
-	}
-	if t.boot != l.Boot {
-		events = append(events, t.lose(at, fmt.Sprintf("boot %s speaks though the hypervisor reported no end of boot %s", l.Boot, t.boot))...)
 	}
 	t.heard = at
 	if l.Kind == evidence.WorkloadStarted {

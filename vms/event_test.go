@@ -105,15 +105,69 @@ func TestTracker(t *testing.T) {
 			3 boot A`,
 		},
 		{
-			"a boot from nowhere", `
+			"a boot from nowhere is a reset that nobody told of yet", `
 			0 powered-on
 			1 line A boot
 			2 line B boot`, `
 			0 powered-on -
 			1 boot A
-			2 evidence-lost A
-			2 evidence-regained A
+			2 reset A
 			2 boot B`,
+		},
+		{
+			"a reset that is told late, and another one", `
+			0 powered-on
+			1 line A boot
+			4 tick
+			9 line B boot
+			10 reset watchdog
+			11 line B heartbeat 1
+			12 line A workload-stopped db
+			13 reset guest
+			14 line C boot`, `
+			0 powered-on -
+			1 boot A
+			4 evidence-lost A
+			9 reset A
+			9 evidence-regained A
+			9 boot B
+			12 workload-stopped A db late
+			13 reset B
+			14 boot C`,
+		},
+		{
+			"a reset that is told late, after a pause", `
+			0 powered-on
+			1 line A boot
+			2 line B boot
+			3 paused
+			4 resumed
+			5 reset guest
+			6 line B heartbeat 1`, `
+			0 powered-on -
+			1 boot A
+			2 reset A
+			2 boot B
+			3 paused B
+			4 resumed B`,
+		},
+		{
+			"a reset that is never told, since the power went", `
+			0 powered-on
+			1 line A boot
+			2 line B boot
+			3 powered-off
+			4 powered-on
+			5 line C boot
+			6 reset guest`, `
+			0 powered-on -
+			1 boot A
+			2 reset A
+			2 boot B
+			3 powered-off B
+			4 powered-on -
+			5 boot C
+			6 reset C`,
 		},
 		{
 			"missing heartbeats, by process", `
@@ -211,7 +265,7 @@ func observe(t *testing.T, tracker *tracker, text string) []Event {
 		} else {
 			l.Process = f[4]
 		}
-		return tracker.line(at, l)
+		return tracker.line(at, l, func() string { return resetGuest })
 	case string(PoweredOn), string(PoweredOff), string(Reset), string(Paused), string(Resumed):
 		return tracker.hypervisor(at, Kind(f[1]), f[2])
 	}
