@@ -9,7 +9,7 @@ type coroutine struct {
 	next func() (*call, bool)
 	// flight is what to run when it is resumed while idle.
 	flight *flight
-	yield func(*call) bool
+	yield  func(*call) bool
 	// dying makes the call that it is suspended at panic instead of returning.
 	dying bool
 }
