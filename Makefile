@@ -12,6 +12,7 @@ SEED      ?= 1
 SEEDS     ?= 1 2 3
 SCHEDULES ?= 125
 FUZZTIME  ?= 60s
+KILLS     ?= 10
 # What the lab is made of: see run --help.
 CLUSTER   ?= embedded
 HOSTS     ?= guest
@@ -138,6 +139,12 @@ bench: build ## Measure what docs/performance.md reports
 .PHONY: hostile
 hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute each, while a normal client reads (12 minutes)
 	$(GO) test ./fakebmc/fleet -run TestHostileClients -count=1 -v -timeout 30m -args -hostile 1m -connections 1000 -slower 2
+
+.PHONY: kills
+kills: build nodes containers ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and look for what is left (KILLS=n SEED=n; about 15 minutes)
+	@ci/ironic/install.sh
+	@systems/cluster-api/build.sh
+	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 1h -run TestNothingOutlivesAKilledRun -v . -args -kills $(KILLS) -kill-seed $(SEED)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers (FUZZTIME each)

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/lab"
+)
+
+var (
+	kills    = flag.Int("kills", 0, "how many runs in the lab to kill, each at a moment of its own; 0 is none")
+	killSeed = flag.Uint64("kill-seed", 1, "seed for the moments")
+)
+
+// killable are the labs that are killed in turn: together they start all that fencelab can start.
+var killable = []struct {
+	arguments string
+	lasts     time.Duration // about how long such a run takes on two cores
+}{
+	{"--hosts guest --controllers process scenarios/catalog/reboot-annotation/plain-power-cycle.yaml", time.Minute},
+	{"--hosts node scenarios/catalog/machine-remediation/cut-off-host.yaml", 2 * time.Minute},
+	{"--hosts guest --power ironic scenarios/catalog/reboot-annotation/plain-power-cycle.yaml", 90 * time.Second},
+	{"--hosts model --cluster kind scenarios/catalog/reboot-annotation/plain-power-cycle.yaml", 90 * time.Second},
+	{"--hosts model --cluster standard --system systems/cluster-api/system.yaml scenarios/upstream/cluster-api", 2 * time.Minute},
+}
+
+// TestNothingOutlivesAKilledRun kills fencelab at moments that a seed draws, and looks
+// over the whole machine for what is left of it. Its keepers remove everything; a failure
+// also says whether lab down would have.
+func TestNothingOutlivesAKilledRun(t *testing.T) {
+	if *kills == 0 {
+		t.Skip("it runs with make kills")
+	}
+	random := rand.New(rand.NewPCG(*killSeed, 0))
+	for i := range *kills {
+		what := killable[i%len(killable)]
+		moment := time.Duration(random.Int64N(int64(what.lasts)))
+		t.Run(fmt.Sprintf("%d after %v of run %s", i, moment.Round(100*time.Millisecond), what.arguments), func(t *testing.T) {
+			killedRun(t, moment, strings.Fields(what.arguments))
+		})
+	}
+}
+
+func killedRun(t *testing.T, moment time.Duration, arguments []string) {
+	// The path is short, since those of sockets are limited.
+	dir, err := os.MkdirTemp("", "kill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	tmp := filepath.Join(dir, "t")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before := onThisMachine(t)
+
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	run := exec.Command("/proc/self/exe")
+	run.Args = append([]string{program, "run", "--backend", "lab", "--out", filepath.Join(dir, "out")}, arguments...)
+	run.Env = append(os.Environ(), "TMPDIR="+tmp)
+	run.Stdout, run.Stderr = log, log
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
+	select {
+	case err := <-ended:
+		// Also with everything done there is an end to clean up after.
+		t.Logf("it had ended before: %v", err)
+	case <-time.After(moment):
+		t.Logf("killed with %d processes, and in %s: %q", len(processesOf(dir)), tmp, names(t, tmp))
+		if err := run.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	}
+
+	killed := time.Now()
+	left := func() []string {
+		found := append(processesOf(dir), names(t, tmp)...)
+		for _, thing := range onThisMachine(t) {
+			if _, had := slices.BinarySearch(before, thing); !had {
+				found = append(found, thing)
+			}
+		}
+		return found
+	}
+	found := left()
+	for ; len(found) > 0 && time.Since(killed) < scriptPatience; found = left() {
+		<-time.After(100 * time.Millisecond)
+	}
+	if len(found) == 0 {
+		t.Logf("nothing was left after %v", time.Since(killed).Round(100*time.Millisecond))
+		return
+	}
+	said, _ := os.ReadFile(log.Name())
+	t.Errorf("left %v after it was killed:\n%s\nit had said:\n%s", scriptPatience, strings.Join(found, "\n"), said)
+	down := exec.Command("/proc/self/exe", "lab", "down")
+	down.Args[0], down.Env = program, run.Env
+	out, err := down.CombinedOutput()
+	t.Logf("lab down: %v\n%s", err, out)
+	if found := left(); len(found) > 0 {
+		t.Errorf("left even after fencelab lab down:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// processesOf are those that name a directory in their arguments or in their environment,
+// which children get from their parents.
+func processesOf(dir string) (found []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range all {
+		arguments, _ := os.ReadFile(filepath.Join(p, "cmdline")) // it may have ended meanwhile
+		environment, _ := os.ReadFile(filepath.Join(p, "environ"))
+		if filepath.Base(p) != fmt.Sprint(os.Getpid()) && strings.Contains(string(arguments)+string(environment), dir) {
+			found = append(found, fmt.Sprintf("process %s: %.200s", filepath.Base(p), strings.ReplaceAll(string(arguments), "\x00", " ")))
+		}
+	}
+	return found
+}
+
+// onThisMachine lists, sorted, what a lab can make outside of its directories and processes:
+// mounts, network interfaces, control groups, and what is in the places for such things.
+func onThisMachine(t *testing.T) (things []string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		things = append(things, "mount "+strings.TrimSpace(line))
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range interfaces {
+		things = append(things, "interface "+i.Name)
+	}
+	err = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			things = append(things, "control group "+path)
+		}
+		return nil // it may have gone meanwhile
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{os.TempDir(), "/run", "/run/netns", "/var/lib", "/dev/shm", lab.DefaultAssets()} {
+		for _, name := range names(t, dir) {
+			things = append(things, filepath.Join(dir, name))
+		}
+	}
+	slices.Sort(things)
+	return things
+}
+
+// names are the entries of a directory, none where there is no such directory.
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
