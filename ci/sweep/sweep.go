@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -134,31 +135,61 @@ type way struct {
 }
 
 // ways are those that are tried, of effects, deliveries and reads each. Time is dear: there are fewer of them than in the simulator,
-// and those come first that take an effect away, or its answer, or the process around it.
+// and those come first that change when an effect comes, or take it away, or its answer, or the process around it.
 var ways = [...][]way{
 	{
-		{scenarios.FaultLate, 15 * time.Second}, {scenarios.FaultErrorBefore, 0}, {scenarios.FaultCrashAfter, 0}, {scenarios.FaultErrorAfter, 0},
-		{scenarios.FaultIgnore, 0}, {"", 15 * time.Second}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultCrashLate, 15 * time.Second},
+		{scenarios.FaultLate, 15 * time.Second}, {"", 15 * time.Second}, {scenarios.FaultErrorBefore, 0}, {scenarios.FaultCrashAfter, 0},
+		{scenarios.FaultErrorAfter, 0}, {scenarios.FaultIgnore, 0}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultCrashLate, 15 * time.Second},
 		{scenarios.FaultConflict, 0}, {scenarios.FaultInternal, 0}, {"", time.Second}, {scenarios.FaultCrashStale, 15 * time.Second},
 	},
 	{{"", 15 * time.Second}, {scenarios.FaultRelist, 15 * time.Second}, {"", time.Second}},
 	{{scenarios.FaultErrorBefore, 0}, {"", 15 * time.Second}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultInternal, 0}},
 }
 
-// Singles are the single deviations of deeds: way by way, each for all effects, then for what reaches caches, then for reads.
+// Singles are the single deviations of deeds, so that the first of them tell the most. What is done to one host comes
+// before the same with the next; of each host first the effects, then what reaches caches, then the reads; and of those way
+// by way, commands to BMCs first, since they are what is physical.
 func Singles(deeds []scenarios.Deed) []scenarios.Deviation {
 	var all []scenarios.Deviation
-	for class, tried := range ways {
-		for _, w := range tried {
-			for _, d := range deeds {
-				if d.IsStart() || class != classOf(d) || w.fault != "" && !slices.Contains(d.Faults(), w.fault) {
-					continue
+	for _, turn := range turns(deeds) {
+		for class, tried := range ways {
+			for _, w := range tried {
+				for _, d := range turn {
+					if d.IsStart() || class != classOf(d) || w.fault != "" && !slices.Contains(d.Faults(), w.fault) {
+						continue
+					}
+					all = append(all, scenarios.Deviation{Step: d.String(), Fault: w.fault, Delay: scenarios.Duration(w.delay)})
 				}
-				all = append(all, scenarios.Deviation{Step: d.String(), Fault: w.fault, Delay: scenarios.Duration(w.delay)})
 			}
 		}
 	}
 	return all
+}
+
+// turns divides deeds: the first has one of each kind, the second those of which there is a second that differs in its object
+// alone, and so on. In each of them commands to BMCs come first.
+func turns(deeds []scenarios.Deed) (all [][]scenarios.Deed) {
+	seen := make(map[scenarios.Deed]int)
+	for _, d := range deeds {
+		kind := d
+		kind.Does = d.Does[:strings.LastIndexAny(d.Does, "/ ")+1]
+		turn := seen[kind]
+		if seen[kind]++; turn == len(all) {
+			all = append(all, nil)
+		}
+		all[turn] = append(all[turn], d)
+	}
+	for _, turn := range all {
+		slices.SortStableFunc(turn, func(a, b scenarios.Deed) int { return rank(a) - rank(b) })
+	}
+	return all
+}
+
+func rank(d scenarios.Deed) int {
+	if d.IsCommand() {
+		return 0
+	}
+	return 1
 }
 
 func classOf(d scenarios.Deed) int {

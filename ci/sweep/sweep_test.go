@@ -61,7 +61,7 @@ var deeds = []scenarios.Deed{
 	{Actor: "workload", Does: "delete Pod/exclusive", N: 1},
 }
 
-// TestSingles: effects come first, then deliveries, then reads; a BMC ignores commands only; stand-ins are left alone.
+// TestSingles: effects come first, commands before others, then deliveries, then reads; a BMC ignores commands only; stand-ins are left alone.
 func TestSingles(t *testing.T) {
 	plan := compile(t, "machine-remediation/cut-off-host.yaml")
 	singles := Singles(underTest(plan, deeds))
@@ -75,10 +75,10 @@ func TestSingles(t *testing.T) {
 		}
 	}
 	want := []string{
-		"remediation/patch BareMetalHost/worker-1/1", "reboot/bmc ForceOff worker-1/1", "remediation/deliver node-deleted Node/worker-1/1",
+		"reboot/bmc ForceOff worker-1/1", "remediation/patch BareMetalHost/worker-1/1", "remediation/deliver node-deleted Node/worker-1/1",
 		"remediation/get Node/worker-1/0.1", "remediation/get Node/worker-1/0.2",
 	}
-	if !slices.Equal(steps, want) || !slices.Equal(ignored, want[1:2]) {
+	if !slices.Equal(steps, want) || !slices.Equal(ignored, want[:1]) {
 		t.Errorf("the steps are %q, ignored are %q; want %q", steps, ignored, want)
 	}
 	plan.Spec.Controllers[0].Program = &scenarios.Program{Command: []string{"it"}}
@@ -86,6 +86,32 @@ func TestSingles(t *testing.T) {
 		if d.Actor != plan.Spec.Controllers[0].Name {
 			t.Errorf("beside the program, %s is tried", d)
 		}
+	}
+}
+
+// TestSinglesOfHostsThatAreAlike: all of one host's come first, and what is done to another alone with them.
+func TestSinglesOfHostsThatAreAlike(t *testing.T) {
+	var steps []string
+	for _, d := range Singles([]scenarios.Deed{
+		{Actor: "operator", Does: "get BareMetalHost/worker-1", N: 1},
+		{Actor: "operator", Does: "patch BareMetalHost/worker-1", N: 1},
+		{Actor: "operator", Does: "patch BareMetalHost/worker-2", N: 1},
+		{Actor: "operator", Does: "bmc ForceOff worker-2", N: 1},
+		{Actor: "operator", Does: "bmc ForceOff worker-1", N: 1},
+		{Actor: "operator", Does: "bmc On worker-1", N: 1},
+		{Actor: "operator", Does: "patch BareMetalHost/worker-1", N: 2},
+	}) {
+		if !slices.Contains(steps, d.Step) {
+			steps = append(steps, d.Step)
+		}
+	}
+	want := []string{
+		"operator/bmc ForceOff worker-2/1", "operator/bmc On worker-1/1", "operator/patch BareMetalHost/worker-1/1",
+		"operator/patch BareMetalHost/worker-1/2", "operator/get BareMetalHost/worker-1/0.1",
+		"operator/bmc ForceOff worker-1/1", "operator/patch BareMetalHost/worker-2/1",
+	}
+	if !slices.Equal(steps, want) {
+		t.Errorf("the steps are\n%q\nwant\n%q", steps, want)
 	}
 }
 
