@@ -571,7 +571,7 @@ func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (t
 }
 
 // Stop forgets the world. What it leaves beside the history is the log of the
-// BMCs.
+// BMCs, the objects of the API and the trace.
 func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	if b.w == nil {
 		return nil, nil
@@ -585,7 +585,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	}
 	trace := b.w.trace
 	b.w, b.processes = nil, nil
-	if !b.Evidence {
+	if !b.Evidence || b.store == nil { // or it refused to start
 		return nil, nil
 	}
 	for _, h := range b.hosts {
@@ -593,5 +593,17 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 			b.requests.Add(r)
 		}
 	}
-	return []scenarios.Artifact{b.requests.Artifact(), trace.Artifact()}, nil
+	api, err := b.dump()
+	return []scenarios.Artifact{api, b.requests.Artifact(), trace.Artifact()}, err
+}
+
+// dump is the last state of the API for the report's directory.
+func (b *Backend) dump() (scenarios.Artifact, error) {
+	return b.sim.objects.Dump(func(kind *objects.Kind) ([]client.Object, error) {
+		served, err := b.sim.server.KindOf(kind.New())
+		if err != nil {
+			return nil, err
+		}
+		return b.store.List(served, ""), nil
+	})
 }

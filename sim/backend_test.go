@@ -98,8 +98,8 @@ func TestCatalog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(second.Artifacts) != 2 || len(second.Artifacts[1].Data) == 0 {
-				t.Errorf("a run that is recorded has the artifacts %v", second.Artifacts)
+			if len(second.Artifacts) != 3 || len(second.Artifacts[2].Data) == 0 {
+				t.Errorf("a run that is recorded has %d artifacts, want 3, with a trace", len(second.Artifacts))
 			}
 			if at := history.Diff(first.History, second.History); at >= 0 {
 				t.Errorf("played twice, event %d differs", at+1)
@@ -179,8 +179,17 @@ func TestRequestLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(outcome.Artifacts) != 2 || outcome.Artifacts[0].Name != "bmc.jsonl" || outcome.Artifacts[1].Name != "trace.jsonl" {
-		t.Fatalf("the run left %d artifacts beside its history, want bmc.jsonl and trace.jsonl", len(outcome.Artifacts))
+	if len(outcome.Artifacts) != 3 || outcome.Artifacts[0].Name != "api.json" || outcome.Artifacts[1].Name != "bmc.jsonl" || outcome.Artifacts[2].Name != "trace.jsonl" {
+		t.Fatalf("the run left %d artifacts beside its history, want api.json, bmc.jsonl and trace.jsonl", len(outcome.Artifacts))
+	}
+	var dumped []struct{ Kind string }
+	if err := json.Unmarshal(outcome.Artifacts[0].Data, &dumped); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"Node", "BareMetalHost", "Machine"} {
+		if !slices.ContainsFunc(dumped, func(obj struct{ Kind string }) bool { return obj.Kind == kind }) {
+			t.Errorf("api.json has no %s:\n%s", kind, outcome.Artifacts[0].Data)
+		}
 	}
 	type key struct {
 		host, client string
@@ -189,7 +198,7 @@ func TestRequestLog(t *testing.T) {
 	}
 	records := map[key]fakebmc.Record{}
 	hosts := map[string]int{}
-	for lines := bufio.NewScanner(bytes.NewReader(outcome.Artifacts[0].Data)); lines.Scan(); {
+	for lines := bufio.NewScanner(bytes.NewReader(outcome.Artifacts[1].Data)); lines.Scan(); {
 		var r fakebmc.Record
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			t.Fatalf("%v in %s", err, lines.Bytes())

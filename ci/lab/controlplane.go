@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,32 +164,24 @@ func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Obj
 	return nil
 }
 
-// dump is the state of the API for the report's directory.
+// dump is the state of the API for the report's directory, as far as the API answers.
 func (b *Backend) dump() []scenarios.Artifact {
 	if b.admin == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), commandTimeout)
 	defer cancel()
-	var dumped []client.Object
-	for _, kind := range b.kinds {
-		if !kind.Dumped {
-			continue
-		}
+	api, err := b.kinds.Dump(func(kind *objects.Kind) ([]client.Object, error) {
 		list := kind.NewList()
 		if err := b.admin.List(ctx, list); err != nil {
 			b.logf("dump %T: %v", list, err)
-			continue
+			return nil, nil
 		}
-		dumped = append(dumped, items(list)...)
-	}
-	for _, obj := range dumped {
-		obj.SetManagedFields(nil)
-	}
-	data, err := json.MarshalIndent(dumped, "", "  ")
+		return items(list), nil
+	})
 	if err != nil {
-		b.logf("dump the API: %v", err)
+		b.logf("%v", err)
 		return nil
 	}
-	return []scenarios.Artifact{{Name: "api.json", Data: append(data, '\n')}}
+	return []scenarios.Artifact{api}
 }

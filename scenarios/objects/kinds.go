@@ -90,7 +90,7 @@ type Kind struct {
 	// Changes hands over the events that stand for what became different between two
 	// versions; nil for a kind that no guarantee looks at. See [Nodes.Changes].
 	Changes func(before, after metav1.Object, emit func(history.Event))
-	// Dumped has the last state of its objects among the artifacts of a run in the lab.
+	// Dumped has the last state of its objects among the artifacts of a run.
 	Dumped bool
 	// Heartbeat says that its objects are written all the time, so that a write is no
 	// effect that a crash could be counted by.
