@@ -20,8 +20,11 @@ POWER     ?= redfish
 # Of the lab's stories: which, by a regular expression about their names, and how many at once.
 FOCUS     ?=
 PROCS     ?= $(shell nproc)
-STORIES   := go tool -modfile=ci/tools/go.mod ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' -output-dir out/e2e -junit-report junit.xml ./ci/lab -- -test.run='^TestLab$$'
+TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
+STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' ./ci/lab -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER)
+# A suite of make e2e; its events are what ci/e2e reads.
+SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
 
 ##@ Every day
 
@@ -56,32 +59,36 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes containers ## Run the scenarios on a real API server and VMs, and real clients on fakebmc (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 25 more)
+e2e: build nodes containers ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 25 more)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
-	@rm -rf out/e2e && mkdir -p out/e2e
-	$(E2E) $(if $(FOCUS),FENCELAB_E2E=all) $(STORIES)
 ifeq ($(FOCUS),)
 	@fakebmc/clients.sh
 	@scenarios/page/browser.sh $(CACHE)/browser
-	$(MAKE) --no-print-directory -j $(PROCS) e2e-lab e2e-bmc e2e-command
 endif
+	@rm -rf out/e2e
+	@$(GO) build -o bin/e2e ./ci/e2e
+	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(PROCS) stories $(if $(FOCUS),,'lab bmc command browser')
 
-# What else there is to show of the lab, of BMCs, and of the command, side by side.
-.PHONY: e2e-lab e2e-bmc e2e-command
+# The suites: the stories, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
+.PHONY: e2e-stories e2e-lab e2e-bmc e2e-command e2e-browser
+e2e-stories:
+	@$(E2E) FENCELAB_EVENTS=$(CURDIR)/out/e2e/events/stories.json $(STORIES)
 e2e-lab:
-	$(E2E) $(GO) test -tags $(TAGS) -count=1 -p 1 -timeout 30m -skip '^TestLab$$' -v ./ci/lab ./ci/cluster/kind
+	@$(SUITE) -timeout 30m -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
 e2e-bmc:
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -p 1 ./fakebmc/... ./ci/ironic
+	@$(SUITE) ./fakebmc/... ./ci/ironic
 e2e-command:
-	FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram|TestMetal3|TestClusterAPI' .
-	FENCELAB_REQUIRE_BROWSER=1 $(GO) test -count=1 ./scenarios/page
+	@$(SUITE) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram|TestMetal3|TestClusterAPI' .
+e2e-browser:
+	@$(SUITE) ./scenarios/page
 
 .PHONY: e2e-all
 e2e-all: build nodes containers ## Every story of the catalogue in the lab (about two hours and a half)
 	@ci/ironic/install.sh
-	@rm -rf out/e2e && mkdir -p out/e2e
-	$(E2E) FENCELAB_E2E=all $(STORIES)
+	@rm -rf out/e2e
+	@$(GO) build -o bin/e2e ./ci/e2e
+	+@FENCELAB_E2E=all bin/e2e stories
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
@@ -159,7 +166,7 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform .; do \
+	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: generate

@@ -210,8 +210,16 @@ func inLab(t *testing.T, story string, flags ...string) (code int, said string) 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = append([]string{program, "run", story, "--backend", "lab", "--out", t.TempDir()}, flags...)
+	out := t.TempDir()
+	if results := os.Getenv("FENCELAB_OUT"); results != "" {
+		out = filepath.Join(results, strings.ReplaceAll(t.Name(), "/", "-"))
+		t.Attr("artifacts", out)
+	}
+	cmd.Args = append([]string{program, "run", story, "--backend", "lab", "--out", out}, flags...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
 	output, _ := cmd.CombinedOutput()                                     // the code says how it ended
-	return cmd.ProcessState.ExitCode(), string(output)
+	if code = cmd.ProcessState.ExitCode(); code == report.ExitUnknown {
+		t.Attr("verdict", "unknown")
+	}
+	return code, string(output)
 }

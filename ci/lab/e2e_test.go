@@ -160,7 +160,7 @@ var _ = Describe("the lab", func() {
 		case which == "quick" && (slices.Contains(labels, full[0]) || slices.Contains(labels, onDemand[0])):
 			Skip("not part of the quick run")
 		case which != "all" && slices.Contains(labels, onDemand[0]):
-			Skip("it runs with FENCELAB_E2E=all")
+			Skip("make e2e-all tells it")
 		}
 	})
 
@@ -289,11 +289,9 @@ func TestModelHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			save(t, outcome)
 			if mismatch := outcome.Meets(); mismatch != "" {
 				t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
-				for _, e := range outcome.History.Events() {
-					t.Log(e)
-				}
 			}
 		})
 	}
@@ -320,16 +318,33 @@ func TestDeviationsAtGates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	save(t, outcome)
 	verdict, reason := outcome.VerdictOfSchedule()
 	if taken := outcome.Injected.Deviations; verdict != "held" || taken.Took != 4 || taken.Of != 5 {
 		t.Errorf("%s: %s, with %s deviations taken\n\n%s", verdict, reason, taken, outcome.Brief("", ""))
-		for _, e := range outcome.History.Events() {
-			t.Log(e)
-		}
 	}
 	if word, reason := outcome.Reproduces(nil); word != scenarios.Diverged || !strings.Contains(reason, "worker-1/99") {
 		t.Errorf("it is %s: %s", word, reason)
 	}
+}
+
+// save leaves what a story that is no spec has shown, among the results of make e2e; elsewhere its history in the log.
+func save(t *testing.T, outcome *scenarios.Outcome) {
+	t.Helper()
+	results := os.Getenv("FENCELAB_OUT")
+	if results == "" {
+		for _, e := range outcome.History.Events() {
+			t.Log(e)
+		}
+		return
+	}
+	dir := filepath.Join(results, directoryOf(t.Name()))
+	if err := outcome.Save(dir, ""); err != nil {
+		t.Error(err)
+	}
+	verdict, _ := outcome.VerdictOfSchedule()
+	t.Attr("verdict", string(verdict))
+	t.Attr("artifacts", fromRoot(dir))
 }
 
 // faults has an entry for each scenario of a BMC's fault that the lab can tell.
@@ -434,6 +449,7 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	}
 	Expect(err).NotTo(HaveOccurred())
 	verdict, _ := outcome.Verdict()
+	AddReportEntry("verdict", string(verdict))
 	// Not into the report: whoever waits for the run wants to see it now.
 	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(outcome.Elapsed(), "\n  "))
 	for _, want := range []string{page.Trace, page.Lines} {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it anew):\n%s", file, diff)
+	}
+}
+
+func events(t *testing.T, name string) []*test {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(data)
+}
+
+// recorded are suites whose events are in testdata: those of parts were recorded from go test -json.
+func recorded(t *testing.T) []*suite {
+	began := time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
+	return []*suite{
+		{Name: "stories", Tests: events(t, "stories"), Began: began, Ended: began.Add(16*time.Minute + 39*time.Second), Err: errors.New("exit status 2"), Log: "out/e2e/stories.log"},
+		{Name: "lab", Tests: events(t, "lab"), Began: began, Ended: began.Add(361 * time.Second), Err: errors.New("exit status 2"), Log: "out/e2e/lab.log"},
+		{Name: "bmc", Began: began, Ended: began.Add(time.Second)},
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var b strings.Builder
+	summarize(&b, recorded(t), 28*time.Minute+53*time.Second, "out/e2e/junit.xml")
+	golden(t, "summary.txt", b.String())
+}
+
+func TestProgress(t *testing.T) {
+	s := &suite{Name: "lab", Tests: events(t, "cut-short")}
+	if got, want := s.progress(time.Date(2026, 11, 22, 22, 1, 12, 0, time.UTC)),
+		"1 passed, 0 failed, 0 unknown, 1 skipped; TestOutage/models runs, for 1m10s so far; TestKeepers runs, for 12s so far, and 1 more"; got != want {
+		t.Errorf("it says\n%s, want\n%s", got, want)
+	}
+}
+
+// TestRun runs suites of a Makefile in testdata: one that passes, one whose test fails, one that can't be built, and
+// one that is silent.
+func TestRun(t *testing.T) {
+	r, said := runnerOf(t)
+	code, err := r.run(t.Context(), []string{"passing", "failing broken"})
+	if code != 1 || err != nil {
+		t.Errorf("it ended with %d and %v, want 1", code, err)
+	}
+	for _, pattern := range []string{
+		`(?m)^passing \| fine$`,
+		`(?m)^passing \| 0 passed, 0 failed, 0 unknown, 0 skipped; TestFine runs, for \S+ so far$`,
+		`(?m)^1 passed, 2 failed, 0 unknown, 0 skipped in `,
+		`(?m)^failed: failing: TestWrong \(2s\)\n  it is wrong\n  see out/e2e/wrong$`,
+		`(?m)^failed: broken: make e2e-broken \(0s\)\n  exit status 2\n  see \S+/broken.log$`,
+	} {
+		if !regexp.MustCompile(pattern).Match(said.Bytes()) {
+			t.Errorf("it doesn't say %s:\n%s", pattern, said)
+		}
+	}
+	junit, err := os.ReadFile(filepath.Join(r.out, "junit.xml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{
+		`<testsuites name="make e2e" tests="3" failures="2" errors="0" `,
+		`<testsuite tests="1" failures="0" time="\S+" name="passing" `,
+		`<testcase classname="passing" name="TestFine" time="1.0+"></testcase>`,
+		`<property name="artifacts" value="out/e2e/wrong"></property>`,
+		`<failure message="Failed" type="">exit status 2&#xA;it does not build&#xA;`,
+	} {
+		if !regexp.MustCompile(pattern).Match(junit) {
+			t.Errorf("junit.xml has no %s:\n%s", pattern, junit)
+		}
+	}
+}
+
+// TestInterrupt: what was told until then is reported, and what had not begun is named.
+func TestInterrupt(t *testing.T) {
+	r, said := runnerOf(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		for range time.Tick(10 * time.Millisecond) {
+			if data, _ := os.ReadFile(filepath.Join(r.out, "events", "endless.json")); bytes.HasSuffix(data, []byte("cut sh")) {
+				interrupt()
+				return
+			}
+		}
+	}()
+	if code, err := r.run(ctx, []string{"endless", "passing"}); code != 130 || err != nil {
+		t.Errorf("it ended with %d and %v, want 130", code, err)
+	}
+	for _, pattern := range []string{
+		`(?m)^endless \| cleaned up$`,
+		`(?m)^failed: endless: TestEndless \(0s\)\n  it had not ended$`,
+		`(?m)^failed: passing: make e2e-passing \(0s\)\n  interrupted before it began$`,
+	} {
+		if !regexp.MustCompile(pattern).Match(said.Bytes()) {
+			t.Errorf("it doesn't say %s:\n%s", pattern, said)
+		}
+	}
+	if junit, err := os.ReadFile(filepath.Join(r.out, "junit.xml")); err != nil || !bytes.Contains(junit, []byte(`name="TestEndless"`)) {
+		t.Errorf("junit.xml: %v\n%s", err, junit)
+	}
+}
+
+func runnerOf(t *testing.T) (*runner, *bytes.Buffer) {
+	var said bytes.Buffer
+	out := t.TempDir()
+	t.Setenv("MAKEFILES", filepath.Join("testdata", "Makefile"))
+	t.Setenv("OUT", out)
+	return &runner{out: out, tools: "../tools/go.mod", procs: 1, silence: 500 * time.Millisecond, to: &said}, &said
+}

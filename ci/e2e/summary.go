@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// suite is what came of one target of the Makefile.
+type suite struct {
+	Name  string
+	Log   string // the file with its output
+	Tests []*test
+	Began time.Time // zero before it does
+	Ended time.Time // zero before it has
+	Err   error     // how it ended
+}
+
+func (s *suite) took() time.Duration { return s.Ended.Sub(s.Began) }
+
+// cases are the suite's innermost tests, and whatever failed without one of its tests failing: a test that holds
+// others, or a package. (JUnit counts those that hold others as well.)
+func (s *suite) cases() []*test {
+	return slices.DeleteFunc(slices.Clone(s.Tests), func(t *test) bool {
+		return slices.ContainsFunc(s.Tests, func(other *test) bool { return other.below(t) && (!bad(t) || bad(other)) }) || t.Name == "" && !bad(t)
+	})
+}
+
+// nameOf names a test with its suite and its package, where that is another name.
+func (s *suite) nameOf(t *test) string {
+	words := []string{s.Name + ":"}
+	for _, word := range []string{t.Package, t.Name} {
+		if word != "" && word != s.Name {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// bad reports whether a test calls for somebody.
+func bad(t *test) bool { return !slices.Contains([]outcome{passed, skipped}, t.Outcome) }
+
+func (s *suite) bad() []*test {
+	return slices.DeleteFunc(s.cases(), func(t *test) bool { return !bad(t) })
+}
+
+// counts are how many tests came out how. One that had not ended has failed.
+func counts(cases []*test) map[outcome]int {
+	n := make(map[outcome]int)
+	for _, t := range cases {
+		if t.over() {
+			n[t.Outcome]++
+		} else {
+			n[failed]++
+		}
+	}
+	return n
+}
+
+// slowest is how many of the slowest tests are named.
+const slowest = 5
+
+// summarize says in a screenful what came of all suites, and where to look.
+func summarize(w io.Writer, suites []*suite, took time.Duration, junit string) {
+	var all []*test
+	names := make(map[*test]string)
+	for _, s := range suites {
+		all = append(all, s.cases()...)
+		for _, t := range s.Tests {
+			names[t] = s.nameOf(t)
+		}
+	}
+	n := counts(all)
+	fmt.Fprintf(w, "%d passed, %d failed, %d unknown, %d skipped in %s\n\n", n[passed], n[failed], n[unknown], n[skipped], round(took))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "suite\twall time\tpassed\tfailed\tunknown\tskipped\t")
+	for _, s := range suites {
+		n := counts(s.cases())
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t", s.Name, round(s.took()), n[passed], n[failed], n[unknown], n[skipped])
+		if s.Err != nil {
+			fmt.Fprintf(table, "  %v", s.Err)
+		}
+		fmt.Fprintln(table)
+	}
+	_ = table.Flush() // the summary's writer never fails
+
+	for _, s := range suites {
+		for _, t := range s.bad() {
+			word := t.Outcome
+			if !t.over() {
+				word = failed
+			}
+			fmt.Fprintf(w, "\n%s: %s (%s)\n  %s\n  see %s\n", word, names[t], round(t.Took), t.reason(), cmp.Or(t.attributes[artifacts], s.Log))
+		}
+	}
+	reasons := make(map[string]int)
+	for _, t := range all {
+		if t.Outcome == skipped {
+			reasons[t.reason()]++
+		}
+	}
+	if len(reasons) > 0 {
+		fmt.Fprintln(w, "\nskipped:")
+	}
+	for _, reason := range slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b))
+	}) {
+		fmt.Fprintf(w, "  %4d  %s\n", reasons[reason], reason)
+	}
+	ended := slices.DeleteFunc(all, func(t *test) bool { return !t.over() || t.Took < time.Second })
+	slices.SortStableFunc(ended, func(a, b *test) int { return cmp.Compare(b.Took, a.Took) })
+	if len(ended) > 0 {
+		fmt.Fprintln(w, "\nslowest:")
+	}
+	for _, t := range ended[:min(slowest, len(ended))] {
+		fmt.Fprintf(w, "  %6s  %s\n", round(t.Took), names[t])
+	}
+	fmt.Fprintf(w, "\nall tests: %s\n", junit)
+}
+
+// progress is a line about a suite that runs: what is done, and what has run longest.
+func (s *suite) progress(now time.Time) string {
+	n := counts(slices.DeleteFunc(s.cases(), func(t *test) bool { return !t.over() }))
+	line := fmt.Sprintf("%d passed, %d failed, %d unknown, %d skipped", n[passed], n[failed], n[unknown], n[skipped])
+	current := slices.DeleteFunc(s.cases(), func(t *test) bool { return t.Outcome != running || t.Name == "" })
+	slices.SortStableFunc(current, func(a, b *test) int { return a.Began.Compare(b.Began) })
+	for i, t := range current {
+		if i == 2 {
+			return fmt.Sprintf("%s, and %d more", line, len(current)-i)
+		}
+		line += fmt.Sprintf("; %s runs, for %s so far", t.Name, round(now.Sub(t.Began)))
+	}
+	return line
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Second) }
