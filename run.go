@@ -60,7 +60,7 @@ is saved below --out.`,
 	flags.StringVar(&r.system, "system", "", "file that lists the programs to test in place of the scenarios' controllers (--backend lab)")
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
-	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario, with any strategy except benign and sweep; with sweep in the lab, the maximum")
+	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep the maximum, and without this flag all")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
 	return cmd
 }
@@ -105,6 +105,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		return report.Invalid(fmt.Errorf("--strategy %s: the lab knows %s and %s only", strategy, benign, sweeping))
 	case r.search.Schedules < 1 || r.workers < 1:
 		return report.Invalid(errors.New("--schedules and --workers must be at least 1"))
+	case strategy == sweeping && !cmd.Flags().Changed("schedules"):
+		r.search.Schedules = 0 // a sweep ends by itself
 	}
 	loaded, err := scenarios.LoadFiles(args, vocabulary(), r.set)
 	if err == nil {
@@ -127,7 +129,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		case strategy == benign:
 			return r.Single(ctx, plan, r.backend())
 		case r.Real:
-			return sweep.Run(ctx, &r.Console, plan, r.sweepable, r.bounds(cmd))
+			return sweep.Run(ctx, &r.Console, plan, r.sweepable, r.bounds())
 		}
 		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers)
 	})
@@ -162,13 +164,9 @@ func (r *runner) sweepable(record bool) sweep.World {
 // violationsAgain is how often a sweep plays again what broke a guarantee.
 const violationsAgain = 5
 
-// bounds are those of a sweep in the lab: all that there is to try, unless the user says less. Virtual machines want a
-// machine for themselves.
-func (r *runner) bounds(cmd *cobra.Command) sweep.Options {
-	o := sweep.Options{Workers: r.workers, Again: violationsAgain}
-	if cmd.Flags().Changed("schedules") {
-		o.Schedules = r.search.Schedules
-	}
+// bounds are those of a sweep in the lab. Virtual machines want a machine for themselves.
+func (r *runner) bounds() sweep.Options {
+	o := sweep.Options{Schedules: r.search.Schedules, Workers: r.workers, Again: violationsAgain}
 	if r.Chosen("hosts") != lab.Model {
 		o.Workers = 1
 	}

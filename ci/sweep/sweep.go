@@ -41,12 +41,7 @@ func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world fu
 		return code, err // there is nothing to search for
 	}
 	deeds := underTest(plan, benign.Deeds())
-	singles := Singles(deeds)
-	total := len(singles)
-	if o.Schedules > 0 {
-		total = min(total, o.Schedules)
-	}
-	s := search.Over(plan, singles[:total], fmt.Sprintf("single deviations from %s", report.Count(len(deeds), "deed")))
+	s := search.Over(plan, Singles(deeds), o.Schedules, fmt.Sprintf("single deviations from %s", report.Count(len(deeds), "deed")))
 	known, err := open(to.Dir, plan)
 	if err != nil {
 		return 0, report.Coded(report.ExitInternal, err)

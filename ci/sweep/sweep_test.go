@@ -152,7 +152,7 @@ func TestASweepFindsAndGoesOn(t *testing.T) {
 		if err != nil || code != report.ExitViolated {
 			t.Errorf("it ended with %d, %v:\n%s", code, err, out.String())
 		}
-		for _, want := range []string{"14 single deviations from 5 deeds: 13 held, 1 violated", "reboot/bmc ForceOff worker-1/1 ignore", "always: it came again 3 of 3 times"} {
+		for _, want := range []string{"14 of 32 single deviations from 5 deeds: 13 held, 1 violated", "reboot/bmc ForceOff worker-1/1 ignore", "always: it came again 3 of 3 times"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("it didn't say %q:\n%s", want, out.String())
 			}

@@ -71,8 +71,11 @@ type Entry struct {
 
 // Searched is what came of a search.
 type Searched struct {
-	Schedules int     `json:"schedules"`
-	Of        int     `json:"of"`
+	Schedules int `json:"schedules"`
+	Of        int `json:"of"`
+	// All is how many there are, if the strategy ends by itself: a sweep that was to try
+	// fewer is not exhaustive.
+	All       int     `json:"outOf,omitempty"`
 	Held      int     `json:"held"`
 	Violated  int     `json:"violated"`
 	Unknown   int     `json:"unknown"`

@@ -146,14 +146,8 @@ type Result struct {
 // Benign plays the plan as it is and returns the steps of its story, in the order in
 // which they were scheduled.
 func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *scenarios.Outcome, error) {
-	var steps []sim.Step
-	backend := s.Backend()
-	backend.Watch = func(step sim.Step) (scenarios.Deviation, bool) {
-		steps = append(steps, step)
-		return scenarios.Deviation{}, false
-	}
-	outcome, err := scenarios.Run(ctx, plan, backend, nil)
-	return steps, outcome, err
+	steps, outcome, err := tell(ctx, s, plan)
+	return plain(steps), outcome, err
 }
 
 // Delays are how late a single step is made: later than its neighbours, than a few

@@ -16,7 +16,7 @@ const failuresShown = 10
 func (s *Search) Report(to *report.Console, t Tally) {
 	verdict := t.Verdict(s.Total)
 	found := &report.Searched{
-		Schedules: t.Tried, Of: s.Total, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Simulated: t.Simulated.Seconds(),
+		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Simulated: t.Simulated.Seconds(),
 	}
 	for _, f := range t.Failures() {
 		found.Failures = append(found.Failures, report.Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
@@ -24,6 +24,9 @@ func (s *Search) Report(to *report.Console, t Tally) {
 	to.Searched(found)
 	to.Line(verdict, verdict == invariant.Held, s.Story.Plan.Metadata.Name, fmt.Sprintf("%s: %d held, %d violated, %d unknown; %s simulated",
 		s.Describe(t.Tried), t.Held, t.Violated, t.Unknown, t.Simulated.Round(time.Second)))
+	if s.Partial() {
+		fmt.Fprintf(to.Out, "  not exhaustive: %s not tried; --schedules bounds the sweep\n", report.Count(s.All-s.Total, "deviation"))
+	}
 	if t.Violated > 0 {
 		fmt.Fprintf(to.Out, "  it took %s to the first violation\n", report.Count(t.Failures()[0].Schedule.Number+1, "schedule"))
 	}

@@ -17,7 +17,8 @@ type Options struct {
 	Strategy string
 	// Seed is what a strategy's choices are drawn from.
 	Seed uint64
-	// Schedules is how many to try, with a strategy that doesn't end by itself.
+	// Schedules is how many to try. A sweep tries no more than there are, and all of them
+	// if this is 0.
 	Schedules int
 }
 
@@ -25,8 +26,10 @@ type Options struct {
 type Search struct {
 	Strategy
 	Story *Story
-	// Total is how many schedules are to be tried.
-	Total int
+	// Total is how many schedules are to be tried, and All how many there are with a
+	// strategy that ends by itself: a sweep of a long story has more than anybody can wait
+	// for.
+	Total, All int
 	// what is what they are.
 	what string
 }
@@ -34,17 +37,17 @@ type Search struct {
 // New plays the benign schedule of a scenario and plans a search around it. The
 // outcome is the benign one's.
 func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*Search, *scenarios.Outcome, error) {
-	steps, benign, err := Benign(ctx, simulator, plan)
+	steps, benign, err := tell(ctx, simulator, plan)
 	if err != nil {
 		return nil, nil, err
 	}
-	chosen, err := choose(o.Strategy, &space{seed: o.Seed, steps: steps, singles: Singles(steps)})
+	chosen, err := choose(o.Strategy, &space{seed: o.Seed, steps: steps, singles: Singles(plain(steps))})
 	if err != nil {
 		return nil, nil, err
 	}
 	s := &Search{Strategy: chosen.Strategy, Story: &Story{Plan: plan, Cover: chosen.learns}, Total: o.Schedules, what: chosen.what}
 	if !chosen.endless {
-		s.Total = chosen.total
+		s.bound(chosen.total, o.Schedules)
 	}
 	if scenario.HasRanges() {
 		for _, step := range scenario.Spec.Steps {
@@ -53,6 +56,17 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 	}
 	return s, benign, nil
 }
+
+// bound has a search end after so many schedules of all that there are, or 0 for all.
+func (s *Search) bound(all, schedules int) {
+	s.All, s.Total = all, all
+	if schedules > 0 {
+		s.Total = min(all, schedules)
+	}
+}
+
+// Partial reports whether there are schedules that were not to be tried.
+func (s *Search) Partial() bool { return s.Total < s.All }
 
 // Ahead is how many schedules a strategy chooses before it learns what came of the
 // first one. It keeps workers busy that play several at a time and report in any
@@ -145,9 +159,13 @@ func (a *Alone) Take() (Result, bool) {
 	return result, err == nil
 }
 
-// Describe says what a search has tried: "834 single deviations from 201 steps".
+// Describe says what a search has tried: "834 single deviations from 201 steps", or "500 of
+// 71180 single deviations from 6960 steps".
 func (s *Search) Describe(tried int) string {
 	text := fmt.Sprintf("%d %s", tried, s.what)
+	if s.Partial() {
+		text = fmt.Sprintf("%d of %d %s", tried, s.All, s.what)
+	}
 	if tried < s.Total {
 		text += fmt.Sprintf(" (interrupted, of %d)", s.Total)
 	}

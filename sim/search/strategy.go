@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/sim"
 )
 
 // Strategy chooses the schedules of a search.
@@ -42,8 +41,8 @@ type Schedule struct {
 type space struct {
 	seed uint64
 	// steps are those of the benign schedule, and singles all single deviations from
-	// it.
-	steps   []sim.Step
+	// it, step by step.
+	steps   []told
 	singles []scenarios.Deviation
 }
 
@@ -60,7 +59,7 @@ var strategies = []struct {
 	tries string
 	new   func(*space) chosen
 }{
-	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point", newSweep},
+	{"sweep", "each single deviation from the benign schedule: every delay, every fault and every crash point; with --schedules, the N most telling ones, spread over the story", newSweep},
 	{"pairs", "random pairs of those", newPairs},
 	{"random", "random schedules", newRandom},
 	{"coverage", "variations of schedules that led a controller to a decision, or from one to another, that no earlier one had reached", newGuided},
@@ -110,21 +109,23 @@ type unteachable struct{}
 // Learn does nothing.
 func (unteachable) Learn(Schedule, Result) {}
 
-// sweep tries every single deviation from the benign schedule.
+// sweep tries every single deviation from the benign schedule, or as many of them as there
+// is time for.
 type sweep struct {
 	unteachable
-	*space
+	order []scenarios.Deviation
 }
 
 func newSweep(from *space) chosen {
-	return chosen{Strategy: sweep{space: from}, what: fmt.Sprintf("single deviations from %d steps", len(from.steps)), total: len(from.singles)}
+	order := ordered(from.steps)
+	return chosen{Strategy: sweep{order: order}, what: fmt.Sprintf("single deviations from %d steps", len(from.steps)), total: len(order)}
 }
 
 func (s sweep) Next(n int) (Schedule, bool) {
-	if n >= len(s.singles) {
+	if n >= len(s.order) {
 		return Schedule{}, false
 	}
-	return Schedule{Number: n, Deviations: s.singles[n : n+1]}, true
+	return Schedule{Number: n, Deviations: s.order[n : n+1]}, true
 }
 
 // pairs tries random pairs of single deviations.
@@ -170,7 +171,9 @@ func (r random) Next(n int) (Schedule, bool) {
 }
 
 // Over returns a search of the single deviations that somebody else has chosen, for worlds in which this package can't
-// choose. What says what they are.
-func Over(plan *scenarios.Plan, singles []scenarios.Deviation, what string) *Search {
-	return &Search{Strategy: sweep{space: &space{singles: singles}}, Story: &Story{Plan: plan}, Total: len(singles), what: what}
+// choose: of so many of them, or with 0 of all. What says what they are.
+func Over(plan *scenarios.Plan, singles []scenarios.Deviation, schedules int, what string) *Search {
+	s := &Search{Strategy: sweep{order: singles}, Story: &Story{Plan: plan}, what: what}
+	s.bound(len(singles), schedules)
+	return s
 }

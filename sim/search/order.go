@@ -1,0 +1,159 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/sim"
+)
+
+// told is a step of the benign schedule, and in which phase of it the step was scheduled:
+// one ends when a controller decides otherwise than it last did about the same object.
+type told struct {
+	sim.Step
+	phase int
+}
+
+// kind is what steps have in common that are taken for the same reason. A story that
+// waits has thousands of a few kinds.
+type kind struct {
+	actor  string
+	class  sim.Class
+	verb   string
+	object sim.Object
+	phase  int
+}
+
+// plain are the steps alone.
+func plain(steps []told) []sim.Step {
+	all := make([]sim.Step, len(steps))
+	for i := range steps {
+		all[i] = steps[i].Step
+	}
+	return all
+}
+
+func (t *told) kind() kind { return kind{t.Actor, t.Class, t.Verb, t.Object, t.phase} }
+
+// tell plays the plan as it is and returns the steps of its story.
+func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, *scenarios.Outcome, error) {
+	var steps []told
+	known, last, phases, phase := make(rows), make(map[decider]Point), make(map[string]int), 0
+	backend := s.Backend()
+	backend.Decided = func(d sim.Decision) {
+		who, now := decider{d.Process, d.Key}, known.point(row{d.Controller, d.Facts, d.Action})
+		if before, ok := last[who]; ok && before == now {
+			return
+		}
+		last[who] = now
+		at := fmt.Sprint(last) // a map is printed in order
+		if _, ok := phases[at]; !ok {
+			phases[at] = len(phases) + 1
+		}
+		phase = phases[at]
+	}
+	backend.Watch = func(step sim.Step) (scenarios.Deviation, bool) {
+		steps = append(steps, told{step, phase})
+		return scenarios.Deviation{}, false
+	}
+	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	return steps, outcome, err
+}
+
+// everywhereOneIn is how many deviations of a sweep there are to each that is chosen only
+// by where in the story it is.
+const everywhereOneIn = 4
+
+// ordered returns all single deviations in an order of which any beginning makes a good
+// sweep. Most are chosen for what they are: see [tellingFirst]. The others are spread
+// evenly over the story, since nobody knows beforehand what tells something.
+func ordered(steps []told) []scenarios.Deviation {
+	telling, all := tellingFirst(steps), Singles(plain(steps))
+	everywhere := make([]scenarios.Deviation, 0, len(all))
+	for _, at := range spread(len(all)) {
+		everywhere = append(everywhere, all[at])
+	}
+	order, taken := make([]scenarios.Deviation, 0, len(all)), make(map[scenarios.Deviation]bool, len(all))
+	for len(order) < len(all) {
+		from := &telling
+		if len(order)%everywhereOneIn == everywhereOneIn-1 {
+			from = &everywhere
+		}
+		for taken[(*from)[0]] {
+			*from = (*from)[1:]
+		}
+		order = append(order, (*from)[0])
+		taken[(*from)[0]] = true
+	}
+	return order
+}
+
+// tellingFirst returns all single deviations: first those of the first step of each kind;
+// then of the last, which is the nearest to what ends the phase; then of those between,
+// spread over it. Each of these rounds begins with effects and what reaches caches, and
+// goes to and fro in the story, so that no part of it waits for another.
+func tellingFirst(steps []told) []scenarios.Deviation {
+	kinds := make(map[kind][]int) // indices of steps
+	for i := range steps {
+		k := steps[i].kind()
+		kinds[k] = append(kinds[k], i)
+	}
+	type place struct{ round, rest int }
+	places := make([]place, len(steps))
+	for _, alike := range kinds { // order does not matter: each has its steps to itself
+		for round, at := range spread(len(alike)) {
+			i := alike[at]
+			if places[i].round = round; !steps[i].Effect && steps[i].Class != sim.ClassDeliver {
+				places[i].rest = 1
+			}
+		}
+	}
+	type candidate struct {
+		place
+		scenarios.Deviation
+	}
+	var all []candidate
+	for i := range steps {
+		for _, d := range Singles([]sim.Step{steps[i].Step}) {
+			all = append(all, candidate{places[i], d})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.rest, b.rest))
+	})
+	deviations := make([]scenarios.Deviation, 0, len(all))
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(c candidate) bool { return c.place != all[0].place })
+		if n < 0 {
+			n = len(all)
+		}
+		for _, at := range spread(n) {
+			deviations = append(deviations, all[at].Deviation)
+		}
+		all = all[n:]
+	}
+	return deviations
+}
+
+// spread returns the numbers below n in an order of which any beginning is spread evenly:
+// the first, the last, and what halves what is still between two.
+func spread(n int) []int {
+	order := make([]int, 0, n)
+	for i := range min(n, 2) {
+		order = append(order, i*(n-1))
+	}
+	type gap struct{ from, to int }
+	for gaps := []gap{{0, n - 1}}; len(gaps) > 0; gaps = gaps[1:] {
+		g := gaps[0]
+		if g.to-g.from < 2 {
+			continue
+		}
+		middle := (g.from + g.to) / 2
+		order = append(order, middle)
+		gaps = append(gaps, gap{g.from, middle}, gap{middle, g.to})
+	}
+	return order
+}
