@@ -73,7 +73,7 @@ func Settle(d time.Duration) Option { return func(r *run) { r.settle = d } }
 func Seed(seed uint64) Option { return func(r *run) { r.options.Seed = seed } }
 
 // Strategy is which schedules Sweep tries, if not every single deviation: so many of
-// "pairs" or "random".
+// "pairs" or "random", or with "sweep" so many of those, the most telling first.
 func Strategy(name string, schedules int) Option {
 	return func(r *run) { r.options.Strategy, r.options.Schedules = name, schedules }
 }
