@@ -236,7 +236,7 @@ func (r *run) await(i int, s *Step) bool {
 func warned(w *wait, events []history.Event) string {
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
-		if e.Kind == history.ControllerWarning && slices.ContainsFunc(w.triggers, func(t Trigger) bool { return t.Host != "" && t.Host == e.Object }) {
+		if e.Kind == history.ControllerWarning && slices.ContainsFunc(w.triggers, func(t Trigger) bool { return t.Host == e.Object || t.Host == "" && t.Object == "" }) {
 			return fmt.Sprintf("; %s has warned: %s: %s", e.Actor, e.Value, e.Note)
 		}
 	}

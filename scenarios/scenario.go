@@ -84,8 +84,8 @@ type Spec struct {
 	// promises: searches leave out what breaks them. bmc-obeys: a BMC carries out what
 	// it accepts, and within 5 s. requests-arrive: what is written or commanded arrives
 	// within a second, or never. watchdogs-fire: a watchdog resets its host within a second
-	// of when its time is up. agents-run: an agent comes round, and its kernel reboots,
-	// within a second of when they should.
+	// of when its time is up. agents-run: an agent comes round and feeds its watchdog, and
+	// its kernel reboots, within a second of when they should.
 	Assumes []string `json:"assumes,omitempty"`
 	// worlds are the backends that can tell this story: sim, lab. Left out:
 	// both.

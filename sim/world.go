@@ -169,7 +169,7 @@ func (s Step) Latest() time.Duration {
 		return 5 * time.Second
 	case s.assumed.punctual && s.Class == ClassWatchdog && s.Verb == model.Resets:
 		return time.Second
-	case s.assumed.running && s.place == placeAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower || s.Class == ClassTimeout):
+	case s.assumed.running && s.place == placeAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower || s.Class == ClassTimeout || s.Class == ClassWatchdog):
 		return time.Second
 	}
 	return 0
