@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -56,20 +59,35 @@ func (d *door) change(how func()) {
 	d.changed = make(chan struct{})
 }
 
-// shut takes the API server away. Watches end with it, but where everything only hangs.
+// shut takes the API server away. Watches end with it, but where everything only hangs. Each that ends is noted: of what
+// other processes ask then, nothing comes as far as the door.
 func (d *door) shut(silent bool) {
+	var ended []watching
 	d.change(func() {
 		d.away, d.silent = true, silent
 		if silent {
 			return
 		}
-		for w := range d.watches {
-			w.over = true
+		for w := range d.watches { // order does not matter: they are sorted below
+			if !w.over {
+				w.over, ended = true, append(ended, w.watching)
+			}
 		}
 		for p := range d.proxies {
 			p.Refuse()
 		}
 	})
+	slices.SortFunc(ended, func(a, b watching) int {
+		return cmp.Or(strings.Compare(a.actor, b.actor), strings.Compare(a.kind, b.kind))
+	})
+	for _, w := range ended {
+		d.fault(w, "outage", "watch", "")
+	}
+}
+
+// fault notes what a client has met.
+func (d *door) fault(who watching, value, verb, name string) {
+	d.stream.now(history.Event{Kind: history.APIFault, Actor: who.actor, Object: who.kind + "/" + name, Value: value, Note: verb})
 }
 
 // loseStore lets nothing be written any more.
@@ -181,7 +199,7 @@ func (d *doorway) RoundTrip(request *http.Request) (*http.Response, error) {
 		if verb == "" {
 			verb = "watch"
 		}
-		d.stream.now(history.Event{Kind: history.APIFault, Actor: which.actor, Object: asked.Kind + "/" + asked.Name, Value: value, Note: verb})
+		d.fault(which, value, verb, asked.Name)
 	}
 	d.mu.Lock()
 	away, storeless := d.away, d.storeless

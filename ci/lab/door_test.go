@@ -167,7 +167,7 @@ func TestOutageOfTheAPI(t *testing.T) {
 	if got := v.says(http.MethodPatch); got != "PATCH" || !d.takes() {
 		t.Errorf("an API server that is back says %q", got)
 	}
-	if got := fmt.Sprint(d.faults()); got != "[reboot list BareMetalHost/ outage]" {
+	if got := fmt.Sprint(d.faults()); got != "[reboot watch BareMetalHost/ outage reboot list BareMetalHost/ outage]" {
 		t.Errorf("the history has %s", got)
 	}
 }
