@@ -14,19 +14,23 @@ definitions=$source/config/base/crds/bases
 [ -d "$definitions" ] && [ -f "$source/go.mod" ] || { echo "systems/metal3/build.sh: $1 is no checkout of baremetal-operator: it has no config/base/crds/bases" >&2; exit 3; }
 cd "$(dirname "$0")/../.."
 out=$(pwd)/.cache/metal3
-mkdir -p "$out/plugins" "$out/crds"
+new=$out.new
+mods=$(mktemp -d)
+trap 'rm -rf "$mods" "$new"' EXIT
+rm -rf "$new"
+mkdir -p "$new/plugins" "$new/crds"
 
 export CGO_ENABLED=1
 if [ $# -eq 2 ]; then
 	api=$(cd "$2/api" && pwd)
-	mods=$(mktemp -d)
-	trap 'rm -rf "$mods"' EXIT
 	cp "$source/go.mod" "$source/go.sum" "$mods"
 	go mod edit -replace "github.com/metal3-io/ironic-standalone-operator/api=$api" "$mods/go.mod"
 	export GOFLAGS="${GOFLAGS:-} -modfile=$mods/go.mod"
 fi
-go build -C "$source" -o "$out/baremetal-operator" .
-go build -C "$source" -buildmode=plugin -o "$out/plugins/ironic-provisioner.so" ./pkg/provisioner/ironic/plugin
-rm -f "$out"/crds/*.yaml
-cp "$definitions"/*.yaml "$out/crds"
+go build -C "$source" -o "$new/baremetal-operator" .
+go build -C "$source" -buildmode=plugin -o "$new/plugins/ironic-provisioner.so" ./pkg/provisioner/ironic/plugin
+cp "$definitions"/*.yaml "$new/crds"
+# All of it or nothing: what is there is taken for complete.
+rm -rf "$out"
+mv "$new" "$out"
 echo "metal3: baremetal-operator is in .cache/metal3"
