@@ -46,7 +46,7 @@ none is needed; elsewhere there is no default.`,
 				return report.Invalid(errors.New("--domain needs --libvirt"))
 			}
 			if uri == "" && o.Fake < 1 {
-				return report.Invalid(errors.New("there is no host to serve: use --fake or --libvirt"))
+				return report.Invalid(errors.New("there are no hosts to serve: use --fake or --libvirt"))
 			}
 			if uri != "" {
 				// Ironic and others are told one address for all domains.

@@ -102,7 +102,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
 		return report.Invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
 	case r.World != "sim" && strategy != benign && strategy != sweeping:
-		return report.Invalid(fmt.Errorf("--strategy %s: the lab knows %s and %s only", strategy, benign, sweeping))
+		return report.Invalid(fmt.Errorf("--strategy %s: in the lab, choose %s or %s", strategy, benign, sweeping))
 	case r.search.Schedules < 1 || r.workers < 1:
 		return report.Invalid(errors.New("--schedules and --workers must be at least 1"))
 	case strategy == sweeping && !cmd.Flags().Changed("schedules"):

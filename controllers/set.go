@@ -67,7 +67,7 @@ func (s *Set) add(m Module) error {
 			return err
 		}
 		if slices.ContainsFunc(s.registrations, func(o Registration) bool { return o.Name == r.Name }) {
-			return fmt.Errorf("add the controller %s: there is one of that name; choose another", r.Name)
+			return fmt.Errorf("add the controller %s: one of that name exists already; choose another", r.Name)
 		}
 		s.registrations = append(s.registrations, r)
 	}
@@ -87,7 +87,7 @@ func (s *Set) add(m Module) error {
 		if slices.ContainsFunc(s.definitions, func(o *apiextensionsv1.CustomResourceDefinition) bool {
 			return o.Spec.Names.Kind == d.Spec.Names.Kind
 		}) {
-			return fmt.Errorf("add the kind %s: there is one of that name; scenarios could not tell them apart", d.Spec.Names.Kind)
+			return fmt.Errorf("add the kind %s: one of that name exists already; scenarios could not tell them apart", d.Spec.Names.Kind)
 		}
 		s.definitions = append(s.definitions, d)
 	}

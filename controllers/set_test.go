@@ -21,7 +21,7 @@ spec: {group: example.com, scope: Namespaced, names: {kind: ` + kind + `, plural
 	}
 	for want, module := range map[string]controllers.Module{
 		"needs Name, For, and either New or Setup": {Controllers: []controllers.Registration{{Name: "x"}}},
-		"there is one of that name; choose another": {Controllers: []controllers.Registration{
+		"one of that name exists already; choose another": {Controllers: []controllers.Registration{
 			{Name: "reboot", For: &corev1.Node{}, New: construct},
 		}},
 		`nobody plays "judge"`: {Controllers: []controllers.Registration{

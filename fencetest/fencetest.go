@@ -9,10 +9,10 @@
 //		fencetest.Sweep(t, "story.yaml", fencetest.With(fencer.Module()))
 //	}
 //
-// A test fails when its scenario doesn't come out as it says under spec.expect, and
-// then shows the report and how to play the same run again. The world is the
-// simulator, or with FENCELAB_WORLD=lab the lab, which needs what fencelab doctor
-// lists, and go test -tags libvirt_dlopen; there Sweep is skipped.
+// A test fails if its scenario does not come out as spec.expect says; it then shows the
+// report and how to replay the run. The world is the simulator or, with
+// FENCELAB_WORLD=lab, the lab, which needs what fencelab doctor lists and go test
+// -tags libvirt_dlopen; Sweep is skipped there.
 //
 // [docs/examples/team-fencer] in the repository of fencelab is a module that uses it.
 //
@@ -40,7 +40,7 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// The variables of the environment that a test heeds.
+// The environment variables that tests read.
 const (
 	// World is sim, which is the default, or lab.
 	World = "FENCELAB_WORLD"
@@ -57,33 +57,32 @@ func With(m controllers.Module) Option {
 	return func(r *run) { r.modules = append(r.modules, m) }
 }
 
-// Instead has one controller play in the place of another, with its own default settings:
-// so the stories that were written for one judge the other. It may be given several times.
-// A scenario that makes the one wrong on purpose can't be played by the other.
+// Instead runs the controller by in place of the controller of, with its own default
+// settings, so that stories written for one judge the other. It may be given several times.
+// A scenario that makes of wrong on purpose can't be played this way.
 func Instead(of, by string) Option {
 	return func(r *run) { r.cast = append(r.cast, [2]string{of, by}) }
 }
 
-// Settle has the story begin a while after the topology is up, for controllers that take
-// their time to take over what is there.
+// Settle delays the beginning of the story after the topology is up, for controllers that
+// need time to take over what exists.
 func Settle(d time.Duration) Option { return func(r *run) { r.settle = d } }
 
-// Seed is what the scenario's and a strategy's choices are drawn from; 1 if it is not
-// given.
+// Seed is the seed for the choices of the scenario and of the strategy. The default is 1.
 func Seed(seed uint64) Option { return func(r *run) { r.options.Seed = seed } }
 
-// Strategy is which schedules Sweep tries, if not every single deviation: so many of
-// "pairs" or "random", or with "sweep" so many of those, the most telling first.
+// Strategy has Sweep try so many schedules instead of every single deviation: "pairs" or
+// "random" ones or, with "sweep", that many single deviations, the most telling first.
 func Strategy(name string, schedules int) Option {
 	return func(r *run) { r.options.Strategy, r.options.Schedules = name, schedules }
 }
 
-// Out is the directory where runs are saved that don't come out as expected; out,
-// beside the test, if it is not given.
+// Out is the directory in which runs that do not come out as expected are saved. The
+// default is out, beside the test.
 func Out(dir string) Option { return func(r *run) { r.out = dir } }
 
-// Main is the TestMain of a module that runs scenarios in the lab: what the lab starts
-// is cleared away by a second process of the same binary, which begins here.
+// Main is the TestMain of a module that runs scenarios in the lab: a second process of the
+// same binary, which starts here, removes what the lab has started.
 func Main(m *testing.M) {
 	keeper.Main()
 	os.Exit(m.Run())
@@ -115,8 +114,8 @@ func Run(t testing.TB, file string, options ...Option) {
 	}
 }
 
-// Play plays the default schedule of a scenario and returns what came of it, of each cell of
-// a matrix, for tests that judge that themselves. It fails the test only if the scenario
+// Play plays the default schedule of a scenario and returns the outcome, one for each cell
+// of a matrix, for tests that judge it themselves. It fails the test only if the scenario
 // can't be played.
 func Play(t testing.TB, file string, options ...Option) (outcomes []*scenarios.Outcome) {
 	t.Helper()
@@ -162,8 +161,8 @@ func (r *run) sweep() {
 	t.Errorf("%s: %d of %d schedules violate a guarantee, %d are unknown", r.plan.Metadata.Name, tally.Violated, tally.Tried, tally.Unknown)
 }
 
-// Broken returns the guarantees that a Sweep would find broken, each once, in the order
-// of their first schedules. It is for tests that show that a mistake is found.
+// Broken returns the guarantees that a Sweep would find violated, each once, in the order
+// of their first schedules. It is for tests which show that a mistake is found.
 func Broken(t testing.TB, file string, options ...Option) []string {
 	t.Helper()
 	var broken []string

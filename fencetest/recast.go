@@ -30,7 +30,7 @@ func recast(scenario []byte, cast [][2]string, settle time.Duration) ([]byte, er
 				continue
 			}
 			if c["overlay"] != nil {
-				return nil, fmt.Errorf("the scenario makes the controller %s wrong on purpose, and %s can't be made so", role[0], role[1])
+				return nil, fmt.Errorf("the scenario makes the controller %s wrong on purpose, which is not possible with %s", role[0], role[1])
 			}
 			c["name"] = role[1]
 			delete(c, "settings") // are the other's

@@ -235,9 +235,9 @@ func (a *Assertion) bounds() string {
 func (v *validator) assertion(path string, a *Assertion) {
 	switch {
 	case a.Happens.IsZero() == a.Never.IsZero():
-		v.doc.bad(path, "say what happens, or what never does: one of the two")
+		v.doc.bad(path, "give either happens or never")
 	case !a.Before.IsZero() && a.Within > 0:
-		v.bad(path+".within", "stands beside before: both say until when, leave one out")
+		v.bad(path+".within", "cannot be combined with before: both set the end, leave one out")
 	}
 	for _, field := range [...]struct {
 		name    string
@@ -247,8 +247,8 @@ func (v *validator) assertion(path string, a *Assertion) {
 		if field.trigger.IsZero() {
 			continue
 		}
-		v.bad(at+".allOf", "belongs to the steps: write an assertion for each event")
-		v.bad(at+".since", "belongs to the steps: say after which event")
+		v.bad(at+".allOf", "is for steps only: write one assertion for each event")
+		v.bad(at+".since", "is for steps only: use after to name the event")
 		if len(field.trigger.AllOf) == 0 {
 			v.event(at, *field.trigger)
 		}

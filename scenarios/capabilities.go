@@ -165,7 +165,7 @@ func (v *validator) tellable() {
 		case len(others) == 0:
 			v.bad(u.path, "%s", reason)
 		default:
-			v.bad(u.path, "%s: say worlds: [%s] in spec", reason, strings.Join(others, ", "))
+			v.bad(u.path, "%s: write worlds: [%s] in spec", reason, strings.Join(others, ", "))
 		}
 	}
 }

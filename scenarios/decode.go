@@ -90,7 +90,7 @@ func (d decoder) json(n *yaml.Node, v reflect.Value, path string) {
 	case errors.As(err, &mismatch):
 		// The type reads what it writes.
 		example, _ := json.Marshal(reflect.Zero(v.Type()).Interface()) // "" will do
-		d.doc.bad(path, "%s where a value such as %s is needed", describe(n), example)
+		d.doc.bad(path, "%s where a value such as %s is expected", describe(n), example)
 	case err != nil:
 		d.doc.bad(path, "%s", oneLine(err))
 	}
@@ -98,7 +98,7 @@ func (d decoder) json(n *yaml.Node, v reflect.Value, path string) {
 
 func (d decoder) text(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode {
-		d.doc.bad(path, "%s where a text is needed", describe(n))
+		d.doc.bad(path, "%s where text is expected", describe(n))
 		return
 	}
 	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value))
@@ -106,13 +106,13 @@ func (d decoder) text(n *yaml.Node, v reflect.Value, path string) {
 	case err != nil:
 		d.doc.bad(path, "%s", oneLine(err))
 	case !isText(n):
-		d.doc.bad(path, "%s where a text is needed: put it in quotes, or add the unit", describe(n))
+		d.doc.bad(path, "%s where text is expected: put it in quotes, or add the unit", describe(n))
 	}
 }
 
 func (d decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		d.doc.bad(path, "%s where fields are needed", describe(n))
+		d.doc.bad(path, "%s where fields are expected", describe(n))
 		return
 	}
 	fields := fieldsOf(v.Type())
@@ -160,7 +160,7 @@ func mentions(texts []string, name string) bool {
 
 func (d decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		d.doc.bad(path, "%s where names and values are needed", describe(n))
+		d.doc.bad(path, "%s where names and values are expected", describe(n))
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))
@@ -173,7 +173,7 @@ func (d decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 
 func (d decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		d.doc.bad(path, "%s where a list is needed", describe(n))
+		d.doc.bad(path, "%s where a list is expected", describe(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -194,19 +194,19 @@ func (d decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 			if n.Kind == yaml.ScalarNode {
 				hint = ": put it in quotes"
 			}
-			d.doc.bad(path, "%s where a text is needed%s", describe(n), hint)
+			d.doc.bad(path, "%s where text is expected%s", describe(n), hint)
 			return
 		}
 		v.SetString(n.Value)
 	case kind == reflect.Bool:
 		if n.ShortTag() != "!!bool" {
-			d.doc.bad(path, "%s where true or false is needed", describe(n))
+			d.doc.bad(path, "%s where true or false is expected", describe(n))
 			return
 		}
 		v.SetBool(strings.EqualFold(n.Value, "true"))
 	case v.CanInt() || v.CanUint():
 		if n.Kind != yaml.ScalarNode || isText(n) || !decimal.MatchString(n.Value) {
-			d.doc.bad(path, "%s where a plain whole number is needed", describe(n))
+			d.doc.bad(path, "%s where a plain whole number is expected", describe(n))
 			return
 		}
 		if v.CanInt() {
@@ -226,7 +226,7 @@ func (d decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case v.CanFloat():
 		x, ok := number(n)
 		if !ok {
-			d.doc.bad(path, "%s where a number is needed", describe(n))
+			d.doc.bad(path, "%s where a number is expected", describe(n))
 			return
 		}
 		v.SetFloat(x)
@@ -277,7 +277,7 @@ func (d decoder) canonical(n *yaml.Node, path string) (data []byte, ok bool) {
 		}
 		x, isNumber := number(n)
 		if !isNumber {
-			bad(path, fmt.Sprintf("%s is neither a text nor a plain number: put it in quotes, or write it in decimal", describe(n)))
+			bad(path, fmt.Sprintf("%s is neither text nor a plain number: put it in quotes, or write it in decimal", describe(n)))
 		}
 		return x
 	}

@@ -14,13 +14,14 @@ import (
 
 // Repeat is steps that come several times: as often as times says, or once for each name.
 type Repeat struct {
-	// times is how often they come. $(round) is which time it is, from 1.
+	// times is how often the steps are done. $(round) is the number of the repetition, from
+	// 1.
 	Times int `json:"times,omitempty"`
-	// for is what stands between $( and ) for one of the texts of in.
+	// for is the name that, between $( and ), stands for one of the texts of in.
 	For string `json:"for,omitempty"`
-	// in are the texts. The steps come once for each.
+	// in is a list of texts. The steps are done once for each.
 	In []string `json:"in,omitempty"`
-	// steps are those that come again and again.
+	// steps are the steps to repeat.
 	Steps []Step `json:"steps"`
 }
 
@@ -122,7 +123,7 @@ const maxWorkers = 50
 func (x *expander) workers(n *yaml.Node) *yaml.Node {
 	hosts := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line, Column: n.Column}
 	if x.doc.nodes["spec.topology.hosts"] != nil {
-		x.doc.bad(workersPath, "stands beside hosts: put them all into one of the two")
+		x.doc.bad(workersPath, "cannot be combined with hosts: put all hosts into one of the two")
 	}
 	var all Workers
 	decoder{doc: x.doc, strict: true}.value(n, reflect.ValueOf(&all).Elem(), workersPath)
@@ -155,7 +156,7 @@ func (x *expander) scalar(n *yaml.Node, path string, values map[string]any) *yam
 	bad := func(format string, args ...any) { x.doc.report(n.Line, n.Column, path, fmt.Sprintf(format, args...)) }
 	found := reference.FindAllStringSubmatch(n.Value, -1)
 	if len(found) != strings.Count(n.Value, "$(") {
-		bad("a reference is $(NAME), and the ) is missing")
+		bad("a reference is written $(NAME), but the ) is missing")
 	}
 	for _, match := range found {
 		if _, ok := values[match[1]]; !ok {
@@ -184,7 +185,7 @@ func (x *expander) repeated(item *yaml.Node, path string, values map[string]any)
 		return nil
 	}
 	if len(item.Content) > 2 {
-		x.doc.bad(at, "stands alone: put what is beside it into its steps")
+		x.doc.bad(at, "must be alone: move what is beside it into its steps")
 	}
 	steps := x.doc.nodes[at+".steps"]
 	if n.Kind != yaml.MappingNode || steps == nil || steps.Kind != yaml.SequenceNode || len(steps.Content) == 0 {
@@ -225,11 +226,11 @@ func (x *expander) rounds(n *yaml.Node, path string, values map[string]any) []ma
 	switch named := header.For != "" || len(header.In) > 0; {
 	case x.doc.broken(path):
 	case named == (x.doc.nodes[path+".times"] != nil), named && (header.For == "" || len(header.In) == 0):
-		x.doc.bad(path, "how often? give it times, or for and in")
+		x.doc.bad(path, "does not say how often: give it times, or for and in")
 	case named && !parameterName.MatchString(header.For):
-		x.doc.bad(path+".for", "%s is no name: use letters and digits, a small letter first", quote(header.For))
+		x.doc.bad(path+".for", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", quote(header.For))
 	case named && (taken || header.For == round):
-		x.doc.bad(path+".for", "%s is the name of something else", quote(header.For))
+		x.doc.bad(path+".for", "%s already names something else", quote(header.For))
 	case !named && (header.Times < 2 || header.Times > maxRounds):
 		x.doc.bad(path+".times", "%d: use 2 to %d", header.Times, maxRounds)
 	case named:

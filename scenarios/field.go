@@ -67,9 +67,9 @@ func (v *validator) field(path string, t Trigger) {
 	kind, name, named := strings.Cut(t.Object, "/")
 	switch {
 	case t.Object == "" || t.Key == "":
-		v.bad(path, "the field of which object? give it object and key")
+		v.bad(path, "does not say which object's field: give it object and key")
 	case !named:
-		v.bad(path+".object", "%s is no object: write KIND/NAME", quote(t.Object))
+		v.bad(path+".object", "%s does not name an object: write KIND/NAME", quote(t.Object))
 	case v.oneOf(path+".object", "kind of object", kind, v.vocab.kinds(anyKind)):
 		v.named(path+".object", kind, name)
 		if v.vocab.CheckField == nil {

@@ -34,7 +34,7 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 			}
 			s.Spec.Topology.Ironic.beside(dir)
 			if other, ok := names[s.Metadata.Name]; ok {
-				return fmt.Errorf("%s: the name %s is taken by %s", file, s.Metadata.Name, other)
+				return fmt.Errorf("%s: the name %s is already used by %s", file, s.Metadata.Name, other)
 			}
 			names[s.Metadata.Name] = file
 			for _, p := range s.Parameters {
@@ -104,7 +104,7 @@ func scenarioFiles(path string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s: there is no .yaml or .yml file in it", path)
+		err = fmt.Errorf("%s: the directory has no .yaml or .yml file", path)
 	}
 	return files, err
 }
@@ -117,9 +117,9 @@ func ReadFile(file string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: is not a regular file", file)
+		return nil, fmt.Errorf("%s: it is not a regular file", file)
 	case info.Size() > MaxSize:
-		return nil, fmt.Errorf("%s: the file has %d bytes: a scenario has at most %d", file, info.Size(), MaxSize)
+		return nil, fmt.Errorf("%s: the file has %d bytes, but a scenario has at most %d", file, info.Size(), MaxSize)
 	}
 	return os.ReadFile(file)
 }

@@ -40,17 +40,17 @@ func (l Link) String() string { return l.From + " to " + l.To }
 
 // LinkOp names links of the network: by host, by domain, by from and to, or by between.
 type LinkOp struct {
-	// host is the host all of whose links are meant, but for that of its BMC.
+	// host is a host: all its links, except that of its BMC.
 	Host string `json:"host,omitempty"`
-	// domain is the failure domain of which all links are meant that lead out of it, but
-	// for those of BMCs. Its hosts reach each other.
+	// domain is a failure domain: all links that lead out of it, except those of BMCs. Its
+	// hosts can still reach each other.
 	Domain string `json:"domain,omitempty"`
-	// from is where one direction begins: api, host/NAME, controller/NAME or
-	// bmc/NAME. Messages that go the other way still arrive.
+	// from is where one direction of a link begins: api, host/NAME, controller/NAME or
+	// bmc/NAME. Messages in the other direction still arrive.
 	From string `json:"from,omitempty"`
-	// to is where it ends.
+	// to is where that direction ends.
 	To string `json:"to,omitempty"`
-	// between is the two ends of a link of which both directions are meant.
+	// between is the two ends of a link, in both directions.
 	Between []string `json:"between,omitempty"`
 }
 
@@ -147,7 +147,7 @@ func (v *validator) link(path string, l *LinkOp) {
 	}
 	switch {
 	case given != 1:
-		v.bad(path, "which links? give it host, or domain, or from and to, or between")
+		v.bad(path, "does not say which links: give it host, domain, from and to, or between")
 		return
 	case l.Host != "":
 		v.host(path+".host", l.Host)
@@ -162,7 +162,7 @@ func (v *validator) link(path string, l *LinkOp) {
 			v.end(fmt.Sprintf("%s.between[%d]", path, i), end)
 		}
 		if len(l.Between) != 2 {
-			v.bad(path+".between", "a link has two ends, and these are %d", len(l.Between))
+			v.bad(path+".between", "a link has two ends, but %d are given", len(l.Between))
 			return
 		}
 	case l.From == "" || l.To == "":

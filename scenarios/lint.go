@@ -12,7 +12,7 @@ import (
 // lint reports what is allowed and still looks wrong.
 func (d *document) lint(s *Scenario, vocab Vocabulary) {
 	if len(s.Spec.Steps) == 0 {
-		d.bad("spec.steps", "tell no story: the verdict will be unknown")
+		d.bad("spec.steps", "are empty, so no story is told: the verdict will be unknown")
 	}
 	for i, c := range s.Spec.Controllers {
 		d.shadowed(fmt.Sprintf("spec.controllers[%d].overlay", i), c.Overlay)
@@ -36,11 +36,11 @@ func (d *document) lint(s *Scenario, vocab Vocabulary) {
 			continue
 		}
 		if i == len(s.Spec.Steps)-1 {
-			d.bad(path, "the last step does something and nothing waits for what comes of it: add a step that does")
+			d.bad(path, "the last step does something, but nothing waits for its consequences: add a step that does")
 		}
 		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
 			if op != nil && misspelledHook(op.Key) {
-				d.bad(path+".do", "%s is no deletion hook: those begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])
+				d.bad(path+".do", "%s is not a deletion hook: hooks begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func (d *document) keys(path string, step *Step, keys, patches []string, vocab V
 	}
 	check := func(path, key string) {
 		if key != "" && !slices.Contains(keys, key) && !slices.ContainsFunc(patches, func(p string) bool { return strings.Contains(p, key) }) {
-			d.bad(path, "nobody sets %s%s", quote(key), meant(key, keys))
+			d.bad(path, "no controller or step sets %s%s", quote(key), meant(key, keys))
 		}
 	}
 	annotation := func(path string, t Trigger) {

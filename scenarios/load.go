@@ -91,7 +91,7 @@ const (
 func Load(name string, data []byte, vocab Vocabulary) (*Scenario, error) {
 	all, err := LoadCells(name, data, vocab, nil)
 	if err == nil && len(all) > 1 {
-		err = fmt.Errorf("load %s: its matrix makes %d scenarios, and one is needed here", name, len(all))
+		err = fmt.Errorf("load %s: its matrix makes %d scenarios, but exactly one is needed here", name, len(all))
 	}
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ type document struct {
 func parse(name string, data []byte) *document {
 	doc := &document{name: name, lines: []string{""}, nodes: map[string]*yaml.Node{}}
 	if len(data) > MaxSize {
-		doc.report(1, 1, "", fmt.Sprintf("the file has %d bytes: a scenario has at most %d", len(data), MaxSize))
+		doc.report(1, 1, "", fmt.Sprintf("the file has %d bytes, but a scenario has at most %d", len(data), MaxSize))
 		return doc
 	}
 	text := strings.ReplaceAll(string(data), "\r\n", "\n")
@@ -288,7 +288,7 @@ func badCharacter(lines []string) (line, column int, what string) {
 				return i + 1, column, "the file is not UTF-8 text"
 			}
 			if unprintable(r) {
-				return i + 1, column, fmt.Sprintf("the character %U has no place in a scenario", r)
+				return i + 1, column, fmt.Sprintf("the character %U is not allowed in a scenario", r)
 			}
 		}
 	}
@@ -390,12 +390,12 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 		n.Content = nil
 		return
 	case n.Kind == yaml.AliasNode:
-		at(n, path, fmt.Sprintf("alias *%s: write the value itself, aliases are not read", shorten(n.Value)))
+		at(n, path, fmt.Sprintf("alias *%s: aliases are not supported, write the value itself", shorten(n.Value)))
 		return
 	case n.Anchor != "":
-		at(n, path, fmt.Sprintf("anchor &%s: anchors are not read, leave it out", shorten(n.Anchor)))
+		at(n, path, fmt.Sprintf("anchor &%s: anchors are not supported, leave it out", shorten(n.Anchor)))
 	case n.Style&yaml.TaggedStyle != 0:
-		at(n, path, fmt.Sprintf("tag %q: tags are not read, leave it out", shorten(n.Tag)))
+		at(n, path, fmt.Sprintf("tag %q: tags are not supported, leave it out", shorten(n.Tag)))
 	case isNull(n) && (n.Value == "" || !merged.MatchString(path)):
 		at(n, path, "has no value: write one, or leave the field out")
 	}
@@ -403,7 +403,7 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 	case yaml.ScalarNode:
 		if i := strings.IndexFunc(n.Value, unprintable); i >= 0 {
 			r, _ := utf8.DecodeRuneInString(n.Value[i:])
-			at(n, path, fmt.Sprintf("the character %U has no place in a scenario", r))
+			at(n, path, fmt.Sprintf("the character %U is not allowed in a scenario", r))
 		}
 	case yaml.MappingNode:
 		first := map[string]int{}
@@ -411,20 +411,20 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 			key, value := n.Content[i], n.Content[i+1]
 			switch {
 			case key.Kind == yaml.AliasNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-				at(key, path, "a key with an anchor, alias or tag: write plain text")
+				at(key, path, "a key with an anchor, alias or tag: write it as plain text")
 				continue
 			case strings.ContainsFunc(key.Value, unprintable):
-				at(key, path, fmt.Sprintf("the key %s has a character that has no place in a scenario", quote(key.Value)))
+				at(key, path, fmt.Sprintf("the key %s has a character that is not allowed in a scenario", quote(key.Value)))
 			case key.Value == "<<": // in quotes too: Plan.Text leaves them out
-				at(key, path, "merge key <<: write the fields themselves, they are not merged")
+				at(key, path, "merge key <<: merging is not supported, write the fields themselves")
 				continue
 			case key.Kind != yaml.ScalarNode || !isText(key):
-				at(key, path, fmt.Sprintf("%s as a key: keys are texts", describe(key)))
+				at(key, path, fmt.Sprintf("%s as a key: keys must be text", describe(key)))
 				continue
 			}
 			field := join(path, key.Value)
 			if line, twice := first[key.Value]; twice {
-				at(key, field, fmt.Sprintf("%s was given already, in line %d", quote(key.Value), line))
+				at(key, field, fmt.Sprintf("%s was already given in line %d", quote(key.Value), line))
 				continue
 			}
 			first[key.Value] = key.Line
@@ -460,7 +460,7 @@ func (d *document) head(kind string) bool {
 			continue
 		}
 		ok = false
-		text := fmt.Sprintf("%s where %s is needed", quote(n.Value), head.want)
+		text := fmt.Sprintf("%s where %s is expected", quote(n.Value), head.want)
 		switch {
 		case head.field == "kind" && n.Value == KindPlan:
 			text += ": a plan is played with fencelab replay"

@@ -128,12 +128,12 @@ func vocabulary() scenarios.Vocabulary {
 				scenarios.FeatureReplicas:        "the lab runs one process of each controller, and two by startSecond",
 				scenarios.FeatureStaleLists:      "the lab's API server is never behind",
 				scenarios.FeatureLateRequests:    "the lab holds no request back",
-				scenarios.FeaturePausedWatchdog:  "the watchdog of a virtual machine stands still with it",
+				scenarios.FeaturePausedWatchdog:  "the watchdog of a virtual machine stops with it",
 				"pauseController":                "the lab cannot let one controller stand still",
 				"setClock":                       "the lab has one clock",
 				"freezeCache":                    "the lab cannot freeze a cache",
 				"apiOutage":                      "the lab's observers need the API server",
-				"controller-error":               "the lab doesn't see what a reconcile returns",
+				"controller-error":               "the lab does not see what a reconcile returns",
 			}},
 		},
 	}
@@ -250,7 +250,7 @@ func located(t *testing.T, err error, data []byte) scenarios.Errors {
 // What is too large or too deep to keep as a file.
 func TestLoadBounds(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
-		{"huge", strings.Repeat("#", 1<<20+1), "b.yaml:1:1: the file has 1048577 bytes: a scenario has at most 1048576"},
+		{"huge", strings.Repeat("#", 1<<20+1), "b.yaml:1:1: the file has 1048577 bytes, but a scenario has at most 1048576"},
 		{"deep", "spec: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), "b.yaml:1:38: spec" + strings.Repeat("[0]", 31) + ": nested more than 32 deep"},
 		{"deeper than the parser likes", strings.Repeat("[", 20000), "b.yaml:1:10004: not YAML: exceeded max depth of 10000"},
 		{"empty", "", "b.yaml:1:1: the file is empty: a scenario begins with apiVersion: fencelab.dev/v1alpha1"},
@@ -258,13 +258,13 @@ func TestLoadBounds(t *testing.T) {
 		{"null", "---\n", "b.yaml:1:1: the file is empty: a scenario begins with apiVersion: fencelab.dev/v1alpha1"},
 		{"binary", "kind: Sc\xffenario", "b.yaml:1:9: the file is not UTF-8 text"},
 		{"UTF-16", "\xff\xfek\x00", "b.yaml:1:1: the file is not UTF-8 text"},
-		{"control character", "kind: a\x00b", "b.yaml:1:8: the character U+0000 has no place in a scenario"},
-		{"line separator", "kind: a\u2028b", "b.yaml:1:8: the character U+2028 has no place in a scenario"},
-		{"carriage return", "kind: a\r", "b.yaml:1:8: the character U+000D has no place in a scenario"},
+		{"control character", "kind: a\x00b", "b.yaml:1:8: the character U+0000 is not allowed in a scenario"},
+		{"line separator", "kind: a\u2028b", "b.yaml:1:8: the character U+2028 is not allowed in a scenario"},
+		{"carriage return", "kind: a\r", "b.yaml:1:8: the character U+000D is not allowed in a scenario"},
 		{"nothing at the end", "{kind: x,\n ? n", "b.yaml:2:2: not YAML: did not find expected ',' or '}'"},
 		{"no value at the end", "kind: x\n? n", "b.yaml:2:1: n: has no value: write one, or leave the field out"},
-		{"not fields", "42", "b.yaml:1:1: the number 42 where fields are needed"},
-		{"a list", "- kind: Scenario", "b.yaml:1:1: a list where fields are needed"},
+		{"not fields", "42", "b.yaml:1:1: the number 42 where fields are expected"},
+		{"a list", "- kind: Scenario", "b.yaml:1:1: a list where fields are expected"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := scenarios.Load("b.yaml", []byte(tc.text), vocabulary())

@@ -16,28 +16,28 @@ import (
 // Parameter is something that a file leaves open, and writes as $(name) in its spec and
 // its description. A matrix or the command line gives it values.
 type Parameter struct {
-	// name is what stands between $( and ).
+	// name is what stands between $( and ) where the parameter is used.
 	Name string `json:"name"`
 	// type is text, duration, number or boolean.
 	Type string `json:"type"`
-	// default is its value where neither the matrix nor the command line gives it one.
+	// default is the value if neither the matrix nor the command line gives one.
 	Default any `json:"default,omitempty"`
-	// min is the least duration or number that it can be.
+	// min is the smallest permitted duration or number.
 	Min any `json:"min,omitempty"`
-	// max is the greatest duration or number that it can be.
+	// max is the largest permitted duration or number.
 	Max any `json:"max,omitempty"`
-	// oneOf are the values that it can have. Left out: any of its type.
+	// oneOf lists the permitted values. Default: any value of the type.
 	OneOf []any `json:"oneOf,omitempty"`
 }
 
 // Matrix makes several scenarios of one file, its cells: one for each combination of
 // values. A cell is called NAME.PARAMETER=VALUE,PARAMETER=VALUE.
 type Matrix struct {
-	// cross is the values of parameters. There is a cell for each combination.
+	// cross lists values of parameters. There is a cell for each combination.
 	Cross map[string][]any `json:"cross,omitempty"`
-	// exclude leaves out the cells that have all the values of one of these.
+	// exclude leaves out each cell that has all the values of one of these entries.
 	Exclude []map[string]any `json:"exclude,omitempty"`
-	// include adds a cell for each of these.
+	// include adds a cell for each of these entries.
 	Include []map[string]any `json:"include,omitempty"`
 }
 
@@ -142,10 +142,10 @@ func (m *matrix) declarations() {
 		p, at := &m.Parameters[i], parameterPath(i)
 		bad := func(field, format string, args ...any) { m.doc.bad(at+field, format, args...) }
 		if !parameterName.MatchString(p.Name) {
-			bad(".name", "%s is no name: use letters and digits, a small letter first", quote(p.Name))
+			bad(".name", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", quote(p.Name))
 		}
 		if first := slices.IndexFunc(m.Parameters, func(other Parameter) bool { return other.Name == p.Name }); first < i {
-			bad(".name", "%s is there twice: first as %s", quote(p.Name), parameterPath(first))
+			bad(".name", "%s is listed twice, first in %s", quote(p.Name), parameterPath(first))
 		}
 		if !slices.Contains(parameterTypes, p.Type) {
 			bad(".type", "%s", unknown("type", p.Type, parameterTypes))
@@ -157,7 +157,7 @@ func (m *matrix) declarations() {
 				value any
 			}{{".min", p.Min}, {".max", p.Max}} {
 				if bound.value != nil {
-					bad(bound.field, "a %s has no bounds: use oneOf", p.Type)
+					bad(bound.field, "a parameter of type %s has no bounds: use oneOf", p.Type)
 				}
 			}
 			p.Min, p.Max = nil, nil
@@ -196,7 +196,7 @@ func (p *Parameter) refuses(value any) string {
 	switch {
 	case !ok:
 		example := map[string]string{"text": "a text", "duration": "a duration such as 20s", "number": "a number", "boolean": "true or false"}[p.Type]
-		return fmt.Sprintf("%s where %s is needed", quote(textOf(value)), example)
+		return fmt.Sprintf("%s where %s is expected", quote(textOf(value)), example)
 	case p.Min != nil && size < p.sure(p.Min):
 		return fmt.Sprintf("%s is less than %s, which is the least", textOf(value), textOf(p.Min))
 	case p.Max != nil && size > p.sure(p.Max):
@@ -340,7 +340,7 @@ func (m *matrix) row(at, name string, values ...any) {
 		if why := m.Parameters[i].refuses(value); why != "" {
 			m.doc.bad(path, "%s", why)
 		} else if slices.Index(values, value) < j {
-			m.doc.bad(path, "%s is there twice", quote(textOf(value)))
+			m.doc.bad(path, "%s is listed twice", quote(textOf(value)))
 		}
 	}
 }
@@ -374,7 +374,7 @@ func (m *matrix) fill(row, fixed map[string]any) cell {
 		if called {
 			c.called = append(c.called, p.Name)
 		} else if value = p.Default; value == nil {
-			m.doc.bad(parameterPath(i), "%s has no value in every cell: give it a default, or each cell of the matrix a value", quote(p.Name))
+			m.doc.bad(parameterPath(i), "%s lacks a value in some cell: give it a default, or give each cell of the matrix a value", quote(p.Name))
 		}
 		c.values[p.Name] = value
 	}
@@ -386,7 +386,7 @@ func (m *matrix) named(cells []cell) []cell {
 	var kept []cell
 	for _, c := range cells {
 		if slices.ContainsFunc(c.called, func(name string) bool { return nameable(c.values[name]) == "" }) {
-			m.doc.bad("matrix", "a value without letters and digits can't be part of a name")
+			m.doc.bad("matrix", "a value without letters or digits can't be part of a name")
 			continue
 		}
 		id := c.id()
@@ -397,13 +397,13 @@ func (m *matrix) named(cells []cell) []cell {
 		case i < 0:
 			kept = append(kept, c)
 		case !maps.Equal(kept[i].values, c.values):
-			m.doc.bad("matrix", "two cells would be called %s: letters, digits and dots have to tell their values apart", quote(id))
+			m.doc.bad("matrix", "two cells would be named %s: their values must differ in letters, digits or dots", quote(id))
 		case len(m.given) == 0:
-			m.doc.bad("matrix", "the cell %s is there twice", quote(id))
+			m.doc.bad("matrix", "the cell %s is listed twice", quote(id))
 		}
 	}
 	if len(kept) == 0 && len(m.doc.problems) == 0 {
-		m.doc.bad("matrix", "leaves no cell")
+		m.doc.bad("matrix", "has no cells left: exclude fewer")
 	}
 	return kept
 }

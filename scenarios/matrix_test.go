@@ -22,8 +22,8 @@ func TestCells(t *testing.T) {
 		{"one value for all of a dimension", scenarios.Values{"pause": "7s"}, []string{"matrix.kind=Machine,pause=7s", "matrix.kind=BareMetalHost,pause=7s", "matrix.kind=Machine,pause=7s,how=cut"}},
 		{"what is not in the matrix", scenarios.Values{"times": "3", "kind": "Machine", "how": "cut"}, []string{"matrix.kind=Machine,pause=5s,times=3,how=cut", "matrix.kind=Machine,pause=1m,times=3,how=cut"}},
 		{"too little", scenarios.Values{"pause": "1ms"}, []string{"parameters[1]: --set pause=1ms: 1ms is less than 1s, which is the least"}},
-		{"no duration", scenarios.Values{"pause": "5"}, []string{`--set pause=5: "5" where a duration such as 20s is needed`}},
-		{"no number", scenarios.Values{"times": "many"}, []string{`--set times=many: "many" where a number is needed`}},
+		{"no duration", scenarios.Values{"pause": "5"}, []string{`--set pause=5: "5" where a duration such as 20s is expected`}},
+		{"no number", scenarios.Values{"times": "many"}, []string{`--set times=many: "many" where a number is expected`}},
 		{"none of those", scenarios.Values{"kind": "Node"}, []string{`--set kind=Node: unknown value "Node": use one of Machine, BareMetalHost`}},
 		{"wrong in the spec", scenarios.Values{"how": "cat"}, []string{`unknown field "cat": did you mean "cut"?`}},
 	} {
@@ -61,7 +61,7 @@ func TestCellsOfFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scenarios.Load(file, data, vocabulary()); err == nil || !strings.Contains(err.Error(), "its matrix makes 4 scenarios, and one is needed here") {
+	if _, err := scenarios.Load(file, data, vocabulary()); err == nil || !strings.Contains(err.Error(), "its matrix makes 4 scenarios, but exactly one is needed here") {
 		t.Errorf("one of several: %v", err)
 	}
 }

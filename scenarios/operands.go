@@ -17,11 +17,11 @@ type HostOp struct {
 
 // FaultOp is a fault of a BMC.
 type FaultOp struct {
-	// name is what to call the fault, in removeFault and in the history.
+	// name is what removeFault and the history call the fault.
 	Name string `json:"name"`
 	// host is the host whose BMC misbehaves.
 	Host string `json:"host"`
-	// rule says which requests are bent, and how.
+	// rule says which requests are affected, and how.
 	Rule json.RawMessage `json:"rule"`
 }
 
@@ -45,24 +45,24 @@ const (
 type CrashOp struct {
 	// controller is the controller's name.
 	Controller string `json:"controller"`
-	// host is the host whose process dies, of a controller that runs on every host.
+	// host is the host whose process dies, for a controller that runs on every host.
 	Host string `json:"host,omitempty"`
-	// effect is the controller's n-th API write or BMC command from now on,
-	// counted from 1. Left out: the crash is immediate, unless each is set.
+	// effect counts the controller's API writes and BMC commands from now on, starting at
+	// 1; the crash happens at this one. Default: the crash is immediate, unless each is
+	// set.
 	Effect int `json:"effect,omitempty"`
-	// each repeats the crash around every effect until the faults are withdrawn.
+	// each repeats the crash at every effect until the faults are withdrawn.
 	Each bool `json:"each,omitempty"`
-	// point is before or after the effect. Left out: after.
+	// point says whether the controller dies before or after the effect. Default: after.
 	Point CrashPoint `json:"point,omitempty"`
 	// restartAfter is how long the controller stays down.
 	RestartAfter Duration `json:"restartAfter,omitzero"`
-	// staleBy is how old the lists are that fill the controller's caches when it
-	// starts again, as those of an API server that is behind. Left out: they are
-	// up to date.
+	// staleBy is the age of the lists that fill the controller's caches when it restarts,
+	// as if from an API server that lags behind. Default: the lists are up to date.
 	StaleBy Duration `json:"staleBy,omitzero"`
-	// lateBy is how much later the requests are executed that are under way when
-	// the controller dies: the effect that it dies before, or at once whatever it
-	// has sent. Left out: never.
+	// lateBy is how late the requests are executed that are in flight when the controller
+	// dies: the effect that it dies before, or, in an immediate crash, whatever it has
+	// sent. Default: they are never executed.
 	LateBy Duration `json:"lateBy,omitzero"`
 }
 
@@ -95,18 +95,18 @@ func ProcessOn(controller, host string) string { return host + "." + controller 
 
 // ClockOp is a clock that differs from the others.
 type ClockOp struct {
-	// controller is the controller whose clock it is. Either it or host is given.
+	// controller is the controller whose clock is set. Give either controller or host.
 	Controller string `json:"controller,omitempty"`
-	// host is the host whose clock it is: its kubelet's.
+	// host is the host whose clock is set: the clock of its kubelet.
 	Host string `json:"host,omitempty"`
-	// ahead is by how much it is ahead of the others.
+	// ahead is how far the clock is ahead of the others.
 	Ahead Duration `json:"ahead,omitzero"`
-	// behind is by how much it is behind the others. Without ahead or behind it is
-	// right again.
+	// behind is how far the clock is behind the others. With neither ahead nor behind, it
+	// is set right again.
 	Behind Duration `json:"behind,omitzero"`
-	// gains is what the clock by which a host's agents measure time gains in each second.
+	// gains is how much the clock that a host's agents measure time by gains each second.
 	Gains Duration `json:"gains,omitzero"`
-	// loses is what it loses in each second.
+	// loses is how much that clock loses each second.
 	Loses Duration `json:"loses,omitzero"`
 }
 
@@ -147,13 +147,13 @@ func (s Selection) String() string {
 type AnnotateOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object,omitempty"`
-	// kind is that of all objects that have the labels, in the place of object.
+	// kind selects, instead of object, all objects of this kind that have the labels.
 	Kind string `json:"kind,omitempty"`
-	// labels are those that they have.
+	// labels are the labels that the objects of kind must have.
 	Labels map[string]string `json:"labels,omitempty"`
-	// key is the annotation.
+	// key is the annotation's key.
 	Key string `json:"key"`
-	// value is its value.
+	// value is the annotation's value.
 	Value string `json:"value,omitempty"`
 }
 
@@ -163,24 +163,23 @@ func (a *AnnotateOp) Selection() Selection { return Selection{a.Object, a.Kind, 
 // FailAPIOp says which requests the API server refuses, and how. A request must
 // match every field that is given.
 type FailAPIOp struct {
-	// controller is whose requests. Left out: those of all controllers.
+	// controller is the controller whose requests are refused. Default: all controllers.
 	Controller string `json:"controller,omitempty"`
-	// verb is get, list, create, update, patch or delete. Left out: any.
+	// verb is get, list, create, update, patch or delete. Default: any.
 	Verb string `json:"verb,omitempty"`
-	// kind is the kind of object, such as BareMetalHost. Left out: any.
+	// kind is the kind of object, such as BareMetalHost. Default: any.
 	Kind string `json:"kind,omitempty"`
-	// code is the HTTP status: 403, 404, 409, 429 or 500. 404 is for kinds of
-	// custom resources only.
+	// code is the HTTP status: 403, 404, 409, 429 or 500. 404 is for custom resources only.
 	Code int `json:"code"`
-	// times is how many requests are refused. Left out: all, until apiRestore or
-	// the end of the story.
+	// times is how many requests are refused. Default: all, until apiRestore or the end of
+	// the story.
 	Times int `json:"times,omitempty"`
 }
 
 // OutageOp is how the API server is away.
 type OutageOp struct {
-	// hang lets requests hang until their clients give up. Left out: they are
-	// refused at once.
+	// hang makes requests hang until their clients give up. Default: they are refused
+	// immediately.
 	Hang bool `json:"hang,omitempty"`
 }
 
@@ -188,9 +187,9 @@ type OutageOp struct {
 type ObjectOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object,omitempty"`
-	// kind is that of all objects that have the labels, in the place of object.
+	// kind selects, instead of object, all objects of this kind that have the labels.
 	Kind string `json:"kind,omitempty"`
-	// labels are those that they have.
+	// labels are the labels that the objects of kind must have.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -201,7 +200,8 @@ func (o *ObjectOp) Selection() Selection { return Selection{o.Object, o.Kind, o.
 type CreateOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object"`
-	// with is the object's content, such as its spec. Left out: what the topology has.
+	// with is the object's content, such as its spec. Default: the content that the
+	// topology gives it.
 	With json.RawMessage `json:"with,omitempty"`
 }
 
@@ -209,15 +209,15 @@ type CreateOp struct {
 type PatchOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object,omitempty"`
-	// kind is that of all objects that have the labels, in the place of object.
+	// kind selects, instead of object, all objects of this kind that have the labels.
 	Kind string `json:"kind,omitempty"`
-	// labels are those that they have.
+	// labels are the labels that the objects of kind must have.
 	Labels map[string]string `json:"labels,omitempty"`
-	// merge is a JSON merge patch: what it has is set, null removes, and lists are
-	// replaced. What it says of status goes through the status subresource.
+	// merge is a JSON merge patch: it sets the fields that it has, null removes a field,
+	// and lists are replaced. Its status is patched through the status subresource.
 	Merge json.RawMessage `json:"merge"`
-	// foreign says that it has fields of a system under test, whose definition of the kind
-	// is not fencelab's: only the API server of the lab can tell whether they are right.
+	// foreign says that the patch has fields of a system under test whose definition of the
+	// kind is not fencelab's: only the lab's API server can check them.
 	Foreign bool `json:"foreign,omitempty"`
 }
 
@@ -249,7 +249,7 @@ func (p *PatchOp) Split() (object, status json.RawMessage, err error) {
 type OnlineOp struct {
 	// host is the BareMetalHost's name.
 	Host string `json:"host"`
-	// online is whether it should be on.
+	// online says whether the host should be on.
 	Online bool `json:"online"`
 }
 

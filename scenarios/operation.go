@@ -14,52 +14,52 @@ import (
 
 // Op is one thing that the scenario does to the world. Exactly one field is set.
 type Op struct {
-	// cut takes links of the network away: all those of a host but its BMC's, or
-	// one, in one direction or both. What has links goes on running.
+	// cut disconnects links of the network: all links of a host except its BMC's, or one
+	// link, in one direction or both. What they connect keeps running.
 	Cut *LinkOp `json:"cut,omitempty"`
-	// restore brings back what a cut with the same fields has taken away.
+	// restore reconnects what a cut with the same fields disconnected.
 	Restore *LinkOp `json:"restore,omitempty"`
-	// stopKubelet kills the kubelet of a host, until its next boot or until the
-	// faults are withdrawn. What it started goes on running.
+	// stopKubelet kills the kubelet of a host, until its next boot or until the faults are
+	// withdrawn. What it started keeps running.
 	StopKubelet *HostOp `json:"stopKubelet,omitempty"`
 	// stopFeeding kills the process that feeds the host's watchdog.
 	StopFeeding *HostOp `json:"stopFeeding,omitempty"`
 	// ignoreShutdown makes the host's operating system ignore graceful shutdown
 	// requests, until its next boot or until the faults are withdrawn.
 	IgnoreShutdown *HostOp `json:"ignoreShutdown,omitempty"`
-	// pause stops the host's processors: no process makes progress, and none is
-	// gone.
+	// pause stops the host's processors: no process makes progress, and none has ended.
 	Pause *HostOp `json:"pause,omitempty"`
-	// resume lets a paused host go on.
+	// resume lets a paused host continue.
 	Resume *HostOp `json:"resume,omitempty"`
-	// powerLoss switches the host off behind everybody's back. Its BMC stays up.
+	// powerLoss switches the host off without anybody's command. Its BMC stays up.
 	PowerLoss *HostOp `json:"powerLoss,omitempty"`
-	// powerUp switches the host on behind everybody's back.
+	// powerUp switches the host on without anybody's command.
 	PowerUp *HostOp `json:"powerUp,omitempty"`
 	// addFault makes a BMC misbehave.
 	AddFault *FaultOp `json:"addFault,omitempty"`
 	// removeFault ends a BMC's misbehaviour.
 	RemoveFault *FaultName `json:"removeFault,omitempty"`
-	// crash kills a controller, at once or around its n-th effect from now on.
+	// crash kills a controller, immediately or at its n-th effect from now on.
 	Crash *CrashOp `json:"crash,omitempty"`
-	// startSecond starts another process of a controller beside the one that runs,
-	// called CONTROLLER-2: neither knows of the other.
+	// startSecond starts a second process of a controller, named CONTROLLER-2, beside the
+	// one that is running; neither knows of the other.
 	StartSecond *ControllerOp `json:"startSecond,omitempty"`
-	// stopSecond ends the process that startSecond has started.
+	// stopSecond ends the process that startSecond started.
 	StopSecond *ControllerOp `json:"stopSecond,omitempty"`
-	// pauseController lets a controller's process stand still. What it has sent goes
-	// its way.
+	// pauseController suspends a controller's process. Requests that it has sent are still
+	// carried out.
 	PauseController *ControllerOp `json:"pauseController,omitempty"`
-	// resumeController lets it go on where it was, with what it knew.
+	// resumeController lets the process continue where it was, with what it knew.
 	ResumeController *ControllerOp `json:"resumeController,omitempty"`
-	// setClock puts the clock of a controller or of a host wrong.
+	// setClock sets the clock of a controller or a host wrong.
 	SetClock *ClockOp `json:"setClock,omitempty"`
 	// freezeCache stops a controller's cache from learning of changes.
 	FreezeCache *CacheOp `json:"freezeCache,omitempty"`
 	// thawCache lets a controller's cache catch up.
 	ThawCache *CacheOp `json:"thawCache,omitempty"`
-	// expireWatch ends a watch of a controller's cache with 410, for what it would go on
-	// from is not kept any more. The cache lists anew, and what lies between is never seen.
+	// expireWatch ends the watch of a controller's cache with 410, because the revision to
+	// continue from is no longer kept. The cache lists again, and never sees what happened
+	// in between.
 	ExpireWatch *CacheOp `json:"expireWatch,omitempty"`
 	// annotate sets an annotation, as a user would.
 	Annotate *AnnotateOp `json:"annotate,omitempty"`
@@ -67,29 +67,28 @@ type Op struct {
 	RemoveAnnotation *AnnotateOp `json:"removeAnnotation,omitempty"`
 	// setOnline sets spec.online of a BareMetalHost, as a user would.
 	SetOnline *OnlineOp `json:"setOnline,omitempty"`
-	// patch merges something into an object, as a user would.
+	// patch merges content into an object, as a user would.
 	Patch *PatchOp `json:"patch,omitempty"`
-	// delete deletes an object, as a user would. One that is not there stays so.
+	// delete deletes an object, as a user would. It has no effect if the object does not
+	// exist.
 	Delete *ObjectOp `json:"delete,omitempty"`
-	// create makes an object of the topology anew, or one with the content that is
-	// given, as a user would. One that is there stays as it is.
+	// create recreates an object of the topology, or creates one with the given content, as
+	// a user would. An object that exists is left as it is.
 	Create *CreateOp `json:"create,omitempty"`
-	// failAPI has the API server refuse requests of controllers.
+	// failAPI makes the API server refuse requests of controllers.
 	FailAPI *FailAPIOp `json:"failAPI,omitempty"`
-	// apiOutage takes the API server away from everybody, kubelets included.
+	// apiOutage makes the API server unreachable for everybody, kubelets included.
 	APIOutage *OutageOp `json:"apiOutage,omitempty"`
-	// etcdOutage takes the store behind the API server away: whatever was read is served
-	// still, and every write fails, those of kubelets included.
+	// etcdOutage makes the store behind the API server unavailable: what was read before is
+	// still served, but every write fails, including those of kubelets.
 	EtcdOutage *struct{} `json:"etcdOutage,omitempty"`
 	// apiRestore brings the API server and etcd back, and ends every failAPI.
 	APIRestore *struct{} `json:"apiRestore,omitempty"`
-	// killIronic ends the Ironic of the topology, API and conductor, in the middle of
-	// what it does.
+	// killIronic kills the topology's Ironic, API and conductor, whatever it is doing.
 	KillIronic *struct{} `json:"killIronic,omitempty"`
-	// startIronic starts it again with the record that it had, and returns when it answers.
+	// startIronic restarts Ironic with the record that it had, and returns when it answers.
 	StartIronic *struct{} `json:"startIronic,omitempty"`
-	// heal withdraws every fault: the run does this by itself after the last
-	// step.
+	// heal withdraws every fault; after the last step, a run does this by itself.
 	Heal *struct{} `json:"heal,omitempty"`
 }
 
@@ -136,7 +135,7 @@ type World interface {
 func Perform(op Op, w World) error {
 	set := op.set()
 	if len(set) != 1 {
-		return errors.New("an operation is exactly one thing, and this is " + op.String())
+		return errors.New("an operation does exactly one thing, but this does " + op.String())
 	}
 	return set[0].do(w, &op)
 }

@@ -64,13 +64,13 @@ func (v *validator) program(at string, c *Controller) {
 		v.bad(at+".replicas", "a program runs once")
 	}
 	if c.RateLimit != nil {
-		v.bad(at+".rateLimit", "a program bounds its requests itself")
+		v.bad(at+".rateLimit", "a program limits its requests itself")
 	}
 	if !dnsLabel.MatchString(c.Name) {
-		v.bad(at+".name", "%s is no name: use lower-case letters, digits and dashes", quote(c.Name))
+		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", quote(c.Name))
 	}
 	if v.vocab.Controllers[c.Name].EveryHost || v.vocab.Controllers[c.Name].StandIn {
-		v.bad(at+".name", "no program can take the place of %s", c.Name)
+		v.bad(at+".name", "no program can replace %s", c.Name)
 	}
 	if c.Plays != "" {
 		v.oneOf(at+".plays", "part", c.Plays, parts)
@@ -86,10 +86,10 @@ func (v *validator) program(at string, c *Controller) {
 	names := slices.Sorted(maps.Keys(p.Env))
 	for _, name := range names {
 		if !variable.MatchString("${" + name + "}") {
-			v.bad(join(at+".env", name), "%s is no name of a variable", quote(name))
+			v.bad(join(at+".env", name), "%s is not a valid name of a variable", quote(name))
 		}
 		if slices.Contains(Given, name) {
-			v.bad(join(at+".env", name), "%s is given by fencelab", name)
+			v.bad(join(at+".env", name), "%s is set by fencelab", name)
 		}
 		texts[join("env", name)] = p.Env[name]
 	}

@@ -64,7 +64,7 @@ func TestSystemTakesParts(t *testing.T) {
 				{Name: "deletion-2", Plays: "deletion", Program: &scenarios.Program{Command: []string{"drains"}, Dir: dir}},
 			},
 		},
-		"one of its two parts": {listed: []scenarios.Controller{{Name: "remediation"}, {Name: "deletion"}}, err: "remediation and deletion, and acme-fencer of the system is both"},
+		"one of its two parts": {listed: []scenarios.Controller{{Name: "remediation"}, {Name: "deletion"}}, err: "remediation and deletion, but acme-fencer of the system is both"},
 		"several processes":    {listed: []scenarios.Controller{{Name: "remediation", Replicas: 2}}, err: "2 processes of remediation"},
 		"a program of its own": {listed: []scenarios.Controller{acme}, err: "no controller of the scenario"},
 	} {
@@ -115,12 +115,12 @@ func TestSystemsIronic(t *testing.T) {
 
 func TestSystemsThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"a scenario":    {strings.Replace(aSystem, "System", "Scenario", 1), "where System is needed"},
+		"a scenario":    {strings.Replace(aSystem, "System", "Scenario", 1), "where System is expected"},
 		"no program":    {strings.Replace(aSystem, ", program: {command: [./acme]}", "", 1), "program: is missing"},
 		"unknown part":  {strings.Replace(aSystem, "plays: healthcheck", "plays: [deletion, medic]", 1), "medic"},
 		"no part":       {strings.Replace(aSystem, "plays: healthcheck", "plays: []", 1), "plays: is empty"},
-		"a mapping":     {strings.Replace(aSystem, "plays: healthcheck", "plays: [{deletion: true}]", 1), "a list of parts is needed"},
-		"a number":      {strings.Replace(aSystem, "plays: healthcheck", "plays: 1", 1), "a part is needed"},
+		"a mapping":     {strings.Replace(aSystem, "plays: healthcheck", "plays: [{deletion: true}]", 1), "a list of parts is expected"},
+		"a number":      {strings.Replace(aSystem, "plays: healthcheck", "plays: 1", 1), "a part is expected"},
 		"same name":     {strings.Replace(aSystem, "acme-drains", "acme-check", 1), "acme-check"},
 		"unknown field": {strings.Replace(aSystem, "dir: bin", "image: acme", 1), "image"},
 		"no name":       {strings.Replace(aSystem, "name: acme,", "name: Acme,", 1), "metadata.name"},

@@ -31,11 +31,11 @@ type Scenario struct {
 	APIVersion string `json:"apiVersion"`
 	// kind is Scenario.
 	Kind string `json:"kind"`
-	// metadata names the scenario.
+	// metadata names and describes the scenario.
 	Metadata Metadata `json:"metadata"`
 	// parameters are what the file leaves open: $(name) in spec and in the description.
 	Parameters []Parameter `json:"parameters,omitempty"`
-	// matrix makes a scenario of each combination of values of parameters.
+	// matrix makes a scenario from each combination of parameter values.
 	Matrix *Matrix `json:"matrix,omitempty"`
 	// spec is the story.
 	Spec Spec `json:"spec"`
@@ -50,45 +50,45 @@ type Metadata struct {
 	// seeds are the numbers of the design documents that the scenario
 	// exercises: 000 to 004.
 	Seeds []string `json:"seeds,omitempty"`
-	// labels are words of the user's own by which run --filter finds the scenario.
+	// labels are words of your own, by which run --filter finds the scenario.
 	Labels []string `json:"labels,omitempty"`
-	// upstream names the public thread, as owner/repository#number, whose bug
-	// the scenario repeats.
+	// upstream names the public thread, as owner/repository#number, whose bug the scenario
+	// reproduces.
 	Upstream string `json:"upstream,omitempty"`
 }
 
 // Spec is the story of a scenario.
 type Spec struct {
-	// topology is the hosts and the exclusive workload. It is up and healthy
+	// topology describes the hosts and the exclusive workload. All of it is up and healthy
 	// when the story begins.
 	Topology Topology `json:"topology"`
-	// healthCheck is the MachineHealthCheck over all hosts that the controller
-	// healthcheck acts on. Left out: there is none.
+	// healthCheck is the MachineHealthCheck for all hosts, which the controller healthcheck
+	// acts on. Default: none.
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
-	// controllers are the controllers under test. The stand-ins for what a
-	// cluster does by itself (nodelifecycle, workload) run without being listed.
+	// controllers are the controllers under test. The stand-ins for what a cluster does on
+	// its own (nodelifecycle, workload) run without being listed.
 	Controllers []Controller `json:"controllers"`
-	// steps happen in order: a step's trigger is looked for from the moment
-	// that the step before it was done, unless it says since when. A step whose
-	// trigger is never seen makes the verdict unknown.
+	// steps happen in order: a step waits for its trigger from the moment the previous step
+	// was done, unless it has since. A step whose trigger is never seen makes the verdict
+	// unknown.
 	Steps []Step `json:"steps"`
-	// invariants are the guarantees to judge. Left out: all of them.
+	// invariants are the guarantees to judge. Default: all.
 	Invariants []string `json:"invariants,omitempty"`
-	// claims are fields by which a system says that a host is off, for the guarantee claim-is-true.
+	// claims are fields by which a system states that a host is off, for the guarantee
+	// claim-is-true.
 	Claims []OffClaim `json:"claims,omitempty"`
-	// expect is what should come of it. Left out: every guarantee is held.
+	// expect is the expected outcome. Default: every guarantee is held.
 	Expect Expectation `json:"expect,omitzero"`
 	// limits bound the run.
 	Limits Limits `json:"limits,omitzero"`
-	// assumes are the premises without which no controller could keep what the story
-	// promises: searches leave out what breaks them. bmc-obeys: a BMC carries out what
-	// it accepts, and within 5 s. requests-arrive: what is written or commanded arrives
+	// assumes lists the premises without which no controller could keep what the story
+	// promises; searches leave out schedules that break them. bmc-obeys: a BMC carries out
+	// what it accepts, within 5 s. requests-arrive: what is written or commanded arrives
 	// within a second, or never. watchdogs-fire: a watchdog resets its host within a second
-	// of when its time is up. agents-run: an agent comes round and feeds its watchdog, and
-	// its kernel reboots, within a second of when they should.
+	// of running out. agents-run: an agent runs and feeds its watchdog, and its kernel
+	// reboots, within a second of when they should.
 	Assumes []string `json:"assumes,omitempty"`
-	// worlds are the backends that can tell this story: sim, lab. Left out:
-	// both.
+	// worlds are the backends in which the story can be told: sim, lab. Default: both.
 	Worlds []string `json:"worlds,omitempty"`
 }
 
@@ -96,47 +96,47 @@ type Spec struct {
 type Topology struct {
 	// hosts are the bare-metal hosts, each with a BMC, a Machine and a Node.
 	Hosts []Host `json:"hosts"`
-	// workers are hosts in the place of hosts that are all alike.
+	// workers replaces hosts if all hosts are alike.
 	Workers *Workers `json:"workers,omitempty"`
 	// workload is the exclusive workload: at most one copy of it may run.
 	Workload Workload `json:"workload,omitzero"`
-	// lease is how often a kubelet renews its Lease. A Node whose Lease is four
-	// times as old is no longer Ready.
+	// lease is how often a kubelet renews its Lease. A Node is no longer Ready once its
+	// Lease is four times as old.
 	Lease Duration `json:"lease,omitzero"`
-	// podGC is how long there must be no Node of a Pod's before the Pod is released:
-	// 40 to 60 seconds in a real cluster. Until then a kubelet adopts the Pods that
-	// are bound to its Node's name, also those of an earlier Node. Left out: a Pod is
-	// released as soon as its Node is deleted, and no kubelet adopts it.
+	// podGC is how long a Pod's Node must be gone before the Pod is released: 40 to 60
+	// seconds in a real cluster. Until then a kubelet adopts Pods that are bound to its
+	// Node's name, even those of an earlier Node. Default: a Pod is released as soon as its
+	// Node is deleted, and no kubelet adopts it.
 	PodGC Duration `json:"podGC,omitzero"`
-	// timings are what the simulator's hosts take, and the lab's that are models. Its
-	// virtual machines take what they take.
+	// timings are how long the simulator's hosts, and the lab's model hosts, take. Virtual
+	// machines take as long as they take.
 	Timings HostTimings `json:"timings,omitzero"`
 	// ironic is an Ironic that owns the BMCs: it has adopted the hosts, and controllers
-	// command their power through it. Left out: they ask the BMCs, or in the lab whom
-	// --power says.
+	// command their power through it. Default: controllers talk to the BMCs or, in the lab,
+	// to what --power selects.
 	Ironic *Ironic `json:"ironic,omitempty"`
 }
 
 // Ironic says how an Ironic behaves. Times are whole seconds; what is left out is Ironic's
 // own default.
 type Ironic struct {
-	// syncInterval is how often it compares the power of each host with its record, and
-	// changes the host where they differ.
+	// syncInterval is how often Ironic compares each host's power with its record; where
+	// they differ, it changes the host.
 	SyncInterval Duration `json:"syncInterval,omitzero"`
-	// powerTimeout is how long it waits for a host to be on, or forced off. The host is
+	// powerTimeout is how long Ironic waits for a host to be on, or forced off. The host is
 	// locked meanwhile.
 	PowerTimeout Duration `json:"powerTimeout,omitzero"`
-	// bin is the directory with its executables, ironic and ironic-dbsync. Left out: /usr/bin,
-	// where Debian's are.
+	// bin is the directory with Ironic's executables, ironic and ironic-dbsync. Default:
+	// /usr/bin, where Debian installs them.
 	Bin string `json:"bin,omitempty"`
 }
 
 // Workers are hosts that are all alike. A plan, and a scenario that was loaded, has them
 // one by one.
 type Workers struct {
-	// count is how many there are. They are called worker-1, worker-2 and so on.
+	// count is the number of hosts. They are named worker-1, worker-2 and so on.
 	Count int `json:"count"`
-	// watchdog is the time after which each one's watchdog resets it.
+	// watchdog is the time after which each host's watchdog resets it.
 	Watchdog Duration `json:"watchdog,omitzero"`
 }
 
@@ -144,21 +144,21 @@ type Workers struct {
 type Host struct {
 	// name is the name of the host, its Machine and its Node.
 	Name string `json:"name"`
-	// nodeName is the name of its Node. Left out: that of the host.
+	// nodeName is the name of the host's Node. Default: the host's name.
 	NodeName string `json:"nodeName,omitempty"`
-	// labels are put on the Node by its kubelet.
+	// labels are the labels that the kubelet puts on the Node.
 	Labels map[string]string `json:"labels,omitempty"`
-	// domain is the failure domain that the host is in: a rack, say, whose links to the
-	// others fail together.
+	// domain is the failure domain that the host is in, such as a rack whose links to the
+	// rest fail together.
 	Domain string `json:"domain,omitempty"`
-	// powerRestore is what the host's BMC does when a loss of AC power is over: AlwaysOn,
-	// AlwaysOff, or LastState. Left out: LastState.
+	// powerRestore is what the host's BMC does when AC power returns: AlwaysOn, AlwaysOff,
+	// or LastState. Default: LastState.
 	PowerRestore string `json:"powerRestore,omitempty"`
-	// watchdog is the time after which the host's watchdog resets it when
-	// nobody feeds it. Left out: no watchdog.
+	// watchdog is the time after which the host's watchdog resets it if nothing feeds it.
+	// Default: no watchdog.
 	Watchdog Duration `json:"watchdog,omitzero"`
-	// softdog says that the watchdog is the kernel's own, which stands still with the
-	// processors, and not a device beside them.
+	// softdog makes the watchdog the kernel's own, which stops with the processors, instead
+	// of a separate device.
 	Softdog bool `json:"softdog,omitempty"`
 }
 
@@ -177,7 +177,7 @@ func (t *Topology) NodeOf(host string) string {
 
 // Workload is a process of which at most one copy may run.
 type Workload struct {
-	// host is where it runs when the story begins. Left out: there is none.
+	// host is where the workload runs when the story begins. Default: there is no workload.
 	Host string `json:"host,omitempty"`
 }
 
@@ -187,11 +187,11 @@ type HealthCheck struct {
 	UnhealthyAfter Duration `json:"unhealthyAfter"`
 	// nodeStartupTimeout is how long a Machine may be without a Node.
 	NodeStartupTimeout Duration `json:"nodeStartupTimeout"`
-	// maxUnhealthy is how many Machines may be unhealthy at once for any of them
-	// to be remediated: a number, or a percentage such as 40%. Left out: 100%.
+	// maxUnhealthy is how many Machines may be unhealthy at once; if there are more, none
+	// is remediated. It is a number, or a percentage such as 40%. Default: 100%.
 	MaxUnhealthy string `json:"maxUnhealthy,omitempty"`
-	// unhealthyRange is how many Machines have to be unhealthy, and how many may be,
-	// for any of them to be remediated, such as [2-3]. It takes the place of maxUnhealthy.
+	// unhealthyRange replaces maxUnhealthy: Machines are remediated only while the number
+	// of unhealthy ones is in this range, such as [2-3].
 	UnhealthyRange string `json:"unhealthyRange,omitempty"`
 }
 
@@ -216,11 +216,11 @@ func (h *HealthCheck) ActsOn(machines int) (least, most int) {
 
 // HostTimings are how long simulated hosts take.
 type HostTimings struct {
-	// boot is from power on to the start of the kubelet.
+	// boot is the time from power-on to the start of the kubelet.
 	Boot Duration `json:"boot,omitzero"`
-	// softOff is from a graceful shutdown request to power off.
+	// softOff is the time from a graceful shutdown request to power-off.
 	SoftOff Duration `json:"softOff,omitzero"`
-	// hardOff is from a forced power-off to the last process being gone.
+	// hardOff is the time from a forced power-off until the last process is gone.
 	HardOff Duration `json:"hardOff,omitzero"`
 }
 
@@ -229,40 +229,40 @@ type HostTimings struct {
 type RateLimit struct {
 	// every is the time between two requests.
 	Every Duration `json:"every"`
-	// burst is how many there may be at once after a rest.
+	// burst is how many requests may be sent at once after a pause.
 	Burst int `json:"burst"`
 }
 
 // Controller is one controller under test.
 type Controller struct {
-	// name is a registered controller, as fencelab list --controllers has them, or one
-	// that has a program.
+	// name is a registered controller, as listed by fencelab list --controllers, or any
+	// name for one that has a program.
 	Name string `json:"name"`
-	// settings are the controller's own.
+	// settings are the controller's own settings.
 	Settings json.RawMessage `json:"settings,omitempty"`
-	// replicas is how many processes of it there are, at most 3, of which a Lease
-	// says who leads. The others are called NAME-2 and NAME-3. Left out: 1, without
-	// a Lease.
+	// replicas is how many processes of the controller run, at most 3; a Lease decides
+	// which of them leads. The others are named NAME-2 and NAME-3. Default: 1, without a
+	// Lease.
 	Replicas int `json:"replicas,omitempty"`
-	// rateLimit bounds how often each of its processes asks the API server, as clients do
-	// by themselves. Left out: as often as it likes.
+	// rateLimit limits how often each process of the controller sends requests to the API
+	// server, as real clients limit themselves. Default: no limit.
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
-	// overlay makes the controller wrong on purpose: the first rule whose facts
-	// all match decides in the controller's place.
+	// overlay makes the controller wrong on purpose: the first rule whose facts all match
+	// decides in its place.
 	Overlay []Rule `json:"overlay,omitempty"`
-	// plays is the part by which the guarantees judge a controller of another
-	// module, or a program: power, remediation, healthcheck, fencer, or deletion. Left
-	// out: what the controller says of itself.
+	// plays is the part as which the guarantees judge a controller from another module, or
+	// a program: power, remediation, healthcheck, fencer, or deletion. Default: the part
+	// that the controller declares.
 	Plays string `json:"plays,omitempty"`
-	// program is what runs as this controller, in the place of fencelab's own if there
-	// is one of that name.
+	// program is what runs as this controller, instead of fencelab's own controller if
+	// there is one of that name.
 	Program *Program `json:"program,omitempty"`
 }
 
 // Rule is one line of an overlay.
 type Rule struct {
-	// when is facts of the controller's state and their values. A fact that is
-	// left out may have any value.
+	// when is a set of facts about the controller's state, with their values. A fact that
+	// is left out may have any value.
 	When map[string]any `json:"when"`
 	// then is the action to take instead.
 	Then string `json:"then"`
@@ -272,15 +272,15 @@ type Rule struct {
 // waits: it says what has to happen before the story goes on. In a plan, and in a
 // scenario that was loaded, none has a repeat.
 type Step struct {
-	// name is what the step means, for people.
+	// name says what the step means, for people.
 	Name string `json:"name,omitempty"`
-	// when is what the step waits for. Left out: nothing.
+	// when is what the step waits for. Default: nothing.
 	When Trigger `json:"when,omitzero"`
-	// after is how long to wait once the trigger was seen.
+	// after is how long to wait once the trigger has been seen.
 	After Span `json:"after,omitzero"`
 	// do is what to do then.
 	Do *Op `json:"do,omitempty"`
-	// repeat is steps in the place of this one that come several times.
+	// repeat replaces this step with steps that are done several times.
 	Repeat *Repeat `json:"repeat,omitempty"`
 }
 
@@ -293,62 +293,60 @@ type Trigger struct {
 	Host string `json:"host,omitempty"`
 	// object is the event's object, such as Node/worker-1.
 	Object string `json:"object,omitempty"`
-	// actor is who did it: a controller's name.
+	// actor is who caused the event: a controller's name.
 	Actor string `json:"actor,omitempty"`
 	// key is the annotation's key.
 	Key string `json:"key,omitempty"`
 	// value is the event's value: a reset type, an annotation's value, an effect
 	// such as "patch BareMetalHost/worker-1".
 	Value string `json:"value,omitempty"`
-	// occurrence is which of the matching events it is, from 1. Left out: 1.
+	// occurrence says which of the matching events is meant, counted from 1. Default: 1.
 	Occurrence int `json:"occurrence,omitempty"`
-	// allOf is several events in the place of one. They may come in any order.
+	// allOf replaces event with several events, which may happen in any order.
 	AllOf []Trigger `json:"allOf,omitempty"`
-	// since is the name of an earlier step, or start: the event counts from when
-	// that step was done, or from the beginning of the story, so that it may have
-	// come already. Left out: the step before.
+	// since is the name of an earlier step, or start: events count from when that step was
+	// done, or from the beginning of the story, so the event may already have happened.
+	// Default: the previous step.
 	Since string `json:"since,omitempty"`
 }
 
 // Expectation is what should come of a run. The zero value expects every
 // guarantee to be held.
 type Expectation struct {
-	// violated is the invariant that the run has to break: for scenarios of
-	// controllers that are wrong on purpose.
+	// violated is the invariant that the run must violate, for scenarios with controllers
+	// that are wrong on purpose.
 	Violated string `json:"violated,omitempty"`
-	// events are what the story itself claims of its events, beside the guarantees.
-	// Reports call them as-told.
+	// events are claims about the events of this particular story, in addition to the
+	// guarantees. Reports call them as-told.
 	Events []Assertion `json:"events,omitempty"`
 }
 
 // Assertion claims that an event comes, or that it never does, counted from the
 // beginning of the story.
 type Assertion struct {
-	// happens is the event that has to come.
+	// happens is an event that must happen.
 	Happens Trigger `json:"happens,omitzero"`
-	// never is the event that must not come.
+	// never is an event that must not happen.
 	Never Trigger `json:"never,omitzero"`
-	// after is the event from which on it counts.
+	// after is the event from which the claim counts.
 	After Trigger `json:"after,omitzero"`
-	// before is the event until which it counts.
+	// before is the event until which the claim counts.
 	Before Trigger `json:"before,omitzero"`
-	// within is how soon, from after or from the beginning. Schedules that delay steps
-	// are not judged by it.
+	// within is the time limit, counted from after or from the beginning. It is not applied
+	// to schedules that delay steps.
 	Within Duration `json:"within,omitzero"`
 }
 
 // Limits bound a run, in the backend's time.
 type Limits struct {
-	// step is how long a step may wait for its trigger while nothing comes any
-	// closer.
+	// step is how long a step may wait for its trigger without anything coming closer.
 	Step Duration `json:"step,omitzero"`
-	// settle is how long the run may make no progress after the faults were
-	// withdrawn, before what is still pending counts as lost.
+	// settle is how long the run may make no progress after the faults are withdrawn,
+	// before what is still pending counts as lost.
 	Settle Duration `json:"settle,omitzero"`
-	// quiet is how long the run goes on after nothing is missing any more: a wrong
-	// controller may do harm only later. Left out: the longest time that a setting
-	// of a controller or the health check names; 15s in the lab, and in most
-	// schedules of a search.
+	// quiet is how long the run continues once nothing is missing any more, since a wrong
+	// controller may do harm later. Default: the longest time in the settings of the
+	// controllers and the health check; 15s in the lab and in most schedules of a search.
 	Quiet Duration `json:"quiet,omitzero"`
 }
 

@@ -105,13 +105,13 @@ type Parts []string
 func (p *Parts) UnmarshalJSON(data []byte) error {
 	if bytes.HasPrefix(data, []byte("[")) {
 		if json.Unmarshal(data, (*[]string)(p)) != nil {
-			return errors.New("a list of parts is needed, such as [deletion, healthcheck]")
+			return errors.New("a list of parts is expected, such as [deletion, healthcheck]")
 		}
 		return nil
 	}
 	var one string
 	if err := json.Unmarshal(data, &one); err != nil {
-		return errors.New("a part is needed, such as remediation, or a list of them")
+		return errors.New("a part is expected, such as remediation, or a list of parts")
 	}
 	*p = Parts{one}
 	return nil
@@ -146,7 +146,7 @@ func LoadSystem(file string, vocab Vocabulary) (*System, error) {
 // system checks what a system says.
 func (v *validator) system(s *System) {
 	if !dnsLabel.MatchString(s.Metadata.Name) {
-		v.bad("metadata.name", "%s is no name: use lower-case letters, digits and dashes", quote(s.Metadata.Name))
+		v.bad("metadata.name", "%s is not a valid name: use lower-case letters, digits and dashes", quote(s.Metadata.Name))
 	}
 	v.ironicTimes("spec.ironic", s.Spec.Ironic)
 	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
@@ -192,11 +192,11 @@ func (s *System) Takes(spec *Spec) error {
 		o := listed[fit[0]]
 		switch {
 		case len(fit) > 1:
-			return fmt.Errorf("the scenario has %s and %s, and %s of the system is both", o.Name, listed[fit[1]].Name, member.Name)
+			return fmt.Errorf("the scenario has %s and %s, but %s of the system is both", o.Name, listed[fit[1]].Name, member.Name)
 		case len(o.Overlay) > 0:
-			return fmt.Errorf("the scenario is about a wrong %s: its overlay means nothing to a program", o.Name)
+			return fmt.Errorf("the scenario is about a wrong %s, but an overlay has no effect on a program", o.Name)
 		case o.Replicas > 1:
-			return fmt.Errorf("the scenario has %d processes of %s, and a program runs once", o.Replicas, o.Name)
+			return fmt.Errorf("the scenario has %d processes of %s, but a program runs only once", o.Replicas, o.Name)
 		}
 		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, partOf(&o)), Program: member.Program}
 		if taken[o.Name]++; taken[o.Name] == 1 {

@@ -19,7 +19,7 @@ func (v *validator) trigger(path string, t Trigger, i int) {
 			}
 		}
 		if v.oneOf(path+".since", "earlier step", t.Since, earlier) && twice {
-			v.bad(path+".since", "two earlier steps are called %s: give each a name of its own", quote(t.Since))
+			v.bad(path+".since", "two earlier steps are named %s: give each its own name", quote(t.Since))
 		}
 	}
 	if len(t.AllOf) == 0 {
@@ -27,12 +27,12 @@ func (v *validator) trigger(path string, t Trigger, i int) {
 		return
 	}
 	if t.Event != "" {
-		v.bad(path+".event", "stands beside allOf: put it into the list")
+		v.bad(path+".event", "cannot be combined with allOf: put it into the list")
 	}
 	for j, one := range t.AllOf {
 		at := fmt.Sprintf("%s.allOf[%d]", path, j)
-		v.bad(at+".allOf", "a list in a list: put its events into the outer one")
-		v.bad(at+".since", "belongs beside allOf, where it is meant for all of them")
+		v.bad(at+".allOf", "a list within a list: move its events into the outer one")
+		v.bad(at+".since", "belongs next to allOf, where it applies to all of them")
 		if len(one.AllOf) == 0 {
 			v.event(at, one)
 		}
@@ -112,7 +112,7 @@ func (v *validator) subject(path string, event history.Kind, t Trigger) {
 	}
 	kind, name, named := strings.Cut(t.Object, "/")
 	if !named {
-		v.bad(path, "%s is no object: write %s/NAME", quote(t.Object), kinds[0])
+		v.bad(path, "%s does not name an object: write %s/NAME", quote(t.Object), kinds[0])
 		return
 	}
 	if !v.oneOf(path, "kind of object", kind, kinds) || kind == "Pod" {

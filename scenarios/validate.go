@@ -168,7 +168,7 @@ func (v *validator) named(path, kind, name string) {
 	switch v.vocab.kind(kind).Named {
 	case Freely:
 		if !dnsLabel.MatchString(name) {
-			v.bad(path, "%s is no name: use lower-case letters, digits and dashes", quote(name))
+			v.bad(path, "%s is not a valid name: use lower-case letters, digits and dashes", quote(name))
 		}
 	case AfterHost:
 		v.host(path, name)
@@ -178,7 +178,7 @@ func (v *validator) named(path, kind, name string) {
 		}
 	case AfterCluster:
 		if v.spec.HealthCheck == nil && !v.doc.broken("spec.healthCheck") {
-			v.bad(path, "there is none: spec has no healthCheck")
+			v.bad(path, "there is none, because spec has no healthCheck")
 		}
 		v.oneOf(path, kind, name, []string{ClusterName})
 	}
@@ -190,7 +190,7 @@ func (v *validator) object(path, object string, has func(*Kind) bool) (kind stri
 	kind, name, named := strings.Cut(object, "/")
 	switch {
 	case !named:
-		v.bad(path, "%s is no object: write KIND/NAME with one of %s", quote(object), strings.Join(kinds, ", "))
+		v.bad(path, "%s does not name an object: write KIND/NAME with one of %s", quote(object), strings.Join(kinds, ", "))
 	case v.oneOf(path, "kind", kind, kinds):
 		v.named(path, kind, name)
 		return kind
@@ -207,7 +207,7 @@ func (v *validator) selection(path string, s Selection, has func(*Kind) bool) (k
 	case named && !ofKind && !labelled:
 		return v.object(path+".object", s.Object, has)
 	case named || !ofKind || !labelled:
-		v.bad(path, "what is it done to? give it object, or kind and labels")
+		v.bad(path, "does not say which objects: give it object, or kind and labels")
 		return ""
 	}
 	v.labels(path+".labels", s.Labels)
@@ -220,7 +220,7 @@ func (v *validator) selection(path string, s Selection, has func(*Kind) bool) (k
 func (v *validator) labels(path string, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if !qualifiedName.MatchString(key) || !labelValue.MatchString(labels[key]) {
-			v.bad(join(path, key), "%s=%s is no label that Kubernetes takes", quote(key), quote(labels[key]))
+			v.bad(join(path, key), "%s=%s is not a label that Kubernetes accepts", quote(key), quote(labels[key]))
 		}
 	}
 }
@@ -230,11 +230,11 @@ func (v *validator) controller(path, name string) {
 	switch {
 	case v.controllers == nil || slices.Contains(v.controllers, name):
 	case name == workloadController:
-		v.bad(path, "the controller %s takes no part: spec.topology has no workload", name)
+		v.bad(path, "the controller %s does not run: spec.topology has no workload", name)
 	case exists && v.vocab.Controllers[name].EveryHost && slices.ContainsFunc(v.controllers, func(p string) bool { return v.onHost(p) && v.base(p) == name }):
 		v.bad(path, "the controller %s runs on every host: name one of its processes, such as %s", name, ProcessOn(name, v.hosts[0]))
 	case exists:
-		v.bad(path, "the controller %s takes no part: add it to spec.controllers, or start it before", name)
+		v.bad(path, "the controller %s does not run: add it to spec.controllers, or start it in an earlier step", name)
 	default:
 		v.oneOf(path, "controller", name, v.controllers)
 	}
@@ -262,14 +262,14 @@ func (v *validator) onHost(process string) bool { return strings.Contains(proces
 func (v *validator) distinct(names []string, path func(i int) string) {
 	for i, name := range names {
 		if first := slices.Index(names, name); first < i {
-			v.bad(path(i), "%s is there twice: first as %s", quote(name), path(first))
+			v.bad(path(i), "%s is listed twice, first in %s", quote(name), path(first))
 		}
 	}
 }
 
 func (v *validator) metadata(m *Metadata, name *regexp.Regexp) {
 	if !name.MatchString(m.Name) {
-		v.bad("metadata.name", "%s is no name: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(m.Name))
+		v.bad("metadata.name", "%s is not a valid name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(m.Name))
 	}
 	if strings.TrimSpace(m.Description) == "" {
 		v.bad("metadata.description", "is empty: say in a sentence what happens and what it shows")
@@ -282,12 +282,12 @@ func (v *validator) metadata(m *Metadata, name *regexp.Regexp) {
 	label := func(i int) string { return fmt.Sprintf("metadata.labels[%d]", i) }
 	for i, word := range m.Labels {
 		if !dnsLabel.MatchString(word) {
-			v.bad(label(i), "%s is no label: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(word))
+			v.bad(label(i), "%s is not a valid label: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(word))
 		}
 	}
 	v.distinct(m.Labels, label)
 	if !upstreamRef.MatchString(m.Upstream) {
-		v.bad("metadata.upstream", "%s is no thread: write owner/repository#number", quote(m.Upstream))
+		v.bad("metadata.upstream", "%s does not name a thread: write owner/repository#number", quote(m.Upstream))
 	}
 }
 
@@ -306,24 +306,24 @@ func (v *validator) topology() {
 	path := func(i int) string { return fmt.Sprintf("spec.topology.hosts[%d].name", i) }
 	hosts := v.spec.Topology.Hosts
 	if v.spec.Topology.Workers != nil {
-		v.bad(workersPath, "a plan has its hosts one by one: write them out")
+		v.bad(workersPath, "a plan lists its hosts one by one: write them out")
 	}
 	if len(hosts) == 0 {
-		v.bad("spec.topology.hosts", "is empty: a scenario needs a host")
+		v.bad("spec.topology.hosts", "is empty: a scenario needs at least one host")
 	}
 	names, nodes := make([]string, len(hosts)), make([]string, len(hosts))
 	for i, host := range hosts {
 		names[i], nodes[i] = host.Name, host.Node()
 		at := fmt.Sprintf("spec.topology.hosts[%d]", i)
 		if !dnsLabel.MatchString(host.Name) {
-			v.bad(path(i), "%s is no host name: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.Name))
+			v.bad(path(i), "%s is not a valid host name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.Name))
 		}
 		if !dnsLabel.MatchString(host.Node()) {
-			v.bad(at+".nodeName", "%s is no name of a Node here: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.NodeName))
+			v.bad(at+".nodeName", "%s is not a valid Node name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.NodeName))
 		}
 		v.labels(at+".labels", host.Labels)
 		if !dnsLabel.MatchString(host.Domain) {
-			v.bad(at+".domain", "%s is no name of a failure domain: use at most 63 lower-case letters, digits and dashes, no dash first or last", quote(host.Domain))
+			v.bad(at+".domain", "%s is not a valid name of a failure domain: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.Domain))
 		}
 		if len(v.vocab.PowerRestores) > 0 {
 			v.oneOf(at+".powerRestore", "policy", host.PowerRestore, v.vocab.PowerRestores)
@@ -394,7 +394,7 @@ func (v *validator) healthCheck() {
 		case !numberRange.MatchString(check.UnhealthyRange):
 			v.bad(path+".unhealthyRange", `%s is not a range of numbers of Machines such as "[2-3]"`, quote(check.UnhealthyRange))
 		case least > most:
-			v.bad(path+".unhealthyRange", "%s holds no number: its first is greater than its second", quote(check.UnhealthyRange))
+			v.bad(path+".unhealthyRange", "%s is an empty range: its first number is greater than its second", quote(check.UnhealthyRange))
 		}
 	}
 	acts := func(c Controller) bool {
@@ -402,7 +402,7 @@ func (v *validator) healthCheck() {
 		return partOf(&c) == healthCheckController
 	}
 	if v.controllers != nil && !slices.ContainsFunc(v.spec.Controllers, acts) {
-		v.doc.bad(path, "nobody acts on it: add the controller %s to spec.controllers", healthCheckController)
+		v.doc.bad(path, "no controller acts on it: add %s to spec.controllers", healthCheckController)
 	}
 }
 
@@ -423,18 +423,18 @@ func (v *validator) controllerList() {
 		}
 		vocab := v.vocab.Controllers[c.Name]
 		if vocab.EveryHost && c.Replicas != 0 {
-			v.bad(at+".replicas", "the controller %s runs once on every host: leave it out", c.Name)
+			v.bad(at+".replicas", "the controller %s runs once on every host: leave this out", c.Name)
 		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
 			v.bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
 		}
 		if vocab.EveryHost {
-			v.bad(at+".rateLimit", "the controller %s runs on every host, and asks as often as its settings say: leave it out", c.Name)
+			v.bad(at+".rateLimit", "the controller %s runs on every host, and its settings determine how often it sends requests: leave this out", c.Name)
 		}
 		if c.RateLimit != nil && c.RateLimit.Every <= 0 {
-			v.bad(at+".rateLimit.every", "%s: use a time, such as 200ms", time.Duration(c.RateLimit.Every))
+			v.bad(at+".rateLimit.every", "%s: use a positive duration, such as 200ms", time.Duration(c.RateLimit.Every))
 		}
 		if c.RateLimit != nil && c.RateLimit.Burst < 1 {
-			v.bad(at+".rateLimit.burst", "%d: a client that may not ask even once never does", c.RateLimit.Burst)
+			v.bad(at+".rateLimit.burst", "%d: use at least 1, or the client can never send a request", c.RateLimit.Burst)
 		}
 		if c.Plays != "" {
 			v.oneOf(at+".plays", "part", c.Plays, parts)
@@ -471,7 +471,7 @@ func (v *validator) overlay(path string, rule Rule, vocab ControllerVocabulary) 
 		switch rule.When[fact].(type) {
 		case bool, string, float64:
 		default:
-			v.bad(at, "a fact is a text, a number, true or false")
+			v.bad(at, "the value of a fact is text, a number, true or false")
 		}
 	}
 	if ok && vocab.CheckRule != nil {
@@ -484,7 +484,7 @@ func (v *validator) overlay(path string, rule Rule, vocab ControllerVocabulary) 
 func (v *validator) step(i int) {
 	path, s := stepPath(i), &v.spec.Steps[i]
 	if s.Repeat != nil {
-		v.bad(path+".repeat", "a plan has its steps one by one: write them out")
+		v.bad(path+".repeat", "a plan lists its steps one by one: write them out")
 		return
 	}
 	if s.When.IsZero() && s.After == (Span{}) && s.Do == nil {
@@ -509,7 +509,7 @@ func (v *validator) judgement() {
 	}
 	v.claimList()
 	if events := v.spec.Expect.Events; len(events) > 0 && v.spec.Expect.Violated != "" {
-		v.bad("spec.expect.events", "stands beside violated: a violation ends the run before it can be told")
+		v.bad("spec.expect.events", "cannot be combined with violated: a violation ends the run before the story has been told")
 	}
 	for i := range v.spec.Expect.Events {
 		v.assertion(fmt.Sprintf("spec.expect.events[%d]", i), &v.spec.Expect.Events[i])
@@ -531,23 +531,23 @@ func (v *validator) judgement() {
 // plan checks what a plan has beyond a scenario.
 func (v *validator) plan(p *Plan) {
 	if !digest.MatchString(p.Digest) {
-		v.bad("digest", "%s is no digest: those have 16 hexadecimal digits", quote(p.Digest))
+		v.bad("digest", "%s is not a digest: a digest has 16 hexadecimal digits", quote(p.Digest))
 	}
 	for i, d := range p.Deviations {
 		path := fmt.Sprintf("deviations[%d]", i)
 		if first := slices.IndexFunc(p.Deviations, func(other Deviation) bool { return other.Step == d.Step }); first < i {
-			v.bad(path+".step", "%s deviates already, in deviations[%d]: a step does so once", quote(d.Step), first)
+			v.bad(path+".step", "%s already deviates in deviations[%d]: list each step once", quote(d.Step), first)
 		}
 		deed, err := ParseDeed(d.Step)
 		switch {
 		case !NamesDeed(d.Step):
 			if !deviationStep.MatchString(d.Step) {
-				v.bad(path+".step", "%s names no step: write ACTOR/CLASS/N, N counted from 1", quote(d.Step))
+				v.bad(path+".step", "%s does not name a step: write ACTOR/CLASS/N, with N counted from 1", quote(d.Step))
 			}
 		case err != nil:
 			v.bad(path+".step", "%s", oneLine(err))
 		case d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault):
-			v.bad(path+".fault", "%s cannot go wrong with such a step", d.Fault)
+			v.bad(path+".fault", "the fault %s does not apply to such a step", d.Fault)
 		}
 		var faults []string
 		for _, fault := range StepFaults() {
@@ -556,9 +556,9 @@ func (v *validator) plan(p *Plan) {
 		v.oneOf(path+".fault", "fault", string(d.Fault), faults)
 		switch {
 		case d.Delay == 0 && d.Fault == "":
-			v.bad(path, "deviates in nothing: give it a delay or a fault")
+			v.bad(path, "is not a deviation: give it a delay or a fault")
 		case d.Delay == 0 && d.Fault.HasExtent():
-			v.bad(path, "says not by how much: give it a delay beside %s", d.Fault)
+			v.bad(path, "does not say by how much: give it a delay as well as %s", d.Fault)
 		}
 	}
 	if len(v.doc.problems) > 0 {
@@ -572,7 +572,7 @@ func (v *validator) plan(p *Plan) {
 	}
 	again.Version, again.Digest, again.Deviations = p.Version, p.Digest, p.Deviations
 	if before, after := p.Text(), again.Text(); !bytes.Equal(before, after) {
-		v.bad("spec", "leaves something open, and a plan must not: %s", firstDifference(before, after))
+		v.bad("spec", "leaves something open, which a plan must not: %s", firstDifference(before, after))
 	}
 }
 

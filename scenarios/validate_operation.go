@@ -15,9 +15,9 @@ func (v *validator) op(path string, op *Op) {
 	set := op.set()
 	if len(set) != 1 {
 		if len(set) == 0 {
-			v.bad(path, "no operation: give it one of %s", strings.Join(operationNames(), ", "))
+			v.bad(path, "has no operation: give it one of %s", strings.Join(operationNames(), ", "))
 		} else {
-			v.bad(path, "%d operations, %s: a step does one", len(set), strings.Join(namesOf(set), " and "))
+			v.bad(path, "has %d operations, %s: a step does exactly one", len(set), strings.Join(namesOf(set), " and "))
 		}
 		return
 	}
@@ -25,7 +25,7 @@ func (v *validator) op(path string, op *Op) {
 	path = join(path, o.name)
 	for _, away := range [...]string{apiAway, etcdAway} {
 		if o.byUser && slices.Contains(v.open, away) {
-			v.bad(path, "no user can do this while %s: add apiRestore before it", away)
+			v.bad(path, "no user can do this while %s: add apiRestore before this step", away)
 		}
 	}
 	o.check(v, path, op)
@@ -67,7 +67,7 @@ func (v *validator) setClock(path string, op *ClockOp) {
 	v.host(path+".host", op.Host)
 	v.controller(path+".controller", op.Controller)
 	if (op.Host == "") == (op.Controller == "") {
-		v.bad(path, "whose clock? give it either host or controller")
+		v.bad(path, "does not say whose clock: give it either host or controller")
 	}
 	if op.Ahead > 0 && op.Behind > 0 {
 		v.bad(path+".behind", "a clock is ahead or behind, not both")
@@ -76,12 +76,12 @@ func (v *validator) setClock(path string, op *ClockOp) {
 	case op.Gains > 0 && op.Loses > 0:
 		v.bad(path+".loses", "a clock gains or loses, not both")
 	case op.Drift() != 0 && op.Host == "":
-		v.bad(path, "only the clock of a host can run at another rate")
+		v.bad(path, "only a host's clock can run at a different rate")
 	case op.Gains > maxDrift || op.Loses > maxDrift:
-		v.bad(path, "a clock gains or loses half a second in each second at most")
+		v.bad(path, "a clock can gain or lose at most half a second each second")
 	}
 	if v.vocab.Controllers[v.base(op.Controller)].StandIn {
-		v.bad(path+".controller", "%s stands in for something that compares no clocks", op.Controller)
+		v.bad(path+".controller", "%s is a stand-in for something that compares no clocks", op.Controller)
 	}
 }
 
@@ -90,11 +90,11 @@ func (v *validator) startSecond(path string, op *ControllerOp) {
 	switch {
 	case v.controllers == nil:
 	case v.onHost(name):
-		v.bad(path, "%s runs on its host once", name)
+		v.bad(path, "%s runs only once on its host", name)
 	case v.base(name) != name:
-		v.bad(path, "%s is such a second process itself", name)
+		v.bad(path, "%s is itself a second process", name)
 	case slices.Contains(v.controllers, Process(name, 2)):
-		v.bad(path, "there is a second %s already", name)
+		v.bad(path, "a second %s is already running", name)
 	case !slices.Contains(v.controllers, name):
 		v.controller(path, name)
 	default:
@@ -143,17 +143,17 @@ func (v *validator) crash(path string, op *CrashOp) {
 	}
 	v.controller(path+".controller", op.Process())
 	if op.Effect < 1 {
-		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash at once", op.Effect)
+		v.bad(path+".effect", "%d: effects are counted from 1; leave it out to crash immediately", op.Effect)
 	}
 	v.atLeast(path+".restartAfter", op.RestartAfter, restartTime)
 	v.oneOf(path+".point", "crash point", string(op.Point), crashPoints)
 	switch {
 	case op.LateBy > 0 && op.Effect > 0 && op.Point == CrashAfter, op.LateBy > 0 && op.Each && op.Point == CrashAfter:
-		v.bad(path+".lateBy", "what stands after the effect is not under way any more: say point: before")
+		v.bad(path+".lateBy", "after the effect, nothing is in flight any more: use point: before")
 	case op.Each && op.Effect > 0:
-		v.bad(path+".effect", "each is around every effect: leave this out")
+		v.bad(path+".effect", "each already covers every effect: leave this out")
 	case !op.Each && op.Effect == 0 && op.Point == CrashBefore:
-		v.bad(path+".point", "before which effect? add effect or each")
+		v.bad(path+".point", "does not say which effect: add effect or each")
 	}
 }
 
@@ -169,7 +169,7 @@ func (v *validator) cache(path string, op *CacheOp) {
 func (v *validator) annotation(path string, op *AnnotateOp) {
 	v.selection(path, op.Selection(), isAnnotated)
 	if !qualifiedName.MatchString(op.Key) {
-		v.bad(path+".key", "%s is no annotation that Kubernetes takes", quote(op.Key))
+		v.bad(path+".key", "%s is not an annotation that Kubernetes accepts", quote(op.Key))
 	}
 }
 
@@ -189,7 +189,7 @@ func (v *validator) create(path string, op *CreateOp) {
 	switch {
 	case kind == "" || v.doc.broken(path+".with"):
 	case len(op.With) == 0 && v.vocab.kind(kind).Named == Freely:
-		v.bad(path+".with", "the topology has no %s: say what is in it", kind)
+		v.bad(path+".with", "the topology has no %s: give its content", kind)
 	case len(op.With) > 0 && v.vocab.CheckPatch != nil:
 		if err := v.vocab.CheckPatch(kind, op.With); err != nil {
 			v.bad(path+".with", "%v", err)
@@ -205,10 +205,10 @@ func (v *validator) failAPI(path string, op *FailAPIOp) {
 	case !slices.Contains(apiCodes, op.Code):
 		v.bad(path+".code", "%d: use one of %s", op.Code, strings.Trim(fmt.Sprint(apiCodes), "[]"))
 	case op.Code == http.StatusNotFound && !v.vocab.kind(op.Kind).Custom:
-		v.bad(path+".code", "only resources of a CustomResourceDefinition can be missing as a whole: give kind one of %s", strings.Join(v.vocab.kinds(isCustom), ", "))
+		v.bad(path+".code", "only custom resources can be missing entirely: give kind one of %s", strings.Join(v.vocab.kinds(isCustom), ", "))
 	}
 	if op.Times < 1 {
-		v.bad(path+".times", "%d: at least once, or leave it out", op.Times)
+		v.bad(path+".times", "%d: use at least 1, or leave it out", op.Times)
 	}
 }
 
@@ -220,7 +220,7 @@ func (v *validator) patch(path string, op *PatchOp) {
 	object, status, err := op.Split()
 	switch {
 	case err != nil:
-		v.bad(path+".merge", "%s where the fields of an object are needed", op.Merge)
+		v.bad(path+".merge", "%s where the fields of an object are expected", op.Merge)
 	case object == nil && status == nil:
 		v.bad(path+".merge", "changes nothing")
 	case kind != "" && v.vocab.CheckPatch != nil && !op.Foreign:
@@ -234,14 +234,14 @@ func (v *validator) addFault(path string, op *FaultOp) {
 	v.host(path+".host", op.Host)
 	switch {
 	case op.Name == "":
-		v.bad(path+".name", "is empty: removeFault and the history call the fault by it")
+		v.bad(path+".name", "is empty: removeFault and the history need it")
 	case slices.Contains(v.faults, op.Name):
-		v.bad(path+".name", "a fault %s was added before: the history could not tell them apart", quote(op.Name))
+		v.bad(path+".name", "a fault %s was added before: use another name, so that the history can tell them apart", quote(op.Name))
 	default:
 		v.faults = append(v.faults, op.Name)
 	}
 	if v.vocab.Fault == nil {
-		v.bad(path+".rule", "faults are not known here")
+		v.bad(path+".rule", "faults are not supported here")
 		return
 	}
 	rule := v.vocab.Fault()
@@ -269,7 +269,7 @@ func nameRule(rule any, op *FaultOp) error {
 		}
 		field := value.FieldByIndex(f.index)
 		if written := field.String(); written != "" && written != op.Name {
-			return fmt.Errorf("the fault is called %s: leave the rule's name out", quote(op.Name))
+			return fmt.Errorf("the fault is named %s: leave out the rule's name", quote(op.Name))
 		}
 		field.SetString(op.Name)
 		var fields map[string]json.RawMessage

@@ -92,13 +92,13 @@ func (p *process) manage(deps controllers.Deps) {
 		})
 	})
 	if !m.setUp {
-		p.w.fail(fmt.Errorf("set up the controller %s: Setup waits for something, and must return at once", p.actor.name))
+		p.w.fail(fmt.Errorf("set up the controller %s: Setup blocks, but must return immediately", p.actor.name))
 		return
 	}
 	run(ctx)
 	for _, c := range m.controllers {
 		if c.queue == nil && p.w.broken == nil {
-			p.w.fail(fmt.Errorf("run the controller %s: %s did not start at once; which of its sources is not synced?", p.actor.name, c.name))
+			p.w.fail(fmt.Errorf("run the controller %s: %s did not start immediately; one of its sources is not synced", p.actor.name, c.name))
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (m *managed) perform(ctx context.Context, life int, c *call, k *kube.Call) 
 			delete(m.waiting, c)
 			m.turn(answer.Kill)
 		case i < 0:
-			m.p.w.fail(fmt.Errorf("controller %s: %s outside of a reconcile, or with a context that isn't the reconcile's, which the simulator doesn't model", m.p.actor.name, k))
+			m.p.w.fail(fmt.Errorf("controller %s: %s outside a reconcile, or with a context other than the reconcile's, which the simulator does not model", m.p.actor.name, k))
 		default:
 			m.p.w.asked = append(m.p.w.asked, asked{m, m.p.flights[i], c, text})
 		}

@@ -85,7 +85,7 @@ func (g *manager[R]) Add(r ctrlmanager.Runnable) error {
 	do, ok3 := field[doer](v, "Do")
 	workers, ok4 := field[int](v, "MaxConcurrentReconciles")
 	if !ok1 || !ok2 || !ok3 || !ok4 {
-		return fmt.Errorf("add a %T to the simulated manager: it is no controller of controller-runtime 0.24, whose queue can be replaced", r)
+		return fmt.Errorf("add a %T to the simulated manager: it is not a controller of controller-runtime 0.24, whose queue can be replaced", r)
 	}
 	c := &realController{name: *name, workers: *workers}
 	*do = observed{*do, g.m, c}
@@ -161,7 +161,7 @@ func (g *manager[R]) Start(context.Context) error {
 type nowhere struct{}
 
 func (nowhere) RoundTrip(r *http.Request) (*http.Response, error) {
-	return nil, fmt.Errorf("connect to %s: a simulated process has the clients of its manager, and no others", r.URL.Host)
+	return nil, fmt.Errorf("connect to %s: a simulated process has only the clients of its manager", r.URL.Host)
 }
 
 type oldRecorder struct {
@@ -210,7 +210,7 @@ func (i informers) GetInformer(_ context.Context, obj client.Object, _ ...cache.
 	if found := i.m.informers[kind]; found != nil {
 		return found, nil
 	}
-	err = fmt.Errorf("controller %s watches %s, which its registration doesn't name: add it to Reads, in this form", i.m.p.actor.name, kind)
+	err = fmt.Errorf("controller %s watches %s, which its registration does not name: add it to Reads, in this form", i.m.p.actor.name, kind)
 	i.m.bubble.Say(func() { i.m.p.w.fail(err) })
 	return nil, err
 }

@@ -28,9 +28,9 @@ var Capabilities = scenarios.Capabilities{
 		"startIronic":                               "the simulator has no Ironic",
 		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",
 		scenarios.FeatureDeeds:                      "the simulator's plans name its steps",
-		scenarios.FeaturePrograms:                   "a program keeps the machine's time, which is not the simulator's",
+		scenarios.FeaturePrograms:                   "a program runs in real time, not in the simulator's",
 		scenarios.Feature(fakebmc.NeedsWire):        "the simulator's controllers call BMCs directly, without HTTP",
-		scenarios.Feature(fakebmc.NeedsIPMI):        "the simulator's BMCs speak no IPMI",
+		scenarios.Feature(fakebmc.NeedsIPMI):        "the simulator's BMCs do not speak IPMI",
 		scenarios.Feature(history.EvidenceLost):     "the simulator's observers see everything",
 		scenarios.Feature(history.EvidenceRegained): "the simulator's observers see everything",
 	},
@@ -135,7 +135,7 @@ func (o operations) SetClock(op *scenarios.ClockOp) error {
 		})
 	}
 	if p := o.process(op.Controller); p != nil && p.registration.Setup != nil {
-		return fmt.Errorf("set the clock of the controller %s: it reads Go's own clock, of which the simulated world has one", op.Controller)
+		return fmt.Errorf("set the clock of the controller %s: it reads Go's own clock, which the whole simulated world shares", op.Controller)
 	}
 	return o.onProcess(op.Controller, func(p *process) { p.offset = op.Offset() })
 }
@@ -344,7 +344,7 @@ func ineffective(err error) error {
 }
 
 // errNoIronic is of what is refused before anything starts: see Capabilities.
-var errNoIronic = errors.New("the simulator has no Ironic, and should not have been asked for it")
+var errNoIronic = errors.New("the simulator has no Ironic, and should have refused the scenario")
 
 func (operations) KillIronic(*struct{}) error  { return errNoIronic }
 func (operations) StartIronic(*struct{}) error { return errNoIronic }

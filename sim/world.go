@@ -361,7 +361,7 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 		w.queue.remove(0)
 		w.now = s.at
 		if w.taken++; w.taken > maxSteps {
-			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without coming to an end: some step repeats without letting time pass", w.taken, w.now)
+			return w.now, fmt.Errorf("the simulation has taken %d steps by %s without ending: some step repeats without letting time pass", w.taken, w.now)
 		}
 		s.take()
 	}

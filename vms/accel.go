@@ -90,8 +90,8 @@ func testBoot(ctx context.Context, image *Image, scratch string, env []string) e
 	case greeted:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("a guest under KVM doesn't reach user space in %v", kvmTimeout)
+		return fmt.Errorf("a guest under KVM does not reach user space within %v", kvmTimeout)
 	default:
-		return fmt.Errorf("a guest doesn't start under KVM: %s", strings.TrimSpace(complaint.String()))
+		return fmt.Errorf("a guest does not start under KVM: %s", strings.TrimSpace(complaint.String()))
 	}
 }

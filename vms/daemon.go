@@ -94,7 +94,7 @@ func (h *hypervisor) startDaemon(root string) (uri string, err error) {
 		default:
 		}
 		if time.Now().After(deadline) {
-			return "", errors.Join(fmt.Errorf("start libvirt's daemon: it takes no connections within %v: %w; it said:\n%s", daemonTimeout, err, said(log.Name())), cmd.Process.Kill())
+			return "", errors.Join(fmt.Errorf("start libvirt's daemon: it accepts no connections within %v: %w; it said:\n%s", daemonTimeout, err, said(log.Name())), cmd.Process.Kill())
 		}
 	}
 }

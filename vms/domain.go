@@ -164,7 +164,7 @@ func (d *Domain) Shutdown() error {
 	err := d.libvirt.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
 	gone := errors.Is(err, libvirt.ERR_OPERATION_INVALID) || errors.Is(err, libvirt.ERR_SYSTEM_ERROR)
 	if err != nil && !gone {
-		return fmt.Errorf("shut host %s down: %w", d.name, err)
+		return fmt.Errorf("shut down host %s: %w", d.name, err)
 	}
 	return nil
 }

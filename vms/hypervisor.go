@@ -160,7 +160,7 @@ func (h *hypervisor) open(root string) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("listen to libvirt's events: %w", err)
+		return fmt.Errorf("subscribe to libvirt's events: %w", err)
 	}
 	// libvirt takes a QEMU for alive until its parent has collected it. QEMU makes itself a child of init, and in a container
 	// that may be seconds late, so from here on we are the parent and collect (see adopt). Not earlier: the QEMUs that libvirt

@@ -110,7 +110,7 @@ func (l *Lab) URI() string { return l.hypervisor.uri }
 // Reachable says why the hypervisor does not answer, if it doesn't.
 func (l *Lab) Reachable() error {
 	if alive, err := l.hypervisor.conn.IsAlive(); err != nil || !alive {
-		return fmt.Errorf("ask libvirt for a sign of life: the connection is lost (%v)", err)
+		return fmt.Errorf("check the connection to libvirt: it is lost (%v)", err)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ const memory, memoryOfPrograms, memoryOfNode = 160, 256, 1024
 // NewDomain defines a host; it is off.
 func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	if c.Watchdog%time.Second != 0 || c.Watchdog < 0 {
-		return nil, fmt.Errorf("define host %s: watchdog margin %v is not in whole seconds", c.Name, c.Watchdog)
+		return nil, fmt.Errorf("define host %s: the watchdog margin %v is not in whole seconds", c.Name, c.Watchdog)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	}
 	for _, d := range l.domains {
 		if d.name == c.Name {
-			return nil, fmt.Errorf("define host %s: there is one of that name", c.Name)
+			return nil, fmt.Errorf("define host %s: a host of that name exists already", c.Name)
 		}
 	}
 	number := len(l.domains)

@@ -104,10 +104,10 @@ func (a *Attached) mayCome(ctx context.Context, o AttachOptions) error {
 		case isDefinition(m):
 			problems = append(problems, lacksVersion(found, m))
 		case found.GetLabels()[Label] != "":
-			problems = append(problems, fmt.Errorf("%s %s is of the lab %s: if that is gone, run fencelab lab down --kubeconfig %s %[3]s",
+			problems = append(problems, fmt.Errorf("%s %s belongs to the lab %s: if that lab is gone, run fencelab lab down --kubeconfig %s %[3]s",
 				m.GetKind(), client.ObjectKeyFromObject(m), found.GetLabels()[Label], o.Kubeconfig))
 		default:
-			problems = append(problems, fmt.Errorf("%s %s is there already, and %s would make it", m.GetKind(), client.ObjectKeyFromObject(m), from))
+			problems = append(problems, fmt.Errorf("%s %s exists already, and %s would create it", m.GetKind(), client.ObjectKeyFromObject(m), from))
 		}
 		return nil
 	}
@@ -154,7 +154,7 @@ func lacksVersion(there, ours *unstructured.Unstructured) error {
 	}
 	for _, version := range served(ours) {
 		if !slices.Contains(served(there), version) {
-			return fmt.Errorf("CustomResourceDefinition %s is there already, and serves %s but not %s", ours.GetName(), strings.Join(served(there), ", "), version)
+			return fmt.Errorf("CustomResourceDefinition %s exists already, and serves %s but not %s", ours.GetName(), strings.Join(served(there), ", "), version)
 		}
 	}
 	return nil

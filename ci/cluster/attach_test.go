@@ -118,7 +118,7 @@ func TestAttach(t *testing.T) {
 		wrong.Objects = []client.Object{&corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}}
 		wrong.Manifests = append(wrong.Manifests, fstest.MapFS{"role.yaml": {Data: []byte("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: visitor}\n")}})
 		_, err := Attach(t.Context(), wrong)
-		for _, want := range []string{"nothing was changed", "ClusterRole /visitor is there already, and role.yaml, document 1 would make it", "Node /theirs is there already"} {
+		for _, want := range []string{"nothing was changed", "ClusterRole /visitor exists already, and role.yaml, document 1 would create it", "Node /theirs exists already"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("attached: %v; want %q", err, want)
 			}
@@ -230,7 +230,7 @@ func TestAttach(t *testing.T) {
 	t.Run("says whose is what a killed one has left", func(t *testing.T) {
 		other := o
 		other.Name = "hgfedcba"
-		if _, err := Attach(t.Context(), other); err == nil || !strings.Contains(err.Error(), "Node /worker-1 is of the lab abcdefgh: if that is gone, run fencelab lab down --kubeconfig "+file+" abcdefgh") {
+		if _, err := Attach(t.Context(), other); err == nil || !strings.Contains(err.Error(), "Node /worker-1 belongs to the lab abcdefgh: if that lab is gone, run fencelab lab down --kubeconfig "+file+" abcdefgh") {
 			t.Errorf("attached: %v", err)
 		}
 	})
@@ -253,7 +253,7 @@ func TestAttach(t *testing.T) {
 		only := fstest.MapFS{"gauges.yaml": {Data: definition}}
 		wrong := fstest.MapFS{"gauges.yaml": {Data: []byte(strings.ReplaceAll(string(only["gauges.yaml"].Data), "name: v1\n", "name: v2\n"))}}
 		o := AttachOptions{Kubeconfig: file, Name: "abcdefgh", Manifests: []fs.FS{wrong}}
-		if _, err := Attach(t.Context(), o); err == nil || !strings.Contains(err.Error(), "gauges.test.fencelab.dev is there already, and serves v1 but not v2") {
+		if _, err := Attach(t.Context(), o); err == nil || !strings.Contains(err.Error(), "gauges.test.fencelab.dev exists already, and serves v1 but not v2") {
 			t.Errorf("attached: %v", err)
 		}
 		if err := somebody.Delete(t.Context(), gauge("steam")); err != nil {

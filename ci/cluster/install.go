@@ -87,19 +87,19 @@ func awaitEstablished(ctx context.Context, reader client.Reader, m manifest) err
 	for {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := reader.Get(ctx, client.ObjectKeyFromObject(m), &crd); err != nil {
-			return fmt.Errorf("await establishing of %v: %w", m, err)
+			return fmt.Errorf("wait until %v is established: %w", m, err)
 		}
 		for _, condition := range crd.Status.Conditions {
 			switch {
 			case condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue:
 				return nil
 			case condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse:
-				return fmt.Errorf("install %v: its names are refused: %s", m, condition.Message)
+				return fmt.Errorf("install %v: its names were not accepted: %s", m, condition.Message)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("await establishing of %v: %w", m, context.Cause(ctx))
+			return fmt.Errorf("wait until %v is established: %w", m, context.Cause(ctx))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -35,7 +35,7 @@ type story struct {
 // load reads the stories in a directory.
 func load(dir string, vocabulary scenarios.Vocabulary) (all []story, err error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("find the stories: %w; go to where the source of fencelab is", err)
+		return nil, fmt.Errorf("find the stories: %w; change to the directory with fencelab's source", err)
 	}
 	err = scenarios.EachFile([]string{dir}, func(file string, data []byte) error {
 		told, err := scenarios.LoadFiles([]string{file}, vocabulary, nil)

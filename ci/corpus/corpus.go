@@ -99,7 +99,7 @@ func readMistake(story string) (*Mistake, error) {
 		return nil, fmt.Errorf("read the mistake of %s: %w", file, err)
 	}
 	if !slices.ContainsFunc(invariant.All(), func(i invariant.Invariant) bool { return i.ID == m.Breaks }) {
-		return nil, fmt.Errorf("%s: breaks names no guarantee: %q; fencelab list --invariants has them", file, m.Breaks)
+		return nil, fmt.Errorf("%s: breaks does not name a guarantee: %q; see fencelab list --invariants", file, m.Breaks)
 	}
 	if len(m.Changes) == 0 {
 		return nil, fmt.Errorf("%s: it has no changes", file)
@@ -122,7 +122,7 @@ func orphans(stories []string) error {
 		for _, file := range mistakes {
 			name := strings.TrimSuffix(file, Extension)
 			if _, err := os.Stat(name + ".yaml"); err != nil {
-				problems = append(problems, fmt.Errorf("%s: there is no story %s.yaml to it", file, filepath.Base(name)))
+				problems = append(problems, fmt.Errorf("%s: its story %s.yaml is missing", file, filepath.Base(name)))
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func TestLoadRefuses(t *testing.T) {
 	right := strings.Split(story(t), "      overlay:")[0] + "  steps: [{name: nothing, after: 1s}]\n"
 	for name, c := range map[string]struct{ story, mistake, want string }{
 		"no pair":              {right, "", "there is no pair"},
-		"no such guarantee":    {right, "breaks: peace\nchanges: [{file: a, find: b, replace: c}]", "breaks names no guarantee"},
+		"no such guarantee":    {right, "breaks: peace\nchanges: [{file: a, find: b, replace: c}]", "breaks does not name a guarantee"},
 		"no changes":           {right, "breaks: at-most-one", "it has no changes"},
 		"an unknown field":     {right, "brakes: at-most-one", "unknown field"},
 		"a violation expected": {story(t), "breaks: at-most-one\nchanges: [{file: a, find: b, replace: c}]", "must not expect a violation"},
@@ -153,7 +153,7 @@ func TestLoadRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := Load([]string{dir}, vocabulary()); err == nil || !strings.Contains(err.Error(), "there is no story b.yaml") {
+		if _, err := Load([]string{dir}, vocabulary()); err == nil || !strings.Contains(err.Error(), "its story b.yaml is missing") {
 			t.Errorf("error %v", err)
 		}
 	})

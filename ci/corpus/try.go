@@ -160,7 +160,7 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 	} else {
 		binary, err := source.Build(ctx, root, "./ci/corpus/worker", dir, p.Right.Metadata.Name, p.Changes...)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%s: its mistake is in the source: run this where the source of fencelab is, and go: %w", p.File, err)
+			err = fmt.Errorf("%s: its mistake is in the source, so this needs go and the directory with fencelab's source: %w", p.File, err)
 			return f, &report.Exit{Code: report.ExitEnvironment, Err: err}
 		}
 		if err != nil {

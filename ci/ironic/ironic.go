@@ -57,7 +57,7 @@ func (o Options) validate() error {
 		{"SoftOffTimeout", o.SoftOffTimeout, time.Second},
 	} {
 		if d.value != 0 && (d.value < d.least || d.value%time.Second != 0) {
-			errs = append(errs, fmt.Errorf("%s is %v: give whole seconds, %v or more, or 0 for Ironic's default", d.name, d.value, d.least))
+			errs = append(errs, fmt.Errorf("%s is %v: use whole seconds, at least %v, or 0 for Ironic's default", d.name, d.value, d.least))
 		}
 	}
 	return errors.Join(errs...)
@@ -149,7 +149,7 @@ func (i *Ironic) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
 	defer cancel()
 	if err := i.start(ctx); err != nil {
-		return fmt.Errorf("start ironic again: %w", err)
+		return fmt.Errorf("restart ironic: %w", err)
 	}
 	return nil
 }

@@ -41,11 +41,11 @@ func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 			continue
 		}
 		if b.options.Hosts == Model {
-			reasons = append(reasons, "the agent "+c.Name+": it is a program in a host's guest, and a model has none; run with --hosts guest")
+			reasons = append(reasons, "the agent "+c.Name+": it runs in a host's guest, which a model host does not have; run with --hosts guest")
 			continue
 		}
 		if _, err := controllers.Lookup(c.Name); err != nil {
-			reasons = append(reasons, "the controller "+c.Name+": the program in the lab's guests has fencelab's own agents only")
+			reasons = append(reasons, "the controller "+c.Name+": the lab's guests can run only fencelab's own agents")
 		}
 	}
 	return reasons
@@ -238,7 +238,7 @@ func (a *agent) gone(boot bool) {
 	l := a.life
 	if l == nil {
 		if !boot && !a.over {
-			a.b.stream.fail(fmt.Errorf("the program of %s has not come up: see the console of %s", a.name, a.host))
+			a.b.stream.fail(fmt.Errorf("the program of %s has not started: see the console of %s", a.name, a.host))
 		}
 		return
 	}
@@ -250,7 +250,7 @@ func (a *agent) gone(boot bool) {
 	}
 	switch {
 	case !l.dead && !boot && !a.over:
-		a.b.stream.fail(fmt.Errorf("the program of %s has ended by itself: see the console of %s", a.name, a.host))
+		a.b.stream.fail(fmt.Errorf("the program of %s has exited: see the console of %s", a.name, a.host))
 	case !l.dead:
 		a.life = nil
 	}
@@ -262,7 +262,7 @@ func (a *agent) startAgain() error {
 	ctx, cancel := context.WithTimeout(a.b.ctx, commandTimeout)
 	defer cancel()
 	if err := a.guest(ctx, evidence.StartProgram.Of(a.controller.Name)); err != nil {
-		a.b.logf("%s is not started again, perhaps because its host is off: %v", a.name, err)
+		a.b.logf("%s could not be restarted, perhaps because its host is off: %v", a.name, err)
 	}
 	return nil
 }

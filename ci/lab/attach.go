@@ -23,13 +23,13 @@ func (o Options) unattachable() (reasons []string) {
 	case o.Cluster != Kubeconfig && o.Kubeconfig != "":
 		return []string{"kubeconfig: it is for --cluster kubeconfig only"}
 	case o.Cluster == Kind && o.Hosts == Node:
-		return []string{"real nodes: they join no cluster of kind's; run with --hosts guest or model, or with --cluster standard"}
+		return []string{"real nodes: they cannot join a kind cluster; run with --hosts guest or model, or with --cluster standard"}
 	case o.Cluster != Kubeconfig:
 		return nil
 	case o.Kubeconfig == "":
 		return []string{"kubeconfig: name the file of the cluster with --kubeconfig"}
 	case o.Hosts == Node:
-		reasons = append(reasons, "real nodes: they join no cluster but the lab's own; run with --hosts guest or model")
+		reasons = append(reasons, "real nodes: they can join only the lab's own cluster; run with --hosts guest or model")
 	}
 	if _, err := os.Stat(o.Kubeconfig); err != nil {
 		reasons = append(reasons, "kubeconfig: "+err.Error())
@@ -48,7 +48,7 @@ func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Atta
 	if err != nil {
 		return nil, &scenarios.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "remove what is in the way, or choose another cluster"}
 	}
-	b.logf("what is made in the cluster has the label %s=%s; nothing else there is seen or touched", cluster.Label, keeper.Name())
+	b.logf("everything created in the cluster has the label %s=%s; nothing else there is read or changed", cluster.Label, keeper.Name())
 	return a, nil
 }
 

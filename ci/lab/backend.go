@@ -229,9 +229,9 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		do   func() error
 	}{
 		{"starting the control plane", b.startControlPlane},
-		{"opening the machines", b.openMachines},
-		{"making the agents of the hosts", b.makeAgents},
-		{"making the hosts and their BMCs", b.makeHosts},
+		{"preparing the machines", b.openMachines},
+		{"preparing the hosts' agents", b.makeAgents},
+		{"creating the hosts and their BMCs", b.makeHosts},
 		{"creating the topology", b.createTopology},
 		{installing, b.installPrograms},
 		{"watching the API", b.watchAPI},
@@ -288,7 +288,7 @@ func (b *Backend) openMachines() (err error) {
 		return err
 	}
 	if b.options.Hosts == Model {
-		b.logf("hosts are models, which take the times of the topology")
+		b.logf("hosts are models, with the times of the topology")
 		b.machines = openModelMachines(b.ctx, b.plan.Spec.Topology.Timings, b.stream, b.bmcs.asker)
 		return nil
 	}

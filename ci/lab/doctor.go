@@ -16,8 +16,8 @@ import (
 
 // tools are for who works in a lab that is kept; nothing of the lab needs them.
 var tools = []struct{ name, remedy string }{
-	{"kubectl", "to look at a lab that is kept: any kubectl will do that speaks with Kubernetes 1.36"},
-	{"virsh", "to look at the virtual machines of a lab that is kept; run: vms/assets.sh"},
+	{"kubectl", "to work with lab up: any kubectl that is compatible with Kubernetes 1.36"},
+	{"virsh", "to inspect the virtual machines of lab up; run: vms/assets.sh"},
 }
 
 // Doctor says what of all that a lab needs is here, a line each, and reports whether a
@@ -38,7 +38,7 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	}
 	nodes, mark := "they can run: --hosts node", "ok     "
 	if err := Check(ctx, Options{Hosts: Node}); err != nil {
-		nodes, mark = "they cannot run, which only --hosts node and --cluster standard need: make nodes builds what they lack", "absent "
+		nodes, mark = "they cannot run here (only --hosts node and --cluster standard need them): run make nodes", "absent "
 	}
 	fmt.Fprintf(w, "  %s  %-22s %s\n", mark, "real nodes", nodes)
 	optional := func(f child.Finding) {
@@ -64,11 +64,11 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	}
 	switch {
 	case Check(ctx, Options{}) == nil && missing:
-		fmt.Fprintln(w, "\nEvery world can run here, but no power through Ironic. Run: ci/ironic/install.sh")
+		fmt.Fprintln(w, "\nEvery world can run here, except power through Ironic. Run: ci/ironic/install.sh")
 		return true
 	case Check(ctx, Options{}) == nil:
 	case Check(ctx, Options{Hosts: Model}) == nil:
-		fmt.Fprintln(w, "\nThe simulator can run here, and so can the lab with --hosts model; with guests it cannot. Run: make lab")
+		fmt.Fprintln(w, "\nThe simulator can run here, and so can the lab with --hosts model; it cannot run with guests. Run: make lab")
 		return false
 	default:
 		fmt.Fprintln(w, "\nThe simulator can run here; the lab cannot. Run: make lab")

@@ -217,7 +217,7 @@ func (d *doorway) RoundTrip(request *http.Request) (*http.Response, error) {
 		return (&gate.Refusal{Code: http.StatusInternalServerError, Message: "etcdserver: request timed out"}).Response(request), nil
 	case expired:
 		fault("410")
-		return (&gate.Refusal{Code: http.StatusGone, Message: "the scenario has the watch expire"}).Response(request), nil
+		return (&gate.Refusal{Code: http.StatusGone, Message: "the scenario made the watch expire"}).Response(request), nil
 	}
 	response, err := d.next.RoundTrip(request)
 	if err == nil && watches && response.StatusCode == http.StatusOK {

@@ -73,7 +73,7 @@ func (b *Backend) startIronic() error {
 	}
 	var err error
 	if o.endpoint, err = url.Parse(endpoint); err != nil {
-		return fmt.Errorf("the endpoint of Ironic: %w", err)
+		return fmt.Errorf("connect to Ironic: %w", err)
 	}
 	for _, host := range b.names {
 		proxy, err := gate.Serve(b.bmcs.urls[host], &gate.Gate{Judge: everything{}, Read: gate.BMC(host), Next: &toBMC{o, host}}, nil, "")
@@ -224,14 +224,14 @@ func (everything) Answered(gate.Request, gate.Answer) error  { return nil }
 // KillIronic and StartIronic are operations.
 func (o operations) KillIronic(*struct{}) error {
 	if o.ironic.process == nil {
-		return errors.New("kill Ironic: it is somebody else's")
+		return errors.New("kill Ironic: it is not the lab's own")
 	}
 	return o.ironic.process.Kill()
 }
 
 func (o operations) StartIronic(*struct{}) error {
 	if o.ironic.process == nil {
-		return errors.New("start Ironic: it is somebody else's")
+		return errors.New("start Ironic: it is not the lab's own")
 	}
 	// It takes longer than other commands; nothing else of the scenario goes on meanwhile.
 	return o.ironic.process.Start(o.Backend.ctx)

@@ -74,11 +74,11 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureDeviations:                "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
-		scenarios.FeatureLateRequests:              "nothing is on its way to a server of the lab just then",
-		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stands still with it",
+		scenarios.FeatureLateRequests:              "in the lab, nothing is in flight to a server at that moment",
+		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stops with it",
 		"setClock":                                 "the lab has one clock",
 		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
-		scenarios.Feature(history.ControllerError): "the lab doesn't see what a reconcile returns",
+		scenarios.Feature(history.ControllerError): "the lab does not see what a reconcile returns",
 	},
 }
 
@@ -121,7 +121,7 @@ func (b *Backend) Apply(op scenarios.Op) error {
 }
 
 // errLacking is of what was refused before anything started: see Capabilities.
-var errLacking = errors.New("the lab cannot do this, and should not have been asked to")
+var errLacking = errors.New("the lab cannot do this, and should have refused the scenario")
 
 func (operations) SetClock(*scenarios.ClockOp) error { return errLacking }
 

@@ -228,7 +228,7 @@ func (p *process) start() error {
 		defer close(l.done)
 		<-started.ended()
 		if err := l.closeProxies(); err != nil {
-			p.b.stream.fail(fmt.Errorf("close the ways of the controller %s to the BMCs: %w", p.name, err))
+			p.b.stream.fail(fmt.Errorf("close the connections of the controller %s to the BMCs: %w", p.name, err))
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -73,7 +73,7 @@ func (s *stream) insert(e history.Event) {
 		case history.WorkloadStarted:
 			delete(s.waiting, runningWorkload)
 			if e.Host != s.workload && s.failure == nil {
-				s.failure = fmt.Errorf("the workload started on host %s, and the story begins with it on %s", e.Host, s.workload)
+				s.failure = fmt.Errorf("the workload started on host %s, but the story begins with it on %s", e.Host, s.workload)
 			}
 		}
 		s.begin(e.At)

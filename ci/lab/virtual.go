@@ -66,7 +66,7 @@ func openVirtualMachines(
 		}
 	})
 	accelerator, why := l.Accelerator()
-	logf("guests are executed by %s: %s", accelerator, why)
+	logf("guests run under %s: %s", accelerator, why)
 	return v, nil
 }
 
@@ -263,7 +263,7 @@ func (m *virtual) heal(ctx context.Context) error {
 			break // its next boot knows nothing of this
 		}
 		if err := m.domain.Tell(ctx, undo); err != nil {
-			m.all.logf("%s is not told to %s, perhaps because it boots: %v", m.domain.Name(), undo, err)
+			m.all.logf("%s could not be told to %s, perhaps because it is booting: %v", m.domain.Name(), undo, err)
 		}
 	}
 	m.told = nil

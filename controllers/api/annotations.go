@@ -21,7 +21,7 @@ const (
 	RemediationRebootAnnotation = RebootAnnotation + "/" + RemediationRebootKey
 	RemediationRebootKey        = "machine-remediation"
 	// DeletionRebootAnnotation is the keyed form that the deletion controller owns: it holds
-	// the host of a Machine that is deleted off until its Node is gone.
+	// the host of a Machine being deleted off until its Node is gone.
 	DeletionRebootAnnotation = RebootAnnotation + "/" + DeletionRebootKey
 	DeletionRebootKey        = "machine-deletion"
 	// ExternalRemediationAnnotation marks a Machine as unhealthy: somebody
@@ -64,10 +64,10 @@ type RebootRequest struct {
 	Problem string
 }
 
-// RequestID names the content of a reboot annotation in few characters. Seed 000
-// has the content ignored but preserved, and it may be long, so that the status
-// answers a request by this name of it. Whoever makes the content of each request
-// different is never given the answer to another.
+// RequestID is a short name for the content of a reboot annotation. By seed 000, the
+// content is ignored but preserved, and it may be long, so the status answers a
+// request by this name. A client whose requests all differ in content is never given
+// the answer to another request.
 func RequestID(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:8])

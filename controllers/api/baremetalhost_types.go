@@ -69,7 +69,7 @@ type BMCDetails struct {
 	DisableCertificateVerification bool `json:"disableCertificateVerification,omitempty"`
 }
 
-// ProvisioningState is where a host stands in its life.
+// ProvisioningState is a stage in a host's life cycle.
 type ProvisioningState string
 
 // The states that matter here. Only a provisioned host takes part in the

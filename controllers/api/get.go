@@ -9,8 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Get reads an object that is not going to be changed, nil if there is none: what is
-// written is always what a live reader had, and that is nobody else's.
+// Get reads an object that the caller does not change, and returns nil if there is none.
+// An object that is to be written comes from a live reader, so that the copy is the
+// caller's own.
 func Get[T any, P interface {
 	*T
 	client.Object

@@ -49,8 +49,8 @@ func IsDeletionHook(key string) bool {
 	return false
 }
 
-// MisspelledHook reports whether an annotation's key looks like a deletion hook and is
-// none: the other spellings of seed 003, and their like.
+// MisspelledHook reports whether an annotation's key looks like a deletion hook but is not
+// one: the other spellings in seed 003, and similar ones.
 func MisspelledHook(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return strings.Contains(domain, "hook.machine.cluster") && domain != string(PreDrain) && domain != string(PreTerminate)

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SetAnnotation returns the patch that gives obj the annotation key. The patch
-// fails with a conflict unless obj is still what was read.
+// SetAnnotation returns the patch that sets the annotation key on obj. The patch
+// fails with a conflict if obj has changed since it was read.
 func SetAnnotation(obj client.Object, key, value string) client.Patch {
 	return patch(obj, fmt.Sprintf(`"annotations":{%s:%s}`, Quote(key), Quote(value)), "")
 }
 
-// RemoveAnnotations returns the patch that takes the annotations keys from obj,
-// all at once. The patch fails with a conflict unless obj is still what was read.
+// RemoveAnnotations returns the patch that removes the annotations keys from obj, all
+// at once. The patch fails with a conflict if obj has changed since it was read.
 func RemoveAnnotations(obj client.Object, keys ...string) client.Patch {
 	fields := []byte(`"annotations":{`)
 	for i, key := range slices.Sorted(slices.Values(keys)) {
@@ -31,21 +31,21 @@ func RemoveAnnotations(obj client.Object, keys ...string) client.Patch {
 
 // SetStatus returns the patch that merges fields, the inside of a JSON object,
 // into the status of obj: {"poweredOn":true} without the braces. It is meant for
-// the status subresource, and fails with a conflict unless obj is still what was
+// the status subresource, and fails with a conflict if obj has changed since it was
 // read.
 func SetStatus(obj client.Object, fields string) client.Patch {
 	return patch(obj, "", `,"status":{`+fields+"}")
 }
 
 // SetSpec returns the patch that merges fields, the inside of a JSON object, into
-// the spec of obj. The patch fails with a conflict unless obj is still what was
+// the spec of obj. The patch fails with a conflict if obj has changed since it was
 // read.
 func SetSpec(obj client.Object, fields string) client.Patch {
 	return patch(obj, "", `,"spec":{`+fields+"}")
 }
 
 // SetFinalizers returns the patch that gives obj these finalizers and no others. The
-// patch fails with a conflict unless obj is still what was read.
+// patch fails with a conflict if obj has changed since it was read.
 func SetFinalizers(obj client.Object, finalizers []string) client.Patch {
 	quoted := make([]string, len(finalizers))
 	for i, f := range finalizers {
@@ -54,9 +54,9 @@ func SetFinalizers(obj client.Object, finalizers []string) client.Patch {
 	return patch(obj, `"finalizers":[`+strings.Join(quoted, ",")+"]", "")
 }
 
-// RemoveAnnotationAndSetSpec returns the patch that takes the annotation key from obj and
+// RemoveAnnotationAndSetSpec returns the patch that removes the annotation key from obj and
 // merges fields, the inside of a JSON object, into its spec, all at once. The patch fails
-// with a conflict unless obj is still what was read.
+// with a conflict if obj has changed since it was read.
 func RemoveAnnotationAndSetSpec(obj client.Object, key, fields string) client.Patch {
 	return patch(obj, `"annotations":{`+Quote(key)+":null}", `,"spec":{`+fields+"}")
 }
@@ -84,7 +84,7 @@ func Quote(s string) string {
 // longest is as much of a text that anybody may have written as others quote.
 const longest = 100
 
-// Shorten bounds a text that is quoted in a condition, an Event or an error.
+// Shorten limits the length of text that is quoted in a condition, an Event or an error.
 func Shorten(text string) string {
 	if len(text) <= longest {
 		return text

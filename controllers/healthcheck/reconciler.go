@@ -409,7 +409,7 @@ func parseRange(text string) (least, most int, err error) {
 		return 0, 0, fmt.Errorf("unhealthyInRange %q is not a range such as [2-3]", text)
 	}
 	if least > most {
-		return 0, 0, fmt.Errorf("unhealthyInRange %s holds no number: its first is greater than its second", text)
+		return 0, 0, fmt.Errorf("unhealthyInRange %s is an empty range: its first number is greater than its second", text)
 	}
 	return least, most, nil
 }

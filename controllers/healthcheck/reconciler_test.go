@@ -475,7 +475,7 @@ func TestCheckThatCannotBeActedOnMarksNobodyAndSaysSo(t *testing.T) {
 		`unhealthyInRange "[1]" is not a range such as [2-3]`:   inRange("[1]"),
 		`unhealthyInRange "[-1-3]" is not a range`:              inRange("[-1-3]"),
 		`unhealthyInRange "[0-99999999999999999999]" is not a`:  inRange("[0-99999999999999999999]"),
-		`unhealthyInRange [3-2] holds no number`:                inRange("[3-2]"),
+		`unhealthyInRange [3-2] is an empty range`:              inRange("[3-2]"),
 		"spec.remediation.templateRef is not supported: no Mac": func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef.Kind = "T" },
 		`parse unhealthyLessThanOrEqualTo`: func(c *clusterv1.MachineHealthCheck) {
 			c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.FromString("half"))

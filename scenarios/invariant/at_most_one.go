@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var atMostOne = Invariant{
 	ID:    "at-most-one",
-	Claim: "At most one copy of the exclusive workload runs, physically, at any time.",
+	Claim: "At any time, at most one copy of the exclusive workload is physically running.",
 	Seed:  "002, 004",
 	New: func(p Params) Checker {
 		return &copies{

@@ -8,7 +8,7 @@ import (
 
 var claimIsTrue = Invariant{
 	ID:    "claim-is-true",
-	Claim: "As long as a field says that a host is off, of those that the scenario names, the host is off, but for the time that the two may differ.",
+	Claim: "While a field that the scenario names says that a host is off, the host is off, apart from the time for which the two may differ.",
 	Seed:  "000, 002",
 	New: func(p Params) Checker {
 		c := &claims{ruling: ruling{id: "claim-is-true"}, hosts: newRoster[body](p.Hosts)}

@@ -8,7 +8,7 @@ import (
 
 var deletionEnds = Invariant{
 	ID:       "deletion-ends",
-	Claim:    "A Machine that is deleted is gone at last, once no hook keeps it.",
+	Claim:    "A Machine being deleted is eventually gone, once no hook holds it back.",
 	Seed:     "003",
 	Liveness: true,
 	New: func(p Params) Checker {

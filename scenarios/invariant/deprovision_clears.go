@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var deprovisionClears = Invariant{
 	ID:       "deprovision-clears",
-	Claim:    "When a host was deprovisioned, no reboot annotation remains on it, and no controller sets one again.",
+	Claim:    "Once a host has been deprovisioned, no reboot annotation remains on it, and no controller sets one again.",
 	Seed:     "000",
 	Liveness: true,
 	New: func(p Params) Checker {

@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var fencedBeforeRelease = Invariant{
 	ID:    "fenced-before-release",
-	Claim: "A Node is deleted for fencing, or its workload released, only when no process of that boot runs.",
+	Claim: "A Node is deleted for fencing, or its workload released, only when no process of that boot is running.",
 	Seed:  "000, 002, 004",
 	New: func(p Params) Checker {
 		return &releases{

@@ -8,7 +8,7 @@ import (
 
 var hardTakesPriority = Invariant{
 	ID:    "hard-takes-priority",
-	Claim: "A hard request has its host off within seconds, whatever else was asked of it, and the Node of a remediated one deleted.",
+	Claim: "A hard request powers its host off within seconds, whatever else was requested of it, and the Node of a remediated host is deleted.",
 	Seed:  "000, 002",
 	New: func(p Params) Checker {
 		off := p.Timings.HardOff + p.Timings.Poll + p.Timings.Slack

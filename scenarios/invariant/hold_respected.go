@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var holdRespected = Invariant{
 	ID:    "hold-respected",
-	Claim: "While a keyed annotation is on a host that is off, the host stays off, until its owner has removed it.",
+	Claim: "While a keyed annotation is on a host that is off, the host stays off until the annotation's owner has removed it.",
 	Seed:  "000, 001",
 	New: func(p Params) Checker {
 		return &holds{

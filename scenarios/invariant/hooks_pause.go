@@ -9,7 +9,7 @@ import (
 
 var hooksPauseDrain = Invariant{
 	ID:    "hooks-pause-drain",
-	Claim: "While a Machine that is deleted has a pre-drain hook, no controller cordons its Node, evicts a Pod from it, or has its host switched off.",
+	Claim: "While a Machine being deleted has a pre-drain hook, no controller cordons its Node, evicts a Pod from it, or has its host powered off.",
 	Seed:  "003",
 	New: func(p Params) Checker {
 		return newPauses(p, "hooks-pause-drain", preDrainHook, true)
@@ -18,7 +18,7 @@ var hooksPauseDrain = Invariant{
 
 var hooksPauseTerminate = Invariant{
 	ID:    "hooks-pause-terminate",
-	Claim: "While a Machine that is deleted has a pre-terminate hook, no controller has its host switched off, gives it away or deletes its Node.",
+	Claim: "While a Machine being deleted has a pre-terminate hook, no controller has its host powered off, releases the host, or deletes the Node.",
 	Seed:  "003",
 	New: func(p Params) Checker {
 		return newPauses(p, "hooks-pause-terminate", preTerminateHook, false)

@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var infrastructureBeforeNode = Invariant{
 	ID:    "infrastructure-before-node",
-	Claim: "The Node of a Machine that is deleted, its host and the Machine itself are let go of only when the last process of the host's boot is gone.",
+	Claim: "The Node of a Machine being deleted, its host and the Machine itself are released only when the last process of the host's boot is gone.",
 	Seed:  "003",
 	New: func(p Params) Checker {
 		return &departures{

@@ -8,7 +8,7 @@ import (
 
 var noFalseFence = Invariant{
 	ID:    "no-false-fence",
-	Claim: "No controller powers off a host that nobody asked it to, fences one whose Machine is not marked, or marks a Machine whose Node is well; and no agent lets its host be reset because the control plane failed.",
+	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine whose Node is healthy; and no agent lets its host be reset because the control plane failed.",
 	Seed:  "000, 002, 004",
 	New: func(p Params) Checker {
 		return &accusers{

@@ -10,7 +10,7 @@ import (
 
 var noRemediationStorm = Invariant{
 	ID:    "no-remediation-storm",
-	Claim: "A mark leads to one fencing, a Machine is not marked again before its Node had time to return, none are marked while more or fewer are unhealthy than is acted on, or within the cool-down of the health check after that, and nothing is written again and again.",
+	Claim: "A mark leads to one fencing; a Machine is not marked again before its Node has had time to return; none are marked while more or fewer are unhealthy than the health check acts on, or during its cool-down after that; and nothing is written over and over.",
 	Seed:  "002, 004",
 	New: func(p Params) Checker {
 		return &storms{

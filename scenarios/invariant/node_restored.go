@@ -8,7 +8,7 @@ import (
 
 var nodeRestored = Invariant{
 	ID:       "node-restored",
-	Claim:    "After remediation the Node is back: Ready, schedulable, with its labels.",
+	Claim:    "After remediation the Node is back: Ready, schedulable, and with its labels.",
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p Params) Checker {

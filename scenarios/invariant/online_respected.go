@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var onlineRespected = Invariant{
 	ID:       "online-respected",
-	Claim:    "A host whose spec.online is false goes off, and no controller powers it on.",
+	Claim:    "A host whose spec.online is false is powered off, and no controller powers it on.",
 	Seed:     "000",
 	Liveness: true,
 	New: func(p Params) Checker {
@@ -85,7 +85,7 @@ func (c *offline) lacking() lack {
 		h := &c.hosts.hosts[i]
 		s := &h.state
 		if s.demand.offline && !s.unmanaged && c.roles.Power != "" && s.body.on && s.known() {
-			return lack{sentence: h.name + " should be off since " + seconds(s.switched.At) + " and is on", since: &s.switched}
+			return lack{sentence: h.name + " should have been off since " + seconds(s.switched.At) + " and is on", since: &s.switched}
 		}
 	}
 	return lack{}

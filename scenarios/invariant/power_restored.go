@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var powerRestored = Invariant{
 	ID:       "power-restored",
-	Claim:    "No host stays off that should be on.",
+	Claim:    "No host that should be on stays off.",
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p Params) Checker {

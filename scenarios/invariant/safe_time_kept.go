@@ -4,7 +4,7 @@ import "github.com/fencelab/fencelab/scenarios/history"
 
 var safeTimeKept = Invariant{
 	ID:    "safe-time-kept",
-	Claim: "Agents delete a Node, or call a fencing over, only when the host has been reset: the boot that was to end is gone.",
+	Claim: "Agents delete a Node, or declare a fencing complete, only when the host has been reset: the boot that was to end is gone.",
 	Seed:  "004",
 	New: func(p Params) Checker {
 		return &safeTimes{

@@ -8,7 +8,7 @@ import (
 
 var statusTruthful = Invariant{
 	ID:    "status-truthful",
-	Claim: "status.poweredOn says what is the case soon after it became the case, and lastPoweredOn tells of each boot before it begins, while the BMC answers truthfully.",
+	Claim: "While the BMC answers truthfully, status.poweredOn soon reflects the actual power state, and lastPoweredOn records each boot before it begins.",
 	Seed:  "000",
 	New: func(p Params) Checker {
 		return &reports{

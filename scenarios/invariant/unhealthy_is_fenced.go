@@ -8,7 +8,7 @@ import (
 
 var unhealthyIsFenced = Invariant{
 	ID:       "unhealthy-is-fenced",
-	Claim:    "A Machine whose Node is not Ready for too long is marked; a marked one has its host powered off and its Node deleted, unless the mark is withdrawn.",
+	Claim:    "A Machine whose Node is not Ready for too long is marked; a marked Machine has its host powered off and its Node deleted, unless the mark is withdrawn.",
 	Seed:     "002",
 	Liveness: true,
 	New: func(p Params) Checker {

@@ -8,7 +8,7 @@ import (
 
 var workloadRecovers = Invariant{
 	ID:       "workload-recovers",
-	Claim:    "The exclusive workload of a fenced host runs again: when the safe time is over if most agents are well, and in the end in any case.",
+	Claim:    "The exclusive workload of a fenced host runs again: once the safe time is over if most agents are healthy, and eventually in any case.",
 	Seed:     "004",
 	Liveness: true,
 	New: func(p Params) Checker {

@@ -41,7 +41,7 @@ func FieldsOf(spec *scenarios.Spec) (Fields, error) {
 func parsePath(text string) (*jsonpath.JSONPath, error) {
 	path := jsonpath.New(text).AllowMissingKeys(true)
 	if err := path.Parse(braced(text)); err != nil {
-		return nil, fmt.Errorf("%q is no JSONPath such as status.phase: %w", text, err)
+		return nil, fmt.Errorf("%q is not a JSONPath such as status.phase: %w", text, err)
 	}
 	return path, nil
 }
@@ -127,7 +127,7 @@ func (all Kinds) checkField(kind, path string) error {
 		for _, node := range parser.Root.Nodes {
 			list, ok := node.(*jsonpath.ListNode)
 			if !ok {
-				return fmt.Errorf("%q is more than a path", path)
+				return fmt.Errorf("%q is more than a path: name a single field", path)
 			}
 			for _, step := range list.Nodes {
 				if at = stepInto(at, step); at == nil {

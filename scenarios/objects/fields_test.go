@@ -83,7 +83,7 @@ func TestCheckField(t *testing.T) {
 		{"Machine", "status.phase.x", `a Machine has no field "x" there`},
 		{"Machine", "status.phase[0]", "a Machine has no field"},
 		{"Machine", "status.conditions.reason", `a Machine has no field "reason" there`},
-		{"Machine", "status.conditions[?(", "is no JSONPath such as status.phase"},
+		{"Machine", "status.conditions[?(", "is not a JSONPath such as status.phase"},
 	} {
 		err := kinds.checkField(tc.kind, tc.path)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {

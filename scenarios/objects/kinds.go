@@ -204,7 +204,7 @@ func (all Kinds) Find(object string) (*Kind, client.Object, error) {
 		}
 		return k, obj, nil
 	}
-	return nil, nil, fmt.Errorf("find %s: users change no objects of this kind", object)
+	return nil, nil, fmt.Errorf("find %s: users do not change objects of this kind", object)
 }
 
 // checkPatch finds fields that the kind doesn't have, and values that don't fit.
@@ -215,7 +215,7 @@ func (all Kinds) checkPatch(kind string, merge json.RawMessage) error {
 	}
 	strict, err := kjson.UnmarshalStrict(merge, obj)
 	if err := errors.Join(append(strict, err)...); err != nil {
-		return fmt.Errorf("a %s doesn't take it: %w", kind, err)
+		return fmt.Errorf("a %s does not accept it: %w", kind, err)
 	}
 	return nil
 }

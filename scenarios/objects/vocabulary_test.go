@@ -15,7 +15,7 @@ func TestCheckPatch(t *testing.T) {
 		{"MachineHealthCheck", `{"spec":{"remediation":{"triggerIf":{"unhealthyLessThanOrEqualTo":"40%"}}}}`, ""},
 		{"Node", `{"spec":{"unscheduleable":true}}`, `unknown field "spec.unscheduleable"`},
 		{"BareMetalHost", `{"spec":{"online":"yes"}}`, "cannot unmarshal"},
-		{"Secret", `{}`, "users change no objects of this kind"},
+		{"Secret", `{}`, "users do not change objects of this kind"},
 	} {
 		err := KindsOf(controllers.Default()).checkPatch(c.kind, []byte(c.merge))
 		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {

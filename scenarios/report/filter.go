@@ -44,7 +44,7 @@ func (f *Filter) Set(text string) error {
 		return fmt.Errorf("%q: filter by name, seed, label or guarantee, such as seed=002", key)
 	}
 	if _, err := path.Match(value, ""); key == "name" && err != nil {
-		return fmt.Errorf("%q is no pattern: * stands for any letters, ? for one", value)
+		return fmt.Errorf("%q is not a pattern: * stands for any number of characters, ? for one", value)
 	}
 	if key == "guarantee" {
 		if _, err := invariant.Lookup(value); err != nil {
@@ -80,7 +80,7 @@ func (f *Filter) Of(all []*scenarios.Scenario) ([]*scenarios.Scenario, error) {
 		return slices.ContainsFunc(f.terms, func(t criterion) bool { return !keys[t.key](s, t.value) })
 	})
 	if len(fits) == 0 {
-		return nil, fmt.Errorf("--filter %s: none of %s fits", f, Count(len(all), "scenario"))
+		return nil, fmt.Errorf("--filter %s: none of %s matches", f, Count(len(all), "scenario"))
 	}
 	return fits, nil
 }

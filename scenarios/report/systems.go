@@ -44,7 +44,7 @@ func systems(w io.Writer, files []string, vocabulary scenarios.Vocabulary) error
 	if len(files) == 0 {
 		files, _ = filepath.Glob(Presets + "/*/system.yaml") // the pattern is right
 		if len(files) == 0 {
-			return fmt.Errorf("no %s/*/system.yaml here: go to where the source of fencelab is, or name the files of systems", Presets)
+			return fmt.Errorf("no %s/*/system.yaml here: change to the directory with fencelab's source, or name system files", Presets)
 		}
 	}
 	var loaded []*scenarios.System

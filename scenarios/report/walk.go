@@ -28,7 +28,7 @@ func (w Walk) Check(world string) error {
 	case w.Until < 0:
 		return fmt.Errorf("--until %d: events are numbered from 1", w.Until)
 	case w != (Walk{}) && world != "sim":
-		return fmt.Errorf("--until and --step: only in the simulator do the events come out as they are numbered")
+		return fmt.Errorf("--until and --step need the simulator: only there does a replay have the same event numbers")
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (v *viewer) obey(line string) bool {
 	case "go":
 		n, err := strconv.Atoi(argument)
 		if err != nil || n < 1 || n > len(v.run.Events) {
-			fmt.Fprintf(v.out, "there is no event %q: go from 1 to %d\n", argument, len(v.run.Events))
+			fmt.Fprintf(v.out, "there is no event %q: choose 1 to %d\n", argument, len(v.run.Events))
 			break
 		}
 		v.at = n

@@ -110,7 +110,7 @@ func (p *Player) Try(schedule Schedule) (Result, error) {
 			return Result{}, err
 		}
 		if at := history.Diff(outcome.History, again.History); at >= 0 {
-			return Result{}, fmt.Errorf("the simulator is not deterministic: played twice with %s, event %d differs: %s, and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
+			return Result{}, fmt.Errorf("the simulator is not deterministic: replaying %s, event %d differs: %s and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
 		}
 	}
 	result := ResultOf(outcome)

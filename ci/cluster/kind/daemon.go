@@ -96,7 +96,7 @@ func (d *daemon) dial(address string) (net.Conn, error) {
 		runtime.LockOSThread() // never unlocked: the thread, which is in another network, ends with this function
 		socket, err := d.socket()
 		if err != nil {
-			failed <- fmt.Errorf("open a socket in the network of our Docker: %w", err)
+			failed <- fmt.Errorf("open a socket in the private Docker's network: %w", err)
 			return
 		}
 		made <- socket

@@ -136,14 +136,14 @@ func (e *engine) image(ctx context.Context, o Options) (image, error) {
 		if pullErr := e.canPull(ctx); pullErr != nil {
 			return image{}, fmt.Errorf("the image of a node: %w; %w; %s", err, pullErr, buildIt)
 		}
-		o.logf("kind's own image %s is pulled, which takes minutes", defaults.Image)
+		o.logf("pulling kind's own image %s, which takes minutes", defaults.Image)
 		return image{name: defaults.Image}, nil
 	}
 	ours := repository + ":" + strings.TrimSuffix(filepath.Base(archive), ".tar")
 	if e.has(ctx, ours) {
 		return image{ours, true}, nil
 	}
-	o.logf("%s takes in the node's image", e.title)
+	o.logf("loading the node's image into %s", e.title)
 	_, err = e.run(ctx, "import", "--change", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`, "--change", "ENV container=docker", archive, ours)
 	return image{ours, true}, err
 }
@@ -156,7 +156,7 @@ func (e *engine) has(ctx context.Context, image string) bool {
 // canPull is nil if a registry has the published image.
 func (e *engine) canPull(ctx context.Context) error {
 	if e.own != nil {
-		return errors.New("our Docker has no way to a registry")
+		return errors.New("the lab's own Docker daemon cannot reach a registry")
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -65,7 +65,7 @@ const (
 func Create(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{}
 	if err := c.create(ctx, o); err != nil {
-		return nil, errors.Join(fmt.Errorf("make a cluster with kind: %w", err), c.release())
+		return nil, errors.Join(fmt.Errorf("create a cluster with kind: %w", err), c.release())
 	}
 	return c, nil
 }
@@ -81,7 +81,7 @@ func (c *Cluster) create(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if c.engine == nil {
-		o.logf("starting a Docker daemon of our own, in namespaces of its own")
+		o.logf("starting a private Docker daemon, in its own namespaces")
 		if c.engine, err = startDaemon(ctx, c.keeper, c.dir); err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ controllers act, and you run yours beside them.`,
 			case errors.As(err, &failure):
 				return report.Coded(failure.Code, err)
 			case cmd.Context().Err() != nil:
-				return report.Coded(report.ExitUnknown, errors.New("interrupted: the lab is gone"))
+				return report.Coded(report.ExitUnknown, errors.New("interrupted: the lab has been removed"))
 			case err != nil:
 				return report.Coded(report.ExitInternal, err)
 			}
@@ -113,7 +113,7 @@ func chosen(file string, vocabulary scenarios.Vocabulary, set map[string]string,
 		return nil, err
 	}
 	if len(loaded) != 1 {
-		return nil, fmt.Errorf("%s has %d scenarios, and a lab is made of one: name one file, and choose among the cells of its matrix with --set", file, len(loaded))
+		return nil, fmt.Errorf("%s has %d scenarios, but a lab is made from one: name one file, and choose a cell of its matrix with --set", file, len(loaded))
 	}
 	return scenarios.Compile(loaded[0], seed)
 }
@@ -184,7 +184,7 @@ your own cluster.`,
 				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
 			}
 			if len(labs) > 1 && len(args) == 0 && !all {
-				return report.Invalid(fmt.Errorf("there are %d labs: name those to remove, of %s, or say --all", len(labs), report.OneOf(names(labs))))
+				return report.Invalid(fmt.Errorf("there are %d labs: name those to remove (%s), or use --all", len(labs), report.OneOf(names(labs))))
 			}
 			var errs []error
 			for _, l := range labs {
@@ -209,11 +209,11 @@ func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
 		return report.Coded(report.ExitInternal, err)
 	}
 	if len(names) == 0 {
-		return report.Invalid(fmt.Errorf("name the labs that have left something in the cluster of %s: it has the label %s=NAME", kubeconfig, cluster.Label))
+		return report.Invalid(fmt.Errorf("name the labs whose leftovers are in the cluster of %s: they have the label %s=NAME", kubeconfig, cluster.Label))
 	}
 	for _, name := range names {
 		if !keeper.IsName(name) || slices.ContainsFunc(labs, func(l Lab) bool { return l.Name == name }) {
-			return report.Invalid(fmt.Errorf("%q is up, or no name of a lab: run lab down %[1]s without --kubeconfig first", name))
+			return report.Invalid(fmt.Errorf("%q is up, or not the name of a lab: run lab down %[1]s without --kubeconfig first", name))
 		}
 		if err := cluster.Release(cmd.Context(), kubeconfig, name); err != nil {
 			return report.Coded(report.ExitEnvironment, err)
@@ -270,7 +270,7 @@ func describe(w io.Writer, s *Status, program string) bool {
 	how := "is up"
 	switch {
 	case len(problems) > 0:
-		how = "is not well"
+		how = "has problems"
 	case s.Doing != "":
 		how = "is not up yet: " + s.Doing
 	}
@@ -299,7 +299,7 @@ func describe(w io.Writer, s *Status, program string) bool {
 	}
 	row("events", "tail -f %s", s.Events())
 	row("logs", "%s", s.Logs)
-	row("to end it", "%s lab down %s", program, s.Name)
+	row("to remove it", "%s lab down %s", program, s.Name)
 	_ = table.Flush() // it fails only if w does, as all of the above
 	return len(problems) == 0 && s.Doing == ""
 }

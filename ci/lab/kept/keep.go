@@ -30,7 +30,7 @@ import (
 const stay = "stay"
 
 // errUnwanted is why a lab isn't kept whose maker has gone before it was up, and errDown why one ends that was asked to.
-var errUnwanted, errDown = errors.New("whoever asked for the lab has gone"), errors.New("the lab was asked to go")
+var errUnwanted, errDown = errors.New("the process that asked for the lab has ended"), errors.New("the lab was told to shut down")
 
 // forever is longer than any lab is kept.
 const forever = time.Duration(1) << 62
@@ -74,7 +74,7 @@ func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary s
 	orders := json.NewDecoder(in)
 	var job Job
 	if err := orders.Decode(&job); err != nil {
-		return fmt.Errorf("read what lab to make: %w", err)
+		return fmt.Errorf("read which lab to create: %w", err)
 	}
 	plan, err := scenarios.LoadPlan("the plan", job.Plan, vocabulary)
 	if err != nil {
@@ -112,7 +112,7 @@ func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary s
 	if err == nil {
 		k.say("removing the lab: " + context.Cause(ctx).Error())
 	} else {
-		k.say("removing what was made of the lab")
+		k.say("removing what was created of the lab")
 	}
 	_, stopErr := k.backend.Stop()
 	return errors.Join(err, stopErr)
@@ -150,7 +150,7 @@ func (k *keep) open(job *Job, plan *scenarios.Plan) (err error) {
 		return errors.Join(err, k.keeper.Close())
 	}
 	k.status = Status{Name: keeper.Name(), Scenario: plan.Metadata.Name, Made: job.made(), Dir: dir, Since: time.Now()}
-	k.say("the lab is called " + k.status.Name)
+	k.say("the lab is named " + k.status.Name)
 	return nil
 }
 

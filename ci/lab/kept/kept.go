@@ -107,7 +107,7 @@ func Find() ([]Lab, error) {
 }
 
 // ErrEnded is what a lab is asked in vain whose process has ended.
-var ErrEnded = errors.New("the process that kept it has ended")
+var ErrEnded = errors.New("its process has ended")
 
 // ask opens a connection to the lab's process, and asks it for something.
 func (l Lab) ask(ctx context.Context, what string) (net.Conn, error) {
@@ -156,7 +156,7 @@ func (l Lab) Down(ctx context.Context, say func(string)) error {
 func (l Lab) end(ctx context.Context, say func(string)) error {
 	conn, err := l.ask(ctx, askDown)
 	if errors.Is(err, ErrEnded) {
-		say("the process that kept the lab has ended: removing what it left")
+		say("the lab's process has ended: removing what it left behind")
 		return nil
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func (l Lab) end(ctx context.Context, say func(string)) error {
 		}
 		switch err := said.Decode(&m); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			say(fmt.Sprintf("the lab has said nothing for %v: killing it", silence))
+			say(fmt.Sprintf("the lab has not responded for %v: killing it", silence))
 			if err := process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 				return fmt.Errorf("kill the process of the lab %s: %w", l.Name, err)
 			}
@@ -199,7 +199,7 @@ func (l Lab) gone(ctx context.Context) error {
 		}
 		conn.Close()
 		if time.Now().After(deadline) {
-			return fmt.Errorf("remove the lab %s: its process still lives", l.Name)
+			return fmt.Errorf("remove the lab %s: its process is still running", l.Name)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

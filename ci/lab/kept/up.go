@@ -102,7 +102,7 @@ func Up(ctx context.Context, job Job, say func(string), arguments ...string) (*S
 	stop := context.AfterFunc(ctx, func() { orders.Close() }) // then it ends
 	defer stop()
 	if err := json.NewEncoder(orders).Encode(job); err != nil {
-		say("the process of the lab does not listen: " + err.Error()) // why, it says itself
+		say("the lab's process does not respond: " + err.Error()) // why, it says itself
 	}
 	var status *Status
 	var failure *Failure
@@ -117,7 +117,7 @@ func Up(ctx context.Context, job Job, say func(string), arguments ...string) (*S
 		case m.Status != nil:
 			status = m.Status
 			if err := json.NewEncoder(orders).Encode(stay); err != nil {
-				say("the process of the lab does not listen: " + err.Error())
+				say("the lab's process does not respond: " + err.Error())
 			}
 		default:
 			say(m.Say)
@@ -138,5 +138,5 @@ func Up(ctx context.Context, job Job, say func(string), arguments ...string) (*S
 	if !errors.Is(readErr, io.EOF) {
 		err = errors.Join(err, readErr)
 	}
-	return nil, fmt.Errorf("make a lab: its process has ended (%v): %s", err, strings.TrimSpace(string(text[:n])))
+	return nil, fmt.Errorf("create a lab: its process has ended (%v): %s", err, strings.TrimSpace(string(text[:n])))
 }
