@@ -162,3 +162,22 @@ func TestVariables(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestLocate(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"tool": 0o755, "script.py": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	t.Chdir(dir)
+	for file, here := range map[string]bool{
+		"tool": true, "./tool": true, "./script.py": true, filepath.Join(dir, "script.py"): true, // which something else runs
+		"script.py": false, "absent": false, "./absent": false,
+	} {
+		if at, err := scenarios.Locate(file); (err == nil) != here {
+			t.Errorf("%s is at %q: %v, want it here: %t", file, at, err, here)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -266,6 +267,15 @@ func (s *System) Files() (files []string) {
 		add(filepath.Join(i.Bin, "ironic"))
 	}
 	return files
+}
+
+// Locate returns where one of [System.Files] is, or why it is not here.
+func Locate(file string) (string, error) {
+	if !strings.Contains(file, "/") {
+		return exec.LookPath(file)
+	}
+	_, err := os.Stat(file)
+	return file, err
 }
 
 func isFile(name string) bool {

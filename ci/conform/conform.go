@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -55,15 +54,13 @@ func digestOf(data []byte) string {
 // files are those that a system runs, with their digests.
 func files(s *scenarios.System) (all []File, err error) {
 	for _, name := range s.Files() {
-		at := name
-		if !filepath.IsAbs(name) {
-			if at, err = exec.LookPath(name); err != nil {
-				return nil, fmt.Errorf("find what the system runs: %w", err)
-			}
+		at, err := scenarios.Locate(name)
+		if err != nil {
+			return nil, fmt.Errorf("find what the system runs: %w; build it first", err)
 		}
 		f, err := os.Open(at)
 		if err != nil {
-			return nil, fmt.Errorf("find what the system runs: %w; it has to be built first", err)
+			return nil, fmt.Errorf("read what the system runs: %w", err)
 		}
 		sum := sha256.New()
 		_, err = io.Copy(sum, f)

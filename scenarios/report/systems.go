@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,11 +95,8 @@ func describe(w io.Writer, file string, s *scenarios.System) {
 func missingOf(s *scenarios.System) (missing []string) {
 	here, err := os.Getwd()
 	for _, file := range s.Files() {
-		if _, absent := exec.LookPath(file); absent == nil {
+		if _, absent := scenarios.Locate(file); absent == nil {
 			continue
-		}
-		if _, absent := os.Stat(file); absent == nil && filepath.IsAbs(file) {
-			continue // a script that something else runs
 		}
 		if near, far := filepath.Rel(here, file); err == nil && far == nil && filepath.IsAbs(file) {
 			file = near
