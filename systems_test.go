@@ -138,6 +138,14 @@ func TestUpstream(t *testing.T) {
 	for _, s := range all {
 		if why := unfit(s); why != "" {
 			t.Errorf("%s isn't told with %s: %s", s.Metadata.Name, metal3, why)
+			continue
+		}
+		plan, err := scenarios.Compile(s, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scenarios.LoadPlan(s.Metadata.Name, plan.Text(), vocabulary()); err != nil {
+			t.Errorf("what a report says to replay is refused: %v", err)
 		}
 	}
 }
