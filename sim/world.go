@@ -289,14 +289,15 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 	}
 	if deviates {
 		s.trouble.fault = deviation.Fault
-		late := ""
+		late, lasts := "", ""
 		if deviation.Fault.HasExtent() {
 			s.trouble.by = time.Duration(deviation.Delay)
+			lasts = s.trouble.by.String()
 		} else if deviation.Delay > 0 {
 			s.at += time.Duration(deviation.Delay)
 			late = time.Duration(deviation.Delay).String()
 		}
-		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String()})
+		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts})
 	}
 	w.order++
 	s.order = w.order

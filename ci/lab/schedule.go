@@ -74,8 +74,11 @@ func (s *schedule) step(actor, does string, effect bool) (scenarios.Deviation, b
 		return scenarios.Deviation{}, false
 	}
 	e := history.Event{Kind: history.Deviated, Actor: actor, Value: d.String()}
-	if d.Delay > 0 && !d.Fault.HasExtent() {
-		e.Key = time.Duration(d.Delay).String()
+	switch lasts := time.Duration(d.Delay).String(); {
+	case d.Fault.HasExtent():
+		e.Note = lasts
+	case d.Delay > 0:
+		e.Key = lasts
 	}
 	s.stream.now(e)
 	return d, true

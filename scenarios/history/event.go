@@ -199,8 +199,8 @@ const (
 	// object that it names; Value says all of it to people, and Note is the step's
 	// name.
 	OpApplied Kind = "op-applied"
-	// Deviated says that the schedule left its default. Value is the deviation,
-	// Key the delay that it brings, if it does.
+	// Deviated says that the schedule left its default. Value is the deviation, Key
+	// the delay that it brings, if it does, and Note how long a fault lasts, if it does.
 	Deviated Kind = "deviated"
 	// ScheduleEnded says that no step deviates from here on: the story could not go on.
 	ScheduleEnded Kind = "schedule-ended"
@@ -225,6 +225,19 @@ var layers = map[Kind]Layer{
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
 	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, Healed: Engine, Done: Engine,
+}
+
+// Lasts is how long a deviation can hold up what it concerns, 0 for events of other kinds.
+func (e *Event) Lasts() (sum time.Duration) {
+	if e.Kind != Deviated {
+		return 0
+	}
+	for _, text := range [...]string{e.Key, e.Note} {
+		if d, err := time.ParseDuration(text); err == nil { // or there is none
+			sum += d
+		}
+	}
+	return sum
 }
 
 // Layer returns whose word an event of this kind is, or "" for an unknown kind.

@@ -31,12 +31,20 @@ type Claim struct {
 
 // claims holds fields against what hosts do. Whoever acts on such a field knows nothing of BMCs that lie or controllers that
 // crash: so those excuse nothing, in contrast to status-truthful, which judges the power controller. Only a schedule that
-// holds up who would correct the field does.
+// holds up who would correct the field does, and for no longer than it does so.
 type claims struct {
 	ruling
-	hosts    roster[body]
-	all      []claimed
-	deviated bool
+	hosts roster[body]
+	all   []claimed
+	// deviations is how often the schedule has left its default, and held for how long that can hold somebody up.
+	deviations int
+	held       time.Duration
+}
+
+// limit is how long a claim may be wrong: each deviation can hold up who would correct it for as long as it lasts, and he
+// then has the time that he always has.
+func (c *claims) limit(claim *claimed) time.Duration {
+	return time.Duration(1+c.deviations)*claim.Within + c.held
 }
 
 type claimed struct {
@@ -72,14 +80,15 @@ func (c *claims) Observe(event history.Event) *Violation {
 	}
 	switch e.Kind {
 	case history.Deviated:
-		c.deviated = true
+		c.deviations++
+		c.held += e.Lasts()
 	case history.Healed:
 		for i := range c.all {
-			if c.deviated {
+			if c.deviations > 0 {
 				c.all[i].from = e.At // only now is anybody free to correct it
 			}
 		}
-		c.deviated = false
+		c.deviations, c.held = 0, 0
 	}
 	if e.Host != "" && e.Kind.Layer() == history.World {
 		c.hosts.of(e.Host).observe(e)
@@ -105,10 +114,10 @@ func (c *claims) judge(claim *claimed, e *history.Event) {
 	}
 	switch {
 	case !claim.says || !h.known() || !h.on:
-		if !c.deviated && (claim.says && !said && h.known() || claim.wrong.Kind != "") {
+		if claim.says && !said && h.known() || claim.wrong.Kind != "" {
 			c.judged++
 		}
-		if claim.wrong.Kind != "" && claim.wrong.At == claim.from && !c.deviated {
+		if claim.wrong.Kind != "" && claim.wrong.At == claim.from && c.deviations == 0 {
 			c.within(claim.Within, &claim.wrong, e)
 		}
 		claim.wrong = history.Event{}
@@ -119,7 +128,7 @@ func (c *claims) judge(claim *claimed, e *history.Event) {
 
 // expire judges a claim that has been wrong for too long when e comes.
 func (c *claims) expire(claim *claimed, e *history.Event) {
-	if c.deviated || !claim.outlasts(claim.Within, e) {
+	if !claim.outlasts(c.limit(claim), e) {
 		return
 	}
 	c.judged++

@@ -114,7 +114,7 @@ func (tr *transcript) line(line string) (err error) {
 			e.Host = field
 			continue
 		}
-		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "by": &e.Actor, "value": &e.Value}[name]
+		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "note": &e.Note, "by": &e.Actor, "value": &e.Value}[name]
 		if into == nil {
 			return fmt.Errorf("unknown field %q", name)
 		}
