@@ -78,9 +78,9 @@ e2e-stories:
 e2e-lab:
 	@$(SUITE) -timeout 30m -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
 e2e-bmc:
-	@$(SUITE) ./fakebmc/... ./ci/ironic
+	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:
-	@$(SUITE) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram|TestMetal3|TestClusterAPI' .
+	@$(SUITE) -timeout 30m -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram|TestMetal3|TestClusterAPI' .
 e2e-browser:
 	@$(SUITE) ./scenarios/page
 

@@ -188,10 +188,15 @@ func TestClusterAPI(t *testing.T) {
 	side := make(chan struct{}, 3) // so many labs at a time
 	for _, s := range all {
 		name := s.Metadata.Name
-		verdict := "held"
-		if strings.Contains(string(page), "| `"+name+"` | violated: `as-told` |") {
-			verdict = "VIOLATED"
-		} else if !strings.Contains(string(page), "| `"+name+"` | held |") {
+		var codes []int // that it may end with
+		for says, comes := range map[string][]int{
+			"held": {report.ExitHeld}, "violated: `as-told`, or held": {report.ExitHeld, report.ExitViolated},
+		} { // order does not matter: one of them is there
+			if strings.Contains(string(page), "| `"+name+"` | "+says+" |") {
+				codes = comes
+			}
+		}
+		if codes == nil {
 			t.Errorf("docs/systems.md doesn't say what comes of %s", name)
 		}
 		t.Run(name, func(t *testing.T) {
@@ -205,8 +210,8 @@ func TestClusterAPI(t *testing.T) {
 			side <- struct{}{}
 			defer func() { <-side }()
 			code, said := inLab(t, filepath.Join(aboutClusterAPI, name+".yaml"), "--system", clusterAPI, "--hosts", "model")
-			if !strings.Contains(said, verdict) || (code == report.ExitHeld) != (verdict == "held") {
-				t.Errorf("it ended with %d, want %s:\n%s", code, verdict, said)
+			if !slices.Contains(codes, code) {
+				t.Errorf("it ended with %d, want one of %d:\n%s", code, codes, said)
 			}
 		})
 	}
