@@ -142,6 +142,9 @@ const (
 	defaultSettle  = Duration(2 * time.Minute)
 )
 
+// programsWorld is the only world that has programs.
+const programsWorld = "lab"
+
 // Compile makes every choice that a scenario leaves open, drawing from the seed.
 // The scenario is not changed.
 func Compile(s *Scenario, seed uint64) (*Plan, error) {
@@ -163,6 +166,9 @@ func Compile(s *Scenario, seed uint64) (*Plan, error) {
 	setDefault(&spec.Limits.Step, defaultStep)
 	setDefault(&spec.Limits.Settle, defaultSettle)
 	spec.completeClaims()
+	if slices.ContainsFunc(spec.Controllers, func(c Controller) bool { return c.Program != nil }) {
+		spec.Worlds = []string{programsWorld} // a system has put it there, and the scenario says nothing of it
+	}
 	for i := range spec.Steps {
 		step := &spec.Steps[i]
 		step.After = step.After.pick(seed, i)

@@ -169,9 +169,6 @@ func (v *validator) system(s *System) {
 // ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
 var ErrNothingToTest = errors.New("no controller of the scenario plays a part of the system")
 
-// programsWorld is the only world that has programs.
-const programsWorld = "lab"
-
 // Takes puts the system's programs in the place of a scenario's controllers. Steps go on to
 // name those. Programs that play one part together are told apart like the processes of one
 // controller, and judged as one. It fails with ErrNothingToTest, and for a story about a mistake of ours.
@@ -215,9 +212,6 @@ func (s *System) Takes(spec *Spec) error {
 	}
 	spec.Controllers = listed
 	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
-	if len(spec.Worlds) == 0 || slices.Contains(spec.Worlds, programsWorld) {
-		spec.Worlds = []string{programsWorld} // a plan of it is for that world, too
-	}
 	return nil
 }
 
