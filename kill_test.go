@@ -126,12 +126,10 @@ func killedRun(t *testing.T, dir string, moment time.Duration, arguments []strin
 // processesOf are those that name a directory in their arguments or in their environment,
 // which children get from their parents.
 func processesOf(dir string) (found []string) {
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range all {
-		arguments, _ := os.ReadFile(filepath.Join(p, "cmdline")) // it may have ended meanwhile
-		environment, _ := os.ReadFile(filepath.Join(p, "environ"))
-		if filepath.Base(p) != fmt.Sprint(os.Getpid()) && strings.Contains(string(arguments)+string(environment), dir) {
-			found = append(found, fmt.Sprintf("process %s: %.200s", filepath.Base(p), strings.ReplaceAll(string(arguments), "\x00", " ")))
+	for _, p := range processes() {
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.id)) // it may have ended meanwhile
+		if p.id != os.Getpid() && strings.Contains(p.arguments+string(environment), dir) {
+			found = append(found, fmt.Sprintf("process %d: %.200s", p.id, strings.ReplaceAll(p.arguments, "\x00", " ")))
 		}
 	}
 	return found
