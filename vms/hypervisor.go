@@ -72,8 +72,10 @@ func (h *hypervisor) start(cache string) (err error) {
 	if h.keeper, err = keeper.Start(); err != nil {
 		return err
 	}
-	// Short, since the paths of unix sockets below it are limited to 108 bytes.
 	if h.dir, err = h.keeper.TempDir("fencelab-vms"); err != nil {
+		return err
+	}
+	if err := fits(h.dir); err != nil {
 		return err
 	}
 	for _, mark := range Marks(h.dir) {
@@ -105,6 +107,19 @@ func (h *hypervisor) start(cache string) (err error) {
 		}
 	}()
 	return h.open(root)
+}
+
+// deepest is how libvirt's daemon calls the socket of a QEMU's monitor, below our directory: the longest of all paths of
+// sockets. It takes 20 characters of a domain's name, and 3 are for its number.
+const deepest = "/" + config + "/libvirt/qemu/lib/domain-999-12345678901234567890/monitor.sock"
+
+// fits says why sockets can't be below a directory, which libvirt would only say of the first host that is switched on.
+func fits(dir string) error {
+	const limit = len(unix.RawSockaddrUnix{}.Path) - 1 // the last byte is 0
+	if over := len(dir) + len(deepest) - limit; over > 0 {
+		return fmt.Errorf("prepare libvirt's directory: %s is %d bytes too long for the sockets of virtual machines; set TMPDIR to a directory with a short name, such as /tmp", dir, over)
+	}
+	return nil
 }
 
 // layout says where a driver has its files, below its root.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
@@ -36,6 +40,11 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	for _, f := range vms.Preflight(ctx, DefaultAssets(), "") {
 		line(f.OK || !f.Needed, f.Subject, f.Detail)
 	}
+	short := false
+	for _, f := range room() {
+		short = short || f.Remedy != ""
+		line(f.Remedy == "", f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
+	}
 	nodes, mark := "they can run: --hosts node", "ok     "
 	if err := Check(ctx, Options{Hosts: Node}); err != nil {
 		nodes, mark = "they cannot run here (only --hosts node and --cluster standard need them): run make nodes", "absent "
@@ -63,6 +72,9 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		fmt.Fprintf(w, "  %s  %-22s %s\n", mark, tool.name, state)
 	}
 	switch {
+	case short:
+		fmt.Fprintln(w, "\nThe simulator can run here; the lab has too little room.")
+		return false
 	case Check(ctx, Options{}) == nil && missing:
 		fmt.Fprintln(w, "\nEvery world can run here, except power through Ironic. Run: ci/ironic/install.sh")
 		return true
@@ -77,3 +89,56 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	fmt.Fprintln(w, "\nEvery world can run here.")
 	return true
 }
+
+// What a lab of three hosts takes, with guests. Real nodes take 1 GiB of memory each instead of a quarter of that, and their
+// disks grow by what is written to them.
+const memoryNeeded, diskNeeded = 3 << 30, 4 << 30
+
+// room looks for the memory of the machine and for space where labs keep what they make.
+func room() []child.Finding {
+	findings := []child.Finding{memoryFinding()}
+	for _, dir := range []struct{ name, path, remedy string }{
+		{"space for labs", os.TempDir(), "free some, or set TMPDIR to a directory with a short name and more space"},
+		{"space for the cache", filepath.Dir(cluster.DefaultBin()), "free some: what is built comes here"},
+	} {
+		f := child.Finding{Name: dir.name}
+		var fs unix.Statfs_t
+		at := dir.path
+		for ; ; at = filepath.Dir(at) { // that which isn't there yet will be made below the nearest that is
+			if err := unix.Statfs(at, &fs); err == nil || at == filepath.Dir(at) {
+				break
+			}
+		}
+		free := int64(fs.Bavail) * fs.Bsize
+		f.State = fmt.Sprintf("%s free at %s", gibibytes(free), dir.path)
+		if free < diskNeeded {
+			f.Remedy = fmt.Sprintf("a lab takes up to %s: %s", gibibytes(diskNeeded), dir.remedy)
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// memoryFinding asks the kernel how much can be had without swapping (MemAvailable of proc_meminfo(5)).
+func memoryFinding() child.Finding {
+	f := child.Finding{Name: "memory"}
+	info, err := os.ReadFile("/proc/meminfo")
+	available := int64(0)
+	if err == nil {
+		_, rest, _ := strings.Cut(string(info), "\nMemAvailable:")
+		_, err = fmt.Sscan(rest, &available) // in KiB
+		available <<= 10
+	}
+	if err != nil {
+		f.State = fmt.Sprintf("unknown: read /proc/meminfo: %v", err)
+		return f
+	}
+	f.State = gibibytes(available) + " available"
+	if available < memoryNeeded {
+		f.Remedy = fmt.Sprintf("a lab of three guests takes up to %s: end other programs, or use --hosts model", gibibytes(memoryNeeded))
+	}
+	return f
+}
+
+// gibibytes is a number of bytes as a person reads it.
+func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
