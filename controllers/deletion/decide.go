@@ -53,8 +53,9 @@ type State struct {
 	// Recorded is the phase that its condition tells of.
 	Recorded Phase `json:"recorded"`
 	// Stale: the condition doesn't say what it should of that phase, such as whose hooks
-	// are waited for.
-	Stale bool `json:"stale"`
+	// are waited for. JustReported: it was written a moment ago.
+	Stale        bool `json:"stale"`
+	JustReported bool `json:"justReported"`
 
 	// NodeExists: its Node exists.
 	NodeExists bool `json:"nodeExists"`
@@ -65,10 +66,11 @@ type State struct {
 	// Unreachable: its kubelet hasn't been heard of, so that no process can be stopped
 	// there and no volume be detached before the host is off.
 	Unreachable bool `json:"unreachable"`
-	// PodsToEvict: a Pod on it is to be evicted and wasn't refused a moment ago.
+	// PodsToEvict: a Pod on it is to be evicted now.
 	PodsToEvict bool `json:"podsToEvict"`
-	// PodsRefused: a budget protects one, as the API server said a moment ago.
-	PodsRefused bool `json:"podsRefused"`
+	// PodsLater: those that are to be evicted were refused in this round, as by a budget, or
+	// have come since it began, and wait for the next one.
+	PodsLater bool `json:"podsLater"`
 	// PodsLeaving: one was evicted and has not stopped yet.
 	PodsLeaving bool `json:"podsLeaving"`
 	// VolumesAttached: volumes are attached to it.
@@ -136,7 +138,7 @@ func (s State) drained() bool {
 	if !s.NodeExists || s.SkipDrain || s.Recorded == WaitingForDetach || s.Recorded == WaitingForTerminate {
 		return true
 	}
-	return s.Cordoned && !s.PodsToEvict && !s.PodsRefused && (!s.PodsLeaving || s.Unreachable)
+	return s.Cordoned && !s.PodsToEvict && !s.PodsLater && (!s.PodsLeaving || s.Unreachable)
 }
 
 // detached reports whether no volume is waited for. Those of a Node out of reach can't be
@@ -181,8 +183,9 @@ func (s State) ending() Phase {
 }
 
 // Decide says what to do next about a Machine. What is about to be done stands on record
-// first: who reads the condition is never behind, and a hook that was set in time never
-// overlooked.
+// first: who reads the condition knows the phase, and a hook that was set in time is never
+// overlooked. What is waited for within a phase can change as fast as others write, and
+// nothing rests on it, so that is not written as soon as it changes.
 func Decide(s State) Action {
 	phase := s.Phase()
 	switch {
@@ -190,7 +193,7 @@ func Decide(s State) Action {
 		return AddFinalizer
 	case phase == NotDeleting, !s.Finalizer:
 		return Nothing
-	case phase != s.Recorded, s.Stale:
+	case phase != s.Recorded, s.Stale && !s.JustReported:
 		return Record
 	}
 	switch phase {
@@ -219,6 +222,9 @@ func Decide(s State) Action {
 			return Release
 		}
 		return RemoveFinalizer
+	}
+	if s.Stale {
+		return Wait // until that may be reported
 	}
 	return Nothing // until a hook is removed, of which the watch tells
 }

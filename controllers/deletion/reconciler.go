@@ -10,9 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -27,7 +25,8 @@ import (
 // Settings are the options of the deletion controller.
 type Settings struct {
 	// PollInterval is how often it looks at what nobody tells of: Pods that stop, budgets
-	// that allow an eviction again, volumes that are detached.
+	// that allow an eviction again, volumes that are detached. No round of evictions begins
+	// sooner after the one before, and no condition is worded anew.
 	PollInterval metav1.Duration `json:"pollInterval"`
 	// AnswerWithin is how long after its request the answer that the host is off may be
 	// acted upon, as with the remediation controller: it must be shorter than the fastest
@@ -61,19 +60,18 @@ type Reconciler struct {
 // memory is what the controller remembers of a Machine. It may be lost at any time.
 type memory struct {
 	uid types.UID
-	// refused has the Pods that could not be evicted, and when that was.
-	refused map[types.UID]refusal
+	// round is the round of evictions that is under way.
+	round round
+	// reported is when the condition was written last or, of one that an earlier process may
+	// have written, when this one first saw the Machine: one that keeps dying must not
+	// report more often.
+	reported time.Time
 	// warned has the warnings that were given.
 	warned map[string]bool
 	// request is the age of the request to keep the host off, and lateAnswers counts the
 	// answers in a row that came too late.
 	request     hold.Age
 	lateAnswers int
-}
-
-type refusal struct {
-	at  time.Time
-	why string
 }
 
 // Reconcile does one step for one Machine.
@@ -130,7 +128,7 @@ func (r *Reconciler) remember(machine *clusterv1.Machine) *memory {
 	key := client.ObjectKeyFromObject(machine)
 	m := r.machines[key]
 	if m == nil || m.uid != machine.UID {
-		m = &memory{uid: machine.UID, refused: map[types.UID]refusal{}, warned: map[string]bool{}}
+		m = &memory{uid: machine.UID, reported: r.Clock.Now(), warned: map[string]bool{}}
 		if r.machines == nil {
 			r.machines = map[types.NamespacedName]*memory{}
 		}
@@ -202,16 +200,6 @@ func (r *Reconciler) read(ctx context.Context, m *memory, machine *clusterv1.Mac
 	return f, nil
 }
 
-// stays reports whether a Pod is none of a drain's: one of a DaemonSet would come back at
-// once, and one that the kubelet runs from a file is only shown by the API server.
-func stays(pod *corev1.Pod) bool {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/")
-}
-
 // hostOf returns the BareMetalHost that the Machine names, or nil if there is none.
 func hostOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machine) (*api.BareMetalHost, error) {
 	namespace, name, ok := strings.Cut(machine.Annotations[api.HostAnnotation], "/")
@@ -270,8 +258,12 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 	if node := f.node; node != nil {
 		s.NodeExists, s.NodeLeaving = true, node.DeletionTimestamp != nil
 		s.Cordoned, s.Unreachable = node.Spec.Unschedulable, ready(node) == corev1.ConditionUnknown
-		s.PodsToEvict, s.PodsLeaving, s.VolumesAttached = r.next(m, f) != nil, len(f.leaving) > 0, len(f.volumes) > 0
-		s.PodsRefused = slices.ContainsFunc(f.evict, func(pod *corev1.Pod) bool { return r.refusedLately(m, pod) })
+		if len(f.evict) > 0 && m.round.next(f.evict) == nil && !r.lately(m.round.began) {
+			m.round = m.round.after(f.evict, r.Clock.Now())
+		}
+		s.PodsToEvict = m.round.next(f.evict) != nil
+		s.PodsLater = !s.PodsToEvict && len(f.evict) > 0
+		s.PodsLeaving, s.VolumesAttached = len(f.leaving) > 0, len(f.volumes) > 0
 	}
 	if f.hostUsed() {
 		s.HostUsed = true
@@ -286,7 +278,15 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 		s.Recorded = Phase(recorded.Reason)
 	}
 	s.Stale = s.Recorded == s.Phase() && recorded.Message != r.message(m, f, s)
+	s.JustReported = r.lately(m.reported)
 	return s
+}
+
+// lately reports whether a time is less than a poll interval ago. One that is still to come
+// was taken before somebody set the clock.
+func (r *Reconciler) lately(at time.Time) bool {
+	ago := r.Clock.Now().Sub(at)
+	return 0 <= ago && ago < r.Settings.PollInterval.Duration
 }
 
 func wanted(machine *clusterv1.Machine, annotation string) bool {
@@ -306,21 +306,6 @@ func ready(node *corev1.Node) corev1.ConditionStatus {
 		}
 	}
 	return ""
-}
-
-// next is the Pod to evict next: not one that was refused a moment ago.
-func (r *Reconciler) next(m *memory, f *facts) *corev1.Pod {
-	for _, pod := range f.evict {
-		if !r.refusedLately(m, pod) {
-			return pod
-		}
-	}
-	return nil
-}
-
-func (r *Reconciler) refusedLately(m *memory, pod *corev1.Pod) bool {
-	refused, ok := m.refused[pod.UID]
-	return ok && r.Clock.Now().Sub(refused.at) < r.Settings.PollInterval.Duration
 }
 
 // act has the one effect of an action.
@@ -343,7 +328,7 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f *facts, s State, acti
 	case Cordon:
 		return r.Client.Patch(ctx, f.node, api.SetSpec(f.node, `"unschedulable":true`))
 	case Evict:
-		return r.evict(ctx, m, r.next(m, f))
+		return r.evict(ctx, m, m.round.next(f.evict))
 	case DeleteNode:
 		return r.deleteNode(ctx, m, f)
 	}
@@ -356,39 +341,6 @@ func (r *Reconciler) setFinalizer(ctx context.Context, machine *clusterv1.Machin
 		finalizers = append(finalizers, clusterv1.MachineFinalizer)
 	}
 	return r.Client.Patch(ctx, machine.DeepCopy(), api.SetFinalizers(machine, finalizers))
-}
-
-// evict asks the API server to evict a Pod, which it refuses where a budget protects it.
-// The Pod has its own grace period, also on a Node out of reach: should that come back,
-// its processes are given the time that they were promised.
-func (r *Reconciler) evict(ctx context.Context, m *memory, pod *corev1.Pod) error {
-	if pod == nil {
-		return errors.New("there is no Pod to evict") // Decide never asks for it
-	}
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-	}
-	err := r.Client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction)
-	switch {
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		delete(m.refused, pod.UID)
-		return client.IgnoreNotFound(err)
-	case apierrors.IsTooManyRequests(err):
-		m.refused[pod.UID] = refusal{r.Clock.Now(), reasonOf(err)}
-		return nil // it is asked for again when others had their turn
-	}
-	m.refused[pod.UID] = refusal{r.Clock.Now(), err.Error()}
-	return fmt.Errorf("evict Pod %s: %w", client.ObjectKeyFromObject(pod), err)
-}
-
-// reasonOf is what the API server says of a refusal, with the budget's name where it does.
-func reasonOf(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0 {
-		return status.Status().Details.Causes[0].Message
-	}
-	return err.Error()
 }
 
 // deleteNode deletes the Node that was read, and no other, in the version that was read;

@@ -336,6 +336,8 @@ func TestDrain(t *testing.T) {
 			t.Errorf("it did %q", b.did)
 		}
 	}
+	b.clock.Step(b.r.Settings.PollInterval.Duration)
+	b.run()
 	if _, message := b.phase(); !strings.Contains(message, "default/guarded is to be evicted, which was refused: ") || !strings.Contains(message, "default/stopping is stopping") || len(message) > 1000 {
 		t.Errorf("the condition says %q", message)
 	}
@@ -367,6 +369,72 @@ func TestDrain(t *testing.T) {
 	}
 	b.run()
 	b.wants(Terminating) // nothing stops on a Node out of reach
+}
+
+// TestPodsComeBack has a scheduler that doesn't know of the cordon: whatever is evicted is
+// there again at once, as another Pod. Nothing is written as fast as that, also by processes
+// that keep dying, and other Pods have their turn.
+func TestPodsComeBack(t *testing.T) {
+	const pause, passes = 100 * time.Millisecond, 600
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the process dies: %t", dies), func(t *testing.T) {
+			b := newBench(t, machine(), host(), node(), pod("a"), pod("b"), pod("z"))
+			b.refuse["z"] = true
+			comes := 0
+			bind := func(name string) {
+				comes++
+				if err := b.inner.Create(ctx, pod(name, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprint("again-", comes)) })); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range passes {
+				if _, err := b.step(); err != nil {
+					t.Fatal(err)
+				}
+				switch what := b.did[len(b.did)-1]; what {
+				case "evict a", "evict b":
+					name := strings.TrimPrefix(what, "evict ")
+					if !b.get(&corev1.Pod{}, types.NamespacedName{Namespace: "default", Name: name}) {
+						bind(name)
+					}
+				}
+				if dies && i%30 == 0 {
+					b.r.machines = nil
+				}
+				b.clock.Step(pause)
+			}
+			count := map[string]int{}
+			for _, what := range b.did {
+				count[what]++
+			}
+			rounds := int(passes * pause / b.r.Settings.PollInterval.Duration)
+			if dies {
+				rounds += passes / 30
+			}
+			for _, what := range []string{"evict a", "evict b", "evict z"} {
+				if n := count[what]; n < rounds/2 || n > rounds+2 {
+					t.Errorf("%s: %d times in about %d rounds", what, n, rounds)
+				}
+			}
+			if n := count["patch Machine/status"]; n == 0 || n > int(passes*pause/b.r.Settings.PollInterval.Duration)+2 {
+				t.Errorf("it has written the Machine %d times", n)
+			}
+			b.wants(Draining)
+		})
+	}
+}
+
+// TestTheClockIsSet keeps nothing waiting that was put off by another clock.
+func TestTheClockIsSet(t *testing.T) {
+	b := newBench(t, machine(), host(), node(), pod("guarded"))
+	b.refuse["guarded"] = true
+	b.run()
+	b.clock.SetTime(epoch.Add(-time.Hour))
+	b.did = nil
+	b.run()
+	if !slices.Equal(b.did, []string{"patch Machine/status", "evict guarded"}) {
+		t.Errorf("it did %q", b.did)
+	}
 }
 
 func TestDrainIsSkipped(t *testing.T) {

@@ -37,8 +37,10 @@ func deletionStatus(machine *clusterv1.Machine) clusterv1.MachineDeletionStatus 
 }
 
 // record writes the phase and what it waits for to the condition, when a wait began to
-// status.deletion, and to status.phase that the Machine is deleted. The write fails if anything about the Machine is different from
-// what the decision was based on, its hooks above all.
+// status.deletion, and to status.phase that the Machine is deleted. The write fails if
+// anything about the Machine is different from what the decision was based on, its hooks
+// above all. As with all conditions, lastTransitionTime is that of the status: since when a
+// phase lasts is in status.deletion.
 func (r *Reconciler) record(ctx context.Context, m *memory, f *facts, s State) error {
 	machine, now := f.machine, metav1.NewTime(r.Clock.Now())
 	phase := s.Phase()
@@ -69,6 +71,7 @@ func (r *Reconciler) record(ctx context.Context, m *memory, f *facts, s State) e
 	if err := r.Client.Status().Patch(ctx, machine.DeepCopy(), api.SetStatus(machine, status)); err != nil {
 		return err
 	}
+	m.reported = r.Clock.Now()
 	if r.Inform != nil && was.Reason != is.Reason {
 		r.Inform(machine, is.Reason, is.Message)
 	}
@@ -140,8 +143,8 @@ func (r *Reconciler) draining(m *memory, f *facts) string {
 	var all []string
 	for _, pod := range f.evict {
 		text := client.ObjectKeyFromObject(pod).String() + " is to be evicted"
-		if refused, ok := m.refused[pod.UID]; ok {
-			text += ", which was refused: " + api.Shorten(refused.why)
+		if why, ok := m.round.refused[pod.UID]; ok {
+			text += ", which was refused: " + api.Shorten(why)
 		}
 		all = append(all, text)
 	}
