@@ -75,6 +75,7 @@ func (v *validator) program(at string, c *Controller) {
 	if c.Plays != "" {
 		v.oneOf(at+".plays", "part", c.Plays, parts)
 	}
+	v.also(at, c.Also, []string{partOf(c)})
 	at += ".program"
 	if len(p.Command) == 0 || p.Command[0] == "" {
 		v.bad(at+".command", "name the executable")
@@ -97,6 +98,15 @@ func (v *validator) program(at string, c *Controller) {
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
 		for _, reference := range variable.FindAllStringSubmatch(texts[path], -1) {
 			v.oneOf(at+"."+path, "variable", reference[1], known)
+		}
+	}
+}
+
+// also checks the parts that a program plays beside others.
+func (v *validator) also(at string, also, plays []string) {
+	for _, part := range also {
+		if v.oneOf(at+".also", "part", part, parts) && slices.Contains(plays, part) {
+			v.bad(at+".also", "it plays %s already", part)
 		}
 	}
 }

@@ -44,7 +44,9 @@ func TestSystemTakesParts(t *testing.T) {
 	acme := scenarios.Controller{Name: "remediation", Plays: "remediation", Program: &scenarios.Program{Command: []string{"./acme"}, Dir: dir}}
 	helper := scenarios.Controller{Name: "acme-helper", Program: &scenarios.Program{Command: []string{"helper"}, Dir: filepath.Join(dir, "bin")}}
 	for name, c := range map[string]struct {
+		also         string
 		listed, want []scenarios.Controller
+		steps        []scenarios.Step
 		err          string
 	}{
 		"its parts": {
@@ -66,10 +68,27 @@ func TestSystemTakesParts(t *testing.T) {
 		},
 		"one of its two parts": {listed: []scenarios.Controller{{Name: "remediation"}, {Name: "deletion"}}, err: "remediation and deletion, but acme-fencer of the system is both"},
 		"several processes":    {listed: []scenarios.Controller{{Name: "remediation", Replicas: 2}}, err: "2 processes of remediation"},
+		"also another": {
+			also:   "power",
+			listed: []scenarios.Controller{{Name: "reboot"}, {Name: "remediation"}},
+			want: []scenarios.Controller{
+				{Name: "remediation", Plays: "remediation", Also: []string{"power"}, Program: acme.Program}, helper,
+			},
+		},
+		"also another that the story is about": {
+			also:   "power",
+			listed: []scenarios.Controller{{Name: "reboot"}, {Name: "remediation"}},
+			steps:  []scenarios.Step{{Do: &scenarios.Op{PauseController: &scenarios.ControllerOp{Controller: "reboot"}}}},
+			err:    "about reboot",
+		},
 		"a program of its own": {listed: []scenarios.Controller{acme}, err: "no controller of the scenario"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := &scenarios.Spec{Controllers: c.listed}
+			spec := &scenarios.Spec{Controllers: c.listed, Steps: c.steps}
+			s.Spec.Controllers[0].Also = nil
+			if c.also != "" {
+				s.Spec.Controllers[0].Also = scenarios.Parts{c.also}
+			}
 			err := s.Takes(spec)
 			switch {
 			case c.err == "" && err != nil:
@@ -121,6 +140,8 @@ func TestSystemsThatAreNone(t *testing.T) {
 		"no part":       {strings.Replace(aSystem, "plays: healthcheck", "plays: []", 1), "plays: is empty"},
 		"a mapping":     {strings.Replace(aSystem, "plays: healthcheck", "plays: [{deletion: true}]", 1), "a list of parts is expected"},
 		"a number":      {strings.Replace(aSystem, "plays: healthcheck", "plays: 1", 1), "a part is expected"},
+		"also no part":  {strings.Replace(aSystem, "plays: healthcheck", "plays: healthcheck, also: medic", 1), "medic"},
+		"also itself":   {strings.Replace(aSystem, "plays: healthcheck", "plays: healthcheck, also: [healthcheck]", 1), "it plays healthcheck already"},
 		"same name":     {strings.Replace(aSystem, "acme-drains", "acme-check", 1), "acme-check"},
 		"unknown field": {strings.Replace(aSystem, "dir: bin", "image: acme", 1), "image"},
 		"no name":       {strings.Replace(aSystem, "name: acme,", "name: Acme,", 1), "metadata.name"},

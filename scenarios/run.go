@@ -109,17 +109,19 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 		p.Hosts = append(p.Hosts, host.Name)
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
-		switch partOf(&c) {
-		case "power":
-			p.Roles.Power = cmp.Or(p.Roles.Power, c.Name)
-		case "remediation":
-			p.Roles.Remediation = cmp.Or(p.Roles.Remediation, c.Name)
-		case "healthcheck":
-			p.Roles.HealthCheck = cmp.Or(p.Roles.HealthCheck, c.Name)
-		case "fencer":
-			p.Roles.Fencer = cmp.Or(p.Roles.Fencer, c.Name)
-		case "deletion":
-			p.Roles.Deletion = cmp.Or(p.Roles.Deletion, c.Name)
+		for _, part := range append([]string{partOf(&c)}, c.Also...) {
+			switch part {
+			case "power":
+				p.Roles.Power = cmp.Or(p.Roles.Power, c.Name)
+			case "remediation":
+				p.Roles.Remediation = cmp.Or(p.Roles.Remediation, c.Name)
+			case "healthcheck":
+				p.Roles.HealthCheck = cmp.Or(p.Roles.HealthCheck, c.Name)
+			case "fencer":
+				p.Roles.Fencer = cmp.Or(p.Roles.Fencer, c.Name)
+			case "deletion":
+				p.Roles.Deletion = cmp.Or(p.Roles.Deletion, c.Name)
+			}
 		}
 	}
 	if check := plan.Spec.HealthCheck; check != nil {

@@ -254,6 +254,8 @@ type Controller struct {
 	// a program: power, remediation, healthcheck, fencer, or deletion. Default: the part
 	// that the controller declares.
 	Plays string `json:"plays,omitempty"`
+	// also are parts that a program plays as well: it is judged as those too.
+	Also []string `json:"also,omitempty"`
 	// program is what runs as this controller, instead of fencelab's own controller if
 	// there is one of that name.
 	Program *Program `json:"program,omitempty"`

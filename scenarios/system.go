@@ -73,6 +73,9 @@ type SystemController struct {
 	// controller that plays one of them in a scenario, or joins another program that did.
 	// Left out: it runs in every scenario.
 	Plays Parts `json:"plays,omitempty"`
+	// also are parts that it plays as well, in a scenario where it plays one. The controllers
+	// that the scenario has for them don't run.
+	Also Parts `json:"also,omitempty"`
 	// program is what runs.
 	Program *Program `json:"program"`
 }
@@ -92,7 +95,9 @@ func (c *SystemController) parts() []string {
 // Parts are all that its programs play.
 func (s *System) Parts() (played []string) {
 	for _, part := range parts {
-		if slices.ContainsFunc(s.Spec.Controllers, func(c SystemController) bool { return slices.Contains(c.parts(), part) }) {
+		if slices.ContainsFunc(s.Spec.Controllers, func(c SystemController) bool {
+			return slices.Contains(c.parts(), part) || slices.Contains(c.Also, part)
+		}) {
 			played = append(played, part)
 		}
 	}
@@ -162,6 +167,7 @@ func (v *validator) system(s *System) {
 		for _, part := range c.Plays {
 			v.oneOf(at+".plays", "part", part, parts)
 		}
+		v.also(at, c.Also, c.parts())
 	}
 	v.distinct(names, path)
 }
@@ -199,7 +205,7 @@ func (s *System) Takes(spec *Spec) error {
 		case o.Replicas > 1:
 			return fmt.Errorf("the scenario has %d processes of %s, but a program runs only once", o.Replicas, o.Name)
 		}
-		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, partOf(&o)), Program: member.Program}
+		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, partOf(&o)), Also: member.Also, Program: member.Program}
 		if taken[o.Name]++; taken[o.Name] == 1 {
 			listed[fit[0]] = c
 			continue
@@ -210,9 +216,42 @@ func (s *System) Takes(spec *Spec) error {
 	if len(taken) == 0 {
 		return ErrNothingToTest
 	}
+	listed, err := withoutTheOthers(listed, spec.Steps)
+	if err != nil {
+		return err
+	}
 	spec.Controllers = listed
 	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
 	return nil
+}
+
+// withoutTheOthers leaves out the controllers of parts that a program plays as well. A story
+// that does something to one of them has nobody to do it to.
+func withoutTheOthers(listed []Controller, steps []Step) ([]Controller, error) {
+	var also []string
+	for i := range listed {
+		also = append(also, listed[i].Also...)
+	}
+	var kept []Controller
+	for _, c := range listed {
+		switch {
+		case c.Program != nil || !slices.Contains(also, partOf(&c)):
+			kept = append(kept, c)
+		case named(steps, c.Name):
+			return nil, fmt.Errorf("the scenario is about %s, whose part the system plays in the program of another", c.Name)
+		}
+	}
+	return kept, nil
+}
+
+// named reports whether steps do something to a controller, or wait for what it does.
+func named(steps []Step, controller string) bool {
+	data, err := json.Marshal(steps)
+	if err != nil {
+		panic(fmt.Sprintf("steps: %v", err)) // unreachable: they were JSON
+	}
+	name, _ := json.Marshal(controller)
+	return bytes.Contains(data, append([]byte(`"controller":`), name...)) || bytes.Contains(data, append([]byte(`"actor":`), name...))
 }
 
 // in is a system's Ironic in a scenario, which may have one as well, and then says how it

@@ -439,6 +439,9 @@ func (v *validator) controllerList() {
 		if c.Plays != "" {
 			v.oneOf(at+".plays", "part", c.Plays, parts)
 		}
+		if len(c.Also) > 0 {
+			v.bad(at+".also", "only a program plays several parts")
+		}
 		if vocab.Settings == nil {
 			v.bad(at+".settings", "the controller %s has no settings", c.Name)
 		} else if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
