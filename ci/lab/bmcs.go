@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,6 +28,8 @@ type bmcs struct {
 	stream   *stream
 	password string
 	server   *redfish.Server
+	// secure is for clients of the proxies who insist on TLS. What is behind them speaks plain HTTP.
+	secure   *tls.Config
 	names    []string
 	byName   map[string]*fakebmc.BMC
 	urls     map[string]*url.URL
@@ -46,7 +49,11 @@ type reset struct {
 
 func newBMCs(s *stream) (*bmcs, error) {
 	b := &bmcs{stream: s, password: rand.Text(), byName: make(map[string]*fakebmc.BMC), urls: make(map[string]*url.URL)}
-	var err error
+	certificate, err := redfish.SelfSigned("127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	b.secure = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
 	b.server, err = redfish.NewServer(redfish.Config{Username: bmcUser, Password: b.password})
 	return b, err
 }

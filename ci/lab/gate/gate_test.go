@@ -78,7 +78,7 @@ var known = objects.KindsOf(controllers.Default())
 
 // ways are those by which a client's requests can pass a gate; each test takes all.
 func ways(t *testing.T, judge *script, addresses Addresses, handler http.HandlerFunc, test func(t *testing.T, client *http.Client, address string), with ...func(*Gate)) {
-	for _, way := range []string{"round tripper", "proxy", "proxy with HTTP/2"} {
+	for _, way := range []string{"round tripper", "proxy", "proxy with HTTP/2", "proxy of either", "proxy of either with TLS"} {
 		t.Run(way, func(t *testing.T) {
 			judge.notes = nil
 			server := httptest.NewTLSServer(handler)
@@ -98,11 +98,19 @@ func ways(t *testing.T, judge *script, addresses Addresses, handler http.Handler
 				client.Transport = &http.Transport{}
 				if way != "proxy" {
 					config = &tls.Config{Certificates: server.TLS.Certificates}
+				}
+				secure := strings.Contains(way, "with")
+				if secure {
 					roots := x509.NewCertPool()
 					roots.AddCert(server.Certificate())
-					client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, ForceAttemptHTTP2: true}
+					client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, ForceAttemptHTTP2: !strings.Contains(way, "either")}
 				}
-				proxy, err := Serve(target, g, config, "")
+				var proxy *Proxy
+				if strings.Contains(way, "either") {
+					proxy, err = ServeEither(target, g, config)
+				} else {
+					proxy, err = Serve(target, g, config, "")
+				}
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -112,6 +120,9 @@ func ways(t *testing.T, judge *script, addresses Addresses, handler http.Handler
 					}
 				}()
 				address = proxy.URL()
+				if secure {
+					address = strings.Replace(address, "http:", "https:", 1)
+				}
 			}
 			test(t, client, address)
 			client.CloseIdleConnections()

@@ -31,11 +31,32 @@ type Proxy struct {
 // Serve starts a proxy on a loopback port of the kernel's choice. Without TLS it serves plain HTTP/1; with it HTTP/2 as
 // well. user, if not empty, is the one common name that clients' certificates may have.
 func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, user string) (*Proxy, error) {
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	return serve(target, through, user, scheme, func(server *http.Server) func(net.Listener) error {
+		if config == nil {
+			return server.Serve
+		}
+		server.TLSConfig = config.Clone()
+		return func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	})
+}
+
+// ServeEither starts a proxy to which clients may speak plain HTTP/1, or the same with TLS.
+func ServeEither(target *url.URL, through http.RoundTripper, config *tls.Config) (*Proxy, error) {
+	return serve(target, through, "", "http", func(server *http.Server) func(net.Listener) error {
+		return func(l net.Listener) error { return server.Serve(either{l, config}) }
+	})
+}
+
+func serve(target *url.URL, through http.RoundTripper, user, scheme string, how func(*http.Server) func(net.Listener) error) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve a proxy of %s: %w", target, err)
 	}
-	p := &Proxy{url: &url.URL{Scheme: "http", Host: listener.Addr().String()}, connections: make(map[net.Conn]bool)}
+	p := &Proxy{url: &url.URL{Scheme: scheme, Host: listener.Addr().String()}, connections: make(map[net.Conn]bool)}
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -65,11 +86,7 @@ func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, user 
 			delete(p.connections, c)
 		}
 	}
-	p.serve = p.server.Serve
-	if config != nil {
-		p.url.Scheme, p.server.TLSConfig = "https", config.Clone()
-		p.serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
-	}
+	p.serve = how(p.server)
 	p.listen(listener)
 	return p, nil
 }
