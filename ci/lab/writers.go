@@ -2,7 +2,9 @@ package lab
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +20,19 @@ type writers struct {
 	versions map[string]string
 	// deleting is who has asked for the deletion of Kind/name.
 	deleting map[string]string
+	// clearing is who has last asked for the deletion of many objects of a Kind at once, which a selector may choose.
+	clearing map[string]cleared
 }
+
+// cleared is such a request.
+type cleared struct {
+	writer string
+	until  time.Time
+}
+
+// clearedWithin is how long after a request for the deletion of many the deletion of one is put down to it: longer than the
+// server takes, and too short for anybody else's to be taken for it often.
+const clearedWithin = 5 * time.Second
 
 // wrote notes whose request led to a version. The first counts: a request that
 // changes nothing is answered with the version that there is.
@@ -33,10 +47,18 @@ func (w *writers) wrote(version, writer string) {
 	}
 }
 
-// deletes notes who is about to delete an object, Kind/name. Who came last did it.
+// deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. Who came last did it.
 func (w *writers) deletes(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if kind, many := strings.CutSuffix(object, "/"); many {
+		if w.clearing == nil {
+			w.clearing = make(map[string]cleared)
+		}
+		w.clearing[kind] = cleared{writer, time.Now().Add(clearedWithin)}
+		maps.DeleteFunc(w.deleting, func(one, _ string) bool { return strings.HasPrefix(one, object) })
+		return
+	}
 	if w.deleting == nil {
 		w.deleting = make(map[string]string)
 	}
@@ -48,7 +70,14 @@ func (w *writers) of(before, after metav1.Object) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if after == nil {
-		return w.deleting[kindOf(before)+"/"+before.GetName()]
+		kind := kindOf(before)
+		if writer, asked := w.deleting[kind+"/"+before.GetName()]; asked {
+			return writer
+		}
+		if c := w.clearing[kind]; time.Now().Before(c.until) {
+			return c.writer
+		}
+		return ""
 	}
 	return w.versions[after.GetResourceVersion()]
 }

@@ -76,6 +76,14 @@ func TestWriters(t *testing.T) {
 	if got := w.await(host, nil); got != "user" {
 		t.Errorf("%q deletes it", got)
 	}
+	w.deletes("BareMetalHost/", "remediation")
+	if got := w.of(host, nil); got != "remediation" {
+		t.Errorf("%q deletes it after all of them were to be deleted", got)
+	}
+	w.deletes("BareMetalHost/worker-1", "user")
+	if got := w.of(host, nil); got != "user" {
+		t.Errorf("%q deletes it again", got)
+	}
 }
 
 // TestObserversKnowWhoWrote removes annotations and deletes a Node of a real API

@@ -170,7 +170,8 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 	if byUser(e) || e.Value != "" && e.Value == h.waived {
 		return
 	}
-	if h.fence.active() {
+	fencing := h.fence.active() || c.roles.tested(e.Actor)
+	if fencing {
 		c.judged++
 	}
 	if !h.known() {
@@ -193,6 +194,9 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 		if c.near(last, e) {
 			c.close(last, e)
 		}
+	}
+	if fencing {
+		c.kept(&h.ended, e)
 	}
 }
 
