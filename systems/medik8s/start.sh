@@ -1,0 +1,12 @@
+#!/bin/sh
+# Starts one of the operators with what it has in its Pod: fence agents in PATH, and a certificate for webhooks.
+set -eu
+bin=$(cd "$(dirname "$1")" && pwd)
+certificates=$TMPDIR/k8s-webhook-server/serving-certs
+mkdir -p "$certificates"
+ln -s "$API_CERT" "$certificates/tls.crt"
+ln -s "$API_KEY" "$certificates/tls.key"
+# Any port will do, because nobody asks.
+WEBHOOK_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+export PATH="$bin:$PATH" WEBHOOK_PORT
+exec "$@"
