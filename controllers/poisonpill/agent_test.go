@@ -232,6 +232,43 @@ func TestMarkOfTheBootBefore(t *testing.T) {
 	}
 }
 
+// TestLateFence: a NodeFence of an earlier boot that is made late answers no mark that was
+// set since, and one that was taken away leaves nothing behind.
+func TestLateFence(t *testing.T) {
+	r := newRig(t)
+	r.run(t, 20*time.Second)
+	late := &fence.NodeFence{}
+	late.Name, late.Spec.Boot, late.Spec.Machine = "worker-2", "b0", fence.MachineReference{Namespace: "default", Name: "worker-2"}
+	if err := r.Client.Create(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	r.mark(t, "worker-2")
+	r.run(t, 20*time.Second)
+	if f := r.fence(t, "worker-2"); f == nil || f.Spec.Boot != "b1" {
+		t.Errorf("the NodeFence is %+v, and the mark is about b1", f)
+	}
+	var machine clusterv1.Machine
+	key := client.ObjectKey{Namespace: "default", Name: "worker-2"}
+	if err := r.Client.Get(t.Context(), key, &machine); err != nil {
+		t.Fatal(err)
+	}
+	if !isMarked(&machine) || machine.Annotations[BootAnnotation] != "b1" {
+		t.Errorf("the Machine has the annotations %q", machine.Annotations)
+	}
+
+	delete(machine.Annotations, api.ExternalRemediationAnnotation)
+	if err := r.Client.Update(t.Context(), &machine); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Delete(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, 20*time.Second)
+	if err := r.Client.Get(t.Context(), key, &machine); err != nil || len(machine.Annotations) > 0 {
+		t.Errorf("the Machine keeps the annotations %q, %v", machine.Annotations, err)
+	}
+}
+
 // TestAgentRetires: nobody counts on it when its watchdog is disarmed.
 func TestAgentRetires(t *testing.T) {
 	r := newRig(t)

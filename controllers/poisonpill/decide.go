@@ -84,6 +84,9 @@ type State struct {
 
 	// Node is that of the fenced boot's host.
 	Node NodeIs `json:"node"`
+	// Stamped: the Machine says that its mark is about the fenced boot, or was when it stood;
+	// where there is no NodeFence, about any boot.
+	Stamped bool `json:"stamped"`
 	// Cordoned: the Node is, and says for which NodeFence.
 	Cordoned bool `json:"cordoned"`
 	// Bare: a kubelet has made the Node anew, and it lacks what somebody had given the one
@@ -132,7 +135,8 @@ const (
 	SayCutOff    Action = "SayCutOff"
 	SayNothing   Action = "SayNothing"
 
-	// RequestFence makes the NodeFence.
+	// RequestFence stamps the mark and makes the NodeFence. RemoveMark takes mark and stamp
+	// away.
 	RequestFence Action = "RequestFence"
 	Cordon       Action = "Cordon"
 	DeleteNode   Action = "DeleteNode"
@@ -239,8 +243,11 @@ func (s State) answer() Action {
 // it, an agent when the safe time was over, or a user.
 func (s State) survive() Action {
 	if !s.Fenced {
-		if s.Marked && s.Node == NodeOther {
+		switch {
+		case s.Marked && s.Node == NodeOther:
 			return RequestFence
+		case s.Stamped && !s.Marked:
+			return RemoveMark // whoever took it away has left the stamp
 		}
 		return Wait
 	}
@@ -249,8 +256,8 @@ func (s State) survive() Action {
 		switch {
 		case s.Bare:
 			return Restore // while the mark still says that this isn't over
-		case s.Marked:
-			return RemoveMark
+		case s.Stamped:
+			return RemoveMark // but no other: that is about a later boot
 		case s.Cordoned:
 			return Uncordon
 		}

@@ -109,9 +109,15 @@ func TestEveryStepOfTheSurvivors(t *testing.T) {
 		{State{Fenced: true, Node: NodeGone, Orphan: true}, Finish},
 		{State{Fenced: true, Node: NodeBlank, Marked: true}, Wait},
 		{State{Fenced: true, Node: NodeBlank, Orphan: true}, Finish},
-		{State{Fenced: true, Node: NodeOther, Marked: true, Cordoned: true}, RemoveMark},
+		{State{Fenced: true, Node: NodeOther, Marked: true, Stamped: true, Cordoned: true}, RemoveMark},
+		{State{Fenced: true, Node: NodeOther, Stamped: true, Cordoned: true}, RemoveMark}, // of one that was taken away
+		{State{Fenced: true, Node: NodeOther, Marked: true, Cordoned: true}, Uncordon},    // that mark is another one
+		{State{Fenced: true, Node: NodeOther, Marked: true}, Finish},
+		{State{Marked: true, Stamped: true, Node: NodeOther}, RequestFence},
+		{State{Stamped: true, Node: NodeOther}, RemoveMark},
+		{State{Stamped: true, Node: NodeGone}, RemoveMark},
 		{State{Fenced: true, Node: NodeOther, Cordoned: true}, Uncordon},
-		{State{Fenced: true, Node: NodeOther, Marked: true, Bare: true}, Restore},
+		{State{Fenced: true, Node: NodeOther, Marked: true, Stamped: true, Bare: true}, Restore},
 		{State{Fenced: true, Node: NodeOther}, Finish},
 	} {
 		decide(t, OfFence, c.state, c.want)

@@ -23,9 +23,9 @@ type survey struct {
 	lost []*clusterv1.Machine
 }
 
-// look reads what there is now. NodeFences come first and Machines last: a mark that
-// stands while no NodeFence was there before isn't one that was answered meanwhile, and
-// the Node was there while the Machine was marked.
+// look reads what there is now. NodeFences come first and Nodes last: a mark that stands
+// while no NodeFence was there before isn't one that was answered meanwhile, and a Machine
+// that is written in the version that was read was marked while its Node told of that boot.
 func look(ctx context.Context, api client.Reader) (*survey, error) {
 	s := &survey{fences: map[string]*fence.NodeFence{}, nodes: map[string]*corev1.Node{}, machines: map[string]*clusterv1.Machine{}}
 	var fences fence.NodeFenceList
@@ -35,16 +35,16 @@ func look(ctx context.Context, api client.Reader) (*survey, error) {
 	for i := range fences.Items {
 		s.fences[fences.Items[i].Name] = &fences.Items[i]
 	}
+	var machines clusterv1.MachineList
+	if err := api.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Machines: %w", err)
+	}
 	var nodes corev1.NodeList
 	if err := api.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Nodes: %w", err)
 	}
 	for i := range nodes.Items {
 		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
-	}
-	var machines clusterv1.MachineList
-	if err := api.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the Machines: %w", err)
 	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
@@ -67,6 +67,14 @@ func isNodeOf(node *corev1.Node, m *clusterv1.Machine) bool {
 func (s *survey) marked(node string) bool {
 	m := s.machines[node]
 	return m != nil && isMarked(m)
+}
+
+// stamp is the boot that the mark of a Node's Machine is known to be about, or was.
+func (s *survey) stamp(node string) string {
+	if m := s.machines[node]; m != nil {
+		return m.Annotations[BootAnnotation]
+	}
+	return ""
 }
 
 func isMarked(m *clusterv1.Machine) bool {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -28,7 +29,7 @@ func (a *Agent) survive(ctx context.Context, s *survey) error {
 		concerned[node] = true
 	}
 	for node := range s.machines { // order does not matter: into a set
-		if s.marked(node) {
+		if s.marked(node) || s.stamp(node) != "" {
 			concerned[node] = true
 		}
 	}
@@ -96,10 +97,12 @@ func (a *Agent) facts(s *survey, name string) State {
 		state.Node = NodeOther
 	}
 	if f == nil {
+		state.Stamped = s.stamp(name) != ""
 		return state
 	}
 	state.Orphan = s.machines[name] == nil || s.machines[name].UID != f.Spec.Machine.UID
 	state.Marked = state.Marked && !state.Orphan
+	state.Stamped = !state.Orphan && s.stamp(name) == f.Spec.Boot
 	state.Backed = f.Spec.Backup.ProviderID != "" || len(f.Spec.Backup.Labels) > 0
 	state.Cordoned = node != nil && strings.HasSuffix(node.Annotations[FencedAnnotation], " "+string(f.UID))
 	state.Bare = state.Node == NodeOther && madeAnew(node, f) && amended(node, f) != nil
@@ -154,7 +157,7 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	if action == RequestFence {
 		return a.request(ctx, s, name, bootOf(node))
 	}
-	if f == nil {
+	if f == nil && action != RemoveMark {
 		return errors.New("there is no NodeFence") // the table never asks for it
 	}
 	if (action == Cordon || action == DeleteNode || action == Uncordon || action == Restore) && node == nil || action == RemoveMark && machine == nil {
@@ -167,13 +170,7 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	case DeleteNode:
 		return a.API.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
 	case RemoveMark:
-		// The Machine was read after the NodeFence, which may be over since: then the mark
-		// is a new one. If it is there now it was there when the Machine was read.
-		now, err := api.Get(ctx, a.API, client.ObjectKeyFromObject(f), &fence.NodeFence{})
-		if err != nil || now == nil || now.UID != f.UID {
-			return err
-		}
-		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation))
+		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation, BootAnnotation))
 	case RecreateNode:
 		return a.API.Create(ctx, restored(f))
 	case Uncordon:
@@ -195,12 +192,17 @@ func patchNode(node *corev1.Node, stamp string, unschedulable bool) client.Patch
 		api.Quote(node.ResourceVersion), api.Quote(FencedAnnotation), stamp, unschedulable))
 }
 
-// request makes the NodeFence of a boot, with what its Node is made of again. If there is
-// one by now, whoever wants it finds it.
+// request stamps the mark with a boot and makes the NodeFence of that, with what its Node is
+// made of again. If there is one by now, whoever wants it finds it.
 func (a *Agent) request(ctx context.Context, s *survey, name, boot string) error {
 	machine := s.machines[name]
 	if machine == nil || boot == "" {
 		return fmt.Errorf("request the fencing of Node %s: no Machine is marked for it, or it tells of no boot", name)
+	}
+	if s.stamp(name) != boot {
+		if err := a.stamp(ctx, machine, boot); err != nil {
+			return fmt.Errorf("request the fencing of Node %s: %w", name, err)
+		}
 	}
 	f := &fence.NodeFence{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: fence.NodeFenceSpec{
 		Boot:        boot,
@@ -214,6 +216,19 @@ func (a *Agent) request(ctx context.Context, s *survey, name, boot string) error
 		return fmt.Errorf("request the fencing of Node %s: %w", name, err)
 	}
 	return nil
+}
+
+// stamp says which boot the mark of a Machine is about, unless another agent has.
+func (a *Agent) stamp(ctx context.Context, machine *clusterv1.Machine, boot string) error {
+	err := a.API.Patch(ctx, machine.DeepCopy(), api.SetAnnotation(machine, BootAnnotation, boot))
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	now, failed := api.Get(ctx, a.API, client.ObjectKeyFromObject(machine), &clusterv1.Machine{})
+	if failed == nil && now != nil && now.UID == machine.UID && isMarked(now) && now.Annotations[BootAnnotation] == boot {
+		return nil
+	}
+	return err
 }
 
 // backup is what a Node is made of again. What its agent announced, its conditions and

@@ -30,9 +30,10 @@ var unhealthyIsFenced = Invariant{
 
 // rescues judges every mark after healing, also when the remediation controller has
 // taken it away. An agent of seed 004 may take it away when there was a NodeFence while it
-// stood, or a boot has ended: else it was not about anything that is over. And it judges every Node that stops being Ready,
-// by whether the health check marks its Machine in time, if nothing hinders it and
-// as many Machines are unhealthy as it acts on.
+// stood, or a boot has ended: else it was not about anything that is over. A NodeFence of
+// another boot than that which the Node told of when the mark was set answers another mark.
+// And it judges every Node that stops being Ready, by whether the health check marks its
+// Machine in time, if nothing hinders it and as many Machines are unhealthy as it acts on.
 type rescues struct {
 	ruling
 	hindrances
@@ -59,11 +60,13 @@ type patient struct {
 	// wentOff says that the host was off at some time since, or perhaps.
 	wentOff, perhaps bool
 	held             bool
-	// fencing says that there is a NodeFence, and answered that there was one, or that a
-	// boot has ended, since the mark was set.
-	fencing, answered bool
-	ready             history.Event // since when the Node is Ready, or zero
-	lost              history.Event // since when it is not, after it had been
+	// fencing is the boot that a NodeFence names, and answered that there was one, or that a
+	// boot has ended, since the mark was set. about is the boot that the mark is about, if
+	// that is certain: the one that ran then, of which the Node told.
+	fencing, about string
+	answered       bool
+	ready          history.Event // since when the Node is Ready, or zero
+	lost           history.Event // since when it is not, after it had been
 	// sick is when a Node that had been Ready for a while stopped being Ready.
 	sick history.Event
 }
@@ -110,9 +113,10 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 	case history.MachineCreated:
 		h.gone = false
 	case history.FenceRequested:
-		h.fencing, h.answered = true, true
+		h.fencing = e.Value
+		h.answered = h.answered || h.fenced()
 	case history.FenceEnded:
-		h.fencing = false
+		h.fencing = ""
 	case history.AnnotationSet, history.AnnotationRemoved:
 		switch set := e.Kind == history.AnnotationSet; e.Key {
 		case externalAnnotation:
@@ -157,7 +161,11 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
 			h.wentOff, h.perhaps = h.known() && !h.on, !h.known()
-			h.answered = h.fencing || h.wentOff || h.perhaps
+			h.about = ""
+			if h.known() && h.complete && h.ready.Kind != "" && h.ready.At > h.began.At {
+				h.about = h.boot
+			}
+			h.answered = h.fenced() || h.wentOff || h.perhaps
 		}
 		return
 	}
@@ -179,6 +187,11 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if h.missing() == "" {
 		h.mark = history.Event{}
 	}
+}
+
+// fenced reports whether there is a NodeFence that may be about the mark's boot.
+func (h *patient) fenced() bool {
+	return h.fencing != "" && (h.about == "" || h.fencing == h.about)
 }
 
 const (
