@@ -9,7 +9,7 @@
 # here.
 #
 # Their source is as it is, except for one thing. They listen for webhooks on port 9443, which is written there, and which two
-# processes of one machine can't both have: they are built with a file more, which sets the port, and the line is left out.
+# processes of one machine can't both have. So they are built without that line, and with one more file, which sets the port.
 set -eu
 
 fail() { echo "systems/medik8s/build.sh: $*" >&2; exit "${code:-4}"; }
