@@ -69,12 +69,14 @@ ifeq ($(FOCUS),)
 endif
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(PROCS) stories $(if $(FOCUS),,'lab bmc command browser')
+	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(PROCS) stories fidelity $(if $(FOCUS),,'lab bmc command browser')
 
-# The suites: the stories, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
-.PHONY: e2e-stories e2e-lab e2e-bmc e2e-command e2e-browser
+# The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
+.PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser
 e2e-stories:
 	@$(E2E) FENCELAB_EVENTS=$(CURDIR)/out/e2e/events/stories.json $(STORIES)
+e2e-fidelity:
+	@$(SUITE) ./ci/fidelity
 e2e-lab:
 	@$(SUITE) -timeout 30m -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
 e2e-bmc:
@@ -89,7 +91,7 @@ e2e-all: build nodes containers ## Every story of the catalogue in the lab (abou
 	@ci/ironic/install.sh
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@FENCELAB_E2E=all bin/e2e stories
+	+@FENCELAB_E2E=all bin/e2e stories fidelity
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)

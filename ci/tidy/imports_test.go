@@ -105,6 +105,7 @@ var layers = []layer{
 	{"ci/conform", []string{"./scenarios", "./ci/lab/.", "github.com/spf13/cobra"}, "conformance is shown in labs, by stories alone"},
 	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim", "github.com/spf13/cobra"}, anyYAML), "known bugs are reproduced in the simulator"},
 	{"ci/e2e", nil, "what runs the tests depends on nothing that they test"},
+	{"ci/fidelity", []string{"./scenarios", "./sim/."}, "what the lab told is on disk, so that who compares it with the simulator needs no lab"},
 	{"ci/sweep", []string{"./scenarios", "./sim/search"}, "a sweep is a search, of whatever world tells what passed its gates"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }

@@ -1,0 +1,200 @@
+// Package fidelity_test compares what the lab told with what the simulator tells.
+package fidelity_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim"
+)
+
+// known says in which stories the worlds may differ, and why.
+const known = "../../docs/fidelity.md"
+
+// ordered are the events that both worlds have to tell of a host in the same order: what
+// became of its power, and what was done to the objects by which it was fenced.
+var ordered = []history.Kind{
+	history.PowerOn, history.PowerOff, history.WatchdogFired, history.BootComplete,
+	history.NodeDeleted, history.NodeCreated, history.NodeCordoned, history.NodeUncordoned,
+	history.AnnotationSet, history.AnnotationRemoved, history.FenceRequested, history.FenceEnded,
+}
+
+// orders are the events of each host in a story, from its beginning on.
+func orders(events []history.Event) map[string][]string {
+	of := make(map[string][]string)
+	began := false
+	for i := range events {
+		e := &events[i]
+		began = began || e.Kind == history.RunStarted
+		// What the story itself does to objects, and its users, comes when its steps do.
+		told := e.Actor == string(history.Engine) || e.Actor == history.User
+		if began && e.Host != "" && slices.Contains(ordered, e.Kind) && !(told && e.Object != "") {
+			of[e.Host] = append(of[e.Host], strings.TrimSpace(string(e.Kind)+" "+e.Key))
+		}
+	}
+	return of
+}
+
+// differences are those of the orders of a lab's events from those of a simulator's, by
+// host. Of a run that a violation ended, which each world does in its own time, only what
+// both have told counts.
+func differences(lab, simulator map[string][]string, ended bool) (all []string) {
+	for host := range union(lab, simulator) {
+		a, b := lab[host], simulator[host]
+		if ended {
+			n := min(len(a), len(b))
+			a, b = a[:n], b[:n]
+		}
+		if !slices.Equal(a, b) {
+			at := 0
+			for at < len(a) && at < len(b) && a[at] == b[at] {
+				at++
+			}
+			all = append(all, fmt.Sprintf("%s, after %d events of its own: %s in the lab, %s in the simulator", host, at, next(a, at), next(b, at)))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func union(a, b map[string][]string) map[string]bool {
+	keys := make(map[string]bool)
+	for _, m := range []map[string][]string{a, b} {
+		for key := range m {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+func next(of []string, at int) string {
+	if at == len(of) {
+		return "nothing more"
+	}
+	return strings.Join(of[at:min(at+3, len(of))], ", ")
+}
+
+// TestStories holds what the lab told, in the directory that FENCELAB_OUT names, against the simulator: the verdict, and the
+// order of events.
+func TestStories(t *testing.T) {
+	out := os.Getenv("FENCELAB_OUT")
+	if out == "" {
+		t.Skip("make e2e compares what the lab has told")
+	}
+	simulator, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	excused, err := os.ReadFile(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans, _ := filepath.Glob(filepath.Join(out, "*", "plan.txt")) // the pattern is a good one
+	if len(plans) == 0 {
+		t.Skip("the lab has told no story")
+	}
+	for _, file := range plans {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			plan, err := scenarios.LoadPlanFile(file, objects.Vocabulary())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if worlds := plan.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, "sim") || len(plan.Deviations) > 0 {
+				t.Skip("only the lab can tell this")
+			}
+			verdict, told := read(t, filepath.Dir(file))
+			outcome, err := scenarios.Run(t.Context(), plan, simulator.Backend(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if simulated, _ := outcome.Verdict(); string(simulated) != verdict {
+				t.Fatalf("the lab says %s, the simulator %s", verdict, simulated)
+			}
+			differ := differences(orders(told), orders(outcome.History.Events()), verdict == "violated")
+			if row := "\n| `" + plan.Metadata.Name + "` |"; len(differ) > 0 && strings.Contains(string(excused), row) {
+				t.Skip("docs/fidelity.md says why: " + strings.Join(differ, "; "))
+			}
+			if len(differ) > 0 {
+				t.Errorf("events come in another order than in the simulator:\n  %s\nwhere that is right, docs/fidelity.md says why", strings.Join(differ, "\n  "))
+			}
+		})
+	}
+}
+
+// read returns the verdict of a run that was saved, and its history.
+func read(t *testing.T, dir string) (verdict string, events []history.Event) {
+	t.Helper()
+	var report struct {
+		Verdict string `json:"verdict"`
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(dir, "history.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for decoder := json.NewDecoder(bufio.NewReader(file)); decoder.More(); {
+		var e history.Event
+		if err := decoder.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return report.Verdict, events
+}
+
+// TestOrders: what is compared, and what counts as a difference.
+func TestOrders(t *testing.T) {
+	engine := string(history.Engine)
+	event := func(kind history.Kind, host, key, actor string) history.Event {
+		e := history.Event{Kind: kind, Host: host, Key: key, Actor: actor}
+		if kind == history.AnnotationSet {
+			e.Object = "Machine/" + host
+		}
+		return e
+	}
+	told := orders([]history.Event{
+		event(history.PowerOn, "worker-1", "", engine),
+		event(history.RunStarted, "", "", engine),
+		event(history.AnnotationSet, "worker-1", "a", history.User),
+		event(history.AnnotationSet, "worker-1", "b", "remediation"),
+		event(history.PodDeleted, "worker-1", "", "podgc"),
+		event(history.PowerOff, "worker-1", "", "reboot"),
+		event(history.NodeDeleted, "worker-1", "", "remediation"),
+		event(history.PowerOn, "worker-2", "", "reboot"),
+	})
+	off, gone := "power-off", "node-deleted"
+	for _, c := range []struct {
+		of    []string
+		ended bool
+		want  string
+	}{
+		{[]string{"annotation-set b", off, gone}, false, ""},
+		{[]string{"annotation-set b", gone, off}, false, "worker-1, after 1 events of its own: power-off, node-deleted in the lab, node-deleted, power-off in the simulator"},
+		{[]string{"annotation-set b", off}, false, "worker-1, after 2 events of its own: node-deleted in the lab, nothing more in the simulator"},
+		{[]string{"annotation-set b", off}, true, ""},
+		{[]string{"annotation-set a", off}, true, "worker-1, after 0 events of its own: annotation-set b, power-off in the lab, annotation-set a, power-off in the simulator"},
+	} {
+		if got := strings.Join(differences(told, map[string][]string{"worker-1": c.of, "worker-2": {"power-on"}}, c.ended), "; "); got != c.want {
+			t.Errorf("%v, ended %v: %q, want %q", c.of, c.ended, got, c.want)
+		}
+	}
+	if got := differences(told, map[string][]string{"worker-1": told["worker-1"]}, false); len(got) != 1 {
+		t.Errorf("a host of whom only one world tells: %q", got)
+	}
+}
