@@ -471,6 +471,12 @@ func TestKubelet(t *testing.T) {
 	l.await(heartbeat, "bank")
 	l.must(d.Tell(ctx, evidence.StartKubelet))
 	l.await(Kind(evidence.KubeletAgain), "")
+	// One that is to run again before it is gone comes back as well.
+	for range 5 {
+		l.must(d.Tell(ctx, evidence.StopKubelet))
+		l.must(d.Tell(ctx, evidence.StartKubelet))
+		l.await(Kind(evidence.KubeletAgain), "")
+	}
 	server.setPods()
 	l.await(Kind(evidence.WorkloadStopped), "bank")
 

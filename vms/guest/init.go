@@ -98,7 +98,7 @@ func runInit() error {
 
 	theirs.startAll(complain)
 
-	ignoreShutdown, shuttingDown, kubeletWanted := false, false, true
+	ignoreShutdown, shuttingDown, kubeletWanted, kubeletKilled := false, false, true, false
 	var stopping <-chan struct{} // of a real node
 	var restarts <-chan time.Time
 	var slow time.Duration     // how long a shutdown takes at least
@@ -124,12 +124,14 @@ func runInit() error {
 			case evidence.StopKubelet:
 				kubeletWanted = false
 				if kubelet != nil {
+					kubeletKilled = true
 					complain(kubelet.Process.Kill())
 				}
 			case evidence.StartKubelet:
 				kubeletWanted = true
 				switch {
-				case kubelet != nil || config.Kubelet == nil || shuttingDown:
+				case config.Kubelet == nil || shuttingDown:
+				case kubelet != nil: // it is not gone yet, if it was killed
 				case real == nil:
 					kubelet, err = spawn(port, "kubelet", "again")
 					complain(err)
@@ -182,9 +184,14 @@ func runInit() error {
 				if kubelet != nil && pid == kubelet.Process.Pid {
 					kubelet = nil
 					out.say(evidence.KubeletStopped, "")
-					if real != nil {
+					switch {
+					case real != nil:
 						restarts = time.After(restartDelay)
+					case kubeletKilled && kubeletWanted && !shuttingDown: // StartKubelet came before its end
+						kubelet, err = spawn(port, "kubelet", "again")
+						complain(err)
 					}
+					kubeletKilled = false
 				}
 			}
 		}
