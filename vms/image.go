@@ -57,7 +57,7 @@ func loadImage(assets string, modules []string) (*Image, error) {
 	return &Image{Kernel: kernel, initramfs: b.Bytes()}, nil
 }
 
-// WriteInitramfs writes the initramfs for one guest, with the executable of its programs and what they are told. The file
+// WriteInitramfs writes the initramfs for one guest, with the executable of its programs, if there is any, and what they are told. The file
 // holds the guest's API token, so only its owner may read it.
 func (i *Image) WriteInitramfs(path string, config evidence.Config, executable string, programs []Program) error {
 	text, err := json.Marshal(config)
@@ -67,12 +67,14 @@ func (i *Image) WriteInitramfs(path string, config evidence.Config, executable s
 	var own bytes.Buffer
 	a := archive{w: &own}
 	a.file(strings.TrimPrefix(evidence.ConfigPath, "/"), 0o600, text)
-	if len(programs) > 0 {
+	if len(programs) > 0 && executable != "" {
 		content, err := os.ReadFile(executable)
 		if err != nil {
 			return fmt.Errorf("write initramfs of %s: %w; run vms/assets.sh", config.Name, err)
 		}
 		a.file(strings.TrimPrefix(evidence.ProgramPath, "/"), 0o755, content)
+	}
+	if len(programs) > 0 {
 		a.directory(strings.TrimPrefix(filepath.Dir(programs[0].ConfigPath()), "/"))
 	}
 	for _, p := range programs {

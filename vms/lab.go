@@ -137,7 +137,8 @@ type HostConfig struct {
 	// read: what the host writes goes to a layer of its own, which lasts as long as the Lab.
 	Disk  string
 	Peers []string // the other hosts whose addresses the guest is told
-	// Programs run in the guest beside the kubelet, from one Executable, which must be static.
+	// Programs run in the guest beside the kubelet, from one Executable, which must be static. On a real node they are
+	// told what they are told here, but Pods run them, from the image that is on the disk: somebody has to create those.
 	Executable string
 	Programs   []Program
 }
@@ -201,13 +202,14 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 		config.Network.Peers[peer] = l.network.Address(network.Host(peer))
 	}
 	for _, p := range c.Programs {
+		p.InPod = c.Disk != ""
 		config.Programs = append(config.Programs, p.Program)
 	}
-	image := l.image
+	image, executable := l.image, c.Executable
 	if c.Disk != "" {
-		image = l.nodes
+		image, executable = l.nodes, ""
 	}
-	if err := image.WriteInitramfs(s.initramfs, config, c.Executable, c.Programs); err != nil {
+	if err := image.WriteInitramfs(s.initramfs, config, executable, c.Programs); err != nil {
 		return nil, err
 	}
 	if err := l.network.Listen(network.Host(c.Name), s.network); err != nil {

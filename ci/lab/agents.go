@@ -1,19 +1,28 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/inguest/program"
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/vms"
@@ -24,9 +33,9 @@ import (
 const watchdogDevice = "/dev/watchdog0"
 
 // agent is a controller with a place: a program in a host's guest, which begins with each
-// boot of it and ends with that. Its way to the API server leads through the hosts'
-// network, and then through a gate that stays when the program comes and goes. It is the
-// judge of all that the program asks.
+// boot of it and ends with that. On real nodes it is in a Pod of a DaemonSet. Its way to
+// the API server leads through the hosts' network, and then through a gate that stays when
+// the program comes and goes. It is the judge of all that the program asks.
 type agent struct {
 	*process
 	proxy *gate.Proxy
@@ -70,6 +79,55 @@ func (b *Backend) makeAgents() error {
 				return err
 			}
 		}
+		if b.options.Hosts == Node {
+			if err := b.deploy(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// agentImage is on the disks of real nodes, which vms/node/build.sh makes.
+const agentImage = "localhost/agent:1"
+
+// deploy creates an agent's DaemonSet: the one that fencelab's users create, but for the
+// way to the API server, which is that of the gate. Its Pods come with the Nodes.
+func (b *Backend) deploy(c controllers.Selection) error {
+	account, set := new(corev1.ServiceAccount), new(appsv1.DaemonSet)
+	for _, document := range bytes.Split(manifests.Agent, []byte("\n---\n")) {
+		var into client.Object
+		switch {
+		case bytes.Contains(document, []byte("\nkind: ServiceAccount\n")):
+			into = account
+		case bytes.Contains(document, []byte("\nkind: DaemonSet\n")):
+			into = set
+		default:
+			continue
+		}
+		if err := yaml.UnmarshalStrict(document, into); err != nil {
+			return fmt.Errorf("read the manifest of agents: %w", err)
+		}
+	}
+	if err := b.admin.Create(b.ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the ServiceAccount of the agent %s: %w", c.Name, err)
+	}
+	set.Name = "fencelab-" + c.Name
+	set.Spec.Selector.MatchLabels = map[string]string{"app": set.Name}
+	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
+	pod, no := &set.Spec.Template.Spec, false
+	pod.AutomountServiceAccountToken = &no
+	only := &pod.Containers[0]
+	only.Image, only.ImagePullPolicy = agentImage, corev1.PullNever
+	only.Args = []string{evidence.Program{Name: c.Name}.NodePath()}
+	if !c.AsksPeers {
+		only.Ports = nil
+	}
+	isIdentity := func(name string) bool { return name == "identity" } // it is among what the program is told
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return isIdentity(v.Name) })
+	only.VolumeMounts = slices.DeleteFunc(only.VolumeMounts, func(m corev1.VolumeMount) bool { return isIdentity(m.Name) })
+	if err := b.admin.Create(b.ctx, set); err != nil {
+		return fmt.Errorf("create the DaemonSet of the agent %s: %w", c.Name, err)
 	}
 	return nil
 }
@@ -160,7 +218,7 @@ func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) 
 		}
 		told := program.Config{
 			Kubeconfig: kubeconfig, Agent: a.controller.Name, Settings: settings, Overlay: a.controller.Overlay,
-			Host: controllers.Host{Name: host.Name, Node: host.Node()},
+			Host: controllers.Host{Name: host.Name, Node: host.Node()}, InPod: b.options.Hosts == Node,
 		}
 		feeds := a.controller.FeedsWatchdog && host.Watchdog > 0
 		if feeds {
@@ -249,6 +307,10 @@ func (a *agent) gone(boot bool) {
 		close(l.done)
 	}
 	switch {
+	case !l.dead && !boot && a.b.options.Hosts == Node:
+		// Its Pod may have been deleted, with the Node for example. What becomes of the host then is the story's.
+		a.life = nil
+		a.b.stream.now(history.Event{Kind: history.ControllerCrashed, Host: a.host, Actor: a.name, Note: "its container ended"})
 	case !l.dead && !boot && !a.over:
 		a.b.stream.fail(fmt.Errorf("the program of %s has exited: see the console of %s", a.name, a.host))
 	case !l.dead:

@@ -89,7 +89,7 @@ func runInit() error {
 	switch {
 	case config.Kubelet == nil:
 	case config.Kubelet.Real:
-		real = startNode(config, out)
+		real = startNode(config, theirs, out)
 		nodeReady = real.ready
 	default:
 		kubelet, err = spawn(port, "kubelet")
@@ -160,8 +160,12 @@ func runInit() error {
 			if kubelet == nil && kubeletWanted && !shuttingDown {
 				startReal(evidence.KubeletAgain)
 			}
-		case cmd := <-theirs.ready:
-			theirs.started(cmd)
+		case s := <-theirs.ready:
+			theirs.started(s)
+		case s := <-theirs.waiting:
+			theirs.waits(s)
+		case s := <-theirs.gone:
+			theirs.ended(s.pid)
 		case d := <-heard:
 			complain(others.take(d, out))
 		case <-button:
@@ -169,7 +173,7 @@ func runInit() error {
 			case ignoreShutdown:
 				out.say(evidence.ShutdownIgnored, "")
 			case !shuttingDown:
-				shuttingDown = true
+				shuttingDown, theirs.ending = true, true
 				out.say(evidence.ShuttingDown, "")
 				slept = time.After(slow)
 				if kubelet != nil {

@@ -22,9 +22,10 @@ import (
 // realNode is a real node in this guest: the root file system on its disk, in which containerd and the real kubelet run.
 // PID 1 itself stays outside, so that whatever happens to the disk it goes on witnessing.
 type realNode struct {
-	config  evidence.Config
-	out     *witness
-	journal *os.File
+	config   evidence.Config
+	programs *programs
+	out      *witness
+	journal  *os.File
 	// ready is closed when a kubelet can be started. Trouble on the way is said.
 	ready chan struct{}
 	// containerd is its process once ready.
@@ -35,9 +36,10 @@ const (
 	// nodeRoot is where PID 1 has the file system of the node.
 	nodeRoot = "/node"
 	nodeDisk = "/dev/vda"
-	// containerdSocket is in that file system, as the images are that the first boot imports.
+	// containerdSocket is in that file system, as the images are that the first boot imports. That of programs is large.
 	containerdSocket = "/run/containerd/containerd.sock"
 	imageArchive     = "/var/lib/fencelab/images.tar"
+	programArchive   = "/var/lib/fencelab/agent.tar"
 	// pods is the cgroup of all Pods.
 	pods = nodeRoot + "/sys/fs/cgroup/kubepods"
 	// killPoll is how often it is looked at while they end.
@@ -45,8 +47,8 @@ const (
 )
 
 // startNode begins to bring the node up, which takes seconds.
-func startNode(config evidence.Config, out *witness) *realNode {
-	n := &realNode{config: config, out: out, ready: make(chan struct{})}
+func startNode(config evidence.Config, theirs *programs, out *witness) *realNode {
+	n := &realNode{config: config, programs: theirs, out: out, ready: make(chan struct{})}
 	go func() {
 		if err := n.bringUp(); err != nil {
 			out.say(evidence.Trouble, err.Error())
@@ -149,11 +151,17 @@ func (n *realNode) command(name string, args ...string) *exec.Cmd {
 
 // importImages gives containerd the images that are on the disk, once in the disk's life: then their archive is gone.
 func (n *realNode) importImages() error {
-	if _, err := os.Stat(nodeRoot + imageArchive); errors.Is(err, os.ErrNotExist) {
-		return nil
+	archives := []string{imageArchive}
+	if len(n.config.Programs) > 0 {
+		archives = append(archives, programArchive)
 	}
-	script := "ctr --namespace k8s.io images import --local " + imageArchive + " && rm " + imageArchive
-	if err := n.command("busybox", "sh", "-c", script).Start(); err != nil {
+	var script strings.Builder
+	for _, archive := range archives {
+		if _, err := os.Stat(nodeRoot + archive); err == nil {
+			fmt.Fprintf(&script, "ctr --namespace k8s.io images import --local %s && rm %[1]s\n", archive)
+		}
+	}
+	if err := n.command("busybox", "sh", "-c", script.String()).Start(); err != nil {
 		return fmt.Errorf("import images: %w", err)
 	}
 	return nil
@@ -225,9 +233,9 @@ func running() (pids []int) {
 	return pids
 }
 
-// witnessPods listens for the workloads in Pods, which write their evidence to a socket: the port itself can only be
-// opened once. What they write is passed on as it is. That one is gone PID 1 says itself, when it is, by the process
-// that connected and not by its connection.
+// witnessPods listens for the workloads and programs in Pods, which write their evidence to a socket: the port itself can
+// only be opened once. What workloads write is passed on as it is. That one is gone PID 1 says itself, when it is, by the
+// process that connected and not by its connection.
 func (n *realNode) witnessPods() error {
 	path := nodeRoot + evidence.SocketPath
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -256,51 +264,67 @@ func (n *realNode) witnessPods() error {
 
 func (n *realNode) witness(conn *net.UnixConn) error {
 	defer conn.Close()
-	process, err := peer(conn)
+	process, pid, err := peer(conn)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(process)
-	relayed := &relay{out: n.out, said: make(map[string]string)}
+	defer unix.Close(int(process))
+	relayed := &relay{out: n.out, said: make(map[string]string), programs: n.programs, by: started{process: process, pid: pid, allow: func() {
+		conn.Write([]byte{0}) // it may have ended by now
+	}}}
 	_, err = io.Copy(relayed, conn)
-	if waitErr := awaitEnd(process); waitErr != nil {
+	if waitErr := process.awaitEnd(); waitErr != nil {
 		return errors.Join(err, waitErr)
 	}
 	relayed.end()
+	if relayed.by.program != "" {
+		n.programs.gone <- relayed.by
+	}
 	return err
 }
 
-// peer is the process at the other end of a connection, as a pidfd. It is alive, as the connection shows, so that its
-// number is its own.
-func peer(conn *net.UnixConn) (pidfd int, err error) {
+// pidfd is a process that isn't PID 1's child: pidfd_open(2).
+type pidfd int
+
+// Signal implements process.
+func (p pidfd) Signal(s os.Signal) error {
+	return unix.PidfdSendSignal(int(p), s.(unix.Signal), nil, 0)
+}
+
+// peer is the process at the other end of a connection. It is alive, as the connection shows, so that its number is its
+// own.
+func peer(conn *net.UnixConn) (p pidfd, pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var credentials *unix.Ucred
 	failed := raw.Control(func(fd uintptr) {
 		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(failed, err); err != nil {
-		return 0, fmt.Errorf("find out whose it is: %w", err)
+		return 0, 0, fmt.Errorf("find out whose it is: %w", err)
 	}
-	return unix.PidfdOpen(int(credentials.Pid), 0)
+	fd, err := unix.PidfdOpen(int(credentials.Pid), 0)
+	return pidfd(fd), int(credentials.Pid), err
 }
 
 // awaitEnd returns when the process is gone.
-func awaitEnd(pidfd int) error {
+func (p pidfd) awaitEnd() error {
 	for {
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(p), Events: unix.POLLIN}}, -1)
 		if err != unix.EINTR {
 			return err
 		}
 	}
 }
 
-// relay passes on what a workload in a Pod writes, line by line.
+// relay passes on what a workload in a Pod writes, line by line. What a program says is for PID 1.
 type relay struct {
-	out  *witness
-	rest []byte
+	out      *witness
+	programs *programs
+	by       started
+	rest     []byte
 	// said are the workloads that have said that they run, and their Pods.
 	said map[string]string
 }
@@ -317,10 +341,18 @@ func (r *relay) Write(data []byte) (int, error) {
 		if err := json.Unmarshal(text, &line); err != nil {
 			return 0, fmt.Errorf("read %.100q: %w", text, err)
 		}
-		if line.Kind == evidence.WorkloadStarted {
+		r.rest = rest
+		switch line.Kind {
+		case evidence.ProgramWaits:
+			r.by.program = line.Process
+			r.programs.waiting <- r.by
+			continue
+		case evidence.ProgramStarted: // PID 1 says so itself
+			r.programs.ready <- r.by
+			continue
+		case evidence.WorkloadStarted:
 			r.said[line.Process] = line.Detail
 		}
-		r.rest = rest
 		if _, err := r.out.port.Write(append(bytes.Clone(text), '\n')); err != nil {
 			return 0, fmt.Errorf("pass on what a Pod says: %w", err)
 		}

@@ -68,13 +68,13 @@ func TestAwaitEnd(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
+	fd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(pidfd)
+	defer unix.Close(fd)
 	over := make(chan error, 1)
-	go func() { over <- awaitEnd(pidfd) }()
+	go func() { over <- pidfd(fd).awaitEnd() }()
 	select {
 	case err := <-over:
 		t.Errorf("it is said to be gone, and sleeps (%v)", err)

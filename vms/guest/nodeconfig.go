@@ -52,11 +52,17 @@ func (n *realNode) configure() error {
 	// The kubelet doesn't keep the name that it is to expect of the API server, so that this has to be its address.
 	hosts := fmt.Sprintf("127.0.0.1 localhost\n%s %s\n%s %s\n", n.config.Network.Address.Addr(), k.Node, server.Hostname(), k.ServerName)
 	join := bootstrapKubeconfig("https://"+net.JoinHostPort(k.ServerName, server.Port()), k)
-	for path, content := range map[string][]byte{
+	files := map[string][]byte{
 		"/etc/hosts": []byte(hosts), "/etc/hostname": []byte(k.Node + "\n"), "/etc/machine-id": []byte(strings.ReplaceAll(string(uuid), "-", "")),
 		bootstrapPath: marshal(join), kubeletConfigPath: marshal(kubeletConfig(k)),
 		servingCertPath: certificate, servingKeyPath: key,
-	} {
+	}
+	for _, p := range n.config.Programs {
+		if files[p.NodePath()], err = os.ReadFile(p.ConfigPath()); err != nil {
+			return fmt.Errorf("configure the node: %w", err)
+		}
+	}
+	for path, content := range files {
 		path = nodeRoot + path
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("configure the node: %w", err)
@@ -116,6 +122,8 @@ func kubeletConfig(k *evidence.Kubelet) object {
 		"makeIPTablesUtilChains": false,
 		"failSwapOn":             false,
 		"maxPods":                16,
+		// A program that a story kills comes back when the story says so, and not when kubelets lose patience with it.
+		"crashLoopBackOff": object{"maxContainerRestartPeriod": "1s"},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,18 +15,36 @@ import (
 type programs struct {
 	all []*program
 	out *witness
-	// ready are the processes that have said so.
-	ready chan *exec.Cmd
+	// ready are the processes that have said so. Those of Pods aren't PID 1's children: waiting are those that ask whether
+	// they may run, and gone those that have ended.
+	ready, waiting, gone chan started
+	// ending says that the boot ends in good order, with all of them; none is said to be gone then.
+	ending bool
 }
 
 type program struct {
 	evidence.Program
-	process *exec.Cmd // nil while it doesn't run
-	over    bool      // it is not started again in this boot
+	process process // nil while it doesn't run
+	pid     int     // of that
+	over    bool    // it is not started again in this boot
+	// held says of one in a Pod, which the kubelet starts again, that it was killed and is to be dead until it is started.
+	held    bool
+	waiters []started // the processes in Pods that wait to be allowed to run
 }
 
+// started is a process of a program.
+type started struct {
+	program string
+	process process
+	pid     int
+	allow   func() // of one that waits
+}
+
+// process is one that can be signalled.
+type process interface{ Signal(os.Signal) error }
+
 func newPrograms(config []evidence.Program, out *witness) *programs {
-	p := &programs{out: out, ready: make(chan *exec.Cmd)}
+	p := &programs{out: out, ready: make(chan started), waiting: make(chan started), gone: make(chan started)}
 	for _, c := range config {
 		p.all = append(p.all, &program{Program: c})
 	}
@@ -44,6 +63,11 @@ func (p *programs) feed() bool {
 
 // start starts a program that doesn't run.
 func (p *programs) start(one *program) error {
+	if one.InPod {
+		one.held = false
+		one.admit()
+		return nil
+	}
 	if one.process != nil || one.over {
 		return nil
 	}
@@ -60,20 +84,41 @@ func (p *programs) start(one *program) error {
 		ours.Close()
 		return fmt.Errorf("start %s: %w", one.Name, err)
 	}
-	one.process = cmd
+	one.process, one.pid = cmd.Process, cmd.Process.Pid
 	go func() {
 		defer ours.Close()
 		if n, _ := ours.Read(make([]byte, 1)); n > 0 {
-			p.ready <- cmd
+			p.ready <- started{program: one.Name, process: cmd.Process, pid: cmd.Process.Pid}
 		}
 	}()
 	return nil
 }
 
-// started takes notice that a process is ready.
-func (p *programs) started(cmd *exec.Cmd) {
+// waits takes notice that a process in a Pod waits to be allowed to run.
+func (p *programs) waits(s started) {
 	for _, one := range p.all {
-		if one.process == cmd {
+		if one.Name == s.program {
+			one.waiters = append(one.waiters, s)
+			one.admit()
+		}
+	}
+}
+
+// admit has a process go on that waits, if it may: one at a time, as a Pod's successor can be there before it has ended.
+func (p *program) admit() {
+	if len(p.waiters) == 0 || p.process != nil || p.held || p.over {
+		return
+	}
+	next := p.waiters[0]
+	p.waiters = p.waiters[1:]
+	p.process, p.pid = next.process, next.pid
+	next.allow()
+}
+
+// started takes notice that a process is ready.
+func (p *programs) started(s started) {
+	for _, one := range p.all {
+		if one.process != nil && one.pid == s.pid {
 			p.out.write(evidence.Line{Kind: evidence.ProgramStarted, Process: one.Name})
 		}
 	}
@@ -89,12 +134,15 @@ func (p *programs) startAll(complain func(error)) {
 // do does what a command says to the program of a name.
 func (p *programs) do(command evidence.Command, name string) error {
 	for _, one := range p.all {
-		switch {
-		case one.Name != name:
-		case command == evidence.StartProgram:
+		if one.Name != name {
+			continue
+		}
+		if command == evidence.StartProgram {
 			return p.start(one)
-		case one.process != nil:
-			return one.process.Process.Signal(signals[command])
+		}
+		one.held = one.held || command == evidence.KillProgram
+		if one.process != nil {
+			return one.process.Signal(signals[command])
 		}
 	}
 	return nil
@@ -112,7 +160,7 @@ func (p *programs) starve() error {
 		}
 		one.over = true
 		if one.process != nil {
-			if err := one.process.Process.Kill(); err != nil {
+			if err := one.process.Signal(unix.SIGKILL); err != nil {
 				return fmt.Errorf("kill %s: %w", one.Name, err)
 			}
 		}
@@ -123,9 +171,14 @@ func (p *programs) starve() error {
 // ended takes notice of the end of a process.
 func (p *programs) ended(pid int) {
 	for _, one := range p.all {
-		if one.process != nil && one.process.Process.Pid == pid {
+		one.waiters = slices.DeleteFunc(one.waiters, func(s started) bool { return s.pid == pid })
+		if one.process != nil && one.pid == pid {
 			one.process = nil
+			if p.ending {
+				continue
+			}
 			p.out.write(evidence.Line{Kind: evidence.ProgramStopped, Process: one.Name})
+			one.admit()
 		}
 	}
 }

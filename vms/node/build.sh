@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds the disk of a real node: Debian's C library, mount, runc, CNI plugins and busybox; containerd and kubelet from
-# their Go modules; and images of two containers, made of the guest program (vms/guest). Its kernel is the guests'.
+# their Go modules; images of two containers, made of the guest program (vms/guest), and one of fencelab's agents
+# (ci/lab/inguest). Its kernel is the guests'.
 # Needs no root and no container registry.
 # Usage: vms/node/build.sh [DIR]. It leaves DIR/node/CONTENT.img, a raw ext4 file system that is never written again, and
 # the link DIR/node/image to it. Half a minute when the commands are built (ci/cluster/build.sh), a second when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-dir=${1:-.cache/lab}/node bin=.cache/bin guest=${1:-.cache/lab}/guest
+dir=${1:-.cache/lab}/node bin=.cache/bin guest=${1:-.cache/lab}/guest agent=${1:-.cache/lab}/agent
 mkdir -p "$dir"
 ci/cluster/build.sh kubernetes containerd
 
@@ -31,7 +32,7 @@ if [ ! -d "$debs" ]; then
 fi
 
 commands=(kubelet containerd containerd-shim-runc-v2 ctr)
-content=$(cat "$0" "$debs"/*.deb "$guest" "${commands[@]/#/$bin/}" | sha256sum | head -c 16)
+content=$(cat "$0" "$debs"/*.deb "$guest" "$agent" "${commands[@]/#/$bin/}" | sha256sum | head -c 16)
 if [ -e "$dir/$content.img" ]; then
 	ln -sfn "$content.img" "$dir/image"
 	echo "the node's disk is up to date: $dir/$content.img"
@@ -85,7 +86,7 @@ cp "$guest" "$work/layer/guest"
 tar -c "${reproducible[@]}" -C "$work/layer" -f "$work/images/layer.tar" guest
 config() { # file, command as JSON
 	printf '{"architecture": "amd64", "os": "linux", "config": {"Entrypoint": %s}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
-		"$2" "$(sha256sum <"$work/images/layer.tar" | head -c 64)" >"$work/images/$1"
+		"$2" "$(sha256sum <"$(dirname "$work/images/$1")/layer.tar" | head -c 64)" >"$work/images/$1"
 }
 config pause.json '["/guest", "pause"]'
 config exclusive.json '["/guest", "pod", "exclusive", "100ms"]'
@@ -94,6 +95,14 @@ cat >"$work/images/manifest.json" <<'JSON'
  {"Config": "exclusive.json", "RepoTags": ["localhost/exclusive:1"], "Layers": ["layer.tar"]}]
 JSON
 tar -c "${reproducible[@]}" -C "$work/images" -f "$root/var/lib/fencelab/images.tar" manifest.json pause.json exclusive.json layer.tar
+
+# The agents' image has an archive of its own, as only some nodes run them and it is large.
+mkdir -p "$work/agent" "$work/images/agent"
+cp "$agent" "$work/agent/agent"
+tar -c "${reproducible[@]}" -C "$work/agent" -f "$work/images/agent/layer.tar" agent
+config agent/agent.json '["/agent"]'
+echo '[{"Config": "agent.json", "RepoTags": ["localhost/agent:1"], "Layers": ["layer.tar"]}]' >"$work/images/agent/manifest.json"
+tar -c "${reproducible[@]}" -C "$work/images/agent" -f "$root/var/lib/fencelab/agent.tar" manifest.json agent.json layer.tar
 
 # Nothing is left for the first boot to initialize.
 truncate -s 2G "$work/image"

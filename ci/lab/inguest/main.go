@@ -1,6 +1,7 @@
 // Command inguest is what runs in a guest of the lab beside its kubelet: one of fencelab's
 // agents. vms/assets.sh builds it as a static program, which goes into the initramfs of
-// guests that need it.
+// guests that need it, and vms/node/build.sh makes an image of it, which Pods of real nodes
+// run.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -47,6 +49,12 @@ func run(path string, logger logr.Logger) error {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+	ready := tellParent
+	if c.InPod {
+		if ready, err = admitted(c.Agent); err != nil {
+			return err
+		}
+	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig in %s: %w", path, err)
@@ -58,7 +66,7 @@ func run(path string, logger logr.Logger) error {
 	o := onhost.Options{
 		Agent: agent, Host: c.Host, Config: config, Watchdog: c.Watchdog, State: dir, Logger: logger,
 		Ready: func() {
-			if _, err := os.NewFile(evidence.ReadyFD, "ready").Write([]byte{0}); err != nil {
+			if err := ready(); err != nil {
 				logger.Error(err, "tell that the agent is ready")
 			}
 		},
@@ -73,4 +81,32 @@ func run(path string, logger logr.Logger) error {
 		}
 	}
 	return onhost.Run(context.Background(), o)
+}
+
+// tellParent tells PID 1 that its child is ready.
+func tellParent() error {
+	_, err := os.NewFile(evidence.ReadyFD, "ready").Write([]byte{0})
+	return err
+}
+
+// admitted waits until PID 1 lets a program in a Pod run, which has not done anything before. It
+// returns how to tell that the program is ready. The connection lasts as long as the process.
+func admitted(agent string) (ready func() error, err error) {
+	conn, err := net.Dial("unix", evidence.SocketPath)
+	if err != nil {
+		return nil, fmt.Errorf("reach PID 1: %w", err)
+	}
+	say := func(kind evidence.Kind) error {
+		if err := json.NewEncoder(conn).Encode(evidence.Line{Kind: kind, Process: agent}); err != nil {
+			return fmt.Errorf("tell PID 1 %s: %w", kind, err)
+		}
+		return nil
+	}
+	if err := say(evidence.ProgramWaits); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		return nil, fmt.Errorf("wait for PID 1: %w", err)
+	}
+	return func() error { return say(evidence.ProgramStarted) }, nil
 }

@@ -7,6 +7,7 @@ package evidence
 
 import (
 	"net/netip"
+	"path"
 	"time"
 )
 
@@ -16,6 +17,8 @@ const (
 	// PortName is the virtio-serial port's name, found by the guest under /sys/class/virtio-ports.
 	PortName = "fencelab.evidence"
 	// ProgramPath is the executable of all [Program]s, ReadyFD the descriptor to which each writes a byte when it is ready.
+	// One in a Pod says ProgramWaits at SocketPath as the first thing it does, goes on when a byte has come back, says
+	// ProgramStarted there when it is ready, and stays connected.
 	ProgramPath = "/program"
 	ReadyFD     = 3
 	// ModuleDir holds the kernel modules that the guest loads, in the order of their names.
@@ -44,9 +47,11 @@ type Config struct {
 }
 
 // Program is a program of somebody else's that runs in the guest from when the network is up: the executable at
-// [ProgramPath], which is given the path of its own configuration.
+// [ProgramPath], which is given the path of its own configuration. On a real node it is one in a Pod: the kubelet starts
+// it, from an image on the node's disk, and again whenever it ends.
 type Program struct {
-	Name string `json:"name"`
+	Name  string `json:"name"`
+	InPod bool   `json:"inPod,omitempty"`
 	// FeedsWatchdog leaves the watchdog to it, which it arms by opening the device: an emulated machine may take longer to
 	// start a large program than the watchdog waits.
 	FeedsWatchdog bool `json:"feedsWatchdog,omitempty"`
@@ -54,6 +59,9 @@ type Program struct {
 
 // ConfigPath is where the program finds its configuration.
 func (p Program) ConfigPath() string { return "/programs/" + p.Name }
+
+// NodePath is where a Pod's program finds it, in the file system of the node: in its memory, like all that ends with a boot.
+func (p Program) NodePath() string { return path.Join(path.Dir(SocketPath), p.ConfigPath()) }
 
 // Network is the guest's place in the network of its hosts, and where the others are.
 type Network struct {
@@ -99,6 +107,7 @@ const (
 	Done            Kind = "done"             // last line of a graceful shutdown
 	Asked           Kind = "asked"            // another guest's question came through the network; Detail is its host
 	Answered        Kind = "answered"         // the answer to an Ask came through the network; Detail is the host that gave it
+	ProgramWaits    Kind = "program-waits"    // the process of a Program in a Pod asks PID 1, and nobody else, whether it may run
 	ProgramStarted  Kind = "program-started"  // the process of a Program is ready, said by PID 1
 	ProgramStopped  Kind = "program-stopped"  // the process of a Program is gone, said by PID 1
 	Trouble         Kind = "trouble"          // something failed in the guest; Detail says what
@@ -125,7 +134,7 @@ const (
 	StartKubelet   Command = "start-kubelet"   // ends StopKubelet: a kubelet runs again, and takes over the workloads
 	StopFeeding    Command = "stop-feeding"    // the watchdog fires after its margin; a Program that feeds it is killed for good
 	KillProgram    Command = "kill-program"    // as SIGKILL does; see Of
-	StartProgram   Command = "start-program"   // one that was killed runs again; see Of
+	StartProgram   Command = "start-program"   // one that was killed runs again, which one in a Pod may not before; see Of
 	PauseProgram   Command = "pause-program"   // as SIGSTOP does; see Of
 	ResumeProgram  Command = "resume-program"  // as SIGCONT does; see Of
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too

@@ -16,6 +16,8 @@ type Config struct {
 	Host       controllers.Host   `json:"host"`
 	// Watchdog is the device that the agent feeds; empty for none.
 	Watchdog string `json:"watchdog,omitempty"`
+	// InPod says that it runs in a Pod of a real node, where PID 1 is reached by a socket.
+	InPod bool `json:"inPod,omitempty"`
 	// Identity is who the host is among the agent's peers; nil for an agent that asks none.
 	Identity *Identity `json:"identity,omitempty"`
 }
