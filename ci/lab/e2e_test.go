@@ -224,7 +224,7 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off", onDemand, "machine-remediation/cut-off-host.yaml"),
 		Entry("of a host that is cut off and resets itself", onDemand, "agents/cut-off-host-resets-itself.yaml"),
 		Entry("of an agent that dies for too long", onDemand, "agents/silent-agent-resets-its-host.yaml"),
-		Entry("of survivors that release a cut-off host", onDemand, "poison-pill/survivors-release-a-cut-off-host.yaml"),
+		Entry("of Pods that are released before the Node returns", onDemand, "poison-pill/pods-are-released-before-the-node-returns.yaml"),
 		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
 		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml"),
 	)
