@@ -77,6 +77,7 @@ func (b *Bubble) root() {
 		}
 		b.ended <- struct{}{}
 	}
+	time.Sleep(patience) // the clock stands still once the root has ended
 }
 
 // pass lets time pass in the bubble.
@@ -170,8 +171,13 @@ func (a *Answer) Kill() {
 // Exit is called in the bubble by a goroutine of a process that is dead.
 func Exit() { runtime.Goexit() }
 
-// Close lets time pass until the last goroutine has ended. One that waits for ever is a
-// deadlock, which ends the program and shows every goroutine.
+// patience is how long the goroutines have to end once the bubble is closed. Those of dead
+// processes may sleep between attempts at what fails, whatever their context says.
+const patience = time.Hour
+
+// Close lets time pass until the last goroutine has ended, for an hour of the bubble's
+// clock. One that still waits then is a deadlock, which ends the program and shows every
+// goroutine.
 func (b *Bubble) Close() {
 	close(b.turns)
 	<-b.gone

@@ -121,3 +121,20 @@ func TestDeath(t *testing.T) {
 		t.Errorf("a killed goroutine did: %s", got)
 	}
 }
+
+// TestCloseWaitsForSleepers: what sleeps when the bubble is closed wakes, and ends. Client
+// libraries sleep between attempts at a write without looking at their context.
+func TestCloseWaitsForSleepers(t *testing.T) {
+	b := bubble.New(epoch)
+	var attempts int
+	b.Turn(0, func() {
+		for range 5 {
+			time.Sleep(10 * time.Minute)
+			attempts++
+		}
+	})
+	b.Close()
+	if attempts != 5 {
+		t.Errorf("a goroutine that sleeps had %d of its 5 attempts", attempts)
+	}
+}
