@@ -14,6 +14,8 @@ SCHEDULES ?= 125
 STRATEGY  ?= random
 FUZZTIME  ?= 60s
 KILLS     ?= 10
+# What the image of controllers and agents is called.
+IMAGE     ?= localhost/fencelab:latest
 # What the lab is made of: see run --help.
 CLUSTER   ?= embedded
 HOSTS     ?= guest
@@ -171,6 +173,11 @@ golden: controlplane ## Write the golden files anew; review the difference befor
 	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
 	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
+
+.PHONY: image
+image: ## Build bin/image.tar, an image of the controllers and agents for a cluster (IMAGE=name); docker load, ctr images import and kind load read it
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/image/fencelab ./ci/image/fencelab
+	$(GO) run ./ci/image bin/image/fencelab '$(IMAGE)' bin/image.tar
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs, RBAC and the schema's descriptions

@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/ci/conform"
 	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab/kept"
+	"github.com/fencelab/fencelab/controllers/cli"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim/search/workers"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -63,7 +64,7 @@ missing, 5 internal error.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), report.LintCommand(vocabulary),
 		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), report.SystemsCommand(vocabulary), conform.Command(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
-		controllersCommand(), agentCommand(), bmcCommand(), workers.Command())
+		cli.Controllers(), cli.Agent(), bmcCommand(), workers.Command())
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)
