@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,7 +27,8 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
-// Process is a child whose output goes to a file.
+// Process is a child whose output goes to a file, with the processes that it starts itself: as in a container, they
+// stand still and are killed with it, and none outlives it. One that leaves the process group is out of reach.
 type Process struct {
 	name   string
 	log    string
@@ -34,6 +36,9 @@ type Process struct {
 	exited chan struct{} // closed once waitErr is set
 	// waitErr is how it ended; nil is exit status 0.
 	waitErr error
+
+	mu     sync.Mutex
+	reaped bool // its id may be another's
 }
 
 // Start starts a command, which errors and lists of processes call name, with its output appended to the file log.
@@ -54,11 +59,21 @@ func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	p := &Process{name: name, log: log, cmd: cmd, exited: make(chan struct{})}
-	go func() {
-		p.waitErr = cmd.Wait()
-		close(p.exited)
-	}()
+	go p.wait()
 	return p, nil
+}
+
+// wait waits for the end of the process, and kills what it leaves behind.
+func (p *Process) wait() {
+	// Until it is reaped, no other process group has its id.
+	for unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	p.mu.Lock()
+	_ = unix.Kill(-p.Pid(), unix.SIGKILL) // there may be none
+	p.waitErr = p.cmd.Wait()
+	p.reaped = true
+	p.mu.Unlock()
+	close(p.exited)
 }
 
 // Pid is the process's id.
@@ -91,7 +106,7 @@ func Tail(log string) []byte {
 
 // Pause stops the process with SIGSTOP, and returns once every thread stands still.
 func (p *Process) Pause() error {
-	if err := p.signal(syscall.SIGSTOP); err != nil {
+	if err := p.signal(-p.Pid(), syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for {
@@ -107,18 +122,25 @@ func (p *Process) Pause() error {
 }
 
 // Resume undoes Pause.
-func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+func (p *Process) Resume() error { return p.signal(-p.Pid(), syscall.SIGCONT) }
 
 // Kill sends the process SIGKILL, unless it has ended.
 func (p *Process) Kill() error {
-	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.signal(-p.Pid(), syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	return nil
 }
 
-func (p *Process) signal(s syscall.Signal) error {
-	if err := p.cmd.Process.Signal(s); err != nil {
+// signal sends a signal to a process, or with a negative id to a group of them.
+func (p *Process) signal(pid int, s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := os.ErrProcessDone
+	if !p.reaped {
+		err = unix.Kill(pid, s)
+	}
+	if err != nil {
 		return fmt.Errorf("send %v to %s: %w", s, p.name, err)
 	}
 	return nil
@@ -134,11 +156,10 @@ func (p *Process) Stop() error {
 		return p.Failure()
 	default:
 	}
-	// A paused process would keep SIGTERM pending. ErrProcessDone is a process that ended meanwhile.
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
-		if err := p.signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
+	// It ends what it has started by itself. A paused process would keep SIGTERM pending. ErrProcessDone is one that ended
+	// meanwhile.
+	if err := errors.Join(p.signal(p.Pid(), syscall.SIGTERM), p.Resume()); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
 	}
 	select {
 	case <-p.exited:

@@ -1,6 +1,8 @@
 package child
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -79,5 +81,63 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	_, err := Start("etcd", exec.Command("/nowhere/etcd"), filepath.Join(t.TempDir(), "log"))
 	if err == nil || !strings.Contains(err.Error(), "start etcd: ") || !strings.Contains(err.Error(), "/nowhere/etcd") {
 		t.Errorf("start: %v", err)
+	}
+}
+
+// TestOffspring: what a process has started stands still with it, goes on with it, and ends with it, however it ends.
+func TestOffspring(t *testing.T) {
+	const script = "sleep 1000 & echo $!; "
+	for _, c := range []struct {
+		name, script string
+		end          func(*Process) error
+	}{
+		{"killed", script + "wait", (*Process).Kill},
+		{"killed while it stands still", script + "wait", func(p *Process) error { return errors.Join(p.Pause(), p.Kill()) }},
+		{"stopped", script + "wait", (*Process).Stop},
+		{"ended by itself", script + "sleep 0.5", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := startShell(t, c.script)
+			pid := ""
+			eventually(t, "the process of a process", func() bool {
+				pid = strings.TrimSpace(string(p.Tail()))
+				return pid != ""
+			})
+			if c.end != nil {
+				if err := p.Pause(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "a pause of it", func() bool { return state(pid) == "T" })
+				if err := p.Resume(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "an end of the pause", func() bool { return state(pid) == "S" })
+				if err := c.end(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-p.Exited()
+			// Whoever adopted it may not have reaped it.
+			eventually(t, "its end", func() bool { return state(pid) == "" || state(pid) == "Z" })
+		})
+	}
+}
+
+// state is the letter that the kernel has for what a process does; none for one that is gone.
+func state(pid string) string {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return rest[:1]
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
 	}
 }
