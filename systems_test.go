@@ -17,8 +17,8 @@ import (
 // The system of docs/systems.md, and what mends its mistake.
 const (
 	pythonFencer = "docs/systems/python-fencer"
-	asWritten    = `elif held and exists:  # and not host["status"]["poweredOn"]:`
-	asItShould   = `elif held and exists and not host["status"]["poweredOn"]:`
+	asWritten    = `off = held  # and not host["status"]["poweredOn"]`
+	asItShould   = `off = held and not host["status"]["poweredOn"]`
 )
 
 // TestSystemsLoad: every system of the documents, and every preset, is one, and finds its files, but

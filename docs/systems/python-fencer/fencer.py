@@ -46,14 +46,15 @@ def remediate(machine):
     held = HOLD in host["metadata"].get("annotations", {})
     node = machine.get("status", {}).get("nodeRef", {}).get("name")
     exists = node is not None and ask("GET", "/api/v1/nodes/" + node) is not None
+    off = held  # and not host["status"]["poweredOn"]
     if MARK in machine["metadata"]["annotations"]:
-        if not held and exists:
+        if exists and not held:
             annotate(path, HOLD, '{"mode":"hard"}')
-        elif held and exists:  # and not host["status"]["poweredOn"]:
+        elif exists and off:
             ask("DELETE", "/api/v1/nodes/" + node)
-        elif held:
+        elif held and not exists:
             annotate(path, HOLD, None)
-        else:
+        elif not exists:
             annotate(MACHINES + "/" + machine["metadata"]["name"], MARK, None)
     elif held:
         annotate(path, HOLD, None)
