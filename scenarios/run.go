@@ -148,8 +148,9 @@ type run struct {
 	injected injections
 	// late is by how much the schedule's own delays may hold the story up.
 	late time.Duration
-	// deviates says that the schedule has left its default, and may again.
-	deviates bool
+	// deviates says that the schedule has left its default, and may again; strayed that it
+	// has, and won't.
+	deviates, strayed bool
 }
 
 // aftermath is how long a run goes on after a violation, so that the report can
@@ -224,7 +225,7 @@ func (r *run) await(i int, s *Step) bool {
 	}
 	r.persist(time.Duration(plan.Spec.Limits.Step), look)
 	if !seen && !r.over() && r.endSchedule() {
-		r.persist(time.Duration(plan.Spec.Limits.Step), look)
+		r.persist(r.longest(plan.Spec.Limits.Step), look)
 	}
 	if !seen && !r.over() {
 		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now-began).Round(time.Millisecond),
@@ -253,7 +254,7 @@ func (r *run) endSchedule() bool {
 		return false
 	}
 	scheduler.EndSchedule()
-	r.deviates, r.late = false, 0
+	r.deviates, r.strayed, r.late = false, true, 0
 	r.record(history.Event{At: r.now, Kind: history.ScheduleEnded})
 	return true
 }
@@ -280,6 +281,16 @@ func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
 	}
 }
 
+// longest is how long nothing may come any closer once a schedule is over that has left its
+// default: it may have brought a controller to wait for as long as it ever does, be it for
+// a time in its settings or for its queue to try again what has failed often.
+func (r *run) longest(limit Duration) time.Duration {
+	if !r.strayed {
+		return time.Duration(limit)
+	}
+	return max(time.Duration(limit), r.outcome.Timings.Quiet, r.outcome.Timings.Retry)
+}
+
 // progress reports whether an event can bring a run any closer to its end. A
 // controller that fails again and again doesn't.
 func progress(e history.Event) bool {
@@ -301,12 +312,12 @@ func (r *run) settle() {
 	}
 	r.withdraw()
 	r.apply(Op{Heal: &struct{}{}}, -1)
-	r.late = 0
+	r.deviates, r.strayed, r.late = false, r.strayed || r.deviates, 0
 	budget := time.Duration(r.outcome.Plan.Spec.Limits.Settle)
 	told := r.outcome.Stuck == ""
 	for deadline := r.now + patience*budget; r.outcome.Err == nil && r.outcome.Broken == nil; {
 		if !r.panel.Settled() {
-			r.persist(budget, func(e history.Event) bool { return progress(e) && r.panel.Settled() })
+			r.persist(r.longest(r.outcome.Plan.Spec.Limits.Settle), func(e history.Event) bool { return progress(e) && r.panel.Settled() })
 		}
 		if !told || !r.panel.Settled() || r.rest() {
 			break

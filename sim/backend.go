@@ -233,6 +233,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	}
 	timings := objects.Timings(spec, prepared.controllers)
 	timings.Quiet = objects.Quiet(spec, prepared.controllers)
+	timings.Retry = retryMax
 	return timings, nil
 }
 

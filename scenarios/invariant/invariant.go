@@ -91,6 +91,9 @@ type Timings struct {
 	// CoolDown is how long the health check marks nobody after more Machines were
 	// unhealthy than it acts on.
 	CoolDown time.Duration
+	// Retry is the longest time after which a controller tries again what has failed; 0
+	// if the world doesn't know.
+	Retry time.Duration
 	// Skew is how far apart two observers may date the same moment: the order
 	// of two events of different observers that are closer than this is not
 	// known. The observers are the API server's and one for each host. It is 0
