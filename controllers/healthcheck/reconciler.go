@@ -27,8 +27,9 @@ import (
 // defaultStartup is Cluster API's default of checks.nodeStartupTimeoutSeconds.
 const defaultStartup = 600 * time.Second
 
-// lookAgain is when a Machine that is being remediated is looked at again: a cache
-// that has missed the beginning of a remediation hears nothing of its end.
+// lookAgain is when a Machine that is being remediated is looked at again, and not in the
+// cache: one that has missed the beginning of a remediation hears nothing of its end, and one
+// that stands still shows a remediation for ever.
 const lookAgain = 30 * time.Second
 
 // waitingReason is the reason of the condition while it is Unknown.
@@ -69,6 +70,9 @@ type Reconciler struct {
 	warned map[types.UID]int64 // generation
 	// crowds are by check.
 	crowds map[types.UID]*crowd
+	// looked is when a check with Machines in remediation was looked at last in the API
+	// server, or when its cache showed the first of them.
+	looked map[types.UID]time.Time
 }
 
 // crowd says whether too many Machines were unhealthy when a check was looked at last, and
@@ -101,29 +105,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if _, paused := check.Annotations[clusterv1.PausedAnnotation]; paused || r.refuse(&check) {
 		return reconcile.Result{}, nil
 	}
-	next, action, after, err := r.assess(ctx, r.Client, &check)
-	if err == nil && action != Nothing {
-		next, action, after, err = r.assess(ctx, r.Live, &check)
+	seen, err := r.assess(ctx, r.Client, &check)
+	overdue := r.overdue(check.UID, len(seen.remediating) > 0)
+	live := err == nil && (seen.action != Nothing || overdue)
+	if live {
+		seen, err = r.assess(ctx, r.Live, &check)
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("assess MachineHealthCheck %s: %w", request, err)
 	}
-	if err := client.IgnoreNotFound(r.act(ctx, next, action)); err != nil {
-		return reconcile.Result{}, fmt.Errorf("%s of Machine %s: %w", action, client.ObjectKeyFromObject(next.machine), err)
+	if err := client.IgnoreNotFound(r.act(ctx, seen.next, seen.action)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("%s of Machine %s: %w", seen.action, client.ObjectKeyFromObject(seen.next.machine), err)
 	}
-	if action == Mark && next.hostless {
-		r.warn(next.machine, "NoSuchHost", fmt.Sprintf("the Machine is to be remediated, and its annotation %s is %q, which names no BareMetalHost: correct it, or nobody can",
-			api.HostAnnotation, api.Shorten(next.machine.Annotations[api.HostAnnotation])))
+	if seen.action == Mark {
+		seen.remediating = append(seen.remediating, seen.next)
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	for _, t := range seen.remediating {
+		if live && t.hostless {
+			r.warn(t.machine, "NoSuchHost", fmt.Sprintf("the Machine is to be remediated, and its annotation %s is %q, which names no BareMetalHost: correct it, or nobody can",
+				api.HostAnnotation, api.Shorten(t.machine.Annotations[api.HostAnnotation])))
+		}
+	}
+	return reconcile.Result{RequeueAfter: seen.after}, nil
 }
 
-// assess finds the first Machine that something is to be done about, and how
-// long it is until the next deadline.
-func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) (target, Action, time.Duration, error) {
+// outlook is what a check is like.
+type outlook struct {
+	// next is the first Machine that something is to be done about, and action what.
+	next   target
+	action Action
+	// after is how long it is until the next deadline.
+	after       time.Duration
+	remediating []target
+}
+
+func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *clusterv1.MachineHealthCheck) (outlook, error) {
 	targets, err := r.targets(ctx, reader, check)
 	if err != nil {
-		return target{}, Nothing, 0, err
+		return outlook{}, err
 	}
 	// A Machine whose time has not expired yet is no capacity either.
 	unhealthy := 0
@@ -134,30 +153,52 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 	}
 	least, most, err := actsOn(check, len(targets))
 	if err != nil {
-		return target{}, Nothing, 0, err
+		return outlook{}, err
 	}
-	var next target
-	action := Nothing
-	var after time.Duration
+	seen := outlook{action: Nothing}
 	calm := r.untilCalm(check.UID, unhealthy > most)
 	for _, t := range targets {
 		t.state.Calm = calm <= 0
 		t.state.Allowed = least <= unhealthy && unhealthy <= most
-		if action == Nothing {
-			if action = r.Decide(t.state); action != Nothing {
-				next = t
+		if t.state.Remediating {
+			seen.remediating = append(seen.remediating, t)
+		}
+		if seen.action == Nothing {
+			if seen.action = r.Decide(t.state); seen.action != Nothing {
+				seen.next = t
 			}
 		}
 		if !t.deadline.IsZero() {
-			if left := t.deadline.Sub(r.Clock.Now()); after == 0 || left < after {
-				after = left
+			if left := t.deadline.Sub(r.Clock.Now()); seen.after == 0 || left < seen.after {
+				seen.after = left
 			}
 		}
 	}
-	if calm > 0 && (after == 0 || calm < after) {
-		after = calm
+	if calm > 0 && (seen.after == 0 || calm < seen.after) {
+		seen.after = calm
 	}
-	return next, action, after, nil
+	return seen, nil
+}
+
+// overdue reports whether a check whose cache shows Machines in remediation has to be
+// looked at in the API server.
+func (r *Reconciler) overdue(check types.UID, remediating bool) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !remediating {
+		delete(r.looked, check)
+		return false
+	}
+	now := r.Clock.Now()
+	last, ok := r.looked[check]
+	if ok && now.Sub(last) < lookAgain {
+		return false
+	}
+	if r.looked == nil {
+		r.looked = map[types.UID]time.Time{}
+	}
+	r.looked[check] = now
+	return ok
 }
 
 // untilCalm is how long it takes until Machines may be marked again after too many of them
