@@ -105,9 +105,9 @@ func TestPairsThatAreNone(t *testing.T) {
 		"a wrong controller that is right": {replace(wrong, "- {when: {needsRemediation: true, rebootAnnotation: true, poweredOffMark: true}, then: Nothing}"), "",
 			"the wrong half broke power-restored in none of 1 schedule"},
 		"a wrong controller that breaks something else": {func(text string) string {
-			return strings.NewReplacer("[power-restored]", "[power-restored, own-annotations-only]", "violated: power-restored", "violated: own-annotations-only").Replace(text)
+			return strings.Replace(text, expect, "  invariants: [power-restored, own-annotations-only]\n  expect: {violated: own-annotations-only}\n", 1)
 		}, "", "the wrong half breaks power-restored, not own-annotations-only"},
-		"a right controller that doesn't hold": {replace("[power-restored]", "[power-restored, deprovision-clears]"), "",
+		"a right controller that doesn't hold": {replace(expect, "  invariants: [power-restored, deprovision-clears]\n"+expect), "",
 			"the right half: deprovision-clears: never put to the test"},
 		"a mistake that is none": {func(text string) string {
 			return strings.Replace(strings.Replace(text, overlay, "", 1), expect, "", 1)
