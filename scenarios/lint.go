@@ -26,6 +26,9 @@ func (d *document) lint(s *Scenario, vocab Vocabulary) {
 		if step.Do != nil && step.Do.Patch != nil {
 			patches = append(patches, string(step.Do.Patch.Merge))
 		}
+		if step.Do != nil && step.Do.Create != nil {
+			patches = append(patches, string(step.Do.Create.With))
+		}
 	}
 	for i, step := range s.Spec.Steps {
 		d.keys(fmt.Sprintf("spec.steps[%d]", i), &step, keys, patches, vocab)

@@ -201,8 +201,16 @@ type CreateOp struct {
 	// object is KIND/NAME, such as Machine/worker-1.
 	Object string `json:"object"`
 	// with is the object's content, such as its spec. Default: the content that the
-	// topology gives it.
+	// topology gives it. A custom resource has a status only if with gives one, and a
+	// BareMetalHost without a bmc gets that of its host.
 	With json.RawMessage `json:"with,omitempty"`
+}
+
+// SaysStatus reports whether the object comes with a status: that of the topology, or one that is given. One of a custom
+// kind otherwise has none: its controller has yet to say something.
+func (o *CreateOp) SaysStatus() bool {
+	var given struct{ Status json.RawMessage }
+	return len(o.With) == 0 || json.Unmarshal(o.With, &given) == nil && given.Status != nil
 }
 
 // PatchOp is a change of an object.

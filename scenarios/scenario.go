@@ -129,6 +129,9 @@ type Ironic struct {
 	// bin is the directory with Ironic's executables, ironic and ironic-dbsync. Default:
 	// /usr/bin, where Debian installs them.
 	Bin string `json:"bin,omitempty"`
+	// enrolls says that clients enroll hosts of their own, as baremetal-operator does with a new BareMetalHost, and that
+	// Ironic has the interfaces that it asks for then. That needs Ironic 24.
+	Enrolls bool `json:"enrolls,omitempty"`
 }
 
 // Workers are hosts that are all alike. A plan, and a scenario that was loaded, has them

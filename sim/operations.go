@@ -324,12 +324,16 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 	if err != nil {
 		return err
 	}
-	_, obj, err := o.sim.objects.Create(op, topology(o.spec))
+	is, obj, err := o.sim.objects.Create(op, topology(o.spec))
 	if err != nil {
 		return err
 	}
 	if _, err := o.store.Get(kind, client.ObjectKeyFromObject(obj)); err == nil {
 		return nil
+	}
+	if is.Custom && !op.SaysStatus() {
+		_, err := o.store.Create(history.User, obj)
+		return err
 	}
 	return create(o.store, history.User, obj)
 }

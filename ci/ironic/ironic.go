@@ -43,6 +43,9 @@ type Options struct {
 	// SoftOffTimeout is how long Ironic waits for a guest to shut down, when the request says nothing else. The host is locked
 	// meanwhile. 0 is 600 s.
 	SoftOffTimeout time.Duration
+	// Enrolls enables what baremetal-operator asks for when it enrolls a host: Ironic 24 has all of that. Nodes that ask for
+	// nothing are as without it.
+	Enrolls bool
 }
 
 func (o Options) validate() error {
@@ -171,9 +174,11 @@ func (i *Ironic) writeConfig(o Options) error {
 		Dir, Log                                   string
 		Port                                       uint16
 		SyncInterval, PowerTimeout, SoftOffTimeout int64
+		Enrolls                                    bool
 	}{
 		i.dir, i.log, i.port.Number(),
 		int64(o.SyncInterval / time.Second), int64(o.PowerTimeout / time.Second), int64(o.SoftOffTimeout / time.Second),
+		o.Enrolls,
 	}); err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ func (b *Backend) startIronic() error {
 		var err error
 		o.process, err = ironic.Launch(b.ctx, ironic.Options{
 			Bin: behaves.Bin, SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
+			Enrolls: behaves.Enrolls,
 		})
 		if err != nil {
 			return err

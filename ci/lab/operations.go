@@ -352,6 +352,11 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 	if err = errors.Join(err, o.writable()); err != nil {
 		return err
 	}
+	if kind.Custom && !op.SaysStatus() {
+		plain := *kind
+		plain.Status = false
+		kind = &plain
+	}
 	if err := o.create(o.ctx, kind, obj, string(user)); !apierrors.IsAlreadyExists(err) {
 		return err
 	}

@@ -221,7 +221,7 @@ func (all Kinds) checkPatch(kind string, merge json.RawMessage) error {
 }
 
 // Create returns the kind of the object that a user creates, and the object: one of the
-// topology, or one with the content that the operation gives.
+// topology, or one with the content that the operation gives. A BareMetalHost that is given no BMC has that of its host.
 func (all Kinds) Create(op *scenarios.CreateOp, topology []client.Object) (*Kind, client.Object, error) {
 	kind, named, err := all.Find(op.Object)
 	if err != nil {
@@ -234,12 +234,21 @@ func (all Kinds) Create(op *scenarios.CreateOp, topology []client.Object) (*Kind
 		}
 		named.SetName(name)
 		named.SetNamespace(namespace)
-		return kind, named, nil
 	}
 	for _, obj := range topology {
-		if reflect.TypeOf(obj) == kind.typ && client.ObjectKeyFromObject(obj) == client.ObjectKeyFromObject(named) {
+		if reflect.TypeOf(obj) != kind.typ || client.ObjectKeyFromObject(obj) != client.ObjectKeyFromObject(named) {
+			continue
+		}
+		if len(op.With) == 0 {
 			return kind, obj, nil
 		}
+		// Where its BMC is, and what opens it, no story knows.
+		if host, ok := named.(*api.BareMetalHost); ok && host.Spec.BMC == (api.BMCDetails{}) {
+			host.Spec.BMC = obj.(*api.BareMetalHost).Spec.BMC
+		}
+	}
+	if len(op.With) > 0 {
+		return kind, named, nil
 	}
 	return nil, nil, fmt.Errorf("the topology has no %s", op.Object)
 }

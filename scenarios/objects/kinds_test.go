@@ -2,6 +2,7 @@ package objects
 
 import (
 	"bytes"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -161,6 +162,32 @@ func TestTopologyHasItsKinds(t *testing.T) {
 		}
 		if _, made, err := all.Create(&scenarios.CreateOp{Object: k.Name + "/" + own.GetName()}, objs); err != nil || made != own {
 			t.Errorf("create %s as the topology has it: %v, %v", k.Name, made, err)
+		}
+	}
+}
+
+// TestCreateWith: what users create is what they say, and a BareMetalHost without a BMC gets that of its host.
+func TestCreateWith(t *testing.T) {
+	all := KindsOf(controllers.Default())
+	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}, {Name: "worker-2"}}}}
+	objs := Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "redfish://" + host} })
+	for with, want := range map[string]string{
+		`{"spec":{"online":true}}`: "redfish://worker-2",
+		`{"spec":{"online":true,"bmc":{"address":"redfish://elsewhere"}}}`: "redfish://elsewhere",
+	} {
+		op := &scenarios.CreateOp{Object: "BareMetalHost/worker-2", With: json.RawMessage(with)}
+		_, made, err := all.Create(op, objs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host := made.(*api.BareMetalHost)
+		if host.Spec.BMC.Address != want || host.Spec.ConsumerRef != nil || host.Status.PoweredOn {
+			t.Errorf("create %s with %s: %+v", op.Object, with, host)
+		}
+	}
+	for with, want := range map[string]bool{"": true, `{"spec":{}}`: false, `{"status":{"poweredOn":false}}`: true} {
+		if op := (&scenarios.CreateOp{With: json.RawMessage(with)}); op.SaysStatus() != want {
+			t.Errorf("an object created with %q has a status: %v", with, !want)
 		}
 	}
 }
