@@ -51,6 +51,32 @@ func TestFits(t *testing.T) {
 	}
 }
 
+func TestOutlasts(t *testing.T) {
+	for rule, want := range map[string]time.Duration{
+		`{"effect": {"unreachable": true}}`:                                                     0,
+		`{"effect": {"refuse": {"status": 500}}}`:                                               0,
+		`{"effect": {"delay": "2s"}}`:                                                           2 * time.Second,
+		`{"effect": {"lag": "3s"}}`:                                                             3 * time.Second,
+		`{"effect": {"duplicate": "4s"}}`:                                                       4 * time.Second,
+		`{"effect": {"transition": {"for": "60s", "report": "PoweringOff"}}}`:                   time.Minute,
+		`{"when": {"reset": ["GracefulShutdown"]}, "effect": {"stuck": {"for": "5m"}}}`:         5 * time.Minute,
+		`{"when": {"reset": ["ForceOff"]}, "effect": {"auto": {"reset": "On", "after": "9s"}}}`: 9 * time.Second,
+		`{"effect": {"restart": {"downtime": "30s", "report": "Off", "for": "10s"}}}`:           40 * time.Second,
+		`{"effect": {"loss": {"for": "10s", "downtime": "20s"}}}`:                               30 * time.Second,
+		`{"effect": {"guest": {"slow": "50s"}}}`:                                                50 * time.Second,
+		`{"when": {"reset": ["ForceOff"]}, "effect": {"task": {"after": "7s"}}}`:                7 * time.Second,
+		`{"preset": "powering-off-while-running"}`:                                              time.Minute,
+	} {
+		r := fakebmc.Rule{Name: "r"}
+		if err := json.Unmarshal([]byte(rule), &r); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Outlasts(); got != want {
+			t.Errorf("%s outlasts its removal by %v, want %v", rule, got, want)
+		}
+	}
+}
+
 // TestDirectCalls: no effect that needs the wire fires on a request that has none, so that
 // nothing says that it did.
 func TestDirectCalls(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 var hardTakesPriority = Invariant{
 	ID:    "hard-takes-priority",
-	Claim: "A hard request powers its host off within seconds, whatever else was requested of it, and the Node of a remediated host is deleted.",
+	Claim: "A hard request powers its host off within seconds, whatever else was requested of it, or soon after what hinders that has ended, and the Node of a remediated host is deleted.",
 	Seed:  "000, 002",
 	New: func(p Params) Checker {
 		off := p.Timings.HardOff + p.Timings.Poll + p.Timings.Slack
@@ -18,6 +18,7 @@ var hardTakesPriority = Invariant{
 			hosts:      newRoster[hurried](p.Hosts),
 			hindrances: newHindrances(p),
 			command:    p.Timings.Command,
+			fault:      p.Timings.Fault,
 			off:        off,
 			release:    off + p.Timings.Poll + p.Timings.Slack,
 		}
@@ -27,13 +28,16 @@ var hardTakesPriority = Invariant{
 // hurries judges every hard request (seed 000: rapid convergence to a state where all
 // processes are stopped). The time begins with the request, and again with every
 // power-on while it stands; a command that was sent shortly before has its own time
-// to show first. It is nobody's fault when something hindered that.
+// to show first. It is nobody's fault when something hindered that: then the time begins
+// when nothing does any more.
 type hurries struct {
 	ruling
 	hindrances
 	roles   Roles
 	hosts   roster[hurried]
 	command time.Duration
+	// fault is how long that of a fault lasts that is withdrawn.
+	fault time.Duration
 	// off and release bound the time to off, and to the deletion of the Node.
 	off, release time.Duration
 }
@@ -93,6 +97,9 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
+		if c.since(e.Host, h.running.At) {
+			h.running = history.Event{} // how soon that is says nothing
+		}
 		c.done(&h.running, c.off+h.earlier, e)
 	case history.PowerOn:
 		if len(h.requests) > 0 {
@@ -178,8 +185,27 @@ func (c *hurries) expire(h *entry[hurried], e *history.Event) {
 			c.breach(&first, e, clause(&first)+", and "+seconds(e.At-first.At)+" later "+what)
 		}
 	}
-	late(&h.state.running, c.off+h.state.earlier, h.name+" is still on, though a hard request stands")
+	if c.catchUp(h, e); !c.since(h.name, h.state.running.At) {
+		late(&h.state.running, c.off+h.state.earlier, h.name+" is still on, though a hard request stands")
+	}
 	late(&h.state.kept, c.release, "the Node of "+h.name+" still exists")
+}
+
+// catchUp judges a request that something hindered: once nothing does any more, what it did has passed, and what failed has
+// had the time to be tried again, the host is as soon off as after a request.
+func (c *hurries) catchUp(h *entry[hurried], e *history.Event) {
+	since := &h.state.running
+	if since.Kind == "" || !c.since(h.name, since.At) {
+		return
+	}
+	free, now := c.freed(h.name)
+	if !now || e.At-free-c.fault <= c.off+h.state.earlier {
+		return
+	}
+	first := *since
+	*since = history.Event{}
+	c.judged++
+	c.breach(&first, e, clause(&first)+"; nothing has hindered that for "+seconds(e.At-free+c.recovery)+", and "+h.name+" is still on")
 }
 
 func (c *hurries) Finish(complete bool) Result {

@@ -79,19 +79,38 @@ func retold(e *history.Event) bool {
 	return e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/")
 }
 
+// freed is from when a host's fencing is hindered by nothing any more that has been seen, and whether it isn't now.
+func (h *hindrances) freed(host string) (time.Duration, bool) {
+	var from time.Duration
+	for _, name := range [...]string{"", host} {
+		if ended, ok := h.ended[name]; ok {
+			from = max(from, ended+h.recovery)
+		}
+	}
+	return from, !h.inForce(host)
+}
+
 // since reports whether anything hindered the fencing of a host at or after a
 // time.
 func (h *hindrances) since(host string, from time.Duration) bool {
+	if h.inForce(host) {
+		return true
+	}
+	for _, name := range [...]string{"", host} {
+		if ended, ok := h.ended[name]; ok && ended+h.recovery >= from {
+			return true
+		}
+	}
+	return false
+}
+
+// inForce reports whether something hinders the fencing of a host now.
+func (h *hindrances) inForce(host string) bool {
 	if h.everywhere || len(h.down) > 0 {
 		return true
 	}
 	for _, faulty := range h.faults { // order does not matter: any will do
 		if faulty == host || faulty == "" {
-			return true
-		}
-	}
-	for _, name := range [...]string{"", host} {
-		if ended, ok := h.ended[name]; ok && ended+h.recovery >= from {
 			return true
 		}
 	}

@@ -83,6 +83,8 @@ type Timings struct {
 	// power is to change, Steady how often otherwise, and Backoff the longest time
 	// between attempts that fail.
 	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
+	// Fault is for how long what a fault has done to a request may go on when the fault is withdrawn.
+	Fault time.Duration
 	// Slack is how much longer a sequence of reconciles may take than its parts.
 	Slack time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and

@@ -1,12 +1,14 @@
 package objects
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -23,6 +25,14 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	var longest time.Duration // of the hosts' watchdogs
 	for _, h := range spec.Topology.Hosts {
 		longest = max(longest, time.Duration(h.Watchdog))
+	}
+	for i := range spec.Steps {
+		if do := spec.Steps[i].Do; do != nil && do.AddFault != nil {
+			var rule fakebmc.Rule
+			if json.Unmarshal(do.AddFault.Rule, &rule) == nil { // a plan has no other
+				timings.Fault = max(timings.Fault, rule.Outlasts())
+			}
+		}
 	}
 	for _, c := range chosen {
 		if s, ok := c.Settings.(*poisonpill.Settings); ok {
