@@ -105,6 +105,42 @@ func TestSystemTakesParts(t *testing.T) {
 	}
 }
 
+// TestSystemsSettings: what fencelab's own controllers have to know of a system is set in every story, beside its own settings.
+func TestSystemsSettings(t *testing.T) {
+	const acme = `apiVersion: fencelab.dev/v1alpha1
+kind: System
+metadata: {name: acme, description: A fencer.}
+spec:
+  controllers: [{name: acme-power, plays: power, program: {command: [./acme]}}]
+`
+	s, _, err := system(t, acme+"  settings: {healthcheck: {maxUnhealthy: 2}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ story, want string }{
+		{``, `{"maxUnhealthy":2}`},
+		{`{"marker":true,"maxUnhealthy":3}`, `{"marker":true,"maxUnhealthy":2}`},
+	} {
+		spec := &scenarios.Spec{Controllers: []scenarios.Controller{{Name: "reboot"}, {Name: "remediation"}, {Name: "healthcheck", Settings: []byte(c.story)}}}
+		if err := s.Takes(spec); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(spec.Controllers[2].Settings); got != c.want || spec.Controllers[1].Settings != nil {
+			t.Errorf("the settings %s of a story become %s, and those of another controller %s", c.story, got, spec.Controllers[1].Settings)
+		}
+	}
+	for settings, want := range map[string]string{
+		"helthcheck: {}":                 `unknown controller "helthcheck"`,
+		"reboot: {}":                     "the controller reboot has no settings",
+		"healthcheck: {maxUnhealthy: 0}": "must be at least 1",
+		"healthcheck: {max: 1}":          `unknown field "max"`,
+	} {
+		if _, _, err := system(t, acme+"  settings: {"+settings+"}\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", settings, err, want)
+		}
+	}
+}
+
 // TestSystemsIronic: an Ironic that is part of a system owns the BMCs in every story, and
 // behaves as the story says.
 func TestSystemsIronic(t *testing.T) {

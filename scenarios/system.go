@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +64,9 @@ type SystemSpec struct {
 	// ironic is an Ironic that is a part of the system, and owns the BMCs in every scenario.
 	// A scenario that has one as well says how it behaves.
 	Ironic *Ironic `json:"ironic,omitempty"`
+	// settings are those of fencelab's own controllers that run beside the programs, by their names: what they have to know
+	// of the system. The story's other settings remain.
+	Settings map[string]json.RawMessage `json:"settings,omitempty"`
 }
 
 // SystemController is one of a system's programs.
@@ -170,6 +174,20 @@ func (v *validator) system(s *System) {
 		v.also(at, c.Also, c.parts())
 	}
 	v.distinct(names, path)
+	for _, name := range slices.Sorted(maps.Keys(s.Spec.Settings)) {
+		at := join("spec.settings", name)
+		vocab, known := v.vocab.Controllers[name]
+		switch {
+		case !known:
+			v.bad(at, "%s", unknown("controller", name, slices.Sorted(maps.Keys(v.vocab.Controllers))))
+		case vocab.Settings == nil:
+			v.bad(at, "the controller %s has no settings", name)
+		default:
+			if settings := vocab.Settings(); v.doc.decodeForeign(at, settings) {
+				v.ask(at, settings)
+			}
+		}
+	}
 }
 
 // ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
@@ -220,9 +238,33 @@ func (s *System) Takes(spec *Spec) error {
 	if err != nil {
 		return err
 	}
+	for i := range listed {
+		if o := &listed[i]; o.Program == nil {
+			if o.Settings, err = overridden(o.Settings, s.Spec.Settings[o.Name]); err != nil {
+				return fmt.Errorf("settings of %s: %w", o.Name, err)
+			}
+		}
+	}
 	spec.Controllers = listed
 	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
 	return nil
+}
+
+// overridden are settings of which some are replaced.
+func overridden(settings, by json.RawMessage) (json.RawMessage, error) {
+	if len(by) == 0 {
+		return settings, nil
+	}
+	all := make(map[string]json.RawMessage)
+	for _, some := range []json.RawMessage{settings, by} {
+		if len(some) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(some, &all); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(all)
 }
 
 // withoutTheOthers leaves out the controllers of parts that a program plays as well. A story

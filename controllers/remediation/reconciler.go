@@ -30,6 +30,10 @@ type Settings struct {
 	// itself right after the reading, and longer than the reading and two writes
 	// take, or no Node is ever deleted.
 	AnswerWithin metav1.Duration `json:"answerWithin"`
+	// TrustPoweredOn takes status.poweredOn: false for the answer to a request, whenever that was written, as
+	// cluster-api-provider-metal3 does: for power controllers that say nothing else. It isn't safe, because such a status may
+	// be older than the request or than the host's next boot.
+	TrustPoweredOn bool `json:"trustPoweredOn,omitempty"`
 	// NodeTimeout is how long KeepMark waits for the Node of a host that it let go
 	// of before it power-cycles the host again.
 	NodeTimeout metav1.Duration `json:"nodeTimeout"`
@@ -118,6 +122,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			m.request.Look(holdKey.Content(found.host), began)
 		}
 		s := found.state()
+		if r.Settings.TrustPoweredOn {
+			s.AnswersRequest = s.RebootAnnotation && !s.StatusOn
+		}
 		s.Outdated = r.outdated(m, found)
 		left := r.overdueIn(m, s)
 		s.Overdue = left < 0
@@ -138,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // outdated reports whether the host may have booted since it was off in answer to
 // the request. Without a Node there is nothing left that could be done too late.
 func (r *Reconciler) outdated(m *memory, f facts) bool {
-	return f.node != nil && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
+	return !r.Settings.TrustPoweredOn && f.node != nil && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
 }
 
 // overdueIn is how long the Node of a host that was let go of may still take to

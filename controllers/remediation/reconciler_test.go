@@ -164,6 +164,25 @@ func TestRequestIsHardAndTraceable(t *testing.T) {
 
 var answered = State{NodeExists: true, NeedsRemediation: true, RebootAnnotation: true, AnswersRequest: true}
 
+// TestTrustPoweredOn: a status that says off is an answer only where nothing better is to be had, and only to a request.
+func TestTrustPoweredOn(t *testing.T) {
+	off := State{NodeExists: true, NeedsRemediation: true, RebootAnnotation: true}
+	asked, on := off, off
+	asked.RebootAnnotation, on.StatusOn = false, true
+	for _, c := range []struct {
+		state         State
+		trust, exists bool
+	}{{off, false, true}, {off, true, false}, {asked, true, true}, {on, true, true}} {
+		server := serve(c.state, interceptor.Funcs{})
+		r := reconciler(server, server, c.state, Decide)
+		r.Settings.TrustPoweredOn = c.trust
+		step(t, r)
+		if got := current(t, server).NodeExists; got != c.exists {
+			t.Errorf("%+v, and poweredOn is trusted: %v. The Node is still there: %v", c.state, c.trust, got)
+		}
+	}
+}
+
 func TestCacheOnlyProposes(t *testing.T) {
 	// The cache still shows the host held off; it was let go of since.
 	stale := serve(answered, interceptor.Funcs{})
