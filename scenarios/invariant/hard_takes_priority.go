@@ -97,8 +97,11 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
-		if c.since(e.Host, h.running.At) {
-			h.running = history.Event{} // how soon that is says nothing
+		if h.running.Kind != "" && e.At-h.running.At > c.off+h.earlier {
+			if _, now := c.freed(e.Host); now {
+				c.judged++ // in time after what hindered it
+			}
+			h.running = history.Event{}
 		}
 		c.done(&h.running, c.off+h.earlier, e)
 	case history.PowerOn:
