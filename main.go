@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/conform"
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/controllers/cli"
@@ -23,7 +24,8 @@ import (
 )
 
 func main() {
-	keeper.Main() // does not return in the process that cleans up after us
+	container.Main() // does not return in a process that becomes the program of an image
+	keeper.Main()    // does not return in the process that cleans up after us
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := command(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -27,6 +28,7 @@ const program = "fencelab"
 // when a script calls it (and fencelab's own workers, which have the same name),
 // or the tests.
 func TestMain(m *testing.M) {
+	container.Main()
 	keeper.Main()
 	// A lab calls its controllers by names of their own.
 	if name := filepath.Base(os.Args[0]); name == program || strings.HasPrefix(name, program+"-") {

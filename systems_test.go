@@ -104,6 +104,46 @@ func TestAnyProgram(t *testing.T) {
 	}
 }
 
+// TestAnyProgramOfAnImage: the image of make image plays a part as its program would, and is
+// killed at each of its effects.
+func TestAnyProgramOfAnImage(t *testing.T) {
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+		t.Skip("it runs with make e2e")
+	}
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"build", "-o", filepath.Join(dir, "fencelab"), "./ci/image/fencelab"},
+		{"run", "./ci/image", filepath.Join(dir, "fencelab"), "localhost/fencelab:test", filepath.Join(dir, "image.tar")},
+	} {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", args[0], err, out)
+		}
+	}
+	const system = `apiVersion: fencelab.dev/v1alpha1
+kind: System
+metadata: {name: image, description: The remediation controller of an image.}
+spec:
+  controllers:
+    - name: remediation
+      program:
+        image: image.tar
+        command: [/fencelab, controllers, --controllers, remediation, --no-leader-election, --kubeconfig, "${KUBECONFIG}", --health-probe-bind-address, "127.0.0.1:${PORT}", --metrics-bind-address, "0"]
+        clusterRoles: [fencelab-remediation]
+        ready: http://127.0.0.1:${PORT}/readyz
+`
+	file := filepath.Join(dir, "system.yaml")
+	if err := os.WriteFile(file, []byte(system), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const story = "crash-after-each-effect"
+	code, said := inLab(t, "scenarios/catalog/machine-remediation/"+story+".yaml", "--system", file, "--hosts", "model")
+	if code != report.ExitHeld || !strings.Contains(said, "held      "+story) {
+		t.Errorf("it ended with %d:\n%s", code, said)
+	}
+}
+
 // metal3 is a system of other people's programs, and upstream the stories of what it doesn't keep.
 const metal3, upstream = "systems/metal3/system.yaml", "scenarios/upstream/metal3"
 

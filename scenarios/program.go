@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Program is somebody's own executable in the place of a controller. It runs unmodified, as
@@ -19,8 +20,14 @@ import (
 // of its own; and PORT, a free port of the loopback interface.
 type Program struct {
 	// command is the executable and its arguments. One that is named with a slash is
-	// found from the directory of the file, any other along PATH.
-	Command []string `json:"command"`
+	// found from the directory of the file, any other along PATH. Left out: what the image
+	// runs.
+	Command []string `json:"command,omitempty"`
+	// image is a container image that the executable is in: a file that docker save
+	// writes, which ends in .tar, or a reference into a registry. It runs without an
+	// engine, with the host's network, as fencelab's user, and sees the directory of the
+	// file. Left out: it is an executable of the host.
+	Image string `json:"image,omitempty"`
 	// env is its environment, beside what it is given.
 	Env map[string]string `json:"env,omitempty"`
 	// installs are the files, and the directories of *.yaml files, with the custom
@@ -77,7 +84,7 @@ func (v *validator) program(at string, c *Controller) {
 	}
 	v.also(at, c.Also, []string{partOf(c)})
 	at += ".program"
-	if len(p.Command) == 0 || p.Command[0] == "" {
+	if len(p.Command) == 0 && p.Image == "" || len(p.Command) > 0 && p.Command[0] == "" {
 		v.bad(at+".command", "name the executable")
 	}
 	texts := map[string]string{"ready": p.Ready}
@@ -109,6 +116,14 @@ func (v *validator) also(at string, also, plays []string) {
 			v.bad(at+".also", "it plays %s already", part)
 		}
 	}
+}
+
+// ImageFile is the file that its image is in; empty if it has none, or one in a registry.
+func (p *Program) ImageFile() string {
+	if !strings.HasSuffix(p.Image, ".tar") {
+		return ""
+	}
+	return p.File(p.Image)
 }
 
 // File is a file that the program names.

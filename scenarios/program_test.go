@@ -179,7 +179,7 @@ func TestSystemsThatAreNone(t *testing.T) {
 		"also no part":  {strings.Replace(aSystem, "plays: healthcheck", "plays: healthcheck, also: medic", 1), "medic"},
 		"also itself":   {strings.Replace(aSystem, "plays: healthcheck", "plays: healthcheck, also: [healthcheck]", 1), "it plays healthcheck already"},
 		"same name":     {strings.Replace(aSystem, "acme-drains", "acme-check", 1), "acme-check"},
-		"unknown field": {strings.Replace(aSystem, "dir: bin", "image: acme", 1), "image"},
+		"unknown field": {strings.Replace(aSystem, "dir: bin", "pod: acme", 1), "pod"},
 		"no name":       {strings.Replace(aSystem, "name: acme,", "name: Acme,", 1), "metadata.name"},
 		"no executable": {strings.Replace(aSystem, "[helper]", "[]", 1), "command"},
 	} {

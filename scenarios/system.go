@@ -326,7 +326,7 @@ func (s *System) UnderTest(all []*Scenario) (unfit func(*Scenario) string, err e
 }
 
 // Files are those that the system runs and whose names are written in its commands: executables,
-// which are looked for along PATH where they have no slash, scripts, and those of its Ironic.
+// which are looked for along PATH where they have no slash, scripts, images, and those of its Ironic.
 func (s *System) Files() (files []string) {
 	add := func(file string) {
 		if !slices.Contains(files, file) {
@@ -334,8 +334,12 @@ func (s *System) Files() (files []string) {
 		}
 	}
 	for _, c := range s.Spec.Controllers {
+		if image := c.Program.ImageFile(); image != "" {
+			add(image)
+		}
 		for i, word := range c.Program.Command {
 			switch {
+			case i == 0 && c.Program.Image != "": // it is in there
 			case i == 0 && !strings.Contains(word, "/"):
 				add(word)
 			case i > 0 && (strings.HasPrefix(word, "-") || strings.Contains(word, "$") || strings.Contains(word, "://")):

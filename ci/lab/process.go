@@ -119,7 +119,9 @@ func (b *Backend) startControllers() error {
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		if p.program = b.programOf(c.Name); p.program != nil {
-			p.programs = b.starts(p.program)
+			if p.programs, err = b.starts(p.program); err != nil {
+				return fmt.Errorf("prepare the program of %s: %w", c.Name, err)
+			}
 		}
 		b.processes = append(b.processes, p)
 		if err := b.replicate(p); err != nil {

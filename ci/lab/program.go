@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -43,6 +45,7 @@ const (
 type programs struct {
 	childProcesses
 	program *scenarios.Program
+	image   *container.Image // nil if it is an executable of the host
 }
 
 // programOf is the program of a controller, nil if it is one of fencelab's or of a module.
@@ -56,10 +59,14 @@ func (b *Backend) programOf(controller string) *scenarios.Program {
 }
 
 // starts is what starts a program. Its logs are kept with those of the other controllers.
-func (b *Backend) starts(p *scenarios.Program) *programs {
-	r := &programs{childProcesses{plane: b.plane, door: b.door, dir: b.dir, mark: b.keeper.Mark()}, p}
+func (b *Backend) starts(p *scenarios.Program) (*programs, error) {
+	r := &programs{childProcesses{plane: b.plane, door: b.door, dir: b.dir, mark: b.keeper.Mark()}, p, nil}
 	b.others = append(b.others, r)
-	return r
+	var err error
+	if p.Image != "" {
+		r.image, err = container.Unpack(b.ctx, cmp.Or(p.ImageFile(), p.Image), b.dir)
+	}
+	return r, err
 }
 
 // requester is the role by which programs pass the policies of fencelab's manifests: those
@@ -181,6 +188,9 @@ func (r *programs) execute(name string, config *rest.Config, ironic string) (*ch
 			return nil, "", err
 		}
 	}
+	if r.image != nil {
+		variables["PATH"] = r.image.Path()
+	}
 	given := maps.Clone(variables)
 	for variable, value := range r.program.Env {
 		variables[variable] = r.program.Expand(value, given)
@@ -189,20 +199,41 @@ func (r *programs) execute(name string, config *rest.Config, ironic string) (*ch
 	for _, word := range r.program.Command {
 		words = append(words, r.program.Expand(word, variables))
 	}
-	if strings.Contains(words[0], "/") {
-		words[0] = r.program.File(words[0])
+	cmd, err := r.prepare(name, own, words)
+	if err != nil {
+		return nil, "", err
 	}
-	cmd := exec.Command(words[0], words[1:]...)
-	if cmd.Err != nil {
-		return nil, "", fmt.Errorf("find the executable of %s: %w", name, cmd.Err)
-	}
-	cmd.Dir = r.program.Dir
 	for _, variable := range slices.Sorted(maps.Keys(variables)) {
 		cmd.Env = append(cmd.Env, variable+"="+variables[variable])
 	}
 	cmd.Env = append(cmd.Env, r.mark)
 	p, err := child.Start("fencelab-"+name, cmd, r.log(name))
 	return p, r.program.Expand(r.program.Ready, variables), err
+}
+
+// prepare is what runs words, of the host or of an image, where the directory own is the
+// program's.
+func (r *programs) prepare(name, own string, words []string) (*exec.Cmd, error) {
+	if r.image != nil {
+		files := own + "-files"
+		if err := os.Mkdir(files, 0o700); err != nil {
+			return nil, err
+		}
+		dir, err := filepath.Abs(r.program.Dir)
+		if err != nil {
+			return nil, err
+		}
+		return r.image.Run(container.Life{Command: words, Own: files, Shared: []string{own}, ReadOnly: []string{dir}})
+	}
+	if strings.Contains(words[0], "/") {
+		words[0] = r.program.File(words[0])
+	}
+	cmd := exec.Command(words[0], words[1:]...)
+	if cmd.Err != nil {
+		return nil, fmt.Errorf("find the executable of %s: %w", name, cmd.Err)
+	}
+	cmd.Dir = r.program.Dir
+	return cmd, nil
 }
 
 func freePort() (int, error) {

@@ -151,7 +151,7 @@ func exclusive(preferred string) []client.Object {
 					Spec: corev1.PodSpec{
 						TerminationGracePeriodSeconds: &grace,
 						AutomountServiceAccountToken:  &no,
-						Containers:                    []corev1.Container{container()},
+						Containers:                    []corev1.Container{workloadContainer()},
 						Volumes: []corev1.Volume{
 							{Name: volume, VolumeSource: corev1.VolumeSource{
 								PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
@@ -175,7 +175,7 @@ func exclusive(preferred string) []client.Object {
 // evidenceVolume is how the Pod reaches the evidence port of its host.
 const evidenceVolume = "evidence"
 
-func container() corev1.Container {
+func workloadContainer() corev1.Container {
 	return corev1.Container{
 		Name: "workload", Image: workloadImage, ImagePullPolicy: corev1.PullNever,
 		Env: []corev1.EnvVar{{

@@ -95,6 +95,7 @@ var layers = []layer{
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
 	{"ci/cluster/kind", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/cluster", "sigs.k8s.io/kind/pkg"}, system), "a cluster in a container serves any test; " + whyCI},
 	{"ci/cluster/kind/runc", system, "it runs in a node, and depends on nothing there"},
+	{"ci/container", []string{"github.com/google/go-containerregistry/pkg", "golang.org/x/sys"}, "whoever runs an image need not know what is in it"},
 	{"ci/image", []string{"github.com/google/go-containerregistry/pkg"}, "an image has a program in it, whichever"},
 	{"ci/image/fencelab", []string{"./controllers/cli", "./scenarios/report", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", gophercloud}, "an Ironic serves any test; " + whyCI},

@@ -1,0 +1,205 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+// shell builds a static program that tells what it sees, and returns an image with it.
+func testImage(t *testing.T) v1.Image {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "witness")
+	build := exec.Command("go", "build", "-o", program, "./testdata/witness.go")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image,
+		layer(t, tar.Header{Typeflag: tar.TypeDir, Name: "app/", Mode: 0o555}, tar.Header{Typeflag: tar.TypeReg, Name: "app/witness", Mode: 0o755, Linkname: string(data)},
+			tar.Header{Typeflag: tar.TypeReg, Name: "app/old", Mode: 0o644, Linkname: "old"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "etc/resolv.conf", Linkname: "/nowhere/resolv.conf"},
+			tar.Header{Typeflag: tar.TypeLink, Name: "bin/witness", Linkname: "app/witness"}),
+		layer(t, tar.Header{Typeflag: tar.TypeReg, Name: "app/.wh.old"}, tar.Header{Typeflag: tar.TypeReg, Name: "app/new", Mode: 0o644, Linkname: "new"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err = mutate.Config(image, v1.Config{Entrypoint: []string{"witness"}, Cmd: []string{"files"}, WorkingDir: "/app", Env: []string{"FROM=image", "PATH=/bin"}, User: "65532"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// layer has files, whose content is in their header's name of a link.
+func layer(t *testing.T, headers ...tar.Header) v1.Layer {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, h := range headers {
+		content := ""
+		if h.Typeflag == tar.TypeReg {
+			content, h.Linkname = h.Linkname, ""
+			h.Size = int64(len(content))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestLives: the program of an image, from a file and from a registry, sees the image's files
+// and environment, what it is given, and nothing else of the host; what it writes ends with
+// its life.
+func TestLives(t *testing.T) {
+	image := testImage(t)
+	file := filepath.Join(t.TempDir(), "witness.tar")
+	tag, err := name.NewTag("localhost/witness:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(file, tag, image); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	pulled := strings.TrimPrefix(server.URL, "http://") + "/witness:1"
+	reference, err := name.ParseReference(pulled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(reference, image); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{file, pulled} {
+		unpacked, err := Unpack(t.Context(), from, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, readOnly := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(filepath.Join(given, "question"), []byte("who?"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a second life finds the files as the first did
+			said := run(t, unpacked, Life{Env: []string{"GIVEN=" + given, "READONLY=" + readOnly, "SELF=me"}, Own: t.TempDir(), Shared: []string{given}, ReadOnly: []string{readOnly}})
+			for _, want := range []string{"pid 1", "dir /app", "uid 0", "FROM=image SELF=me", "app: new witness;", "question: who?", "write to app: <nil>", "write to given: <nil>",
+				"read-only file system", "processes: 1", "null: 0 <nil>", "role: \"\""} {
+				if !strings.Contains(said, want) {
+					t.Errorf("the program of %s doesn't say %q:\n%s", from, want, said)
+				}
+			}
+		}
+		if answer, err := os.ReadFile(filepath.Join(given, "answer")); err != nil || string(answer) != "me" {
+			t.Errorf("the program has answered %q, %v", answer, err)
+		}
+		if said := run(t, unpacked, Life{Command: []string{"/app/witness", "other", "words"}, Env: []string{"GIVEN=/", "READONLY=/"}, Own: t.TempDir()}); !strings.Contains(said, "words: other words\n") {
+			t.Errorf("with another command it says:\n%s", said)
+		}
+	}
+}
+
+// TestErrors: what can't be had, or run, is told with its reason.
+func TestErrors(t *testing.T) {
+	for image, want := range map[string]string{
+		"/nowhere/image.tar":        "open the image /nowhere/image.tar: ",
+		"No Reference":              "open the image No Reference: ",
+		"127.0.0.1:1/no/registry:1": "open the image 127.0.0.1:1/no/registry:1: ",
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if strings.HasPrefix(image, "127") {
+			cancel() // it would be tried again and again
+		}
+		if _, err := Unpack(ctx, image, t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; it should say %q", image, err, want)
+		}
+		cancel()
+	}
+	i := &Image{root: t.TempDir()}
+	if _, err := i.Run(Life{Own: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "say what it runs") {
+		t.Errorf("an image that runs nothing: %v", err)
+	}
+	cmd, err := i.Run(Life{Command: []string{"manager", "--flag"}, Own: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), `run manager --flag of the image: exec: "manager": executable file not found in $PATH`) {
+		t.Errorf("an image without its program: %v\n%s", err, out)
+	}
+}
+
+// TestNothingLeadsOut: an image whose names lead out of it isn't unpacked.
+func TestNothingLeadsOut(t *testing.T) {
+	for i, h := range []tar.Header{
+		{Typeflag: tar.TypeReg, Name: "../outside", Mode: 0o644},
+		{Typeflag: tar.TypeReg, Name: "link/outside", Mode: 0o644},
+		{Typeflag: tar.TypeLink, Name: "inside", Linkname: "../outside"},
+	} {
+		var archive bytes.Buffer
+		w := tar.NewWriter(&archive)
+		dir := t.TempDir()
+		for _, h := range []tar.Header{{Typeflag: tar.TypeSymlink, Name: "link", Linkname: dir}, h} {
+			if err := w.WriteHeader(&h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		root := filepath.Join(dir, "root")
+		if err := os.Mkdir(root, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unpack(&archive, root); err == nil || err == io.EOF {
+			t.Errorf("%d: %s was unpacked", i, h.Name)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "outside")); err == nil {
+			t.Errorf("%d: there is a file outside of the image", i)
+		}
+	}
+}
+
+func run(t *testing.T, i *Image, l Life) string {
+	t.Helper()
+	cmd, err := i.Run(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatal(fmt.Errorf("%w\n%s", err, out))
+	}
+	return string(out)
+}
