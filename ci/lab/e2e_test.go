@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -29,6 +30,7 @@ import (
 // TestMain lets the test binary be what it has to be: a keeper, fencelab's command
 // controllers, as far as the tests of its processes need it, or the tests.
 func TestMain(m *testing.M) {
+	container.Main()
 	keeper.Main()
 	if len(os.Args) > 1 && os.Args[1] == "controllers" {
 		if err := runControllers(os.Args[2:]); err != nil {
@@ -177,6 +179,7 @@ var _ = Describe("the lab", func() {
 		Entry("of an agent that dies while its host is cut off", full, "agents/cut-off-host-loses-its-agent.yaml"),
 		Entry("of survivors that release a cut-off host", full, "poison-pill/survivors-release-a-cut-off-host.yaml"),
 		Entry("of a peer that says unhealthy", full, "poison-pill/unhealthy-says-a-peer.yaml"),
+		Entry("of a Machine whose deletion hooks hold up", full, "deletion-hooks/both-points.yaml"),
 	)
 
 	DescribeTable("catches the wrong controller", func(ctx SpecContext, file string) { tell(ctx, file) },
@@ -185,6 +188,7 @@ var _ = Describe("the lab", func() {
 		Entry("that trusts a stale poweredOn", full, "machine-remediation/wrong-trusts-stale-powered-on.yaml"),
 		Entry("that feeds a host which is fenced", full, "poison-pill/wrong-feeds-when-fenced.yaml"),
 		Entry("that leaves the watchdog out of the safe time", full, "poison-pill/wrong-leaves-out-reset.yaml"),
+		Entry("that drains although a hook forbids it", full, "deletion-hooks/wrong-drains-despite-the-hook.yaml"),
 	)
 
 	DescribeTable("tells the story with controllers that are processes of their own", func(ctx SpecContext, file string) { tellWith(ctx, file, asProcesses()) },
