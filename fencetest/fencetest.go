@@ -30,6 +30,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -81,9 +82,11 @@ func Strategy(name string, schedules int) Option {
 // default is out, beside the test.
 func Out(dir string) Option { return func(r *run) { r.out = dir } }
 
-// Main is the TestMain of a module that runs scenarios in the lab: a second process of the
-// same binary, which starts here, removes what the lab has started.
+// Main is the TestMain of a module that runs scenarios in the lab: other processes of the
+// same binary, which start here, become the programs of images, and remove what the lab has
+// started.
 func Main(m *testing.M) {
+	container.Main()
 	keeper.Main()
 	os.Exit(m.Run())
 }
