@@ -323,6 +323,9 @@ func (o operations) patch(name string, object, status []byte, options []client.P
 	if err == nil && object != nil {
 		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
 		o.writers.wrote(obj.GetResourceVersion(), history.User)
+		if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
+			o.writers.released(name, history.User)
+		}
 	}
 	if err == nil && status != nil {
 		err = o.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), user)

@@ -550,9 +550,7 @@ func (l *life) arrives(r gate.Request) error {
 		p.b.stream.now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}
 	}
-	if object, deletes := deleted(r.Effect); deletes {
-		p.b.writers.deletes(object, p.name)
-	}
+	p.b.writers.asks(r.Effect, p.name)
 	if r.Effect != "" && p.due(scenarios.CrashBefore) {
 		late := time.Duration(p.crash.LateBy)
 		p.kill(p.crash, "before "+r.Effect)
@@ -571,11 +569,17 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	defer p.mu.Unlock()
 	fault := l.faults[r.ID]
 	delete(l.faults, r.ID)
+	if a.Err == nil && a.Status >= http.StatusBadRequest {
+		p.b.writers.refused(r.Effect, p.name)
+	}
 	if a.Err != nil || a.Status >= http.StatusBadRequest {
 		return l.answerDeviates(r, fault) // no effect, as far as anybody knows: the caller gets it as it is
 	}
 	if a.Version != "" {
 		p.b.writers.wrote(a.Version, p.name)
+	}
+	if a.Released {
+		p.b.writers.released(r.Kind+"/"+r.Name, p.name)
 	}
 	if l.dead {
 		return errDead

@@ -210,12 +210,16 @@ func (l *life) late(r gate.Request, heard error, by time.Duration, note string) 
 			}
 			ctx, cancel := context.WithTimeout(overdue(b.ctx), commandTimeout)
 			defer cancel()
-			if object, deletes := deleted(r.Effect); deletes {
-				b.writers.deletes(object, l.p.name)
-			}
+			b.writers.asks(r.Effect, l.p.name)
 			answer := send(ctx)
+			if answer.Err == nil && answer.Status >= http.StatusBadRequest {
+				b.writers.refused(r.Effect, l.p.name)
+			}
 			if r.Effect == "" || answer.Err != nil || answer.Status >= http.StatusBadRequest {
 				return
+			}
+			if answer.Released {
+				b.writers.released(r.Kind+"/"+r.Name, l.p.name)
 			}
 			if answer.Version != "" {
 				b.writers.wrote(answer.Version, l.p.name)

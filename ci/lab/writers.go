@@ -20,6 +20,9 @@ type writers struct {
 	versions map[string]string
 	// deleting is who has asked for the deletion of Kind/name.
 	deleting map[string]string
+	// evicting is who has asked for the eviction of Pod/name, which is answered with no version; and releasing is who has
+	// taken its last finalizer from Kind/name that is being deleted.
+	evicting, releasing map[string]string
 	// clearing is who has last asked for the deletion of many objects of a Kind at once, which a selector may choose.
 	clearing map[string]cleared
 }
@@ -65,12 +68,70 @@ func (w *writers) deletes(object, writer string) {
 	w.deleting[object] = writer
 }
 
+// asks notes what a request will do if it succeeds: deletions, and evictions, which are answered too late, or with too little.
+func (w *writers) asks(effect, writer string) {
+	if object, deletes := deleted(effect); deletes {
+		w.deletes(object, writer)
+	}
+	if object, evicts := strings.CutPrefix(effect, evicts); evicts {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.evicting == nil {
+			w.evicting = make(map[string]string)
+		}
+		w.evicting[object] = writer
+	}
+}
+
+// refused notes that a request was answered with an error: an eviction that a budget forbids is none.
+func (w *writers) refused(effect, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if object, evicts := strings.CutPrefix(effect, evicts); evicts && w.evicting[object] == writer {
+		delete(w.evicting, object)
+	}
+}
+
+// released notes who has taken the last finalizer from Kind/name.
+func (w *writers) released(object, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.releasing == nil {
+		w.releasing = make(map[string]string)
+	}
+	w.releasing[object] = writer
+}
+
+// evicts begins the effects that are evictions.
+const evicts = "evict "
+
+// taken is what a map has of an object, once: the next of its name is another.
+func taken(from map[string]string, object string) string {
+	writer := from[object]
+	delete(from, object)
+	return writer
+}
+
+// heldUp reports whether an object that is gone had finalizers when it was last seen. Not who asked for its deletion has
+// made it go, but who took the last of them away.
+func heldUp(before metav1.Object) bool {
+	return before.GetDeletionTimestamp() != nil && len(before.GetFinalizers()) > 0
+}
+
 // of returns who made a change of an object, or "" if that is not known, or not yet.
 func (w *writers) of(before, after metav1.Object) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if after == nil {
 		kind := kindOf(before)
+		if writer := taken(w.releasing, kind+"/"+before.GetName()); writer != "" || heldUp(before) {
+			return writer
+		}
+		if before.GetDeletionTimestamp() == nil {
+			if writer := taken(w.evicting, kind+"/"+before.GetName()); writer != "" {
+				return writer
+			}
+		}
 		if writer, asked := w.deleting[kind+"/"+before.GetName()]; asked {
 			return writer
 		}
@@ -78,6 +139,11 @@ func (w *writers) of(before, after metav1.Object) string {
 			return c.writer
 		}
 		return ""
+	}
+	if after.GetDeletionTimestamp() != nil && (before == nil || before.GetDeletionTimestamp() == nil) {
+		if writer := taken(w.evicting, kindOf(after)+"/"+after.GetName()); writer != "" {
+			return writer
+		}
 	}
 	return w.versions[after.GetResourceVersion()]
 }

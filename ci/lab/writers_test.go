@@ -9,7 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
@@ -84,6 +87,37 @@ func TestWriters(t *testing.T) {
 	if got := w.of(host, nil); got != "user" {
 		t.Errorf("%q deletes it again", got)
 	}
+
+	// Who asked for a deletion has not made an object go that a finalizer held up.
+	now := metav1.Now()
+	deleting := version()
+	deleting.SetDeletionTimestamp(&now)
+	deleting.SetFinalizers([]string{"fencelab.dev/test"})
+	if got := w.of(deleting, nil); got != "" {
+		t.Errorf("nobody is known to have taken its finalizer, but %q", got)
+	}
+	w.released("BareMetalHost/worker-1", "deletion")
+	if got := w.of(deleting, nil); got != "deletion" {
+		t.Errorf("%q has taken its finalizer", got)
+	}
+	if got := w.of(deleting, nil); got != "" {
+		t.Errorf("the next of its name is %q's", got)
+	}
+
+	// An eviction is answered without a version. One that was refused is none, and a kubelet ends what it began.
+	pod, evicted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app", DeletionTimestamp: &now}}
+	w.asks("evict Pod/app", "deletion")
+	w.refused("evict Pod/app", "deletion")
+	if got := w.of(pod, evicted); got != "" {
+		t.Errorf("%q evicts it, but was refused", got)
+	}
+	w.asks("evict Pod/app", "deletion")
+	if got := w.of(pod, evicted); got != "deletion" {
+		t.Errorf("%q evicts it", got)
+	}
+	if got := w.of(evicted, nil); got != "" {
+		t.Errorf("%q deletes it, not its kubelet", got)
+	}
 }
 
 // TestObserversKnowWhoWrote removes annotations and deletes a Node of a real API
@@ -130,6 +164,17 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		must(controller.Patch(t.Context(), &bmh, api.RemoveAnnotations(&bmh, plain)))
 	}
 	must(controller.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
+	// It lets a Machine go that the user deletes, and evicts a Pod.
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: "worker-1"}}
+	must(controller.Patch(t.Context(), machine, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["fencelab.dev/test"]}}`))))
+	must(user.Delete(&scenarios.ObjectOp{Object: "Machine/worker-1"}))
+	must(controller.Patch(t.Context(), machine, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: "app"},
+		Spec:       corev1.PodSpec{NodeName: "worker-1", Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+	}
+	must(b.admin.Create(t.Context(), pod))
+	must(controller.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{}))
 
 	once := []string{
 		"annotation-set reboot.metal3.io by user", "annotation-set reboot.metal3.io/a by user",
@@ -139,18 +184,23 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	// Hosts and Nodes are watched apart from each other: on a busy machine the two
 	// may be told of in either order.
 	var got []string
-	deletedBy := ""
+	by := make(map[history.Kind]string)
 	_, err = b.stream.advance(t.Context(), b.since()+time.Minute, func(e history.Event) bool {
 		switch e.Kind {
 		case history.AnnotationSet, history.AnnotationRemoved:
 			got = append(got, strings.Join([]string{string(e.Kind), e.Key, "by " + e.Actor}, " "))
-		case history.NodeDeleted:
-			deletedBy = e.Actor
+		case history.NodeDeleted, history.MachineDeleted, history.PodTerminating:
+			by[e.Kind] = e.Actor
 		}
-		return deletedBy != "" && len(got) >= len(want)
+		return len(by) == 3 && len(got) >= len(want)
 	})
 	must(err)
-	if !slices.Equal(got, want) || deletedBy != "reboot" {
-		t.Errorf("got  %q\nwant %q\nand the Node was deleted by %q", got, want, deletedBy)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for _, kind := range []history.Kind{history.NodeDeleted, history.MachineDeleted, history.PodTerminating} {
+		if by[kind] != "reboot" {
+			t.Errorf("%s by %q", kind, by[kind])
+		}
 	}
 }

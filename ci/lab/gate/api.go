@@ -30,7 +30,7 @@ func API(kinds objects.Kinds) func(request *http.Request, body []byte) Request {
 		r := Request{Verb: verbs[request.Method], Kind: kind.Name, Name: name}
 		switch {
 		case r.Verb == "create":
-			r.Name, _ = named(body)
+			r.Name, _, _ = named(body)
 		case request.Method == http.MethodGet && r.Name != "":
 			r.Verb = "get"
 		case request.Method == http.MethodGet && request.URL.Query().Get("watch") == "":
@@ -79,24 +79,24 @@ func parse(path string) (group, resource, name string) {
 	return group, parts[0], name
 }
 
-// named returns name and resourceVersion of an object. Built-in kinds may travel as protobuf.
-func named(body []byte) (name, version string) {
+// named returns name and resourceVersion of an object, and whether it is being deleted and has no finalizers left. Built-in
+// kinds may travel as protobuf.
+func named(body []byte) (name, version string, released bool) {
 	if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
 		if accessor, err := meta.Accessor(object); err == nil {
-			return accessor.GetName(), accessor.GetResourceVersion()
+			return accessor.GetName(), accessor.GetResourceVersion(), accessor.GetDeletionTimestamp() != nil && len(accessor.GetFinalizers()) == 0
 		}
-		return "", ""
+		return "", "", false
 	}
 	var object struct {
-		Metadata struct{ Name, ResourceVersion string }
+		Metadata struct {
+			Name, ResourceVersion, DeletionTimestamp string
+			Finalizers                               []string
+		}
 	}
-	_ = json.Unmarshal(body, &object) // what is no JSON has neither
-	return object.Metadata.Name, object.Metadata.ResourceVersion
-}
-
-func versionIn(body []byte) string {
-	_, version := named(body)
-	return version
+	_ = json.Unmarshal(body, &object) // what is no JSON has none of it
+	m := object.Metadata
+	return m.Name, m.ResourceVersion, m.DeletionTimestamp != "" && len(m.Finalizers) == 0
 }
 
 // warning is the Warning in the body of a request that makes an Event, or nil.

@@ -50,6 +50,9 @@ type Answer struct {
 	Status int
 	// Version is the resourceVersion of the object in it, if there is one.
 	Version string
+	// Released says that the object is being deleted and that nothing holds it up any more: this request took its last
+	// finalizer away, and it is gone.
+	Released bool
 	// Err says why none came; the server may have acted all the same.
 	Err error
 }
@@ -222,7 +225,8 @@ func read(response *http.Response) (Answer, error) {
 	body, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(body))
-	return Answer{Status: response.StatusCode, Version: versionIn(body), Err: err}, err
+	_, version, released := named(body)
+	return Answer{Status: response.StatusCode, Version: version, Released: released, Err: err}, err
 }
 
 func isJSON(header http.Header) bool {

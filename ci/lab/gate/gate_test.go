@@ -426,7 +426,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s %s is %+v %+v, want %+v %+v", c.method, c.path, got, got.Warning, c.want, c.want.Warning)
 		}
 	}
-	if version := versionIn([]byte(pod)); version != "9" {
+	if _, version, _ := named([]byte(pod)); version != "9" {
 		t.Errorf("an answer in protobuf has the version %q, want 9", version)
 	}
 }
