@@ -1,6 +1,11 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var fencedBeforeRelease = Invariant{
 	ID:    "fenced-before-release",
@@ -46,8 +51,9 @@ type releaseHost struct {
 	fenced    string
 	named     string
 	processes []process
-	// stopped is the last process that stopped while its boot went on.
-	stopped process
+	// stopped are the last processes that stopped while their boot went on: the latest, and those before it that nobody
+	// could tell from it by the time.
+	stopped []process
 }
 
 // process is one process of an exclusive workload: of a Pod, unless uid is empty.
@@ -82,7 +88,7 @@ func (c *releases) judge(e *history.Event) {
 			h.start(e)
 		}
 	case history.WorkloadStopped:
-		h.stop(e)
+		h.stop(e, c.skew)
 		c.settle(cause{e.Host, e.Object}, e)
 	case history.EvidenceLost:
 		h.processes = h.processes[:0] // repeated when it is regained
@@ -110,14 +116,23 @@ func (h *releaseHost) start(e *history.Event) {
 	h.processes = append(h.processes, process{e.Object, e.UID, *e})
 }
 
-func (h *releaseHost) stop(e *history.Event) {
+func (h *releaseHost) stop(e *history.Event, skew time.Duration) {
 	for i, p := range h.processes {
 		if p.object == e.Object && (e.UID == "" || p.uid == "" || p.uid == e.UID) {
-			h.stopped = process{p.object, p.uid, *e}
+			h.stopped = slices.DeleteFunc(h.stopped, func(p process) bool { return e.At-p.event.At > skew })
+			h.stopped = append(h.stopped, process{p.object, p.uid, *e})
 			h.processes = append(h.processes[:i], h.processes[i+1:]...)
 			return
 		}
 	}
+}
+
+// lastStop is that of the latest process, or no event.
+func (h *releaseHost) lastStop() *history.Event {
+	if len(h.stopped) == 0 {
+		return new(history.Event)
+	}
+	return &h.stopped[len(h.stopped)-1].event
 }
 
 func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
@@ -152,12 +167,12 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 		c.suspend(e, " by nobody knows whom while "+e.Host+" ran")
 	case fencing && c.near(&h.ended, e):
 		c.close(&h.ended, e)
-	case !fencing && c.near(&h.stopped.event, e):
-		c.close(&h.stopped.event, e)
+	case !fencing && c.near(h.lastStop(), e):
+		c.close(h.lastStop(), e)
 	case fencing:
 		c.kept(&h.ended, e)
 	default:
-		c.kept(&h.stopped.event, e)
+		c.kept(h.lastStop(), e)
 	}
 }
 
@@ -190,10 +205,14 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 			c.suspend(e, ", and nobody said which process on "+e.Host+" was its")
 		}
 	}
-	for _, last := range []*history.Event{&h.stopped.event, &h.ended} {
-		if c.near(last, e) {
-			c.close(last, e)
+	// When the process of another Pod stopped is beside the point.
+	for i := range h.stopped {
+		if p := &h.stopped[i]; (p.uid == "" || p.uid == e.UID) && c.near(&p.event, e) {
+			c.close(&p.event, e)
 		}
+	}
+	if c.near(&h.ended, e) {
+		c.close(&h.ended, e)
 	}
 	if fencing {
 		c.kept(&h.ended, e)
