@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/child"
@@ -355,6 +356,9 @@ func (b *Backend) switchOn() error {
 		return err
 	}
 	b.stream.await(b.plan, chosen)
+	if deletes(chosen) {
+		b.tasks.Go(b.takeOver)
+	}
 	if b.plan.Spec.Topology.Workload.Host != "" && b.runs(cluster.StatefulSet) {
 		b.tasks.Go(b.createWorkload)
 	}
@@ -364,6 +368,36 @@ func (b *Backend) switchOn() error {
 		}
 	}
 	return nil
+}
+
+// takingOver is how long the story waits for finalizers when it waits for nothing else: a wrong controller sets none.
+const takingOver = 5 * time.Second
+
+// takeOver waits until each Machine has a finalizer.
+func (b *Backend) takeOver() {
+	var last time.Time // since when it is waited for alone
+	for {
+		var machines clusterv1.MachineList
+		err := b.admin.List(b.ctx, &machines)
+		switch {
+		case b.ctx.Err() != nil:
+			return
+		case err != nil:
+			b.stream.fail(fmt.Errorf("look for the Machines' finalizers: %w", err))
+			return
+		case !slices.ContainsFunc(machines.Items, func(m clusterv1.Machine) bool { return len(m.Finalizers) == 0 }),
+			!last.IsZero() && time.Since(last) > takingOver:
+			b.stream.tookOver()
+			return
+		case last.IsZero() && b.stream.lacksOnly(takenOver):
+			last = time.Now()
+		}
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-time.After(glanceAtReady):
+		}
+	}
 }
 
 // Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.

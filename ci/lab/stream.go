@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -90,6 +91,34 @@ func (s *stream) heard(agent string) {
 	}
 }
 
+// takenOver is what a story waits for where Machines are deleted in it: a controller that has no finalizer on one yet has
+// no say in that.
+const takenOver = "the Machines' finalizers"
+
+// deletes reports whether somebody plays the part of the deletion of Machines.
+func deletes(chosen []controllers.Selection) bool {
+	return slices.ContainsFunc(chosen, func(c controllers.Selection) bool {
+		return cmp.Or(c.Plays, controllers.Part(c.Name)) == controllers.Deletion
+	})
+}
+
+// tookOver notes that no finalizers are waited for any more.
+func (s *stream) tookOver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[takenOver] {
+		delete(s.waiting, takenOver)
+		s.begin(max(s.since(), s.handed))
+	}
+}
+
+// lacksOnly reports whether the story would begin but for one thing.
+func (s *stream) lacksOnly(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) == 1 && s.waiting[what]
+}
+
 // hears is what a story waits for of an agent.
 func hears(agent string) string { return agent + " hears the API server" }
 
@@ -148,6 +177,9 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	}
 	for i := range plan.Spec.Topology.Hosts {
 		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
+	}
+	if deletes(chosen) {
+		s.waiting[takenOver] = true
 	}
 	if s.workload = plan.Spec.Topology.Workload.Host; s.workload != "" {
 		s.waiting[runningWorkload] = true
