@@ -20,12 +20,15 @@ IMAGE     ?= localhost/fencelab:latest
 CLUSTER   ?= embedded
 HOSTS     ?= guest
 POWER     ?= redfish
+CONTROLLERS ?= in-process
+# The programs that take the place of controllers, in a file that says so: see run --help.
+SYSTEM    ?=
 # Of the lab's stories: which, by a regular expression about their names, and how many at once.
 FOCUS     ?=
 PROCS     ?= $(shell nproc)
 TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
 STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' ./ci/lab -- -test.run='^TestLab$$'
-E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER)
+E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
 
@@ -89,7 +92,7 @@ e2e-browser:
 	@$(SUITE) ./scenarios/page
 
 .PHONY: e2e-all
-e2e-all: build nodes containers ## Every story of the catalogue in the lab (about two hours and a half)
+e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about two hours and a half)
 	@ci/ironic/install.sh
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e

@@ -16,8 +16,9 @@ import (
 // In the command and in env, ${NAME} is a variable of its environment: one of env, or one
 // that it is given by fencelab. Those are KUBECONFIG, a file; API_SERVER, a URL, with the
 // files API_CA, API_CERT and API_KEY, in PEM, for those who read no kubeconfig; NAMESPACE,
-// where the hosts are; IRONIC_URL, where an Ironic owns the BMCs; TMPDIR, an empty directory
-// of its own; and PORT, a free port of the loopback interface.
+// where the hosts are; IRONIC_URL, where an Ironic owns the BMCs; SETTINGS, a file with those
+// of the controller whose place it takes; TMPDIR, an empty directory of its own; and PORT, a
+// free port of the loopback interface.
 type Program struct {
 	// command is the executable and its arguments. One that is named with a slash is
 	// found from the directory of the file, any other along PATH. Left out: what the image
@@ -45,11 +46,24 @@ type Program struct {
 // variable is a reference to one in a program's command or environment.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
+// Settings is the variable of the file with the settings that a story has for the controller whose place a program
+// takes. A program that asks for it has them, and is judged by them.
+const Settings = "SETTINGS"
+
 // Given are the variables that a program is given.
-var Given = []string{"API_CA", "API_CERT", "API_KEY", "API_SERVER", "IRONIC_URL", "KUBECONFIG", "NAMESPACE", "PORT", "TMPDIR"}
+var Given = []string{"API_CA", "API_CERT", "API_KEY", "API_SERVER", "IRONIC_URL", "KUBECONFIG", "NAMESPACE", "PORT", Settings, "TMPDIR"}
 
 // ambient are those that it inherits.
 var ambient = []string{"HOME", "PATH"}
+
+// TakesSettings reports whether the program asks for those of the story.
+func (p *Program) TakesSettings() bool {
+	texts := slices.Clone(p.Command)
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		texts = append(texts, p.Env[name])
+	}
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "${"+Settings+"}") })
+}
 
 // Expand replaces the variables in a text.
 func (p *Program) Expand(text string, variables map[string]string) string {
@@ -61,8 +75,16 @@ func (p *Program) Expand(text string, variables map[string]string) string {
 // program checks what a controller says of its program.
 func (v *validator) program(at string, c *Controller) {
 	p := c.Program
-	if c.Settings != nil {
-		v.bad(at+".settings", "a program has no settings: use program.command and program.env")
+	switch vocab := v.vocab.Controllers[c.Name]; {
+	case c.Settings == nil:
+	case !p.TakesSettings():
+		v.bad(at+".settings", "a program has no settings, unless it asks for ${%s}: use program.command and program.env", Settings)
+	case vocab.Settings == nil:
+		v.bad(at+".settings", "there is no controller %s whose settings it could take", c.Name)
+	default:
+		if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
+			v.ask(at+".settings", settings)
+		}
 	}
 	if len(c.Overlay) > 0 {
 		v.bad(at+".overlay", "a program takes no overlay")

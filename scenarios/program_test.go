@@ -67,7 +67,11 @@ func TestSystemTakesParts(t *testing.T) {
 			},
 		},
 		"one of its two parts": {listed: []scenarios.Controller{{Name: "remediation"}, {Name: "deletion"}}, err: "remediation and deletion, but acme-fencer of the system is both"},
-		"several processes":    {listed: []scenarios.Controller{{Name: "remediation", Replicas: 2}}, err: "2 processes of remediation"},
+		"a client that asks rarely": {
+			listed: []scenarios.Controller{{Name: "remediation", RateLimit: &scenarios.RateLimit{Every: scenarios.Duration(time.Second), Burst: 1}}},
+			err:    "limits how often remediation sends requests",
+		},
+		"several processes": {listed: []scenarios.Controller{{Name: "remediation", Replicas: 2}}, err: "2 processes of remediation"},
 		"also another": {
 			also:   "power",
 			listed: []scenarios.Controller{{Name: "reboot"}, {Name: "remediation"}},
@@ -102,6 +106,31 @@ func TestSystemTakesParts(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestProgramTakesSettings: a program that asks for the settings of the story has them, and no other.
+func TestProgramTakesSettings(t *testing.T) {
+	const acme = `apiVersion: fencelab.dev/v1alpha1
+kind: System
+metadata: {name: acme, description: A fencer.}
+spec:
+  controllers:
+    - {name: acme-check, plays: healthcheck, program: {command: [./check, "--settings=${SETTINGS}"]}}
+    - {name: acme-fencer, plays: remediation, program: {command: [./acme]}}
+`
+	s, _, err := system(t, acme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &scenarios.Spec{Controllers: []scenarios.Controller{
+		{Name: "healthcheck", Settings: []byte(`{"maxUnhealthy":2}`)}, {Name: "remediation", Settings: []byte(`{"a":1}`)},
+	}}
+	if err := s.Takes(spec); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(spec.Controllers[0].Settings); got != `{"maxUnhealthy":2}` || spec.Controllers[1].Settings != nil {
+		t.Errorf("one that asks has %s, and one that doesn't %s", got, spec.Controllers[1].Settings)
 	}
 }
 

@@ -222,8 +222,13 @@ func (s *System) Takes(spec *Spec) error {
 			return fmt.Errorf("the scenario is about a wrong %s, but an overlay has no effect on a program", o.Name)
 		case o.Replicas > 1:
 			return fmt.Errorf("the scenario has %d processes of %s, but a program runs only once", o.Replicas, o.Name)
+		case o.RateLimit != nil:
+			return fmt.Errorf("the scenario limits how often %s sends requests, but a program does that itself", o.Name)
 		}
 		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, partOf(&o)), Also: member.Also, Program: member.Program}
+		if taken[o.Name] == 0 && member.Program.TakesSettings() { // those of another name have none
+			c.Settings = o.Settings
+		}
 		if taken[o.Name]++; taken[o.Name] == 1 {
 			listed[fit[0]] = c
 			continue

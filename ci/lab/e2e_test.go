@@ -79,6 +79,18 @@ func compile(t require, file string) *scenarios.Plan {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
+	if file := os.Getenv("FENCELAB_SYSTEM"); file != "" {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join("../..", file) // as the Makefile's user names it
+		}
+		system, err := scenarios.LoadSystem(file, objects.Vocabulary())
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		if err := system.Takes(&scenario.Spec); err != nil {
+			t.Skipf("%v", err)
+		}
+	}
 	plan, err := scenarios.Compile(scenario, 1)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -110,6 +122,7 @@ func cellsOf(path string) ([]*scenarios.Scenario, error) {
 type require interface {
 	Helper()
 	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
 }
 
 // TestLab runs the catalogue's stories on a real API server and virtual machines.
@@ -400,23 +413,31 @@ func told(folder string) (files []string) {
 
 // asProcesses are options of a lab whose controllers are fencelab's own command.
 func asProcesses() lab.Options {
-	executable, err := filepath.Abs("../../bin/fencelab") // make e2e builds it
-	if err != nil {
-		panic(err) // no working directory
-	}
 	o := chosen()
-	o.Processes, o.Executable = true, executable
+	o.Processes, o.Executable = true, built()
 	return o
 }
 
-// chosen are options with the parts of the lab that CLUSTER=, HOSTS= and POWER= of the Makefile choose.
+// chosen are options with the parts of the lab that CLUSTER=, HOSTS=, POWER= and CONTROLLERS= of the Makefile choose.
 func chosen() (o lab.Options) {
 	for _, part := range lab.Parts {
 		if value := os.Getenv("FENCELAB_" + strings.ToUpper(part.Flag)); value != "" {
 			o.Choose(part.Flag, value)
 		}
 	}
+	if o.Processes {
+		o.Executable = built()
+	}
 	return o
+}
+
+// built is the program that a controller's process runs: make e2e builds it.
+func built() string {
+	executable, err := filepath.Abs("../../bin/fencelab")
+	if err != nil {
+		panic(err) // no working directory
+	}
+	return executable
 }
 
 // wrongPart says which choice of a part there is not.

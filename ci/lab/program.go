@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -153,13 +154,13 @@ type programsAt struct {
 // start implements runner.
 func (r programsAt) start(_ context.Context, name string, c controllers.Selection, _ string, through way) (incarnation, error) {
 	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
-		return r.execute(name, config, r.ironic)
+		return r.execute(name, c, config, r.ironic)
 	})
 }
 
 // execute starts the program in a directory of its own, and says where it tells that it is
 // up.
-func (r *programs) execute(name string, config *rest.Config, ironic string) (*child.Process, string, error) {
+func (r *programs) execute(name string, c controllers.Selection, config *rest.Config, ironic string) (*child.Process, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started++
@@ -176,12 +177,19 @@ func (r *programs) execute(name string, config *rest.Config, ironic string) (*ch
 	if err != nil {
 		return nil, "", err
 	}
+	settings := []byte("{}")
+	if c.Settings != nil {
+		if settings, err = json.Marshal(map[string]any{c.Name: c.Settings}); err != nil {
+			return nil, "", fmt.Errorf("write the settings of %s: %w", name, err)
+		}
+	}
 	variables := map[string]string{
 		"API_SERVER": config.Host, "NAMESPACE": objects.Namespace, "PORT": strconv.Itoa(port), "TMPDIR": tmp,
 		"HOME": tmp, "PATH": os.Getenv("PATH"), "IRONIC_URL": ironic,
 	}
 	for variable, data := range map[string][]byte{
 		"KUBECONFIG": kubeconfig, "API_CA": config.CAData, "API_CERT": config.CertData, "API_KEY": config.KeyData,
+		scenarios.Settings: settings,
 	} {
 		variables[variable] = filepath.Join(own, strings.ToLower(variable))
 		if err := os.WriteFile(variables[variable], data, 0o600); err != nil {

@@ -51,9 +51,17 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 	var chosen []controllers.Selection
 	for _, c := range listed {
 		if c.Program != nil {
-			chosen = append(chosen, controllers.Selection{Registration: controllers.Registration{
+			selection := controllers.Selection{Registration: controllers.Registration{
 				Name: c.Name, Place: controllers.Cluster, Plays: controllers.Part(c.Plays),
-			}})
+			}}
+			if _, err := set.Lookup(c.Name); err == nil && c.Program.TakesSettings() {
+				replaced, err := set.Select(c.Name, c.Settings, nil)
+				if err != nil {
+					return nil, err
+				}
+				selection.Settings = replaced.Settings // its times are what it is judged by
+			}
+			chosen = append(chosen, selection)
 			continue
 		}
 		var overlay []controllers.Rule
