@@ -2,7 +2,6 @@ package invariant
 
 import (
 	"slices"
-	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -51,9 +50,10 @@ type releaseHost struct {
 	fenced    string
 	named     string
 	processes []process
-	// stopped are the last processes that stopped while their boot went on: the latest, and those before it that nobody
-	// could tell from it by the time.
-	stopped []process
+	// stopped are the processes that stopped while their boot, the present one, went on and whose Pods are still there;
+	// lastStop is the latest such stop of any boot.
+	stopped  []process
+	lastStop history.Event
 }
 
 // process is one process of an exclusive workload: of a Pod, unless uid is empty.
@@ -79,7 +79,7 @@ func (c *releases) judge(e *history.Event) {
 	}
 	h := c.hosts.of(e.Host)
 	if h.body.observe(e) {
-		h.processes = h.processes[:0]
+		h.processes, h.stopped = h.processes[:0], h.stopped[:0]
 		c.settle(cause{host: e.Host}, e)
 	}
 	switch e.Kind {
@@ -88,7 +88,7 @@ func (c *releases) judge(e *history.Event) {
 			h.start(e)
 		}
 	case history.WorkloadStopped:
-		h.stop(e, c.skew)
+		h.stop(e)
 		c.settle(cause{e.Host, e.Object}, e)
 	case history.EvidenceLost:
 		h.processes = h.processes[:0] // repeated when it is regained
@@ -116,23 +116,15 @@ func (h *releaseHost) start(e *history.Event) {
 	h.processes = append(h.processes, process{e.Object, e.UID, *e})
 }
 
-func (h *releaseHost) stop(e *history.Event, skew time.Duration) {
+func (h *releaseHost) stop(e *history.Event) {
 	for i, p := range h.processes {
 		if p.object == e.Object && (e.UID == "" || p.uid == "" || p.uid == e.UID) {
-			h.stopped = slices.DeleteFunc(h.stopped, func(p process) bool { return e.At-p.event.At > skew })
-			h.stopped = append(h.stopped, process{p.object, p.uid, *e})
+			h.stopped = slices.DeleteFunc(h.stopped, func(q process) bool { return q.object == p.object && q.uid == p.uid })
+			h.stopped, h.lastStop = append(h.stopped, process{p.object, p.uid, *e}), *e
 			h.processes = append(h.processes[:i], h.processes[i+1:]...)
 			return
 		}
 	}
-}
-
-// lastStop is that of the latest process, or no event.
-func (h *releaseHost) lastStop() *history.Event {
-	if len(h.stopped) == 0 {
-		return new(history.Event)
-	}
-	return &h.stopped[len(h.stopped)-1].event
 }
 
 func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
@@ -167,12 +159,12 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 		c.suspend(e, " by nobody knows whom while "+e.Host+" ran")
 	case fencing && c.near(&h.ended, e):
 		c.close(&h.ended, e)
-	case !fencing && c.near(h.lastStop(), e):
-		c.close(h.lastStop(), e)
+	case !fencing && c.near(&h.lastStop, e):
+		c.close(&h.lastStop, e)
 	case fencing:
 		c.kept(&h.ended, e)
 	default:
-		c.kept(h.lastStop(), e)
+		c.kept(&h.lastStop, e)
 	}
 }
 
@@ -206,16 +198,18 @@ func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
 		}
 	}
 	// When the process of another Pod stopped is beside the point.
-	for i := range h.stopped {
-		if p := &h.stopped[i]; (p.uid == "" || p.uid == e.UID) && c.near(&p.event, e) {
-			c.close(&p.event, e)
+	end := &h.ended
+	h.stopped = slices.DeleteFunc(h.stopped, func(p process) bool {
+		if p.uid == "" || p.uid == e.UID {
+			end = &p.event
 		}
-	}
-	if c.near(&h.ended, e) {
-		c.close(&h.ended, e)
+		return p.uid == e.UID
+	})
+	if c.near(end, e) {
+		c.close(end, e)
 	}
 	if fencing {
-		c.kept(&h.ended, e)
+		c.kept(end, e)
 	}
 }
 
