@@ -80,6 +80,9 @@ type Registration struct {
 	NeedsBMCSecrets bool
 	// FeedsWatchdog makes it the one that feeds the watchdog of its host.
 	FeedsWatchdog bool
+	// Announces is the annotation on the Node of its host by which an agent tells others what
+	// they may count on; empty for one that announces nothing.
+	Announces string
 	// AsksPeers says that it asks its processes on other hosts.
 	AsksPeers bool
 	// Setup stands in the place of New for controllers that set themselves up with a
@@ -335,7 +338,7 @@ var registrations = []Registration{
 		return agent, err
 	}),
 	registerAgent(overlayable(Registration{
-		Name: "poisonpill", FeedsWatchdog: true, AsksPeers: true, Plays: Fencer,
+		Name: "poisonpill", FeedsWatchdog: true, Announces: poisonpill.AgentAnnotation, AsksPeers: true, Plays: Fencer,
 	}, poisonpill.Decide, poisonpill.Actions), poisonpill.DefaultSettings, func(d Deps, settings poisonpill.Settings) (Agent, error) {
 		decide, err := Overlaid(poisonpill.Decide, poisonpill.Actions, d.Overlay)
 		agent := &poisonpill.Agent{

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -356,9 +357,7 @@ func (b *Backend) switchOn() error {
 		return err
 	}
 	b.stream.await(b.plan, chosen)
-	if deletes(chosen) {
-		b.tasks.Go(b.takeOver)
-	}
+	b.tasks.Go(func() { b.awaitGroundwork(chosen) })
 	if b.plan.Spec.Topology.Workload.Host != "" && b.runs(cluster.StatefulSet) {
 		b.tasks.Go(b.createWorkload)
 	}
@@ -370,26 +369,25 @@ func (b *Backend) switchOn() error {
 	return nil
 }
 
-// takingOver is how long the story waits for finalizers when it waits for nothing else: a wrong controller sets none.
-const takingOver = 5 * time.Second
+// forGroundwork is how long the story waits for groundwork when it waits for nothing else: a wrong controller lays none, nor
+// does an agent that has no watchdog.
+const forGroundwork = 10 * time.Second
 
-// takeOver waits until each Machine has a finalizer.
-func (b *Backend) takeOver() {
+// awaitGroundwork waits until the controllers have laid their groundwork.
+func (b *Backend) awaitGroundwork(chosen []controllers.Selection) {
 	var last time.Time // since when it is waited for alone
 	for {
-		var machines clusterv1.MachineList
-		err := b.admin.List(b.ctx, &machines)
+		laid, err := b.laid(chosen)
 		switch {
 		case b.ctx.Err() != nil:
 			return
 		case err != nil:
-			b.stream.fail(fmt.Errorf("look for the Machines' finalizers: %w", err))
+			b.stream.fail(fmt.Errorf("look for %s: %w", groundwork, err))
 			return
-		case !slices.ContainsFunc(machines.Items, func(m clusterv1.Machine) bool { return len(m.Finalizers) == 0 }),
-			!last.IsZero() && time.Since(last) > takingOver:
-			b.stream.tookOver()
+		case laid, !last.IsZero() && time.Since(last) > forGroundwork:
+			b.stream.laid()
 			return
-		case last.IsZero() && b.stream.lacksOnly(takenOver):
+		case last.IsZero() && b.stream.lacksOnly(groundwork):
 			last = time.Now()
 		}
 		select {
@@ -398,6 +396,32 @@ func (b *Backend) takeOver() {
 		case <-time.After(glanceAtReady):
 		}
 	}
+}
+
+// laid reports whether each Machine has a finalizer, where somebody deletes Machines, and each Node its agents' announcements.
+func (b *Backend) laid(chosen []controllers.Selection) (bool, error) {
+	if deletes(chosen) {
+		var machines clusterv1.MachineList
+		if err := b.admin.List(b.ctx, &machines); err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(machines.Items, func(m clusterv1.Machine) bool { return len(m.Finalizers) == 0 }) {
+			return false, nil
+		}
+	}
+	for _, c := range chosen {
+		if c.Announces == "" {
+			continue
+		}
+		var nodes corev1.NodeList
+		if err := b.admin.List(b.ctx, &nodes); err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Annotations[c.Announces] == "" }) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.

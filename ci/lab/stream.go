@@ -91,9 +91,9 @@ func (s *stream) heard(agent string) {
 	}
 }
 
-// takenOver is what a story waits for where Machines are deleted in it: a controller that has no finalizer on one yet has
-// no say in that.
-const takenOver = "the Machines' finalizers"
+// groundwork is what a story waits for of controllers that have something to do before anything fails. One that has no
+// finalizer on a Machine yet has no say in its deletion, and on a host whose agent has announced nothing nobody can count.
+const groundwork = "the finalizers of Machines and the announcements of agents"
 
 // deletes reports whether somebody plays the part of the deletion of Machines.
 func deletes(chosen []controllers.Selection) bool {
@@ -102,12 +102,12 @@ func deletes(chosen []controllers.Selection) bool {
 	})
 }
 
-// tookOver notes that no finalizers are waited for any more.
-func (s *stream) tookOver() {
+// laid notes that no groundwork is waited for any more.
+func (s *stream) laid() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting[takenOver] {
-		delete(s.waiting, takenOver)
+	if s.waiting[groundwork] {
+		delete(s.waiting, groundwork)
 		s.begin(max(s.since(), s.handed))
 	}
 }
@@ -178,8 +178,8 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	for i := range plan.Spec.Topology.Hosts {
 		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
 	}
-	if deletes(chosen) {
-		s.waiting[takenOver] = true
+	if deletes(chosen) || slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Announces != "" }) {
+		s.waiting[groundwork] = true
 	}
 	if s.workload = plan.Spec.Topology.Workload.Host; s.workload != "" {
 		s.waiting[runningWorkload] = true

@@ -7,7 +7,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -95,5 +101,44 @@ func TestStoryWaitsUntilAgentsHear(t *testing.T) {
 	s.heard("worker-1.watchdog")
 	if n := s.count(history.RunStarted); n != 1 {
 		t.Errorf("the story began %d times", n)
+	}
+}
+
+// TestStoryWaitsForGroundwork: the finalizers of Machines and the announcements of agents come before what a story does.
+func TestStoryWaitsForGroundwork(t *testing.T) {
+	deletion := controllers.Selection{Registration: controllers.Registration{Name: "ours", Plays: controllers.Deletion}}
+	announcing := controllers.Selection{Registration: controllers.Registration{Name: "agent", Place: controllers.EveryHost, Announces: "promise"}}
+	machine, node := &clusterv1.Machine{}, &corev1.Node{}
+	machine.Name, machine.Namespace, node.Name = "worker-1", "fence", "worker-1"
+	withFinalizer, withPromise := machine.DeepCopy(), node.DeepCopy()
+	withFinalizer.Finalizers, withPromise.Annotations = []string{"fencelab.dev/deletion"}, map[string]string{"promise": "30s"}
+	for name, c := range map[string]struct {
+		chosen []controllers.Selection
+		world  []client.Object
+		laid   bool
+	}{
+		"nothing to wait for":         {nil, []client.Object{machine, node}, true},
+		"no finalizer yet":            {[]controllers.Selection{deletion}, []client.Object{machine, node}, false},
+		"a finalizer":                 {[]controllers.Selection{deletion}, []client.Object{withFinalizer, node}, true},
+		"no announcement yet":         {[]controllers.Selection{announcing}, []client.Object{machine, node}, false},
+		"an announcement":             {[]controllers.Selection{announcing}, []client.Object{machine, withPromise}, true},
+		"only the announcement":       {[]controllers.Selection{deletion, announcing}, []client.Object{machine, withPromise}, false},
+		"both of them are waited for": {[]controllers.Selection{deletion, announcing}, []client.Object{withFinalizer, withPromise}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &Backend{ctx: t.Context(), admin: fake.NewClientBuilder().WithScheme(api.NewScheme()).WithObjects(c.world...).Build()}
+			if laid, err := b.laid(c.chosen); laid != c.laid || err != nil {
+				t.Errorf("laid: %t, error: %v", laid, err)
+			}
+			s := newStream(func() time.Duration { return time.Second })
+			s.await(&scenarios.Plan{}, c.chosen)
+			if s.waiting[groundwork] != (len(c.chosen) > 0) {
+				t.Errorf("the story waits for %v", s.waiting)
+			}
+			s.laid()
+			if s.waiting[groundwork] {
+				t.Error("the story waits for the groundwork that was laid")
+			}
+		})
 	}
 }
