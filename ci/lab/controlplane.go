@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -148,17 +150,24 @@ func (b *Backend) createTopology() error {
 	return nil
 }
 
-// create makes an object, with its status.
+// create makes an object, with its status. The status is a patch, since a controller of the cluster may have written to the
+// object in between.
 func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Object, owner string) error {
-	created, status := obj.DeepCopyObject().(client.Object), obj.DeepCopyObject().(client.Object)
+	created := obj.DeepCopyObject().(client.Object)
 	if err := b.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
 		return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
 	}
 	if !kind.Status {
 		return nil
 	}
-	status.SetResourceVersion(created.GetResourceVersion())
-	if err := b.admin.Status().Update(ctx, status, client.FieldOwner(owner)); err != nil {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err == nil && content["status"] != nil {
+		var status []byte
+		if status, err = json.Marshal(map[string]any{"status": content["status"]}); err == nil {
+			err = b.admin.Status().Patch(ctx, created, client.RawPatch(types.MergePatchType, status), client.FieldOwner(owner))
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("set the status of %T %s: %w", obj, obj.GetName(), err)
 	}
 	return nil
