@@ -27,6 +27,12 @@ const (
 	// ExternalRemediationAnnotation marks a Machine as unhealthy: somebody
 	// outside of Cluster API has to remediate it (seeds 002, 004).
 	ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
+	// MarkedBootAnnotation on a Machine stamps its mark with the boot that it is about: one
+	// that the Node told of while the mark stood. A mark has no identity of its own, and a
+	// fencing of an earlier boot must not be taken for the answer to it (design, decision
+	// 22). The agents of seed 004 set it; who sets a mark removes what is left of the one
+	// before.
+	MarkedBootAnnotation = "poison-pill.fencelab.dev/boot"
 	// HostAnnotation on a Machine names its BareMetalHost as namespace/name
 	// (seed 002).
 	HostAnnotation = "metal3.io/BareMetalHost"

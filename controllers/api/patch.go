@@ -10,10 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SetAnnotation returns the patch that sets the annotation key on obj. The patch
-// fails with a conflict if obj has changed since it was read.
-func SetAnnotation(obj client.Object, key, value string) client.Patch {
-	return patch(obj, fmt.Sprintf(`"annotations":{%s:%s}`, Quote(key), Quote(value)), "")
+// SetAnnotation returns the patch that sets the annotation key on obj and removes those
+// that are to be gone. The patch fails with a conflict if obj has changed since it was
+// read.
+func SetAnnotation(obj client.Object, key, value string, gone ...string) client.Patch {
+	fields := Quote(key) + ":" + Quote(value)
+	for _, key := range gone {
+		fields += "," + Quote(key) + ":null"
+	}
+	return patch(obj, `"annotations":{`+fields+"}", "")
 }
 
 // RemoveAnnotations returns the patch that removes the annotations keys from obj, all

@@ -252,7 +252,7 @@ func TestLateFence(t *testing.T) {
 	if err := r.Client.Get(t.Context(), key, &machine); err != nil {
 		t.Fatal(err)
 	}
-	if !isMarked(&machine) || machine.Annotations[BootAnnotation] != "b1" {
+	if !isMarked(&machine) || machine.Annotations[api.MarkedBootAnnotation] != "b1" {
 		t.Errorf("the Machine has the annotations %q", machine.Annotations)
 	}
 

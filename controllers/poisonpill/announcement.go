@@ -11,17 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Annotations on Nodes, and one on Machines.
+// Annotations on Nodes.
 const (
 	// AgentAnnotation is the Announcement of the agent on the Node's host.
 	AgentAnnotation = "poison-pill.fencelab.dev/agent"
 	// FencedAnnotation says since when a Node has been cordoned, and for which NodeFence
 	// by its UID: "2026-01-01T00:00:00Z UID".
 	FencedAnnotation = "poison-pill.fencelab.dev/fenced"
-	// BootAnnotation stamps a Machine's mark with the boot that it is about: one that the
-	// Node told of while the mark stood. A mark has no identity of its own, and a NodeFence
-	// that is made late, when another mark stands, must not be taken for the answer to it.
-	BootAnnotation = "poison-pill.fencelab.dev/boot"
 )
 
 // Announcement is what the agent of a boot tells the others, on its Node. It never lives

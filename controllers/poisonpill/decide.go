@@ -264,6 +264,8 @@ func (s State) survive() Action {
 		return Finish
 	case NodeFenced:
 		switch {
+		case s.Marked && !s.Stamped:
+			return RequestFence // this one answers a mark that was set anew, too
 		case !s.Cordoned:
 			return Cordon
 		case !s.Safe:

@@ -114,6 +114,8 @@ func TestEveryStepOfTheSurvivors(t *testing.T) {
 		{State{Fenced: true, Node: NodeOther, Marked: true, Cordoned: true}, Uncordon},    // that mark is another one
 		{State{Fenced: true, Node: NodeOther, Marked: true}, Finish},
 		{State{Marked: true, Stamped: true, Node: NodeOther}, RequestFence},
+		{State{Fenced: true, Node: NodeFenced, Marked: true}, RequestFence}, // set anew
+		{State{Fenced: true, Node: NodeFenced, Marked: true, Stamped: true}, Cordon},
 		{State{Stamped: true, Node: NodeOther}, RemoveMark},
 		{State{Stamped: true, Node: NodeGone}, RemoveMark},
 		{State{Fenced: true, Node: NodeOther, Cordoned: true}, Uncordon},

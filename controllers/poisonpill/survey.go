@@ -72,7 +72,7 @@ func (s *survey) marked(node string) bool {
 // stamp is the boot that the mark of a Node's Machine is known to be about, or was.
 func (s *survey) stamp(node string) string {
 	if m := s.machines[node]; m != nil {
-		return m.Annotations[BootAnnotation]
+		return m.Annotations[api.MarkedBootAnnotation]
 	}
 	return ""
 }

@@ -170,7 +170,7 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	case DeleteNode:
 		return a.API.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
 	case RemoveMark:
-		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation, BootAnnotation))
+		return a.API.Patch(ctx, machine.DeepCopy(), api.RemoveAnnotations(machine, api.ExternalRemediationAnnotation, api.MarkedBootAnnotation))
 	case RecreateNode:
 		return a.API.Create(ctx, restored(f))
 	case Uncordon:
@@ -220,12 +220,12 @@ func (a *Agent) request(ctx context.Context, s *survey, name, boot string) error
 
 // stamp says which boot the mark of a Machine is about, unless another agent has.
 func (a *Agent) stamp(ctx context.Context, machine *clusterv1.Machine, boot string) error {
-	err := a.API.Patch(ctx, machine.DeepCopy(), api.SetAnnotation(machine, BootAnnotation, boot))
+	err := a.API.Patch(ctx, machine.DeepCopy(), api.SetAnnotation(machine, api.MarkedBootAnnotation, boot))
 	if !apierrors.IsConflict(err) {
 		return err
 	}
 	now, failed := api.Get(ctx, a.API, client.ObjectKeyFromObject(machine), &clusterv1.Machine{})
-	if failed == nil && now != nil && now.UID == machine.UID && isMarked(now) && now.Annotations[BootAnnotation] == boot {
+	if failed == nil && now != nil && now.UID == machine.UID && isMarked(now) && now.Annotations[api.MarkedBootAnnotation] == boot {
 		return nil
 	}
 	return err
