@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -119,9 +120,23 @@ func (l Lab) ask(ctx context.Context, what string) (net.Conn, error) {
 		_, err = fmt.Fprintln(conn, what)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the lab %s: %w", l.Name, err)
+		if conn != nil {
+			conn.Close()
+		}
+		return nil, l.unanswered(ctx, fmt.Errorf("ask the lab %s: %w", l.Name, err))
 	}
 	return conn, nil
+}
+
+// unanswered is ErrEnded if the process died while it was asked: it holds a connection until it has answered. Else it
+// is the error.
+func (l Lab) unanswered(ctx context.Context, err error) error {
+	for _, died := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(err, died) && l.gone(ctx) == nil {
+			return ErrEnded
+		}
+	}
+	return err
 }
 
 // Status asks the lab how it is. The error is [ErrEnded] if nobody is there to answer.
@@ -136,7 +151,7 @@ func (l Lab) Status(ctx context.Context) (*Status, error) {
 	}
 	var m message
 	if err := json.NewDecoder(conn).Decode(&m); err != nil {
-		return nil, fmt.Errorf("ask the lab %s how it is: no answer: %w", l.Name, err)
+		return nil, l.unanswered(ctx, fmt.Errorf("ask the lab %s how it is: no answer: %w", l.Name, err))
 	}
 	return m.Status, nil
 }
