@@ -124,7 +124,11 @@ func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 		record(actor)
 		return
 	}
-	b.tasks.Go(func() { record(b.writers.await(before, after)) })
+	release := b.stream.hold(at)
+	b.tasks.Go(func() {
+		defer release()
+		record(b.writers.await(before, after))
+	})
 }
 
 // items are the objects of a list.

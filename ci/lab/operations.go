@@ -321,6 +321,8 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 func (o operations) patch(name string, object, status []byte, options []client.PatchOption) error {
 	_, obj, err := o.kinds.Find(name)
 	if err == nil && object != nil {
+		o.writers.sends(name, history.User)
+		defer o.writers.done(name, history.User)
 		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
 		o.writers.wrote(obj.GetResourceVersion(), history.User)
 		if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {

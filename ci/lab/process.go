@@ -559,6 +559,9 @@ func (l *life) arrives(r gate.Request) error {
 		}
 		return errDead
 	}
+	if r.Effect != "" {
+		p.b.writers.sends(r.Kind+"/"+r.Name, p.name)
+	}
 	return nil
 }
 
@@ -567,6 +570,7 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.b.writers.done(r.Kind+"/"+r.Name, p.name)
 	fault := l.faults[r.ID]
 	delete(l.faults, r.ID)
 	if a.Err == nil && a.Status >= http.StatusBadRequest {

@@ -211,6 +211,8 @@ func (l *life) late(r gate.Request, heard error, by time.Duration, note string) 
 			ctx, cancel := context.WithTimeout(overdue(b.ctx), commandTimeout)
 			defer cancel()
 			b.writers.asks(r.Effect, l.p.name)
+			b.writers.sends(r.Kind+"/"+r.Name, l.p.name)
+			defer b.writers.done(r.Kind+"/"+r.Name, l.p.name)
 			answer := send(ctx)
 			if answer.Err == nil && answer.Status >= http.StatusBadRequest {
 				b.writers.refused(r.Effect, l.p.name)

@@ -31,6 +31,8 @@ type stream struct {
 	announced  bool
 	// begun says that the story has.
 	begun bool
+	// held are the times of events that somebody will still put.
+	held []time.Duration
 	// handed is the time up to which events were handed over. One that turns up
 	// later with an earlier time is dated to then: order cannot be mended.
 	handed time.Duration
@@ -53,6 +55,30 @@ func (s *stream) put(e history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.insert(e)
+}
+
+// hold has events from a time on wait until it is released: somebody has seen one, and can't say everything about it yet.
+func (s *stream) hold(at time.Duration) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = append(s.held, at)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		i := slices.Index(s.held, at)
+		s.held = slices.Delete(s.held, i, i+1)
+	}
+}
+
+// known is the time up to which nothing else will be put, at most until.
+func (s *stream) known(until time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := min(s.since()-lag, until)
+	for _, at := range s.held {
+		known = min(known, at-1)
+	}
+	return known
 }
 
 // insert is called with mu held.
@@ -207,7 +233,7 @@ func (s *stream) take(until time.Duration) (history.Event, bool, error) {
 // after it happened.
 func (s *stream) advance(ctx context.Context, until time.Duration, each func(history.Event) bool) (time.Duration, error) {
 	for {
-		known := min(s.since()-lag, until)
+		known := s.known(until)
 		for {
 			e, ok, err := s.take(known)
 			if err != nil {

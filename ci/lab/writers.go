@@ -16,6 +16,8 @@ import (
 // who deleted an object.
 type writers struct {
 	mu sync.Mutex
+	// unanswered are those whose requests to change Kind/name have no answer yet.
+	unanswered map[string]map[string]bool
 	// versions has the writers by the resourceVersion that their requests led to.
 	versions map[string]string
 	// deleting is who has asked for the deletion of Kind/name.
@@ -36,6 +38,32 @@ type cleared struct {
 // clearedWithin is how long after a request for the deletion of many the deletion of one is put down to it: longer than the
 // server takes, and too short for anybody else's to be taken for it often.
 const clearedWithin = 5 * time.Second
+
+// sends notes that a request to change Kind/name is on its way, until done is called.
+func (w *writers) sends(object, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unanswered == nil {
+		w.unanswered = make(map[string]map[string]bool)
+	}
+	if w.unanswered[object] == nil {
+		w.unanswered[object] = make(map[string]bool)
+	}
+	w.unanswered[object][writer] = true
+}
+
+// done notes that it was answered, after all that the answer tells.
+func (w *writers) done(object, writer string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.unanswered[object], writer)
+}
+
+func (w *writers) awaited(object string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.unanswered[object]) > 0
+}
 
 // wrote notes whose request led to a version. The first counts: a request that
 // changes nothing is answered with the version that there is.
@@ -148,20 +176,26 @@ func (w *writers) of(before, after metav1.Object) string {
 	return w.versions[after.GetResourceVersion()]
 }
 
-// An answer may be read a little later than its event: so long it is waited for. It
-// must be less than the time for which events are held back.
+// An answer may be read a little later than its event: so long it is waited for, and much longer while a request to change
+// the object has no answer yet, as on a busy machine.
 const (
-	answered = lag / 2
-	glance   = 2 * time.Millisecond
+	answered   = lag / 2
+	answeredBy = 5 * time.Second
+	glance     = 2 * time.Millisecond
 )
 
 // await is of, for an answer that may not have been read yet.
 func (w *writers) await(before, after metav1.Object) string {
-	for waited := time.Duration(0); ; waited += glance {
-		if writer := w.of(before, after); writer != "" || waited >= answered {
+	object := after
+	if object == nil {
+		object = before
+	}
+	name := kindOf(object) + "/" + object.GetName()
+	for began := time.Now(); ; time.Sleep(glance) {
+		waited, awaited := time.Since(began), w.awaited(name)
+		if writer := w.of(before, after); writer != "" || waited >= answered && !awaited || waited >= answeredBy {
 			return writer
 		}
-		time.Sleep(glance)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -202,5 +203,49 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		if by[kind] != "reboot" {
 			t.Errorf("%s by %q", kind, by[kind])
 		}
+	}
+}
+
+// TestWriterWhoseAnswerIsLate: on a busy machine a change is seen long before its request is answered, and later events wait.
+func TestWriterWhoseAnswerIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w writers
+		before, after := version(), version()
+		after.SetResourceVersion("7")
+		w.sends("BareMetalHost/worker-1", "user")
+		time.AfterFunc(time.Second, func() {
+			w.wrote("7", "user")
+			w.done("BareMetalHost/worker-1", "user")
+		})
+		if got := w.await(before, after); got != "user" {
+			t.Errorf("%q wrote it", got)
+		}
+		after.SetResourceVersion("8")
+		began := time.Now()
+		if got := w.await(before, after); got != "" || time.Since(began) > lag {
+			t.Errorf("nobody is to be waited for, but %q wrote it after %s", got, time.Since(began))
+		}
+		w.sends("BareMetalHost/worker-2", "user")
+		if w.await(before, after); time.Since(began) > 2*lag {
+			t.Error("a request about another object is waited for")
+		}
+	})
+}
+
+// TestEventsAreHeld: what happened after an event whose actor is not known yet is handed over after it.
+func TestEventsAreHeld(t *testing.T) {
+	now := time.Second
+	s := newStream(func() time.Duration { return now })
+	s.await(&scenarios.Plan{}, nil)
+	release := s.hold(now)
+	now += time.Millisecond
+	s.now(history.Event{Kind: history.PowerOn, Host: "worker-1"})
+	now += time.Minute
+	if known := s.known(now); known >= time.Second {
+		t.Errorf("events are known up to %s while one of 1 s is held", known)
+	}
+	release()
+	if known := s.known(now); known != now-lag {
+		t.Errorf("events are known up to %s at %s", known, now)
 	}
 }
