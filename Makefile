@@ -23,11 +23,11 @@ POWER     ?= redfish
 CONTROLLERS ?= in-process
 # The programs that take the place of controllers, in a file that says so: see run --help.
 SYSTEM    ?=
-# Of the lab's stories: which, by a regular expression about their names, and how many at once.
+# Of the lab's stories: which, by a regular expression about their names, and how many at once (as many as cores are idle).
 FOCUS     ?=
-PROCS     ?= $(shell nproc)
+PROCS     ?=
 TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
-STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(PROCS) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' ./ci/lab -- -test.run='^TestLab$$'
+STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' ./ci/lab -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
@@ -74,7 +74,7 @@ ifeq ($(FOCUS),)
 endif
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(PROCS) stories fidelity $(if $(FOCUS),,'lab bmc command browser')
+	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(or $(PROCS),0) stories fidelity $(if $(FOCUS),,'lab bmc command browser')
 
 # The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
 .PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser

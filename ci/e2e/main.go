@@ -31,7 +31,7 @@ func main() {
 	r := runner{to: os.Stdout}
 	flag.StringVar(&r.out, "out", "out/e2e", "`directory` of the results")
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
-	flag.IntVar(&r.procs, "procs", 1, "how many suites of a group run at once")
+	flag.IntVar(&r.procs, "procs", 0, "how many stories are told, and suites of a group run, at once (default: as many as cores are idle, at least 1)")
 	flag.DurationVar(&r.silence, "silence", 30*time.Second, "say what runs when nothing else was said for so long")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,6 +56,14 @@ type runner struct {
 // run returns the exit code: 0 if all suites passed, 130 if they were interrupted.
 func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	began := time.Now()
+	if r.procs <= 0 {
+		procs, err := allowed()
+		if err != nil {
+			return 1, err
+		}
+		r.procs = procs
+		fmt.Fprintf(r.to, "stories at once: %d, by how busy the cores are (PROCS=n says otherwise)\n", procs)
+	}
 	if err := os.MkdirAll(filepath.Join(r.out, "events"), 0o755); err != nil {
 		return 1, fmt.Errorf("create the directory of results: %w", err)
 	}
@@ -94,7 +102,7 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 // runGroup runs suites side by side, and says what runs when they are silent.
 func (r *runner) runGroup(ctx context.Context, suites []*suite) {
 	var running sync.WaitGroup
-	free := make(chan struct{}, max(1, r.procs))
+	free := make(chan struct{}, r.procs)
 	done := make(chan struct{})
 	for _, s := range suites {
 		running.Go(func() {
@@ -169,7 +177,7 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	}
 	defer log.Close()
 	said := &lines{say: func(line string) { r.say(s.Name, line) }}
-	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name)
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name, fmt.Sprintf("PROCS=%d", r.procs))
 	cmd.Stdout = io.MultiWriter(log, said)
 	cmd.Stderr = cmd.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
