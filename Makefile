@@ -87,7 +87,7 @@ e2e-lab:
 e2e-bmc:
 	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:
-	@$(SUITE) -timeout 30m -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAnyProgram|TestMetal3|TestMedik8s|TestClusterAPI' .
+	@$(SUITE) -timeout 30m -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI' .
 e2e-browser:
 	@$(SUITE) ./scenarios/page
 

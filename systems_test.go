@@ -72,28 +72,13 @@ func TestAnyProgram(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
-	mended := t.TempDir()
-	if err := os.CopyFS(mended, os.DirFS(pythonFencer)); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(mended, "fencer.py")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), asWritten); n != 1 {
-		t.Fatalf("the mistake stands %d times in %s", n, file)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), asWritten, asItShould, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		name, dir string
 		code      int
 		says      string
 	}{
 		{"as written", pythonFencer, report.ExitViolated, "fenced-before-release: the Node of worker-1 was deleted"},
-		{"mended", mended, report.ExitHeld, "held      unreachable-bmc"},
+		{"mended", mended(t, pythonFencer, "fencer.py", asWritten, asItShould), report.ExitHeld, "held      unreachable-bmc"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, said := inLab(t, "scenarios/catalog/machine-remediation/unreachable-bmc.yaml", "--system", filepath.Join(c.dir, "system.yaml"))
@@ -101,6 +86,70 @@ func TestAnyProgram(t *testing.T) {
 				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
 			}
 		})
+	}
+}
+
+// mended is a copy of a directory in which a mistake in a file is mended.
+func mended(t *testing.T, dir, file, wrong, right string) string {
+	t.Helper()
+	other := t.TempDir()
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(other, file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), wrong); n != 1 {
+		t.Fatalf("the mistake stands %d times in %s", n, file)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), wrong, right, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// The BMC of docs/systems.md, and what mends its mistake.
+const (
+	pythonBMC    = "docs/systems/python-bmc"
+	bmcAsWritten = `if host in going_off:  # and virsh("domstate", DOMAINS[host]) == "shut off"`
+	bmcMended    = `if host in going_off and virsh("domstate", DOMAINS[host]) == "shut off":`
+)
+
+// TestAnyBMC follows docs/systems.md: a BMC in Python says Off of a host that still runs, and doesn't once its mistake is mended.
+func TestAnyBMC(t *testing.T) {
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+		t.Skip("it runs with make e2e")
+	}
+	for _, c := range []struct {
+		name, dir string
+		code      int
+		says      string
+	}{
+		{"as written", pythonBMC, report.ExitViolated, "fenced-before-release: the Node of worker-1 was deleted"},
+		{"mended", mended(t, pythonBMC, "bmc.py", bmcAsWritten, bmcMended), report.ExitHeld, "held      cut-off-host"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, said := inLab(t, "scenarios/catalog/machine-remediation/cut-off-host.yaml", "--system", filepath.Join(c.dir, "system.yaml"))
+			if code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
+			}
+		})
+	}
+}
+
+// TestSushyTools: a host is fenced by way of OpenStack's emulator, where it has been installed.
+func TestSushyTools(t *testing.T) {
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
+		t.Skip("it runs with make e2e")
+	}
+	if _, err := os.Stat(".cache/sushy-tools/sushy_tools"); err != nil {
+		t.Skipf("%v: install it with systems/sushy-tools/build.sh", err)
+	}
+	code, said := inLab(t, "scenarios/conformance/order-cut-off-host.yaml", "--system", "systems/sushy-tools/system.yaml")
+	if code != report.ExitHeld {
+		t.Errorf("it ended with %d:\n%s", code, said)
 	}
 }
 

@@ -31,6 +31,8 @@ const (
 	FeatureLateRequests Feature = "lateBy"
 	// FeatureIronic is an Ironic that owns the BMCs.
 	FeatureIronic Feature = "ironic"
+	// FeatureBMC is somebody else's program in the place of the BMCs.
+	FeatureBMC Feature = "bmc"
 	// FeatureForeignFields are those of a system's own definitions.
 	FeatureForeignFields Feature = "foreign"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
@@ -101,6 +103,9 @@ func uses(spec *Spec, needs Needs) []use {
 	var all []use
 	if spec.Topology.Ironic != nil {
 		all = append(all, use{path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", feature: FeatureIronic})
+	}
+	if spec.Topology.BMC != nil {
+		all = append(all, use{path: "spec.topology.bmc", what: "a program in the place of the BMCs", feature: FeatureBMC})
 	}
 	for i, c := range spec.Controllers {
 		if c.Replicas > 1 {
@@ -181,7 +186,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeaturePrograms, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeatureBMC, FeaturePrograms, FeatureDeviations, FeatureDeeds}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

@@ -33,6 +33,7 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 				s.Spec.Controllers[i].Program.beside(dir)
 			}
 			s.Spec.Topology.Ironic.beside(dir)
+			s.Spec.Topology.BMC.beside(dir)
 			if other, ok := names[s.Metadata.Name]; ok {
 				return fmt.Errorf("%s: the name %s is already used by %s", file, s.Metadata.Name, other)
 			}

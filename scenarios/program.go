@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -67,9 +66,28 @@ func (p *Program) TakesSettings() bool {
 
 // Expand replaces the variables in a text.
 func (p *Program) Expand(text string, variables map[string]string) string {
+	return expand(text, variables)
+}
+
+func expand(text string, variables map[string]string) string {
 	return variable.ReplaceAllStringFunc(text, func(reference string) string {
 		return variables[reference[2:len(reference)-1]]
 	})
+}
+
+// In is its command and its environment where it is given variables, to which those of env are added.
+func (p *Program) In(variables map[string]string) (command, environment []string) {
+	given := maps.Clone(variables)
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		variables[name] = expand(p.Env[name], given)
+	}
+	for _, word := range p.Command {
+		command = append(command, expand(word, variables))
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		environment = append(environment, name+"="+variables[name])
+	}
+	return command, environment
 }
 
 // program checks what a controller says of its program.
@@ -109,26 +127,7 @@ func (v *validator) program(at string, c *Controller) {
 	if len(p.Command) == 0 && p.Image == "" || len(p.Command) > 0 && p.Command[0] == "" {
 		v.bad(at+".command", "name the executable")
 	}
-	texts := map[string]string{"ready": p.Ready}
-	for i, word := range p.Command {
-		texts[fmt.Sprintf("command[%d]", i)] = word
-	}
-	names := slices.Sorted(maps.Keys(p.Env))
-	for _, name := range names {
-		if !variable.MatchString("${" + name + "}") {
-			v.bad(join(at+".env", name), "%s is not a valid name of a variable", quote(name))
-		}
-		if slices.Contains(Given, name) {
-			v.bad(join(at+".env", name), "%s is set by fencelab", name)
-		}
-		texts[join("env", name)] = p.Env[name]
-	}
-	known := slices.Compact(slices.Sorted(slices.Values(slices.Concat(Given, ambient, names))))
-	for _, path := range slices.Sorted(maps.Keys(texts)) {
-		for _, reference := range variable.FindAllStringSubmatch(texts[path], -1) {
-			v.oneOf(at+"."+path, "variable", reference[1], known)
-		}
-	}
+	v.variables(at, p, map[string]string{"ready": p.Ready}, Given)
 }
 
 // also checks the parts that a program plays beside others.

@@ -115,6 +115,8 @@ type Topology struct {
 	// command their power through it. Default: controllers talk to the BMCs or, in the lab,
 	// to what --power selects.
 	Ironic *Ironic `json:"ironic,omitempty"`
+	// bmc is somebody else's program in the place of the hosts' BMCs. Default: fencelab's own BMCs.
+	BMC *BMC `json:"bmc,omitempty"`
 }
 
 // Ironic says how an Ironic behaves. Times are whole seconds; what is left out is Ironic's

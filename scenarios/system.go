@@ -60,10 +60,12 @@ type About struct {
 // SystemSpec is what a system is made of.
 type SystemSpec struct {
 	// controllers are its programs.
-	Controllers []SystemController `json:"controllers"`
+	Controllers []SystemController `json:"controllers,omitempty"`
 	// ironic is an Ironic that is a part of the system, and owns the BMCs in every scenario.
 	// A scenario that has one as well says how it behaves.
 	Ironic *Ironic `json:"ironic,omitempty"`
+	// bmc is a program of the system that takes the place of the BMCs, in every scenario.
+	BMC *BMC `json:"bmc,omitempty"`
 	// settings are those of fencelab's own controllers that run beside the programs, by their names: what they have to know
 	// of the system. The story's other settings remain.
 	Settings map[string]json.RawMessage `json:"settings,omitempty"`
@@ -150,6 +152,7 @@ func LoadSystem(file string, vocab Vocabulary) (*System, error) {
 		system.Spec.Controllers[i].Program.beside(dir)
 	}
 	system.Spec.Ironic.beside(dir)
+	system.Spec.BMC.beside(dir)
 	return system, nil
 }
 
@@ -159,6 +162,10 @@ func (v *validator) system(s *System) {
 		v.bad("metadata.name", "%s is not a valid name: use lower-case letters, digits and dashes", quote(s.Metadata.Name))
 	}
 	v.ironicTimes("spec.ironic", s.Spec.Ironic)
+	v.bmc("spec.bmc", s.Spec.BMC)
+	if len(s.Spec.Controllers) == 0 && s.Spec.BMC == nil {
+		v.bad("spec", "nothing is under test: name controllers, or a bmc")
+	}
 	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
 	var names []string
 	for i := range s.Spec.Controllers {
@@ -236,8 +243,11 @@ func (s *System) Takes(spec *Spec) error {
 		c.Name = Process(o.Name, taken[o.Name])
 		listed = append(listed, c)
 	}
-	if len(taken) == 0 {
+	if len(taken) == 0 && s.Spec.BMC == nil {
 		return ErrNothingToTest
+	}
+	if path := ownBMCs(spec); path != "" && s.Spec.BMC != nil {
+		return fmt.Errorf("%s is about fencelab's own BMCs, whose place the system takes", path)
 	}
 	listed, err := withoutTheOthers(listed, spec.Steps)
 	if err != nil {
@@ -252,6 +262,7 @@ func (s *System) Takes(spec *Spec) error {
 	}
 	spec.Controllers = listed
 	spec.Topology.Ironic = s.Spec.Ironic.in(spec.Topology.Ironic)
+	spec.Topology.BMC = cmp.Or(s.Spec.BMC, spec.Topology.BMC)
 	return nil
 }
 
@@ -338,18 +349,28 @@ func (s *System) Files() (files []string) {
 			files = append(files, file)
 		}
 	}
-	for _, c := range s.Spec.Controllers {
-		if image := c.Program.ImageFile(); image != "" {
+	programs := func(yield func(*Program) bool) {
+		for _, c := range s.Spec.Controllers {
+			if !yield(c.Program) {
+				return
+			}
+		}
+		if s.Spec.BMC != nil {
+			yield(s.Spec.BMC.Program())
+		}
+	}
+	for p := range programs {
+		if image := p.ImageFile(); image != "" {
 			add(image)
 		}
-		for i, word := range c.Program.Command {
+		for i, word := range p.Command {
 			switch {
-			case i == 0 && c.Program.Image != "": // it is in there
+			case i == 0 && p.Image != "": // it is in there
 			case i == 0 && !strings.Contains(word, "/"):
 				add(word)
 			case i > 0 && (strings.HasPrefix(word, "-") || strings.Contains(word, "$") || strings.Contains(word, "://")):
-			case i == 0 || strings.Contains(word, "/") || isFile(c.Program.File(word)):
-				add(c.Program.File(word))
+			case i == 0 || strings.Contains(word, "/") || isFile(p.File(word)):
+				add(p.File(word))
 			}
 		}
 	}

@@ -339,6 +339,10 @@ func (v *validator) topology() {
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
 	v.atLeast("spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)
 	v.ironicTimes("spec.topology.ironic", v.spec.Topology.Ironic)
+	v.bmc("spec.topology.bmc", v.spec.Topology.BMC)
+	if path := ownBMCs(v.spec); path != "" && v.spec.Topology.BMC != nil {
+		v.bad(path, "only fencelab's own BMCs can do this: leave it out, or spec.topology.bmc")
+	}
 	v.atLeast("spec.limits.step", v.spec.Limits.Step, 100*time.Millisecond)
 	v.atLeast("spec.limits.settle", v.spec.Limits.Settle, 100*time.Millisecond)
 }

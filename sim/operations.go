@@ -24,6 +24,7 @@ var Capabilities = scenarios.Capabilities{
 	World: "sim", Title: "simulator",
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureIronic:                     "the simulator has no Ironic",
+		scenarios.FeatureBMC:                        "the simulator has its own BMCs",
 		"killIronic":                                "the simulator has no Ironic",
 		"startIronic":                               "the simulator has no Ironic",
 		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",

@@ -26,6 +26,8 @@ const (
 	portEndTimeout = 5 * time.Second
 	// firmwareReset is less than a kernel needs from a reset to one of its own.
 	firmwareReset = time.Second
+	// settleInterval is how often it is looked whether an event has been recorded.
+	settleInterval = 5 * time.Millisecond
 	// actTimeout bounds the wait for the hypervisor's event about what was just done.
 	actTimeout = 20 * time.Second
 )
@@ -53,6 +55,7 @@ type Domain struct {
 	// Of run's goroutine.
 	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
 	stopSeen    time.Time
+	after       []input   // what the hypervisor has said since then: somebody else may switch it on at once
 	consoleMark int64     // the console's length when the boot began
 	resetSeen   time.Time // when the last reset was told that wasn't the firmware's
 	fired       bool      // its watchdog, a device: the next reset is due to that
@@ -134,11 +137,7 @@ func (d *Domain) On(ctx context.Context) error {
 	d.setStarting(true)
 	defer d.setStarting(false)
 	return d.act(ctx, "switch on", isKind(PoweredOn), func() error {
-		if err := d.libvirt.Create(); err != nil {
-			return err
-		}
-		d.lab.hypervisor.adopt(d.spec.name)
-		return nil
+		return d.libvirt.Create()
 	})
 }
 
@@ -191,6 +190,33 @@ func (d *Domain) Restart(ctx context.Context) error {
 		return err
 	}
 	return d.Resume(ctx)
+}
+
+// Restarting says that somebody else is about to reset the host on request, and returns what says that he is done.
+func (d *Domain) Restarting() (done func()) {
+	d.restarting.Store(true)
+	return func() { d.restarting.Store(false) }
+}
+
+// Settle waits until what the hypervisor says of the host's power is recorded, for those whom somebody else who changes it
+// has answered.
+func (d *Domain) Settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("no event has told after %v", actTimeout))
+	defer cancel()
+	for {
+		active, err := d.libvirt.IsActive()
+		if err != nil {
+			return fmt.Errorf("ask for the power of host %s: %w", d.name, err)
+		}
+		if state := d.State(); active == (state != StateOff && state != StatePoweringOn) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("await the power of host %s: %w", d.name, context.Cause(ctx))
+		case <-time.After(settleInterval):
+		}
+	}
 }
 
 // Reboot presses the ACPI power button, as [Domain.Shutdown] does, and a guest that then switches itself off is reset instead. It
@@ -348,6 +374,8 @@ func (d *Domain) handle(in input) {
 			}
 			return d.tracker.line(at, l, d.resetReason)
 		})
+	case d.stop != nil:
+		d.after = append(d.after, in)
 	case in.kind == fired:
 		d.fired = true
 	case in.kind == PoweredOff && d.port != nil:
@@ -366,6 +394,9 @@ func (d *Domain) handle(in input) {
 			d.fired = false
 			d.consoleMark = d.consoleLength()
 		}
+		if in.kind == PoweredOn {
+			d.lab.hypervisor.adopt(d.spec.name)
+		}
 		d.lab.record(func(at time.Duration) []Event { return d.tracker.hypervisor(at, in.kind, in.detail) })
 	}
 }
@@ -374,6 +405,11 @@ func (d *Domain) finishStop() {
 	in := *d.stop
 	d.stop = nil
 	d.lab.record(func(at time.Duration) []Event { return d.tracker.hypervisor(at, in.kind, in.detail) })
+	after := d.after
+	d.after = nil
+	for _, in := range after {
+		d.handle(in)
+	}
 }
 
 // setPort is called by run's goroutine only, which may therefore read port without the lock.

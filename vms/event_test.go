@@ -2,6 +2,8 @@ package vms
 
 import (
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -292,5 +294,28 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 	if next != n {
 		t.Errorf("got %d of %d", next, n)
+	}
+}
+
+// TestAnEndIsToldBeforeTheNextBeginning: a host that somebody else switches off and at once on again has been off: what the
+// guest said before its end, and the end, come before the beginning.
+func TestAnEndIsToldBeforeTheNextBeginning(t *testing.T) {
+	l := &Lab{opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
+	d := &Domain{lab: l, name: "worker-1", tracker: newTracker("worker-1", time.Minute, time.Minute)}
+	port, other := net.Pipe()
+	defer other.Close()
+	for _, in := range []input{
+		{kind: PoweredOn}, {connected: port}, {line: []byte(`{"kind":"boot","boot":"1"}`)},
+		{kind: PoweredOff}, {kind: PoweredOn}, {line: []byte(`{"kind":"heartbeat","boot":"1","seq":1}`)}, {ended: true},
+	} {
+		d.handle(in)
+	}
+	events, _ := l.queue.take()
+	var told []Kind
+	for _, e := range events {
+		told = append(told, e.Kind)
+	}
+	if want := []Kind{PoweredOn, Kind(evidence.Boot), Kind(evidence.Heartbeat), PoweredOff, PoweredOn}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
 	}
 }

@@ -219,6 +219,46 @@ func TestPowerAndBoots(t *testing.T) {
 	}
 }
 
+// Somebody else, who drives the domain by himself, may switch it off and at once on again. Each of it is told, in order, and
+// once it has settled the state is what he has been answered.
+func TestSomebodyElseChangesThePower(t *testing.T) {
+	l := openLab(t, patience)
+	ctx := t.Context()
+	d := l.host(HostConfig{Name: "worker-1"})
+	settled := func(want State) {
+		t.Helper()
+		if l.must(d.Settle(ctx)); d.State() != want {
+			t.Errorf("it is %s, want %s", d.State(), want)
+		}
+	}
+	l.must(d.libvirt.Create())
+	settled(StateOn)
+	l.await(PoweredOn, "")
+	for range 2 {
+		boot := l.await(Kind(evidence.Boot), "")
+		l.must(d.libvirt.Destroy())
+		l.must(d.libvirt.Create())
+		settled(StateOn)
+		if off := l.await(PoweredOff, ""); off.Boot != boot.Boot {
+			t.Errorf("the end of boot %s is %v", boot.Boot, off)
+		}
+		l.await(PoweredOn, "")
+	}
+	l.await(Kind(evidence.Boot), "")
+	l.must(d.libvirt.Destroy())
+	settled(StateOff)
+	l.await(PoweredOff, "")
+	l.must(d.On(ctx))
+	boot := l.await(Kind(evidence.Boot), "")
+	done := d.Restarting()
+	l.must(d.libvirt.Reset(0))
+	if e := l.await(Reset, ""); e.Boot != boot.Boot || e.Detail != resetRequested {
+		t.Errorf("reset of boot %s is %v", boot.Boot, e)
+	}
+	done()
+	l.await(Kind(evidence.Boot), "")
+}
+
 func TestWatchdogFiresWhenNotFed(t *testing.T) {
 	for name, device := range map[string]bool{"softdog": false, "i6300esb": true} {
 		t.Run(name, func(t *testing.T) { testWatchdog(t, device) })

@@ -51,6 +51,9 @@ func (c *command) run(cmd *cobra.Command, file string, vocabulary scenarios.Voca
 	if err != nil {
 		return report.Invalid(err)
 	}
+	if system.Spec.BMC != nil {
+		return report.Invalid(fmt.Errorf("%s: its bmc drives domains, and conformance is told of model hosts: use fencelab run %s --backend lab --system %s", file, Stories, file))
+	}
 	all, err := load(Stories, vocabulary)
 	if err != nil {
 		return report.Invalid(err)

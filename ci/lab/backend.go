@@ -203,14 +203,14 @@ func (b *Backend) since() time.Duration { return b.clock.Now() }
 // of this, and RunStarted when all are healthy, come out of Advance.
 func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings invariant.Timings, err error) {
 	can := b.options.Capabilities()
-	reasons := slices.Concat(can.Refuse(plan, objects.Needs), b.impossibleAgents(&plan.Spec), b.options.replaced(b.set, &plan.Spec))
+	reasons := slices.Concat(can.Refuse(plan, objects.Needs), b.impossibleAgents(&plan.Spec), b.impossibleBMCs(&plan.Spec), b.options.replaced(b.set, &plan.Spec))
 	if len(reasons) > 0 {
 		return timings, &scenarios.Unsupported{Backend: can.Title, Reasons: reasons}
 	}
 	if given := plan.Spec.Topology.Ironic; given != nil {
 		b.options.Power, b.options.ironicBin = Ironic, given.Bin
 	}
-	if b.options.Kept {
+	if b.options.Kept || plan.Spec.Topology.BMC != nil {
 		vms.OpenToOthers()
 	}
 	if err := Check(ctx, b.options); err != nil {
@@ -345,6 +345,9 @@ func (b *Backend) makeHosts() error {
 			m.fedBy(a.name)
 		}
 	}
+	if b.plan.Spec.Topology.BMC != nil {
+		return b.serveForeignBMCs()
+	}
 	if err := b.bmcs.serve(b.clock, b.names, b.hosts); err != nil {
 		return err
 	}
@@ -452,7 +455,7 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	artifacts, errs = append(artifacts, logs...), append(errs, err)
 	if b.bmcs != nil {
 		requests, err := b.bmcs.close()
-		artifacts, errs = append(artifacts, requests), append(errs, err)
+		artifacts, errs = append(append(artifacts, requests), b.bmcs.foreign.logs()...), append(errs, err)
 	}
 	if b.machines != nil {
 		consoles, err := b.machines.close()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"sync"
 
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/scenarios"
@@ -33,6 +35,8 @@ type bmcs struct {
 	names    []string
 	byName   map[string]*fakebmc.BMC
 	urls     map[string]*url.URL
+	systems  map[string]string // paths of the hosts' Systems
+	foreign  *foreignBMCs      // nil if they are fencelab's own
 	faults   *objects.Faults
 	requests objects.Requests
 	// clients has their names by the addresses of their connections, overdue those whose client has given up.
@@ -48,7 +52,7 @@ type reset struct {
 }
 
 func newBMCs(s *stream) (*bmcs, error) {
-	b := &bmcs{stream: s, password: rand.Text(), byName: make(map[string]*fakebmc.BMC), urls: make(map[string]*url.URL)}
+	b := &bmcs{stream: s, password: rand.Text(), byName: make(map[string]*fakebmc.BMC), urls: make(map[string]*url.URL), systems: make(map[string]string)}
 	certificate, err := redfish.SelfSigned("127.0.0.1")
 	if err != nil {
 		return nil, err
@@ -75,10 +79,18 @@ func (b *bmcs) serve(clock fakebmc.Clock, names []string, machines map[string]ma
 		if b.urls[name], err = url.Parse(address); err != nil {
 			return err
 		}
-		b.byName[name], b.names = bmc, append(b.names, name)
+		b.byName[name], b.names, b.systems[name] = bmc, append(b.names, name), "/redfish/v1/Systems/"+name
 	}
 	b.faults = objects.NewFaults(b.byName)
 	return nil
+}
+
+// systemAt is the URL of a host's System.
+func (b *bmcs) systemAt(host string) string { return b.urls[host].String() + b.systems[host] }
+
+// understands reads requests to the BMC of a host.
+func (b *bmcs) understands(host string) func(*http.Request, []byte) gate.Request {
+	return gate.BMC(host, b.systems[host])
 }
 
 // heal withdraws every fault.
@@ -96,8 +108,7 @@ func (b *bmcs) close() (scenarios.Artifact, error) {
 			b.requests.Add(r)
 		}
 	}
-	err := b.server.Close()
-	return b.requests.Artifact(), err
+	return b.requests.Artifact(), errors.Join(b.server.Close(), b.foreign.close())
 }
 
 // transport is for a client whose requests are to bear its name. A BMC sees an address, so

@@ -136,7 +136,7 @@ func (b *Backend) createTopology() error {
 		return err
 	}
 	b.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
-		return api.BMCDetails{Address: "redfish+" + b.bmcs.urls[host].String() + "/redfish/v1/Systems/" + host, CredentialsName: bmcSecret}
+		return api.BMCDetails{Address: "redfish+" + b.bmcs.systemAt(host), CredentialsName: bmcSecret}
 	})
 	for _, obj := range b.topology {
 		kind, err := b.kinds.Of(obj)

@@ -77,7 +77,7 @@ func (b *Backend) startIronic() error {
 		return fmt.Errorf("connect to Ironic: %w", err)
 	}
 	for _, host := range b.names {
-		proxy, err := gate.Serve(b.bmcs.urls[host], &gate.Gate{Judge: everything{}, Read: gate.BMC(host), Next: &toBMC{o, host}}, nil, "")
+		proxy, err := gate.Serve(b.bmcs.urls[host], &gate.Gate{Judge: everything{}, Read: b.bmcs.understands(host), Next: &toBMC{o, host}}, nil, "")
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (b *Backend) startIronic() error {
 		node := ironicpower.NodeName(objects.Namespace, host)
 		o.hosts[node], o.names = host, append(o.names, node)
 		err = ironic.Adopt(b.ctx, endpoint, ironic.Host{
-			Name: node, Address: proxy.URL(), System: "/redfish/v1/Systems/" + host, Username: bmcUser, Password: b.bmcs.password,
+			Name: node, Address: proxy.URL(), System: b.bmcs.systems[host], Username: bmcUser, Password: b.bmcs.password,
 		})
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (t *toBMC) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	client := ironicActor
-	if command := strings.Fields(gate.BMC(t.host)(request, body).Effect); len(command) == 3 {
+	if command := strings.Fields(t.o.bmcs.understands(t.host)(request, body).Effect); len(command) == 3 {
 		t.o.mu.Lock()
 		if c := t.o.asked[t.host]; c.reset == command[1] && t.o.since()-c.at < askedLately {
 			client = c.client

@@ -428,7 +428,7 @@ func (p *process) stop() {
 func (l *life) open() (way, error) {
 	b, show, ways := l.p.b, make(map[string]string), make(map[string]string)
 	for host, target := range b.bmcs.urls {
-		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: gate.BMC(host), Next: b.bmcs.transport(l.p.name)}, b.bmcs.secure)
+		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: b.bmcs.understands(host), Next: b.bmcs.transport(l.p.name)}, b.bmcs.secure)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -199,22 +198,12 @@ func (r *programs) execute(name string, c controllers.Selection, config *rest.Co
 	if r.image != nil {
 		variables["PATH"] = r.image.Path()
 	}
-	given := maps.Clone(variables)
-	for variable, value := range r.program.Env {
-		variables[variable] = r.program.Expand(value, given)
-	}
-	var words []string
-	for _, word := range r.program.Command {
-		words = append(words, r.program.Expand(word, variables))
-	}
+	words, environment := r.program.In(variables)
 	cmd, err := r.prepare(name, own, words)
 	if err != nil {
 		return nil, "", err
 	}
-	for _, variable := range slices.Sorted(maps.Keys(variables)) {
-		cmd.Env = append(cmd.Env, variable+"="+variables[variable])
-	}
-	cmd.Env = append(cmd.Env, r.mark)
+	cmd.Env = append(append(cmd.Env, environment...), r.mark)
 	p, err := child.Start("fencelab-"+name, cmd, r.log(name))
 	return p, r.program.Expand(r.program.Ready, variables), err
 }
@@ -233,15 +222,21 @@ func (r *programs) prepare(name, own string, words []string) (*exec.Cmd, error) 
 		}
 		return r.image.Run(container.Life{Command: words, Own: files, Shared: []string{own}, ReadOnly: []string{dir}})
 	}
+	cmd, err := commandOf(r.program, words)
+	if err != nil {
+		return nil, fmt.Errorf("find the executable of %s: %w", name, err)
+	}
+	return cmd, nil
+}
+
+// commandOf runs words, which are the program's, as an executable of the host.
+func commandOf(p *scenarios.Program, words []string) (*exec.Cmd, error) {
 	if strings.Contains(words[0], "/") {
-		words[0] = r.program.File(words[0])
+		words[0] = p.File(words[0])
 	}
 	cmd := exec.Command(words[0], words[1:]...)
-	if cmd.Err != nil {
-		return nil, fmt.Errorf("find the executable of %s: %w", name, cmd.Err)
-	}
-	cmd.Dir = r.program.Dir
-	return cmd, nil
+	cmd.Dir = p.Dir
+	return cmd, cmd.Err
 }
 
 func freePort() (int, error) {

@@ -139,7 +139,7 @@ func (b *Backend) ready(ctx context.Context) error {
 }
 
 func (b *Backend) hostState(ctx context.Context, name string) HostState {
-	h := HostState{Name: name, BMC: b.bmcs.urls[name].JoinPath("redfish/v1/Systems", name).String(), Domain: b.hosts[name].domainName()}
+	h := HostState{Name: name, BMC: b.bmcs.systemAt(name), Domain: b.hosts[name].domainName()}
 	power, err := b.hosts[name].PowerState()
 	if h.Power = string(power); err != nil {
 		h.Power = "unknown: " + err.Error()

@@ -74,7 +74,11 @@ func describe(w io.Writer, file string, s *scenarios.System) {
 		}
 	}
 	say("file", file)
-	say("plays", strings.Join(s.Parts(), ", "))
+	plays := s.Parts()
+	if s.Spec.BMC != nil {
+		plays = append(plays, "bmc")
+	}
+	say("plays", strings.Join(plays, ", "))
 	if about := s.About; about != nil {
 		say("tried with", about.Tried...)
 		say("built by", about.Builds...)

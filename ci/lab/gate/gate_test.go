@@ -351,7 +351,7 @@ func TestAProxyInventsNoAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy, err := Serve(target, &Gate{Judge: new(script), Read: BMC("worker-1"), Next: &http.Transport{DisableKeepAlives: true}}, nil, "")
+	proxy, err := Serve(target, &Gate{Judge: new(script), Read: BMC("worker-1", "/redfish/v1/Systems/worker-1"), Next: &http.Transport{DisableKeepAlives: true}}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,6 +383,7 @@ func TestRead(t *testing.T) {
 	normal := event.DeepCopy()
 	normal.Type = "Normal"
 	owner := Ironic(func(node string) string { return map[string]string{"default~worker-1": "worker-1"}[node] })
+	bmc := BMC("worker-1", "/redfish/v1/Systems/worker-1")
 	for _, c := range []struct {
 		read               func(*http.Request, []byte) Request
 		method, path, body string
@@ -405,10 +406,11 @@ func TestRead(t *testing.T) {
 		{API(known), "GET", "/api/v1/namespaces/nodes/pods/machines", "", Request{Verb: "get", Kind: "Pod", Name: "machines", Deed: "get Pod/machines"}},
 		{API(known), "GET", "/api/v1/namespaces/default", "", Request{}},
 		{API(known), "GET", "/apis/example.com/v1/nodes/worker-1", "", Request{}},
-		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-1", "", Request{Deed: "read BMC/worker-1"}},
-		{BMC("worker-1"), "GET", "/redfish/v1/Systems/worker-2", "", Request{}},
-		{BMC("worker-1"), "POST", "/redfish/v1/SessionService/Sessions", "{}", Request{}},
-		{BMC("worker-1"), "POST", "/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", `{"ResetType":"ForceOff"}`, Request{Effect: "bmc ForceOff worker-1"}},
+		{bmc, "GET", "/redfish/v1/Systems/worker-1", "", Request{Deed: "read BMC/worker-1"}},
+		{bmc, "GET", "/redfish/v1/Systems/worker-2", "", Request{}},
+		{bmc, "POST", "/redfish/v1/SessionService/Sessions", "{}", Request{}},
+		{bmc, "POST", "/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", `{"ResetType":"ForceOff"}`, Request{Effect: "bmc ForceOff worker-1"}},
+		{bmc, "POST", "/redfish/v1/Systems/worker-11/Actions/ComputerSystem.Reset", `{"ResetType":"ForceOff"}`, Request{}},
 		{owner, "PUT", "/v1/nodes/default~worker-1/states/power", `{"target":"soft power off","timeout":3}`, Request{Effect: "bmc GracefulShutdown worker-1"}},
 		{owner, "PUT", "/v1/nodes/default~worker-1/states/provision", `{"target":"manage"}`, Request{}},
 		{owner, "GET", "/v1/nodes/default~worker-1", "", Request{}},

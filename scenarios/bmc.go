@@ -1,0 +1,116 @@
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// BMC is somebody else's program that serves Redfish for all hosts, in the place of fencelab's BMCs. It drives the domains
+// of a hypervisor by itself, and all that it is asked passes fencelab. It has no faults but its own.
+//
+// In the command and in env, ${NAME} is a variable of its environment: one of env, or one that it is given by fencelab. Those
+// are LIBVIRT_URI, where the domains are; HOSTS, a file in JSON with the name, the domain and the uuid of each host;
+// BMC_USERNAME and BMC_PASSWORD, which every client has; TMPDIR, an empty directory of its own; and PORT, a free port of the
+// loopback interface.
+type BMC struct {
+	// command is the executable and its arguments. One that is named with a slash is found from the directory of the
+	// file, any other along PATH.
+	Command []string `json:"command"`
+	// env is its environment, beside what it is given.
+	Env map[string]string `json:"env,omitempty"`
+	// address is the URL of its Redfish service; it is up when the root of the service answers 200. Default:
+	// http://127.0.0.1:${PORT}.
+	Address string `json:"address,omitempty"`
+	// system is the path of a host's System, in which ${HOST}, ${DOMAIN} and ${UUID} are those of the host. Default:
+	// /redfish/v1/Systems/${UUID}.
+	System string `json:"system,omitempty"`
+	// dir is the directory that relative names are found from. Left out: that of the file.
+	Dir string `json:"dir,omitempty"`
+}
+
+// GivenBMC are the variables that the program of BMCs is given, and SystemBMC those of the path of a System.
+var (
+	GivenBMC  = []string{"BMC_PASSWORD", "BMC_USERNAME", "HOSTS", "LIBVIRT_URI", "PORT", "TMPDIR"}
+	SystemBMC = []string{"DOMAIN", "HOST", "UUID"}
+)
+
+// Program is it as a program, without the defaults.
+func (b *BMC) Program() *Program { return &Program{Command: b.Command, Env: b.Env, Dir: b.Dir} }
+
+// AddressIn is the URL of its service.
+func (b *BMC) AddressIn(variables map[string]string) string {
+	return expand(cmp.Or(b.Address, "http://127.0.0.1:${PORT}"), variables)
+}
+
+// SystemOf is the path of a host's System.
+func (b *BMC) SystemOf(host, domain, uuid string) string {
+	system := expand(cmp.Or(b.System, "/redfish/v1/Systems/${UUID}"), map[string]string{"HOST": host, "DOMAIN": domain, "UUID": uuid})
+	return path.Clean("/" + system)
+}
+
+// bmc checks what is said of somebody else's BMCs, if there are any.
+func (v *validator) bmc(at string, b *BMC) {
+	if b == nil {
+		return
+	}
+	if len(b.Command) == 0 || b.Command[0] == "" {
+		v.bad(at+".command", "name the executable")
+	}
+	v.variables(at, b.Program(), map[string]string{"address": b.Address}, GivenBMC)
+	if b.System != "" && !variable.MatchString(b.System) {
+		v.bad(at+".system", "%s is the same for all hosts: use ${HOST}, ${DOMAIN} or ${UUID}", quote(b.System))
+	}
+	for _, reference := range variable.FindAllStringSubmatch(b.System, -1) {
+		v.oneOf(at+".system", "variable", reference[1], SystemBMC)
+	}
+}
+
+// ownBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it doesn't.
+func ownBMCs(spec *Spec) string {
+	for i := range spec.Topology.Hosts {
+		if spec.Topology.Hosts[i].PowerRestore != "" {
+			return fmt.Sprintf("spec.topology.hosts[%d].powerRestore", i)
+		}
+	}
+	for i := range spec.Steps {
+		if do := spec.Steps[i].Do; do != nil && do.AddFault != nil {
+			return fmt.Sprintf("spec.steps[%d].do.addFault", i)
+		}
+	}
+	return ""
+}
+
+// variables checks the environment of a program, and the references to it in its command and in other texts.
+func (v *validator) variables(at string, p *Program, texts map[string]string, given []string) {
+	texts = maps.Clone(texts)
+	for i, word := range p.Command {
+		texts[fmt.Sprintf("command[%d]", i)] = word
+	}
+	names := slices.Sorted(maps.Keys(p.Env))
+	for _, name := range names {
+		if !variable.MatchString("${" + name + "}") {
+			v.bad(join(at+".env", name), "%s is not a valid name of a variable", quote(name))
+		}
+		if slices.Contains(given, name) {
+			v.bad(join(at+".env", name), "%s is set by fencelab", name)
+		}
+		texts[join("env", name)] = p.Env[name]
+	}
+	known := slices.Compact(slices.Sorted(slices.Values(slices.Concat(given, ambient, names))))
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		for _, reference := range variable.FindAllStringSubmatch(texts[path], -1) {
+			v.oneOf(at+"."+path, "variable", reference[1], known)
+		}
+	}
+}
+
+// beside makes the names of its files those beside the file in dir that names them.
+func (b *BMC) beside(dir string) {
+	if b != nil && !filepath.IsAbs(b.Dir) {
+		b.Dir = filepath.Join(dir, b.Dir)
+	}
+}
