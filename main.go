@@ -67,6 +67,7 @@ missing, 5 internal error.`,
 	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), report.LintCommand(vocabulary),
 		corpus.Command(vocabulary), report.SchemaCommand(vocabulary), report.SystemsCommand(vocabulary), conform.Command(vocabulary), kept.Command(os.Args[0], vocabulary), doctorCommand(),
 		cli.Controllers(), cli.Agent(), bmcCommand(), workers.Command())
+	root.SetFlagErrorFunc(report.WrongFlag)
 	root.SetHelpCommand(report.HelpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
 	root.SetArgs(args)

@@ -92,6 +92,11 @@ func (d decoder) json(n *yaml.Node, v reflect.Value, path string) {
 		example, _ := json.Marshal(reflect.Zero(v.Type()).Interface()) // "" will do
 		d.doc.bad(path, "%s where a value such as %s is expected", describe(n), example)
 	case err != nil:
+		if _, is := v.Interface().(interface{ Seconds() float64 }); is && n.Kind == yaml.ScalarNode {
+			if _, better := durationOf(n.Value); better != nil {
+				err = better // a setting's, which is of a type of Kubernetes'
+			}
+		}
 		d.doc.bad(path, "%s", oneLine(err))
 	}
 }

@@ -46,6 +46,9 @@ func versionOf(ctx context.Context, path string) (string, error) {
 	version := exec.CommandContext(ctx, path, "--version")
 	version.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1") // some are Python, and their place isn't ours
 	output, err := version.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s --version: no answer within %v, which a busy machine may take longer for", path, versionTimeout)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w: %s", path, err, output)
 	}

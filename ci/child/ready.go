@@ -2,6 +2,7 @@ package child
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,11 +15,14 @@ const askInterval = 30 * time.Millisecond
 // AwaitAnswer asks a server for a URL until it answers 200. It fails when one of the processes behind it has ended, or when
 // the context does; then it quotes the last lines of the last of them, which is the server.
 func AwaitAnswer(ctx context.Context, client *http.Client, url string, processes ...*Process) error {
-	server := processes[len(processes)-1]
+	server, last := processes[len(processes)-1], errors.New("none")
 	for {
 		answer := get(ctx, client, url)
 		if answer == nil {
 			return nil
+		}
+		if ctx.Err() == nil {
+			last = answer // what comes of the end of the wait is none
 		}
 		for _, p := range processes {
 			select {
@@ -29,7 +33,8 @@ func AwaitAnswer(ctx context.Context, client *http.Client, url string, processes
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("await %s of %s: %w; last answer: %w; its last lines:\n%s", url, server.name, context.Cause(ctx), answer, server.Tail())
+			return fmt.Errorf("await %s of %s: %w, and a busy machine may take longer; last answer: %w; its last lines:\n%s",
+				url, server.name, context.Cause(ctx), last, server.Tail())
 		case <-time.After(askInterval):
 		}
 	}

@@ -1,7 +1,9 @@
 package conform
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 
@@ -48,6 +50,9 @@ func (c *command) run(cmd *cobra.Command, file string, vocabulary scenarios.Voca
 		return report.Invalid(fmt.Errorf("--workers must be at least 1"))
 	}
 	system, err := scenarios.LoadSystem(file, vocabulary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return report.Invalid(fmt.Errorf("%w; name the file of a system, such as one of fencelab systems list", err))
+	}
 	if err != nil {
 		return report.Invalid(err)
 	}

@@ -54,8 +54,12 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		mark := map[bool]string{true: "ok", false: "none"}[f.Remedy == ""]
 		fmt.Fprintf(w, "  %-7s  %-22s %s\n", mark, f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
 	}
+	var without []string
 	for _, f := range kind.Preflight(ctx) { // only --cluster kind needs it
 		f.Name = "kind: " + f.Name
+		if f.Remedy != "" && len(without) == 0 {
+			without = append(without, "clusters of kind's: run make kind")
+		}
 		optional(f)
 	}
 	missing := false
@@ -71,12 +75,15 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 		}
 		fmt.Fprintf(w, "  %s  %-22s %s\n", mark, tool.name, state)
 	}
+	if missing {
+		without = append(without, "power through Ironic: run ci/ironic/install.sh")
+	}
 	switch {
 	case short:
 		fmt.Fprintln(w, "\nThe simulator can run here; the lab has too little room.")
 		return false
-	case Check(ctx, Options{}) == nil && missing:
-		fmt.Fprintln(w, "\nEvery world can run here, except power through Ironic. Run: ci/ironic/install.sh")
+	case Check(ctx, Options{}) == nil && len(without) > 0:
+		fmt.Fprintf(w, "\nEvery world can run here, without %s.\n", strings.Join(without, "; and without "))
 		return true
 	case Check(ctx, Options{}) == nil:
 	case Check(ctx, Options{Hosts: Model}) == nil:

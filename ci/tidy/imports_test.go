@@ -45,7 +45,7 @@ var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
 	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page"}, anyYAML), whyScenarios},
-	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra"}, "a report is of outcomes, whatever world they come from"},
+	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/page", []string{"./scenarios/history", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},

@@ -66,7 +66,12 @@ func browse(t testing.TB, run *Run) *tab {
 	if err := os.WriteFile(file, render(t, run), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WindowSize(1500, 1000), chromedp.NoSandbox)
+	own, err := os.MkdirTemp("", "browser") // it leaves a socket there, whose name may not be as long as the test's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(own) })
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WindowSize(1500, 1000), chromedp.NoSandbox, chromedp.Env("TMPDIR="+own))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)

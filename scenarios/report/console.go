@@ -89,6 +89,9 @@ func (c *Console) Check(worlds []string) error {
 	}
 	for _, p := range c.Parts {
 		if i := slices.Index(p.Of, p.Value); i < 0 || i > 0 && c.World != "lab" {
+			if i > 0 {
+				return fmt.Errorf("--%s %s: only the lab has it: add --backend lab", p.Flag, p.Value)
+			}
 			return fmt.Errorf("--%s %s: choose %s, in the lab", p.Flag, p.Value, OneOf(p.Of))
 		}
 	}

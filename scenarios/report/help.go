@@ -1,9 +1,11 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -20,6 +22,20 @@ func UnknownCommand(root *cobra.Command, name string) error {
 		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
 	}
 	return fmt.Errorf("unknown command %q; see fencelab --help", name)
+}
+
+// WrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there.
+func WrongFlag(cmd *cobra.Command, err error) error {
+	var absent *pflag.NotExistError
+	if !errors.As(err, &absent) {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if meant := history.Nearest(absent.GetSpecifiedName(), names); len(meant) > 1 {
+		return fmt.Errorf("%w: did you mean --%s?", err, meant)
+	}
+	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 }
 
 // HelpCommand is the usual one, but that a topic which isn't there is an error.
