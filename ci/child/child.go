@@ -104,16 +104,18 @@ func Tail(log string) []byte {
 	return bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n"))
 }
 
-// Pause stops the process with SIGSTOP, and returns once every thread stands still.
+// Pause stops the process with SIGSTOP, returns once every thread stands still, and has stopped what it has started by then.
+// That comes second: one that starts a command by vfork stands still only when the command has its own program, which it
+// never has if it was stopped before.
 func (p *Process) Pause() error {
-	if err := p.signal(-p.Pid(), syscall.SIGSTOP); err != nil {
+	if err := p.signal(p.Pid(), syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for {
 		// WNOWAIT leaves the news where it is, so that pausing twice doesn't wait for a second one.
 		switch err := unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WSTOPPED|unix.WNOWAIT, nil); err {
 		case nil:
-			return nil
+			return p.signal(-p.Pid(), syscall.SIGSTOP)
 		case unix.EINTR:
 		default:
 			return fmt.Errorf("await the pause of %s: %w", p.name, err)

@@ -61,6 +61,26 @@ func TestKillNeedsNoGoodWill(t *testing.T) {
 	}
 }
 
+// A shell that starts a command stands still until that has its own program (vfork), and one that was stopped before never has.
+func TestPauseOfWhatStartsCommands(t *testing.T) {
+	p := startShell(t, "while :; do /bin/true; done")
+	for range 300 {
+		paused := make(chan error)
+		go func() { paused <- p.Pause() }()
+		select {
+		case err := <-paused:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("it does not come to stand still")
+		}
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestStopTellsWhatEndedBefore(t *testing.T) {
 	p := startShell(t, "echo first; seq 100; echo 'disk is full' >&2; exit 3")
 	select {
