@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,9 +50,10 @@ func keep(in io.Reader, out io.Writer) int {
 			duty.cgroups = append(duty.cgroups, q.Cgroup)
 		}
 		if q.TempDir != "" {
-			if dir, err := os.MkdirTemp("", q.TempDir); err != nil {
+			if dir, held, err := makeDir(q.TempDir); err != nil {
 				r.Error = err.Error()
 			} else {
+				defer held.Close()
 				r.Dir = dir
 				duty.dirs = append(duty.dirs, dir)
 			}
@@ -64,6 +67,49 @@ func keep(in io.Reader, out io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// making is how a directory is called that nobody holds yet.
+const making = ".making-"
+
+// makeDir makes a directory that is held from when it has its name, so that [Left] never finds one of a process that lives.
+func makeDir(pattern string) (dir string, held *os.File, err error) {
+	made, err := os.MkdirTemp("", making+pattern)
+	if err != nil {
+		return "", nil, err
+	}
+	if held, err = hold(made); err == nil {
+		dir = filepath.Join(filepath.Dir(made), strings.TrimPrefix(filepath.Base(made), making))
+		err = os.Rename(made, dir)
+	}
+	if err != nil {
+		_ = os.Remove(made)
+		return "", nil, err
+	}
+	return dir, held, nil
+}
+
+// hold locks a directory beside others who do, until the file is closed or the process ends.
+func hold(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("hold %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+// isHeld reports whether somebody holds a directory. One that can't be looked at is nobody's business.
+func isHeld(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
 }
 
 // duties are what a keeper has to do at the end.
@@ -179,6 +225,38 @@ func Sweep(name string, marks func(dir string) []string) error {
 		duty.marks = append(duty.marks, marks(dir)...)
 	}
 	return duty.clean()
+}
+
+// ours is what the keepers of fencelab's processes call their directories.
+var ours = regexp.MustCompile(`^fencelab-[a-z]+-([a-z2-7]{8})-[0-9]+$`)
+
+// Left has the names of this user's processes of fencelab that were killed together with their keepers: directories of
+// theirs are there, and nobody holds one. [Sweep] removes what they have left.
+func Left() ([]string, error) {
+	entries, err := os.ReadDir(os.TempDir())
+	if err != nil {
+		return nil, fmt.Errorf("look for what killed runs have left: %w", err)
+	}
+	mine, held := make(map[string]bool), make(map[string]bool)
+	for _, e := range entries {
+		words := ours.FindStringSubmatch(e.Name())
+		info, err := e.Info()
+		if words == nil || err != nil || !info.IsDir() {
+			continue
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == os.Getuid() {
+			mine[words[1]] = true
+		}
+		held[words[1]] = held[words[1]] || isHeld(filepath.Join(os.TempDir(), e.Name()))
+	}
+	var left []string
+	for _, name := range slices.Sorted(maps.Keys(mine)) {
+		// A release that didn't hold its directories has its keepers all the same.
+		if !held[name] && !alive(argument+"\x00"+name+"\x00") {
+			left = append(left, name)
+		}
+	}
+	return left, nil
 }
 
 // IsName reports whether a text looks like a [Name].

@@ -59,6 +59,7 @@ type Keeper struct {
 	requests io.WriteCloser
 	replies  *bufio.Scanner
 	closed   bool
+	held     []*os.File // the directories
 }
 
 // request and reply are one line of JSON each. The end of requests is the order to clean.
@@ -143,7 +144,17 @@ func (k *Keeper) TempDir(prefix string) (string, error) {
 		return "", fmt.Errorf("have keeper make a directory: prefix %q is not a plain name", prefix)
 	}
 	r, err := k.ask(request{TempDir: prefix + "-" + Name() + "-*"})
-	return r.Dir, err
+	if err != nil {
+		return "", err
+	}
+	held, err := hold(r.Dir) // as the keeper does, who may be killed before us
+	if err != nil {
+		return "", err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held = append(k.held, held)
+	return r.Dir, nil
 }
 
 // Do extends the keeper's duty to a command, which removes what somebody else's daemon has made for us. It is executed at
@@ -182,6 +193,9 @@ func (k *Keeper) Close() error {
 	}
 	if err := k.cmd.Wait(); err != nil && len(errs) == 0 {
 		errs = append(errs, fmt.Errorf("wait for keeper: %w", err))
+	}
+	for _, dir := range k.held {
+		_ = dir.Close()
 	}
 	return errors.Join(errs...)
 }

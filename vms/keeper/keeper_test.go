@@ -30,7 +30,7 @@ func own() {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	dir, err := k.TempDir("keeper-test")
+	dir, err := k.TempDir("fencelab-test")
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)

@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -137,6 +139,9 @@ func statusCommand(program string) *cobra.Command {
 			if len(labs) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
 			}
+			if left, err := keeper.Left(); err == nil && len(left) > 0 && len(args) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "killed runs have left something behind (%s): fencelab lab down removes it\n", strings.Join(left, ", "))
+			}
 			good := true
 			for _, l := range labs {
 				good = l.tell(cmd.Context(), cmd.OutOrStdout(), program) && good
@@ -163,14 +168,29 @@ func (l Lab) tell(ctx context.Context, w io.Writer, program string) bool {
 	return describe(w, status, program)
 }
 
+// sweepKilled removes what runs have left whose keepers were killed, too.
+func sweepKilled(cmd *cobra.Command) error {
+	left, err := keeper.Left()
+	errs := []error{err}
+	for _, name := range left {
+		if err := errors.Join(keeper.Sweep(name, vms.Marks), kind.Sweep(cmd.Context(), name)); err != nil {
+			errs = append(errs, fmt.Errorf("remove what the killed run %s has left: %w", name, err))
+			continue
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "what the killed run %s has left is gone\n", name)
+	}
+	return errors.Join(errs...)
+}
+
 func downCommand(program string) *cobra.Command {
 	all, kubeconfig := false, ""
 	cmd := &cobra.Command{
 		Use:   "down [NAME...]",
 		Short: "Remove a lab",
 		Long: `Down removes the lab, if there is only one, or those that are named, and everything
-created for them, even if the process that kept them was killed. It touches nothing
-else. With --kubeconfig it removes what a lab whose process was killed has left in
+created for them, even if the process that kept them was killed. Without a name it also
+removes what runs have left that were killed together with their keepers, as by pkill -9
+fencelab. It touches nothing else. With --kubeconfig it removes what a lab whose process was killed has left in
 your own cluster.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if kubeconfig != "" {
@@ -193,6 +213,9 @@ your own cluster.`,
 					continue
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "lab %s is gone\n", l.Name)
+			}
+			if len(args) == 0 {
+				errs = append(errs, sweepKilled(cmd))
 			}
 			return report.Coded(report.ExitInternal, errors.Join(errs...))
 		},
