@@ -49,8 +49,9 @@ type Domain struct {
 	// Guarded by lab.mu.
 	tracker  *tracker
 	waiters  []*waiter
-	port     net.Conn // nil while no QEMU runs
-	starting bool     // On is at it
+	port     net.Conn      // nil while no QEMU runs
+	starting bool          // On is at it
+	changed  time.Duration // when its power did, by the lab's clock
 
 	// Of run's goroutine.
 	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
@@ -198,9 +199,9 @@ func (d *Domain) Restarting() (done func()) {
 	return func() { d.restarting.Store(false) }
 }
 
-// Settle waits until what the hypervisor says of the host's power is recorded, for those whom somebody else who changes it
-// has answered.
-func (d *Domain) Settle(ctx context.Context) error {
+// Settle waits until what the hypervisor says of the host's power is recorded, and so old that nobody takes what comes of it
+// for what came before: for those whom somebody else who changes it has answered.
+func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("no event has told after %v", actTimeout))
 	defer cancel()
 	for {
@@ -208,7 +209,8 @@ func (d *Domain) Settle(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("ask for the power of host %s: %w", d.name, err)
 		}
-		if state := d.State(); active == (state != StateOff && state != StatePoweringOn) {
+		state := d.State()
+		if recorded := active == (state != StateOff && state != StatePoweringOn); recorded && d.unchangedFor() >= old {
 			return nil
 		}
 		select {
@@ -217,6 +219,13 @@ func (d *Domain) Settle(ctx context.Context) error {
 		case <-time.After(settleInterval):
 		}
 	}
+}
+
+// unchangedFor is how long ago the host's power changed.
+func (d *Domain) unchangedFor() time.Duration {
+	d.lab.mu.Lock()
+	defer d.lab.mu.Unlock()
+	return d.lab.Now() - d.changed
 }
 
 // Reboot presses the ACPI power button, as [Domain.Shutdown] does, and a guest that then switches itself off is reset instead. It
@@ -300,6 +309,9 @@ func (d *Domain) forget(w *waiter) {
 
 // notify is called with lab.mu held.
 func (d *Domain) notify(e Event) {
+	if e.Kind == PoweredOn || e.Kind == PoweredOff {
+		d.changed = e.At
+	}
 	for _, w := range d.waiters {
 		select {
 		case <-w.seen:

@@ -227,7 +227,7 @@ func TestSomebodyElseChangesThePower(t *testing.T) {
 	d := l.host(HostConfig{Name: "worker-1"})
 	settled := func(want State) {
 		t.Helper()
-		if l.must(d.Settle(ctx)); d.State() != want {
+		if l.must(d.Settle(ctx, 0)); d.State() != want {
 			t.Errorf("it is %s, want %s", d.State(), want)
 		}
 	}

@@ -196,7 +196,7 @@ func (t *toForeignBMC) RoundTrip(request *http.Request) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := t.machine.domain.Settle(request.Context()); err != nil {
+	if err := t.machine.domain.Settle(request.Context(), skew); err != nil {
 		_ = response.Body.Close()
 		return nil, err
 	}
