@@ -41,6 +41,9 @@ type AttachOptions struct {
 	Name string
 	// Nodes names the hosts whose kubelets authenticate with a bearer token, see [Attached.NodeToken].
 	Nodes []string
+	// Join lets real kubelets join as these Nodes, see [Attached.BootstrapToken]. It is for clusters that let kubelets join as
+	// kubeadm's do, and whose controllers sign with the authority that the kubeconfig names.
+	Join bool
 	// Manifests will be installed, and Objects be made by whoever uses the cluster.
 	Manifests []fs.FS
 	Objects   []client.Object
@@ -50,10 +53,11 @@ type AttachOptions struct {
 // requests go through a server in front of the API ([front]), which knows our users as the API server of a [Cluster] does.
 type Attached struct {
 	identities
-	name   string
-	config *rest.Config // of somebody
-	front  *front
-	runs   []string
+	name      string
+	config    *rest.Config // of somebody
+	front     *front
+	runs      []string
+	bootstrap string // empty: no real kubelet can join
 }
 
 // Attach looks into somebody's cluster, and refuses it with all reasons if anything is in the way of what will be made.
@@ -82,6 +86,9 @@ func (a *Attached) attach(ctx context.Context, o AttachOptions) (err error) {
 		return err
 	}
 	a.nodeTokens = newNodeTokens(o.Nodes)
+	if o.Join {
+		a.bootstrap = newToken().String()
+	}
 	a.front, err = a.openFront()
 	return err
 }
@@ -219,8 +226,10 @@ func (a *Attached) Config() *rest.Config { return a.ConfigFor(administrator) }
 // Runs are the standard controllers that the cluster runs, of those for which there are stand-ins.
 func (a *Attached) Runs() []string { return a.runs }
 
-// BootstrapToken is empty: real kubelets can't join.
-func (*Attached) BootstrapToken() string { return "" }
+// BootstrapToken is by which a kubelet asks for its certificate, which the cluster's controllers approve of and sign. No object
+// of the cluster has it: whoever shows it asks in the name of those that kubeadm lets join. It is empty without
+// [AttachOptions.Join].
+func (a *Attached) BootstrapToken() string { return a.bootstrap }
 
 // Leave lets the cluster go as it is.
 func (a *Attached) Leave() error { return a.front.close() }

@@ -5,14 +5,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,6 +35,8 @@ type front struct {
 	upstream *url.URL
 	through  http.RoundTripper
 	nodes    map[string]string // by token
+	own      *x509.Certificate // who vouches for users of ours; for kubelets that have joined the cluster's own authority does
+	joining  string            // the bootstrap token; empty: nobody joins
 	reverse  *httputil.ReverseProxy
 	server   *http.Server
 	running  sync.WaitGroup
@@ -42,7 +47,7 @@ func (a *Attached) openFront() (*front, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &front{name: a.name, upstream: upstream, nodes: make(map[string]string)}
+	f := &front{name: a.name, upstream: upstream, nodes: make(map[string]string), own: a.authority.parsed, joining: a.bootstrap}
 	for node, token := range a.nodeTokens {
 		f.nodes[token] = node
 	}
@@ -67,6 +72,14 @@ func (a *Attached) openFront() (*front, error) {
 	}
 	clients := x509.NewCertPool()
 	clients.AddCert(a.authority.parsed)
+	if a.bootstrap != "" {
+		if err := rest.LoadTLSFiles(a.config); err != nil {
+			return nil, err
+		}
+		if !clients.AppendCertsFromPEM(a.config.CAData) {
+			return nil, errors.New("the kubeconfig names no authority that could sign for kubelets")
+		}
+	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), "0"))
 	if err != nil {
 		return nil, err
@@ -85,19 +98,49 @@ func (f *front) close() error {
 	return err
 }
 
-// caller is who asks, by what we gave him.
-func (f *front) caller(r *http.Request) (user string, groups []string, known bool) {
+// bootstrappers are the groups of whoever shows a bootstrap token: all of them, and those of kubeadm, which may ask for a
+// kubelet's certificate and get it.
+var bootstrappers = []string{"system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"}
+
+const (
+	nodeUser = "system:node:"
+	nodes    = "system:nodes"
+)
+
+// caller is who asks.
+type caller struct {
+	user   string
+	groups []string
+	joined bool // a real kubelet, or one that is about to be
+}
+
+// caller is who asks, by what we gave him, or by what the cluster gave him with our help.
+func (f *front) caller(r *http.Request) (c caller, known bool) {
 	if certificates := r.TLS.PeerCertificates; len(certificates) > 0 {
-		return certificates[0].Subject.CommonName, certificates[0].Subject.Organization, true
+		subject := certificates[0].Subject
+		c = caller{user: subject.CommonName, groups: subject.Organization}
+		if chain := r.TLS.VerifiedChains[0]; chain[len(chain)-1].Equal(f.own) {
+			return c, true
+		}
+		c.joined = true
+		return c, f.isNode(strings.CutPrefix(c.user, nodeUser)) && slices.Equal(c.groups, []string{nodes})
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if f.joining != "" && token == f.joining {
+		return caller{user: "system:bootstrap:" + f.name, groups: bootstrappers, joined: true}, true
+	}
 	node, known := f.nodes[token]
-	return "system:node:" + node, []string{"system:nodes"}, known
+	return caller{user: nodeUser + node, groups: []string{nodes}}, known
+}
+
+// isNode reports whether a name is that of one of our hosts' Nodes.
+func (f *front) isNode(name string, is bool) bool {
+	return is && slices.Contains(slices.Collect(maps.Values(f.nodes)), name)
 }
 
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	user, groups, known := f.caller(r)
+	c, known := f.caller(r)
 	if !known {
 		refuse(w, http.StatusUnauthorized, "nobody that this lab knows")
 		return
@@ -108,12 +151,16 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Header.Del(header)
 		}
 	}
-	if user != administrator {
-		r.Header.Set("Impersonate-User", user)
-		r.Header["Impersonate-Group"] = groups
+	if c.user != administrator {
+		r.Header.Set("Impersonate-User", c.user)
+		r.Header["Impersonate-Group"] = c.groups
 	}
 	if object, is := parsePath(r.URL.Path); is {
-		if code, reason := f.confine(r, object); code != 0 {
+		confine := f.confine
+		if c.joined {
+			confine = f.confineKubelet
+		}
+		if code, reason := confine(r, object); code != 0 {
 			refuse(w, code, reason)
 			return
 		}
@@ -152,6 +199,16 @@ func (f *front) confine(r *http.Request, o object) (code int, reason string) {
 		return f.label(r)
 	}
 	return 0, ""
+}
+
+// confineKubelet is for a real kubelet. It finds what its Pods need, as far as the API server lets it, and is not to run Pods
+// that aren't ours: a cluster may have such for every Node.
+func (f *front) confineKubelet(r *http.Request, o object) (code int, reason string) {
+	reads, token := r.Method == http.MethodGet || r.Method == http.MethodHead, r.Method == http.MethodPost && o.sub == "token"
+	if token || reads && (o.resource != "pods" || o.name != "") {
+		return 0, ""
+	}
+	return f.confine(r, o)
 }
 
 func (f *front) selectOurs(r *http.Request) {
@@ -242,7 +299,7 @@ func toJSON(protobuf []byte) ([]byte, error) {
 }
 
 // object is what a path of the API is about: a collection, without a name, or one object, perhaps a subresource of it.
-type object struct{ path, name, sub string }
+type object struct{ path, resource, name, sub string }
 
 // parsePath reads /api/v1/... and /apis/GROUP/VERSION/...; other paths are not about objects.
 func parsePath(path string) (o object, is bool) {
@@ -261,6 +318,7 @@ func parsePath(path string) (o object, is bool) {
 			head += 2
 		}
 	}
+	o.resource = words[head]
 	if len(words) > head+1 {
 		o.name = words[head+1]
 		o.sub = strings.Join(words[head+2:], "/")

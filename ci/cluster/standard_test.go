@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +49,7 @@ func TestStandard(t *testing.T) {
 	}
 	admin := newClient(t, c.Config())
 	t.Run("a kubelet joins", func(t *testing.T) { testBootstrap(t, c) })
+	t.Run("a kubelet joins by way of somebody who is attached", func(t *testing.T) { testJoin(t, c) })
 
 	kubelet := newClient(t, c.ConfigFor("system:node:worker-1", "system:nodes"))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
@@ -90,17 +93,85 @@ func TestStandard(t *testing.T) {
 	})
 }
 
-// testBootstrap asks for the certificate of a kubelet as a kubelet does.
+// testBootstrap lets the kubelet of worker-2 join, which registers its Node and none other.
 func testBootstrap(t *testing.T, c *Cluster) {
-	joining := newClient(t, &rest.Config{Host: c.Config().Host, BearerToken: c.BootstrapToken(), TLSClientConfig: rest.TLSClientConfig{CAData: c.CA()}})
+	joined := bootstrap(t, c, "worker-2")
+	if err := joined.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2"}}); err != nil {
+		t.Errorf("registering as the Node that the certificate is for: %v", err)
+	}
+	if err := joined.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-4"}}); err == nil {
+		t.Error("the certificate of one Node registers another")
+	}
+}
+
+// testJoin lets the kubelet of worker-3 join by way of a lab that is a guest of the cluster.
+func testJoin(t *testing.T, c *Cluster) {
+	text, err := Kubeconfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Attach(t.Context(), AttachOptions{Kubeconfig: file, Name: "abcdefgh", Nodes: []string{"worker-3"}, Join: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	joined, node := bootstrap(t, a, "worker-3"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-3"}}
+	if err := joined.Create(t.Context(), node); err != nil || node.Labels[Label] != "abcdefgh" {
+		t.Errorf("registering as the Node that the certificate is for, with the labels %v: %v", node.Labels, err)
+	}
+	if err := bootstrap(t, a, "worker-9").Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-9"}}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("the kubelet of a host that isn't this lab's: %v", err)
+	}
+	admin := newClient(t, c.Config())
+	for name, labels := range map[string]map[string]string{"ours": {Label: "abcdefgh"}, "of-every-node": nil} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+		pod.Spec = corev1.PodSpec{NodeName: "worker-3", Containers: []corev1.Container{{Name: "c", Image: "none"}}}
+		if err := admin.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pods corev1.PodList
+	if err := joined.List(t.Context(), &pods, client.MatchingFields{"spec.nodeName": "worker-3"}); err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "ours" {
+		t.Errorf("a kubelet is to run %v: %v", pods.Items, err)
+	}
+	var services corev1.ServiceList
+	if err := joined.List(t.Context(), &services); err != nil || len(services.Items) == 0 {
+		t.Errorf("a kubelet finds the Services %v: %v", services.Items, err)
+	}
+	var nodes corev1.NodeList
+	if err := newClient(t, a.Config()).List(t.Context(), &nodes); err != nil || len(nodes.Items) != 1 {
+		t.Errorf("the lab finds the Nodes %v: %v", nodes.Items, err)
+	}
+}
+
+// joinable is what kubelets can join.
+type joinable interface {
+	Address() string
+	CA() []byte
+	BootstrapToken() string
+}
+
+// bootstrap asks for the certificate of a Node's kubelet as a kubelet does, and returns the client that has it.
+func bootstrap(t *testing.T, c joinable, name string) client.Client {
+	t.Helper()
+	host := "https://" + c.Address()
+	joining := newClient(t, &rest.Config{Host: host, BearerToken: c.BootstrapToken(), TLSClientConfig: rest.TLSClientConfig{CAData: c.CA()}})
 	key, err := newKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	request := &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "worker-2"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: csr(t, key, "system:node:worker-2"), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Request: csr(t, key, "system:node:"+name), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
 	}
@@ -120,13 +191,7 @@ func testBootstrap(t *testing.T, c *Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	joined := newClient(t, &rest.Config{Host: c.Config().Host, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA(), CertData: request.Status.Certificate, KeyData: secret}})
-	if err := joined.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-2"}}); err != nil {
-		t.Errorf("registering as the Node that the certificate is for: %v", err)
-	}
-	if err := joined.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-3"}}); err == nil {
-		t.Error("the certificate of one Node registers another")
-	}
+	return newClient(t, &rest.Config{Host: host, TLSClientConfig: rest.TLSClientConfig{CAData: c.CA(), CertData: request.Status.Certificate, KeyData: secret}})
 }
 
 func csr(t *testing.T, key *ecdsa.PrivateKey, user string) []byte {

@@ -22,14 +22,12 @@ func (o Options) unattachable() (reasons []string) {
 	switch {
 	case o.Cluster != Kubeconfig && o.Kubeconfig != "":
 		return []string{"kubeconfig: it is for --cluster kubeconfig only"}
-	case o.Cluster == Kind && o.Hosts == Node:
-		return []string{"real nodes: they cannot join a kind cluster; run with --hosts guest or model, or with --cluster standard"}
 	case o.Cluster != Kubeconfig:
 		return nil
 	case o.Kubeconfig == "":
 		return []string{"kubeconfig: name the file of the cluster with --kubeconfig"}
 	case o.Hosts == Node:
-		reasons = append(reasons, "real nodes: they can join only the lab's own cluster; run with --hosts guest or model")
+		reasons = append(reasons, "real nodes: they can join only a cluster that is the lab's own; run with --hosts guest or model")
 	}
 	if _, err := os.Stat(o.Kubeconfig); err != nil {
 		reasons = append(reasons, "kubeconfig: "+err.Error())

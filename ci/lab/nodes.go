@@ -23,6 +23,8 @@ func (o Options) disk() string {
 // remedy is for what is missing.
 func (o Options) remedy() string {
 	switch {
+	case o.Cluster == Kind && o.Hosts == Node:
+		return "run make kind nodes, or see fencelab doctor; --cluster standard needs no containers"
 	case o.Cluster == Kind:
 		return "run make kind, or see fencelab doctor; --cluster standard needs no containers"
 	case o.standard():
