@@ -92,11 +92,18 @@ e2e-browser:
 	@$(SUITE) ./scenarios/page
 
 .PHONY: e2e-all
-e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about two hours and a half)
+e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about three hours and a half)
 	@ci/ironic/install.sh
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
 	+@FENCELAB_E2E=all bin/e2e stories fidelity
+
+.PHONY: e2e-nodes
+e2e-nodes: build nodes containers ## Stories on real nodes: with the standard controllers, in clusters of kind's, and behind an Ironic (about an hour and a half)
+	@ci/ironic/install.sh
+	@rm -rf out/e2e
+	@$(GO) build -o bin/e2e ./ci/e2e
+	+@FENCELAB_E2E=nodes bin/e2e -procs $(or $(PROCS),0) stories fidelity
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)

@@ -127,7 +127,7 @@ type require interface {
 
 // TestLab runs the catalogue's stories on a real API server and virtual machines.
 // FENCELAB_E2E=quick takes only those that every change has to pass, FENCELAB_E2E=all
-// every story that the lab can tell, which takes two hours more;
+// every story that the lab can tell, which takes three hours more, and nodes those on real nodes;
 // FENCELAB_REQUIRE_LAB=1 turns a machine that can't run a lab into a failure.
 func TestLab(t *testing.T) {
 	requireLab(t)
@@ -165,8 +165,8 @@ func requireLab(t *testing.T) {
 
 const catalog = "../../scenarios/catalog"
 
-// full is left out of the quick run, onDemand is told only when all is.
-var full, onDemand = Label("full"), Label("on demand")
+// full is left out of the quick run, onDemand is told only when all is, and nodes also when nothing else is.
+var full, onDemand, nodes = Label("full"), Label("on demand"), Label("nodes")
 
 var _ = Describe("the lab", func() {
 	BeforeEach(func() {
@@ -174,8 +174,10 @@ var _ = Describe("the lab", func() {
 		switch which := os.Getenv("FENCELAB_E2E"); {
 		case which == "quick" && (slices.Contains(labels, full[0]) || slices.Contains(labels, onDemand[0])):
 			Skip("not part of the quick run")
-		case which != "all" && slices.Contains(labels, onDemand[0]):
-			Skip("make e2e-all tells it")
+		case which == "nodes" && !slices.Contains(labels, nodes[0]):
+			Skip("not on real nodes")
+		case which != "all" && which != "nodes" && slices.Contains(labels, onDemand[0]):
+			Skip("make e2e-all tells it, or make e2e-nodes")
 		}
 	})
 
@@ -219,13 +221,7 @@ var _ = Describe("the lab", func() {
 		Entry("of a host that is cut off", "machine-remediation/cut-off-host.yaml"),
 	)
 
-	DescribeTable("tells the story in a cluster of kind's", func(ctx SpecContext, file string, hosts string) {
-		o := lab.Options{Cluster: lab.Kind, Hosts: hosts}
-		if err := lab.Check(ctx, o); err != nil {
-			Skip(err.Error()) // make e2e says aloud when the image can't be built
-		}
-		tellWith(ctx, file, o)
-	},
+	DescribeTable("tells the story in a cluster of kind's", tellInKind,
 		Entry("of a plain power cycle, of model hosts", full, "reboot-annotation/plain-power-cycle.yaml", lab.Model),
 		Entry("of a host that is cut off, of model hosts", onDemand, "machine-remediation/cut-off-host.yaml", lab.Model),
 		Entry("of a host that is cut off", onDemand, "machine-remediation/cut-off-host.yaml", lab.Guest),
@@ -234,17 +230,35 @@ var _ = Describe("the lab", func() {
 		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml", lab.Guest),
 	)
 
-	DescribeTable("tells the story on real nodes", Label("nodes"), func(ctx SpecContext, file string) {
+	DescribeTable("tells the story on real nodes", nodes, func(ctx SpecContext, file string) {
 		tellWith(ctx, file, lab.Options{Hosts: lab.Node})
 	},
 		Entry("of a plain power cycle", full, "reboot-annotation/plain-power-cycle.yaml"),
-		Entry("of a host that is cut off", onDemand, "machine-remediation/cut-off-host.yaml"),
-		Entry("of a host that is cut off and resets itself", onDemand, "agents/cut-off-host-resets-itself.yaml"),
-		Entry("of an agent that dies for too long", onDemand, "agents/silent-agent-resets-its-host.yaml"),
-		Entry("of Pods that are released before the Node returns", onDemand, "poison-pill/pods-are-released-before-the-node-returns.yaml"),
-		Entry("of the one that deletes the Node before the power-off", onDemand, "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
-		Entry("of a stuck soft shutdown", onDemand, "reboot-annotation/stuck-soft-shutdown.yaml"),
-	)
+		each(
+			"reboot-annotation/stuck-soft-shutdown", "reboot-annotation/hold-hard", "reboot-annotation/two-clients",
+			"machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect", "machine-remediation/unreachable-bmc",
+			"machine-remediation/wrong-deletes-node-before-power-off", "machine-remediation/wrong-trusts-stale-powered-on",
+			"health-check/flapping-node", "health-check/second-failure-during-the-recovery",
+			"deletion-hooks/both-points", "deletion-hooks/wrong-drains-despite-the-hook",
+			"agents/cut-off-host-resets-itself", "agents/silent-agent-resets-its-host", "agents/wrong-feeds-a-cut-off-host",
+			"poison-pill/survivors-release-a-cut-off-host", "poison-pill/unhealthy-says-a-peer", "poison-pill/pods-are-released-before-the-node-returns",
+		))
+
+	DescribeTable("tells the story on real nodes in a cluster of kind's", nodes, func(ctx SpecContext, file string) {
+		tellInKind(ctx, file, lab.Node)
+	}, each(
+		"reboot-annotation/plain-power-cycle", "reboot-annotation/stuck-soft-shutdown", "reboot-annotation/two-clients",
+		"machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect", "machine-remediation/wrong-deletes-node-before-power-off",
+		"health-check/second-failure-during-the-recovery", "deletion-hooks/both-points",
+		"agents/cut-off-host-resets-itself", "poison-pill/survivors-release-a-cut-off-host",
+	))
+
+	DescribeTable("tells the story on real nodes behind an Ironic", nodes, func(ctx SpecContext, file string) {
+		tellWith(ctx, file, lab.Options{Hosts: lab.Node, Power: lab.Ironic})
+	}, each(
+		"reboot-annotation/plain-power-cycle", "machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect",
+		"machine-remediation/wrong-deletes-node-before-power-off", "ironic/lock-held-by-a-soft-off", "ironic/conductor-killed-during-the-power-off",
+	))
 
 	DescribeTable("tells the story of an Ironic that owns the BMCs, of model hosts", func(ctx SpecContext, file string) {
 		o := chosen()
@@ -379,6 +393,14 @@ func faults() (entries []TableEntry) {
 	return entries
 }
 
+// each has an entry, on demand, for each of some scenarios.
+func each(scenarios ...string) (entries []TableEntry) {
+	for _, name := range scenarios {
+		entries = append(entries, Entry("of "+filepath.Base(name), onDemand, name+".yaml"))
+	}
+	return entries
+}
+
 // others has an entry for each story of the seeds that the lab can tell.
 func others() (entries []TableEntry) {
 	for _, folder := range []string{"reboot-annotation", "machine-remediation", "health-check", "deletion-hooks", "poison-pill", "regression"} {
@@ -463,6 +485,16 @@ func decides(plan *scenarios.Plan) bool {
 func tell(ctx context.Context, file string) {
 	GinkgoHelper()
 	tellWith(ctx, file, chosen())
+}
+
+// tellInKind does so in a cluster of kind's. make e2e says aloud when the image of its node can't be built.
+func tellInKind(ctx SpecContext, file, hosts string) {
+	GinkgoHelper()
+	o := lab.Options{Cluster: lab.Kind, Hosts: hosts}
+	if err := lab.Check(ctx, o); err != nil {
+		Skip(err.Error())
+	}
+	tellWith(ctx, file, o)
 }
 
 func tellWith(ctx context.Context, file string, o lab.Options) {
