@@ -37,7 +37,8 @@ var killable = []struct {
 
 // TestNothingOutlivesAKilledRun kills fencelab at moments that a seed draws, and looks
 // over the whole machine for what is left of it. Its keepers remove everything; a failure
-// also says whether lab down would have.
+// also says whether lab down would have. In every second round the keepers are killed too,
+// as pkill does, and lab down has to remove everything.
 func TestNothingOutlivesAKilledRun(t *testing.T) {
 	if *kills == 0 {
 		t.Skip("it runs with make kills")
@@ -46,15 +47,19 @@ func TestNothingOutlivesAKilledRun(t *testing.T) {
 	for i := range *kills {
 		what := killable[i%len(killable)]
 		moment := time.Duration(random.Int64N(int64(what.lasts)))
-		t.Run(fmt.Sprintf("%d after %v of run %s", i, moment.Round(100*time.Millisecond), what.arguments), func(t *testing.T) {
-			killedRun(t, filepath.Join(os.TempDir(), fmt.Sprintf("k%d", i)), moment, strings.Fields(what.arguments))
+		all, whom := i/len(killable)%2 == 1, "fencelab"
+		if all {
+			whom = "fencelab and its keepers"
+		}
+		t.Run(fmt.Sprintf("%d %s after %v of run %s", i, whom, moment.Round(100*time.Millisecond), what.arguments), func(t *testing.T) {
+			killedRun(t, filepath.Join(os.TempDir(), fmt.Sprintf("k%d", i)), moment, all, strings.Fields(what.arguments))
 		})
 	}
 }
 
-// killedRun has its files in a directory that it makes. The name is short, since QEMU's sockets are below it, whose
+// killedRun kills a run at a moment, with all other processes that are fencelab's if all is set. It has its files in a directory that it makes. The name is short, since QEMU's sockets are below it, whose
 // paths are limited.
-func killedRun(t *testing.T, dir string, moment time.Duration, arguments []string) {
+func killedRun(t *testing.T, dir string, moment time.Duration, all bool, arguments []string) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +96,24 @@ func killedRun(t *testing.T, dir string, moment time.Duration, arguments []strin
 		if err := run.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+		if all {
+			for _, pid := range programsOf(t, dir) {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+			}
+		}
 		<-ended
 	}
 
+	clean := func() {
+		down := exec.Command("/proc/self/exe", "lab", "down")
+		down.Args[0], down.Env = program, run.Env
+		out, err := down.CombinedOutput()
+		t.Logf("lab down: %v\n%s", err, out)
+	}
 	killed := time.Now()
+	if all {
+		clean()
+	}
 	left := func() []string {
 		found := append(processesOf(dir), names(t, tmp)...)
 		for _, thing := range onThisMachine(t) {
@@ -114,13 +133,27 @@ func killedRun(t *testing.T, dir string, moment time.Duration, arguments []strin
 	}
 	said, _ := os.ReadFile(log.Name())
 	t.Errorf("left %v after it was killed:\n%s\nit had said:\n%s", scriptPatience, strings.Join(found, "\n"), said)
-	down := exec.Command("/proc/self/exe", "lab", "down")
-	down.Args[0], down.Env = program, run.Env
-	out, err := down.CombinedOutput()
-	t.Logf("lab down: %v\n%s", err, out)
+	clean()
 	if found := left(); len(found) > 0 {
 		t.Errorf("left even after fencelab lab down:\n%s", strings.Join(found, "\n"))
 	}
+}
+
+// programsOf are the processes of this program that name a directory: keepers, and controllers of their own.
+func programsOf(t *testing.T, dir string) (pids []int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes() {
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.id)) // it may have ended meanwhile
+		executable, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.id))
+		if p.id != os.Getpid() && executable == self && strings.Contains(p.arguments+string(environment), dir) {
+			pids = append(pids, p.id)
+		}
+	}
+	return pids
 }
 
 // processesOf are those that name a directory in their arguments or in their environment,
