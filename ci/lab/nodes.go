@@ -27,7 +27,7 @@ func (o Options) remedy() string {
 		return "run make kind nodes, or see fencelab doctor; --cluster standard needs no containers"
 	case o.Cluster == Kind:
 		return "run make kind, or see fencelab doctor; --cluster standard needs no containers"
-	case o.standard():
+	case o.ControlPlane() == Standard:
 		return "run make nodes, or see fencelab doctor"
 	case o.Hosts == Model:
 		return "run make controlplane, or see fencelab doctor"

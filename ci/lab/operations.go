@@ -47,7 +47,7 @@ var Parts = []Part{
 		func(o *Options, way string) { o.Processes = way == AsProcess }},
 	{"cluster", []string{Embedded, Standard, Kind, Kubeconfig}, "the lab's control plane: %s (standard has kube-controller-manager and kube-scheduler; kind is a container with kind; kubeconfig is your own cluster, see --kubeconfig)",
 		func(o *Options, cluster string) { o.Cluster = cluster }},
-	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and implies --cluster standard; a model is the simulator's, on this machine's clock)",
+	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and implies --cluster standard, unless that is kind; a model is the simulator's, on this machine's clock)",
 		func(o *Options, hosts string) { o.Hosts = hosts }},
 	{"power", []string{Redfish, Ironic}, "how controllers command the lab's hosts: %s (which then owns the BMCs)",
 		func(o *Options, power string) { o.Power = power }},
@@ -127,7 +127,7 @@ func (operations) SetClock(*scenarios.ClockOp) error { return errLacking }
 
 // ownsClients reports whether everybody who speaks to the API server was started by the lab, and goes through its door.
 func (o Options) ownsClients() bool {
-	return (o.Cluster == "" || o.Cluster == Embedded) && o.Hosts != Node
+	return o.ControlPlane() == Embedded
 }
 
 func (o operations) APIOutage(op *scenarios.OutageOp) error {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -32,14 +33,20 @@ const podGC = 60 * time.Second
 // cluster are the options of the control plane.
 func (o Options) cluster() cluster.Options {
 	c := cluster.Options{Bin: o.Bin}
-	if o.standard() {
+	if o.ControlPlane() == Standard {
 		c.Standard = new(cluster.Standard)
 	}
 	return c
 }
 
-// standard reports whether the standard controllers run: without them no real kubelet can join.
-func (o Options) standard() bool { return o.Cluster == Standard || o.Hosts == Node }
+// ControlPlane is the one that the lab has: Standard where real nodes would be to join Embedded, since without the standard
+// controllers no real kubelet can.
+func (o Options) ControlPlane() string {
+	if o.Hosts == Node && (o.Cluster == "" || o.Cluster == Embedded) {
+		return Standard
+	}
+	return cmp.Or(o.Cluster, Embedded)
+}
 
 // runs reports whether the control plane runs a standard controller.
 func (b *Backend) runs(name string) bool { return slices.Contains(b.plane.Runs(), name) }
@@ -54,7 +61,7 @@ func (b *Backend) controllers() ([]controllers.Selection, error) {
 
 // replaced are the reasons why stand-ins that a story lists can't be run.
 func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons []string) {
-	if !o.standard() && o.Cluster != Kind {
+	if plane := o.ControlPlane(); plane != Standard && plane != Kind {
 		return nil
 	}
 	for _, c := range spec.Controllers {

@@ -70,3 +70,22 @@ func TestListedStandInsAreRefused(t *testing.T) {
 		t.Errorf("where nothing stands in its place: %v", reasons)
 	}
 }
+
+// TestControlPlane: real nodes need the standard controllers, and have them where they are.
+func TestControlPlane(t *testing.T) {
+	for _, test := range []struct {
+		of   Options
+		want string
+	}{
+		{Options{}, Embedded},
+		{Options{Hosts: Node}, Standard},
+		{Options{Cluster: Embedded, Hosts: Node}, Standard},
+		{Options{Cluster: Kind, Hosts: Node}, Kind},
+		{Options{Cluster: Standard, Hosts: Guest}, Standard},
+		{Options{Cluster: Kubeconfig, Hosts: Model}, Kubeconfig},
+	} {
+		if got := test.of.ControlPlane(); got != test.want {
+			t.Errorf("a lab of %+v has the control plane %s, want %s", test.of, got, test.want)
+		}
+	}
+}

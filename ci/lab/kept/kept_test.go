@@ -38,3 +38,11 @@ func TestLabThatDiesWhileItIsAsked(t *testing.T) {
 		})
 	}
 }
+
+// TestMade: what a lab says that it is made of is what it has, and not what was asked for.
+func TestMade(t *testing.T) {
+	job := Job{Parts: map[string]string{"controllers": "none", "cluster": "embedded", "hosts": "node", "power": "redfish"}}
+	if got, want := job.made(), "controllers none, cluster standard, hosts node, power redfish"; got != want {
+		t.Errorf("made of %s, want %s", got, want)
+	}
+}

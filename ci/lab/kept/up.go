@@ -34,11 +34,15 @@ type Job struct {
 	Kubeconfig     string `json:"kubeconfig,omitempty"`
 }
 
-// made names the parts.
+// made names the parts that the lab has.
 func (j *Job) made() string {
 	var parts []string
 	for _, part := range lab.Parts {
-		parts = append(parts, part.Flag+" "+j.Parts[part.Flag])
+		value := j.Parts[part.Flag]
+		if part.Flag == "cluster" {
+			value = j.options(nil).ControlPlane()
+		}
+		parts = append(parts, part.Flag+" "+value)
 	}
 	return strings.Join(parts, ", ")
 }
