@@ -149,7 +149,8 @@ func (n *realNode) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// importImages gives containerd the images that are on the disk, once in the disk's life: then their archive is gone.
+// importImages gives containerd the images that are on the disk, once in the disk's life: then their archive is gone. An image
+// counts as unpacked only when its files are on the disk: a host that loses its power soon after would have empty ones.
 func (n *realNode) importImages() error {
 	archives := []string{imageArchive}
 	if len(n.config.Programs) > 0 {
@@ -158,7 +159,7 @@ func (n *realNode) importImages() error {
 	var script strings.Builder
 	for _, archive := range archives {
 		if _, err := os.Stat(nodeRoot + archive); err == nil {
-			fmt.Fprintf(&script, "ctr --namespace k8s.io images import --local %s && rm %[1]s\n", archive)
+			fmt.Fprintf(&script, "ctr --namespace k8s.io images import --local --sync-fs %s && rm %[1]s\n", archive)
 		}
 	}
 	if err := n.command("busybox", "sh", "-c", script.String()).Start(); err != nil {
