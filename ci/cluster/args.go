@@ -97,7 +97,9 @@ func (c *Cluster) writeFiles(dir string) error {
 			return err
 		}
 		for file, user := range map[string]string{controllersKubeconfig: "system:kube-controller-manager", schedulerKubeconfig: "system:kube-scheduler"} {
-			if files[file], err = Kubeconfig(c.ConfigFor(user)); err != nil {
+			config := c.ConfigFor(user)
+			config.Host = "https://" + c.through
+			if files[file], err = Kubeconfig(config); err != nil {
 				return err
 			}
 		}

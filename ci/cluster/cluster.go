@@ -53,6 +53,7 @@ type Cluster struct {
 	dir       string
 	admin     *rest.Config
 	bootstrap token
+	through   string // the address by which the standard controllers reach the API server
 
 	etcd, apiServer *child.Process
 	standard        []*child.Process
@@ -95,6 +96,11 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	c.address = c.port.Address()
 	c.admin = c.ConfigFor(administrator, "system:masters")
 	c.nodeTokens, c.bootstrap = newNodeTokens(o.Nodes), newToken()
+	if c.through = c.address; o.Standard != nil && o.Standard.Through != nil {
+		if c.through, err = o.Standard.Through(c.address); err != nil {
+			return err
+		}
+	}
 	if err := c.writeFiles(c.dir); err != nil {
 		return err
 	}

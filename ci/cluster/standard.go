@@ -18,6 +18,8 @@ import (
 type Standard struct {
 	// GracePeriod is how old a Node's Lease may grow; 0 is kube-controller-manager's own 50 s.
 	GracePeriod time.Duration
+	// Through returns the address by which the two reach the API server, given that server's own; nil: that.
+	Through func(api string) (string, error)
 }
 
 // standardCommands are the programs that it takes.

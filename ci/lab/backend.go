@@ -169,7 +169,8 @@ type Backend struct {
 	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
 	door      *door
-	kubelets  *gate.Proxy // nil where they go their own way
+	kubelets  *gate.Proxy // nil where they go another way
+	wire      *gate.Wire  // of the standard controllers and their kubelets; nil where the lab starts none
 	schedule  *schedule
 	versions  versions
 	ironic    *ironicOwner // nil without one
@@ -303,11 +304,14 @@ func (b *Backend) openMachines() (err error) {
 
 func (b *Backend) makeHosts() error {
 	behind := []string{b.plane.Address()}
-	if b.options.ownsClients() {
+	switch b.options.ControlPlane() {
+	case Embedded:
 		if err := b.serveKubelets(); err != nil {
 			return err
 		}
 		behind[0] = b.kubelets.Address()
+	case Standard:
+		behind[0] = b.wire.Address()
 	}
 	for _, a := range b.agents {
 		behind = append(behind, a.proxy.Address())
@@ -467,6 +471,9 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	}
 	if b.plane != nil {
 		errs = append(errs, b.plane.Stop())
+	}
+	if b.wire != nil {
+		errs = append(errs, b.wire.Close())
 	}
 	b.tasks.Wait()
 	if b.runner != nil {

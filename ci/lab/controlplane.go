@@ -77,6 +77,12 @@ func (b *Backend) startControlPlane() (err error) {
 		o.Nodes = nodes
 		if o.Standard != nil {
 			o.Standard.GracePeriod = objects.GracePeriod(&b.plan.Spec)
+			o.Standard.Through = func(api string) (_ string, err error) {
+				if b.wire, err = b.door.connect(api); err != nil {
+					return "", err
+				}
+				return b.wire.Address(), nil
+			}
 		}
 		c, err := cluster.Launch(b.ctx, o)
 		if err != nil {

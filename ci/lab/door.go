@@ -20,8 +20,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// door is the way to the API server of all but the lab's observers, who have one of their own: controllers, agents, and
-// the kubelets of guests and models. When it is shut the API server is away for them.
+// door is the way to the API server of all but the lab's observers, who have one of their own: controllers, agents,
+// kubelets, and kube-controller-manager and kube-scheduler if the lab has started them. When it is shut the API server is
+// away for them.
 type door struct {
 	stream *stream
 	read   func(*http.Request, []byte) gate.Request
@@ -34,6 +35,8 @@ type door struct {
 	watches   map[*watched]bool
 	// proxies are what the API server is for other processes: while it is away their addresses refuse connections.
 	proxies map[*gate.Proxy]bool
+	// wires are what it is for those who show it certificates of their own.
+	wires []*gate.Wire
 	// frozen are the watches that tell nothing, and expired those that can't be resumed.
 	frozen, expired map[watching]bool
 	// changed is closed when any of this has changed.
@@ -65,6 +68,13 @@ func (d *door) shut(silent bool) {
 	var ended []watching
 	d.change(func() {
 		d.away, d.silent = true, silent
+		for _, w := range d.wires {
+			if silent {
+				w.Hang()
+			} else {
+				w.Refuse()
+			}
+		}
 		if silent {
 			return
 		}
@@ -100,8 +110,20 @@ func (d *door) open() (err error) {
 		for p := range d.proxies {
 			err = errors.Join(err, p.Accept())
 		}
+		for _, w := range d.wires {
+			err = errors.Join(err, w.Accept())
+		}
 	})
 	return err
+}
+
+// connect makes a wire to the API server, before anybody is there whom it could be away for.
+func (d *door) connect(api string) (*gate.Wire, error) {
+	w, err := gate.Connect(api)
+	if err == nil {
+		d.wires = append(d.wires, w)
+	}
+	return w, err
 }
 
 // serve makes a proxy through which another process goes to the API server, and through the door.

@@ -93,10 +93,12 @@ func (o Options) Capabilities() scenarios.Capabilities {
 			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
 		}
 	}
-	if !o.ownsClients() {
-		for _, name := range [...]scenarios.Feature{"apiOutage", "etcdOutage"} {
-			can.Lacks[name] = "who runs in the cluster itself, and real kubelets, go their own way to the API server"
-		}
+	switch o.ControlPlane() {
+	case Kind, Kubeconfig:
+		can.Lacks["apiOutage"] = "who runs in the cluster itself goes another way to the API server; run with --cluster embedded or standard"
+		fallthrough
+	case Standard:
+		can.Lacks["etcdOutage"] = "standard controllers and real kubelets show the API server certificates of their own, so nothing can refuse their writes alone; run with --cluster embedded and --hosts guest or model"
 	}
 	if !o.Processes {
 		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
@@ -124,11 +126,6 @@ func (b *Backend) Apply(op scenarios.Op) error {
 var errLacking = errors.New("the lab cannot do this, and should have refused the scenario")
 
 func (operations) SetClock(*scenarios.ClockOp) error { return errLacking }
-
-// ownsClients reports whether everybody who speaks to the API server was started by the lab, and goes through its door.
-func (o Options) ownsClients() bool {
-	return o.ControlPlane() == Embedded
-}
 
 func (o operations) APIOutage(op *scenarios.OutageOp) error {
 	o.door.shut(op.Hang)
