@@ -82,8 +82,9 @@ e2e-stories:
 	@$(E2E) FENCELAB_EVENTS=$(CURDIR)/out/e2e/events/stories.json $(STORIES)
 e2e-fidelity:
 	@$(SUITE) ./ci/fidelity
+# Its tests wait more than they compute.
 e2e-lab:
-	@$(SUITE) -timeout 30m -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
+	@$(SUITE) -timeout 30m -parallel $(shell echo $$((2 * $(or $(PROCS),1)))) -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
 e2e-bmc:
 	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:

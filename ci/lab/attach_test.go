@@ -18,6 +18,7 @@ import (
 // TestClusterOfSomebodysOwn tells stories in a cluster that is there already, with hosts that are models, and expects
 // of it afterwards that nothing is left and nothing was touched.
 func TestClusterOfSomebodysOwn(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -55,6 +56,7 @@ func runControllers(args []string) error {
 
 // TestBackend holds the lab against the contract of all worlds.
 func TestBackend(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("not part of the quick run")
 	}
@@ -241,7 +243,8 @@ var _ = Describe("the lab", func() {
 			"health-check/flapping-node", "health-check/second-failure-during-the-recovery",
 			"deletion-hooks/both-points", "deletion-hooks/wrong-drains-despite-the-hook",
 			"agents/cut-off-host-resets-itself", "agents/silent-agent-resets-its-host", "agents/wrong-feeds-a-cut-off-host",
-			"poison-pill/survivors-release-a-cut-off-host", "poison-pill/unhealthy-says-a-peer", "poison-pill/pods-are-released-before-the-node-returns",
+			"poison-pill/pods-are-released-before-the-node-returns", "poison-pill/cut-off-say-the-peers",
+			"poison-pill/wrong-feeds-when-fenced", "poison-pill/wrong-leaves-out-reset",
 		))
 
 	DescribeTable("tells the story on real nodes in a cluster of kind's", nodes, func(ctx SpecContext, file string) {
@@ -250,7 +253,7 @@ var _ = Describe("the lab", func() {
 		"reboot-annotation/plain-power-cycle", "reboot-annotation/stuck-soft-shutdown", "reboot-annotation/two-clients",
 		"machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect", "machine-remediation/wrong-deletes-node-before-power-off",
 		"health-check/second-failure-during-the-recovery", "deletion-hooks/both-points",
-		"agents/cut-off-host-resets-itself", "poison-pill/survivors-release-a-cut-off-host",
+		"agents/cut-off-host-resets-itself", "poison-pill/pods-are-released-before-the-node-returns",
 	))
 
 	DescribeTable("tells the story on real nodes behind an Ironic", nodes, func(ctx SpecContext, file string) {
@@ -306,6 +309,7 @@ var everyRun = []string{
 // TestModelHosts tells stories of hosts that are models, for which a machine needs nothing but
 // a control plane.
 func TestModelHosts(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}
@@ -333,6 +337,7 @@ func TestModelHosts(t *testing.T) {
 // TestDeviationsAtGates holds the right controllers against a schedule that has one of each: an effect, what reaches a
 // cache, a read and a crash. All are taken. One that never comes makes the run diverge.
 func TestDeviationsAtGates(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}
@@ -358,6 +363,44 @@ func TestDeviationsAtGates(t *testing.T) {
 	}
 	if word, reason := outcome.Reproduces(nil); word != scenarios.Diverged || !strings.Contains(reason, "worker-1/99") {
 		t.Errorf("it is %s: %s", word, reason)
+	}
+}
+
+// TestOutageIsForEverybody: while the API server is away for the kubelets, it is away for kube-controller-manager too, which
+// would otherwise give their Nodes up.
+func TestOutageIsForEverybody(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
+		t.Skip("it runs with make e2e")
+	}
+	o := lab.Options{Cluster: lab.Standard, Hosts: lab.Model, Log: t.Output()}
+	if err := lab.Check(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	plan := compile(t, "health-check/api-outage.yaml")
+	back, over := &plan.Spec.Steps[1], &plan.Spec.Steps[2]
+	back.After, over.After = scenarios.Span{Min: 15 * time.Second, Max: 15 * time.Second}, scenarios.Span{Min: 5 * time.Second, Max: 5 * time.Second}
+	outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, outcome)
+	if verdict, reason := outcome.VerdictOfSchedule(); verdict != "held" {
+		t.Errorf("%s: %s\n\n%s", verdict, reason, outcome.Brief("", ""))
+	}
+	isAway, gaveUp := false, 0
+	for _, e := range outcome.History.Events() {
+		switch {
+		case e.Kind == history.OpApplied:
+			isAway = !isAway
+		case e.Kind == history.NodeNotReady && isAway:
+			t.Errorf("during the outage: %s", e)
+		case e.Kind == history.NodeNotReady:
+			gaveUp++
+		}
+	}
+	if gaveUp == 0 {
+		t.Error("no Node was given up after the outage either: could kubelets renew their Leases?")
 	}
 }
 

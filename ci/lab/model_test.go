@@ -54,6 +54,7 @@ func (s *stream) count(kind history.Kind) (n int) {
 // TestModelIsASystem holds a model on this machine's clock against the contract of what a
 // BMC controls.
 func TestModelIsASystem(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_E2E") == "quick" || os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}

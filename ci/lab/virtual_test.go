@@ -33,6 +33,7 @@ func openVMs(t *testing.T) (*virtualMachines, *vms.Lab) {
 // TestDomainIsASystem holds a virtual machine against the contract of what a BMC
 // controls.
 func TestDomainIsASystem(t *testing.T) {
+	t.Parallel()
 	all, l := openVMs(t)
 	began, booted := make(map[string]int), make(chan string, 1000)
 	counted := make(chan func(), 1)
