@@ -43,7 +43,7 @@ func (c *annotations) Observe(e history.Event) *Violation {
 
 func (c *annotations) concerned(e *history.Event) bool {
 	_, reboot := rebootRequest(e)
-	return reboot || e.Key == externalAnnotation
+	return reboot || e.Key == externalAnnotation || e.Key == poweredOffAnnotation
 }
 
 func (c *annotations) find(e *history.Event) int {

@@ -12,6 +12,7 @@ const (
 	rebootAnnotation      = "reboot.metal3.io"
 	remediationAnnotation = rebootAnnotation + "/machine-remediation"
 	externalAnnotation    = "host.metal3.io/external-remediation"
+	poweredOffAnnotation  = "remediation.metal3.io/powered-off-for-remediation"
 	pausedAnnotation      = "cluster.x-k8s.io/paused"
 	skipAnnotation        = "cluster.x-k8s.io/skip-remediation"
 )
