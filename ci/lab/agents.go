@@ -27,6 +27,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // watchdogDevice is what guests call their watchdog.
@@ -126,6 +127,9 @@ func (b *Backend) deploy(c controllers.Selection) error {
 	isIdentity := func(name string) bool { return name == "identity" } // it is among what the program is told
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return isIdentity(v.Name) })
 	only.VolumeMounts = slices.DeleteFunc(only.VolumeMounts, func(m corev1.VolumeMount) bool { return isIdentity(m.Name) })
+	if b.options.Cluster == Kind {
+		pod.NodeSelector = map[string]string{cluster.Label: keeper.Name()} // the cluster's own node is no host
+	}
 	if err := b.admin.Create(b.ctx, set); err != nil {
 		return fmt.Errorf("create the DaemonSet of the agent %s: %w", c.Name, err)
 	}
