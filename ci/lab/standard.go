@@ -27,8 +27,9 @@ import (
 const Embedded, Standard, Kind, Kubeconfig = "embedded", "standard", "kind", "kubeconfig"
 
 // podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
-// is gone: it lets 40 seconds pass, and looks every 20.
-const podGC = 60 * time.Second
+// is gone. It looks every 20 seconds: from its first look it lets 40 pass, which its third
+// look may find to be not quite over.
+const podGC = 80 * time.Second
 
 // cluster are the options of the control plane.
 func (o Options) cluster() cluster.Options {
