@@ -101,6 +101,9 @@ func TestLeft(t *testing.T) {
 		if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1); err != nil { // it has ended
+			t.Fatal(err)
+		}
 	}
 	left()
 	if err := owner.Process.Kill(); err != nil {
