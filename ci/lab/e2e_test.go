@@ -238,7 +238,7 @@ var _ = Describe("the lab", func() {
 		Entry("of a plain power cycle", full, "reboot-annotation/plain-power-cycle.yaml"),
 		each(
 			"reboot-annotation/stuck-soft-shutdown", "reboot-annotation/hold-hard", "reboot-annotation/two-clients",
-			"machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect", "machine-remediation/unreachable-bmc",
+			"machine-remediation/pods-are-collected-late", "machine-remediation/crash-after-each-effect", "machine-remediation/unreachable-bmc",
 			"machine-remediation/wrong-deletes-node-before-power-off", "machine-remediation/wrong-trusts-stale-powered-on",
 			"health-check/flapping-node", "health-check/second-failure-during-the-recovery",
 			"deletion-hooks/both-points", "deletion-hooks/wrong-drains-despite-the-hook",
@@ -251,15 +251,15 @@ var _ = Describe("the lab", func() {
 		tellInKind(ctx, file, lab.Node)
 	}, each(
 		"reboot-annotation/plain-power-cycle", "reboot-annotation/stuck-soft-shutdown", "reboot-annotation/two-clients",
-		"machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect", "machine-remediation/wrong-deletes-node-before-power-off",
-		"health-check/second-failure-during-the-recovery", "deletion-hooks/both-points",
+		"machine-remediation/pods-are-collected-late", "machine-remediation/crash-after-each-effect", "machine-remediation/wrong-deletes-node-before-power-off",
+		"health-check/flapping-node", "deletion-hooks/both-points",
 		"agents/cut-off-host-resets-itself", "poison-pill/pods-are-released-before-the-node-returns",
 	))
 
 	DescribeTable("tells the story on real nodes behind an Ironic", nodes, func(ctx SpecContext, file string) {
 		tellWith(ctx, file, lab.Options{Hosts: lab.Node, Power: lab.Ironic})
 	}, each(
-		"reboot-annotation/plain-power-cycle", "machine-remediation/cut-off-host", "machine-remediation/crash-after-each-effect",
+		"reboot-annotation/plain-power-cycle", "machine-remediation/pods-are-collected-late", "machine-remediation/crash-after-each-effect",
 		"machine-remediation/wrong-deletes-node-before-power-off", "ironic/lock-held-by-a-soft-off", "ironic/conductor-killed-during-the-power-off",
 	))
 
