@@ -207,6 +207,13 @@ func testInstall(t *testing.T, c *Cluster, admin client.Client) {
 		}
 		return fmt.Errorf("a limit of 101: %v", err)
 	})
+	bare := fstest.MapFS{"x.yaml": {Data: []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: meter}}")}}
+	if err := c.Install(t.Context(), bare); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "meter"}, &corev1.ServiceAccount{}); err != nil {
+		t.Errorf("an object that says nothing of its namespace: %v", err)
+	}
 	unknown := fstest.MapFS{"x.yaml": {Data: []byte("{apiVersion: nowhere.dev/v1, kind: Nothing, metadata: {name: x}}")}}
 	if err := c.Install(t.Context(), unknown); err == nil || !strings.Contains(err.Error(), "x.yaml, document 1") {
 		t.Errorf("an unknown kind: %v, want an error that names file and document", err)

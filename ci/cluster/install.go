@@ -14,6 +14,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -37,7 +38,7 @@ func (m manifest) String() string {
 
 // Install applies every object of the *.yaml files (of any number of documents each) in the tree of files: CRDs first,
 // then, once these are established, namespaces, then all others in the order of their paths. Installing again
-// updates. A tree without any object is an error.
+// updates. An object that says nothing of its namespace is in default, if it has one. A tree without any object is an error.
 func (c *Cluster) Install(ctx context.Context, files fs.FS) error {
 	manifests, err := readManifests(files)
 	if err != nil {
@@ -73,6 +74,15 @@ func install(ctx context.Context, config *rest.Config, manifests []manifest) err
 
 func apply(ctx context.Context, writer client.Client, manifests []manifest) error {
 	for _, m := range manifests {
+		if m.GetNamespace() == "" {
+			namespaced, err := writer.IsObjectNamespaced(m)
+			if err != nil {
+				return fmt.Errorf("install %v: %w", m, err)
+			}
+			if namespaced {
+				m.SetNamespace(metav1.NamespaceDefault) // as kubectl does
+			}
+		}
 		object := client.ApplyConfigurationFromUnstructured(m.Unstructured)
 		if err := writer.Apply(ctx, object, client.FieldOwner("fencelab"), client.ForceOwnership); err != nil {
 			return fmt.Errorf("install %v: %w", m, err)
