@@ -65,7 +65,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes containers ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; about 25 minutes; the first time installs and builds: 25 more)
+e2e: build nodes containers ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; half an hour; the first time installs and builds: 25 minutes more)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
@@ -77,7 +77,7 @@ endif
 	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(or $(PROCS),0) stories fidelity $(if $(FOCUS),,'lab bmc command browser')
 
 # The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
-.PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser
+.PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser e2e-agents
 e2e-stories:
 	@$(E2E) FENCELAB_EVENTS=$(CURDIR)/out/e2e/events/stories.json $(STORIES)
 e2e-fidelity:
@@ -89,6 +89,8 @@ e2e-bmc:
 	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:
 	@$(SUITE) -timeout 30m -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI' .
+e2e-agents:
+	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' .
 e2e-browser:
 	@$(SUITE) ./scenarios/page
 
@@ -104,7 +106,7 @@ e2e-nodes: build nodes containers ## Stories on real nodes: with the standard co
 	@ci/ironic/install.sh
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@FENCELAB_E2E=nodes bin/e2e -procs $(or $(PROCS),0) stories fidelity
+	+@FENCELAB_E2E=nodes bin/e2e -procs $(or $(PROCS),0) stories fidelity $(if $(FOCUS),,agents)
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)

@@ -39,8 +39,14 @@ func TestSystemsLoad(t *testing.T) {
 			continue
 		}
 		for _, c := range system.Spec.Controllers {
-			for _, name := range c.Program.Installs {
-				if _, err := os.Stat(c.Program.File(name)); err != nil && !strings.Contains(name, ".cache/") {
+			installs, find := []string(nil), (func(string) string)(nil)
+			if c.Pods != nil {
+				installs, find = c.Pods.Installs, c.Pods.File
+			} else {
+				installs, find = c.Program.Installs, c.Program.File
+			}
+			for _, name := range installs {
+				if _, err := os.Stat(find(name)); err != nil && !strings.Contains(name, ".cache/") {
 					t.Error(err)
 				}
 			}
@@ -132,6 +138,41 @@ func TestAnyBMC(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, said := inLab(t, "scenarios/catalog/machine-remediation/cut-off-host.yaml", "--system", filepath.Join(c.dir, "system.yaml"))
+			if code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
+			}
+		})
+	}
+}
+
+// TestAgentsInPods follows docs/systems.md: an agent in the Pods of its DaemonSet has its host reset when it is cut off, and
+// a workload runs twice where it goes on feeding the watchdog.
+func TestAgentsInPods(t *testing.T) {
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") != "nodes" {
+		t.Skip("it runs with make e2e-nodes")
+	}
+	const dir, image = "docs/systems/go-agent", "../../../out/go-agent.tar"
+	right := mended(t, dir, "cut-off.yaml", image, "go-agent.tar")
+	const asWritten, wrong = "\t\t\tcontinue // it is not fed\n\t\t}\n\t\tresponse.Body.Close()\n", "\t\t} else {\n\t\t\tresponse.Body.Close()\n\t\t}\n"
+	for _, c := range []struct {
+		name, dir string
+		code      int
+		says      string
+	}{
+		{"as written", right, report.ExitHeld, "held      go-agent-cut-off"},
+		{"with a mistake", mended(t, right, "main.go", asWritten, wrong), report.ExitViolated, "fenced-before-release: the Node of worker-1 was deleted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			program := filepath.Join(c.dir, "go-agent")
+			build := exec.CommandContext(t.Context(), "go", "build", "-o", program, filepath.Join(c.dir, "main.go"))
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			pack := exec.CommandContext(t.Context(), "go", "run", "./ci/image", program, "go-agent:1", program+".tar")
+			for _, command := range []*exec.Cmd{build, pack} {
+				if out, err := command.CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", command, err, out)
+				}
+			}
+			code, said := inLab(t, filepath.Join(c.dir, "cut-off.yaml"), "--hosts", "node")
 			if code != c.code || !strings.Contains(said, c.says) {
 				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
 			}

@@ -23,6 +23,8 @@ const (
 	FeatureReplicas Feature = "replicas"
 	// FeaturePrograms are executables in the place of controllers.
 	FeaturePrograms Feature = "program"
+	// FeaturePods are Pods that real kubelets run as controllers.
+	FeaturePods Feature = "pods"
 	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
 	FeatureControllerLinks Feature = "controllerLinks"
 	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind: old lists, and requests that are on
@@ -118,6 +120,9 @@ func uses(spec *Spec, needs Needs) []use {
 			what := fmt.Sprintf("the program of the controller %s", c.Name)
 			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].program", i), what: what, feature: FeaturePrograms})
 		}
+		if c.Pods != nil {
+			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].pods", i), what: "the Pods of the controller " + c.Name, feature: FeaturePods})
+		}
 	}
 	for i := range spec.Steps {
 		s := &spec.Steps[i]
@@ -186,7 +191,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeatureBMC, FeaturePrograms, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

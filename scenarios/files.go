@@ -31,6 +31,7 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 		for _, s := range cells {
 			for i := range s.Spec.Controllers {
 				s.Spec.Controllers[i].Program.beside(dir)
+				s.Spec.Controllers[i].Pods.beside(dir)
 			}
 			s.Spec.Topology.Ironic.beside(dir)
 			s.Spec.Topology.BMC.beside(dir)

@@ -166,7 +166,7 @@ func Compile(s *Scenario, seed uint64) (*Plan, error) {
 	setDefault(&spec.Limits.Step, defaultStep)
 	setDefault(&spec.Limits.Settle, defaultSettle)
 	spec.completeClaims()
-	if spec.Topology.BMC != nil || slices.ContainsFunc(spec.Controllers, func(c Controller) bool { return c.Program != nil }) {
+	if spec.Topology.BMC != nil || slices.ContainsFunc(spec.Controllers, func(c Controller) bool { return c.Program != nil || c.Pods != nil }) {
 		spec.Worlds = []string{programsWorld} // a system has put it there, and the scenario says nothing of it
 	}
 	for i := range spec.Steps {

@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,7 @@ func TestSystemsIronic(t *testing.T) {
 func TestSystemsThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"a scenario":    {strings.Replace(aSystem, "System", "Scenario", 1), "where System is expected"},
-		"no program":    {strings.Replace(aSystem, ", program: {command: [./acme]}", "", 1), "program: is missing"},
+		"no program":    {strings.Replace(aSystem, ", program: {command: [./acme]}", "", 1), "say what runs: program, or pods"},
 		"unknown part":  {strings.Replace(aSystem, "plays: healthcheck", "plays: [deletion, medic]", 1), "medic"},
 		"no part":       {strings.Replace(aSystem, "plays: healthcheck", "plays: []", 1), "plays: is empty"},
 		"a mapping":     {strings.Replace(aSystem, "plays: healthcheck", "plays: [{deletion: true}]", 1), "a list of parts is expected"},
@@ -218,6 +219,60 @@ func TestSystemsThatAreNone(t *testing.T) {
 				t.Errorf("got %v, want a position and %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestSystemsPods: Pods join every story that a program of the system has a part in, and play none.
+func TestSystemsPods(t *testing.T) {
+	const text = aSystem + "    - {name: acme-agent, pods: {serviceAccount: acme, images: [acme.tar], installs: [set.yaml], feedsWatchdog: true}}\n"
+	s, dir, err := system(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &scenarios.Spec{Controllers: []scenarios.Controller{{Name: "reboot"}, {Name: "remediation"}}}
+	if err := s.Takes(spec); err != nil {
+		t.Fatal(err)
+	}
+	want := scenarios.Controller{Name: "acme-agent", Pods: &scenarios.Pods{
+		ServiceAccount: "acme", Images: []string{"acme.tar"}, Installs: []string{"set.yaml"}, FeedsWatchdog: true, Dir: dir,
+	}}
+	if diff := cmp.Diff(want, spec.Controllers[len(spec.Controllers)-1]); diff != "" || !spec.HasPods() {
+		t.Errorf("what joins the story: %s", diff)
+	}
+	if image := filepath.Join(dir, "acme.tar"); !slices.Contains(s.Files(), image) {
+		t.Errorf("its files are %q, and %s is not among them", s.Files(), image)
+	}
+	for wrong, want := range map[string]string{
+		strings.Replace(text, "pods: {", "plays: remediation, pods: {", 1):         "plays: a controller that is Pods has none",
+		strings.Replace(text, "pods: {", "also: remediation, pods: {", 1):          "also: a controller that is Pods has none",
+		strings.Replace(text, "pods: {", "program: {command: [acme]}, pods: {", 1): "program: a controller that is Pods has none",
+		strings.Replace(text, "acme-agent", "reboot", 1):                           "reboot is a controller of fencelab's",
+		strings.Replace(text, "serviceAccount: acme", "serviceAccount: Acme_1", 1): "pods.serviceAccount",
+		strings.Replace(text, "images: [acme.tar]", `images: [""]`, 1):             "pods.images: name the files",
+		strings.Replace(text, "serviceAccount: acme, ", "", 1):                     "serviceAccount: is missing",
+		strings.Replace(text, "installs: [set.yaml]", "installed: [set.yaml]", 1):  `unknown field "installed"`,
+	} {
+		if _, _, err := system(t, wrong); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "acme.yaml:") {
+			t.Errorf("got %v, want a position and %q", err, want)
+		}
+	}
+}
+
+// TestPodsProcesses: a story can't do anything to the process of a Pod, which is its kubelet's.
+func TestPodsProcesses(t *testing.T) {
+	const story = `apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: pods, description: Pods.}
+spec:
+  topology: {hosts: [{name: worker-1}]}
+  controllers: [{name: agent, pods: {serviceAccount: agent, images: [agent.tar]}}]
+  steps: [{do: {crash: {controller: agent}}}]
+`
+	if _, err := scenarios.Load("pods.yaml", []byte(story), vocabulary()); err == nil || !strings.Contains(err.Error(), "the processes of agent are their kubelets'") {
+		t.Errorf("a story that kills a Pod's process: %v", err)
+	}
+	if _, err := scenarios.Load("pods.yaml", []byte(strings.Replace(story, "crash: {controller: agent}", "stopKubelet: {host: worker-1}", 1)), vocabulary()); err != nil {
+		t.Error(err)
 	}
 }
 

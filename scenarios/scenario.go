@@ -241,7 +241,7 @@ type RateLimit struct {
 // Controller is one controller under test.
 type Controller struct {
 	// name is a registered controller, as listed by fencelab list --controllers, or any
-	// name for one that has a program.
+	// name for one that has a program or Pods.
 	Name string `json:"name"`
 	// settings are the controller's own settings.
 	Settings json.RawMessage `json:"settings,omitempty"`
@@ -264,6 +264,8 @@ type Controller struct {
 	// program is what runs as this controller, instead of fencelab's own controller if
 	// there is one of that name.
 	Program *Program `json:"program,omitempty"`
+	// pods are what runs as this controller on every host: those of a DaemonSet.
+	Pods *Pods `json:"pods,omitempty"`
 }
 
 // Rule is one line of an overlay.

@@ -83,12 +83,17 @@ type SystemController struct {
 	// that the scenario has for them don't run.
 	Also Parts `json:"also,omitempty"`
 	// program is what runs.
-	Program *Program `json:"program"`
+	Program *Program `json:"program,omitempty"`
+	// pods are what runs in its place, on every host: those of a DaemonSet, which a program or its manifests create.
+	Pods *Pods `json:"pods,omitempty"`
 }
 
 // parts are those that it plays. Like a scenario's controller it plays what it is called, if
-// it says nothing.
+// it says nothing. Pods play none.
 func (c *SystemController) parts() []string {
+	if c.Pods != nil {
+		return nil
+	}
 	if len(c.Plays) > 0 {
 		return c.Plays
 	}
@@ -150,6 +155,7 @@ func LoadSystem(file string, vocab Vocabulary) (*System, error) {
 	}
 	for i := range system.Spec.Controllers {
 		system.Spec.Controllers[i].Program.beside(dir)
+		system.Spec.Controllers[i].Pods.beside(dir)
 	}
 	system.Spec.Ironic.beside(dir)
 	system.Spec.BMC.beside(dir)
@@ -171,8 +177,17 @@ func (v *validator) system(s *System) {
 	for i := range s.Spec.Controllers {
 		c, at := &s.Spec.Controllers[i], fmt.Sprintf("spec.controllers[%d]", i)
 		names = append(names, c.Name)
-		if c.Program == nil {
-			continue // decode has said so
+		switch {
+		case c.Pods != nil:
+			var plays string
+			if len(c.Plays) > 0 {
+				plays = c.Plays[0]
+			}
+			v.pods(at, &Controller{Name: c.Name, Plays: plays, Also: c.Also, Program: c.Program, Pods: c.Pods})
+			continue
+		case c.Program == nil:
+			v.bad(at, "say what runs: program, or pods")
+			continue
 		}
 		v.program(at, &Controller{Name: c.Name, Program: c.Program})
 		for _, part := range c.Plays {
@@ -209,7 +224,7 @@ func (s *System) Takes(spec *Spec) error {
 	for _, member := range s.Spec.Controllers {
 		played := member.parts()
 		if len(played) == 0 {
-			listed = append(listed, Controller{Name: member.Name, Program: member.Program})
+			listed = append(listed, Controller{Name: member.Name, Program: member.Program, Pods: member.Pods})
 			continue
 		}
 		var fit []int
@@ -293,7 +308,7 @@ func withoutTheOthers(listed []Controller, steps []Step) ([]Controller, error) {
 	var kept []Controller
 	for _, c := range listed {
 		switch {
-		case c.Program != nil || !slices.Contains(also, partOf(&c)):
+		case c.Program != nil || c.Pods != nil || !slices.Contains(also, partOf(&c)):
 			kept = append(kept, c)
 		case named(steps, c.Name):
 			return nil, fmt.Errorf("the scenario is about %s, whose part the system plays in the program of another", c.Name)
@@ -351,6 +366,12 @@ func (s *System) Files() (files []string) {
 	}
 	programs := func(yield func(*Program) bool) {
 		for _, c := range s.Spec.Controllers {
+			if c.Pods != nil {
+				for _, image := range c.Pods.Images {
+					add(c.Pods.File(image))
+				}
+				continue
+			}
 			if !yield(c.Program) {
 				return
 			}

@@ -418,6 +418,10 @@ func (v *validator) controllerList() {
 		c := &v.spec.Controllers[i]
 		names = append(names, c.Name)
 		at := fmt.Sprintf("spec.controllers[%d]", i)
+		if c.Pods != nil {
+			v.pods(at, c)
+			continue
+		}
 		if c.Program != nil {
 			v.program(at, c)
 			continue

@@ -30,6 +30,7 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",
 		scenarios.FeatureDeeds:                      "the simulator's plans name its steps",
 		scenarios.FeaturePrograms:                   "a program runs in real time, not in the simulator's",
+		scenarios.FeaturePods:                       "Pods run in real time, not in the simulator's",
 		scenarios.Feature(fakebmc.NeedsWire):        "the simulator's controllers call BMCs directly, without HTTP",
 		scenarios.Feature(fakebmc.NeedsIPMI):        "the simulator's BMCs do not speak IPMI",
 		scenarios.Feature(history.EvidenceLost):     "the simulator's observers see everything",

@@ -229,9 +229,9 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	return d, nil
 }
 
-// Serve makes targets, each a host:port of this machine, services of one endpoint of the network, and returns where guests
-// reach them. They have to be served before the guests that are told so are made.
-func (l *Lab) Serve(endpoint string, targets ...string) ([]netip.AddrPort, error) {
+// Serve makes targets services of one endpoint of the network, and returns where guests reach them. They have to be served
+// before the guests that are told so are made.
+func (l *Lab) Serve(endpoint string, targets ...network.Target) ([]netip.AddrPort, error) {
 	return l.network.Serve(endpoint, targets...)
 }
 

@@ -438,7 +438,7 @@ func TestKubelet(t *testing.T) {
 	l := openLab(t, 10*time.Second)
 	ctx := t.Context()
 	server := newAPIServer(t)
-	address, err := l.Serve("api", server.Listener.Addr().String())
+	address, err := l.Serve("api", network.Target{To: server.Listener.Addr().String()})
 	l.must(err)
 	d := l.host(HostConfig{Name: "worker-1", Kubelet: &evidence.Kubelet{
 		Server:     "https://" + address[0].String(),

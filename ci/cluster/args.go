@@ -42,8 +42,15 @@ func etcdArgs() []string {
 	}
 }
 
-func apiServerArgs(port uint16) []string {
-	return []string{
+// Service is where Pods look for the API server: the address of the Service kubernetes, which is the first of its range.
+var Service = netip.MustParseAddrPort("10.96.0.1:443")
+
+// Services is the range of the addresses of Services.
+var Services = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 96, 0, 0}), 16)
+
+// apiServerArgs are those of the server at a port. With accounts it gives Pods the tokens of their ServiceAccounts.
+func apiServerArgs(port uint16, accounts bool) []string {
+	args := []string{
 		"--etcd-servers=" + etcdClients,
 		"--bind-address=" + loopback.String(),
 		fmt.Sprintf("--secure-port=%d", port),
@@ -62,13 +69,16 @@ func apiServerArgs(port uint16) []string {
 		"--service-account-signing-key-file=" + serviceAccountFile,
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		"--disable-admission-plugins=ServiceAccount",
-		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-cluster-ip-range=" + Services.String(),
 		"--allow-privileged",
 		// Observers follow one watch each, for as long as a lab is there.
 		"--min-request-timeout=31536000",
 		"--profiling=false",
 	}
+	if !accounts {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	return args
 }
 
 // writeFiles writes what the arguments name.

@@ -52,7 +52,7 @@ func (a *authority) issueServing() (certificate, key []byte, err error) {
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{"localhost", ServerName, "kubernetes.default.svc"},
-		IPAddresses: []net.IP{loopback.AsSlice()},
+		IPAddresses: []net.IP{loopback.AsSlice(), Service.Addr().AsSlice()},
 	})
 }
 

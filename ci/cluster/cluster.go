@@ -4,7 +4,7 @@
 // By itself it is the API and nothing more. Without a controller manager no garbage is collected, a deleted namespace stays
 // Terminating and no Pod is created from a StatefulSet; without a scheduler a Pod needs spec.nodeName. Everything that
 // authenticates, authorizes or admits a request is the real thing: RBAC, the Node authorizer, NodeRestriction,
-// ValidatingAdmissionPolicy. Only the ServiceAccount admission plugin is off, since nobody makes the default accounts.
+// ValidatingAdmissionPolicy. Only the ServiceAccount admission plugin is off, unless it is asked for: somebody has to make the accounts.
 //
 // With [Options.Standard] it runs kube-controller-manager and kube-scheduler too, and [Cluster.Runs] says what they do.
 //
@@ -107,7 +107,7 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	if c.etcd, err = c.start(o.Bin, "etcd", etcdArgs()); err != nil {
 		return err
 	}
-	if c.apiServer, err = c.start(o.Bin, "kube-apiserver", apiServerArgs(c.port.Number())); err != nil {
+	if c.apiServer, err = c.start(o.Bin, "kube-apiserver", apiServerArgs(c.port.Number(), o.Standard != nil && o.Standard.Accounts)); err != nil {
 		return err
 	}
 	if err := c.awaitReady(ctx); err != nil || o.Standard == nil {

@@ -20,6 +20,9 @@ type Standard struct {
 	GracePeriod time.Duration
 	// Through returns the address by which the two reach the API server, given that server's own; nil: that.
 	Through func(api string) (string, error)
+	// Accounts gives Pods the tokens of their ServiceAccounts: a Pod is refused until its account is there, which
+	// kube-controller-manager makes for each namespace.
+	Accounts bool
 }
 
 // standardCommands are the programs that it takes.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,16 +40,24 @@ const watchdogDevice = "/dev/watchdog0"
 // the program comes and goes. It is the judge of all that the program asks.
 type agent struct {
 	*process
+	// proxy is its own way; nil if it is in a Pod of somebody's, which go one way together.
 	proxy *gate.Proxy
 	guest func(context.Context, evidence.Command) error
 }
 
 // impossibleAgents are the reasons why agents can't be run: those of other modules, and all where hosts have no guests.
 func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
+	var feeders []string
 	for _, c := range spec.Controllers {
+		if c.Pods != nil && c.Pods.FeedsWatchdog {
+			feeders = append(feeders, c.Name)
+		}
 		r, err := b.set.Lookup(c.Name)
 		if err != nil || r.Place != controllers.EveryHost {
 			continue
+		}
+		if r.FeedsWatchdog {
+			feeders = append(feeders, c.Name)
 		}
 		if b.options.Hosts == Model {
 			reasons = append(reasons, "the agent "+c.Name+": it runs in a host's guest, which a model host does not have; run with --hosts guest")
@@ -56,6 +65,14 @@ func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 		}
 		if _, err := controllers.Lookup(c.Name); err != nil {
 			reasons = append(reasons, "the controller "+c.Name+": the lab's guests can run only fencelab's own agents")
+		}
+	}
+	if len(feeders) > 1 && spec.HasPods() {
+		reasons = append(reasons, strings.Join(feeders, " and ")+": a host has one watchdog, and each of these would feed it")
+	}
+	for i := range spec.Steps {
+		if do := spec.Steps[i].Do; do != nil && do.StopFeeding != nil && spec.HasPods() && len(feeders) > 0 {
+			reasons = append(reasons, "stopFeeding: the watchdog is fed in the Pods of "+feeders[0]+", whose processes are the kubelet's")
 		}
 	}
 	return reasons
@@ -70,6 +87,12 @@ func (b *Backend) makeAgents() error {
 	}
 	for _, c := range chosen {
 		if c.Place != controllers.EveryHost {
+			continue
+		}
+		if given := b.podsOf(c.Name); given != nil {
+			if err := b.addPods(c, given); err != nil {
+				return fmt.Errorf("prepare the Pods of %s: %w", c.Name, err)
+			}
 			continue
 		}
 		if err := b.grant(c.Registration); err != nil {
@@ -137,23 +160,28 @@ func (b *Backend) deploy(c controllers.Selection) error {
 }
 
 func (b *Backend) addAgent(c controllers.Selection, host string) error {
-	name, user := scenarios.ProcessOn(c.Name, host), userOf(c.Name)
-	a := &agent{process: &process{b: b, name: name, host: host, controller: c}}
+	user := userOf(c.Name)
+	a := b.newAgent(c, host)
 	a.again = a.startAgain
 	serving, err := b.plane.ProxyConfig()
 	if err != nil {
 		return err
 	}
-	through := func(next http.RoundTripper) http.RoundTripper {
-		heard := &earshot{next: b.door.through(next), heard: func() { b.stream.heard(name) }}
-		return &gate.Gate{Judge: a, Read: gate.API(b.kinds), Next: heard, UserAgent: name}
-	}
-	if a.proxy, err = b.door.serve(b.plane.ConfigFor(user), through, serving, user); err != nil {
-		return err
-	}
+	a.proxy, err = b.door.serve(b.plane.ConfigFor(user), a.through, serving, user)
+	return err
+}
+
+func (b *Backend) newAgent(c controllers.Selection, host string) *agent {
+	a := &agent{process: &process{b: b, name: scenarios.ProcessOn(c.Name, host), host: host, controller: c}}
 	b.agents = append(b.agents, a)
 	b.processes = append(b.processes, a.process)
-	return nil
+	return a
+}
+
+// through makes the agent's way to the API server.
+func (a *agent) through(next http.RoundTripper) http.RoundTripper {
+	heard := &earshot{next: a.b.door.through(next), heard: func() { a.b.stream.heard(a.name) }}
+	return &gate.Gate{Judge: a, Read: gate.API(a.b.kinds), Next: heard, UserAgent: a.name}
 }
 
 // earshot notices that an agent hears the API server: it asks again what it has asked before,
@@ -206,7 +234,7 @@ func (b *Backend) identify(node string) (_ *program.Identity, err error) {
 func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) ([]vms.Program, error) {
 	var programs []vms.Program
 	for _, a := range b.agents {
-		if a.host != host.Name {
+		if a.host != host.Name || a.proxy == nil {
 			continue
 		}
 		user := userOf(a.controller.Name)
@@ -372,9 +400,11 @@ func (a *agent) Answered(r gate.Request, answer gate.Answer) error {
 func (b *Backend) closeAgents() error {
 	var errs []error
 	for _, a := range b.agents {
-		errs = append(errs, b.door.close(a.proxy))
+		if a.proxy != nil {
+			errs = append(errs, b.door.close(a.proxy))
+		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, b.pods.close(b.door))...)
 }
 
 // inGuest is one incarnation of an agent. Its guest may not hear for a while.

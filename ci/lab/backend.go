@@ -44,6 +44,7 @@ import (
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/keeper"
+	"github.com/fencelab/fencelab/vms/network"
 )
 
 const (
@@ -166,6 +167,7 @@ type Backend struct {
 	others    []runner // of programs
 	processes []*process
 	agents    []*agent
+	pods      *pods          // nil unless controllers are Pods
 	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
 	door      *door
@@ -303,26 +305,29 @@ func (b *Backend) openMachines() (err error) {
 }
 
 func (b *Backend) makeHosts() error {
-	behind := []string{b.plane.Address()}
+	behind := []network.Target{{To: b.plane.Address()}}
 	switch b.options.ControlPlane() {
 	case Embedded:
 		if err := b.serveKubelets(); err != nil {
 			return err
 		}
-		behind[0] = b.kubelets.Address()
+		behind[0].To = b.kubelets.Address()
 	case Standard:
-		behind[0] = b.wire.Address()
+		behind[0].To = b.wire.Address()
 	}
 	for _, a := range b.agents {
-		behind = append(behind, a.proxy.Address())
+		if a.proxy != nil {
+			behind = append(behind, network.Target{To: a.proxy.Address()})
+		}
 	}
+	behind = append(behind, b.pods.targets()...)
 	at, err := b.machines.reach(scenarios.API, behind...)
 	if err != nil {
 		return err
 	}
 	proxies := make(map[string]netip.AddrPort)
 	for i := range behind {
-		proxies[behind[i]] = at[i]
+		proxies[behind[i].To] = at[i]
 	}
 	hosts := b.plan.Spec.Topology.Hosts
 	for i := range hosts {
@@ -335,7 +340,9 @@ func (b *Backend) makeHosts() error {
 		if err != nil {
 			return err
 		}
-		m, err := b.machines.add(&hosts[i], peers, b.kubelet(&hosts[i], at[0]), programs)
+		kubelet := b.kubelet(&hosts[i], at[0])
+		b.pods.tell(kubelet, proxies)
+		m, err := b.machines.add(&hosts[i], peers, kubelet, programs)
 		if err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ type inMemories struct{ clock fakebmc.Clock }
 func (m inMemories) add(*scenarios.Host, []string, *evidence.Kubelet, []vms.Program) (machine, error) {
 	return inMemory{memory.New(m.clock, memory.Timing{}, true)}, nil
 }
-func (inMemories) reach(_ string, addresses ...string) ([]netip.AddrPort, error) {
-	return make([]netip.AddrPort, len(addresses)), nil
+func (inMemories) reach(_ string, targets ...network.Target) ([]netip.AddrPort, error) {
+	return make([]netip.AddrPort, len(targets)), nil
 }
 func (inMemories) cut(...network.Link)                  {}
 func (inMemories) restore(...network.Link)              {}

@@ -76,7 +76,7 @@ func (b *Backend) startControlPlane() (err error) {
 		o := b.options.cluster()
 		o.Nodes = nodes
 		if o.Standard != nil {
-			o.Standard.GracePeriod = objects.GracePeriod(&b.plan.Spec)
+			o.Standard.GracePeriod, o.Standard.Accounts = objects.GracePeriod(&b.plan.Spec), b.plan.Spec.HasPods()
 			o.Standard.Through = func(api string) (_ string, err error) {
 				if b.wire, err = b.door.connect(api); err != nil {
 					return "", err

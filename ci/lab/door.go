@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -351,14 +350,12 @@ func (w *watched) Close() error {
 
 // serveKubelets begins to serve a proxy, through which kubelets go to the API server. They show it their tokens.
 func (b *Backend) serveKubelets() error {
-	config := rest.AnonymousClientConfig(b.plane.Config())
-	config.CAData, config.ServerName = b.plane.CA(), cluster.ServerName
 	serving, err := b.plane.ProxyConfig()
 	if err != nil {
 		return err
 	}
 	serving.ClientAuth = tls.NoClientCert
-	if b.kubelets, err = b.door.serve(config, b.door.through, serving, ""); err != nil {
+	if b.kubelets, err = b.door.serve(b.anyone(), b.door.through, serving, ""); err != nil {
 		return fmt.Errorf("serve the kubelets: %w", err)
 	}
 	return nil

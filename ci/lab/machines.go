@@ -16,7 +16,7 @@ import (
 type machines interface {
 	// reach lets guests reach servers, which listen on addresses of this process's
 	// machine, under the name of an endpoint, and returns where.
-	reach(endpoint string, addresses ...string) ([]netip.AddrPort, error)
+	reach(endpoint string, targets ...network.Target) ([]netip.AddrPort, error)
 	// add defines a machine, which is off. Its guest runs a kubelet, and programs beside
 	// it, and can reach its peers.
 	add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (machine, error)

@@ -80,11 +80,11 @@ func (a *modelMachines) await(ctx context.Context, is func() (bool, error)) erro
 }
 
 // reach implements machines: kubelets of this process reach what it does.
-func (*modelMachines) reach(_ string, addresses ...string) (at []netip.AddrPort, err error) {
-	for _, address := range addresses {
-		parsed, err := netip.ParseAddrPort(address)
+func (*modelMachines) reach(_ string, targets ...network.Target) (at []netip.AddrPort, err error) {
+	for _, target := range targets {
+		parsed, err := netip.ParseAddrPort(target.To)
 		if err != nil {
-			return nil, fmt.Errorf("reach %s from the hosts: %w", address, err)
+			return nil, fmt.Errorf("reach %s from the hosts: %w", target.To, err)
 		}
 		at = append(at, parsed)
 	}

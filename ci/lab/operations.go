@@ -93,6 +93,11 @@ func (o Options) Capabilities() scenarios.Capabilities {
 			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
 		}
 	}
+	if o.Hosts != Node {
+		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
+	} else if o.ControlPlane() != Standard {
+		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
+	}
 	switch o.ControlPlane() {
 	case Kind, Kubeconfig:
 		can.Lacks["apiOutage"] = "who runs in the cluster itself goes another way to the API server; run with --cluster embedded or standard"

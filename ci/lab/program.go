@@ -91,11 +91,7 @@ func (b *Backend) installPrograms() error {
 			continue
 		}
 		for _, name := range c.Program.Installs {
-			files, err := manifestsAt(c.Program, name)
-			if err == nil {
-				err = b.plane.Install(b.ctx, files)
-			}
-			if err != nil {
+			if err := b.install(c.Program.File(name)); err != nil {
 				return fmt.Errorf("install %s for the program of %s: %w", name, c.Name, err)
 			}
 		}
@@ -117,17 +113,17 @@ func (b *Backend) installPrograms() error {
 	return nil
 }
 
-// manifestsAt are a file, or the files of a directory.
-func manifestsAt(p *scenarios.Program, name string) (fs.FS, error) {
-	path := p.File(name)
+// install makes what manifests say, in a file or the files of a directory.
+func (b *Backend) install(path string) error {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return os.DirFS(path), nil
+	if err != nil {
+		return err
 	}
-	return only{os.DirFS(filepath.Dir(path)), filepath.Base(path)}, nil
+	files := os.DirFS(path)
+	if !info.IsDir() {
+		files = only{os.DirFS(filepath.Dir(path)), filepath.Base(path)}
+	}
+	return b.plane.Install(b.ctx, files)
 }
 
 // only is one file of a directory.

@@ -88,8 +88,8 @@ func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evi
 }
 
 // reach, cut, restore and restoreAll implement machines.
-func (v *virtualMachines) reach(endpoint string, addresses ...string) ([]netip.AddrPort, error) {
-	return v.vms.Serve(endpoint, addresses...)
+func (v *virtualMachines) reach(endpoint string, targets ...network.Target) ([]netip.AddrPort, error) {
+	return v.vms.Serve(endpoint, targets...)
 }
 func (v *virtualMachines) cut(links ...network.Link)     { v.vms.Cut(links...) }
 func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }

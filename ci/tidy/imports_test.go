@@ -71,6 +71,7 @@ var layers = []layer{
 	{"docs/examples/cluster-api", slices.Concat([]string{"./fencetest", "./controllers/.", "./controllers/api", "./scenarios", "sigs.k8s.io/cluster-api"}, kubernetes, everyClient, anyYAML),
 		"Cluster API's controllers are set up as it does, with what any other module can use"},
 	{"docs/examples/*", slices.Concat([]string{"./fencetest", "./controllers/."}, []string{"./controllers/api"}, kubernetes, client, reconciler), "an example uses what any other module can use"},
+	{"docs/systems/*", nil, "a system under test knows nothing of fencelab"},
 
 	{"sim/model", []string{"./scenarios/history", "./fakebmc/."}, "the model of a host is the same in every world, and has neither time nor thread of its own"},
 	{"sim/bubble", nil, "whatever runs in a bubble, it is only about goroutines and time"},
@@ -95,7 +96,7 @@ var layers = []layer{
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
 	{"ci/cluster/kind", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/cluster", "sigs.k8s.io/kind/pkg"}, system), "a cluster in a container serves any test; " + whyCI},
 	{"ci/cluster/kind/runc", system, "it runs in a node, and depends on nothing there"},
-	{"ci/container", []string{"github.com/google/go-containerregistry/pkg", "golang.org/x/sys"}, "whoever runs an image need not know what is in it"},
+	{"ci/container", []string{"github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "golang.org/x/sys"}, "whoever runs an image need not know what is in it"},
 	{"ci/image", []string{"github.com/google/go-containerregistry/pkg"}, "an image has a program in it, whichever"},
 	{"ci/image/fencelab", []string{"./controllers/cli", "./scenarios/report", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", gophercloud}, "an Ironic serves any test; " + whyCI},

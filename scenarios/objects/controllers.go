@@ -50,6 +50,12 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 	}
 	var chosen []controllers.Selection
 	for _, c := range listed {
+		if c.Pods != nil {
+			chosen = append(chosen, controllers.Selection{Registration: controllers.Registration{
+				Name: c.Name, Place: controllers.EveryHost, FeedsWatchdog: c.Pods.FeedsWatchdog,
+			}})
+			continue
+		}
 		if c.Program != nil {
 			selection := controllers.Selection{Registration: controllers.Registration{
 				Name: c.Name, Place: controllers.Cluster, Plays: controllers.Part(c.Plays),

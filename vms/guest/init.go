@@ -54,7 +54,7 @@ func runInit() error {
 	var feed func() error
 	feeding := make(<-chan time.Time)
 	theirs := newPrograms(config.Programs, out)
-	if config.Watchdog > 0 && !theirs.feed() {
+	if config.Watchdog > 0 && !theirs.feed() && (config.Kubelet == nil || !config.Kubelet.PodsFeed) {
 		dog, err := openWatchdog()
 		complain(err)
 		if err == nil {

@@ -29,6 +29,8 @@ const (
 	kubeletConfigPath = "/etc/kubernetes/kubelet.json"
 	servingCertPath   = "/etc/kubernetes/serving.crt"
 	servingKeyPath    = "/etc/kubernetes/serving.key"
+	// containerd reads this one for every registry that has no directory of its own.
+	registryPath = "/etc/containerd/certs.d/_default/hosts.toml"
 )
 
 // configure writes what differs between nodes, and names the host.
@@ -57,6 +59,9 @@ func (n *realNode) configure() error {
 		bootstrapPath: marshal(join), kubeletConfigPath: marshal(kubeletConfig(k)),
 		servingCertPath: certificate, servingKeyPath: key,
 	}
+	if k.Registry != "" {
+		files[registryPath] = fmt.Appendf(nil, "server = %q\n", k.Registry)
+	}
 	for _, p := range n.config.Programs {
 		if files[p.NodePath()], err = os.ReadFile(p.ConfigPath()); err != nil {
 			return fmt.Errorf("configure the node: %w", err)
@@ -69,6 +74,12 @@ func (n *realNode) configure() error {
 		}
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			return fmt.Errorf("configure the node: %w", err)
+		}
+	}
+	if k.Services.IsValid() {
+		route := n.command("busybox", "ip", "route", "add", k.Services.String(), "via", server.Hostname())
+		if err := route.Run(); err != nil {
+			return fmt.Errorf("configure the node: add a route to Services: %w", err)
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,33 +33,49 @@ const (
 	nic = 1
 )
 
-// Serve makes targets, each a host:port of this machine, services of one endpoint of the network, and returns where guests
-// reach them: the endpoint's address, with the target's port. Whatever other port they ask for is refused.
-func (s *Switch) Serve(endpoint string, targets ...string) (at []netip.AddrPort, err error) {
+// Target is a service: a host:port of this machine.
+type Target struct {
+	To string
+	// At is where guests reach it, if that is beyond the network: they need a route to it by way of the endpoint. The zero
+	// value is the endpoint's address, with the port of the target.
+	At netip.AddrPort
+}
+
+// Serve makes targets services of one endpoint of the network, and returns where guests reach them. Whatever other port they
+// ask for is refused.
+func (s *Switch) Serve(endpoint string, targets ...Target) (at []netip.AddrPort, err error) {
 	fail := func(err error) ([]netip.AddrPort, error) {
-		return nil, fmt.Errorf("serve %s at %s: %w", strings.Join(targets, " and "), endpoint, err)
+		return nil, fmt.Errorf("serve at %s: %w", endpoint, err)
 	}
 	p := s.port(endpoint)
-	behind := make(map[uint16]string)
+	behind := make(map[netip.AddrPort]string)
+	addresses := []netip.Prefix{netip.PrefixFrom(p.address, Prefix)}
 	for _, target := range targets {
-		address, err := netip.ParseAddrPort(target)
+		address, err := netip.ParseAddrPort(target.To)
 		if err != nil {
 			return fail(err)
 		}
-		if other, taken := behind[address.Port()]; taken {
-			return fail(fmt.Errorf("%s has the same port as %s", target, other))
+		where := target.At
+		if !where.IsValid() {
+			where = netip.AddrPortFrom(p.address, address.Port())
 		}
-		behind[address.Port()] = target
-		at = append(at, netip.AddrPortFrom(p.address, address.Port()))
+		if other, taken := behind[where]; taken {
+			return fail(fmt.Errorf("%s and %s would both be at %s", target.To, other, where))
+		}
+		if one := netip.PrefixFrom(where.Addr(), 32); where.Addr() != p.address && !slices.Contains(addresses, one) {
+			addresses = append(addresses, one)
+		}
+		behind[where], at = target.To, append(at, where)
 	}
-	machine, err := newMachine(p.address, p.mac, tcp.NewProtocol)
+	machine, err := newMachine(p.mac, addresses, tcp.NewProtocol)
 	if err != nil {
 		return fail(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	relays := &relays{}
 	forwarder := tcp.NewForwarder(machine.stack, 0, handshakes, func(r *tcp.ForwarderRequest) {
-		target, served := behind[r.ID().LocalPort]
+		local := netip.AddrFrom4(r.ID().LocalAddress.As4())
+		target, served := behind[netip.AddrPortFrom(local, r.ID().LocalPort)]
 		if !served || !relays.begin() {
 			r.Complete(true)
 			return
@@ -172,7 +188,8 @@ type machine struct {
 	card  *channel.Endpoint
 }
 
-func newMachine(address netip.Addr, hardware mac, transports ...stack.TransportProtocolFactory) (*machine, error) {
+// newMachine has the addresses: first the one in the network, then others.
+func newMachine(hardware mac, addresses []netip.Prefix, transports ...stack.TransportProtocolFactory) (*machine, error) {
 	m := &machine{
 		stack: stack.New(stack.Options{
 			NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, arp.NewProtocol},
@@ -180,19 +197,20 @@ func newMachine(address netip.Addr, hardware mac, transports ...stack.TransportP
 		}),
 		card: channel.New(backlog, mtu+headerLength, tcpip.LinkAddress(hardware[:])),
 	}
-	prefixed := tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(address.As4()), PrefixLen: Prefix}
-	for _, do := range []func() tcpip.Error{
-		func() tcpip.Error { return m.stack.CreateNIC(nic, ethernet.New(m.card)) },
-		func() tcpip.Error {
-			return m.stack.AddProtocolAddress(nic, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: prefixed}, stack.AddressProperties{})
-		},
-	} {
-		if err := do(); err != nil {
+	if err := m.stack.CreateNIC(nic, ethernet.New(m.card)); err != nil {
+		m.close()
+		return nil, errors.New(err.String())
+	}
+	for i, address := range addresses {
+		prefixed := tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(address.Addr().As4()), PrefixLen: address.Bits()}
+		if err := m.stack.AddProtocolAddress(nic, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: prefixed}, stack.AddressProperties{}); err != nil {
 			m.close()
 			return nil, errors.New(err.String())
 		}
+		if i == 0 {
+			m.stack.SetRouteTable([]tcpip.Route{{Destination: prefixed.Subnet(), NIC: nic}})
+		}
 	}
-	m.stack.SetRouteTable([]tcpip.Route{{Destination: prefixed.Subnet(), NIC: nic}})
 	return m, nil
 }
 

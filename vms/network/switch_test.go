@@ -75,7 +75,7 @@ func (n *network) boot(name string) *guest {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	m, err := newMachine(n.Address("host/"+name), mac(n.MAC("host/"+name)), tcp.NewProtocol, udp.NewProtocol)
+	m, err := newMachine(mac(n.MAC("host/"+name)), []netip.Prefix{netip.PrefixFrom(n.Address("host/"+name), Prefix)}, tcp.NewProtocol, udp.NewProtocol)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -393,7 +393,7 @@ func (n *network) api() (at netip.AddrPort, requests *atomic.Int32) {
 		io.WriteString(w, strings.Repeat(r.URL.Path, 10000))
 	}))
 	n.t.Cleanup(server.Close)
-	services, err := n.Serve("api", server.Listener.Addr().String())
+	services, err := n.Serve("api", Target{To: server.Listener.Addr().String()})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -491,6 +491,44 @@ func TestNothingElseIsReached(t *testing.T) {
 	}
 }
 
+// TestServiceBeyondTheNetwork: an address of no endpoint is reached by way of the one that serves it, over its links, and so
+// are the endpoint's own.
+func TestServiceBeyondTheNetwork(t *testing.T) {
+	n := newNetwork(t, "a", "b")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(r.URL.Path, 10000)) }))
+	t.Cleanup(server.Close)
+	beyond := netip.MustParseAddrPort("10.96.0.1:443")
+	at, err := n.Serve("api", Target{To: server.Listener.Addr().String(), At: beyond}, Target{To: server.Listener.Addr().String()})
+	if err != nil || at[0] != beyond || at[1].Addr() != n.Address("api") {
+		t.Fatalf("served at %v (%v)", at, err)
+	}
+	a := n.boot("a")
+	a.stack.AddRoute(tcpip.Route{
+		Destination: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4([4]byte{10, 96, 0, 0}), PrefixLen: 16}.Subnet(),
+		Gateway:     tcpip.AddrFrom4(n.Address("api").As4()), NIC: nic,
+	})
+	for _, address := range at {
+		conn, err := a.dial(address)
+		if err != nil {
+			t.Fatalf("reach %s: %v", address, err)
+		}
+		conn.SetDeadline(time.Now().Add(patience))
+		request(t, conn, "/1")
+		answer(t, bufio.NewReader(conn), "/1")
+	}
+	if _, err := a.dial(netip.AddrPortFrom(beyond.Addr(), at[1].Port())); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("a port of the endpoint at the other address: %v", err)
+	}
+	n.Cut(Both("host/a", "api")...)
+	if conn, err := a.dial(beyond); err == nil {
+		conn.Close()
+		t.Error("it is reached over a link that is cut")
+	}
+	if _, err := n.Serve("twice", Target{To: "127.0.0.1:1", At: beyond}, Target{To: "127.0.0.1:2", At: beyond}); err == nil || !strings.Contains(err.Error(), "would both be at 10.96.0.1:443") {
+		t.Errorf("two services at one place: %v", err)
+	}
+}
+
 func TestTargetIsGone(t *testing.T) {
 	n := newNetwork(t, "a")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -498,7 +536,7 @@ func TestTargetIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone.Close()
-	at, err := n.Serve("api", gone.Addr().String())
+	at, err := n.Serve("api", Target{To: gone.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +580,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if service.inbox != nil {
 		t.Error("the service is still connected")
 	}
-	if _, err := n.Serve("late", "127.0.0.1:1"); err == nil {
+	if _, err := n.Serve("late", Target{To: "127.0.0.1:1"}); err == nil {
 		t.Error("a closed switch serves")
 	}
 	if err := n.Listen("host/late", n.path("late")); err == nil {

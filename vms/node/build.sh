@@ -70,6 +70,8 @@ disabled_plugins = [
   runtime_type = 'io.containerd.runc.v2'
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
     SystemdCgroup = false
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = '/etc/containerd/certs.d'
 TOML
 
 # A Pod has an address of its own, which nothing beyond its node knows.

@@ -86,6 +86,12 @@ type Kubelet struct {
 	// Real has the real kubelet run, from the root file system of a node on the guest's disk. It joins with Token, a
 	// bootstrap token, and knows neither Adopt nor Pods.
 	Real bool `json:"real,omitempty"`
+	// Services are the addresses of Services, to which a real node has a route by way of Server; zero: it has none.
+	Services netip.Prefix `json:"services,omitzero"`
+	// Registry is the base URL from which a real node pulls every image that it lacks, whatever registry its name means.
+	Registry string `json:"registry,omitempty"`
+	// PodsFeed leaves the watchdog to Pods of somebody's: it is armed when one opens the device.
+	PodsFeed bool `json:"podsFeed,omitempty"`
 }
 
 // Kind says what a [Line] reports.

@@ -1,0 +1,37 @@
+package lab
+
+import (
+	"encoding/base64"
+	"net/http"
+	"testing"
+)
+
+// TestPodIdentity: a Pod is known by what its token says, and what is no such token says nothing.
+func TestPodIdentity(t *testing.T) {
+	token := func(claims string) string {
+		return "Bearer e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
+	for name, c := range map[string]struct {
+		authorization string
+		want          podIdentity
+	}{
+		"of a Pod": {
+			token(`{"sub":"system:serviceaccount:default:agent","kubernetes.io":{"namespace":"default","node":{"name":"n-1","uid":"u"},"pod":{"name":"agent-x"}}}`),
+			podIdentity{"system:serviceaccount:default:agent", "n-1"},
+		},
+		"of an account":   {token(`{"sub":"system:serviceaccount:default:agent"}`), podIdentity{user: "system:serviceaccount:default:agent"}},
+		"none":            {"", podIdentity{}},
+		"of another kind": {"Bearer abcdef.0123456789abcdef", podIdentity{}},
+		"no JSON":         {token("agent"), podIdentity{}},
+		"no base64":       {"Bearer a.?.c", podIdentity{}},
+	} {
+		request, err := http.NewRequest(http.MethodGet, "https://10.96.0.1/api", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", c.authorization)
+		if got := identity(request); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
