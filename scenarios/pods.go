@@ -67,19 +67,4 @@ func (v *validator) pods(at string, c *Controller) {
 	if len(c.Pods.Images) == 0 || slices.Contains(c.Pods.Images, "") {
 		v.bad(at+".images", "name the files with their images")
 	}
-	for i := range v.spec.Steps {
-		if do := v.spec.Steps[i].Do; do != nil && do.handles(c.Name) {
-			v.bad(stepPath(i)+".do", "the processes of %s are their kubelets': stop the kubelet, or cut off or reset the host", c.Name)
-		}
-	}
-}
-
-// handles reports whether the operation is one on the process of a controller.
-func (o *Op) handles(controller string) bool {
-	if o.Crash != nil && o.Crash.Controller == controller {
-		return true
-	}
-	return slices.ContainsFunc([]*ControllerOp{o.StartSecond, o.StopSecond, o.PauseController, o.ResumeController}, func(op *ControllerOp) bool {
-		return op != nil && op.Controller == controller
-	})
 }

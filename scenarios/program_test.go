@@ -258,21 +258,23 @@ func TestSystemsPods(t *testing.T) {
 	}
 }
 
-// TestPodsProcesses: a story can't do anything to the process of a Pod, which is its kubelet's.
+// TestPodsProcesses: what is done to Pods is done to those on one host.
 func TestPodsProcesses(t *testing.T) {
 	const story = `apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
 metadata: {name: pods, description: Pods.}
 spec:
+  worlds: [lab]
   topology: {hosts: [{name: worker-1}]}
   controllers: [{name: agent, pods: {serviceAccount: agent, images: [agent.tar]}}]
-  steps: [{do: {crash: {controller: agent}}}]
+  steps: [{do: {crash: {controller: agent, host: worker-1}}}]
 `
-	if _, err := scenarios.Load("pods.yaml", []byte(story), vocabulary()); err == nil || !strings.Contains(err.Error(), "the processes of agent are their kubelets'") {
-		t.Errorf("a story that kills a Pod's process: %v", err)
-	}
-	if _, err := scenarios.Load("pods.yaml", []byte(strings.Replace(story, "crash: {controller: agent}", "stopKubelet: {host: worker-1}", 1)), vocabulary()); err != nil {
+	if _, err := scenarios.Load("pods.yaml", []byte(story), vocabulary()); err != nil {
 		t.Error(err)
+	}
+	wrong := strings.Replace(story, ", host: worker-1", "", 1)
+	if _, err := scenarios.Load("pods.yaml", []byte(wrong), vocabulary()); err == nil || !strings.Contains(err.Error(), "worker-1.agent") {
+		t.Errorf("a story that kills all of them: %v", err)
 	}
 }
 

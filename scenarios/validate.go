@@ -118,7 +118,7 @@ func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 	if !doc.broken("spec.controllers") {
 		v.controllers = []string{}
 		for _, c := range spec.Controllers {
-			if vocab.Controllers[c.Name].EveryHost {
+			if vocab.Controllers[c.Name].EveryHost || c.Pods != nil {
 				for _, host := range v.hosts {
 					v.controllers = append(v.controllers, ProcessOn(c.Name, host))
 				}

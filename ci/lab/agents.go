@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,6 +44,8 @@ type agent struct {
 	// proxy is its own way; nil if it is in a Pod of somebody's, which go one way together.
 	proxy *gate.Proxy
 	guest func(context.Context, evidence.Command) error
+	// pod is the UID of that Pod, a string, once it was heard of.
+	pod atomic.Value
 }
 
 // impossibleAgents are the reasons why agents can't be run: those of other modules, and all where hosts have no guests.
@@ -69,11 +72,6 @@ func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 	}
 	if len(feeders) > 1 && spec.HasPods() {
 		reasons = append(reasons, strings.Join(feeders, " and ")+": a host has one watchdog, and each of these would feed it")
-	}
-	for i := range spec.Steps {
-		if do := spec.Steps[i].Do; do != nil && do.StopFeeding != nil && spec.HasPods() && len(feeders) > 0 {
-			reasons = append(reasons, "stopFeeding: the watchdog is fed in the Pods of "+feeders[0]+", whose processes are the kubelet's")
-		}
 	}
 	return reasons
 }
@@ -293,6 +291,8 @@ func (b *Backend) programmed(e vms.Event, at time.Duration) {
 		switch {
 		case e.Kind == vms.PoweredOff, e.Kind == vms.Reset:
 			a.gone(true)
+		case a.proxy == nil:
+			a.podGone(e)
 		case e.Process != a.controller.Name:
 		case e.Kind == vms.Kind(evidence.ProgramStarted):
 			a.started(at)
@@ -326,8 +326,11 @@ func (a *agent) gone(boot bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.life
+	if boot && a.proxy == nil {
+		a.life = nil // the first request of the next boot begins another
+	}
 	if l == nil {
-		if !boot && !a.over {
+		if !boot && !a.over && a.proxy != nil {
 			a.b.stream.fail(fmt.Errorf("the program of %s has not started: see the console of %s", a.name, a.host))
 		}
 		return
@@ -353,22 +356,40 @@ func (a *agent) gone(boot bool) {
 // startAgain lets the program run again, if its boot goes on: another one has a program of
 // its own.
 func (a *agent) startAgain() error {
-	ctx, cancel := context.WithTimeout(a.b.ctx, commandTimeout)
-	defer cancel()
-	if err := a.guest(ctx, evidence.StartProgram.Of(a.controller.Name)); err != nil {
+	if a.proxy == nil {
+		a.forget()
+	}
+	if err := a.tell(evidence.StartProgram, evidence.StartPod); err != nil {
 		a.b.logf("%s could not be restarted, perhaps because its host is off: %v", a.name, err)
 	}
 	return nil
 }
 
-// endBoot ends the incarnation for the rest of the boot.
-func (a *agent) endBoot() {
+// tell has the guest do something to the program, or to the Pod that it is in.
+func (a *agent) tell(program, pod evidence.Command) error {
+	command := program.Of(a.controller.Name)
+	if a.proxy == nil {
+		uid, _ := a.pod.Load().(string)
+		command = pod.Of(uid)
+	}
+	ctx, cancel := context.WithTimeout(a.b.ctx, commandTimeout)
+	defer cancel()
+	return a.guest(ctx, command)
+}
+
+// endBoot ends the incarnation for the rest of the boot. The guest kills the programs that feed the watchdog, but knows of
+// no Pods.
+func (a *agent) endBoot() error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.life != nil && !a.life.dead {
 		a.life.dead = true
 		a.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: a.name, Note: "stopped"})
 	}
+	a.mu.Unlock()
+	if a.proxy != nil {
+		return nil
+	}
+	return a.tell("", evidence.KillPod)
 }
 
 // Asked implements gate.Judge.
@@ -416,7 +437,7 @@ type inGuest struct {
 func (g inGuest) kill() {
 	go func() {
 		for g.b.ctx.Err() == nil {
-			err := g.tell(evidence.KillProgram)
+			err := g.tell(evidence.KillProgram, evidence.KillPod)
 			select {
 			case <-g.done:
 				return
@@ -429,13 +450,7 @@ func (g inGuest) kill() {
 	}()
 }
 
-func (g inGuest) tell(c evidence.Command) error {
-	ctx, cancel := context.WithTimeout(g.b.ctx, commandTimeout)
-	defer cancel()
-	return g.guest(ctx, c.Of(g.controller.Name))
-}
-
 func (g inGuest) ended() <-chan struct{} { return g.done }
 func (inGuest) failure() error           { return nil }
-func (g inGuest) pause() error           { return g.tell(evidence.PauseProgram) }
-func (g inGuest) resume() error          { return g.tell(evidence.ResumeProgram) }
+func (g inGuest) pause() error           { return g.tell(evidence.PauseProgram, evidence.PausePod) }
+func (g inGuest) resume() error          { return g.tell(evidence.ResumeProgram, evidence.ResumePod) }

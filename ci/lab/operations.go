@@ -182,7 +182,9 @@ func (o operations) StopKubelet(op *scenarios.HostOp) error {
 
 func (o operations) StopFeeding(op *scenarios.HostOp) error {
 	if a := o.feeder(op.Host); a != nil {
-		a.endBoot()
+		if err := a.endBoot(); err != nil {
+			return err
+		}
 	}
 	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.StopFeeding, "") })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -28,13 +29,19 @@ import (
 type pods struct {
 	proxy    *gate.Proxy
 	server   http.RoundTripper // the way to the API server that begins behind the gates
-	gates    map[podIdentity]http.RoundTripper
+	gates    map[podIdentity]podGate
 	feeds    bool
 	registry *container.Registry
 }
 
 // podIdentity is what the token of a Pod says: its user, and the Node that it is bound to.
 type podIdentity struct{ user, node string }
+
+// podGate is the way of an agent.
+type podGate struct {
+	agent *agent
+	http.RoundTripper
+}
 
 // podsOf are the Pods that a controller is; nil if it is none.
 func (b *Backend) podsOf(controller string) *scenarios.Pods {
@@ -67,10 +74,12 @@ func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error 
 	for i := range b.plan.Spec.Topology.Hosts {
 		host := &b.plan.Spec.Topology.Hosts[i]
 		who := podIdentity{"system:serviceaccount:" + objects.Namespace + ":" + given.ServiceAccount, host.Node()}
-		if b.pods.gates[who] != nil {
+		if _, taken := b.pods.gates[who]; taken {
 			return fmt.Errorf("the ServiceAccount %s is that of other Pods as well, so their requests can't be told apart", given.ServiceAccount)
 		}
-		b.pods.gates[who] = b.newAgent(c, host.Name).through(b.pods.server)
+		a := b.newAgent(c, host.Name)
+		a.again = a.startAgain
+		b.pods.gates[who] = podGate{a, a.through(b.pods.server)}
 	}
 	return nil
 }
@@ -88,7 +97,7 @@ func (b *Backend) openPods() error {
 		return err
 	}
 	serving.ClientAuth = tls.NoClientCert
-	p := &pods{gates: make(map[podIdentity]http.RoundTripper)}
+	p := &pods{gates: make(map[podIdentity]podGate)}
 	if p.registry, err = container.NewRegistry(); err != nil {
 		return err
 	}
@@ -128,29 +137,69 @@ func (p *pods) close(d *door) error {
 
 // byToken sends a request through the gate of the Pod that it comes from. Those of others go ungated.
 type byToken struct {
-	gates  map[podIdentity]http.RoundTripper
+	gates  map[podIdentity]podGate
 	others http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t byToken) RoundTrip(request *http.Request) (*http.Response, error) {
-	if gate := t.gates[identity(request)]; gate != nil {
-		return gate.RoundTrip(request)
+	who, pod := identity(request)
+	gate, known := t.gates[who]
+	if !known {
+		return t.others.RoundTrip(request)
 	}
-	return t.others.RoundTrip(request)
+	gate.agent.isIn(pod)
+	return gate.RoundTrip(request)
 }
 
-// identity is what the token of a request says. Whether it is true is the API server's to find out: a request with a token
-// that it does not believe has no effect.
-func identity(request *http.Request) (who podIdentity) {
+// isIn notes which Pod the agent asks from. It is another one when somebody has replaced the first; one that is to be dead is
+// so in that, too.
+func (a *agent) isIn(pod string) {
+	before, _ := a.pod.Swap(pod).(string)
+	if before == pod || before == "" {
+		return
+	}
+	a.mu.Lock()
+	dead := a.life != nil && a.life.dead
+	a.mu.Unlock()
+	if !dead {
+		a.gone(false)
+		return
+	}
+	a.b.tasks.Go(func() {
+		if err := a.tell("", evidence.KillPod); err != nil {
+			a.b.logf("kill %s: %v", a.name, err)
+		}
+	})
+}
+
+// podGone is told what happens in the guest of an agent in a Pod of somebody's.
+func (a *agent) podGone(e vms.Event) {
+	if e.Kind == vms.Kind(evidence.PodStopped) && e.Detail == a.pod.Load() {
+		a.gone(false)
+	}
+}
+
+// forget has the next request begin another life, since nobody says that a Pod of somebody's has started.
+func (a *agent) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life != nil && a.life.dead {
+		a.life = nil
+	}
+}
+
+// identity is what the token of a request says, and the UID of the Pod. Whether it is true is the API server's to find out: a
+// request with a token that it does not believe has no effect.
+func identity(request *http.Request) (who podIdentity, pod string) {
 	token, _ := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return podIdentity{}
+		return podIdentity{}, ""
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return podIdentity{}
+		return podIdentity{}, ""
 	}
 	var claims struct {
 		Subject string `json:"sub"`
@@ -158,10 +207,13 @@ func identity(request *http.Request) (who podIdentity) {
 			Node struct {
 				Name string `json:"name"`
 			} `json:"node"`
+			Pod struct {
+				UID string `json:"uid"`
+			} `json:"pod"`
 		} `json:"kubernetes.io"`
 	}
 	if json.Unmarshal(payload, &claims) != nil {
-		return podIdentity{}
+		return podIdentity{}, ""
 	}
-	return podIdentity{claims.Subject, claims.Bound.Node.Name}
+	return podIdentity{claims.Subject, claims.Bound.Node.Name}, claims.Bound.Pod.UID
 }

@@ -143,6 +143,10 @@ func runInit() error {
 				complain(theirs.starve())
 			case evidence.StartProgram, evidence.KillProgram, evidence.PauseProgram, evidence.ResumeProgram:
 				complain(theirs.do(evidence.Command(word), argument))
+			case evidence.KillPod, evidence.StartPod, evidence.PausePod, evidence.ResumePod:
+				if real != nil {
+					complain(real.pods.do(evidence.Command(word), argument))
+				}
 			case evidence.Ask:
 				if others != nil {
 					complain(others.ask(argument))

@@ -26,6 +26,7 @@ type realNode struct {
 	programs *programs
 	out      *witness
 	journal  *os.File
+	pods     *pods
 	// ready is closed when a kubelet can be started. Trouble on the way is said.
 	ready chan struct{}
 	// containerd is its process once ready.
@@ -40,15 +41,15 @@ const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	imageArchive     = "/var/lib/fencelab/images.tar"
 	programArchive   = "/var/lib/fencelab/agent.tar"
-	// pods is the cgroup of all Pods.
-	pods = nodeRoot + "/sys/fs/cgroup/kubepods"
+	// podsGroup is the cgroup of all Pods.
+	podsGroup = nodeRoot + "/sys/fs/cgroup/kubepods"
 	// killPoll is how often it is looked at while they end.
 	killPoll = 50 * time.Millisecond
 )
 
 // startNode begins to bring the node up, which takes seconds.
 func startNode(config evidence.Config, theirs *programs, out *witness) *realNode {
-	n := &realNode{config: config, programs: theirs, out: out, ready: make(chan struct{})}
+	n := &realNode{config: config, programs: theirs, out: out, pods: newPods(out), ready: make(chan struct{})}
 	go func() {
 		if err := n.bringUp(); err != nil {
 			out.say(evidence.Trouble, err.Error())
@@ -203,23 +204,23 @@ func (n *realNode) stop(complain func(error)) <-chan struct{} {
 }
 
 func (n *realNode) endPods() error {
-	for _, pid := range running() {
+	for _, pid := range running(podsGroup) {
 		unix.Kill(pid, unix.SIGTERM)
 	}
-	for end := time.Now().Add(n.config.Kubelet.Grace); len(running()) > 0; time.Sleep(killPoll) {
+	for end := time.Now().Add(n.config.Kubelet.Grace); len(running(podsGroup)) > 0; time.Sleep(killPoll) {
 		if time.Now().Before(end) {
 			continue
 		}
-		if err := os.WriteFile(pods+"/cgroup.kill", []byte("1"), 0); err != nil {
+		if err := os.WriteFile(podsGroup+"/cgroup.kill", []byte("1"), 0); err != nil {
 			return fmt.Errorf("kill the Pods: %w", err)
 		}
 	}
 	return nil
 }
 
-// running are the processes of all Pods.
-func running() (pids []int) {
-	filepath.WalkDir(pods, func(path string, entry os.DirEntry, err error) error {
+// running are the processes of a cgroup, and of all within it.
+func running(group string) (pids []int) {
+	filepath.WalkDir(group, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.Name() != "cgroup.procs" {
 			return nil // a cgroup may go meanwhile
 		}

@@ -116,6 +116,7 @@ const (
 	ProgramWaits    Kind = "program-waits"    // the process of a Program in a Pod asks PID 1, and nobody else, whether it may run
 	ProgramStarted  Kind = "program-started"  // the process of a Program is ready, said by PID 1
 	ProgramStopped  Kind = "program-stopped"  // the process of a Program is gone, said by PID 1
+	PodStopped      Kind = "pod-stopped"      // what KillPod killed is gone; Detail is the UID of the Pod
 	Trouble         Kind = "trouble"          // something failed in the guest; Detail says what
 )
 
@@ -143,11 +144,16 @@ const (
 	StartProgram   Command = "start-program"   // one that was killed runs again, which one in a Pod may not before; see Of
 	PauseProgram   Command = "pause-program"   // as SIGSTOP does; see Of
 	ResumeProgram  Command = "resume-program"  // as SIGCONT does; see Of
+	KillPod        Command = "kill-pod"        // on a real node, kills what runs in a Pod, and what its kubelet starts there again; see Of
+	StartPod       Command = "start-pod"       // ends KillPod; see Of
+	PausePod       Command = "pause-pod"       // what runs in a Pod stands still; see Of
+	ResumePod      Command = "resume-pod"      // ends PausePod; see Of
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
 	Ask            Command = "ask"             // another guest is asked through the network, once; see Of
 )
 
-// Of is an Ask of that host, which has to be one of [Network.Peers], or a command that is about that Program.
+// Of is an Ask of that host, which has to be one of [Network.Peers], or a command that is about that Program, or the Pod of that
+// UID.
 func (c Command) Of(name string) Command { return c + " " + Command(name) }
 
 // Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its beginning.
