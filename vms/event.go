@@ -54,6 +54,8 @@ const (
 	// LinkDown and LinkUp: a link of the network was cut or restored, by [Lab.Cut] and [Lab.Restore].
 	LinkDown Kind = "link-down"
 	LinkUp   Kind = "link-up"
+	// LinkPoor: a link of the network became poor, by [Lab.Impair].
+	LinkPoor Kind = "link-poor"
 )
 
 // Event is one physical fact about a host.

@@ -93,7 +93,7 @@ func (v *virtualMachines) reach(endpoint string, targets ...network.Target) ([]n
 }
 func (v *virtualMachines) cut(links ...network.Link)     { v.vms.Cut(links...) }
 func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
-func (v *virtualMachines) restoreAll()                   { v.vms.Restore(v.vms.CutLinks()...) }
+func (v *virtualMachines) restoreAll()                   { v.vms.Restore(v.vms.Faulty()...) }
 
 // hypervisor implements machines.
 func (v *virtualMachines) hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }

@@ -53,14 +53,17 @@ const backlog = 1024
 
 // Switch connects endpoints. Its methods may be called from any goroutine.
 type Switch struct {
-	mu      sync.Mutex
-	ports   map[string]*port // by endpoint
-	byMAC   map[mac]*port
-	cut     map[Link]bool
-	next    netip.Addr
-	closed  bool
-	closers []func() error // of listeners and services
-	running sync.WaitGroup
+	mu       sync.Mutex
+	ports    map[string]*port // by endpoint
+	byMAC    map[mac]*port
+	cut      map[Link]bool
+	poor     map[Link]Impairment
+	transits map[Link]*transit
+	next     netip.Addr
+	closed   bool
+	done     chan struct{}  // closed with it
+	closers  []func() error // of listeners and services
+	running  sync.WaitGroup
 }
 
 type mac [6]byte
@@ -81,7 +84,10 @@ type frame struct {
 
 // New returns a switch without any endpoint.
 func New() *Switch {
-	return &Switch{ports: map[string]*port{}, byMAC: map[mac]*port{}, cut: map[Link]bool{}, next: first}
+	return &Switch{
+		ports: map[string]*port{}, byMAC: map[mac]*port{}, cut: map[Link]bool{}, poor: map[Link]Impairment{}, transits: map[Link]*transit{},
+		next: first, done: make(chan struct{}),
+	}
 }
 
 // Address is the endpoint's address. It is allotted when the endpoint is first spoken of, and stays.
@@ -111,14 +117,30 @@ func (s *Switch) port(endpoint string) *port {
 // when all are restored. A frame that is just being handed over still arrives.
 func (s *Switch) Cut(links ...Link) []Link { return s.set(true, links) }
 
-// Restore ends Cut, and returns the links that were cut.
-func (s *Switch) Restore(links ...Link) []Link { return s.set(false, links) }
-
-// CutLinks are the links that are cut, in order.
-func (s *Switch) CutLinks() []Link {
+// Restore ends Cut and Impair, and returns the links that were cut or poor.
+func (s *Switch) Restore(links ...Link) []Link {
+	changed := s.set(false, links)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(s.cut), func(a, b Link) int { return strings.Compare(a.String(), b.String()) })
+	for _, l := range links {
+		if _, poor := s.poor[l]; !poor {
+			continue
+		}
+		delete(s.poor, l)
+		if !slices.Contains(changed, l) {
+			changed = append(changed, l)
+		}
+	}
+	return changed
+}
+
+// Faulty are the links that are cut or poor, in order.
+func (s *Switch) Faulty() []Link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	links := slices.AppendSeq(slices.Collect(maps.Keys(s.cut)), maps.Keys(s.poor))
+	slices.SortFunc(links, func(a, b Link) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(links)
 }
 
 func (s *Switch) set(cut bool, links []Link) (changed []Link) {
@@ -215,7 +237,7 @@ func (s *Switch) forward(from *port, data []byte) {
 		}
 	case typeIPv4:
 		if to := s.byMAC[mac(data)]; to != nil && to != from {
-			to.put(frame{from, data})
+			s.send(from, to, data)
 		}
 	}
 }
@@ -265,6 +287,9 @@ func (s *Switch) run(closer func() error, f func()) error {
 // Close disconnects every endpoint. Nothing of the switch runs any more when it returns, and no socket is left.
 func (s *Switch) Close() error {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.done)
+	}
 	s.closed = true
 	closers := s.closers
 	s.closers = nil

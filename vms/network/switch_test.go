@@ -211,10 +211,10 @@ func TestLinks(t *testing.T) {
 	n.Restore(All("host/a")...)
 	stopped(a, b, c, "13")
 	passes(c, a, "14")
-	if left := n.CutLinks(); len(left) != 1 || left[0] != link {
+	if left := n.Faulty(); len(left) != 1 || left[0] != link {
 		t.Errorf("still cut: %v", left)
 	}
-	n.Restore(n.CutLinks()...)
+	n.Restore(n.Faulty()...)
 	passes(a, b, "15")
 }
 
