@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Link is one direction of the network, from one end to another. Ends are API,
@@ -53,6 +54,49 @@ type LinkOp struct {
 	// between is the two ends of a link, in both directions.
 	Between []string `json:"between,omitempty"`
 }
+
+// ImpairOp names links of the network, as a cut does, and what becomes of the frames that pass them.
+type ImpairOp struct {
+	// host is a host: all its links, except that of its BMC.
+	Host string `json:"host,omitempty"`
+	// domain is a failure domain: all links that lead out of it, except those of BMCs.
+	Domain string `json:"domain,omitempty"`
+	// from is where one direction of a link begins: api or host/NAME. Messages in the other direction pass as always.
+	From string `json:"from,omitempty"`
+	// to is where that direction ends.
+	To string `json:"to,omitempty"`
+	// between is the two ends of a link, in both directions.
+	Between []string `json:"between,omitempty"`
+	// delay is how much later each frame arrives. An exchange over links that are poor in both directions takes twice
+	// as much longer.
+	Delay Duration `json:"delay,omitzero"`
+	// loss is the share of frames that never arrive, such as 0.1.
+	Loss float64 `json:"loss,omitempty"`
+	// rate is how many bytes pass in a second.
+	Rate int `json:"rate,omitempty"`
+}
+
+// Link is which links are meant.
+func (i *ImpairOp) Link() *LinkOp {
+	return &LinkOp{Host: i.Host, Domain: i.Domain, From: i.From, To: i.To, Between: i.Between}
+}
+
+// How says how poor they are: "200ms late, 10% lost, 20000 bytes a second".
+func (i *ImpairOp) How() string {
+	var how []string
+	if i.Delay > 0 {
+		how = append(how, time.Duration(i.Delay).String()+" late")
+	}
+	if i.Loss > 0 {
+		how = append(how, fmt.Sprintf("%g%% lost", 100*i.Loss))
+	}
+	if i.Rate > 0 {
+		how = append(how, fmt.Sprintf("%d bytes a second", i.Rate))
+	}
+	return strings.Join(how, ", ")
+}
+
+func (i *ImpairOp) String() string { return "impair " + i.Link().String() + ": " + i.How() }
 
 // Links are the directions that are meant in a topology.
 func (l *LinkOp) Links(t *Topology) []Link {
@@ -175,6 +219,21 @@ func (v *validator) link(path string, l *LinkOp) {
 	one, other := l.ends()[0], l.ends()[1]
 	if kinds := linked[kindOfEnd(one)]; kinds != nil && kindOfEnd(other) != "" && (one == other || !slices.Contains(kinds, kindOfEnd(other))) {
 		v.bad(path, "there is no link between %s and %s: nothing is sent there", one, other)
+	}
+}
+
+// leastRate is the slowest link over which an exchange with the API server ends before its client gives up.
+const leastRate = 1000
+
+func (v *validator) impair(path string, i *ImpairOp) {
+	v.link(path, i.Link())
+	switch {
+	case i.Loss < 0 || i.Loss >= 1:
+		v.bad(path+".loss", "%v: use the share of frames that is lost, such as 0.1; where all are, use cut", i.Loss)
+	case i.Rate != 0 && i.Rate < leastRate:
+		v.bad(path+".rate", "%d: use at least %d bytes a second, or cut", i.Rate, leastRate)
+	case i.How() == "":
+		v.bad(path, "does not say how poor the link is: give it delay, loss or rate")
 	}
 }
 

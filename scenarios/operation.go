@@ -17,7 +17,9 @@ type Op struct {
 	// cut disconnects links of the network: all links of a host except its BMC's, or one
 	// link, in one direction or both. What they connect keeps running.
 	Cut *LinkOp `json:"cut,omitempty"`
-	// restore reconnects what a cut with the same fields disconnected.
+	// impair makes links of the network poor: frames are late, lost or slow.
+	Impair *ImpairOp `json:"impair,omitempty"`
+	// restore reconnects what a cut with the same fields disconnected, or an impair made poor.
 	Restore *LinkOp `json:"restore,omitempty"`
 	// stopKubelet kills the kubelet of a host, until its next boot or until the faults are
 	// withdrawn. What it started keeps running.
@@ -97,6 +99,7 @@ type Op struct {
 // a world can't do stands in its Capabilities, and is never asked of it.
 type World interface {
 	Cut(*LinkOp) error
+	Impair(*ImpairOp) error
 	Restore(*LinkOp) error
 	StopKubelet(*HostOp) error
 	StopFeeding(*HostOp) error
@@ -230,10 +233,15 @@ var operations = []operation{
 		begins: func(l *LinkOp) state { return state{clause: l.String() + " is cut off"} },
 		asks:   (*LinkOp).asks,
 	}),
+	declare("impair", func(op *Op) *ImpairOp { return op.Impair }, World.Impair, of[ImpairOp]{
+		text: (*ImpairOp).String, host: func(i *ImpairOp) string { return i.Link().host() }, object: func(i *ImpairOp) string { return i.Link().object() },
+		check:  (*validator).impair,
+		begins: func(i *ImpairOp) state { return state{clause: i.Link().String() + " is poor"} },
+	}),
 	declare("restore", func(op *Op) *LinkOp { return op.Restore }, World.Restore, of[LinkOp]{
 		text: func(l *LinkOp) string { return "restore " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
 		check: (*validator).link,
-		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off"} }, orphan: "cut it",
+		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off", l.String() + " is poor"} }, orphan: "cut it",
 		asks: (*LinkOp).asks,
 	}),
 	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, of[HostOp]{

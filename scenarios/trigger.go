@@ -133,7 +133,7 @@ func (v *validator) subject(path string, event history.Kind, t Trigger) {
 // valueless are the events that have no value.
 var valueless = []history.Kind{
 	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired,
-	history.LinkCut, history.LinkRestored, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
+	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
 	history.NodeCordoned, history.NodeUncordoned, history.MachineDeleting, history.ControllerStarted, history.ControllerCrashed,
 }
 

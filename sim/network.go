@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -24,6 +25,11 @@ func (n *network) joins(one, other string) bool {
 
 // Cut takes links away.
 func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.cut) }
+
+// Impair is not among what the simulator can do.
+func (operations) Impair(*scenarios.ImpairOp) error {
+	return errors.New("a link of the simulator carries or doesn't")
+}
 
 // Restore brings links back.
 func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.restore) }

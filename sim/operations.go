@@ -25,6 +25,7 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureIronic:                     "the simulator has no Ironic",
 		scenarios.FeatureBMC:                        "the simulator has its own BMCs",
+		"impair":                                    "a link of the simulator carries or doesn't; a search delays what passes it",
 		"killIronic":                                "the simulator has no Ironic",
 		"startIronic":                               "the simulator has no Ironic",
 		scenarios.FeatureForeignFields:              "the simulator's objects have the fields of fencelab's definitions",

@@ -54,7 +54,7 @@ const (
 	// LinkDown and LinkUp: a link of the network was cut or restored, by [Lab.Cut] and [Lab.Restore].
 	LinkDown Kind = "link-down"
 	LinkUp   Kind = "link-up"
-	// LinkPoor: a link of the network became poor, by [Lab.Impair].
+	// LinkPoor: a link of the network became poor, by [Lab.Impair]; Detail says how.
 	LinkPoor Kind = "link-poor"
 )
 

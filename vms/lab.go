@@ -236,27 +236,27 @@ func (l *Lab) Serve(endpoint string, targets ...network.Target) ([]netip.AddrPor
 }
 
 // Cut lets nothing pass these links any more, whether their hosts are on or off; an event tells of each that was not cut before.
-func (l *Lab) Cut(links ...network.Link) { l.linked(LinkDown, l.network.Cut(links...)) }
+func (l *Lab) Cut(links ...network.Link) { l.linked(LinkDown, "", l.network.Cut(links...)) }
 
 // Restore ends Cut and Impair; an event tells of each that was cut or poor.
-func (l *Lab) Restore(links ...network.Link) { l.linked(LinkUp, l.network.Restore(links...)) }
+func (l *Lab) Restore(links ...network.Link) { l.linked(LinkUp, "", l.network.Restore(links...)) }
 
 // Impair makes these links poor, whether their hosts are on or off; an event tells of each that was not so before.
 func (l *Lab) Impair(how network.Impairment, links ...network.Link) {
-	l.linked(LinkPoor, l.network.Impair(how, links...))
+	l.linked(LinkPoor, how.String(), l.network.Impair(how, links...))
 }
 
 // Faulty are the links that are cut or poor.
 func (l *Lab) Faulty() []network.Link { return l.network.Faulty() }
 
-func (l *Lab) linked(kind Kind, changed []network.Link) {
+func (l *Lab) linked(kind Kind, detail string, changed []network.Link) {
 	l.record(func(at time.Duration) (events []Event) {
 		for _, link := range changed {
 			host, is := network.HostOf(link.From)
 			if !is {
 				host, _ = network.HostOf(link.To)
 			}
-			events = append(events, Event{At: at, Host: host, Observer: Listener, Kind: kind, Link: link})
+			events = append(events, Event{At: at, Host: host, Observer: Listener, Kind: kind, Link: link, Detail: detail})
 		}
 		return events
 	})

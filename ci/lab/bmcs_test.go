@@ -41,11 +41,12 @@ func (m inMemories) add(*scenarios.Host, []string, *evidence.Kubelet, []vms.Prog
 func (inMemories) reach(_ string, targets ...network.Target) ([]netip.AddrPort, error) {
 	return make([]netip.AddrPort, len(targets)), nil
 }
-func (inMemories) cut(...network.Link)                  {}
-func (inMemories) restore(...network.Link)              {}
-func (inMemories) restoreAll()                          {}
-func (inMemories) hypervisor() (string, error)          { return "", nil }
-func (inMemories) close() ([]scenarios.Artifact, error) { return nil, nil }
+func (inMemories) cut(...network.Link)                        {}
+func (inMemories) impair(network.Impairment, ...network.Link) {}
+func (inMemories) restore(...network.Link)                    {}
+func (inMemories) restoreAll()                                {}
+func (inMemories) hypervisor() (string, error)                { return "", nil }
+func (inMemories) close() ([]scenarios.Artifact, error)       { return nil, nil }
 
 // serveModels returns the BMCs of machines in memory that are on, and what they tell.
 func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {

@@ -119,7 +119,8 @@ func (a *modelMachines) cut(links ...network.Link) {
 	})
 }
 
-func (a *modelMachines) restore(links ...network.Link) { a.do(func() { a.join(links) }) }
+func (*modelMachines) impair(network.Impairment, ...network.Link) {} // Capabilities
+func (a *modelMachines) restore(links ...network.Link)            { a.do(func() { a.join(links) }) }
 
 func (a *modelMachines) restoreAll() { a.do(func() { a.join(slices.Clone(a.cuts)) }) }
 

@@ -88,6 +88,7 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	can.Lacks = maps.Clone(can.Lacks)
 	if o.Hosts == Model {
 		can.Title = "lab with model hosts"
+		can.Lacks["impair"] = "model hosts have no network of their own; run with --hosts guest or node"
 		delete(can.Lacks, scenarios.FeaturePausedWatchdog) // its watchdog is a device of its own, unless the topology says otherwise
 		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.EvidenceLost), scenarios.Feature(history.EvidenceRegained)} {
 			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
@@ -161,7 +162,12 @@ func (b *Backend) onHost(name string, do func(machine) error) error {
 	return do(h)
 }
 
-func (o operations) Cut(op *scenarios.LinkOp) error     { return o.onLinks(op, o.machines.cut) }
+func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.cut) }
+func (o operations) Impair(op *scenarios.ImpairOp) error {
+	how := network.Impairment{Delay: time.Duration(op.Delay), Loss: op.Loss, Rate: op.Rate}
+	return o.onLinks(op.Link(), func(links ...network.Link) { o.machines.impair(how, links...) })
+}
+
 func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.restore) }
 
 func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {

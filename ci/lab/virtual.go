@@ -91,7 +91,10 @@ func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evi
 func (v *virtualMachines) reach(endpoint string, targets ...network.Target) ([]netip.AddrPort, error) {
 	return v.vms.Serve(endpoint, targets...)
 }
-func (v *virtualMachines) cut(links ...network.Link)     { v.vms.Cut(links...) }
+func (v *virtualMachines) cut(links ...network.Link) { v.vms.Cut(links...) }
+func (v *virtualMachines) impair(how network.Impairment, links ...network.Link) {
+	v.vms.Impair(how, links...)
+}
 func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
 func (v *virtualMachines) restoreAll()                   { v.vms.Restore(v.vms.Faulty()...) }
 
@@ -162,7 +165,7 @@ func worldEvents(e vms.Event, by string) []history.Event {
 		return of(history.EvidenceLost)
 	case vms.EvidenceRegained:
 		return of(history.EvidenceRegained)
-	case vms.LinkDown, vms.LinkUp:
+	case vms.LinkDown, vms.LinkUp, vms.LinkPoor:
 		event.Boot, event.Note = "", ""
 		switch {
 		case e.Link.From == "":
@@ -172,8 +175,12 @@ func worldEvents(e vms.Event, by string) []history.Event {
 		default:
 			event.From, event.To = e.Link.From, e.Link.To
 		}
-		if e.Kind == vms.LinkDown {
+		switch e.Kind {
+		case vms.LinkDown:
 			return of(history.LinkCut)
+		case vms.LinkPoor:
+			event.Note = e.Detail
+			return of(history.LinkImpaired)
 		}
 		return of(history.LinkRestored)
 	case vms.Kind(evidence.Boot):

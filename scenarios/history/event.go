@@ -68,6 +68,8 @@ const (
 	// its BMC's when Object is api, or of those from From to To, which are ends of links.
 	LinkCut      Kind = "link-cut"
 	LinkRestored Kind = "link-restored"
+	// LinkImpaired is a link, named like one that is cut, becoming poor; Note says how. LinkRestored ends that, too.
+	LinkImpaired Kind = "link-impaired"
 	// EvidenceLost and EvidenceRegained bracket a time in which the observer
 	// of Host saw nothing. What happened meanwhile is unknown. Having regained
 	// it, the observer repeats what then stands: PowerOff, or BootStarted,
@@ -213,7 +215,7 @@ const (
 var layers = map[Kind]Layer{
 	PowerOn: World, PowerOff: World, BootStarted: World, BootComplete: World, BootEnded: World,
 	WorkloadStarted: World, WorkloadStopped: World, HostPaused: World, HostResumed: World,
-	WatchdogFired: World, LinkCut: World, LinkRestored: World, EvidenceLost: World, EvidenceRegained: World,
+	WatchdogFired: World, LinkCut: World, LinkRestored: World, LinkImpaired: World, EvidenceLost: World, EvidenceRegained: World,
 	NodeCreated: API, NodeDeleted: API, NodeReady: API, NodeNotReady: API, NodeLabels: API,
 	NodeCordoned: API, NodeUncordoned: API, PodBound: API, PodTerminating: API, PodDeleted: API, AnnotationSet: API,
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
@@ -352,6 +354,7 @@ var phrases = map[Kind]string{
 	HostResumed:          "{host} went on",
 	LinkCut:              "{host} was cut off",
 	LinkRestored:         "{host} was connected again",
+	LinkImpaired:         "the network of {host} became poor",
 	FenceRequested:       "boot {value} of {host} was to end",
 	FenceEnded:           "the fencing of {host} was called over",
 	MachineDeleting:      "{object} was marked for deletion",

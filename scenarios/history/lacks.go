@@ -15,7 +15,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object")
 	case FenceRequested, FenceEnded:
 		return first(e.Host, "host", e.Object, "object", e.Value, "value")
-	case LinkCut, LinkRestored:
+	case LinkCut, LinkRestored, LinkImpaired:
 		if e.From != "" {
 			return first(e.To, "to")
 		}

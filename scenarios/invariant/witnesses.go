@@ -63,7 +63,7 @@ func (w *witnesses) observe(e *history.Event) {
 		return
 	}
 	switch e.Kind {
-	case history.LinkCut, history.LinkRestored:
+	case history.LinkCut, history.LinkRestored, history.LinkImpaired:
 		if e.From == "" {
 			w.linked(h, e, "")
 		}
@@ -86,7 +86,7 @@ func (w *witnesses) observe(e *history.Event) {
 func (w *witnesses) linked(h *witness, e *history.Event, link string) {
 	switch {
 	case h == nil:
-	case e.Kind == history.LinkCut:
+	case e.Kind == history.LinkCut, e.Kind == history.LinkImpaired:
 		h.cut[link] = true
 	default:
 		delete(h.cut, link)

@@ -277,7 +277,7 @@ func (h *host) world(e history.Event, mark Mark) {
 		}
 	case history.WatchdogFired:
 		h.watchdog = append(h.watchdog, Mark{mark.Seq, mark.At, "trouble"})
-	case history.LinkCut:
+	case history.LinkCut, history.LinkImpaired:
 		h.cuts = append(h.cuts, linkOf(e))
 		h.link.begin(e.At, "cut", "cut off from "+strings.Join(h.cuts, ", "))
 	case history.LinkRestored:

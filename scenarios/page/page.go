@@ -369,7 +369,7 @@ func laneOf(kind history.Kind) string {
 		return "workload"
 	case history.WatchdogFired:
 		return "watchdog"
-	case history.LinkCut, history.LinkRestored:
+	case history.LinkCut, history.LinkRestored, history.LinkImpaired:
 		return "network"
 	}
 	if kind.Layer() == history.World {

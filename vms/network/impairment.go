@@ -1,7 +1,9 @@
 package network
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -13,6 +15,20 @@ type Impairment struct {
 	Loss float64
 	// Rate is how many bytes pass in a second; 0: any number. What doesn't fit into the queue before it is lost.
 	Rate int
+}
+
+func (i Impairment) String() string {
+	var how []string
+	if i.Delay > 0 {
+		how = append(how, i.Delay.String()+" late")
+	}
+	if i.Loss > 0 {
+		how = append(how, fmt.Sprintf("%g%% lost", 100*i.Loss))
+	}
+	if i.Rate > 0 {
+		how = append(how, fmt.Sprintf("%d bytes a second", i.Rate))
+	}
+	return strings.Join(how, ", ")
 }
 
 // and is what two links do, one behind the other.
