@@ -39,6 +39,9 @@ const (
 	FeatureForeignFields Feature = "foreign"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"
+	// FeatureControllerClocks are clocks of controllers' own, FeatureClockRates clocks that run fast or slow.
+	FeatureControllerClocks Feature = "controllerClocks"
+	FeatureClockRates       Feature = "clockRates"
 )
 
 // Capabilities are what a world can do, as data. It can do everything that it doesn't
@@ -227,6 +230,17 @@ func foreignFields(op *PatchOp, _ *Spec) []Feature {
 		return []Feature{FeatureForeignFields}
 	}
 	return nil
+}
+
+// clocks is what a clock needs that is not just a host's being ahead or behind.
+func clocks(op *ClockOp, _ *Spec) (features []Feature) {
+	if op.Controller != "" {
+		features = append(features, FeatureControllerClocks)
+	}
+	if op.Drift() != 0 {
+		features = append(features, FeatureClockRates)
+	}
+	return features
 }
 
 func pastAndFuture(op *CrashOp, _ *Spec) []Feature {

@@ -33,6 +33,12 @@ type Op struct {
 	Pause *HostOp `json:"pause,omitempty"`
 	// resume lets a paused host continue.
 	Resume *HostOp `json:"resume,omitempty"`
+	// hang stops all of a host's user space for the rest of the boot: nothing reacts, and nobody feeds the watchdog.
+	Hang *HostOp `json:"hang,omitempty"`
+	// panic ends the kernel of a host, which stays on until it is reset.
+	Panic *HostOp `json:"panic,omitempty"`
+	// fillDisk leaves no room on the disk of a host, until the faults are withdrawn.
+	FillDisk *HostOp `json:"fillDisk,omitempty"`
 	// powerLoss switches the host off without anybody's command. Its BMC stays up.
 	PowerLoss *HostOp `json:"powerLoss,omitempty"`
 	// powerUp switches the host on without anybody's command.
@@ -106,6 +112,9 @@ type World interface {
 	IgnoreShutdown(*HostOp) error
 	Pause(*HostOp) error
 	Resume(*HostOp) error
+	Hang(*HostOp) error
+	Panic(*HostOp) error
+	FillDisk(*HostOp) error
 	PowerLoss(*HostOp) error
 	PowerUp(*HostOp) error
 	AddFault(*FaultOp) error
@@ -261,6 +270,16 @@ var operations = []operation{
 		text: words("resume"), host: (*HostOp).name, check: (*validator).hostOp,
 		ends: hostIsNo("is paused"), orphan: "paused it",
 	}),
+	declare("hang", func(op *Op) *HostOp { return op.Hang }, World.Hang, of[HostOp]{
+		text: words("hang the user space of"), host: (*HostOp).name, check: (*validator).hostOp,
+	}),
+	declare("panic", func(op *Op) *HostOp { return op.Panic }, World.Panic, of[HostOp]{
+		text: words("panic the kernel of"), host: (*HostOp).name, check: (*validator).hostOp,
+	}),
+	declare("fillDisk", func(op *Op) *HostOp { return op.FillDisk }, World.FillDisk, of[HostOp]{
+		text: words("fill the disk of"), host: (*HostOp).name, check: (*validator).hostOp,
+		begins: hostIs("has a full disk"),
+	}),
 	declare("powerLoss", func(op *Op) *HostOp { return op.PowerLoss }, World.PowerLoss, of[HostOp]{
 		text: words("power loss of"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
@@ -343,6 +362,7 @@ var operations = []operation{
 			return s
 		},
 		ends: func(c *ClockOp) []string { return []string{"the clock of " + c.Controller + c.Host + " is wrong"} },
+		asks: clocks,
 	}),
 	declare("freezeCache", func(op *Op) *CacheOp { return op.FreezeCache }, World.FreezeCache, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("freeze %s in the cache of %s", c.Kind, c.Controller) },

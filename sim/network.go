@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -28,7 +27,7 @@ func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.cut
 
 // Impair is not among what the simulator can do.
 func (operations) Impair(*scenarios.ImpairOp) error {
-	return errors.New("a link of the simulator carries or doesn't")
+	return errLacking
 }
 
 // Restore brings links back.

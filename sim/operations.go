@@ -25,6 +25,7 @@ var Capabilities = scenarios.Capabilities{
 	Lacks: map[scenarios.Feature]string{
 		scenarios.FeatureIronic:                     "the simulator has no Ironic",
 		scenarios.FeatureBMC:                        "the simulator has its own BMCs",
+		"fillDisk":                                  "the simulator's hosts have no disks",
 		"impair":                                    "a link of the simulator carries or doesn't; a search delays what passes it",
 		"killIronic":                                "the simulator has no Ironic",
 		"startIronic":                               "the simulator has no Ironic",
@@ -38,6 +39,9 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.Feature(history.EvidenceRegained): "the simulator's observers see everything",
 	},
 }
+
+// errLacking is of what was refused before anything started: see Capabilities.
+var errLacking = errors.New("the simulator cannot do this, and should have refused the scenario")
 
 // operations are what a scenario does to the world. It implements scenarios.World.
 type operations struct{ *Backend }
@@ -68,6 +72,12 @@ func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
 
 func (o operations) Pause(op *scenarios.HostOp) error  { return o.onHost(op.Host, (*host).Pause) }
 func (o operations) Resume(op *scenarios.HostOp) error { return o.onHost(op.Host, (*host).Resume) }
+
+func (o operations) Hang(op *scenarios.HostOp) error  { return o.onHost(op.Host, (*host).Hang) }
+func (o operations) Panic(op *scenarios.HostOp) error { return o.onHost(op.Host, (*host).Panic) }
+
+// FillDisk is not among what the simulator can do.
+func (operations) FillDisk(*scenarios.HostOp) error { return errLacking }
 
 func (o operations) PowerLoss(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(h *host) { h.LosePower(byScenario) })

@@ -41,6 +41,9 @@ const (
 	Reset Kind = "reset"
 	// Paused: no instruction is executed; the boot and its processes go on existing.
 	Paused Kind = "paused"
+	// Halted: the guest said that it ends all that it does, for the rest of the boot; Detail is hang or panic. The kernel may go
+	// on, and processes still exist.
+	Halted Kind = "halted"
 	// Resumed ends Paused.
 	Resumed Kind = "resumed"
 )
@@ -120,6 +123,8 @@ type tracker struct {
 	seq   map[string]uint64 // last heartbeat by process
 	heard time.Duration     // last sign of life, or the start of the wait for it
 	lost  bool
+	// halted is when the guest has halted; 0: it hasn't.
+	halted time.Duration
 }
 
 func newTracker(host string, silence, bootSilence time.Duration) *tracker {
@@ -167,7 +172,7 @@ func (t *tracker) end(at time.Duration) []Event {
 	if t.boot != "" {
 		t.ended[t.boot] = true
 	}
-	t.boot, t.seq = "", nil
+	t.boot, t.seq, t.halted = "", nil, 0
 	return events
 }
 
@@ -207,8 +212,18 @@ func (t *tracker) line(at time.Duration, l evidence.Line, reason func() string) 
 		t.lost = false
 		events = append(events, t.event(at, Listener, EvidenceRegained, ""))
 	}
-	return append(events, e)
+	if events = append(events, e); l.Kind == evidence.Accepted && (l.Detail == string(evidence.Hang) || l.Detail == string(evidence.Panic)) {
+		t.halted = at
+		return append(events, t.event(at, Guest, Halted, l.Detail))
+	}
+	if t.halted > 0 && at-t.halted > haltTime {
+		events = append(events, t.lose(at, "heard, although it has halted")...)
+	}
+	return events
 }
+
+// haltTime is what a guest gets until nothing of it is heard any more once it has said so.
+const haltTime = time.Second
 
 // garbage observes a line that can't be read.
 func (t *tracker) garbage(at time.Duration, text string) []Event {
@@ -221,7 +236,7 @@ func (t *tracker) tick(at time.Duration) []Event {
 	if t.boot == "" {
 		bound = t.bootSilence
 	}
-	if t.state != StateOn || at-t.heard <= bound {
+	if t.state != StateOn || t.halted > 0 || at-t.heard <= bound {
 		return nil
 	}
 	return t.lose(at, fmt.Sprintf("silent for more than %v", bound))

@@ -300,6 +300,10 @@ func (m *modelled) obey(command evidence.Command) bool {
 		}
 	case evidence.StopFeeding:
 		m.host.StopFeeding()
+	case evidence.Hang:
+		m.host.Hang()
+	case evidence.Panic:
+		m.host.Panic()
 	case evidence.IgnoreShutdown:
 		m.host.IgnoreShutdown(true)
 	case evidence.ObeyShutdown.Taking(0):

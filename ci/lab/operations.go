@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,7 +77,9 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
 		scenarios.FeatureLateRequests:              "in the lab, nothing is in flight to a server at that moment",
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stops with it",
-		"setClock":                                 "the lab has one clock",
+		scenarios.FeatureControllerClocks:          "controllers have the clock of the machine that the lab is on",
+		scenarios.FeatureClockRates:                "a virtual machine's clock runs at the rate of the machine that it is on",
+		"fillDisk":                                 "only real nodes have disks; run with --hosts node",
 		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
 		scenarios.Feature(history.ControllerError): "the lab does not see what a reconcile returns",
 	},
@@ -89,10 +92,14 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	if o.Hosts == Model {
 		can.Title = "lab with model hosts"
 		can.Lacks["impair"] = "model hosts have no network of their own; run with --hosts guest or node"
+		can.Lacks["setClock"] = "model hosts have the clock of the machine that the lab is on; run with --hosts guest or node"
 		delete(can.Lacks, scenarios.FeaturePausedWatchdog) // its watchdog is a device of its own, unless the topology says otherwise
 		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.EvidenceLost), scenarios.Feature(history.EvidenceRegained)} {
 			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
 		}
+	}
+	if o.Hosts == Node {
+		delete(can.Lacks, "fillDisk")
 	}
 	if o.Hosts != Node {
 		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
@@ -131,7 +138,11 @@ func (b *Backend) Apply(op scenarios.Op) error {
 // errLacking is of what was refused before anything started: see Capabilities.
 var errLacking = errors.New("the lab cannot do this, and should have refused the scenario")
 
-func (operations) SetClock(*scenarios.ClockOp) error { return errLacking }
+func (o operations) SetClock(op *scenarios.ClockOp) error {
+	return o.onHost(op.Host, func(m machine) error {
+		return m.tell(o.ctx, evidence.SetClock.By(op.Offset()), evidence.SetClock.By(0))
+	})
+}
 
 func (o operations) APIOutage(op *scenarios.OutageOp) error {
 	o.door.shut(op.Hang)
@@ -205,6 +216,18 @@ func (o operations) Pause(op *scenarios.HostOp) error {
 
 func (o operations) Resume(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m machine) error { return m.resume(o.ctx) })
+}
+
+func (o operations) Hang(op *scenarios.HostOp) error  { return o.halt(op, evidence.Hang) }
+func (o operations) Panic(op *scenarios.HostOp) error { return o.halt(op, evidence.Panic) }
+
+// halt has a host do nothing any more in this boot. Whoever feeds its watchdog is not to blame for the end of it.
+func (o operations) halt(op *scenarios.HostOp, how evidence.Command) error {
+	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, how, "") })
+}
+
+func (o operations) FillDisk(op *scenarios.HostOp) error {
+	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.FillDisk, evidence.FreeDisk) })
 }
 
 func (o operations) PowerLoss(op *scenarios.HostOp) error {

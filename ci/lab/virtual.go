@@ -159,6 +159,8 @@ func worldEvents(e vms.Event, by string) []history.Event {
 		return of(history.BootEnded)
 	case vms.Paused:
 		return of(history.HostPaused)
+	case vms.Halted:
+		return of(history.HostPaused)
 	case vms.Resumed:
 		return of(history.HostResumed)
 	case vms.EvidenceLost:
@@ -252,7 +254,7 @@ func (m *virtual) fedBy(agent string) { m.culprits.feeder = agent }
 
 // tell implements machine.
 func (m *virtual) tell(ctx context.Context, do, undo evidence.Command) error {
-	if do == evidence.StopFeeding {
+	if do == evidence.StopFeeding || do == evidence.Hang || do == evidence.Panic {
 		m.culprits.starved.Store(true)
 	}
 	if undo != "" {

@@ -193,6 +193,19 @@ func hosts(w *walk) {
 	w.next(event{kind: history.LinkRestored, host: plain})
 	w.next(event{kind: history.NodeReady, host: plain})
 
+	// Whether its user space hangs or its kernel panics, a host is on and does nothing until it is reset.
+	for _, op := range []scenarios.Op{{Hang: onHost(plain)}, {Panic: onHost(plain)}} {
+		w.do(op)
+		w.next(event{kind: history.HostPaused, host: plain})
+		w.next(event{kind: history.NodeNotReady, host: plain})
+		w.do(scenarios.Op{Resume: onHost(plain)}) // it was not paused
+		w.do(scenarios.Op{PowerLoss: onHost(plain)})
+		w.next(event{kind: history.BootEnded, host: plain, actor: engine})
+		w.do(scenarios.Op{PowerUp: onHost(plain)})
+		w.comes(event{kind: history.BootComplete, host: plain})
+		w.recovers(plain)
+	}
+
 	w.do(scenarios.Op{Pause: onHost(plain)})
 	w.next(event{kind: history.HostPaused, host: plain})
 	w.next(event{kind: history.NodeNotReady, host: plain})

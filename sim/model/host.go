@@ -73,8 +73,8 @@ type Host struct {
 	// workloads are the processes of exclusive workloads that run, in the order
 	// in which they started.
 	workloads []Workload
-	// ignoresShutdown and paused are the scenario's doing, and end with the boot.
-	ignoresShutdown, paused bool
+	// ignoresShutdown, paused, hung and panicked are the scenario's doing, and end with the boot.
+	ignoresShutdown, paused, hung, panicked bool
 	// guest is what a rule of a BMC makes of every boot while it is in force.
 	guest fakebmc.Guest
 	// halted says that the processors of this boot stand still.
@@ -382,7 +382,7 @@ func (h *Host) end(by, why string) {
 	h.w.Cancel(h.watchdog)
 	h.transition, h.watchdog, h.unfed, h.down, h.draining = nil, nil, false, nil, false
 	h.software.Kill()
-	h.booted, h.halted, h.paused, h.ignoresShutdown = false, false, false, false
+	h.booted, h.halted, h.paused, h.hung, h.panicked, h.ignoresShutdown = false, false, false, false, false, false
 	h.workloads, h.stalled = h.workloads[:0], nil
 	h.w.Emit(history.Event{Kind: history.BootEnded, Host: h.name, Boot: h.boot, Actor: by, Note: why})
 	h.boot = ""
@@ -400,6 +400,21 @@ func (h *Host) Resume() {
 	h.halt()
 }
 
+// Hang stops all of user space for the rest of this boot.
+func (h *Host) Hang() {
+	h.hung = h.on
+	h.halt()
+}
+
+// Panic ends the kernel of this boot.
+func (h *Host) Panic() {
+	h.panicked = h.on
+	h.halt()
+}
+
+// stands reports whether the kernel makes no progress, either.
+func (h *Host) stands() bool { return h.paused || h.panicked || h.guest.Paused }
+
 // SetGuest changes how this boot behaves, and all others until it is set anew. A
 // shutdown that is under way takes what it would have taken.
 func (h *Host) SetGuest(g fakebmc.Guest) error {
@@ -411,7 +426,7 @@ func (h *Host) SetGuest(g fakebmc.Guest) error {
 // halt stops the processors or lets them go on, as the scenario and the rules
 // want it by now: what the guest would do meanwhile waits.
 func (h *Host) halt() {
-	halted := h.on && (h.paused || h.guest.Paused)
+	halted := h.on && (h.hung || h.stands())
 	if halted == h.halted {
 		return
 	}
@@ -484,7 +499,7 @@ const Resets = "reset"
 func (h *Host) bite(after time.Duration) {
 	h.watchdog = h.w.After(after, Watchdog, Resets, func() {
 		h.watchdog = nil
-		if h.timings.Softdog && h.halted { // it fires before anything else goes on
+		if h.timings.Softdog && h.stands() { // it fires before anything else goes on
 			h.stalled = slices.Insert(h.stalled, 0, h.fire)
 			return
 		}

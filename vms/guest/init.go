@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -103,6 +104,7 @@ func runInit() error {
 	var restarts <-chan time.Time
 	var slow time.Duration     // how long a shutdown takes at least
 	var slept <-chan time.Time // ends that time; nil while no shutdown is under way, and after it
+	var offset time.Duration   // of the clock
 	beats := time.Tick(config.Heartbeat)
 	out.beat()
 	for {
@@ -151,6 +153,16 @@ func runInit() error {
 				if others != nil {
 					complain(others.ask(argument))
 				}
+			case evidence.FillDisk, evidence.FreeDisk:
+				if real != nil {
+					complain(real.disk(evidence.Command(word)))
+				}
+			case evidence.SetClock:
+				by, err := time.ParseDuration(argument)
+				complain(errors.Join(err, setClock(by-offset)))
+				offset = by
+			case evidence.Panic:
+				complain(panicNow())
 			case evidence.Hang:
 				unix.Kill(-1, unix.SIGSTOP)
 				select {} // PID 1 can't be stopped by a signal, so it stops itself

@@ -149,12 +149,19 @@ const (
 	PausePod       Command = "pause-pod"       // what runs in a Pod stands still; see Of
 	ResumePod      Command = "resume-pod"      // ends PausePod; see Of
 	Hang           Command = "hang"            // all of user space freezes, the watchdog's feeder too
+	Panic          Command = "panic"           // the kernel panics, and does not reboot
+	FillDisk       Command = "fill-disk"       // nothing can be written to the disk of a real node any more
+	FreeDisk       Command = "free-disk"       // ends FillDisk
+	SetClock       Command = "set-clock"       // the clock is so far from what it would be; see By
 	Ask            Command = "ask"             // another guest is asked through the network, once; see Of
 )
 
 // Of is an Ask of that host, which has to be one of [Network.Peers], or a command that is about that Program, or the Pod of that
 // UID.
 func (c Command) Of(name string) Command { return c + " " + Command(name) }
+
+// By is a SetClock by so much, ahead or, if negative, behind.
+func (c Command) By(d time.Duration) Command { return c + " " + Command(d.String()) }
 
 // Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its beginning.
 func (c Command) Taking(d time.Duration) Command { return c + " " + Command(d.String()) }
