@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +55,8 @@ type Cluster struct {
 	through   string // the address by which the standard controllers reach the API server
 
 	etcd, apiServer *child.Process
-	standard        []*child.Process
+	// Both are nil while they don't run.
+	controllerManager, scheduler *child.Process
 
 	stop    sync.Once
 	stopErr error
@@ -165,7 +165,7 @@ func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		// Nothing is to be seen failing without what it depends on.
 		var errs []error
-		for _, p := range slices.Backward(c.standard) {
+		for _, p := range []*child.Process{c.scheduler, c.controllerManager} {
 			errs = append(errs, p.Stop())
 		}
 		c.stopErr = errors.Join(append(errs, c.apiServer.Stop(), c.etcd.Stop(), c.release())...)

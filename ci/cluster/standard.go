@@ -25,8 +25,8 @@ type Standard struct {
 	Accounts bool
 }
 
-// standardCommands are the programs that it takes.
-var standardCommands = []string{"kube-controller-manager", "kube-scheduler"}
+// controllerManager and Scheduler are the programs that it takes.
+const controllerManager = "kube-controller-manager"
 
 // The names of standard controllers for which there are stand-ins, as kube-controller-manager has them in --controllers.
 const (
@@ -123,20 +123,62 @@ func (c *Cluster) startStandard(create func(client.Object) error) error {
 			return fmt.Errorf("let kubelets join: create %T %s: %w", obj, obj.GetName(), err)
 		}
 	}
-	for i, args := range [][]string{controllerManagerArgs(c.options.Standard), schedulerArgs()} {
-		p, err := c.start(c.options.Bin, standardCommands[i], args)
-		if err != nil {
-			return err
-		}
-		c.standard = append(c.standard, p)
+	if err := c.StartControllerManager(); err != nil {
+		return err
 	}
+	p, err := c.start(c.options.Bin, Scheduler, schedulerArgs())
+	c.scheduler = p
+	return err
+}
+
+// StartControllerManager starts kube-controller-manager, unless it runs.
+func (c *Cluster) StartControllerManager() (err error) {
+	if c.controllerManager == nil {
+		c.controllerManager, err = c.start(c.options.Bin, controllerManager, controllerManagerArgs(c.options.Standard))
+	}
+	return err
+}
+
+// KillControllerManager ends it as SIGKILL does, until it is started again.
+func (c *Cluster) KillControllerManager() error {
+	p := c.controllerManager
+	if p == nil {
+		return nil
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	<-p.Exited()
+	c.controllerManager = nil
 	return nil
 }
+
+// PauseControllerManager has it stand still, if it runs, and ResumeControllerManager go on.
+func (c *Cluster) PauseControllerManager() error {
+	if c.controllerManager == nil {
+		return nil
+	}
+	return c.controllerManager.Pause()
+}
+
+// ResumeControllerManager undoes PauseControllerManager.
+func (c *Cluster) ResumeControllerManager() error {
+	if c.controllerManager == nil {
+		return nil
+	}
+	return c.controllerManager.Resume()
+}
+
+// PauseStore has etcd stand still: what needs it waits for its answer, or gives up.
+func (c *Cluster) PauseStore() error { return c.etcd.Pause() }
+
+// ResumeStore undoes PauseStore.
+func (c *Cluster) ResumeStore() error { return c.etcd.Resume() }
 
 // needed are the programs that options need.
 func (o *Options) needed() []string {
 	if o.Standard == nil {
 		return commands
 	}
-	return slices.Concat(commands, standardCommands)
+	return slices.Concat(commands, []string{controllerManager, Scheduler})
 }

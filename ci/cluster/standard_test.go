@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/ci/child"
 )
 
 // TestStandard shows that the standard controllers do what their stand-ins do elsewhere, and that a kubelet can join with
@@ -44,7 +48,7 @@ func TestStandard(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, p := range c.standard {
+	for _, p := range []*child.Process{c.controllerManager, c.scheduler} {
 		t.Logf("resident: %d has %s", p.Pid(), resident(t, p))
 	}
 	admin := newClient(t, c.Config())
@@ -91,6 +95,52 @@ func TestStandard(t *testing.T) {
 		}
 		return fmt.Errorf("conditions are %v", node.Status.Conditions)
 	})
+	t.Run("outages", func(t *testing.T) { testOutages(t, c, admin) })
+}
+
+// testOutages has the parts of the cluster stop and come back.
+func testOutages(t *testing.T, c *Cluster, admin client.Client) {
+	// Each namespace gets an account, if kube-controller-manager is there to make it.
+	served := func(name string) func() error {
+		return func() error {
+			return admin.Get(t.Context(), types.NamespacedName{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
+		}
+	}
+	create := func(ctx context.Context, name string) error {
+		return admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for range 2 {
+		if err := c.KillControllerManager(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(c.PauseControllerManager(), c.ResumeControllerManager()); err != nil {
+		t.Errorf("what is dead stands still: %v", err)
+	}
+	if err := create(t.Context(), "orphan"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.PauseStore(), c.PauseStore()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := create(ctx, "unwritten"); err == nil {
+		t.Error("something was written while etcd stood still")
+	}
+	if err := c.ResumeStore(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a write after etcd went on", func() error { return create(t.Context(), "written") })
+	if err := served("orphan")(); !apierrors.IsNotFound(err) {
+		t.Errorf("without kube-controller-manager there is an account: %v", err)
+	}
+	for range 2 {
+		if err := c.StartControllerManager(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "an account in a namespace that was made meanwhile", served("orphan"))
 }
 
 // testBootstrap lets the kubelet of worker-2 join, which registers its Node and none other.

@@ -156,6 +156,8 @@ type Backend struct {
 	stopped bool
 
 	plane    controlPlane
+	standard *cluster.Cluster // the control plane, if it is ours and has the standard controllers
+	manager  standardManager
 	admin    client.WithWatch
 	topology []client.Object
 	machines machines

@@ -89,6 +89,9 @@ func (b *Backend) startControlPlane() (err error) {
 			return err
 		}
 		b.plane = c
+		if o.Standard != nil {
+			b.standard, b.manager.b = c, b
+		}
 	}
 	if runs := b.plane.Runs(); len(runs) > 0 {
 		b.logf("the control plane runs %s", strings.Join(runs, ", "))

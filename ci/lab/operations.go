@@ -108,10 +108,9 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	}
 	switch o.ControlPlane() {
 	case Kind, Kubeconfig:
-		can.Lacks["apiOutage"] = "who runs in the cluster itself goes another way to the API server; run with --cluster embedded or standard"
-		fallthrough
-	case Standard:
-		can.Lacks["etcdOutage"] = "standard controllers and real kubelets show the API server certificates of their own, so nothing can refuse their writes alone; run with --cluster embedded and --hosts guest or model"
+		for _, name := range [...]scenarios.Feature{"apiOutage", "etcdOutage"} {
+			can.Lacks[name] = "who runs in the cluster itself goes another way to the API server; run with --cluster embedded or standard"
+		}
 	}
 	if !o.Processes {
 		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
@@ -149,8 +148,13 @@ func (o operations) APIOutage(op *scenarios.OutageOp) error {
 	return nil
 }
 
+// EtcdOutage has nobody write anything: where all go through the door that refuses it, and where standard controllers and
+// real kubelets have a way of their own, etcd stands still, for which readers of what is not in the API server's memory wait as well.
 func (o operations) EtcdOutage(*struct{}) error {
 	o.door.loseStore()
+	if o.standard != nil {
+		return o.standard.PauseStore()
+	}
 	return nil
 }
 
@@ -252,6 +256,9 @@ func (b *Backend) onProcess(controller string, do func(*process) error) error {
 }
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
+	if o.managed(op.Controller) {
+		return o.manager.crash(op)
+	}
 	return o.onProcess(op.Process(), func(p *process) error {
 		p.arm(op)
 		return nil
@@ -259,10 +266,16 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 }
 
 func (o operations) PauseController(op *scenarios.ControllerOp) error {
+	if o.managed(op.Controller) {
+		return o.manager.stand(true)
+	}
 	return o.onProcess(op.Controller, func(p *process) error { return p.stand(true) })
 }
 
 func (o operations) ResumeController(op *scenarios.ControllerOp) error {
+	if o.managed(op.Controller) {
+		return o.manager.stand(false)
+	}
 	return o.onProcess(op.Controller, func(p *process) error { return p.stand(false) })
 }
 
@@ -278,7 +291,14 @@ func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
 
 func (o operations) APIRestore(*struct{}) error {
 	o.refusals.clear()
-	return o.door.open()
+	return errors.Join(o.resumeStore(), o.door.open())
+}
+
+func (b *Backend) resumeStore() error {
+	if b.standard == nil {
+		return nil
+	}
+	return b.standard.ResumeStore()
 }
 
 // user is who does what users do.
@@ -411,7 +431,7 @@ func (o operations) Heal(*struct{}) error {
 	}
 	o.bmcs.heal()
 	o.refusals.clear()
-	errs = append(errs, o.door.open())
+	errs = append(errs, o.resumeStore(), o.door.open(), o.manager.heal())
 	o.door.thawAll()
 	for _, p := range o.processes {
 		errs = append(errs, p.heal())

@@ -2,9 +2,11 @@ package lab
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
@@ -62,15 +65,101 @@ func (b *Backend) controllers() ([]controllers.Selection, error) {
 
 // replaced are the reasons why stand-ins that a story lists can't be run.
 func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons []string) {
-	if plane := o.ControlPlane(); plane != Standard && plane != Kind {
+	plane := o.ControlPlane()
+	if plane != Standard && plane != Kind {
 		return nil
 	}
+	is := func(controller string) bool {
+		r, err := set.Lookup(controller)
+		return err == nil && r.StandIn()
+	}
 	for _, c := range spec.Controllers {
-		if r, err := set.Lookup(c.Name); err == nil && r.StandIn() {
+		if is(c.Name) {
 			reasons = append(reasons, fmt.Sprintf("the controller %s: the control plane runs what it stands in for", c.Name))
 		}
 	}
+	for i := range spec.Steps {
+		do := spec.Steps[i].Do
+		if do == nil {
+			continue
+		}
+		switch {
+		case do.Crash != nil && is(do.Crash.Controller) && (do.Crash.Effect > 0 || do.Crash.Each || do.Crash.StaleBy > 0):
+			reasons = append(reasons, "crash "+do.Crash.Controller+": kube-controller-manager, which runs what it stands in for, can be killed, but nobody knows its effects")
+		case do.StartSecond != nil && is(do.StartSecond.Controller):
+			reasons = append(reasons, "startSecond "+do.StartSecond.Controller+": kube-controller-manager, which runs what it stands in for, runs once")
+		case plane == Standard:
+		case do.Crash != nil && is(do.Crash.Controller), do.PauseController != nil && is(do.PauseController.Controller):
+			reasons = append(reasons, do.String()+": what it stands in for runs in the cluster itself; run with --cluster embedded or standard")
+		}
+	}
 	return reasons
+}
+
+// managed reports whether a controller is a stand-in for something that our kube-controller-manager runs.
+func (b *Backend) managed(controller string) bool {
+	r, err := b.set.Lookup(controller)
+	return b.standard != nil && err == nil && r.StandIn()
+}
+
+// standardManager is kube-controller-manager, as stories that kill it have it.
+type standardManager struct {
+	b *Backend // nil if there is none
+
+	mu sync.Mutex
+	// deaths counts them, so that nobody ends a later one too early.
+	deaths int
+}
+
+// crash kills it, and starts it again in time. The history knows it by the name by which the story does.
+func (m *standardManager) crash(op *scenarios.CrashOp) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.b.standard.KillControllerManager(); err != nil {
+		return err
+	}
+	m.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
+	m.deaths++
+	death := m.deaths
+	m.b.tasks.Go(func() {
+		select {
+		case <-m.b.ctx.Done():
+			return
+		case <-time.After(max(restartDelay, time.Duration(op.RestartAfter))):
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.deaths != death || m.b.ctx.Err() != nil {
+			return
+		}
+		if err := m.b.standard.StartControllerManager(); err != nil {
+			m.b.stream.fail(fmt.Errorf("start kube-controller-manager again: %w", err))
+			return
+		}
+		m.b.stream.now(history.Event{Kind: history.ControllerStarted, Actor: op.Controller})
+	})
+	return nil
+}
+
+// stand has it stand still, or go on.
+func (m *standardManager) stand(still bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if still {
+		return m.b.standard.PauseControllerManager()
+	}
+	return m.b.standard.ResumeControllerManager()
+}
+
+// heal has it run, and go on.
+func (m *standardManager) heal() error {
+	if m.b == nil {
+		return nil
+	}
+	m.mu.Lock()
+	err := m.b.standard.StartControllerManager()
+	m.mu.Unlock()
+	return errors.Join(err, m.stand(false))
 }
 
 // createWorkload makes the exclusive workload of a cluster that has the standard controllers.
