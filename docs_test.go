@@ -333,6 +333,8 @@ func TestWorlds(t *testing.T) {
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan, by class"
 	names[scenarios.FeatureDeeds] = "`deviations` of a plan, by deed"
 	names[scenarios.FeatureLateRequests] = "`lateBy` of a crash around no effect"
+	names[scenarios.FeatureControllerClocks] = "`setClock` of a controller"
+	names[scenarios.FeatureClockRates] = "`gains` and `loses` of a clock"
 	for _, need := range []fakebmc.Need{fakebmc.NeedsWire, fakebmc.NeedsIPMI, fakebmc.NeedsGuest, fakebmc.NeedsPeers} {
 		known = append(known, scenarios.Feature(need))
 		names[scenarios.Feature(need)] = "`" + strings.Join(fakebmc.KeysThatNeed(need), "`, `") + "` of a fault's `rule`"

@@ -206,6 +206,8 @@ func Features() []Feature {
 			features = append(features, FeatureForeignFields)
 		case "crash":
 			features = append(features, FeatureStaleLists, FeatureLateRequests)
+		case "setClock":
+			features = append(features, FeatureControllerClocks, FeatureClockRates)
 		}
 	}
 	for _, layer := range [...]history.Layer{history.World, history.API, history.BMC, history.Controller} {

@@ -276,7 +276,7 @@ func testWatchdog(t *testing.T, device bool) {
 		l.must(d.Tell(t.Context(), command))
 		told := l.await(Kind(evidence.Accepted), "")
 		if command == evidence.Hang {
-			if e := l.await(EvidenceLost, ""); e.Boot != boot.Boot {
+			if e := l.await(Halted, ""); e.Boot != boot.Boot || e.Detail != string(evidence.Hang) {
 				t.Errorf("boot %s hangs, but %v", boot.Boot, e)
 			}
 		}
@@ -287,6 +287,30 @@ func testWatchdog(t *testing.T, device bool) {
 		}
 	}
 	l.await(Kind(evidence.Boot), "")
+}
+
+// TestPanic: a kernel that has panicked stays as it is, whatever feeds or would reset it, until somebody resets the machine.
+func TestPanic(t *testing.T) {
+	const margin = 3 * time.Second
+	l := openLab(t, time.Second)
+	d := l.host(HostConfig{Name: "worker-1", Watchdog: margin})
+	l.must(d.On(t.Context()))
+	boot := l.await(Kind(evidence.Boot), "")
+	l.await(heartbeat, "")
+	l.must(d.Tell(t.Context(), evidence.Panic))
+	if e := l.await(Halted, ""); e.Boot != boot.Boot || e.Detail != string(evidence.Panic) {
+		t.Errorf("boot %s panics, but %v", boot.Boot, e)
+	}
+	time.Sleep(margin + 2*time.Second) // a softdog would have fired, and evidence would have been lost
+	if d.State() != StateOn {
+		t.Errorf("the machine is %s", d.State())
+	}
+	l.must(d.Restart(t.Context()))
+	if e := l.await(Reset, ""); e.Boot != boot.Boot || e.Detail != resetRequested {
+		t.Errorf("the end of boot %s is %v", boot.Boot, e)
+	}
+	l.await(Kind(evidence.Boot), "")
+	l.await(heartbeat, "")
 }
 
 // TestPrograms: a program of somebody else's runs from boot to boot, can be killed and

@@ -79,7 +79,6 @@ var Capabilities = scenarios.Capabilities{
 		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stops with it",
 		scenarios.FeatureControllerClocks:          "controllers have the clock of the machine that the lab is on",
 		scenarios.FeatureClockRates:                "a virtual machine's clock runs at the rate of the machine that it is on",
-		"fillDisk":                                 "only real nodes have disks; run with --hosts node",
 		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
 		scenarios.Feature(history.ControllerError): "the lab does not see what a reconcile returns",
 	},
@@ -98,10 +97,8 @@ func (o Options) Capabilities() scenarios.Capabilities {
 			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
 		}
 	}
-	if o.Hosts == Node {
-		delete(can.Lacks, "fillDisk")
-	}
 	if o.Hosts != Node {
+		can.Lacks["fillDisk"] = "only real nodes have disks; run with --hosts node"
 		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
 	} else if o.ControlPlane() != Standard {
 		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
