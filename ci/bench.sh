@@ -9,6 +9,8 @@ echo "== what a step is made of"
 GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
 echo "== what the lab's gates add to a request, and to an event of a watch"
 go test ./ci/lab/gate -run '^$' -bench . -benchtime 2s
+echo "== the hosts' network: a guest's way to a service, and to another guest"
+go test ./vms/network -run '^$' -bench . -benchtime 2s
 echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"
 go test ./fakebmc ./fakebmc/redfish -run '^$' -bench 'PowerRead|Do' -benchtime 2s -benchmem
 go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*true' -benchtime 1x # a process each: a heap that was used before tells nothing

@@ -215,7 +215,11 @@ func (p *process) start() error {
 	}
 	if child, ok := started.(*childProcess); ok && child.ready != "" {
 		p.b.tasks.Go(func() {
-			ready, err := up(p.b.ctx, child.ready, child.ended())
+			within := readyTimeout
+			if p.b.options.Hosts == Node {
+				within = nodeReadyTimeout
+			}
+			ready, err := up(p.b.ctx, child.ready, within, child.ended())
 			if err != nil && p.b.ctx.Err() == nil {
 				p.b.stream.fail(fmt.Errorf("the controller %s: %w", p.name, err))
 			}

@@ -29,10 +29,12 @@ import (
 )
 
 const (
-	// readyTimeout is what a program gets until it is up, and glanceAtReady how often it
+	// readyTimeout is what a program gets until it is up, nodeReadyTimeout one that may wait for
+	// Pods of real nodes, and glanceAtReady how often it
 	// is asked.
-	readyTimeout  = 2 * time.Minute
-	glanceAtReady = 100 * time.Millisecond
+	readyTimeout     = 2 * time.Minute
+	nodeReadyTimeout = 6 * time.Minute
+	glanceAtReady    = 100 * time.Millisecond
 	// A program that ends by itself is started again, as a kubelet does, after a time
 	// that doubles up to maxBackoff. One that was never up is given up at the last of
 	// so many attempts.
@@ -244,8 +246,8 @@ func freePort() (int, error) {
 }
 
 // up waits until a server says that it is up, and reports false if it has ended instead.
-func up(ctx context.Context, at string, ended <-chan struct{}) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+func up(ctx context.Context, at string, within time.Duration, ended <-chan struct{}) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	client := &http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()
@@ -269,7 +271,7 @@ func up(ctx context.Context, at string, ended <-chan struct{}) (bool, error) {
 		case <-ended:
 			return false, nil // whoever waits for that says so
 		case <-ctx.Done():
-			return false, fmt.Errorf("not ready after %s: %w", readyTimeout, last)
+			return false, fmt.Errorf("not ready after %s: %w", within, last)
 		case <-time.After(glanceAtReady):
 		}
 	}

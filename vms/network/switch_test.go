@@ -32,11 +32,11 @@ const patience = 30 * time.Second
 // network is a switch whose guests are TCP/IP stacks behind QEMU's framing.
 type network struct {
 	*Switch
-	t   *testing.T
+	t   testing.TB
 	dir string
 }
 
-func newNetwork(t *testing.T, guests ...string) *network {
+func newNetwork(t testing.TB, guests ...string) *network {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "net-*") // short, as a socket's path has to be
 	if err != nil {
@@ -62,7 +62,7 @@ func (n *network) path(guest string) string { return filepath.Join(n.dir, guest)
 // guest is one life of a guest: a stack at a connection to its socket. It has a UDP socket at port 9.
 type guest struct {
 	*machine
-	t    *testing.T
+	t    testing.TB
 	name string
 	conn net.Conn
 	udp  *gonet.UDPConn
