@@ -237,12 +237,14 @@ var _ = Describe("the lab", func() {
 	},
 		Entry("of a plain power cycle", full, "reboot-annotation/plain-power-cycle.yaml"),
 		each(
-			"reboot-annotation/stuck-soft-shutdown", "reboot-annotation/hold-hard", "reboot-annotation/two-clients",
+			"reboot-annotation/stuck-soft-shutdown", "reboot-annotation/hold-hard", "reboot-annotation/two-clients", "reboot-annotation/etcd-outage-during-the-reboot",
 			"machine-remediation/pods-are-collected-late", "machine-remediation/crash-after-each-effect", "machine-remediation/unreachable-bmc",
 			"machine-remediation/wrong-deletes-node-before-power-off", "machine-remediation/wrong-trusts-stale-powered-on",
 			"health-check/flapping-node", "health-check/second-failure-during-the-recovery",
 			"deletion-hooks/both-points", "deletion-hooks/wrong-drains-despite-the-hook",
+			"health-check/controller-manager-dies", "health-check/full-disk", "machine-remediation/kernel-panics",
 			"agents/cut-off-host-resets-itself", "agents/silent-agent-resets-its-host", "agents/wrong-feeds-a-cut-off-host",
+			"agents/hung-host-is-reset", "agents/poor-link",
 			"poison-pill/pods-are-released-before-the-node-returns", "poison-pill/cut-off-say-the-peers",
 			"poison-pill/wrong-feeds-when-fenced", "poison-pill/wrong-leaves-out-reset",
 		))
