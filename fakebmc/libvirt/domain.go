@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"libvirt.org/go/libvirt"
 
@@ -27,6 +28,8 @@ type Domain struct {
 
 	bay   lock // one change of the virtual media at a time; it is taken before power
 	power lock // one change of the instance at a time; a download never holds it
+
+	destroyed time.Time // the last instance that was ended here; power guards it
 
 	mu       sync.Mutex // guards what follows
 	boot     fakebmc.Boot
@@ -168,7 +171,7 @@ func (d *Domain) Reset(t fakebmc.ResetType) error {
 			if off {
 				return nil
 			}
-			return unless(dom, true, dom.Destroy())
+			return d.destroy(dom)
 		case fakebmc.ResetGracefulShutdown:
 			if off {
 				return nil
@@ -192,7 +195,7 @@ func (d *Domain) Reset(t fakebmc.ResetType) error {
 				return late(dom, dom.Reset(0))
 			}
 		}
-		if err := unless(dom, true, dom.Destroy()); err != nil {
+		if err := d.destroy(dom); err != nil {
 			return err
 		}
 		return d.start(conn, dom)
@@ -233,31 +236,55 @@ func (d *Domain) start(conn connection, dom *libvirt.Domain) error {
 		return fmt.Errorf("its memory is saved, so that it would go on rather than boot; discard it with virsh managedsave-remove %s: %w",
 			d.name, fakebmc.ErrConflict)
 	}
-	now := instance{extras: d.wanted()}
-	if now.extras == (extras{}) {
-		err = unless(dom, false, dom.Create())
-	} else {
-		now.drive, err = d.startWith(conn, dom, now.extras)
+	for range starts {
+		time.Sleep(time.Until(d.destroyed.Add(heard)))
+		now := instance{extras: d.wanted()}
+		if now.extras == (extras{}) {
+			err = unless(dom, false, dom.Create())
+		} else {
+			now.drive, err = d.startWith(conn, dom, now.extras)
+		}
+		if err != nil {
+			return err
+		}
+		// What is known of an instance stays in the object with which it was looked up.
+		running, err := conn.LookupDomainByUUIDString(d.uuid)
+		if err != nil {
+			return err
+		}
+		now.id, err = running.GetID() // that it is off is no error of libvirt's, and has no words
+		_ = running.Free()
+		if err == nil {
+			d.began(now)
+			return nil
+		}
 	}
-	if err != nil {
-		return err
-	}
-	// What is known of an instance stays in the object with which it was looked up.
-	running, err := conn.LookupDomainByUUIDString(d.uuid)
-	if err != nil {
-		return err
-	}
-	defer running.Free()
-	if now.id, err = running.GetID(); err != nil {
-		return err
-	}
+	return fmt.Errorf("it was started %d times, and was off again at once: see libvirt's log of the domain", starts)
+}
+
+// libvirt learns late that the monitor of an instance has ended, and until its commit dd2f36d6 of 2024 it takes that for the end
+// of the instance that was started meanwhile, and ends that as crashed.
+const (
+	// heard is how long it takes to learn that.
+	heard = 200 * time.Millisecond
+	// starts is how often an instance is started that is off at once all the same.
+	starts = 3
+)
+
+// destroy ends an instance.
+func (d *Domain) destroy(dom *libvirt.Domain) error {
+	err := unless(dom, true, dom.Destroy())
+	d.destroyed = time.Now()
+	return err
+}
+
+func (d *Domain) began(now instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.started = now
 	if d.boot.Enabled == fakebmc.BootOnce {
 		d.boot.Enabled, d.boot.Target = fakebmc.BootDisabled, fakebmc.BootNone
 	}
-	return nil
 }
 
 // startWith begins an instance whose definition differs from the domain's, which
