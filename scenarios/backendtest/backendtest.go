@@ -20,7 +20,7 @@ func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scena
 	walking := func(t *testing.T) *walk { return start(t, open(t), driven, nil) }
 	t.Run("power", func(t *testing.T) { power(walking(t)) })
 	t.Run("users", func(t *testing.T) { users(walking(t)) })
-	t.Run("hosts", func(t *testing.T) { hosts(walking(t)) })
+	t.Run("hosts", func(t *testing.T) { hosts(walking(t), world) })
 	t.Run("controllers", func(t *testing.T) { processes(walking(t), world) })
 	if world.Lacks[scenarios.FeatureIronic] == "" {
 		t.Run("ironic", func(t *testing.T) {

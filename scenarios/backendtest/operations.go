@@ -166,7 +166,8 @@ func users(w *walk) {
 }
 
 // hosts walks through what befalls hosts.
-func hosts(w *walk) {
+func hosts(w *walk, world scenarios.Capabilities) {
+	has := able(world)
 	w.do(scenarios.Op{Cut: &scenarios.LinkOp{Host: plain}})
 	w.next(event{kind: history.LinkCut, host: plain, object: "api"})
 	w.next(event{kind: history.NodeNotReady, host: plain})
@@ -192,6 +193,22 @@ func hosts(w *walk) {
 	w.do(scenarios.Op{Restore: rack})
 	w.next(event{kind: history.LinkRestored, host: plain})
 	w.next(event{kind: history.NodeReady, host: plain})
+
+	// A link that is late enough is as good as cut.
+	if has("impair") {
+		w.do(scenarios.Op{Impair: &scenarios.ImpairOp{Host: plain, Delay: scenarios.Duration(30 * time.Second)}})
+		w.next(event{kind: history.LinkImpaired, host: plain})
+		w.next(event{kind: history.NodeNotReady, host: plain})
+		w.do(scenarios.Op{Restore: &scenarios.LinkOp{Host: plain}})
+		w.next(event{kind: history.LinkRestored, host: plain})
+		w.next(event{kind: history.NodeReady, host: plain})
+	}
+	// A wrong clock is no reason to take a kubelet for dead.
+	if has("setClock") {
+		w.do(scenarios.Op{SetClock: &scenarios.ClockOp{Host: plain, Behind: scenarios.Duration(time.Hour)}})
+		w.never(event{kind: history.NodeNotReady, host: plain}, 20*time.Second)
+		w.do(scenarios.Op{SetClock: &scenarios.ClockOp{Host: plain}})
+	}
 
 	// Whether its user space hangs or its kernel panics, a host is on and does nothing until it is reset.
 	for _, op := range []scenarios.Op{{Hang: onHost(plain)}, {Panic: onHost(plain)}} {
@@ -228,6 +245,10 @@ func hosts(w *walk) {
 	}
 }
 
+func able(world scenarios.Capabilities) func(scenarios.Feature) bool {
+	return func(f scenarios.Feature) bool { return world.Lacks[f] == "" }
+}
+
 // processes walks through what befalls controllers and the API server.
 func processes(w *walk, world scenarios.Capabilities) {
 	const name, host = "reboot", plain
@@ -261,11 +282,11 @@ func processes(w *walk, world scenarios.Capabilities) {
 	w.comes(event{kind: history.PowerOff, host: host, actor: name})
 	w.letsGo(host)
 
-	has := func(op string) bool { return world.Lacks[scenarios.Feature(op)] == "" }
+	has := able(world)
 	// still shows that the controller learns of nothing, or does nothing, in between.
 	still := func(begin, end scenarios.Op) {
 		w.Helper()
-		if !has(begin.Name()) {
+		if !has(scenarios.Feature(begin.Name())) {
 			return
 		}
 		w.do(begin)
@@ -290,7 +311,7 @@ func processes(w *walk, world scenarios.Capabilities) {
 		w.letsGo(host)
 	}
 
-	if has("setClock") {
+	if has(scenarios.FeatureControllerClocks) {
 		const ahead = time.Hour
 		requested := func() time.Time {
 			w.Helper()
