@@ -40,6 +40,8 @@ type reportHost struct {
 	reported, told bool
 	// shown is when the host was last reported on, if no boot was recorded since.
 	shown history.Event
+	// recorded says that the next boot is.
+	recorded bool
 	// The status is not true since an event, and should have been corrected from when
 	// nothing hindered that any more.
 	lapse
@@ -70,19 +72,21 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		}
 		if e.Kind == history.PowerOn {
 			c.poweredOn(h, e)
+			h.recorded = false
 		}
 	case history.API:
 		switch e.Kind {
 		case history.PowerReported:
 			h.reported, h.told = e.Value == "true", true
-			if h.reported {
+			// A host that is off, and whose next boot is recorded, may be reported on because that is about to begin.
+			if h.reported && !(h.recorded && h.known() && !h.on) {
 				h.shown = *e
 			}
 			if h.known() && h.on != h.reported {
 				h.differ(e)
 			}
 		case history.LastPoweredOn:
-			h.shown = history.Event{}
+			h.shown, h.recorded = history.Event{}, true
 		case history.ProvisioningState:
 			h.unmanaged = !managed(e.Value)
 		case history.BareMetalHostDeleted:
