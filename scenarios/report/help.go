@@ -24,8 +24,24 @@ func UnknownCommand(root *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q; see fencelab --help", name)
 }
 
-// WrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there.
+// What the values of a flag are, by pflag's name of their type.
+var flagValues = map[string]string{
+	"bool":     "true or false",
+	"duration": "a duration, such as 90s or 5m",
+	"int":      "a whole number",
+	"uint64":   "a whole number from 0 to 18446744073709551615",
+}
+
+// WrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there, and says what a value should be.
 func WrongFlag(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		f := invalid.GetFlag()
+		if values, ok := flagValues[f.Value.Type()]; ok {
+			return fmt.Errorf("--%s %q is not %s", f.Name, invalid.GetValue(), values)
+		}
+		return fmt.Errorf("--%s: %w", f.Name, errors.Unwrap(invalid))
+	}
 	var absent *pflag.NotExistError
 	if !errors.As(err, &absent) {
 		return err
