@@ -14,10 +14,11 @@ mkdir -p "$out/crds"
 
 export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
 version=$(go list -C "$here" -m -f '{{.Version}}' sigs.k8s.io/cluster-api)
-source=$(go list -C "$here" -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)
 stamp="-X sigs.k8s.io/cluster-api/version.gitVersion=$version -X sigs.k8s.io/cluster-api/version.gitTreeState=archive"
 go build -C "$here" -trimpath -ldflags "-s -w $stamp" -o "$out/manager" sigs.k8s.io/cluster-api/core
 go build -C docs/examples/cluster-api -trimpath -ldflags "-s -w" -o "$out/infrastructure" ./infrastructure
+# Only now does the module's cache have its source.
+source=$(go list -C "$here" -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)
 rm -f "$out"/crds/*.yaml
 cp "$source"/core/config/crd/bases/*.yaml "$out/crds"
 chmod u+w "$out"/crds/*.yaml
