@@ -127,6 +127,15 @@ func TestNothingToShow(t *testing.T) {
 	}
 }
 
+// TestReasonOfManyLines: the output of a command that failed is no cell of a table.
+func TestReasonOfManyLines(t *testing.T) {
+	r := &Report{Results: []Result{{Story: "cut-off-host", Verdict: invariant.Unknown, Reason: "start etcd: exit status 1\nlistening\nno space left"}}}
+	table := string(r.page())
+	if !strings.Contains(table, "| start etcd: exit status 1 |") || strings.Contains(table, "listening") {
+		t.Errorf("the table is:\n%s", table)
+	}
+}
+
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
