@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -75,7 +76,7 @@ func (b *Backend) follow(kind *objects.Kind, w watch.Interface, versions map[typ
 	for e := range w.ResultChan() {
 		obj, ok := e.Object.(metav1.Object)
 		if !ok {
-			b.stream.fail(fmt.Errorf("the watch of the API server ended with %v", e.Object))
+			b.stream.fail(fmt.Errorf("the watch of the API server ended: %w", apierrors.FromObject(e.Object)))
 			return ""
 		}
 		version = obj.GetResourceVersion()

@@ -59,7 +59,7 @@ func TestWatchGoesOn(t *testing.T) {
 		why   string
 	}{
 		"goes on":   {[]watch.Event{version("5", true), version("7", false)}, "|5|7", "it is over"},
-		"forgotten": {[]watch.Event{version("5", true), {Type: watch.Error, Object: &expired}}, "|5", "too old"},
+		"forgotten": {[]watch.Event{version("5", true), {Type: watch.Error, Object: &expired}}, "|5", "ended: too old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &ending{tells: c.tells}
