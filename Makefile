@@ -31,6 +31,8 @@ STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
+# How many tests of a suite run side by side: they wait more than they compute.
+SIDE      := -parallel $(shell echo $$((2 * $(or $(PROCS),1))))
 
 ##@ Every day
 
@@ -74,7 +76,7 @@ ifeq ($(FOCUS),)
 endif
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(or $(PROCS),0) stories fidelity $(if $(FOCUS),,'lab bmc command browser')
+	+@$(if $(FOCUS),FENCELAB_E2E=all) bin/e2e -procs $(or $(PROCS),0) $(if $(FOCUS),stories,'stories bmc browser') fidelity $(if $(FOCUS),,'lab command')
 
 # The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
 .PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser e2e-agents
@@ -82,13 +84,12 @@ e2e-stories:
 	@$(E2E) FENCELAB_EVENTS=$(CURDIR)/out/e2e/events/stories.json $(STORIES)
 e2e-fidelity:
 	@$(SUITE) ./ci/fidelity
-# Its tests wait more than they compute.
 e2e-lab:
-	@$(SUITE) -timeout 30m -parallel $(shell echo $$((2 * $(or $(PROCS),1)))) -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
+	@$(SUITE) -timeout 30m $(SIDE) -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
 e2e-bmc:
 	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:
-	@$(SUITE) -timeout 30m -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI' .
+	@$(SUITE) -timeout 30m $(SIDE) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI' .
 e2e-agents:
 	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' .
 e2e-browser:

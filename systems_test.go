@@ -75,6 +75,7 @@ func TestSystemsLoad(t *testing.T) {
 // TestAnyProgram follows docs/systems.md: a program in Python loses what it should keep
 // while a BMC cannot be reached, and doesn't once its mistake is mended.
 func TestAnyProgram(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -87,6 +88,7 @@ func TestAnyProgram(t *testing.T) {
 		{"mended", mended(t, pythonFencer, "fencer.py", asWritten, asItShould), report.ExitHeld, "held      unreachable-bmc"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			code, said := inLab(t, "scenarios/catalog/machine-remediation/unreachable-bmc.yaml", "--system", filepath.Join(c.dir, "system.yaml"))
 			if code != c.code || !strings.Contains(said, c.says) {
 				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
@@ -125,6 +127,7 @@ const (
 
 // TestAnyBMC follows docs/systems.md: a BMC in Python says Off of a host that still runs, and doesn't once its mistake is mended.
 func TestAnyBMC(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -137,6 +140,7 @@ func TestAnyBMC(t *testing.T) {
 		{"mended", mended(t, pythonBMC, "bmc.py", bmcAsWritten, bmcMended), report.ExitHeld, "held      cut-off-host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			code, said := inLab(t, "scenarios/catalog/machine-remediation/cut-off-host.yaml", "--system", filepath.Join(c.dir, "system.yaml"))
 			if code != c.code || !strings.Contains(said, c.says) {
 				t.Errorf("it ended with %d, want %d and %q:\n%s", code, c.code, c.says, said)
@@ -197,6 +201,7 @@ func TestSushyTools(t *testing.T) {
 // TestAnyProgramOfAnImage: the image of make image plays a part as its program would, and is
 // killed at each of its effects.
 func TestAnyProgramOfAnImage(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -283,6 +288,7 @@ func TestUpstream(t *testing.T) {
 // TestMetal3 tells the first of them with upstream's own programs, where they have been built: see
 // docs/systems.md.
 func TestMetal3(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -317,6 +323,7 @@ func TestMedik8s(t *testing.T) {
 // that the simulator can tell hold with fencelab's own controllers.
 func tellsAsItSays(t *testing.T, system, about, built string) {
 	t.Helper()
+	t.Parallel()
 	all, err := scenarios.LoadFiles([]string{about}, vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +336,6 @@ func tellsAsItSays(t *testing.T, system, about, built string) {
 	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), about}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
 		t.Errorf("with fencelab's own controllers they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
 	}
-	side := make(chan struct{}, 3) // so many labs at a time
 	var told []string
 	for _, s := range all {
 		name, _, _ := strings.Cut(s.Metadata.Name, ".") // all cells of a matrix at once
@@ -352,8 +358,6 @@ func tellsAsItSays(t *testing.T, system, about, built string) {
 				t.Skipf("%v:%s", err, remedy)
 			}
 			t.Parallel()
-			side <- struct{}{}
-			defer func() { <-side }()
 			code, said := inLab(t, filepath.Join(about, name+".yaml"), "--system", system, "--hosts", "model")
 			_, guarantee, _ := strings.Cut(says, "violated: `")
 			guarantee, _, violated := strings.Cut(guarantee, "`")

@@ -240,11 +240,13 @@ func TestRequestLog(t *testing.T) {
 }
 
 func TestBackend(t *testing.T) {
-	s, err := sim.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	backendtest.Run(t, sim.Capabilities, func(testing.TB) scenarios.Backend { return s.Backend() })
+	backendtest.Run(t, sim.Capabilities, func(t testing.TB) scenarios.Backend {
+		s, err := sim.New() // one plays a run at a time
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Backend()
+	})
 }
 
 // TestIdleRefusal: a failAPI that refuses nothing tests nothing.

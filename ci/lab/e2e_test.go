@@ -68,8 +68,9 @@ func TestBackend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backendtest.Run(t, o.Capabilities(), func(t testing.TB) scenarios.Backend {
-				o.Log = t.Output()
-				return lab.New(o)
+				own := o
+				own.Log = t.Output()
+				return lab.New(own)
 			})
 		})
 	}

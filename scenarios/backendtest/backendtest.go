@@ -14,23 +14,37 @@ import (
 )
 
 // Run checks the backends of a world that open returns, each of which is used for one
-// run: it does every operation to them that the world doesn't lack.
+// run: it does every operation to them that the world doesn't lack. They run side by side.
 func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scenarios.Backend) {
-	driven := make(map[string]bool)
-	walking := func(t *testing.T) *walk { return start(t, open(t), driven, nil) }
-	t.Run("power", func(t *testing.T) { power(walking(t)) })
-	t.Run("users", func(t *testing.T) { users(walking(t)) })
-	t.Run("hosts", func(t *testing.T) { hosts(walking(t), world) })
-	t.Run("controllers", func(t *testing.T) { processes(walking(t), world) })
-	if world.Lacks[scenarios.FeatureIronic] == "" {
-		t.Run("ironic", func(t *testing.T) {
-			driven["killIronic"], driven["startIronic"] = true, true // or the machine has none
-			throughIronic(start(t, open(t), driven, &scenarios.Ironic{SyncInterval: scenarios.Duration(5 * time.Second)}))
-		})
-	}
+	var driven operations
+	t.Run("walks", func(t *testing.T) {
+		walks := []struct {
+			name    string
+			through func(*walk)
+		}{
+			{"power", power},
+			{"users", users},
+			{"hosts", func(w *walk) { hosts(w, world) }},
+			{"controllers", func(w *walk) { processes(w, world) }},
+		}
+		for _, walk := range walks {
+			t.Run(walk.name, func(t *testing.T) {
+				t.Parallel()
+				walk.through(start(t, open(t), &driven, nil))
+			})
+		}
+		if world.Lacks[scenarios.FeatureIronic] == "" {
+			t.Run("ironic", func(t *testing.T) {
+				t.Parallel()
+				driven.add("killIronic") // or the machine has none
+				driven.add("startIronic")
+				throughIronic(start(t, open(t), &driven, &scenarios.Ironic{SyncInterval: scenarios.Duration(5 * time.Second)}))
+			})
+		}
+	})
 	t.Run("every operation", func(t *testing.T) {
 		for _, name := range scenarios.Operations() {
-			if !driven[name] && world.Lacks[scenarios.Feature(name)] == "" {
+			if !driven.has(name) && world.Lacks[scenarios.Feature(name)] == "" {
 				t.Errorf("the %s is not asked to %s: add that to one of the walks", world.Title, name)
 			}
 		}
