@@ -89,7 +89,7 @@ e2e-lab:
 e2e-bmc:
 	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:
-	@$(SUITE) -timeout 30m $(SIDE) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI' .
+	@$(SUITE) -timeout 30m $(SIDE) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC' .
 e2e-agents:
 	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' .
 e2e-browser:

@@ -186,6 +186,7 @@ func TestAgentsInPods(t *testing.T) {
 
 // TestSushyTools: a host is fenced by way of OpenStack's emulator, where it has been installed.
 func TestSushyTools(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
@@ -308,7 +309,7 @@ const clusterAPI, aboutClusterAPI = "systems/cluster-api/system.yaml", "scenario
 
 // TestClusterAPI tells the stories with Cluster API's own manager, where it has been built.
 func TestClusterAPI(t *testing.T) {
-	tellsAsItSays(t, clusterAPI, aboutClusterAPI, ".cache/cluster-api/manager: build it with systems/cluster-api/build.sh")
+	tellsAsItSays(t, "model", clusterAPI, aboutClusterAPI, ".cache/cluster-api/manager: build it with systems/cluster-api/build.sh")
 }
 
 // medik8s is a system of another project's, and aboutMedik8s what it is judged by.
@@ -316,12 +317,17 @@ const medik8s, aboutMedik8s = "systems/medik8s/system.yaml", "scenarios/upstream
 
 // TestMedik8s tells the stories with medik8s' own operators, where they have been built.
 func TestMedik8s(t *testing.T) {
-	tellsAsItSays(t, medik8s, aboutMedik8s, ".cache/medik8s/bin/fence-agents-remediation: build it with systems/medik8s/build.sh")
+	tellsAsItSays(t, "model", medik8s, aboutMedik8s, ".cache/medik8s/bin/fence-agents-remediation: build it with systems/medik8s/build.sh")
 }
 
-// tellsAsItSays tells stories with a system, where a file says that it was built. Each has the verdict that docs/systems.md says; those
+// TestKubeVirtBMC tells the stories with the BMC of kubevirtbmc, where it has been built.
+func TestKubeVirtBMC(t *testing.T) {
+	tellsAsItSays(t, "guest", "systems/kubevirtbmc/system.yaml", "scenarios/upstream/kubevirtbmc", ".cache/kubevirtbmc/virtbmc: build it with systems/kubevirtbmc/build.sh")
+}
+
+// tellsAsItSays tells stories of such hosts with a system, where a file says that it was built. Each has the verdict that docs/systems.md says; those
 // that the simulator can tell hold with fencelab's own controllers.
-func tellsAsItSays(t *testing.T, system, about, built string) {
+func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	t.Helper()
 	t.Parallel()
 	all, err := scenarios.LoadFiles([]string{about}, vocabulary(), nil)
@@ -358,7 +364,7 @@ func tellsAsItSays(t *testing.T, system, about, built string) {
 				t.Skipf("%v:%s", err, remedy)
 			}
 			t.Parallel()
-			code, said := inLab(t, filepath.Join(about, name+".yaml"), "--system", system, "--hosts", "model")
+			code, said := inLab(t, filepath.Join(about, name+".yaml"), "--system", system, "--hosts", hosts)
 			_, guarantee, _ := strings.Cut(says, "violated: `")
 			guarantee, _, violated := strings.Cut(guarantee, "`")
 			switch {
