@@ -31,8 +31,8 @@ STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
-# How many tests of a suite run side by side: they wait more than they compute.
-SIDE      := -parallel $(shell echo $$((2 * $(or $(PROCS),1))))
+# How many tests of a suite run side by side: they wait more than they compute, and those of the command more than those of the lab.
+SIDE       = -parallel $(shell echo $$(($(1) * $(or $(PROCS),1))))
 
 ##@ Every day
 
@@ -85,11 +85,11 @@ e2e-stories:
 e2e-fidelity:
 	@$(SUITE) ./ci/fidelity
 e2e-lab:
-	@$(SUITE) -timeout 30m $(SIDE) -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
+	@$(SUITE) -timeout 30m $(call SIDE,2) -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
 e2e-bmc:
 	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
 e2e-command:
-	@$(SUITE) -timeout 30m $(SIDE) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC' .
+	@$(SUITE) -timeout 30m $(call SIDE,3) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC' .
 e2e-agents:
 	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' .
 e2e-browser:
