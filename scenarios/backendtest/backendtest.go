@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // Run checks the backends of a world that open returns, each of which is used for one
 // run: it does every operation to them that the world doesn't lack. They run side by side.
 func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scenarios.Backend) {
-	var driven operations
+	var driven sync.Map
 	t.Run("walks", func(t *testing.T) {
 		walks := []struct {
 			name    string
@@ -36,15 +37,15 @@ func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scena
 		if world.Lacks[scenarios.FeatureIronic] == "" {
 			t.Run("ironic", func(t *testing.T) {
 				t.Parallel()
-				driven.add("killIronic") // or the machine has none
-				driven.add("startIronic")
+				driven.Store("killIronic", true) // or the machine has none
+				driven.Store("startIronic", true)
 				throughIronic(start(t, open(t), &driven, &scenarios.Ironic{SyncInterval: scenarios.Duration(5 * time.Second)}))
 			})
 		}
 	})
 	t.Run("every operation", func(t *testing.T) {
 		for _, name := range scenarios.Operations() {
-			if !driven.has(name) && world.Lacks[scenarios.Feature(name)] == "" {
+			if _, done := driven.Load(name); !done && world.Lacks[scenarios.Feature(name)] == "" {
 				t.Errorf("the %s is not asked to %s: add that to one of the walks", world.Title, name)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -49,31 +48,13 @@ func compile(t testing.TB) *scenarios.Plan {
 type walk struct {
 	*testing.T
 	b      scenarios.Backend
-	driven *operations
+	driven *sync.Map // the names of the operations that walks have done
 	now    time.Duration
 	seen   []history.Event
 }
 
-// operations are the names of those that walks have done.
-type operations struct {
-	mu    sync.Mutex
-	names []string
-}
-
-func (o *operations) add(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.names = append(o.names, name)
-}
-
-func (o *operations) has(name string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Contains(o.names, name)
-}
-
 // start brings the topology up.
-func start(t *testing.T, b scenarios.Backend, driven *operations, ironic *scenarios.Ironic) *walk {
+func start(t *testing.T, b scenarios.Backend, driven *sync.Map, ironic *scenarios.Ironic) *walk {
 	t.Helper()
 	t.Cleanup(func() {
 		for range 2 {
@@ -212,7 +193,7 @@ func (w *walk) never(want event, within time.Duration) {
 // do performs an operation.
 func (w *walk) do(op scenarios.Op) {
 	w.Helper()
-	w.driven.add(op.Name())
+	w.driven.Store(op.Name(), true)
 	if err := w.b.Apply(op); err != nil {
 		w.Fatalf("%s: %v", op, err)
 	}
