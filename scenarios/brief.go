@@ -24,10 +24,10 @@ func (o *Outcome) Brief(dir, replay string) string {
 	var head, foot []string
 	verdict, reason := o.Verdict()
 	if reason != "" {
-		head = append(head, firstLine(reason))
+		head = append(head, FirstLine(reason))
 	}
 	if mismatch := o.Meets(); mismatch != "" && mismatch != reason {
-		head = append(head, firstLine(mismatch))
+		head = append(head, FirstLine(mismatch))
 	}
 	broken := o.Violation()
 	var hosts, actors []string
@@ -75,8 +75,8 @@ func (o *Outcome) Brief(dir, replay string) string {
 	return "  " + strings.Join(lines, "\n  ") + "\n"
 }
 
-// firstLine is a sentence without what an error adds below it.
-func firstLine(text string) string {
+// FirstLine is a sentence without what an error adds below it, such as the output of a command that failed.
+func FirstLine(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	return first
 }

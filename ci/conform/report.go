@@ -152,13 +152,7 @@ func (r *Report) page() []byte {
 	b.WriteString("\n| story | about | verdict | why | sha256 of the story |\n|---|---|---|---|---|\n")
 	for i := range r.Results {
 		t := &r.Results[i]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.12s |\n", report.Cell(t.Story), report.Cell(t.Topic), t.Verdict, report.Cell(why(t.Reason)), t.Digest)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.12s |\n", report.Cell(t.Story), report.Cell(t.Topic), t.Verdict, report.Cell(scenarios.FirstLine(t.Reason)), t.Digest) // conformance.json has all of it
 	}
 	return []byte(b.String())
-}
-
-// why is the first line of a reason. That of a failed command goes on with its output, which conformance.json has.
-func why(reason string) string {
-	first, _, _ := strings.Cut(reason, "\n")
-	return first
 }
