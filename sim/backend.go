@@ -459,6 +459,7 @@ func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 		if b.w.overdue && (e.Kind == history.PodTerminating || e.Kind == history.NodeCordoned) {
 			e.Key = history.Late
 		}
+		objects.Date(&e, meta(c.New), epoch.Add(b.w.now))
 		b.w.emit(e)
 	}
 	b.nodes.Changes(kind, c.Old, c.New, emit)

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,8 +105,10 @@ func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 		}
 	}
 	var events []history.Event
+	now := time.Now()
 	see := func(e history.Event) {
 		e.At = at
+		objects.Date(&e, after, now)
 		events = append(events, e)
 	}
 	b.nodes.Changes(kind, before, after, see)

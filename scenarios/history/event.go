@@ -93,7 +93,9 @@ const (
 	NodeDeleted Kind = "node-deleted"
 	// NodeReady and NodeNotReady are changes of the Ready condition; a Node that
 	// is created Ready has a NodeReady right after. Note has the condition's
-	// status (True, False, Unknown).
+	// status (True, False, Unknown). Value of NodeNotReady is how long before that
+	// the condition says it became so, if that is more than a second: whoever wrote it
+	// was late, and who reads it counts from there.
 	NodeReady    Kind = "node-ready"
 	NodeNotReady Kind = "node-not-ready"
 	// NodeLabels is the Node's set of labels, as "k=v,k=v" sorted, in Value;

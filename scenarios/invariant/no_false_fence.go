@@ -72,6 +72,8 @@ type suspected struct {
 type condition struct {
 	exists, ready bool
 	since         history.Event
+	// older is how long before that it says it began: the write may have been late.
+	older time.Duration
 }
 
 // sick reports whether it may lead to a mark at a time.
@@ -79,7 +81,7 @@ func (n *condition) sick(check *HealthCheck, at time.Duration) bool {
 	if !n.exists || check == nil {
 		return !n.ready
 	}
-	return !n.ready && at-n.since.At+coarse >= check.UnhealthyAfter
+	return !n.ready && at-n.since.At+max(coarse, n.older) >= check.UnhealthyAfter
 }
 
 func (h *suspected) wanted() bool {
@@ -250,6 +252,7 @@ func (c *accusers) node(h *suspected, e *history.Event) {
 		n.ready = true
 	case history.NodeNotReady:
 		n.ready = false
+		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
 	}
 	if n.exists != h.now.exists || n.ready != h.now.ready {
 		h.before, h.now = h.now, n

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,20 @@ func ready(n *corev1.Node) corev1.ConditionStatus {
 		}
 	}
 	return ""
+}
+
+// Date adds to a NodeNotReady, seen now, how much older the Node's condition says that it is, if that is more than the
+// whole seconds of Kubernetes explain.
+func Date(e *history.Event, node metav1.Object, now time.Time) {
+	n, ok := node.(*corev1.Node)
+	if !ok || e.Kind != history.NodeNotReady {
+		return
+	}
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady && !c.LastTransitionTime.IsZero() && now.Sub(c.LastTransitionTime.Time) > time.Second {
+			e.Value = now.Sub(c.LastTransitionTime.Time).Round(time.Millisecond).String()
+		}
+	}
 }
 
 func labels(set map[string]string) string {

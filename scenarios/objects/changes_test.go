@@ -131,3 +131,31 @@ func TestChanges(t *testing.T) {
 		})
 	}
 }
+
+func TestDate(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	since := func(age time.Duration) *corev1.Node {
+		n := new(corev1.Node)
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(now.Add(-age))}}
+		return n
+	}
+	for _, c := range []struct {
+		name string
+		kind history.Kind
+		node metav1.Object
+		want string
+	}{
+		{"written late", history.NodeNotReady, since(3200 * time.Millisecond), "3.2s"},
+		{"written at once", history.NodeNotReady, since(time.Second), ""},
+		{"by a clock that is ahead", history.NodeNotReady, since(-time.Minute), ""},
+		{"without a time", history.NodeNotReady, &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}}}}, ""},
+		{"without a condition", history.NodeNotReady, new(corev1.Node), ""},
+		{"another event", history.NodeReady, since(time.Minute), ""},
+		{"a Node that is gone", history.NodeDeleted, nil, ""},
+	} {
+		e := history.Event{Kind: c.kind}
+		if Date(&e, c.node, now); e.Value != c.want {
+			t.Errorf("%s: %q, want %q", c.name, e.Value, c.want)
+		}
+	}
+}
