@@ -142,7 +142,7 @@ const (
 	// BareMetalHost's status, with true or false in Value.
 	PowerError Kind = "power-error"
 	// HostConsumer is a change of the BareMetalHost's spec.consumerRef; Value is
-	// Kind/name, or empty.
+	// Kind/name, Kind/namespace/name if that is another than the host's, or empty.
 	HostConsumer Kind = "host-consumer"
 	// BareMetalHostCreated, BareMetalHostDeleted, MachineCreated and MachineDeleted
 	// are the life of those objects.

@@ -177,10 +177,14 @@ func host(before, after *api.BareMetalHost, emit func(history.Event)) {
 }
 
 func consumer(h *api.BareMetalHost) string {
-	if ref := h.Spec.ConsumerRef; ref != nil {
+	switch ref := h.Spec.ConsumerRef; {
+	case ref == nil:
+		return ""
+	case ref.Namespace != "" && ref.Namespace != h.Namespace: // somebody else, who may have the same name
+		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
+	default:
 		return ref.Kind + "/" + ref.Name
 	}
-	return ""
 }
 
 func microTime(t *metav1.MicroTime) string {

@@ -100,6 +100,9 @@ func TestChanges(t *testing.T) {
 		{"consumed", host(nil), host(func(h *api.BareMetalHost) {
 			h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Machine", Name: "m1"}
 		}), "host-consumer w1 Machine/m1"},
+		{"consumed from elsewhere", host(nil), host(func(h *api.BareMetalHost) {
+			h.Namespace, h.Spec.ConsumerRef = "here", &corev1.ObjectReference{Kind: "Machine", Namespace: "there", Name: "m1"}
+		}), "host-consumer w1 Machine/there/m1"},
 		{"paused", host(nil), host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }), "annotation-set w1 cluster.x-k8s.io/paused"},
 		{"host deleted while asked", host(func(h *api.BareMetalHost) { h.Annotations = map[string]string{"reboot.metal3.io": ""} }), nil,
 			"annotation-removed w1 reboot.metal3.io | baremetalhost-deleted w1"},
