@@ -57,6 +57,40 @@ func TestNothingOutlivesAKilledRun(t *testing.T) {
 	}
 }
 
+// TestNothingOutlivesAKilledCorpus kills fencelab while it builds controllers with a mistake.
+func TestNothingOutlivesAKilledCorpus(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	corpus := exec.Command("/proc/self/exe", "corpus", "scenarios/catalog/regression/nhc-338-one-name-for-another.yaml")
+	corpus.Args[0], corpus.Env = program, append(os.Environ(), "TMPDIR="+tmp)
+	if err := corpus.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer corpus.Wait()
+	defer corpus.Process.Kill()
+	building := func() bool {
+		found, _ := filepath.Glob(filepath.Join(tmp, "fencelab-corpus-*", "*.json"))
+		return len(found) > 0
+	}
+	for deadline := time.Now().Add(scriptPatience); !building(); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it builds nothing: %q", names(t, tmp))
+		}
+	}
+	if err := corpus.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	left := func() []string {
+		found, _ := filepath.Glob(filepath.Join(tmp, "fencelab-*"))
+		return append(found, processesOf(tmp)...)
+	}
+	for deadline := time.Now().Add(scriptPatience); len(left()) > 0; <-time.After(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("left after it was killed:\n%s", strings.Join(left(), "\n"))
+		}
+	}
+}
+
 // killedRun kills a run at a moment, with all other processes that are fencelab's if all is set. It has its files in a directory that it makes. The name is short, since QEMU's sockets are below it, whose
 // paths are limited.
 func killedRun(t *testing.T, dir string, moment time.Duration, all bool, arguments []string) {

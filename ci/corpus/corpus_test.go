@@ -14,7 +14,13 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
+
+func TestMain(m *testing.M) {
+	keeper.Main()
+	os.Exit(m.Run())
+}
 
 var update = flag.Bool("update", false, "write docs/track-record.md anew")
 

@@ -87,11 +87,11 @@ func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, path
 
 // tryAll tries pairs with the module at root, and tells of them in order.
 func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) ([]Finding, error) {
-	dir, err := os.MkdirTemp("", "fencelab-corpus-")
+	dir, done, err := source.Workshop("fencelab-corpus")
 	if err != nil {
 		return nil, &report.Exit{Code: report.ExitEnvironment, Err: err}
 	}
-	defer os.RemoveAll(dir)
+	defer done()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	findings, errs := make([]Finding, len(pairs)), make([]error, len(pairs))

@@ -25,9 +25,12 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 func main() {
+	keeper.Main() // does not return in the process that cleans up after us
 	only := flag.String("only", "", "only the mutants whose IDs begin with one of these, separated by commas; -table then updates their lines")
 	limit := flag.Duration("limit", 30*time.Second, "how long to search for each")
 	table := flag.String("table", "", "write the tables to this file")
@@ -61,11 +64,11 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 			chosen = append(chosen, m)
 		}
 	}
-	dir, err := os.MkdirTemp("", "fencelab-mutants-")
+	dir, done, err := source.Workshop("fencelab-mutants")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer done()
 
 	right := filepath.Join(dir, "right")
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {

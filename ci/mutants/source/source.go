@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // Change is other text in one place of one file.
@@ -52,6 +54,24 @@ func Apply(root string, changes ...Change) (map[string][]byte, error) {
 		changed[c.File] = content
 	}
 	return changed, nil
+}
+
+// Workshop makes a directory to [Build] in, below [os.TempDir]. Done ends whatever was started with it or
+// from it, such as compilers and what they built, and removes it; so does a keeper if this process is killed.
+// The program has to call [keeper.Main].
+func Workshop(prefix string) (dir string, done func(), err error) {
+	k, err := keeper.Start()
+	if err != nil {
+		return "", nil, err
+	}
+	if dir, err = k.TempDir(prefix); err == nil {
+		err = k.KillMarked(dir) // their arguments name it
+	}
+	if err != nil {
+		k.Close()
+		return "", nil, err
+	}
+	return dir, func() { k.Close() }, nil
 }
 
 // Build builds a package of the module at root with the changes as dir/name.
