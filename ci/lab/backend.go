@@ -63,7 +63,7 @@ const (
 	// slow timers of the controllers are the simulator's business.
 	quiet = 15 * time.Second
 	// commandTimeout bounds what is asked of a host or of the API server.
-	commandTimeout = 20 * time.Second
+	commandTimeout = time.Minute
 	// podInterval and podGrace are the kubelets': how often they look at their Pods, and
 	// how long a Pod may take to end.
 	podInterval, podGrace = 500 * time.Millisecond, 5 * time.Second
