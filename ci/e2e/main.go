@@ -31,7 +31,7 @@ func main() {
 	r := runner{to: os.Stdout}
 	flag.StringVar(&r.out, "out", "out/e2e", "`directory` of the results")
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
-	flag.IntVar(&r.procs, "procs", 0, "how many stories are told, and suites of a group run, at once (default: as many as cores are idle, at least 1)")
+	flag.IntVar(&r.procs, "procs", 0, "how many stories are told, and suites of a group run, at once (default: as many as there are cores to be had, at least 1)")
 	flag.DurationVar(&r.silence, "silence", 30*time.Second, "say what runs when nothing else was said for so long")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
