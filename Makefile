@@ -79,7 +79,7 @@ ifeq ($(FOCUS),)
 endif
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@$(if $(FOCUS),FENCELAB_E2E=all) $(FIRST) bin/e2e -procs $(or $(PROCS),0) $(if $(FOCUS),stories,'stories bmc browser') fidelity $(if $(FOCUS),,'lab command')
+	+@$(if $(FOCUS),FENCELAB_E2E=all) $(FIRST) bin/e2e -procs $(or $(PROCS),0) $(if $(FOCUS),stories,'stories bmc command lab browser') fidelity
 
 # The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
 .PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser e2e-agents

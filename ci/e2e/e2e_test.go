@@ -104,6 +104,21 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestGroup: suites begin in the order in which they are named, so that the longest can be first.
+func TestGroup(t *testing.T) {
+	r, _ := runnerOf(t)
+	var suites []*suite
+	for range 5 {
+		suites = append(suites, &suite{Name: "broken", Log: filepath.Join(r.out, "broken.log")})
+	}
+	r.runGroup(t.Context(), suites)
+	for i, s := range suites[1:] {
+		if before := suites[i]; before.Ended.IsZero() || s.Began.Before(before.Ended) {
+			t.Errorf("suite %d of 5 began at %v, the one before it ended at %v", i+2, s.Began, before.Ended)
+		}
+	}
+}
+
 // TestInterrupt: what was told until then is reported, and what had not begun is named.
 func TestInterrupt(t *testing.T) {
 	r, said := runnerOf(t)

@@ -1,8 +1,8 @@
 // Command e2e runs the suites of make e2e, and makes one JUnit file and one summary of all that they report.
 //
 // A suite NAME is the target e2e-NAME of the Makefile, which leaves what its tests say below the directory of results,
-// in events/NAME.json. Each argument is a group of suites that run side by side; groups run one after the other. All
-// run, whatever comes of one.
+// in events/NAME.json. Each argument is a group of suites, which begin in that order and run side by side; groups run
+// one after the other. All run, whatever comes of one.
 package main
 
 import (
@@ -104,22 +104,22 @@ func (r *runner) runGroup(ctx context.Context, suites []*suite) {
 	var running sync.WaitGroup
 	free := make(chan struct{}, r.procs)
 	done := make(chan struct{})
-	for _, s := range suites {
-		running.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			if ctx.Err() != nil {
-				s.Err = errors.New("interrupted before it began")
-				return
-			}
-			r.clock(&s.Began)
-			s.Err = r.runSuite(ctx, s)
-			r.clock(&s.Ended)
-		})
-	}
 	go func() {
+		defer close(done)
+		for _, s := range suites {
+			free <- struct{}{}
+			running.Go(func() {
+				defer func() { <-free }()
+				if ctx.Err() != nil {
+					s.Err = errors.New("interrupted before it began")
+					return
+				}
+				r.clock(&s.Began)
+				s.Err = r.runSuite(ctx, s)
+				r.clock(&s.Ended)
+			})
+		}
 		running.Wait()
-		close(done)
 	}()
 	r.clock(&r.said)
 	for {
