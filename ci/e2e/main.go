@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -168,8 +169,8 @@ func (r *runner) say(name, line string) {
 
 func (r *runner) print(name, line string) { fmt.Fprintf(r.to, "%-8s| %s\n", name, line) }
 
-// runSuite runs a suite in a process group of its own: an interrupt has to reach its tests, which may be far below
-// make, and make e2e may have been asked to end by a signal that make doesn't pass on as one.
+// runSuite runs a suite in a session of its own: an interrupt has to reach its tests, which may be far below make, and
+// make e2e may have been asked to end by a signal that make doesn't pass on as one.
 func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	log, err := os.Create(s.Log)
 	if err != nil {
@@ -180,15 +181,27 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name, fmt.Sprintf("PROCS=%d", r.procs))
 	cmd.Stdout = io.MultiWriter(log, said)
 	cmd.Stderr = cmd.Stdout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = patience
-	err = cmd.Run()
+	if err = cmd.Start(); err == nil {
+		goFirst(cmd.Process.Pid)
+		err = cmd.Wait()
+	}
 	said.flush()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
 	return err
+}
+
+// goFirst gives a session the priority that this process has: the kernel divides its time among sessions before it does
+// among their processes (sched(7), autogroup). Where it doesn't, or a higher one is not allowed, that is no loss.
+func goFirst(session int) {
+	if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil {
+		nice := 20 - raw // the system call adds what it may not return
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", session), strconv.AppendInt(nil, int64(nice), 10), 0)
+	}
 }
 
 // lines passes on whole lines.
