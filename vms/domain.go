@@ -395,8 +395,8 @@ func (d *Domain) handle(in input) {
 		d.stop, d.stopSeen = &in, time.Now()
 	default:
 		if in.kind == Reset {
-			// The firmware itself adds a reset to every warm one, before anything could write to the console; or both are told
-			// late, one right after the other.
+			// The firmware itself adds resets to every warm one, before anything could write to the console: it tries one way
+			// after the other until one works, six of them on a busy machine. Or all are told late, one right after the other.
 			if in.detail = d.resetReason(); in.detail == resetGuest && (d.consoleLength() == d.consoleMark || time.Since(d.resetSeen) < firmwareReset) {
 				return
 			}
@@ -441,7 +441,7 @@ func (d *Domain) consoleLength() int64 {
 
 // resetReason tells who reset the machine. QEMU has written the console by the time that it reports the reset.
 func (d *Domain) resetReason() string {
-	if d.restarting.Load() {
+	if d.restarting.CompareAndSwap(true, false) { // those that follow at once are the firmware's
 		return resetRequested
 	}
 	if d.fired {

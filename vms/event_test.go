@@ -319,3 +319,28 @@ func TestAnEndIsToldBeforeTheNextBeginning(t *testing.T) {
 		t.Errorf("told %v, want %v", told, want)
 	}
 }
+
+// TestOneRestartIsOneReset: the firmware resets a machine again, once or several times, before it goes on, and not all of that has
+// to come after whoever asked for the reset knows of it.
+func TestOneRestartIsOneReset(t *testing.T) {
+	l := &Lab{opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
+	d := &Domain{lab: l, name: "worker-1", tracker: newTracker("worker-1", time.Minute, time.Minute)}
+	port, other := net.Pipe()
+	defer other.Close()
+	d.handle(input{kind: PoweredOn})
+	d.handle(input{connected: port})
+	for range 2 {
+		d.restarting.Store(true)
+		for range 3 {
+			d.handle(input{kind: Reset})
+		}
+	}
+	var told []string
+	events, _ := l.queue.take()
+	for _, e := range events {
+		told = append(told, string(e.Kind)+" "+e.Detail)
+	}
+	if want := []string{"powered-on ", "reset requested", "reset requested"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
