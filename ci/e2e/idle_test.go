@@ -13,6 +13,7 @@ func TestAtOnce(t *testing.T) {
 	}{
 		{"nothing else to do", 20 * time.Second, 2},
 		{"two busy loops that go last", 18 * time.Second, 2},
+		{"two of them, and other virtual machines", 17 * time.Second, 2},
 		{"a busy loop beside it", 15 * time.Second, 1},
 		{"one on each core", 10 * time.Second, 1},
 		{"four on each", 4 * time.Second, 1},

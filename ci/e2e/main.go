@@ -34,7 +34,17 @@ func main() {
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
 	flag.IntVar(&r.procs, "procs", 0, "how many stories are told, and suites of a group run, at once (default: as many as there are cores to be had, at least 1)")
 	flag.DurationVar(&r.silence, "silence", 30*time.Second, "say what runs when nothing else was said for so long")
+	look := flag.Bool("look", false, "only print how many cores there are to be had")
 	flag.Parse()
+	if *look {
+		procs, err := allowed()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			os.Exit(1)
+		}
+		fmt.Println(procs)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // whoever interrupts twice doesn't want to wait
 	code, err := r.run(ctx, flag.Args())
@@ -58,9 +68,9 @@ type runner struct {
 func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	began := time.Now()
 	if r.procs <= 0 {
-		procs, err := allowed()
+		procs, err := look(ctx)
 		if err != nil {
-			return 1, err
+			return 1, fmt.Errorf("look at how busy the cores are: %w; say how many stories to tell at once: PROCS=n", err)
 		}
 		r.procs = procs
 		fmt.Fprintf(r.to, "stories at once: %d, by how busy the cores are (PROCS=n says otherwise)\n", procs)
