@@ -103,7 +103,7 @@ e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONT
 	@ci/ironic/install.sh
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@FENCELAB_E2E=all $(FIRST) bin/e2e stories fidelity
+	+@FENCELAB_E2E=all $(FIRST) bin/e2e -procs $(or $(PROCS),0) stories fidelity
 
 .PHONY: e2e-nodes
 e2e-nodes: build nodes containers ## Stories on real nodes: with the standard controllers, in clusters of kind's, and behind an Ironic (about an hour and a half)
