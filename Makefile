@@ -32,9 +32,9 @@ STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
-# Who may goes first on a machine that has other work to do: emulated hosts that get their time late live another story.
+# As root, suites go first on a machine that has other work to do: emulated hosts that get their time late live another story.
 FIRST     := $(if $(filter -%,$(shell nice -n -10 nice 2>/dev/null)),nice -n -10 env)
-# How many tests of a suite run side by side: they wait more than they compute. Six of the command beside four of the lab were too many.
+# How many tests of a suite run side by side: they wait more than they compute.
 SIDE       = -parallel $(shell echo $$(($(1) * $(or $(PROCS),1))))
 
 ##@ Every day

@@ -34,9 +34,9 @@ func main() {
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
 	flag.IntVar(&r.procs, "procs", 0, "how many stories are told, and suites of a group run, at once (default: as many as there are cores to be had, at least 1)")
 	flag.DurationVar(&r.silence, "silence", 30*time.Second, "say what runs when nothing else was said for so long")
-	look := flag.Bool("look", false, "only print how many cores there are to be had")
+	onlyLook := flag.Bool("look", false, "only print how many cores there are to be had")
 	flag.Parse()
-	if *look {
+	if *onlyLook {
 		procs, err := allowed()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "e2e:", err)
