@@ -21,13 +21,7 @@ func look(ctx context.Context) (int, error) {
 	var said, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-look")
 	cmd.Stdout, cmd.Stderr = &said, &complaint
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err := cmd.Start()
-	if err == nil {
-		goFirst(cmd.Process.Pid)
-		err = cmd.Wait()
-	}
-	if err != nil {
+	if err := runSession(cmd); err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, &complaint)
 	}
 	return strconv.Atoi(strings.TrimSpace(said.String()))

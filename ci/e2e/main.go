@@ -191,13 +191,9 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name, fmt.Sprintf("PROCS=%d", r.procs))
 	cmd.Stdout = io.MultiWriter(log, said)
 	cmd.Stderr = cmd.Stdout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = patience
-	if err = cmd.Start(); err == nil {
-		goFirst(cmd.Process.Pid)
-		err = cmd.Wait()
-	}
+	err = runSession(cmd)
 	said.flush()
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
@@ -205,13 +201,19 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	return err
 }
 
-// goFirst gives a session the priority that this process has: the kernel divides its time among sessions before it does
-// among their processes (sched(7), autogroup). Where it doesn't, or a higher one is not allowed, that is no loss.
-func goFirst(session int) {
+// runSession runs a command in a session of its own, with the priority that this process has: the kernel divides its time
+// among sessions before it does among their processes (sched(7), autogroup). Where it doesn't, or a higher one is not
+// allowed, that is no loss.
+func runSession(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
 	if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil {
 		nice := 20 - raw // the system call adds what it may not return
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", session), strconv.AppendInt(nil, int64(nice), 10), 0)
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), strconv.AppendInt(nil, int64(nice), 10), 0)
 	}
+	return cmd.Wait()
 }
 
 // lines passes on whole lines.
