@@ -257,6 +257,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
+	b.tasks.Go(b.keepPulse)
 	chosen, err := b.controllers()
 	timings = objects.Timings(&plan.Spec, chosen)
 	if b.runs(cluster.PodGC) {

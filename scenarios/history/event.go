@@ -210,6 +210,11 @@ const (
 	ScheduleEnded Kind = "schedule-ended"
 	// Healed begins the liveness phase: every fault is withdrawn.
 	Healed Kind = "healed"
+	// LabStalled and LabRecovered bracket a time in which the lab got too little of its
+	// machine to be in time: what is late meanwhile may be nobody's fault. Value of
+	// LabRecovered is how long that was.
+	LabStalled   Kind = "lab-stalled"
+	LabRecovered Kind = "lab-recovered"
 	// Done ends a complete history. A history without it was cut short.
 	Done Kind = "done"
 )
@@ -228,7 +233,8 @@ var layers = map[Kind]Layer{
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
-	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, Healed: Engine, Done: Engine,
+	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, Healed: Engine,
+	LabStalled: Engine, LabRecovered: Engine, Done: Engine,
 }
 
 // Lasts is how long a deviation can hold up what it concerns, 0 for events of other kinds.
@@ -372,6 +378,8 @@ var phrases = map[Kind]string{
 	Deviated:             "the schedule left its default: {value}",
 	ScheduleEnded:        "the schedule ended, for the story could not go on",
 	Healed:               "the faults were withdrawn",
+	LabStalled:           "the lab got too little of its machine",
+	LabRecovered:         "the lab was in time again, after {value}",
 	Done:                 "the run ended",
 }
 

@@ -19,6 +19,8 @@ type hindrances struct {
 	down map[string]bool
 	// everywhere says that something is in force that may hinder anybody.
 	everywhere bool
+	// stalled says that the lab itself is late.
+	stalled bool
 	// ended is when the last hindrance of a host ended, and of all under "".
 	ended map[string]time.Duration
 }
@@ -61,6 +63,11 @@ func (h *hindrances) observe(e *history.Event) {
 		}
 		clear(h.faults)
 		h.everywhere = false
+	case history.LabStalled:
+		h.stalled = true
+	case history.LabRecovered:
+		h.stalled = false
+		h.ended[""] = e.At
 	case history.BMCFault, history.EvidenceLost, history.EvidenceRegained:
 		h.ended[e.Host] = e.At
 	case history.ControllerCrashed:
@@ -106,7 +113,7 @@ func (h *hindrances) since(host string, from time.Duration) bool {
 
 // inForce reports whether something hinders the fencing of a host now.
 func (h *hindrances) inForce(host string) bool {
-	if h.everywhere || len(h.down) > 0 {
+	if h.everywhere || h.stalled || len(h.down) > 0 {
 		return true
 	}
 	for _, faulty := range h.faults { // order does not matter: any will do

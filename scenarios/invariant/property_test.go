@@ -3,6 +3,7 @@ package invariant
 import (
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,35 @@ func TestLostEvidenceIsNeverHeld(t *testing.T) {
 				t.Errorf("%s is held without the evidence of %q", path, host)
 			}
 		}
+	}
+}
+
+// TestStalledLabExcusesOnlyLateness has the lab stall for the whole of each history: nobody is accused who wasn't, and what
+// must never happen is judged as ever.
+func TestStalledLabExcusesOnlyLateness(t *testing.T) {
+	never := map[string]bool{"fenced-before-release": true, "node-deleted-before-boot": true, "at-most-one": true,
+		"hold-respected": true, "safe-time-kept": true, "infrastructure-before-node": true}
+	paths, _ := filepath.Glob("testdata/*/*.txt")
+	excused := 0
+	for _, path := range paths {
+		tr, err := parseTranscript(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		judged := func(events []history.Event) Verdict {
+			return Judge(record(events), []Invariant{tr.invariant}, tr.params)[0].Verdict
+		}
+		before, after := judged(tr.events), judged(slices.Insert(slices.Clone(tr.events), 1, history.Event{Kind: history.LabStalled}))
+		switch {
+		case before == after:
+		case after == Violated, never[tr.invariant.ID]:
+			t.Errorf("%s is %s, and %s in a lab that stalls", path, before, after)
+		case before == Violated:
+			excused++
+		}
+	}
+	if excused == 0 {
+		t.Error("it excuses nobody")
 	}
 }
 

@@ -1,0 +1,95 @@
+package lab
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+const (
+	// beat is how often the lab looks whether it is in time itself.
+	beat = time.Second
+	// stall is from when on it isn't: a read of the API server takes a busy machine less. It is well below the slack that
+	// claims about time have here, which many short delays may use up.
+	stall = 2 * time.Second
+)
+
+// pulse tells when the lab gets too little of its machine to be in time: who is late then may be innocent. It reads from
+// the API server, past all gates and thus past every fault of the scenario, once a beat. That takes the lab, the API
+// server and its storage, whose share of the machine is that of the controllers that the lab runs.
+type pulse struct {
+	stream *stream
+	read   func(context.Context) error
+}
+
+func (b *Backend) keepPulse() {
+	pulse{b.stream, func(ctx context.Context) error {
+		return b.admin.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{})
+	}}.beat(b.ctx)
+}
+
+// beat looks until the run ends. Events wait for the look that is due, so that what is late is judged only when it is known
+// whether the lab was.
+func (p pulse) beat(ctx context.Context) {
+	due := p.stream.since() + beat
+	release := p.stream.hold(due)
+	for {
+		if !sleep(ctx, due-p.stream.since()) {
+			release()
+			return
+		}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			_ = p.read(ctx) // a refusal is an answer
+		}()
+		timely := p.within(ctx, answered, due+stall)
+		if !timely {
+			p.stream.put(history.Event{At: due, Kind: history.LabStalled})
+			release()
+			select {
+			case <-answered:
+			case <-ctx.Done():
+				return
+			}
+			p.stream.now(history.Event{Kind: history.LabRecovered, Value: (p.stream.since() - due).Round(time.Millisecond).String()})
+		}
+		due = p.stream.since() + beat
+		next := p.stream.hold(due)
+		if timely {
+			release()
+		}
+		release = next
+	}
+}
+
+// within reports whether the answer came before a time. It may have passed already: this goroutine, too, can be late.
+func (p pulse) within(ctx context.Context, answered <-chan struct{}, end time.Duration) bool {
+	wait := time.NewTimer(end - p.stream.since())
+	defer wait.Stop()
+	select {
+	case <-answered:
+		return p.stream.since() < end
+	case <-wait.C:
+		return false
+	case <-ctx.Done():
+		return true
+	}
+}
+
+// sleep reports whether the run still goes on after a while.
+func sleep(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
