@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -43,8 +44,10 @@ type releaseHost struct {
 	body
 	fence fence
 	node  string
-	// waived is the Node that the scenario's user deleted.
+	// waived is the Node that the scenario's user deleted, and bound the Node of each Pod, by UID: only Pods of the stand-ins
+	// say which that is.
 	waived string
+	bound  map[string]string
 	// fenced is the boot that ran when fencing was decided, and named the one that a
 	// NodeFence names.
 	fenced    string
@@ -102,8 +105,14 @@ func (c *releases) judge(e *history.Event) {
 		h.named = e.Value
 	case history.NodeDeleted:
 		c.nodeDeleted(h, e)
+	case history.PodBound:
+		if h.bound == nil {
+			h.bound = make(map[string]string)
+		}
+		h.bound[e.UID] = cmp.Or(e.Value, h.node)
 	case history.PodDeleted:
 		c.podDeleted(h, e)
+		delete(h.bound, e.UID)
 	}
 }
 
@@ -174,7 +183,7 @@ func byUser(e *history.Event) bool {
 }
 
 func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
-	if byUser(e) || e.Value != "" && e.Value == h.waived {
+	if node := cmp.Or(e.Value, h.bound[e.UID]); byUser(e) || node != "" && node == h.waived {
 		return
 	}
 	fencing := h.fence.active() || c.roles.tested(e.Actor)
