@@ -40,9 +40,12 @@ type recoveries struct {
 	healed   history.Event
 	deadline time.Duration
 	bounded  bool
-	// fenced is the fencing after which the workload has not started yet.
-	fenced history.Event
-	late   bool
+	// fenced is the fencing after which the workload has not started yet. It is late when its
+	// time is over, and excused when the lab stalls meanwhile.
+	fenced        history.Event
+	late, excused bool
+	// stalled says that the lab itself is late.
+	stalled bool
 }
 
 type recovering struct {
@@ -53,7 +56,13 @@ type recovering struct {
 }
 
 func (c *recoveries) Observe(e history.Event) *Violation {
-	if c.bounded && !c.late && c.fenced.Kind != "" && e.At-c.fenced.At > c.deadline {
+	switch e.Kind {
+	case history.LabStalled:
+		c.stalled, c.excused = true, true
+	case history.LabRecovered:
+		c.stalled = false
+	}
+	if c.bounded && !c.excused && !c.late && c.fenced.Kind != "" && e.At-c.fenced.At > c.deadline {
 		c.late = true
 		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) {
 			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
@@ -83,14 +92,14 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		}
 		h.bound = true
 	case history.WorkloadStarted:
-		if c.bounded && !c.late && c.fenced.Kind != "" {
+		if c.bounded && !c.excused && !c.late && c.fenced.Kind != "" {
 			c.within(c.deadline, &c.fenced, e)
 		}
 		c.fenced = history.Event{}
 	case history.FenceRequested:
 		if h.bound && (h.boot == "" || h.boot == e.Value) && c.fenced.Kind == "" {
 			c.judged++
-			c.fenced, c.late = *e, false
+			c.fenced, c.late, c.excused = *e, false, c.stalled
 		}
 	case history.NodeCreated:
 		h.ready, h.cordoned = false, false
