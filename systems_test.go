@@ -164,7 +164,7 @@ func TestAgentsInPods(t *testing.T) {
 		says      string
 	}{
 		{"as written", right, report.ExitHeld, "held      go-agent-cut-off"},
-		{"with a mistake", mended(t, right, "main.go", asWritten, wrong), report.ExitViolated, "fenced-before-release: the Node of worker-1 was deleted"},
+		{"with a mistake", mended(t, right, "main.go", asWritten, wrong), report.ExitViolated, "at-most-one: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			program := filepath.Join(c.dir, "go-agent")
