@@ -407,10 +407,8 @@ func (b *Backend) awaitGroundwork(chosen []controllers.Selection) {
 		case last.IsZero() && b.stream.lacksOnly(groundwork):
 			last = time.Now()
 		}
-		select {
-		case <-b.ctx.Done():
+		if !sleep(b.ctx, glanceAtReady) {
 			return
-		case <-time.After(glanceAtReady):
 		}
 	}
 }

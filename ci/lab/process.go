@@ -272,9 +272,7 @@ func (p *process) reviveAfter(l *life, delay time.Duration) {
 	}
 	go func() {
 		<-l.done
-		select {
-		case <-time.After(delay):
-		case <-p.b.ctx.Done():
+		if !sleep(p.b.ctx, delay) {
 			return
 		}
 		if late > 0 && p.b.schedule.wait(p.b.ctx, late) != nil {

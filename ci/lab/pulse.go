@@ -36,9 +36,9 @@ func (b *Backend) keepPulse() {
 // beat looks until the run ends. Events wait for the look that is due, so that what is late is judged only when it is known
 // whether the lab was.
 func (p pulse) beat(ctx context.Context) {
-	due := p.stream.since() + beat
-	release := p.stream.hold(due)
 	for {
+		due := p.stream.since() + beat
+		release := p.stream.hold(due)
 		if !sleep(ctx, due-p.stream.since()) {
 			release()
 			return
@@ -48,23 +48,20 @@ func (p pulse) beat(ctx context.Context) {
 			defer close(answered)
 			_ = p.read(ctx) // a refusal is an answer
 		}()
-		timely := p.within(ctx, answered, due+stall)
-		if !timely {
+		stalled := !p.within(ctx, answered, due+stall)
+		if stalled {
 			p.stream.put(history.Event{At: due, Kind: history.LabStalled})
-			release()
-			select {
-			case <-answered:
-			case <-ctx.Done():
-				return
-			}
-			p.stream.now(history.Event{Kind: history.LabRecovered, Value: (p.stream.since() - due).Round(time.Millisecond).String()})
 		}
-		due = p.stream.since() + beat
-		next := p.stream.hold(due)
-		if timely {
-			release()
+		release()
+		if !stalled {
+			continue
 		}
-		release = next
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return
+		}
+		p.stream.now(history.Event{Kind: history.LabRecovered, Value: (p.stream.since() - due).Round(time.Millisecond).String()})
 	}
 }
 

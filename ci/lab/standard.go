@@ -122,10 +122,8 @@ func (m *standardManager) crash(op *scenarios.CrashOp) error {
 	m.deaths++
 	death := m.deaths
 	m.b.tasks.Go(func() {
-		select {
-		case <-m.b.ctx.Done():
+		if !sleep(m.b.ctx, max(restartDelay, time.Duration(op.RestartAfter))) {
 			return
-		case <-time.After(max(restartDelay, time.Duration(op.RestartAfter))):
 		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -186,9 +184,7 @@ func (b *Backend) nodesUp() bool {
 	}
 	topology := &b.plan.Spec.Topology
 	for host := topology.Workload.Host; host != "" && !b.takesPods(topology.NodeOf(host)); {
-		select {
-		case <-time.After(taintPoll):
-		case <-b.ctx.Done():
+		if !sleep(b.ctx, taintPoll) {
 			return false
 		}
 	}

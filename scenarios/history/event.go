@@ -106,8 +106,8 @@ const (
 	NodeCordoned   Kind = "node-cordoned"
 	NodeUncordoned Kind = "node-uncordoned"
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
-	// Pod that is gone from the API releases its workload. PodBound's Value is
-	// the UID of the Node that it was bound to.
+	// Pod that is gone from the API releases its workload. Value is the UID of the
+	// Node that it was bound to, of Pods that say so: those of the stand-ins.
 	PodBound Kind = "pod-bound"
 	// PodTerminating is a Pod's being marked for deletion with time to stop: what an
 	// eviction does that is not refused. Its kubelet deletes it when its processes are gone.

@@ -40,10 +40,10 @@ type recoveries struct {
 	healed   history.Event
 	deadline time.Duration
 	bounded  bool
-	// fenced is the fencing after which the workload has not started yet. It is late when its
-	// time is over, and excused when the lab stalls meanwhile.
-	fenced        history.Event
-	late, excused bool
+	// fenced is the fencing after which the workload has not started yet, and timed says that its time counts, and isn't
+	// over: it doesn't count when the lab stalls meanwhile.
+	fenced history.Event
+	timed  bool
 	// stalled says that the lab itself is late.
 	stalled bool
 }
@@ -58,12 +58,12 @@ type recovering struct {
 func (c *recoveries) Observe(e history.Event) *Violation {
 	switch e.Kind {
 	case history.LabStalled:
-		c.stalled, c.excused = true, true
+		c.stalled, c.timed = true, false
 	case history.LabRecovered:
 		c.stalled = false
 	}
-	if c.bounded && !c.excused && !c.late && c.fenced.Kind != "" && e.At-c.fenced.At > c.deadline {
-		c.late = true
+	if c.timed && e.At-c.fenced.At > c.deadline {
+		c.timed = false
 		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) {
 			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
 		}
@@ -74,6 +74,7 @@ func (c *recoveries) Observe(e history.Event) *Violation {
 		c.healed = e
 	case history.Deviated:
 		c.bounded = c.bounded && c.of(e.Actor) != nil
+		c.timed = c.timed && c.bounded
 	}
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.of(e.Host), &e)
@@ -92,14 +93,14 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		}
 		h.bound = true
 	case history.WorkloadStarted:
-		if c.bounded && !c.excused && !c.late && c.fenced.Kind != "" {
+		if c.timed {
 			c.within(c.deadline, &c.fenced, e)
 		}
-		c.fenced = history.Event{}
+		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
 		if h.bound && (h.boot == "" || h.boot == e.Value) && c.fenced.Kind == "" {
 			c.judged++
-			c.fenced, c.late, c.excused = *e, false, c.stalled
+			c.fenced, c.timed = *e, c.bounded && !c.stalled
 		}
 	case history.NodeCreated:
 		h.ready, h.cordoned = false, false
