@@ -148,6 +148,17 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// TestInterruptedLook: whoever interrupts the look at the cores is not told of a process that was killed.
+func TestInterruptedLook(t *testing.T) {
+	r, said := runnerOf(t)
+	r.procs = 0
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if code, err := r.run(ctx, []string{"passing"}); code != 130 || err == nil || err.Error() != "interrupted before a suite began" {
+		t.Errorf("it ended with %d and %v, want 130\n%s", code, err, said)
+	}
+}
+
 func runnerOf(t *testing.T) (*runner, *bytes.Buffer) {
 	var said bytes.Buffer
 	out := t.TempDir()

@@ -69,7 +69,10 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	began := time.Now()
 	if r.procs <= 0 {
 		procs, err := look(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return 130, errors.New("interrupted before a suite began")
+		case err != nil:
 			return 1, fmt.Errorf("look at how busy the cores are: %w; say how many stories to tell at once: PROCS=n", err)
 		}
 		r.procs = procs
