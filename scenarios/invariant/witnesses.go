@@ -10,7 +10,7 @@ import (
 // witnesses tell which agents of seed 004 were well enough to be asked, or to act. One
 // isn't when its host is off, boots or stands still, when a link of the host is cut, when
 // it died or stands still itself, or when the schedule made one of its steps late or fail;
-// and for a while after.
+// and for a while after. None is while the lab itself is late.
 type witnesses struct {
 	recovery time.Duration
 	hosts    map[string]*witness
@@ -19,6 +19,8 @@ type witnesses struct {
 	// that is not theirs.
 	away bool
 	api  time.Duration
+	// stalled says that the lab itself is late.
+	stalled bool
 }
 
 type witness struct {
@@ -39,15 +41,23 @@ func newWitnesses(p Params) witnesses {
 }
 
 func (w *witnesses) observe(e *history.Event) {
-	if e.Kind == history.OpApplied {
+	switch e.Kind {
+	case history.OpApplied:
 		w.applied(e)
 		return
-	}
-	if e.Kind == history.Deviated {
+	case history.Deviated:
 		w.deviated(e)
 		return
-	}
-	if e.Kind == history.RunStarted {
+	case history.LabStalled:
+		w.stalled = true
+		return
+	case history.LabRecovered:
+		w.stalled = false
+		for _, h := range w.hosts { // order does not matter: all get the same time
+			h.ended(e.At)
+		}
+		return
+	case history.RunStarted:
 		for _, h := range w.hosts { // order does not matter: all that the coming up has left
 			h.until = 0
 		}
@@ -139,7 +149,7 @@ func (w *witnesses) of(actor string) *witness {
 // well reports whether the agent on a host was, since a time at least.
 func (w *witnesses) well(name string, since time.Duration) bool {
 	h := w.hosts[name]
-	return h != nil && !h.down && !h.paused && !h.stalled && len(h.cut) == 0 && (h.until == 0 || h.until+w.recovery < since)
+	return h != nil && !w.stalled && !h.down && !h.paused && !h.stalled && len(h.cut) == 0 && (h.until == 0 || h.until+w.recovery < since)
 }
 
 // mostOf reports whether most of the agents on other hosts were, since a time. Where there

@@ -41,11 +41,9 @@ type recoveries struct {
 	deadline time.Duration
 	bounded  bool
 	// fenced is the fencing after which the workload has not started yet, and timed says that its time counts, and isn't
-	// over: it doesn't count when the lab stalls meanwhile.
+	// over.
 	fenced history.Event
 	timed  bool
-	// stalled says that the lab itself is late.
-	stalled bool
 }
 
 type recovering struct {
@@ -56,12 +54,6 @@ type recovering struct {
 }
 
 func (c *recoveries) Observe(e history.Event) *Violation {
-	switch e.Kind {
-	case history.LabStalled:
-		c.stalled, c.timed = true, false
-	case history.LabRecovered:
-		c.stalled = false
-	}
 	if c.timed && e.At-c.fenced.At > c.deadline {
 		c.timed = false
 		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) {
@@ -100,7 +92,7 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	case history.FenceRequested:
 		if h.bound && (h.boot == "" || h.boot == e.Value) && c.fenced.Kind == "" {
 			c.judged++
-			c.fenced, c.timed = *e, c.bounded && !c.stalled
+			c.fenced, c.timed = *e, c.bounded
 		}
 	case history.NodeCreated:
 		h.ready, h.cordoned = false, false
