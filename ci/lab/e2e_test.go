@@ -407,6 +407,34 @@ func TestOutageIsForEverybody(t *testing.T) {
 	}
 }
 
+// TestStoppedEtcdIsNoStall: a scenario that stops etcd doesn't make the lab say that it gets too little of its machine, which
+// would excuse those whom the outage is to try.
+func TestStoppedEtcdIsNoStall(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
+		t.Skip("it runs with make e2e")
+	}
+	o := lab.Options{Cluster: lab.Standard, Hosts: lab.Model, Log: t.Output()}
+	if err := lab.Check(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	plan := compile(t, "reboot-annotation/etcd-outage-during-the-reboot.yaml")
+	outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, outcome)
+	if mismatch := outcome.Meets(); mismatch != "" {
+		t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
+	}
+	for _, e := range outcome.History.Events() {
+		// A machine that is busy may stall for a while, too.
+		if long, err := time.ParseDuration(e.Value); e.Kind == history.LabRecovered && (err != nil || long > 20*time.Second) {
+			t.Errorf("%s: as long as etcd stood still", e)
+		}
+	}
+}
+
 // save leaves what a story that is no spec has shown, among the results of make e2e; elsewhere its history in the log.
 func save(t *testing.T, outcome *scenarios.Outcome) {
 	t.Helper()
