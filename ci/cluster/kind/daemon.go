@@ -103,8 +103,9 @@ func favour(cgroup string) {
 		filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.shares"):  int(defaultShares * math.Pow(perNice, float64(-nice))),
 		filepath.Join("/sys/fs/cgroup", cgroup, "cpu.weight.nice"): nice, // cgroups of the second version
 	} {
-		if _, err := os.Stat(filepath.Dir(filepath.Dir(file))); err == nil {
-			_ = os.Mkdir(filepath.Dir(file), 0o755)
+		group := filepath.Dir(file)
+		if _, err := os.Stat(filepath.Join(filepath.Dir(group), "cgroup.procs")); err == nil { // or it isn't one that has groups
+			_ = os.Mkdir(group, 0o755)
 			_ = os.WriteFile(file, strconv.AppendInt(nil, int64(value), 10), 0)
 		}
 	}
