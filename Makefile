@@ -72,7 +72,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes containers image suites ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 22 minutes; the first time installs and builds: 18 minutes more)
+e2e: build nodes containers image suites ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 20 minutes; the first time installs and builds: 15 minutes more)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
