@@ -306,6 +306,7 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err)
 	}
+	config.QPS = -1 // the API server says whose turn it is (priority and fairness): a drain must not hold up a fencing here
 	return config, nil
 }
 
