@@ -28,12 +28,24 @@ SYSTEM    ?=
 FOCUS     ?=
 PROCS     ?=
 TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
-STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' ./ci/lab -- -test.run='^TestLab$$'
+# What each suite tests.
+OF.stories  := ./ci/lab
+OF.lab      := ./ci/lab ./ci/cluster/kind
+OF.bmc      := ./fakebmc/... ./ci/ironic
+OF.command  := .
+OF.agents   := .
+OF.browser  := ./scenarios/page
+OF.fidelity := ./ci/fidelity
+STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' $(OF.stories) -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
-# The packages that the suites test.
-TESTED    := ./ci/lab ./ci/cluster/kind ./ci/fidelity ./ci/ironic ./fakebmc/... ./scenarios/page .
+# Suites are compiled before one begins: that takes minutes from nothing, and beside stories it would take the cores from emulated hosts.
+COMPILE     = echo "compiling $(1): minutes from nothing, seconds with warm caches"; \
+	said=$$($(GO) test -tags $(TAGS) -count=1 -run '^$$' $(sort $(foreach suite,$(1),$(OF.$(suite)))) 2>&1) || { echo "$$said"; exit 1; }; \
+	$(TOOL) ginkgo version >/dev/null && $(TOOL) gotestsum --version >/dev/null
+# What make e2e runs side by side.
+BESIDE     := $(if $(FOCUS),stories,stories bmc command lab browser)
 # As root, suites go first on a machine that has other work to do: emulated hosts that get their time late live another story.
 FIRST     := $(if $(filter -%,$(shell nice -n -10 nice 2>/dev/null)),nice -n -10 env)
 # How many tests of a suite run side by side: they wait more than they compute.
@@ -72,51 +84,47 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes containers image suites ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 20 minutes; the first time installs and builds: 15 minutes more)
+e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 20 minutes; the first time installs and builds: 15 minutes more)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
 	@fakebmc/clients.sh
 	@scenarios/page/browser.sh $(CACHE)/browser
 endif
+	@$(call COMPILE,$(BESIDE) fidelity)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@$(if $(FOCUS),FENCELAB_E2E=all) $(FIRST) bin/e2e -procs $(or $(PROCS),0) $(if $(FOCUS),stories,'stories bmc command lab browser') fidelity
+	+@$(if $(FOCUS),FENCELAB_E2E=all) $(FIRST) bin/e2e -procs $(or $(PROCS),0) '$(BESIDE)' fidelity
 
 # The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
 .PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser e2e-agents
 e2e-stories:
 	@$(E2E) FENCELAB_EVENTS=$(CURDIR)/out/e2e/events/stories.json $(STORIES)
 e2e-fidelity:
-	@$(SUITE) ./ci/fidelity
+	@$(SUITE) $(OF.fidelity)
 e2e-lab:
-	@$(SUITE) -timeout 30m $(call SIDE,2) -skip '^TestLab$$' ./ci/lab ./ci/cluster/kind
+	@$(SUITE) -timeout 30m $(call SIDE,2) -skip '^TestLab$$' $(OF.lab)
 e2e-bmc:
-	@$(SUITE) -timeout 30m ./fakebmc/... ./ci/ironic
+	@$(SUITE) -timeout 30m $(OF.bmc)
 e2e-command:
-	@$(SUITE) -timeout 30m $(call SIDE,2) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC' .
+	@$(SUITE) -timeout 30m $(call SIDE,2) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC' $(OF.command)
 e2e-agents:
-	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' .
+	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' $(OF.agents)
 e2e-browser:
-	@$(SUITE) ./scenarios/page
-
-# Compiling takes minutes from nothing, and beside stories that have begun it would take the cores from emulated hosts.
-.PHONY: suites
-suites:
-	@echo "compiling the suites, which takes minutes from nothing and half a minute with warm caches"
-	@said=$$($(GO) test -tags $(TAGS) -count=1 -run '^$$' $(TESTED) 2>&1) || { echo "$$said"; exit 1; }
-	@$(TOOL) ginkgo version >/dev/null && $(TOOL) gotestsum --version >/dev/null
+	@$(SUITE) $(OF.browser)
 
 .PHONY: e2e-all
-e2e-all: build nodes containers suites ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about three hours and a half)
+e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about three hours and a half)
 	@ci/ironic/install.sh
+	@$(call COMPILE,stories fidelity)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
 	+@FENCELAB_E2E=all $(FIRST) bin/e2e -procs $(or $(PROCS),0) stories fidelity
 
 .PHONY: e2e-nodes
-e2e-nodes: build nodes containers suites ## Stories on real nodes: with the standard controllers, in clusters of kind's, and behind an Ironic (about an hour and a half)
+e2e-nodes: build nodes containers ## Stories on real nodes: with the standard controllers, in clusters of kind's, and behind an Ironic (about an hour and a half)
 	@ci/ironic/install.sh
+	@$(call COMPILE,stories fidelity agents)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
 	+@FENCELAB_E2E=nodes $(FIRST) bin/e2e -procs $(or $(PROCS),0) stories fidelity $(if $(FOCUS),,agents)
