@@ -159,7 +159,7 @@ func (s *suite) one(ctx context.Context, told story) (Result, *scenarios.Outcome
 
 // say prints a line of the table.
 func (s *suite) say(r Result, outcome *scenarios.Outcome) {
-	text := fmt.Sprintf("%-12s", r.Topic)
+	text := fmt.Sprintf("%-10s  ", r.Topic)
 	switch {
 	case r.Verdict == skipped:
 		fmt.Fprintf(s.console.Out, "skipped   %-44s %s%s\n", r.Story, text, r.Reason)
