@@ -23,10 +23,9 @@ POWER     ?= redfish
 CONTROLLERS ?= in-process
 # The programs that take the place of controllers, in a file that says so: see run --help.
 SYSTEM    ?=
-# Of the lab's stories: which, by a regular expression about their names, and how many at once (as many as there are cores
-# to be had).
+# Which of the lab's stories, by a regular expression about their names; and which tests of another suite, as go test -run has it.
 FOCUS     ?=
-PROCS     ?=
+RUN       ?=
 TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
 # What each suite tests.
 OF.stories  := ./ci/lab
@@ -36,20 +35,27 @@ OF.command  := .
 OF.agents   := .
 OF.browser  := ./scenarios/page
 OF.fidelity := ./ci/fidelity
-STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(or $(PROCS),1) -timeout 5h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' $(OF.stories) -- -test.run='^TestLab$$'
+# How many tests of a suite there are at once: enough for all slots, for which they wait.
+SIDE      := $(shell echo $$((2 * $$(nproc))))
+STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(SIDE) -timeout 1000h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' $(OF.stories) -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
-SUITE      = $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1
+SUITE      = mkdir -p out/e2e/events && $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1 -timeout 0
 # Suites are compiled before one begins: that takes minutes from nothing, and beside stories it would take the cores from emulated hosts.
 COMPILE     = echo "compiling $(1): minutes from nothing, seconds with warm caches"; \
-	said=$$($(GO) test -tags $(TAGS) -count=1 -run '^$$' $(sort $(foreach suite,$(1),$(OF.$(suite)))) 2>&1) || { echo "$$said"; exit 1; }; \
+	said=$$(CGO_ENABLED=1 $(YIELD) go test -tags $(TAGS) -count=1 -run '^$$' $(sort $(foreach suite,$(1),$(OF.$(suite)))) 2>&1) || { echo "$$said"; exit 1; }; \
 	$(TOOL) ginkgo version >/dev/null && $(TOOL) gotestsum --version >/dev/null
 # What make e2e runs side by side.
-BESIDE     := $(if $(FOCUS),stories,stories bmc command lab browser)
-# As root, suites go first on a machine that has other work to do: emulated hosts that get their time late live another story.
-FIRST     := $(if $(filter -%,$(shell nice -n -10 nice 2>/dev/null)),nice -n -10 env)
-# How many tests of a suite run side by side: they wait more than they compute.
-SIDE       = -parallel $(shell echo $$(($(1) * $(or $(PROCS),1))))
+BESIDE    := $(if $(FOCUS),stories,stories bmc command lab browser)
+empty     :=
+space     := $(empty) $(empty)
+# Suites that take slots of the machine as a whole; the tests of the others take their own, before they begin (ci/slots).
+SLOTS.bmc     := =2
+SLOTS.browser := =2
+# bin/e2e ends a suite in which nothing moves: no limit of Go's does, which knows nothing of how slow the machine is.
+RUNALL     = bin/e2e $(foreach group,$(1),'$(foreach suite,$(subst +, ,$(group)),$(suite)$(SLOTS.$(suite)))')
+# Builds give way to what keeps times.
+YIELD     := nice -n 10
 
 ##@ Every day
 
@@ -84,7 +90,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; PROCS=n CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 20 minutes; the first time installs and builds: 15 minutes more)
+e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 20 minutes; the first time installs and builds: 15 minutes more)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
@@ -94,7 +100,7 @@ endif
 	@$(call COMPILE,$(BESIDE) fidelity)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@$(if $(FOCUS),FENCELAB_E2E=all) $(FIRST) bin/e2e -procs $(or $(PROCS),0) '$(BESIDE)' fidelity
+	+@$(if $(FOCUS),FENCELAB_E2E=all) $(call RUNALL,$(subst $(space),+,$(BESIDE)) fidelity)
 
 # The suites: the stories, how the simulator tells them, and what else there is to show of the lab, of BMCs, of the command and of the page. bin/e2e runs them.
 .PHONY: e2e-stories e2e-fidelity e2e-lab e2e-bmc e2e-command e2e-browser e2e-agents
@@ -103,15 +109,15 @@ e2e-stories:
 e2e-fidelity:
 	@$(SUITE) $(OF.fidelity)
 e2e-lab:
-	@$(SUITE) -timeout 30m $(call SIDE,2) -skip '^TestLab$$' $(OF.lab)
+	@$(SUITE) -parallel $(SIDE) -skip '^TestLab$$' $(if $(RUN),-run '$(RUN)') $(OF.lab)
 e2e-bmc:
-	@$(SUITE) -timeout 30m $(OF.bmc)
+	@$(SUITE) $(if $(RUN),-run '$(RUN)') $(OF.bmc)
 e2e-command:
-	@$(SUITE) -timeout 30m $(call SIDE,2) -run 'TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC' $(OF.command)
+	@$(SUITE) -parallel $(SIDE) -run '$(or $(RUN),TestBMCServesDomains|TestLabsSideBySide|TestLabsThatAreKept|TestAny|TestSushyTools|TestMetal3|TestMedik8s|TestClusterAPI|TestKubeVirtBMC)' $(OF.command)
 e2e-agents:
-	@$(SUITE) -timeout 30m -run '^TestAgentsInPods$$' $(OF.agents)
+	@$(SUITE) -run '$(or $(RUN),^TestAgentsInPods$$)' $(OF.agents)
 e2e-browser:
-	@$(SUITE) $(OF.browser)
+	@$(SUITE) $(if $(RUN),-run '$(RUN)') $(OF.browser)
 
 .PHONY: e2e-all
 e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about three hours and a half)
@@ -119,7 +125,7 @@ e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONT
 	@$(call COMPILE,stories fidelity)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@FENCELAB_E2E=all $(FIRST) bin/e2e -procs $(or $(PROCS),0) stories fidelity
+	+@FENCELAB_E2E=all $(call RUNALL,stories fidelity)
 
 .PHONY: e2e-nodes
 e2e-nodes: build nodes containers ## Stories on real nodes: with the standard controllers, in clusters of kind's, and behind an Ironic (about an hour and a half)
@@ -127,12 +133,12 @@ e2e-nodes: build nodes containers ## Stories on real nodes: with the standard co
 	@$(call COMPILE,stories fidelity agents)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
-	+@FENCELAB_E2E=nodes $(FIRST) bin/e2e -procs $(or $(PROCS),0) stories fidelity $(if $(FOCUS),,agents)
+	+@FENCELAB_E2E=nodes $(call RUNALL,stories fidelity $(if $(FOCUS),,agents))
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
-	$(E2E) FENCELAB_E2E=quick $(FIRST) $(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestLab$$' -v ./ci/lab
-	$(E2E) FENCELAB_E2E=quick $(FIRST) $(GO) test -tags $(TAGS) -count=1 -timeout 20m -v ./fakebmc/libvirt
+	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -run '^TestLab$$' -v ./ci/lab
+	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -v ./fakebmc/libvirt
 
 .PHONY: lab
 lab: controlplane ## Install and build what the lab needs

@@ -56,7 +56,7 @@ func recorded(t *testing.T) []*suite {
 
 func TestSummary(t *testing.T) {
 	var b strings.Builder
-	summarize(&b, recorded(t), 28*time.Minute+53*time.Second, "out/e2e/junit.xml")
+	summarize(&b, recorded(t), func(time.Time, time.Time) float64 { return 2.5 }, 28*time.Minute+53*time.Second, "out/e2e/junit.xml")
 	golden(t, "summary.txt", b.String())
 }
 
@@ -80,8 +80,8 @@ func TestRun(t *testing.T) {
 		`(?m)^passing \| fine$`,
 		`(?m)^passing \| 0 passed, 0 failed, 0 unknown, 0 skipped; TestFine runs, for \S+ so far$`,
 		`(?m)^1 passed, 2 failed, 0 unknown, 0 skipped in `,
-		`(?m)^failed: failing: TestWrong \(2s\)\n  it is wrong\n  see out/e2e/wrong$`,
-		`(?m)^failed: broken: make e2e-broken \(0s\)\n  exit status 2\n  see \S+/broken.log$`,
+		`(?m)^failed: failing: TestWrong \(2s\)\n  it is wrong\n  again: make e2e-failing RUN='\^TestWrong\$\$'\n  see out/e2e/wrong$`,
+		`(?m)^failed: broken: make e2e-broken \(0s\)\n  exit status 2\n  the machine was \S+ times as slow .*\n  again: make e2e-broken\n  see \S+/broken.log$`,
 	} {
 		if !regexp.MustCompile(pattern).Match(said.Bytes()) {
 			t.Errorf("it doesn't say %s:\n%s", pattern, said)
@@ -104,17 +104,33 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestGroup: suites begin in the order in which they are named, so that the longest can be first.
-func TestGroup(t *testing.T) {
-	r, _ := runnerOf(t)
-	var suites []*suite
-	for range 5 {
-		suites = append(suites, &suite{Name: "broken", Log: filepath.Join(r.out, "broken.log")})
+// TestStuck: a suite in which nothing moves any more is ended, and what it was at is reported.
+func TestStuck(t *testing.T) {
+	r, said := runnerOf(t)
+	r.patience = time.Second
+	if code, err := r.run(t.Context(), []string{"endless"}); code != 1 || err != nil {
+		t.Errorf("it ended with %d and %v, want 1", code, err)
 	}
-	r.runGroup(t.Context(), suites)
-	for i, s := range suites[1:] {
-		if before := suites[i]; before.Ended.IsZero() || s.Began.Before(before.Ended) {
-			t.Errorf("suite %d of 5 began at %v, the one before it ended at %v", i+2, s.Began, before.Ended)
+	for _, pattern := range []string{
+		`(?m)^failed: endless: TestEndless \(0s\)\n  it had not ended$`,
+		`(?m)^  endless .*  nothing has moved for 1s, `,
+	} {
+		if !regexp.MustCompile(pattern).Match(said.Bytes()) {
+			t.Errorf("it doesn't say %s:\n%s", pattern, said)
+		}
+	}
+}
+
+// TestAgain: each kind of failure has a command that runs it again.
+func TestAgain(t *testing.T) {
+	for want, c := range map[string]struct{ suite, test string }{
+		`make e2e FOCUS='the lab tells \(one\)'`:   {"stories", "the lab tells (one)"},
+		`make e2e-command RUN='^TestA$$/^as\.b$$'`: {"command", "TestA/as.b"},
+		`make e2e-bmc`: {"bmc", "make e2e-bmc"},
+		`make e2e-lab`: {"lab", ""},
+	} {
+		if got := (&suite{Name: c.suite}).again(&test{Name: c.test}); got != want {
+			t.Errorf("it is %s, want %s", got, want)
 		}
 	}
 }
@@ -148,21 +164,10 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptedLook: whoever interrupts the look at the cores is not told of a process that was killed.
-func TestInterruptedLook(t *testing.T) {
-	r, said := runnerOf(t)
-	r.procs = 0
-	ctx, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	if code, err := r.run(ctx, []string{"passing"}); code != 130 || err == nil || err.Error() != "interrupted before a suite began" {
-		t.Errorf("it ended with %d and %v, want 130\n%s", code, err, said)
-	}
-}
-
 func runnerOf(t *testing.T) (*runner, *bytes.Buffer) {
 	var said bytes.Buffer
 	out := t.TempDir()
 	t.Setenv("MAKEFILES", filepath.Join("testdata", "Makefile"))
 	t.Setenv("OUT", out)
-	return &runner{out: out, tools: "../tools/go.mod", procs: 1, silence: 500 * time.Millisecond, to: &said}, &said
+	return &runner{out: out, tools: "../tools/go.mod", times: filepath.Join(out, "times.json"), silence: 500 * time.Millisecond, patience: time.Hour, to: &said}, &said
 }

@@ -41,6 +41,7 @@ const (
 const (
 	artifacts = "artifacts" // the directory of its evidence
 	verdict   = "verdict"   // of its story
+	repeated  = "repeated"  // why its story was told once more
 )
 
 // test is what became of a test or, if it has no name, of a whole package.

@@ -1,8 +1,9 @@
 // Command e2e runs the suites of make e2e, and makes one JUnit file and one summary of all that they report.
 //
 // A suite NAME is the target e2e-NAME of the Makefile, which leaves what its tests say below the directory of results,
-// in events/NAME.json. Each argument is a group of suites, which begin in that order and run side by side; groups run
-// one after the other. All run, whatever comes of one.
+// in events/NAME.json. Each argument is a group of suites, which run side by side; groups run one after the other. All run,
+// whatever comes of one. NAME=N is a suite that takes N slots of the machine as a whole; the others' tests take their own (package
+// slots). A suite in which nothing has moved for long is ended.
 package main
 
 import (
@@ -23,28 +24,22 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/ci/slots"
 )
 
-// patience is for suites that were interrupted and clean up.
-const patience = 2 * time.Minute
+// cleanUp is what suites get that were interrupted, and lastWords those that are ended, for a list of what they were at.
+const cleanUp, lastWords = 2 * time.Minute, 10 * time.Second
 
 func main() {
 	r := runner{to: os.Stdout}
 	flag.StringVar(&r.out, "out", "out/e2e", "`directory` of the results")
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
-	flag.IntVar(&r.procs, "procs", 0, "how many stories are told, and suites of a group run, at once (default: as many as there are cores to be had, at least 1)")
+	flag.StringVar(&r.times, "times", ".cache/e2e-times.json", "`file` of what the last run on this machine was like")
 	flag.DurationVar(&r.silence, "silence", 30*time.Second, "say what runs when nothing else was said for so long")
-	onlyLook := flag.Bool("look", false, "only print how many cores there are to be had")
+	flag.DurationVar(&r.patience, "patience", 20*time.Minute, "how long nothing may move in a suite, on a machine that isn't slow")
 	flag.Parse()
-	if *onlyLook {
-		procs, err := allowed()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "e2e:", err)
-			os.Exit(1)
-		}
-		fmt.Println(procs)
-		return
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // whoever interrupts twice doesn't want to wait
 	code, err := r.run(ctx, flag.Args())
@@ -55,40 +50,38 @@ func main() {
 }
 
 type runner struct {
-	out, tools string
-	procs      int
-	silence    time.Duration
+	out, tools, times string
+	silence, patience time.Duration
+	past              past
 
 	mu   sync.Mutex
 	to   io.Writer
 	said time.Time // when something was said last
+	busy []moment
+}
+
+// moment is how slow the machine was.
+type moment struct {
+	at   time.Time
+	slow float64
 }
 
 // run returns the exit code: 0 if all suites passed, 130 if they were interrupted.
 func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	began := time.Now()
-	if r.procs <= 0 {
-		procs, err := look(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return 130, errors.New("interrupted before a suite began")
-		case err != nil:
-			return 1, fmt.Errorf("look at how busy the cores are: %w; say how many stories to tell at once: PROCS=n", err)
-		}
-		r.procs = procs
-		fmt.Fprintf(r.to, "stories at once: %d, by how busy the cores are (PROCS=n says otherwise)\n", procs)
-	}
 	if err := os.MkdirAll(filepath.Join(r.out, "events"), 0o755); err != nil {
 		return 1, fmt.Errorf("create the directory of results: %w", err)
 	}
-	var all []*suite
-	for _, group := range groups {
-		var suites []*suite
-		for _, name := range strings.Fields(group) {
-			suites = append(suites, &suite{Name: name, Log: filepath.Join(r.out, name+".log")})
-		}
-		r.runGroup(ctx, suites)
-		all = append(all, suites...)
+	grouped, all, err := r.suites(groups)
+	if err != nil {
+		return 1, err
+	}
+	r.past = remember(r.times)
+	slow := machine.Slowness()
+	fmt.Fprintf(r.to, "this machine lets us have %v, and is %.1f times as slow as that of docs/performance.md: about %s\n",
+		machine.Look(machine.Root), slow, round(r.past.left(all, slow)))
+	for _, suites := range grouped {
+		r.runGroup(ctx, suites, all)
 	}
 	code, errs := 0, []error(nil)
 	for _, s := range all {
@@ -100,10 +93,13 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	junit := filepath.Join(r.out, "junit.xml")
 	errs = append(errs, r.junit(all, junit))
 	var summary bytes.Buffer
-	summarize(&summary, all, time.Since(began), junit)
+	summarize(&summary, all, r.during, time.Since(began), junit)
 	fmt.Fprintf(r.to, "\n%s", &summary)
 	errs = append(errs, os.WriteFile(filepath.Join(r.out, "summary.txt"), summary.Bytes(), 0o644))
-	err := errors.Join(errs...)
+	if code == 0 && ctx.Err() == nil && len(all) > 2 { // a whole run
+		errs = append(errs, pastOf(all, time.Since(began), r.during(began, time.Now())).keep(r.times))
+	}
+	err = errors.Join(errs...)
 	switch {
 	case ctx.Err() != nil:
 		code = 130
@@ -113,26 +109,37 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	return code, err
 }
 
-// runGroup runs suites side by side, and says what runs when they are silent.
-func (r *runner) runGroup(ctx context.Context, suites []*suite) {
+// suites are those of each group, and all of them.
+func (r *runner) suites(groups []string) (grouped [][]*suite, all []*suite, err error) {
+	for _, group := range groups {
+		var suites []*suite
+		for _, word := range strings.Fields(group) {
+			name, slots, costs := strings.Cut(word, "=")
+			s := &suite{Name: name, Log: filepath.Join(r.out, name+".log")}
+			if costs {
+				if s.Slots, err = strconv.Atoi(slots); err != nil {
+					return nil, nil, fmt.Errorf("%s: its slots: %w", word, err)
+				}
+			}
+			suites = append(suites, s)
+		}
+		grouped, all = append(grouped, suites), append(all, suites...)
+	}
+	return grouped, all, nil
+}
+
+// runGroup runs suites side by side, and says what runs, and how long all will take, when they are silent.
+func (r *runner) runGroup(ctx context.Context, suites, all []*suite) {
 	var running sync.WaitGroup
-	free := make(chan struct{}, r.procs)
+	for _, s := range suites {
+		running.Go(func() {
+			s.Err = r.enter(ctx, s)
+			r.clock(&s.Ended)
+		})
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, s := range suites {
-			free <- struct{}{}
-			running.Go(func() {
-				defer func() { <-free }()
-				if ctx.Err() != nil {
-					s.Err = errors.New("interrupted before it began")
-					return
-				}
-				r.clock(&s.Began)
-				s.Err = r.runSuite(ctx, s)
-				r.clock(&s.Ended)
-			})
-		}
 		running.Wait()
 	}()
 	r.clock(&r.said)
@@ -141,9 +148,51 @@ func (r *runner) runGroup(ctx context.Context, suites []*suite) {
 		case <-done:
 			return
 		case <-time.After(r.silence / 10):
-			r.progress(suites)
+			r.look()
+			r.progress(suites, all)
 		}
 	}
+}
+
+// enter runs a suite once there is room.
+func (r *runner) enter(ctx context.Context, s *suite) error {
+	if s.Slots > 0 {
+		turn, err := slots.Machine().Take(ctx, "the suite "+s.Name, s.Slots, nil)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		defer turn.Release()
+		turn.Begun()
+	}
+	r.clock(&s.Began)
+	if ctx.Err() != nil {
+		return errors.New("interrupted before it began")
+	}
+	return r.runSuite(ctx, s)
+}
+
+// look notes how slow the machine is.
+func (r *runner) look() {
+	slow := machine.Slowness()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy = append(r.busy, moment{time.Now(), slow})
+}
+
+// during is how slow the machine was in a time, on average.
+func (r *runner) during(from, to time.Time) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum, n := 0.0, 0
+	for _, m := range r.busy {
+		if !m.at.Before(from) && !m.at.After(to) {
+			sum, n = sum+m.slow, n+1
+		}
+	}
+	if n == 0 {
+		return machine.Slowness()
+	}
+	return sum / float64(n)
 }
 
 // clock takes the time of what others ask for.
@@ -154,7 +203,7 @@ func (r *runner) clock(at *time.Time) {
 }
 
 // progress says what runs, if nothing else has been said for long.
-func (r *runner) progress(suites []*suite) {
+func (r *runner) progress(suites, all []*suite) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -162,13 +211,23 @@ func (r *runner) progress(suites []*suite) {
 		return
 	}
 	r.said = now
+	var so []*suite
 	for _, s := range suites {
 		if s.Began.IsZero() || !s.Ended.IsZero() {
 			continue
 		}
 		data, _ := os.ReadFile(r.events(s)) // it may have said nothing yet
-		r.print(s.Name, (&suite{Tests: parse(data)}).progress(now))
+		s := &suite{Name: s.Name, Tests: parse(data), Began: s.Began}
+		r.print(s.Name, s.progress(now))
+		so = append(so, s)
 	}
+	for _, s := range all {
+		if s.Began.IsZero() && s.Ended.IsZero() {
+			so = append(so, s)
+		}
+	}
+	slow := machine.Slowness()
+	r.print("all", fmt.Sprintf("about %s more; the machine is %.1f times as slow as that of docs/performance.md", round(r.past.left(so, slow)), slow))
 }
 
 func (r *runner) events(s *suite) string { return filepath.Join(r.out, "events", s.Name+".json") }
@@ -191,32 +250,59 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	}
 	defer log.Close()
 	said := &lines{say: func(line string) { r.say(s.Name, line) }}
-	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name, fmt.Sprintf("PROCS=%d", r.procs))
+	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name)
 	cmd.Stdout = io.MultiWriter(log, said)
 	cmd.Stderr = cmd.Stdout
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = patience
-	err = runSession(cmd)
-	said.flush()
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return err
-}
-
-// runSession runs a command in a session of its own, with the priority that this process has: the kernel divides its time
-// among sessions before it does among their processes (sched(7), autogroup). Where it doesn't, or a higher one is not
-// allowed, that is no loss.
-func runSession(cmd *exec.Cmd) error {
+	cmd.WaitDelay = cleanUp
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil {
-		nice := 20 - raw // the system call adds what it may not return
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), strconv.AppendInt(nil, int64(nice), 10), 0)
+	ended := make(chan struct{})
+	stuck := r.watch(s, cmd.Process.Pid, ended)
+	err = cmd.Wait()
+	close(ended)
+	said.flush()
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
 	}
-	return cmd.Wait()
+	return errors.Join(<-stuck, err)
+}
+
+// watch ends a suite in which nothing moves any more: neither has a test begun or ended, nor was anything said. Go's tests print
+// then what they are at.
+func (r *runner) watch(s *suite, session int, ended <-chan struct{}) <-chan error {
+	stuck := make(chan error, 1)
+	patience := machine.NewPatience(r.patience)
+	go func() {
+		defer close(stuck)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(r.silence / 10):
+			}
+			var moved [2]int64
+			for i, file := range []string{r.events(s), s.Log} {
+				if info, err := os.Stat(file); err == nil { // it may not be there yet
+					moved[i] = info.Size()
+				}
+			}
+			if !patience.Over(moved) {
+				continue
+			}
+			stuck <- fmt.Errorf("nothing has moved for %v", r.patience)
+			_ = syscall.Kill(-session, syscall.SIGQUIT) // it may just have ended
+			select {
+			case <-ended:
+			case <-time.After(lastWords):
+				_ = syscall.Kill(-session, syscall.SIGKILL)
+			}
+			return
+		}
+	}()
+	return stuck
 }
 
 // lines passes on whole lines.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +15,7 @@ import (
 // suite is what came of one target of the Makefile.
 type suite struct {
 	Name  string
+	Slots int    // that it takes as a whole
 	Log   string // the file with its output
 	Tests []*test
 	Began time.Time // zero before it does
@@ -65,14 +67,23 @@ func counts(cases []*test) map[outcome]int {
 // slowest is how many of the slowest tests are named.
 const slowest = 5
 
-// summarize says in a screenful what came of all suites, and where to look.
-func summarize(w io.Writer, suites []*suite, took time.Duration, junit string) {
+// summarize says in a screenful what came of all suites, what failed first, and where to look. slow is how slow the machine was in
+// a time.
+func summarize(w io.Writer, suites []*suite, slow func(from, to time.Time) float64, took time.Duration, junit string) {
 	var all []*test
 	names := make(map[*test]string)
 	for _, s := range suites {
 		all = append(all, s.cases()...)
 		for _, t := range s.Tests {
 			names[t] = s.nameOf(t)
+		}
+		for _, t := range s.bad() {
+			tellFailure(w, s, t, slow)
+		}
+	}
+	for _, t := range all {
+		if why := t.attributes[repeated]; why != "" {
+			fmt.Fprintf(w, "repeated: %s\n  %s\n\n", names[t], why)
 		}
 	}
 	n := counts(all)
@@ -83,21 +94,12 @@ func summarize(w io.Writer, suites []*suite, took time.Duration, junit string) {
 		n := counts(s.cases())
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t", s.Name, round(s.took()), n[passed], n[failed], n[unknown], n[skipped])
 		if s.Err != nil {
-			fmt.Fprintf(table, "  %v", s.Err)
+			fmt.Fprintf(table, "  %s", strings.ReplaceAll(s.Err.Error(), "\n", ", "))
 		}
 		fmt.Fprintln(table)
 	}
 	_ = table.Flush() // the summary's writer never fails
 
-	for _, s := range suites {
-		for _, t := range s.bad() {
-			word := t.Outcome
-			if !t.over() {
-				word = failed
-			}
-			fmt.Fprintf(w, "\n%s: %s (%s)\n  %s\n  see %s\n", word, names[t], round(t.Took), t.reason(), cmp.Or(t.attributes[artifacts], s.Log))
-		}
-	}
 	reasons := make(map[string]int)
 	for _, t := range all {
 		if t.Outcome == skipped {
@@ -121,6 +123,36 @@ func summarize(w io.Writer, suites []*suite, took time.Duration, junit string) {
 		fmt.Fprintf(w, "  %6s  %s\n", round(t.Took), names[t])
 	}
 	fmt.Fprintf(w, "\nall tests: %s\n", junit)
+}
+
+// tellFailure says which test it was, why it failed, how busy the machine was, what tells it again, and where its evidence is.
+func tellFailure(w io.Writer, s *suite, t *test, slow func(from, to time.Time) float64) {
+	word := t.Outcome
+	if !t.over() {
+		word = failed
+	}
+	fmt.Fprintf(w, "%s: %s (%s)\n  %s\n", word, s.nameOf(t), round(t.Took), t.reason())
+	if !t.Began.IsZero() {
+		fmt.Fprintf(w, "  the machine was %.1f times as slow as that of docs/performance.md\n", slow(t.Began, t.Began.Add(t.Took)))
+	}
+	fmt.Fprintf(w, "  again: %s\n  see %s\n\n", s.again(t), cmp.Or(t.attributes[artifacts], s.Log))
+}
+
+// again is the command that runs one test again.
+func (s *suite) again(t *test) string {
+	switch {
+	case strings.HasPrefix(t.Name, "make "):
+		return t.Name
+	case s.Name == "stories":
+		return "make e2e FOCUS='" + regexp.QuoteMeta(t.Name) + "'"
+	case t.Name == "":
+		return "make e2e-" + s.Name
+	}
+	var parts []string
+	for part := range strings.SplitSeq(t.Name, "/") {
+		parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
+	}
+	return "make e2e-" + s.Name + " RUN='" + strings.ReplaceAll(strings.Join(parts, "/"), "$", "$$") + "'"
 }
 
 // progress is a line about a suite that runs: what is done, and what has run longest.

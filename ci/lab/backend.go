@@ -34,6 +34,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -154,6 +155,7 @@ type Backend struct {
 	keeper  *keeper.Keeper
 	dir     string // goes with the keeper
 	stopped bool
+	turn    *slots.Turn
 
 	plane    controlPlane
 	standard *cluster.Cluster // the control plane, if it is ours and has the standard controllers
@@ -227,8 +229,13 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	}
 	b.fields = fields
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.plan, b.clock, b.nodes = plan, wall.Clock(), objects.NodesOf(&plan.Spec.Topology)
+	b.plan, b.nodes = plan, objects.NodesOf(&plan.Spec.Topology)
+	if err := b.enter(); err != nil {
+		return timings, err
+	}
+	b.clock = wall.Clock()
 	b.stream = newStream(b.since)
+	b.stream.up = b.up
 	b.door = newDoor(b.stream, gate.API(b.kinds))
 	b.schedule = newSchedule(plan, b.stream, b.options.Record)
 	for _, step := range []struct {
@@ -494,5 +501,6 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 	if b.keeper != nil {
 		errs = append(errs, b.keeper.Close())
 	}
+	b.turn.Release()
 	return artifacts, errors.Join(errs...)
 }

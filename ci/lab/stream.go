@@ -17,6 +17,8 @@ import (
 // stream puts the events of all observers in the order of their times.
 type stream struct {
 	since func() time.Duration
+	// up is told when the story begins.
+	up func()
 
 	mu      sync.Mutex
 	pending []history.Event
@@ -39,7 +41,7 @@ type stream struct {
 }
 
 func newStream(since func() time.Duration) *stream {
-	return &stream{since: since, nodesReady: make(chan struct{})}
+	return &stream{since: since, up: func() {}, nodesReady: make(chan struct{})}
 }
 
 // now records an event of the present moment.
@@ -162,6 +164,7 @@ func (s *stream) begin(at time.Duration) {
 	}
 	if len(s.waiting) == 0 {
 		s.begun = true
+		s.up()
 		s.insert(history.Event{At: at, Kind: history.RunStarted})
 	}
 }

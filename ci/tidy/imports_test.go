@@ -92,6 +92,8 @@ var layers = []layer{
 	{"vms/guest", slices.Concat([]string{"./vms/guest"}, system), "the guest is PID 1 in an initramfs: small, and a witness of its own"},
 	{"vms/keeper", nil, "whoever starts something can afford a keeper that depends on nothing"},
 
+	{"ci/machine", nil, "whoever waits measures the machine first, and depends on nothing for that"},
+	{"ci/slots", []string{"./ci/machine"}, "whatever is heavy takes slots, and they know none of it"},
 	{"ci/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
 	{"ci/cluster/kind", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/cluster", "sigs.k8s.io/kind/pkg"}, system), "a cluster in a container serves any test; " + whyCI},
@@ -109,7 +111,7 @@ var layers = []layer{
 	{"ci/mutants/source", []string{"./vms/keeper"}, "to build a program with a mistake nobody has to know what finds it"},
 	{"ci/conform", []string{"./scenarios", "./ci/lab/.", "github.com/spf13/cobra"}, "conformance is shown in labs, by stories alone"},
 	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim", "github.com/spf13/cobra"}, anyYAML), "known bugs are reproduced in the simulator"},
-	{"ci/e2e", nil, "what runs the tests depends on nothing that they test"},
+	{"ci/e2e", []string{"./ci/machine", "./ci/slots"}, "what runs the tests depends on nothing that they test"},
 	{"ci/fidelity", []string{"./scenarios", "./sim/."}, "what the lab told is on disk, so that who compares it with the simulator needs no lab"},
 	{"ci/sweep", []string{"./scenarios", "./sim/search"}, "a sweep is a search, of whatever world tells what passed its gates"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
