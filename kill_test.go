@@ -72,10 +72,8 @@ func TestNothingOutlivesAKilledCorpus(t *testing.T) {
 		found, _ := filepath.Glob(filepath.Join(tmp, "fencelab-corpus-*", "*.json"))
 		return len(found) > 0
 	}
-	for deadline := time.Now().Add(scriptPatience); !building(); <-time.After(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it builds nothing: %q", names(t, tmp))
-		}
+	if !await(scriptPatience, nil, building) {
+		t.Fatalf("it builds nothing: %q", names(t, tmp))
 	}
 	if err := corpus.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -84,10 +82,8 @@ func TestNothingOutlivesAKilledCorpus(t *testing.T) {
 		found, _ := filepath.Glob(filepath.Join(tmp, "fencelab-*"))
 		return append(found, processesOf(tmp)...)
 	}
-	for deadline := time.Now().Add(scriptPatience); len(left()) > 0; <-time.After(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("left after it was killed:\n%s", strings.Join(left(), "\n"))
-		}
+	if !await(scriptPatience, nil, func() bool { return len(left()) == 0 }) {
+		t.Fatalf("left after it was killed:\n%s", strings.Join(left(), "\n"))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,19 +20,46 @@ import (
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/ci/slots"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// patience bounds what a lab on a busy machine may take; every wait ends with what it waits for.
-const patience = 10 * time.Minute
+// patience and scriptPatience are how long nothing may move while a lab is waited for, and what needs no virtual machine, on a
+// machine that isn't slow. Every wait ends with what it waits for.
+const patience, scriptPatience = 5 * time.Minute, time.Minute
 
-// scriptPatience is for what needs no virtual machine.
-const scriptPatience = 2 * time.Minute
+// await waits until something is done. seen is what there is to be seen of progress; nil: nothing.
+func await(enough time.Duration, seen func() any, done func() bool) bool {
+	patience := machine.NewPatience(enough)
+	for !done() {
+		var now any
+		if seen != nil {
+			now = seen()
+		}
+		if patience.Over(now) {
+			return false
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return true
+}
 
 // labRun is a fencelab run in the lab, as another process.
 type labRun struct {
 	cmd  *exec.Cmd
 	log  string        // the file with what it says
 	done chan struct{} // closed once it has ended
+}
+
+// over reports whether it has ended.
+func (r *labRun) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *labRun) said() string {
@@ -45,7 +74,7 @@ func (r *labRun) said() string {
 // its number.
 func startLab(t *testing.T, user uint32, controllers, scenario string) *labRun {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	dir := t.TempDir()
 	r := &labRun{cmd: exec.CommandContext(ctx, "/proc/self/exe"), log: filepath.Join(dir, "log"), done: make(chan struct{})}
@@ -56,9 +85,10 @@ func startLab(t *testing.T, user uint32, controllers, scenario string) *labRun {
 	defer log.Close()
 	r.cmd.Args = []string{program, "run", "--backend", "lab", "--controllers", controllers, "--out", filepath.Join(dir, "out"), filepath.Join("scenarios", "catalog", scenario)}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
+	r.cmd.Env = append(os.Environ(), ours(t), slots.Variable+"="+slots.Held)
 	if user != uint32(os.Getuid()) {
 		r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-		r.cmd.Env = append(os.Environ(), "HOME=/nonexistent")
+		r.cmd.Env = append(r.cmd.Env, "HOME=/nonexistent")
 		for ; dir != os.TempDir(); dir = filepath.Dir(dir) {
 			if err := os.Chmod(dir, 0o777); err != nil {
 				t.Fatal(err)
@@ -147,12 +177,14 @@ func TestLabsThatAreKept(t *testing.T) {
 			return name == "lab" && os.Getenv("FENCELAB_REQUIRE_LAB") != "", nil
 		},
 		Setup: func(env *testscript.Env) error {
+			key, value, _ := strings.Cut(ours(t), "=")
+			env.Setenv(key, value)
 			env.Setenv("FENCELAB_BIN", bin)
 			env.Setenv("FENCELAB_LAB", lab.DefaultAssets())
 			return clone(env.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "keeps": keeps, "match": match, "killed": killed, "gone": gone, "left": left, "await": await, "reset": resetByBMC, "cluster": clusterOfTheirOwn,
+			"exits": exits, "keeps": keeps, "match": match, "killed": signals(syscall.SIGKILL), "ended": signals(syscall.SIGTERM), "hung": signals(syscall.SIGSTOP), "lost": lost, "gone": gone, "left": left, "await": awaited, "reset": resetByBMC, "cluster": clusterOfTheirOwn,
 		},
 	})
 }
@@ -175,9 +207,36 @@ func match(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], found[1])
 }
 
-// killed WHAT,WHAT... LAB kills processes of a lab with SIGKILL: its keepers, that which
+// ours is the mark of the processes that tests start: they end with this one, also if it is killed.
+func ours(t *testing.T) string {
+	t.Helper()
+	k, err := keeperOfTests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Mark()
+}
+
+// keeperOfTests holds the keeper as long as this process lives, as nothing may forget it earlier.
+var keeperOfTests = sync.OnceValues(keeper.Start)
+
+// lost LAB removes the directory by which a lab is found, as with a test's directory for temporary files.
+func lost(ts *testscript.TestScript, _ bool, args []string) {
+	dirs, err := filepath.Glob(filepath.Join(ts.Getenv("TMPDIR"), "fencelab-up-"+args[0]+"-*"))
+	ts.Check(err)
+	if len(dirs) != 1 {
+		ts.Fatalf("the lab %s has the directories %q", args[0], dirs)
+	}
+	ts.Check(os.RemoveAll(dirs[0]))
+}
+
+// signals makes the command killed, ended or hung WHAT,WHAT... LAB: it sends a signal to processes of a lab, its keepers, that which
 // keeps it, or those whose name begins so.
-func killed(ts *testscript.TestScript, _ bool, args []string) {
+func signals(s syscall.Signal) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, args []string) { signalled(ts, s, args) }
+}
+
+func signalled(ts *testscript.TestScript, s syscall.Signal, args []string) {
 	name := args[1]
 	var keepers, keep []int
 	for _, p := range processes() {
@@ -196,21 +255,19 @@ func killed(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("the lab %s has no process %s", name, what)
 		}
 		for _, id := range victims {
-			ts.Check(syscall.Kill(id, syscall.SIGKILL))
+			ts.Check(syscall.Kill(id, s))
 		}
 	}
 }
 
 // gone LAB waits until nothing of a lab is left.
 func gone(ts *testscript.TestScript, _ bool, args []string) {
-	for end := time.Now().Add(scriptPatience); ; <-time.After(50 * time.Millisecond) {
-		here := thingsBelow(ts.Getenv("TMPDIR"), args[0])
-		if len(here) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("left of the lab %s: %s", args[0], strings.Join(here, "\n"))
-		}
+	var here []string
+	if !await(scriptPatience, nil, func() bool {
+		here = thingsBelow(ts.Getenv("TMPDIR"), args[0])
+		return len(here) == 0
+	}) {
+		ts.Fatalf("left of the lab %s: %s", args[0], strings.Join(here, "\n"))
 	}
 }
 
@@ -222,15 +279,13 @@ func left(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // await COMMAND... runs a command until it succeeds.
-func await(ts *testscript.TestScript, _ bool, args []string) {
-	for end := time.Now().Add(scriptPatience); ; <-time.After(100 * time.Millisecond) {
-		err := ts.Exec(args[0], args[1:]...)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("%s: %v", strings.Join(args, " "), err)
-		}
+func awaited(ts *testscript.TestScript, _ bool, args []string) {
+	var err error
+	if !await(scriptPatience, nil, func() bool {
+		err = ts.Exec(args[0], args[1:]...)
+		return err == nil
+	}) {
+		ts.Fatalf("%s: %v", strings.Join(args, " "), err)
 	}
 }
 
@@ -259,12 +314,18 @@ func resetByBMC(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-func until(t *testing.T, what string, done func() bool) {
+// until waits for something while runs say something.
+func until(t *testing.T, what string, runs []*labRun, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); <-time.After(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+	said := func() any {
+		bytes := 0
+		for _, r := range runs {
+			bytes += len(r.said())
 		}
+		return bytes
+	}
+	if !await(patience, said, done) {
+		t.Fatalf("nothing has moved for %v: %s", patience, what)
 	}
 }
 
@@ -275,6 +336,12 @@ func TestLabsSideBySide(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
+	// The three of them are up at the same time, however few slots there are.
+	turn, err := slots.Machine().Take(t.Context(), t.Name(), 3*3, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turn.Release()
 	// Whether a lab can run here, the runs themselves find out: a process that has opened
 	// the hypervisor is the parent of every orphan below it, and collects only its own.
 	user, other := uint32(os.Getuid()), uint32(os.Getuid())
@@ -297,7 +364,7 @@ func TestLabsSideBySide(t *testing.T) {
 		return n
 	}
 	for i, r := range append(runs, victim) {
-		until(t, fmt.Sprintf("run %d has a machine on", i), func() bool {
+		until(t, fmt.Sprintf("run %d has a machine on", i), append(runs, victim), func() bool {
 			select {
 			case <-r.done:
 				t.Fatalf("run %d, named %q, ended early with %v:\n%s", i, names[r], r.cmd.ProcessState, r.said())
@@ -309,20 +376,71 @@ func TestLabsSideBySide(t *testing.T) {
 			return names[r] != "" && machines(names[r]) > 0
 		})
 	}
-	until(t, "the run that is to be killed has a controller", func() bool {
+	until(t, "the run that is to be killed has a controller", []*labRun{victim}, func() bool {
 		return strings.Contains(strings.Join(things(names[victim]), "\n"), program+"-reboot["+names[victim]+"]")
 	})
 	if err := victim.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-victim.done
-	until(t, "the killed run's keepers have cleaned up", func() bool { return len(things(names[victim])) == 0 })
+	until(t, "the killed run's keepers have cleaned up", nil, func() bool { return len(things(names[victim])) == 0 })
+	turn.Begun()
 	for i, r := range runs {
-		<-r.done
+		until(t, fmt.Sprintf("run %d ends", i), runs, r.over)
 		t.Logf("run %d, named %s:\n%s", i, names[r], r.said())
 		if !r.cmd.ProcessState.Success() {
 			t.Errorf("run %d ended with %v", i, r.cmd.ProcessState)
 		}
-		until(t, "the keepers of the ended run have gone", func() bool { return len(things(names[r])) == 0 })
+		until(t, "the keepers of the ended run have gone", nil, func() bool { return len(things(names[r])) == 0 })
 	}
+}
+
+// TestKeptLabEndsWithItsTest: a lab that a test keeps is gone when the test's process is, also by SIGKILL.
+func TestKeptLabEndsWithItsTest(t *testing.T) {
+	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
+		if f.Remedy != "" {
+			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
+		}
+	}
+	tmp := t.TempDir()
+	test := exec.Command("/proc/self/exe", "-test.run=^TestKeepsALab$", "-test.v")
+	test.Env = append(os.Environ(), "TMPDIR="+tmp, keepsALab+"=1")
+	said, err := test.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := test.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer test.Wait()
+	defer test.Process.Kill()
+	name, lines := "", bufio.NewScanner(said)
+	for name == "" && lines.Scan() {
+		if match := regexp.MustCompile(`lab (\S+) of .* is up$`).FindStringSubmatch(lines.Text()); match != nil {
+			name = match[1]
+		}
+		t.Log(lines.Text())
+	}
+	if name == "" || len(thingsBelow(tmp, name)) == 0 {
+		t.Fatalf("there is no lab %q", name)
+	}
+	if err := test.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the lab is gone", nil, func() bool { return len(thingsBelow(tmp, name)) == 0 })
+}
+
+// keepsALab has the test binary keep a lab until it is killed.
+const keepsALab = "FENCELAB_TEST_KEEPS_A_LAB"
+
+func TestKeepsALab(t *testing.T) {
+	if os.Getenv(keepsALab) == "" {
+		t.Skip("TestKeptLabEndsWithItsTest runs it, and kills it")
+	}
+	up := exec.Command("/proc/self/exe", "lab", "up", "--hosts", "model", "docs/examples/power-loss.yaml")
+	up.Args[0], up.Env, up.Stdout, up.Stderr = program, append(os.Environ(), ours(t)), os.Stdout, os.Stdout
+	if err := up.Run(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Hour)
 }

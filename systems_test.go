@@ -373,22 +373,41 @@ func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	}
 }
 
-// inLab runs a story in the lab, and returns the exit code and what was said.
+// inLab runs a story in the lab, and returns the exit code and what was said. It waits as long as the run says something new.
 func inLab(t *testing.T, story string, flags ...string) (code int, said string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	out := t.TempDir()
 	if results := os.Getenv("FENCELAB_OUT"); results != "" {
 		out = filepath.Join(results, strings.ReplaceAll(t.Name(), "/", "-"))
 		t.Attr("artifacts", out)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = append([]string{program, "run", story, "--backend", "lab", "--out", out}, flags...)
+	cmd.Env = append(os.Environ(), ours(t))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
-	output, _ := cmd.CombinedOutput()                                     // the code says how it ended
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	run := &labRun{cmd: cmd, log: log.Name(), done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // the code says how it ended
+		close(run.done)
+	}()
+	if !await(patience, func() any { return run.said() }, run.over) {
+		cancel()
+		t.Errorf("nothing has moved for %v", patience)
+	}
+	<-run.done
 	if code = cmd.ProcessState.ExitCode(); code == report.ExitUnknown {
 		t.Attr("verdict", "unknown")
 	}
-	return code, string(output)
+	return code, run.said()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,9 +14,23 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestMain lets the test binary be a keeper, or this command, as whoever kills it sees it.
+func TestMain(m *testing.M) {
+	keeper.Main()
+	if os.Getenv("E2E_OUT") != "" {
+		r := &runner{out: os.Getenv("E2E_OUT"), tools: "../tools/go.mod", silence: time.Second, patience: time.Hour, to: os.Stdout}
+		code, _ := r.run(context.Background(), []string{"endless"})
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
 
 // golden compares with a file of testdata.
 func golden(t *testing.T, name, got string) {
@@ -119,6 +134,41 @@ func TestStuck(t *testing.T) {
 			t.Errorf("it doesn't say %s:\n%s", pattern, said)
 		}
 	}
+}
+
+// TestKilled: no suite outlives a run that is killed.
+func TestKilled(t *testing.T) {
+	r, _ := runnerOf(t)
+	run := exec.Command("/proc/self/exe")
+	run.Env = append(os.Environ(), "E2E_OUT="+r.out)
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer run.Wait()
+	defer run.Process.Kill()
+	suites := func() (n int) {
+		files, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, file := range files {
+			text, _ := os.ReadFile(file) // it may have ended meanwhile
+			if bytes.Contains(text, []byte("\x00OUT="+r.out+"\x00")) && bytes.Contains(text, []byte("MAKELEVEL=1")) {
+				n++
+			}
+		}
+		return n
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for patience := machine.NewPatience(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+			if patience.Over(nil) {
+				t.Fatalf("%s: there are %d processes of suites", what, suites())
+			}
+		}
+	}
+	await("no suite runs", func() bool { return suites() > 0 })
+	if err := run.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await("suites outlive the run", func() bool { return suites() == 0 })
 }
 
 // TestAgain: each kind of failure has a command that runs it again.

@@ -27,12 +27,14 @@ import (
 
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
+	"github.com/fencelab/fencelab/vms/keeper"
 )
 
 // cleanUp is what suites get that were interrupted, and lastWords those that are ended, for a list of what they were at.
 const cleanUp, lastWords = 2 * time.Minute, 10 * time.Second
 
 func main() {
+	keeper.Main() // does not return in the process that ends the suites after us
 	r := runner{to: os.Stdout}
 	flag.StringVar(&r.out, "out", "out/e2e", "`directory` of the results")
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
@@ -53,6 +55,7 @@ type runner struct {
 	out, tools, times string
 	silence, patience time.Duration
 	past              past
+	mark              string // of the suites' processes
 
 	mu   sync.Mutex
 	to   io.Writer
@@ -72,6 +75,11 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	if err := os.MkdirAll(filepath.Join(r.out, "events"), 0o755); err != nil {
 		return 1, fmt.Errorf("create the directory of results: %w", err)
 	}
+	ours, err := keeper.Start() // of the suites' processes: tests would run on if we were killed
+	if err != nil {
+		return 1, err
+	}
+	r.mark = ours.Mark()
 	grouped, all, err := r.suites(groups)
 	if err != nil {
 		return 1, err
@@ -83,7 +91,7 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	for _, suites := range grouped {
 		r.runGroup(ctx, suites, all)
 	}
-	code, errs := 0, []error(nil)
+	code, errs := 0, []error{ours.Close()}
 	for _, s := range all {
 		if s.Err != nil {
 			code = 1
@@ -251,6 +259,7 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	defer log.Close()
 	said := &lines{say: func(line string) { r.say(s.Name, line) }}
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "e2e-"+s.Name)
+	cmd.Env = append(os.Environ(), r.mark)
 	cmd.Stdout = io.MultiWriter(log, said)
 	cmd.Stderr = cmd.Stdout
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

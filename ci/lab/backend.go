@@ -464,7 +464,10 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		return nil, nil
 	}
 	b.stopped = true
-	artifacts := b.dump()
+	var artifacts []scenarios.Artifact
+	if !b.options.Kept { // nobody reads them, and an API server that hangs would keep a lab from its end
+		artifacts = b.dump()
+	}
 	b.cancel()
 	var errs []error
 	for _, p := range b.processes {

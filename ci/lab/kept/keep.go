@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -29,8 +30,20 @@ import (
 // stay is what the process of a lab is told once the lab is up: from then on it lives without whoever asked for it.
 const stay = "stay"
 
-// errUnwanted is why a lab isn't kept whose maker has gone before it was up, and errDown why one ends that was asked to.
-var errUnwanted, errDown = errors.New("the process that asked for the lab has ended"), errors.New("the lab was told to shut down")
+// errUnwanted is why a lab isn't kept whose maker has gone before it was up, errDown why one ends that was asked to, and errLost
+// why one ends that nobody could find any more.
+var (
+	errUnwanted = errors.New("the process that asked for the lab has ended")
+	errDown     = errors.New("the lab was told to shut down")
+	errLost     = errors.New("the lab's directory has been removed")
+)
+
+const (
+	// glance is how often a lab looks whether its directory is there.
+	glance = 2 * time.Second
+	// goodbye is what a lab gets to end what it has started; what is left then is killed.
+	goodbye = 20 * time.Second
+)
 
 // forever is longer than any lab is kept.
 const forever = time.Duration(1) << 62
@@ -94,6 +107,7 @@ func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary s
 	if err := k.serve(); err != nil {
 		return err
 	}
+	go k.watchDirectory(ctx)
 	wanted := make(chan struct{})
 	go func() {
 		var order string
@@ -114,8 +128,41 @@ func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary s
 	} else {
 		k.say("removing what was created of the lab")
 	}
-	_, stopErr := k.backend.Stop()
-	return errors.Join(err, stopErr)
+	return errors.Join(err, k.stop())
+}
+
+// stop ends what the lab has started. The keepers kill what doesn't end soon, once this process has: somebody who ended the lab
+// does not wait for an API server that hangs.
+func (k *keep) stop() error {
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := k.backend.Stop()
+		stopped <- err
+	}()
+	within := machine.Budget(goodbye)
+	select {
+	case err := <-stopped:
+		return err
+	case <-time.After(within):
+		return fmt.Errorf("not all of the lab ended within %v: what is left is killed", within.Round(time.Second))
+	}
+}
+
+// watchDirectory ends the lab when its directory is gone, by which it is found: lab status and lab down would know nothing of it.
+func (k *keep) watchDirectory(ctx context.Context) {
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if _, err := os.Lstat(k.status.Dir); errors.Is(err, os.ErrNotExist) {
+			k.end(errLost)
+			return
+		}
+	}
 }
 
 // stand says that the lab is up, lets go of whoever has asked for it, and returns when it is to end.
