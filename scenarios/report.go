@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,6 +88,29 @@ func (o *Outcome) Meets() (mismatch string) {
 	}
 	return fmt.Sprintf("expected %s to be violated, but the verdict is %s%s", expected, verdict, reason)
 }
+
+// TooSlow says by what the machine, and nobody under test, may have spoilt the run: it names who got too little of it, and for how
+// long. It is "" if nothing was noticed.
+func (o *Outcome) TooSlow() string {
+	var stalls []string
+	for _, e := range o.History.Events() {
+		switch e.Kind {
+		case history.LabStalled:
+			stalls = append(stalls, "at "+history.Seconds(e.At)+" "+cmp.Or(e.Note, e.Phrase()))
+		case history.LabRecovered:
+			if n := len(stalls); n > 0 {
+				stalls[n-1] += ", for " + e.Value + " in all"
+			}
+		}
+	}
+	if n := len(stalls); n > maxStalls {
+		stalls = append(stalls[:maxStalls], fmt.Sprintf("and %d times more", n-maxStalls))
+	}
+	return strings.Join(stalls, "; ")
+}
+
+// maxStalls are how many are named.
+const maxStalls = 3
 
 // Interrupted reports whether the run was ended from outside.
 func (o *Outcome) Interrupted() bool { return errors.Is(o.Err, context.Canceled) }
@@ -273,6 +297,7 @@ type result struct {
 	Expected   string            `json:"expected"`
 	AsExpected bool              `json:"asExpected"`
 	Reason     string            `json:"reason,omitempty"`
+	TooSlow    string            `json:"tooSlow,omitempty"`
 	Backend    string            `json:"backend,omitempty"`
 	Version    string            `json:"version,omitempty"`
 	Seed       uint64            `json:"seed"`
@@ -336,7 +361,7 @@ func (o *Outcome) JSON(replay string) []byte {
 	}
 	t := o.Timings
 	r := result{
-		Scenario: o.Plan.Metadata.Name, Verdict: verdict, Expected: expected, AsExpected: o.Meets() == "", Reason: reason,
+		Scenario: o.Plan.Metadata.Name, Verdict: verdict, Expected: expected, AsExpected: o.Meets() == "", Reason: reason, TooSlow: o.TooSlow(),
 		Backend: o.World, Version: o.Version, Seed: o.Plan.Seed, Plan: o.Plan.ID(), Replay: replay,
 		Digest: o.History.Digest(), Events: o.History.Len(), Seconds: o.Duration().Seconds(), Played: o.Played().Seconds(),
 		Steps:    stepsResult{o.Steps, len(o.Plan.Spec.Steps), o.Stuck},

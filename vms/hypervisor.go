@@ -189,34 +189,51 @@ func (h *hypervisor) open(root string) error {
 	return nil
 }
 
-// adopt collects the QEMU process of a domain as soon as it ends, and lets its main loop go first among all that this machine
-// has to do: it tells of resets and carries the guest's evidence, and shares a lock with the emulated processor. On a busy machine
-// resets were told 15 s late before, and within 1.5 s since. The whole machine has the priority that we have ourselves. A failure
-// only makes things known later.
-func (h *hypervisor) adopt(domain string) {
+// process is the id of the QEMU of a domain, or 0 if there is none.
+func (h *hypervisor) process(domain string) int {
 	text, err := os.ReadFile(filepath.Join(h.pids, domain+".pid"))
 	if err != nil {
-		return
+		return 0
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return
+		return 0
 	}
-	if process, err := os.FindProcess(pid); err == nil {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, pid, mainLoopNice) // of that thread alone
-		// QEMU has a session of its own, and the kernel divides its time among sessions first (sched(7), autogroup).
-		if raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
-			_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), strconv.AppendInt(nil, int64(rawNice-raw), 10), 0)
-		}
-		go process.Wait()
-	}
+	return pid
 }
 
-// mainLoopNice is the nice value of QEMU's main loop, which needs little time but that at once.
-const mainLoopNice = -15
+// adopt collects the QEMU process of a domain as soon as it ends, and lets its emulated processors give way to its main loop, which tells
+// of resets, carries the guest's evidence, and shares a lock with them: beside busy processors resets were told 15 s late. QEMU has a
+// session of its own, among which the kernel divides its time first (sched(7), autogroup), so that a nice value counts between
+// QEMU's threads alone. Where the kernel doesn't do that, none is changed. A failure only makes things known later.
+func (h *hypervisor) adopt(domain string) {
+	pid := h.process(domain)
+	if pid == 0 {
+		return
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	if inSessions() {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is a good one
+		for _, thread := range threads {
+			if id, err := strconv.Atoi(filepath.Base(thread)); err == nil && id != pid {
+				_ = unix.Setpriority(unix.PRIO_PROCESS, id, processorNice)
+			}
+		}
+	}
+	go process.Wait()
+}
 
-// rawNice is what the system call getpriority returns for a nice value of 0; it is less by one for each more.
-const rawNice = 20
+// inSessions reports whether the kernel divides its time among sessions first.
+func inSessions() bool {
+	enabled, _ := os.ReadFile("/proc/sys/kernel/sched_autogroup_enabled") // it is missing where it can't
+	return strings.TrimSpace(string(enabled)) == "1"
+}
+
+// processorNice is the nice value of QEMU's threads but for its main loop, which needs little time but that at once.
+const processorNice = 15
 
 var stopReasons = map[libvirt.DomainEventStoppedDetailType]string{
 	libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:  "shutdown",

@@ -98,6 +98,8 @@ type Options struct {
 	Kept bool
 	// Record has the lab note all deeds of the controllers, for Deeds, also what reaches their caches.
 	Record bool
+	// Alone has the lab wait until nothing else that is heavy runs on this machine, and lets nothing else begin.
+	Alone bool
 	// Log is told what the lab is doing; may be nil.
 	Log io.Writer
 	// Controllers are those that a plan can name; nil: fencelab's own.

@@ -18,6 +18,9 @@ var costs = map[string]int{
 
 // cost is what the lab of a plan costs.
 func (o Options) cost(plan *scenarios.Plan) int {
+	if o.Alone {
+		return slots.All
+	}
 	cost := costs[o.ControlPlane()] + costs[cmp.Or(o.Hosts, Guest)]*len(plan.Spec.Topology.Hosts) + costs[cmp.Or(o.Power, Redfish)]
 	for _, c := range plan.Spec.Controllers {
 		if c.Program != nil || c.Pods != nil {

@@ -580,16 +580,15 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	GinkgoHelper()
 	o.Log = GinkgoWriter
 	plan := compile(GinkgoT(), file)
-	began := time.Now()
-	outcome, err := scenarios.Run(ctx, plan, lab.New(o), nil)
-	if unsupported := new(scenarios.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
-		Skip(err.Error())
+	outcome := play(ctx, plan, o)
+	if why := outcome.TooSlow(); why != "" && outcome.Meets() != "" {
+		AddReportEntry("repeated", outcome.Meets()+"; the machine was too slow: "+why)
+		fmt.Printf("%s is told once more, alone: %s\n", plan.Metadata.Name, why)
+		o.Alone = true
+		outcome = play(ctx, plan, o)
 	}
-	Expect(err).NotTo(HaveOccurred())
 	verdict, _ := outcome.Verdict()
 	AddReportEntry("verdict", string(verdict))
-	// Not into the report: whoever waits for the run wants to see it now.
-	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(outcome.Elapsed(), "\n  "))
 	for _, want := range []string{page.Trace, page.Lines} {
 		i := slices.IndexFunc(outcome.Artifacts, func(a scenarios.Artifact) bool { return a.Name == want && len(a.Data) > 0 })
 		Expect(i).To(BeNumerically(">=", 0), want+" is evidence")
@@ -611,6 +610,21 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	if mismatch != "" {
 		Fail(mismatch + "\n\n" + outcome.Brief(fromRoot(dir), replay))
 	}
+}
+
+// play tells a story in a lab of its own.
+func play(ctx context.Context, plan *scenarios.Plan, o lab.Options) *scenarios.Outcome {
+	GinkgoHelper()
+	began := time.Now()
+	outcome, err := scenarios.Run(ctx, plan, lab.New(o), nil)
+	if unsupported := new(scenarios.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
+		Skip(err.Error())
+	}
+	Expect(err).NotTo(HaveOccurred())
+	verdict, _ := outcome.Verdict()
+	// Not into the report: whoever waits for the run wants to see it now.
+	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(outcome.Elapsed(), "\n  "))
+	return outcome
 }
 
 // directoryOf is the name of the directory of a spec.

@@ -23,9 +23,12 @@ const (
 // the API server once a beat, past all gates, and what that has in memory, because a scenario may stop etcd: thus past every
 // fault of the scenario. That takes the lab and the API server, whose share of the machine is that of the controllers that
 // the lab runs.
+//
+// It also tells when a host starves: see starving.
 type pulse struct {
-	stream *stream
-	read   func(context.Context) error
+	stream   *stream
+	read     func(context.Context) error
+	starving *starving
 }
 
 // fromMemory is how the API server reads without etcd.
@@ -34,12 +37,20 @@ var fromMemory = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"
 func (b *Backend) keepPulse() {
 	pulse{b.stream, func(ctx context.Context) error {
 		return b.admin.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{}, fromMemory)
-	}}.beat(b.ctx)
+	}, b.starving()}.beat(b.ctx)
 }
 
 // beat looks until the run ends. Events wait for the look that is due, so that what is late is judged only when it is known
 // whether the lab was.
 func (p pulse) beat(ctx context.Context) {
+	var since time.Duration // when the stall that goes on began
+	stalls := false
+	stalled := func(at time.Duration, why string) {
+		if !stalls {
+			since, stalls = at, true
+			p.stream.put(history.Event{At: at, Kind: history.LabStalled, Note: why})
+		}
+	}
 	for {
 		due := p.stream.since() + beat
 		release := p.stream.hold(due)
@@ -52,20 +63,23 @@ func (p pulse) beat(ctx context.Context) {
 			defer close(answered)
 			_ = p.read(ctx) // a refusal is an answer
 		}()
-		stalled := !p.within(ctx, answered, due+stall)
-		if stalled {
-			p.stream.put(history.Event{At: due, Kind: history.LabStalled})
+		if !p.within(ctx, answered, due+stall) {
+			stalled(due, "its API server took longer than "+stall.String())
+		}
+		starves := p.starving.now(due)
+		if starves != "" {
+			stalled(due, starves)
 		}
 		release()
-		if !stalled {
-			continue
-		}
 		select {
 		case <-answered:
 		case <-ctx.Done():
 			return
 		}
-		p.stream.now(history.Event{Kind: history.LabRecovered, Value: (p.stream.since() - due).Round(time.Millisecond).String()})
+		if stalls && starves == "" {
+			stalls = false
+			p.stream.now(history.Event{Kind: history.LabRecovered, Value: (p.stream.since() - since).Round(time.Millisecond).String()})
+		}
 	}
 }
 

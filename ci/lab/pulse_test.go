@@ -32,7 +32,7 @@ func TestPulse(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				start := time.Now()
 				s := newStream(func() time.Duration { return time.Since(start) })
-				p := pulse{s, func(ctx context.Context) error {
+				p := pulse{stream: s, read: func(ctx context.Context) error {
 					if len(c.reads) == 0 {
 						return nil
 					}

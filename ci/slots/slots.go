@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,9 @@ const (
 	Variable = "FENCELAB_SLOTS"
 	Held     = "held"
 	Last     = "last"
+
+	// All is the cost of what is to have the machine for itself, after everybody else.
+	All = math.MaxInt
 
 	// perCore is how many slots a core has. A lab of two small guests costs four: most of its time it waits.
 	perCore = 4
@@ -94,7 +98,7 @@ type Turn struct {
 // Take waits until there is room for something that costs so many slots, and takes them; what costs more than the machine has
 // takes all. say is told what is waited for; may be nil. Where nothing else that is heavy runs, there is always room.
 func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format string, args ...any)) (*Turn, error) {
-	last := os.Getenv(Variable) == Last
+	last := os.Getenv(Variable) == Last || cost == All
 	if os.Getenv(Variable) == Held {
 		return nil, nil
 	}
