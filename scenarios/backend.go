@@ -42,6 +42,18 @@ type Scheduler interface {
 	EndSchedule()
 }
 
+// A Spender is a Backend that knows what it has taken of the machine's processors. It says so after Stop.
+type Spender interface {
+	Spent() []Spent
+}
+
+// Spent is how much time of the processors a part of a world took in a phase.
+type Spent struct {
+	Phase   string  `json:"phase"`
+	Part    string  `json:"part"`
+	Seconds float64 `json:"seconds"`
+}
+
 // Artifact is a file of evidence for the report's directory.
 type Artifact struct {
 	Name string

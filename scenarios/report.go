@@ -312,6 +312,7 @@ type result struct {
 	Deviations []deviationResult `json:"deviations,omitempty"`
 	Invariants []invariantResult `json:"invariants"`
 	Timings    timingsResult     `json:"timings"`
+	Processors []Spent           `json:"processors,omitempty"`
 }
 
 type stepsResult struct {
@@ -364,9 +365,10 @@ func (o *Outcome) JSON(replay string) []byte {
 		Scenario: o.Plan.Metadata.Name, Verdict: verdict, Expected: expected, AsExpected: o.Meets() == "", Reason: reason, TooSlow: o.TooSlow(),
 		Backend: o.World, Version: o.Version, Seed: o.Plan.Seed, Plan: o.Plan.ID(), Replay: replay,
 		Digest: o.History.Digest(), Events: o.History.Len(), Seconds: o.Duration().Seconds(), Played: o.Played().Seconds(),
-		Steps:    stepsResult{o.Steps, len(o.Plan.Spec.Steps), o.Stuck},
-		Injected: injectedResult(o.Injected),
-		Timings:  timingsResult{t.Boot.Seconds(), t.SoftOff.Seconds(), t.HardOff.Seconds(), t.Skew.Seconds(), t.Quiet.Seconds()},
+		Steps:      stepsResult{o.Steps, len(o.Plan.Spec.Steps), o.Stuck},
+		Injected:   injectedResult(o.Injected),
+		Timings:    timingsResult{t.Boot.Seconds(), t.SoftOff.Seconds(), t.HardOff.Seconds(), t.Skew.Seconds(), t.Quiet.Seconds()},
+		Processors: o.Spent,
 	}
 	for _, d := range o.Plan.Deviations {
 		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault})

@@ -39,6 +39,8 @@ type Outcome struct {
 	// Nearest is the nearest run that held, for a report to show beside this one; nil
 	// if nobody looked for it.
 	Nearest *Outcome
+	// Spent is what the backend took of the machine's processors, if it knows.
+	Spent []Spent
 	// World and Version say where this was played, for whoever reads the report;
 	// whoever calls Run knows.
 	World, Version string
@@ -78,6 +80,9 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 	r.outcome.Injected = r.injected.counted()
 	artifacts, stopErr := backend.Stop()
 	r.outcome.Artifacts = artifacts
+	if spender, ok := backend.(Spender); ok {
+		r.outcome.Spent = spender.Spent()
+	}
 	r.outcome.Err = errors.Join(r.outcome.Err, stopErr)
 	return r.outcome, nil
 }

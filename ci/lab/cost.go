@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/scenarios"
 )
@@ -32,12 +33,14 @@ func (o Options) cost(plan *scenarios.Plan) int {
 
 // enter waits until the machine has room for the lab.
 func (b *Backend) enter() (err error) {
+	thismachine.Slowness() // it is measured from now on
 	b.turn, err = slots.Machine().Take(b.ctx, "a lab of "+b.plan.Metadata.Name, b.options.cost(b.plan), b.logf)
 	return err
 }
 
 // up notes that the lab is: then the next can begin. One that is kept waits for people, and would keep all others waiting.
 func (b *Backend) up() {
+	b.account.enter(telling)
 	if b.options.Kept {
 		b.turn.Release()
 		return

@@ -17,6 +17,8 @@ import (
 // stream puts the events of all observers in the order of their times.
 type stream struct {
 	since func() time.Duration
+	// about is what the event says with which the story begins.
+	about string
 	// up is told when the story begins.
 	up func()
 
@@ -165,8 +167,15 @@ func (s *stream) begin(at time.Duration) {
 	if len(s.waiting) == 0 {
 		s.begun = true
 		s.up()
-		s.insert(history.Event{At: at, Kind: history.RunStarted})
+		s.insert(history.Event{At: at, Kind: history.RunStarted, Note: s.about})
 	}
+}
+
+// remark has the event with which the story begins say something.
+func (s *stream) remark(about string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.about = about
 }
 
 // telling reports whether the story has begun.
