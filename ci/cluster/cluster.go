@@ -26,10 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// readyTimeout bounds the start: 2 to 3 s on two idle cores, many times that while other builds run.
+// readyTimeout bounds the start on a machine that isn't slow: 2 to 3 s on two idle cores.
 const readyTimeout = 90 * time.Second
 
 // Options say what the control plane is started from. The zero value is a good start.
@@ -122,7 +123,7 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 
 // awaitReady asks for readiness and then for the namespaces that kubelets need, which a ready server makes a little later.
 func (c *Cluster) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
+	ctx, cancel := machine.WithBudget(ctx, readyTimeout)
 	defer cancel()
 	asking, err := rest.HTTPClientFor(c.admin)
 	if err != nil {

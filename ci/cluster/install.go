@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/fencelab/fencelab/ci/machine"
 )
 
 // establishTimeout bounds the wait for a CRD to be served, usually some 100 ms.
@@ -92,7 +94,7 @@ func apply(ctx context.Context, writer client.Client, manifests []manifest) erro
 }
 
 func awaitEstablished(ctx context.Context, reader client.Reader, m manifest) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, establishTimeout, fmt.Errorf("not within %v", establishTimeout))
+	ctx, cancel := machine.WithBudget(ctx, establishTimeout)
 	defer cancel()
 	for {
 		var crd apiextensionsv1.CustomResourceDefinition

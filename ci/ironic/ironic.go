@@ -25,10 +25,11 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// readyTimeout bounds the start: 5 s on two idle cores, 10 s for that of another suite, many times that while other builds run.
+// readyTimeout bounds the start on a machine that isn't slow: 5 s on two idle cores, 10 s for that of another suite.
 const readyTimeout = 3 * time.Minute
 
 // Options say how Ironic behaves. The zero value is Ironic's own defaults. Durations are whole seconds.
@@ -99,7 +100,7 @@ func Launch(ctx context.Context, o Options) (*Ironic, error) {
 }
 
 func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
+	ctx, cancel := machine.WithBudget(ctx, readyTimeout)
 	defer cancel()
 	if i.keeper, err = keeper.Start(); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (i *Ironic) Start(ctx context.Context) error {
 	if i.process != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no success within %v", readyTimeout))
+	ctx, cancel := machine.WithBudget(ctx, readyTimeout)
 	defer cancel()
 	if err := i.start(ctx); err != nil {
 		return fmt.Errorf("restart ironic: %w", err)

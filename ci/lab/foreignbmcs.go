@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/vms"
@@ -126,7 +126,7 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, readyTimeout)
+	ctx, cancel := thismachine.WithBudget(b.ctx, readyTimeout)
 	defer cancel()
 	client := &http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -219,7 +220,7 @@ func (p *process) start() error {
 			if p.b.options.Hosts == Node {
 				within = nodeReadyTimeout
 			}
-			ready, err := up(p.b.ctx, child.ready, within, child.ended())
+			ready, err := up(p.b.ctx, child.ready, thismachine.Budget(within), child.ended())
 			if err != nil && p.b.ctx.Err() == nil {
 				p.b.stream.fail(fmt.Errorf("the controller %s: %w", p.name, err))
 			}

@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"context"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -107,6 +109,21 @@ func TestPatience(t *testing.T) {
 		if got := p.over(step.seen, now, step.slowness); got != step.over {
 			t.Errorf("step %d: it is over: %t", i, got)
 		}
+	}
+}
+
+// TestWithBudget: it ends by itself, and says why.
+func TestWithBudget(t *testing.T) {
+	ctx, cancel := WithBudget(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); cause == nil || !strings.HasPrefix(cause.Error(), "no success within 20ms, which are longer") {
+		t.Errorf("it ended because %v", cause)
+	}
+	early, stop := WithBudget(t.Context(), time.Hour)
+	stop()
+	if cause := context.Cause(early); cause != context.Canceled {
+		t.Errorf("one that was stopped ended because %v", cause)
 	}
 }
 

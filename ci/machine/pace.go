@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -11,13 +13,14 @@ import (
 
 const (
 	// reference is how long the work takes on the machine that docs/performance.md describes, when nothing else runs there.
-	reference = 9500 * time.Microsecond
-	// rounds make the work longer than the time that the kernel gives a process in one go: shorter, it would never wait.
-	rounds = 5_000_000
+	reference = 47500 * time.Microsecond
+	// rounds make the work much longer than the time that the kernel gives a process in one go: who has slept goes first for that
+	// long, and a shorter piece of work took 1.4 times as long where emulated hosts took six times.
+	rounds = 25_000_000
 	// interval is from one measurement to the next, of each process that asks.
-	interval = 3 * time.Second
+	interval = 10 * time.Second
 	// remembered is how many of them count: a budget is about what was, not about one bad moment.
-	remembered = 10
+	remembered = 6
 )
 
 // Pace is how slow the machine was at one moment.
@@ -134,3 +137,26 @@ func (p *Patience) over(seen any, now time.Time, slowness float64) bool {
 
 // Root is this machine's file system.
 var Root = os.DirFS("/")
+
+// WithBudget is a context that ends after a time that suffices on the reference machine: on this one it lasts longer, by as much as
+// the machine is slower all along. Its cause says so.
+func WithBudget(parent context.Context, enough time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	patience := NewPatience(enough)
+	go func() {
+		tick := time.NewTicker(min(time.Second, enough/10))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if patience.Over(nil) {
+				cancel(fmt.Errorf("no success within %v, which are longer on this machine: it is %.1f times as slow as that of docs/performance.md", enough, Slowness()))
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
+}

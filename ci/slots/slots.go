@@ -72,9 +72,15 @@ type pressure struct {
 	stalled time.Duration
 }
 
+// glance is from one look to the next: trying takes time of a core, too.
+const glance = 2 * time.Second
+
 func (p *pressure) hasRoom() bool {
-	stalled, known := machine.Stalled(machine.Root)
 	now := time.Now()
+	if now.Sub(p.at) < glance {
+		return false
+	}
+	stalled, known := machine.Stalled(machine.Root)
 	share := (stalled - p.stalled).Seconds() / now.Sub(p.at).Seconds()
 	first := p.at.IsZero()
 	p.at, p.stalled = now, stalled

@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -72,7 +73,7 @@ func browse(t testing.TB, run *Run) *tab {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(own) })
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WindowSize(1500, 1000), chromedp.NoSandbox, chromedp.Env("TMPDIR="+own))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := machine.WithBudget(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)

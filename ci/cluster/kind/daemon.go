@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -72,7 +73,7 @@ func startDaemon(ctx context.Context, k *keeper.Keeper, dir string) (*engine, er
 		return nil, fmt.Errorf("start a Docker daemon: %w", err)
 	}
 	socket := filepath.Join(dir, "socket")
-	ctx, cancel := context.WithTimeoutCause(ctx, daemonTimeout, fmt.Errorf("no success within %v", daemonTimeout))
+	ctx, cancel := machine.WithBudget(ctx, daemonTimeout)
 	defer cancel()
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
