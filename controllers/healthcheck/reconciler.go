@@ -169,7 +169,8 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 			}
 		}
 		if !t.deadline.IsZero() {
-			if left := t.deadline.Sub(r.Clock.Now()); seen.after == 0 || left < seen.after {
+			// It may have come since the Nodes were asked for.
+			if left := max(t.deadline.Sub(r.Clock.Now()), time.Millisecond); seen.after == 0 || left < seen.after {
 				seen.after = left
 			}
 		}
@@ -235,7 +236,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 	if err := reader.List(ctx, &machines, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
-	others, err := readOthers(ctx, reader)
+	others, err := readOthers(ctx, reader, r.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -271,6 +272,9 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 
 // others is what a check must know beside the Machines.
 type others struct {
+	// asked is when the Nodes were asked for: what is read next may be late, and a condition
+	// has lasted no longer than it had then.
+	asked time.Time
 	nodes map[string]*corev1.Node
 	// held are the hosts that are being remediated, as Machines name them.
 	held []string
@@ -278,12 +282,12 @@ type others struct {
 	power map[string]*api.ProvisionStatus
 }
 
-func readOthers(ctx context.Context, reader client.Reader) (others, error) {
+func readOthers(ctx context.Context, reader client.Reader, now time.Time) (others, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return others{}, fmt.Errorf("list the Nodes: %w", err)
 	}
-	o := others{nodes: make(map[string]*corev1.Node, len(nodes.Items))}
+	o := others{asked: now, nodes: make(map[string]*corev1.Node, len(nodes.Items))}
 	for i := range nodes.Items {
 		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
@@ -324,7 +328,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 		node = nil // somebody has made it, and no kubelet has registered yet: that takes a boot
 	}
 	s.Missing = node == nil
-	now := r.Clock.Now()
+	now := o.asked
 	switch {
 	case s.Remediating:
 		t.deadline = now.Add(lookAgain)
