@@ -178,40 +178,54 @@ func (c concern) meets(k kind, r Request, t Traits) bool {
 	return c.kinds&k != 0 && (c.also == nil || c.also(r, t))
 }
 
-// effects lists every effect: its key, what it needs, whether it is set, and what it
-// concerns.
+// hold says how long an effect holds up what a request was to bring about; ok is false if
+// it doesn't. What the guest does with a request holds up no BMC, and neither does an answer
+// that lacks something.
+type hold func(*Effect) (long Duration, ok bool)
+
+// What an effect holds up: nothing; the request until it is made again; or for a time.
+func nothing(*Effect) (Duration, bool) { return 0, false }
+func attempt(*Effect) (Duration, bool) { return 0, true }
+
+func during(long func(*Effect) Duration) hold {
+	return func(e *Effect) (Duration, bool) { return long(e), true }
+}
+
+// effects lists every effect: its key, what it needs, whether it is set, what it holds up,
+// and what it concerns.
 var effects = []struct {
 	key   string
 	needs Need
 	set   func(*Effect) bool
+	holds hold
 	concern
 }{
-	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, concern{kinds: anything}},
-	{"hang", "", func(e *Effect) bool { return e.Hang }, concern{kinds: anything}},
-	{"ignore", "", func(e *Effect) bool { return e.Ignore }, concern{kinds: reset | managerReset}},
-	{"stuck", "", func(e *Effect) bool { return e.Stuck != nil }, concern{reset, func(r Request, _ Traits) bool { return r.ResetType == ResetGracefulShutdown }}},
-	{"transition", "", func(e *Effect) bool { return e.Transition != nil }, concern{kinds: reset}},
-	{"substitute", "", func(e *Effect) bool { return e.Substitute != "" }, concern{kinds: reset}},
-	{"duplicate", "", func(e *Effect) bool { return e.Duplicate != 0 }, concern{kinds: reset}},
-	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, concern{kinds: reset}},
-	{"swap", NeedsPeers, func(e *Effect) bool { return e.Swap != "" }, concern{kinds: read | reset}},
-	{"lag", "", func(e *Effect) bool { return e.Lag != 0 }, concern{kinds: read}},
-	{"report", "", func(e *Effect) bool { return e.Report != "" }, concern{kinds: read}},
-	{"unreachable", "", func(e *Effect) bool { return e.Unreachable }, concern{kinds: anything}},
-	{"refuse", "", (*Effect).refuses, concern{kinds: anything}},
-	{"restart", "", func(e *Effect) bool { return e.Restart != nil }, concern{kinds: anything}},
-	{"loss", "", func(e *Effect) bool { return e.Loss != nil }, concern{}},
-	{"guest", NeedsGuest, func(e *Effect) bool { return e.Guest != nil }, concern{}},
-	{"cap", NeedsWire, func(e *Effect) bool { return e.Cap != 0 }, concern{anything, func(_ Request, t Traits) bool { return t.Login }}},
-	{"expire", NeedsWire, func(e *Effect) bool { return e.Expire }, concern{anything, func(_ Request, t Traits) bool { return t.Auth == AuthSession }}},
-	{"auth", NeedsWire, func(e *Effect) bool { return e.Auth != "" }, concern{anything, func(_ Request, t Traits) bool { return t.Auth != "" || t.Login }}},
-	{"etag", NeedsWire, func(e *Effect) bool { return e.Etag != "" }, concern{anything, func(r Request, t Traits) bool {
+	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, during(func(e *Effect) Duration { return e.Delay }), concern{kinds: anything}},
+	{"hang", "", func(e *Effect) bool { return e.Hang }, attempt, concern{kinds: anything}},
+	{"ignore", "", func(e *Effect) bool { return e.Ignore }, attempt, concern{kinds: reset | managerReset}},
+	{"stuck", "", func(e *Effect) bool { return e.Stuck != nil }, during(func(e *Effect) Duration { return e.Stuck.For }), concern{reset, func(r Request, _ Traits) bool { return r.ResetType == ResetGracefulShutdown }}},
+	{"transition", "", func(e *Effect) bool { return e.Transition != nil }, during(func(e *Effect) Duration { return e.Transition.For }), concern{kinds: reset}},
+	{"substitute", "", func(e *Effect) bool { return e.Substitute != "" }, attempt, concern{kinds: reset}},
+	{"duplicate", "", func(e *Effect) bool { return e.Duplicate != 0 }, during(func(e *Effect) Duration { return e.Duplicate }), concern{kinds: reset}},
+	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, during(func(e *Effect) Duration { return e.Auto.After }), concern{kinds: reset}},
+	{"swap", NeedsPeers, func(e *Effect) bool { return e.Swap != "" }, attempt, concern{kinds: read | reset}},
+	{"lag", "", func(e *Effect) bool { return e.Lag != 0 }, during(func(e *Effect) Duration { return e.Lag }), concern{kinds: read}},
+	{"report", "", func(e *Effect) bool { return e.Report != "" }, attempt, concern{kinds: read}},
+	{"unreachable", "", func(e *Effect) bool { return e.Unreachable }, attempt, concern{kinds: anything}},
+	{"refuse", "", (*Effect).refuses, attempt, concern{kinds: anything}},
+	{"restart", "", func(e *Effect) bool { return e.Restart != nil }, during(func(e *Effect) Duration { return e.Restart.Downtime + e.Restart.For }), concern{kinds: anything}},
+	{"loss", "", func(e *Effect) bool { return e.Loss != nil }, during(func(e *Effect) Duration { return e.Loss.For + e.Loss.Downtime }), concern{}},
+	{"guest", NeedsGuest, func(e *Effect) bool { return e.Guest != nil }, nothing, concern{}},
+	{"cap", NeedsWire, func(e *Effect) bool { return e.Cap != 0 }, attempt, concern{anything, func(_ Request, t Traits) bool { return t.Login }}},
+	{"expire", NeedsWire, func(e *Effect) bool { return e.Expire }, attempt, concern{anything, func(_ Request, t Traits) bool { return t.Auth == AuthSession }}},
+	{"auth", NeedsWire, func(e *Effect) bool { return e.Auth != "" }, attempt, concern{anything, func(_ Request, t Traits) bool { return t.Auth != "" || t.Login }}},
+	{"etag", NeedsWire, func(e *Effect) bool { return e.Etag != "" }, attempt, concern{anything, func(r Request, t Traits) bool {
 		return t.wired() && !t.Login && (r.Method == methodPost || r.Method == methodPatch)
 	}}},
-	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
-	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
-	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
-	{"task", "", func(e *Effect) bool { return e.Task != nil }, concern{kinds: reset}},
+	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, nothing, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
+	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
+	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, nothing, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
+	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{kinds: reset}},
 }
 
 // confined tells whether an effect that is set means something for some of these kinds

@@ -44,35 +44,20 @@ func (r Rule) Doubts() []string {
 	return []string{fmt.Sprintf("report %q is no power state of Redfish's: those are %v", report, powerStates)}
 }
 
-// Outlasts is for how long the effect on a request may go on when the rule has been removed.
-func (r Rule) Outlasts() time.Duration {
-	var longest Duration
+// Holds is how long a request on which the rule fires is held up, beyond its being made
+// again; ok is false if the rule holds up none.
+func (r Rule) Holds() (longest time.Duration, ok bool) {
 	for _, x := range r.expand() {
-		e := &x.Effect
-		longest = max(longest, e.Delay, e.Duplicate, e.Lag)
-		if e.Stuck != nil {
-			longest = max(longest, e.Stuck.For)
-		}
-		if e.Transition != nil {
-			longest = max(longest, e.Transition.For)
-		}
-		if e.Auto != nil {
-			longest = max(longest, e.Auto.After)
-		}
-		if e.Restart != nil {
-			longest = max(longest, e.Restart.Downtime+e.Restart.For)
-		}
-		if e.Loss != nil {
-			longest = max(longest, e.Loss.For+e.Loss.Downtime)
-		}
-		if e.Guest != nil {
-			longest = max(longest, e.Guest.Slow)
-		}
-		if e.Task != nil {
-			longest = max(longest, e.Task.After)
+		for _, k := range effects {
+			if !k.set(&x.Effect) {
+				continue
+			}
+			if long, holds := k.holds(&x.Effect); holds {
+				longest, ok = max(longest, time.Duration(long)), true
+			}
 		}
 	}
-	return time.Duration(longest)
+	return longest, ok
 }
 
 // Need is what a rule can't do without. Where it is missing the rule would come to

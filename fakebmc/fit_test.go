@@ -51,7 +51,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-func TestOutlasts(t *testing.T) {
+func TestHolds(t *testing.T) {
 	for rule, want := range map[string]time.Duration{
 		`{"effect": {"unreachable": true}}`:                                                     0,
 		`{"effect": {"refuse": {"status": 500}}}`:                                               0,
@@ -63,7 +63,8 @@ func TestOutlasts(t *testing.T) {
 		`{"when": {"reset": ["ForceOff"]}, "effect": {"auto": {"reset": "On", "after": "9s"}}}`: 9 * time.Second,
 		`{"effect": {"restart": {"downtime": "30s", "report": "Off", "for": "10s"}}}`:           40 * time.Second,
 		`{"effect": {"loss": {"for": "10s", "downtime": "20s"}}}`:                               30 * time.Second,
-		`{"effect": {"guest": {"slow": "50s"}}}`:                                                50 * time.Second,
+		`{"effect": {"guest": {"slow": "50s"}}}`:                                                -1,
+		`{"effect": {"drop": "Location"}}`:                                                      -1,
 		`{"when": {"reset": ["ForceOff"]}, "effect": {"task": {"after": "7s"}}}`:                7 * time.Second,
 		`{"preset": "powering-off-while-running"}`:                                              time.Minute,
 	} {
@@ -71,8 +72,12 @@ func TestOutlasts(t *testing.T) {
 		if err := json.Unmarshal([]byte(rule), &r); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.Outlasts(); got != want {
-			t.Errorf("%s outlasts its removal by %v, want %v", rule, got, want)
+		got, ok := r.Holds()
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%s holds up a request for %v, want %v", rule, got, want)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Link is one direction of the network, from one end to another. Ends are API,
@@ -13,13 +15,13 @@ import (
 type Link struct{ From, To string }
 
 // API is the end at the API server.
-const API = "api"
+const API = history.Everybody
 
 // HostEnd, ControllerEnd and BMCEnd are the ends of links at a host, at a process of a
 // controller, and at the BMC of a host.
-func HostEnd(name string) string       { return "host/" + name }
-func ControllerEnd(name string) string { return "controller/" + name }
-func BMCEnd(host string) string        { return "bmc/" + host }
+func HostEnd(name string) string       { return history.HostEnd(name) }
+func ControllerEnd(name string) string { return history.ControllerEnd(name) }
+func BMCEnd(host string) string        { return history.BMCEnd(host) }
 
 // Covers reports whether a message from one end to another takes this link.
 func (l Link) Covers(from, to string) bool {

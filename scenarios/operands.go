@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // HostOp names the host that an operation is done to.
@@ -23,6 +26,14 @@ type FaultOp struct {
 	Host string `json:"host"`
 	// rule says which requests are affected, and how.
 	Rule json.RawMessage `json:"rule"`
+}
+
+// hinders is the BMC, unless the world says that the fault holds up nothing.
+func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
+	if !slices.Contains(timings.Faults, f.Name) {
+		return nil
+	}
+	return &history.Hindrance{Party: BMCEnd(f.Host)}
 }
 
 // FaultName names a fault that was added before.
@@ -66,6 +77,15 @@ type CrashOp struct {
 	LateBy Duration `json:"lateBy,omitzero"`
 }
 
+// SentBefore is what holds up requests that a process had sent when it died, and that
+// arrive so much later; nil if none do.
+func SentBefore(process string, late time.Duration) *history.Hindrance {
+	if late == 0 {
+		return nil
+	}
+	return &history.Hindrance{Party: ControllerEnd(process), For: late, Decided: true}
+}
+
 // Process is what the process is called.
 func (c *CrashOp) Process() string {
 	if c.Host != "" {
@@ -78,6 +98,11 @@ func (c *CrashOp) Process() string {
 type ControllerOp struct {
 	// controller is the controller's name.
 	Controller string `json:"controller"`
+}
+
+// hinders is a process that stands still, in whatever it had decided to do.
+func (c *ControllerOp) hinders(*invariant.Timings) *history.Hindrance {
+	return &history.Hindrance{Party: ControllerEnd(c.Controller), Decided: true}
 }
 
 func (c *ControllerOp) process() string { return c.Controller }
@@ -116,12 +141,26 @@ func (c *ClockOp) Drift() time.Duration { return time.Duration(c.Gains) - time.D
 // Offset is what to add to the time.
 func (c *ClockOp) Offset() time.Duration { return time.Duration(c.Ahead) - time.Duration(c.Behind) }
 
+// hinders is whom a clock that is wrong holds up: a controller that goes by it. A host's
+// holds up nobody: agents measure by the time that their host is up.
+func (c *ClockOp) hinders(*invariant.Timings) *history.Hindrance {
+	if c.Controller == "" || c.Offset() == 0 && c.Drift() == 0 {
+		return nil
+	}
+	return &history.Hindrance{Party: ControllerEnd(c.Controller)}
+}
+
 // CacheOp names one kind in one controller's cache.
 type CacheOp struct {
 	// controller is the controller's name.
 	Controller string `json:"controller"`
 	// kind is the kind of object, such as BareMetalHost.
 	Kind string `json:"kind"`
+}
+
+// hinders is whom a cache holds up that learns late.
+func (c *CacheOp) hinders(*invariant.Timings) *history.Hindrance {
+	return &history.Hindrance{Party: ControllerEnd(c.Controller)}
 }
 
 // Selection is what a user's operation is done to: one object, or all objects of a kind
@@ -174,6 +213,19 @@ type FailAPIOp struct {
 	// times is how many requests are refused. Default: all, until apiRestore or the end of
 	// the story.
 	Times int `json:"times,omitempty"`
+}
+
+// hinders is whom it holds up for as long as it lasts. So many refusals alone are told by
+// the requests that they refuse.
+func (f *FailAPIOp) hinders(*invariant.Timings) *history.Hindrance {
+	switch {
+	case f.Times > 0:
+		return nil
+	case f.Controller == "":
+		return &history.Hindrance{Party: history.Everybody}
+	default:
+		return &history.Hindrance{Party: history.RequestsOf(f.Controller)}
+	}
 }
 
 // OutageOp is how the API server is away.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // This file is all that the engine knows of single operations. A new one is a field
@@ -176,6 +177,10 @@ type operation struct {
 	asks func(*Op, *Spec) []Feature
 	// shows is the event without which it came to nothing, given the number of its step.
 	shows func(*Op, int) injection
+	// hinders is whom it holds up, nil if nobody: what ends the state that it begins ends
+	// that, too. What shows in events of its own, such as a process that is down, a link that
+	// is cut or a request that is refused, is left to those.
+	hinders hinders[Op]
 }
 
 // state is what an operation begins and another one ends, as a clause: "worker-1 is
@@ -198,10 +203,21 @@ type of[T any] struct {
 	shows        func(*T, int) injection
 }
 
-// declare makes an operation of the field of Op that it is.
-func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, o of[T]) operation {
+// hinders is whom an operation holds up in a world with these timings, nil if nobody.
+type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
+
+// declare makes an operation of the field of Op that it is. Whom it hinders is not among
+// what may be left out.
+func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
 		name: name, byUser: o.byUser, orphan: o.orphan,
+		hinders: func(op *Op, timings *invariant.Timings) *history.Hindrance {
+			h := hinders(field(op), timings)
+			if h != nil && o.begins != nil {
+				h.Name = o.begins(field(op)).clause
+			}
+			return h
+		},
 		is:   func(op *Op) bool { return field(op) != nil },
 		do:   func(w World, op *Op) error { return do(w, field(op)) },
 		text: on(field, o.text), host: on(field, o.host), object: on(field, o.object),
@@ -236,57 +252,57 @@ func on[T, R any](field func(*Op) *T, f func(*T) R) func(*Op) R {
 
 // operations are all there are, in the order of Op's fields.
 var operations = []operation{
-	declare("cut", func(op *Op) *LinkOp { return op.Cut }, World.Cut, of[LinkOp]{
+	declare("cut", func(op *Op) *LinkOp { return op.Cut }, World.Cut, nobody, of[LinkOp]{
 		text: func(l *LinkOp) string { return "cut " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
 		check:  (*validator).link,
 		begins: func(l *LinkOp) state { return state{clause: l.String() + " is cut off"} },
 		asks:   (*LinkOp).asks,
 	}),
-	declare("impair", func(op *Op) *ImpairOp { return op.Impair }, World.Impair, of[ImpairOp]{
+	declare("impair", func(op *Op) *ImpairOp { return op.Impair }, World.Impair, nobody, of[ImpairOp]{
 		text: (*ImpairOp).String, host: func(i *ImpairOp) string { return i.Link().host() }, object: func(i *ImpairOp) string { return i.Link().object() },
 		check:  (*validator).impair,
 		begins: func(i *ImpairOp) state { return state{clause: i.Link().String() + " is poor"} },
 	}),
-	declare("restore", func(op *Op) *LinkOp { return op.Restore }, World.Restore, of[LinkOp]{
+	declare("restore", func(op *Op) *LinkOp { return op.Restore }, World.Restore, nobody, of[LinkOp]{
 		text: func(l *LinkOp) string { return "restore " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
 		check: (*validator).link,
 		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off", l.String() + " is poor"} }, orphan: "cut it",
 		asks: (*LinkOp).asks,
 	}),
-	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, of[HostOp]{
+	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, nobody, of[HostOp]{
 		text: words("stop the kubelet of"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
-	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, of[HostOp]{
+	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, itsBoot, of[HostOp]{
 		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: (*validator).stopFeeding,
 	}),
-	declare("ignoreShutdown", func(op *Op) *HostOp { return op.IgnoreShutdown }, World.IgnoreShutdown, of[HostOp]{
+	declare("ignoreShutdown", func(op *Op) *HostOp { return op.IgnoreShutdown }, World.IgnoreShutdown, nobody, of[HostOp]{
 		text: words("ignore shutdown on"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
-	declare("pause", func(op *Op) *HostOp { return op.Pause }, World.Pause, of[HostOp]{
+	declare("pause", func(op *Op) *HostOp { return op.Pause }, World.Pause, nobody, of[HostOp]{
 		text: words("pause"), host: (*HostOp).name, check: (*validator).hostOp,
 		begins: hostIs("is paused"), asks: watchdogWhilePaused,
 	}),
-	declare("resume", func(op *Op) *HostOp { return op.Resume }, World.Resume, of[HostOp]{
+	declare("resume", func(op *Op) *HostOp { return op.Resume }, World.Resume, nobody, of[HostOp]{
 		text: words("resume"), host: (*HostOp).name, check: (*validator).hostOp,
 		ends: hostIsNo("is paused"), orphan: "paused it",
 	}),
-	declare("hang", func(op *Op) *HostOp { return op.Hang }, World.Hang, of[HostOp]{
+	declare("hang", func(op *Op) *HostOp { return op.Hang }, World.Hang, itsBoot, of[HostOp]{
 		text: words("hang the user space of"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
-	declare("panic", func(op *Op) *HostOp { return op.Panic }, World.Panic, of[HostOp]{
+	declare("panic", func(op *Op) *HostOp { return op.Panic }, World.Panic, itsBoot, of[HostOp]{
 		text: words("panic the kernel of"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
-	declare("fillDisk", func(op *Op) *HostOp { return op.FillDisk }, World.FillDisk, of[HostOp]{
+	declare("fillDisk", func(op *Op) *HostOp { return op.FillDisk }, World.FillDisk, itself, of[HostOp]{
 		text: words("fill the disk of"), host: (*HostOp).name, check: (*validator).hostOp,
 		begins: hostIs("has a full disk"),
 	}),
-	declare("powerLoss", func(op *Op) *HostOp { return op.PowerLoss }, World.PowerLoss, of[HostOp]{
+	declare("powerLoss", func(op *Op) *HostOp { return op.PowerLoss }, World.PowerLoss, nobody, of[HostOp]{
 		text: words("power loss of"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
-	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, of[HostOp]{
+	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, nobody, of[HostOp]{
 		text: words("power up"), host: (*HostOp).name, check: (*validator).hostOp,
 	}),
-	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, of[FaultOp]{
+	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, (*FaultOp).hinders, of[FaultOp]{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
 		host:   func(f *FaultOp) string { return f.Host },
 		object: func(f *FaultOp) string { return f.Name },
@@ -299,13 +315,13 @@ var operations = []operation{
 			}
 		},
 	}),
-	declare("removeFault", func(op *Op) *FaultName { return op.RemoveFault }, World.RemoveFault, of[FaultName]{
+	declare("removeFault", func(op *Op) *FaultName { return op.RemoveFault }, World.RemoveFault, nobody, of[FaultName]{
 		text:   func(f *FaultName) string { return "remove fault " + f.Name },
 		object: func(f *FaultName) string { return f.Name },
 		check:  (*validator).removeFault,
 		ends:   func(f *FaultName) []string { return []string{"fault " + f.Name + " of"} },
 	}),
-	declare("crash", func(op *Op) *CrashOp { return op.Crash }, World.Crash, of[CrashOp]{
+	declare("crash", func(op *Op) *CrashOp { return op.Crash }, World.Crash, nobody, of[CrashOp]{
 		text:   (*CrashOp).String,
 		host:   func(c *CrashOp) string { return c.Host },
 		object: (*CrashOp).Process,
@@ -324,28 +340,28 @@ var operations = []operation{
 			}
 		},
 	}),
-	declare("startSecond", func(op *Op) *ControllerOp { return op.StartSecond }, World.StartSecond, of[ControllerOp]{
+	declare("startSecond", func(op *Op) *ControllerOp { return op.StartSecond }, World.StartSecond, nobody, of[ControllerOp]{
 		text:   func(c *ControllerOp) string { return "start a second " + c.Controller },
 		check:  (*validator).startSecond,
 		begins: func(c *ControllerOp) state { return state{clause: "there is a second " + c.Controller} },
 	}),
-	declare("stopSecond", func(op *Op) *ControllerOp { return op.StopSecond }, World.StopSecond, of[ControllerOp]{
+	declare("stopSecond", func(op *Op) *ControllerOp { return op.StopSecond }, World.StopSecond, nobody, of[ControllerOp]{
 		text:  func(c *ControllerOp) string { return "stop the second " + c.Controller },
 		check: (*validator).stopSecond,
 		ends:  func(c *ControllerOp) []string { return []string{"there is a second " + c.Controller} }, orphan: "started it",
 	}),
-	declare("pauseController", func(op *Op) *ControllerOp { return op.PauseController }, World.PauseController, of[ControllerOp]{
+	declare("pauseController", func(op *Op) *ControllerOp { return op.PauseController }, World.PauseController, (*ControllerOp).hinders, of[ControllerOp]{
 		object: (*ControllerOp).process,
 		text:   func(c *ControllerOp) string { return "pause the controller " + c.Controller },
 		check:  func(v *validator, path string, c *ControllerOp) { v.controller(path+".controller", c.Controller) },
 		begins: func(c *ControllerOp) state { return state{clause: c.Controller + " stands still"} },
 	}),
-	declare("resumeController", func(op *Op) *ControllerOp { return op.ResumeController }, World.ResumeController, of[ControllerOp]{
+	declare("resumeController", func(op *Op) *ControllerOp { return op.ResumeController }, World.ResumeController, nobody, of[ControllerOp]{
 		object: (*ControllerOp).process,
 		text:   func(c *ControllerOp) string { return "resume the controller " + c.Controller },
 		ends:   func(c *ControllerOp) []string { return []string{c.Controller + " stands still"} }, orphan: "paused it",
 	}),
-	declare("setClock", func(op *Op) *ClockOp { return op.SetClock }, World.SetClock, of[ClockOp]{
+	declare("setClock", func(op *Op) *ClockOp { return op.SetClock }, World.SetClock, (*ClockOp).hinders, of[ClockOp]{
 		text: func(c *ClockOp) string {
 			text := fmt.Sprintf("set the clock of %s to %+.1fs", c.Controller+c.Host, c.Offset().Seconds())
 			if drift := c.Drift(); drift != 0 {
@@ -364,19 +380,19 @@ var operations = []operation{
 		ends: func(c *ClockOp) []string { return []string{"the clock of " + c.Controller + c.Host + " is wrong"} },
 		asks: clocks,
 	}),
-	declare("freezeCache", func(op *Op) *CacheOp { return op.FreezeCache }, World.FreezeCache, of[CacheOp]{
+	declare("freezeCache", func(op *Op) *CacheOp { return op.FreezeCache }, World.FreezeCache, (*CacheOp).hinders, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("freeze %s in the cache of %s", c.Kind, c.Controller) },
 		object: func(c *CacheOp) string { return c.Controller },
 		check:  (*validator).cache,
 		begins: func(c *CacheOp) state { return state{clause: c.Kind + " is frozen in the cache of " + c.Controller} },
 	}),
-	declare("thawCache", func(op *Op) *CacheOp { return op.ThawCache }, World.ThawCache, of[CacheOp]{
+	declare("thawCache", func(op *Op) *CacheOp { return op.ThawCache }, World.ThawCache, nobody, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("thaw %s in the cache of %s", c.Kind, c.Controller) },
 		object: func(c *CacheOp) string { return c.Controller },
 		check:  (*validator).cache,
 		ends:   func(c *CacheOp) []string { return []string{c.Kind + " is frozen in the cache of " + c.Controller} }, orphan: "frozen it",
 	}),
-	declare("expireWatch", func(op *Op) *CacheOp { return op.ExpireWatch }, World.ExpireWatch, of[CacheOp]{
+	declare("expireWatch", func(op *Op) *CacheOp { return op.ExpireWatch }, World.ExpireWatch, (*CacheOp).hinders, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("expire the watch of %s of %s", c.Kind, c.Controller) },
 		object: func(c *CacheOp) string { return c.Controller },
 		check:  (*validator).cache,
@@ -388,7 +404,7 @@ var operations = []operation{
 			}
 		},
 	}),
-	declare("annotate", func(op *Op) *AnnotateOp { return op.Annotate }, World.Annotate, of[AnnotateOp]{
+	declare("annotate", func(op *Op) *AnnotateOp { return op.Annotate }, World.Annotate, nobody, of[AnnotateOp]{
 		text: func(a *AnnotateOp) string {
 			return fmt.Sprintf("annotate %s with %s=%s", a.Selection(), a.Key, a.Value)
 		},
@@ -396,36 +412,36 @@ var operations = []operation{
 		object: func(a *AnnotateOp) string { return a.Object },
 		byUser: true, check: (*validator).annotation,
 	}),
-	declare("removeAnnotation", func(op *Op) *AnnotateOp { return op.RemoveAnnotation }, World.RemoveAnnotation, of[AnnotateOp]{
+	declare("removeAnnotation", func(op *Op) *AnnotateOp { return op.RemoveAnnotation }, World.RemoveAnnotation, nobody, of[AnnotateOp]{
 		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Selection()) },
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
 		byUser: true, check: (*validator).noAnnotation,
 	}),
-	declare("setOnline", func(op *Op) *OnlineOp { return op.SetOnline }, World.SetOnline, of[OnlineOp]{
+	declare("setOnline", func(op *Op) *OnlineOp { return op.SetOnline }, World.SetOnline, nobody, of[OnlineOp]{
 		text:   func(o *OnlineOp) string { return fmt.Sprintf("set %s online=%t", o.Host, o.Online) },
 		host:   func(o *OnlineOp) string { return o.Host },
 		byUser: true, check: func(v *validator, path string, o *OnlineOp) { v.host(path+".host", o.Host) },
 	}),
-	declare("patch", func(op *Op) *PatchOp { return op.Patch }, World.Patch, of[PatchOp]{
+	declare("patch", func(op *Op) *PatchOp { return op.Patch }, World.Patch, nobody, of[PatchOp]{
 		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
 		byUser: true, check: (*validator).patch, asks: foreignFields,
 	}),
-	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, of[ObjectOp]{
+	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, nobody, of[ObjectOp]{
 		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
 		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.selection(path, o.Selection(), isChanged) },
 	}),
-	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, of[CreateOp]{
+	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, nobody, of[CreateOp]{
 		text:   func(o *CreateOp) string { return "create " + o.Object },
 		host:   func(o *CreateOp) string { return nameIn(o.Object) },
 		object: func(o *CreateOp) string { return o.Object },
 		byUser: true, check: (*validator).create,
 	}),
-	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, of[FailAPIOp]{
+	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, (*FailAPIOp).hinders, of[FailAPIOp]{
 		text:   (*FailAPIOp).String,
 		check:  (*validator).failAPI,
 		begins: func(f *FailAPIOp) state { return state{clause: apiRefuses, brief: f.Times > 0} },
@@ -436,7 +452,7 @@ var operations = []operation{
 			}
 		},
 	}),
-	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, of[OutageOp]{
+	declare("apiOutage", func(op *Op) *OutageOp { return op.APIOutage }, World.APIOutage, everybody, of[OutageOp]{
 		text: func(o *OutageOp) string {
 			if o.Hang {
 				return "API outage: requests hang"
@@ -445,29 +461,45 @@ var operations = []operation{
 		},
 		begins: func(*OutageOp) state { return state{clause: apiAway} },
 	}),
-	declare("etcdOutage", func(op *Op) *struct{} { return op.EtcdOutage }, World.EtcdOutage, of[struct{}]{
+	declare("etcdOutage", func(op *Op) *struct{} { return op.EtcdOutage }, World.EtcdOutage, everybody, of[struct{}]{
 		text:   func(*struct{}) string { return "etcd outage" },
 		begins: func(*struct{}) state { return state{clause: etcdAway} },
 	}),
-	declare("apiRestore", func(op *Op) *struct{} { return op.APIRestore }, World.APIRestore, of[struct{}]{
+	declare("apiRestore", func(op *Op) *struct{} { return op.APIRestore }, World.APIRestore, nobody, of[struct{}]{
 		text: func(*struct{}) string { return "API restored" },
 		ends: func(*struct{}) []string { return []string{apiRefuses, apiAway, etcdAway} }, orphan: "taken it away or made it fail",
 	}),
-	declare("killIronic", func(op *Op) *struct{} { return op.KillIronic }, World.KillIronic, of[struct{}]{
+	declare("killIronic", func(op *Op) *struct{} { return op.KillIronic }, World.KillIronic, everybody, of[struct{}]{
 		text:   func(*struct{}) string { return "kill Ironic" },
 		check:  (*validator).ironic,
 		begins: func(*struct{}) state { return state{clause: ironicDead} },
 	}),
-	declare("startIronic", func(op *Op) *struct{} { return op.StartIronic }, World.StartIronic, of[struct{}]{
+	declare("startIronic", func(op *Op) *struct{} { return op.StartIronic }, World.StartIronic, nobody, of[struct{}]{
 		text:  func(*struct{}) string { return "start Ironic" },
 		check: (*validator).ironic,
 		ends:  func(*struct{}) []string { return []string{ironicDead} }, orphan: "killed it",
 	}),
-	declare("heal", func(op *Op) *struct{} { return op.Heal }, World.Heal, of[struct{}]{
+	declare("heal", func(op *Op) *struct{} { return op.Heal }, World.Heal, nobody, of[struct{}]{
 		text:  func(*struct{}) string { return "heal" },
 		check: (*validator).heal,
 		ends:  func(*struct{}) []string { return []string{everything} },
 	}),
+}
+
+// nobody is held up.
+func nobody[T any](*T, *invariant.Timings) *history.Hindrance { return nil }
+
+// everybody is.
+func everybody[T any](*T, *invariant.Timings) *history.Hindrance {
+	return &history.Hindrance{Party: history.Everybody}
+}
+
+// itself is held up: what runs on the host; itsBoot, until the boot ends.
+func itself(h *HostOp, _ *invariant.Timings) *history.Hindrance {
+	return &history.Hindrance{Party: HostEnd(h.Host)}
+}
+func itsBoot(h *HostOp, _ *invariant.Timings) *history.Hindrance {
+	return &history.Hindrance{Party: HostEnd(h.Host), Name: history.BootOf(h.Host)}
 }
 
 // States that several operations know of. What ends everything ends every state.

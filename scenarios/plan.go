@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Plan is a scenario with every choice made: the unit of replay. Playing the
@@ -85,12 +87,43 @@ const (
 	FaultRelist StepFault = "relist"
 )
 
+// stepFaults are all faults of single steps, and what each holds up beside what is tried
+// again: something that had been decided, for as long as the fault's extent, or nothing. A
+// list that is old is no excuse: who acts can read.
+var stepFaults = []stepFault{
+	{FaultCrashBefore, false}, {FaultCrashAfter, false}, {FaultCrashLate, true}, {FaultCrashStale, false},
+	{FaultErrorBefore, false}, {FaultErrorAfter, false}, {FaultLate, true},
+	{FaultForbidden, false}, {FaultNotFound, false}, {FaultConflict, false}, {FaultTooMany, false}, {FaultInternal, false},
+	{FaultIgnore, false}, {FaultRelist, false}, {FaultStaleList, false},
+}
+
+type stepFault struct {
+	fault StepFault
+	holds bool
+}
+
 // StepFaults are all faults of single steps.
 func StepFaults() []StepFault {
-	return []StepFault{
-		FaultCrashBefore, FaultCrashAfter, FaultCrashLate, FaultCrashStale, FaultErrorBefore, FaultErrorAfter, FaultLate,
-		FaultForbidden, FaultNotFound, FaultConflict, FaultTooMany, FaultInternal, FaultIgnore, FaultRelist, FaultStaleList,
+	faults := make([]StepFault, len(stepFaults))
+	for i := range stepFaults {
+		faults[i] = stepFaults[i].fault
 	}
+	return faults
+}
+
+// Hinders is whom a deviation holds up that a party's step takes, which was to come so much
+// later. A step that is sent says something that had been decided before.
+func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
+	h := &history.Hindrance{Party: party, After: later}
+	if !d.Fault.HasExtent() {
+		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
+		return h
+	}
+	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
+	if h.Decided = stepFaults[i].holds; h.Decided {
+		h.For = time.Duration(d.Delay)
+	}
+	return h
 }
 
 // Status returns the HTTP status that the fault answers with, or 0.

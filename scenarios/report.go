@@ -45,7 +45,7 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 		switch {
 		case r.Verdict == invariant.Held:
 			tested = true
-		case doubt == "" && (r.Judged > 0 || len(o.Plan.Spec.Invariants) > 0):
+		case doubt == "" && (r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0):
 			doubt = r.Invariant + ": " + r.Reason
 		}
 	}

@@ -123,10 +123,15 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 			case "healthcheck":
 				p.Roles.HealthCheck = cmp.Or(p.Roles.HealthCheck, c.Name)
 			case "fencer":
-				p.Roles.Fencer = cmp.Or(p.Roles.Fencer, c.Name)
+				p.Roles.Fencers = append(p.Roles.Fencers, c.Name)
 			case "deletion":
 				p.Roles.Deletion = cmp.Or(p.Roles.Deletion, c.Name)
 			}
+		}
+	}
+	for _, c := range plan.Spec.Controllers { // whoever commands such Pods, they have the hosts reset
+		if c.Pods != nil && c.Pods.FeedsWatchdog {
+			p.Roles.Fencers = append(p.Roles.Fencers, c.Name)
 		}
 	}
 	if check := plan.Spec.HealthCheck; check != nil {
@@ -403,7 +408,11 @@ func (r *run) apply(op Op, step int) {
 		name = r.outcome.Plan.Spec.Steps[step].Name
 		r.injected.add(&op, step+1)
 	}
-	r.record(history.Event{At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.Name(), Value: op.String(), Note: name})
+	declared := op.declared()
+	r.record(history.Event{
+		At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.Name(), Value: op.String(), Note: name,
+		Hinders: declared.hinders(&op, &r.outcome.Timings), Frees: declared.ends(&op),
+	})
 }
 
 // advance lets the world run and judges every event.

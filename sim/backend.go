@@ -44,6 +44,7 @@ type prepared struct {
 	hosts       *scenarios.Host
 	store       *kube.Store
 	controllers []controllers.Selection
+	bends       objects.Bends
 }
 
 func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
@@ -67,7 +68,7 @@ func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
 			return nil, err
 		}
 	}
-	s.prepared = prepared{hosts: &spec.Topology.Hosts[0], store: store, controllers: chosen}
+	s.prepared = prepared{hosts: &spec.Topology.Hosts[0], store: store, controllers: chosen, bends: objects.BendsOf(spec)}
 	return &s.prepared, nil
 }
 
@@ -293,14 +294,14 @@ func (b *Backend) addBMCs() {
 	for _, h := range b.hosts {
 		systems[h.name] = h
 	}
-	peers := fakebmc.Peers(systems)
+	peers, bends := fakebmc.Peers(systems), b.sim.prepared.bends
 	for _, h := range b.hosts {
 		requested := fakebmc.OnRequest(func(r fakebmc.Record) {
 			if b.Evidence {
 				b.requests.Add(r)
 			}
-			for _, fault := range objects.Bent(r.Rules) {
-				b.w.emit(history.Event{Kind: history.BMCFault, Host: h.name, Actor: r.Request.Client, Value: fault, Note: string(r.Request.ResetType)})
+			for _, e := range bends.Events(h.name, r.Request.Client, r) {
+				b.w.emit(e)
 			}
 		})
 		received := fakebmc.OnReset(func(client string, t fakebmc.ResetType) {

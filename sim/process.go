@@ -282,7 +282,7 @@ func (p *process) stop(d death) {
 	p.pickups = p.pickups[:0]
 	p.queue.p = p
 	p.queue.clear()
-	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: d.note})
+	p.w.emit(history.Event{Kind: history.ControllerCrashed, Actor: p.actor.name, Note: d.note, Hinders: scenarios.SentBefore(p.actor.name, d.late)})
 	for _, f := range p.flights {
 		for _, c := range f.sent {
 			if c.effect != "" && d.late > 0 {

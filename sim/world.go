@@ -13,6 +13,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -239,6 +240,28 @@ func (a *actor) next(class Class) int {
 	panic("an actor has more classes of steps than there are")
 }
 
+// party is who is held up when a step of the actor is: its process, or its host. A host
+// that goes on or off late is the BMC's affair, as it seems to whoever asked for that.
+func (a *actor) party(class Class) string {
+	kind, name, _ := strings.Cut(a.place, "/")
+	switch {
+	case kind+"/" == placeProcess:
+		return history.ControllerEnd(name)
+	case a.place == placeAgent:
+		return history.ControllerEnd(a.name)
+	case kind+"/" == placeBMC, class == ClassPower:
+		return history.BMCEnd(name)
+	default:
+		return history.HostEnd(name)
+	}
+}
+
+// sends reports whether steps of the class are requests on their way, which say what was
+// decided before.
+func (c Class) sends() bool {
+	return c == ClassAPI || c == ClassBMC || c == ClassLate || c == ClassPeer
+}
+
 // step is something that will happen.
 type step struct {
 	at time.Duration
@@ -297,7 +320,10 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 			s.at += time.Duration(deviation.Delay)
 			late = time.Duration(deviation.Delay).String()
 		}
-		w.emit(history.Event{Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts})
+		w.emit(history.Event{
+			Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts,
+			Hinders: deviation.Hinders(a.party(class), delay, class.sends()),
+		})
 	}
 	w.order++
 	s.order = w.order

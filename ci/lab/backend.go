@@ -320,6 +320,7 @@ func (b *Backend) openMachines() (err error) {
 	if b.bmcs, err = newBMCs(b.stream); err != nil {
 		return err
 	}
+	b.bmcs.bends = objects.BendsOf(&b.plan.Spec)
 	if b.options.Hosts == Model {
 		b.logf("hosts are models, with the times of the topology")
 		b.machines = openModelMachines(b.ctx, b.plan.Spec.Topology.Timings, b.stream, b.bmcs.asker)

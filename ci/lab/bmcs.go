@@ -31,13 +31,15 @@ type bmcs struct {
 	password string
 	server   *redfish.Server
 	// secure is for clients of the proxies who insist on TLS. What is behind them speaks plain HTTP.
-	secure   *tls.Config
-	names    []string
-	byName   map[string]*fakebmc.BMC
-	urls     map[string]*url.URL
-	systems  map[string]string // paths of the hosts' Systems
-	foreign  *foreignBMCs      // nil if they are fencelab's own
-	faults   *objects.Faults
+	secure  *tls.Config
+	names   []string
+	byName  map[string]*fakebmc.BMC
+	urls    map[string]*url.URL
+	systems map[string]string // paths of the hosts' Systems
+	foreign *foreignBMCs      // nil if they are fencelab's own
+	faults  *objects.Faults
+	// bends are what the plan's faults hold up.
+	bends    objects.Bends
 	requests objects.Requests
 	// clients has their names by the addresses of their connections, overdue those whose client has given up.
 	clients, overdue sync.Map
@@ -166,9 +168,7 @@ func (b *bmcs) asker(host string, t fakebmc.ResetType) string {
 // hang.
 func (b *bmcs) requested(host string, r fakebmc.Record) {
 	b.requests.Add(r)
-	for _, fault := range objects.Bent(r.Rules) {
-		b.stream.now(history.Event{
-			Kind: history.BMCFault, Host: host, Actor: b.name(r.Request.Client), Value: fault, Note: string(r.Request.ResetType),
-		})
+	for _, e := range b.bends.Events(host, b.name(r.Request.Client), r) {
+		b.stream.now(e)
 	}
 }

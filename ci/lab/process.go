@@ -312,7 +312,7 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 	if p.crash != nil && !p.crash.Each {
 		p.crash = nil
 	}
-	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note})
+	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note, Hinders: scenarios.SentBefore(p.name, time.Duration(c.LateBy))})
 	p.reviveAfter(l, max(restartDelay, time.Duration(c.RestartAfter)))
 }
 

@@ -204,7 +204,8 @@ const (
 	// name.
 	OpApplied Kind = "op-applied"
 	// Deviated says that the schedule left its default. Value is the deviation, Key
-	// the delay that it brings, if it does, and Note how long a fault lasts, if it does.
+	// the delay that it brings, if it does, and Note how long a fault lasts, if it does;
+	// Hinders says whom either holds up.
 	Deviated Kind = "deviated"
 	// ScheduleEnded says that no step deviates from here on: the story could not go on.
 	ScheduleEnded Kind = "schedule-ended"
@@ -292,6 +293,10 @@ type Event struct {
 	// From and To are the ends of one direction of a link.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
+	// Hinders says whom the event holds up, and Frees which hindrances it ends: those whose
+	// names are, or begin with, one of these.
+	Hinders *Hindrance `json:"hinders,omitempty"`
+	Frees   []string   `json:"frees,omitempty"`
 	// Note is for people.
 	Note string `json:"note,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 )
@@ -113,7 +114,7 @@ func Read(r io.Reader) (*History, error) {
 // -1 when they are equal.
 func Diff(a, b *History) int {
 	for i := range min(len(a.events), len(b.events)) {
-		if a.events[i] != b.events[i] {
+		if !Same(&a.events[i], &b.events[i]) {
 			return i
 		}
 	}
@@ -122,5 +123,8 @@ func Diff(a, b *History) int {
 	}
 	return -1
 }
+
+// Same reports whether two events are equal in every field.
+func Same(a, b *Event) bool { return reflect.DeepEqual(a, b) }
 
 func sortKinds(kinds []Kind) { slices.Sort(kinds) }

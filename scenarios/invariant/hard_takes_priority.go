@@ -18,7 +18,6 @@ var hardTakesPriority = Invariant{
 			hosts:      newRoster[hurried](p.Hosts),
 			hindrances: newHindrances(p),
 			command:    p.Timings.Command,
-			fault:      p.Timings.Fault,
 			off:        off,
 			release:    off + p.Timings.Poll + p.Timings.Slack,
 		}
@@ -28,16 +27,14 @@ var hardTakesPriority = Invariant{
 // hurries judges every hard request (seed 000: rapid convergence to a state where all
 // processes are stopped). The time begins with the request, and again with every
 // power-on while it stands; a command that was sent shortly before has its own time
-// to show first. It is nobody's fault when something hindered that: then the time begins
-// when nothing does any more.
+// to show first. What was lost to hindrances of the host's BMC, or of those who have to act,
+// doesn't count.
 type hurries struct {
 	ruling
 	hindrances
 	roles   Roles
 	hosts   roster[hurried]
 	command time.Duration
-	// fault is how long that of a fault lasts that is withdrawn.
-	fault time.Duration
 	// off and release bound the time to off, and to the deletion of the Node.
 	off, release time.Duration
 }
@@ -97,12 +94,6 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
-		if h.running.Kind != "" && e.At-h.running.At > c.off+h.earlier {
-			if _, now := c.freed(e.Host); now {
-				c.judged++ // in time after what hindered it
-			}
-			h.running = history.Event{}
-		}
 		c.done(&h.running, c.off+h.earlier, e)
 	case history.PowerOn:
 		if len(h.requests) > 0 {
@@ -168,11 +159,16 @@ func (c *hurries) run(h *hurried, e *history.Event) {
 
 // done says that e is what should have happened within a time after an event.
 func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Event) {
-	if since.Kind != "" {
-		c.judged++
-		c.within(limit, since, e)
-		*since = history.Event{}
+	if since.Kind == "" {
+		return
 	}
+	c.inTime(limit, c.lost(since.At, e.At, c.on(e.Host)), since, e)
+	*since = history.Event{}
+}
+
+// on are those on whom the fencing of a host depends.
+func (c *hurries) on(host string) parties {
+	return parties{bmc: host, first: c.roles.Power, second: c.roles.Remediation}
 }
 
 // expire judges what should have happened before e.
@@ -181,34 +177,17 @@ func (c *hurries) expire(h *entry[hurried], e *history.Event) {
 		if since.Kind == "" || e.At-since.At <= limit {
 			return
 		}
+		lost := c.lost(since.At, e.At, c.on(h.name))
+		if e.At-since.At-lost <= limit {
+			return
+		}
 		first := *since
 		*since = history.Event{}
-		if !c.since(h.name, first.At) {
-			c.judged++
-			c.breach(&first, e, clause(&first)+", and "+seconds(e.At-first.At)+" later "+what)
-		}
+		c.judged++
+		c.breach(&first, e, clause(&first)+", and "+seconds(e.At-first.At)+" later "+what+beside(lost))
 	}
-	if c.catchUp(h, e); !c.since(h.name, h.state.running.At) {
-		late(&h.state.running, c.off+h.state.earlier, h.name+" is still on, though a hard request stands")
-	}
+	late(&h.state.running, c.off+h.state.earlier, h.name+" is still on, though a hard request stands")
 	late(&h.state.kept, c.release, "the Node of "+h.name+" still exists")
-}
-
-// catchUp judges a request that something hindered: once nothing does any more, what it did has passed, and what failed has
-// had the time to be tried again, the host is as soon off as after a request.
-func (c *hurries) catchUp(h *entry[hurried], e *history.Event) {
-	since := &h.state.running
-	if since.Kind == "" || !c.since(h.name, since.At) {
-		return
-	}
-	free, now := c.freed(h.name)
-	if !now || e.At-free-c.fault <= c.off+h.state.earlier {
-		return
-	}
-	first := *since
-	*since = history.Event{}
-	c.judged++
-	c.breach(&first, e, clause(&first)+"; nothing has hindered that for "+seconds(e.At-free+c.recovery)+", and "+h.name+" is still on")
 }
 
 func (c *hurries) Finish(complete bool) Result {

@@ -1,125 +1,233 @@
 package invariant
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// hindrances are what may keep controllers and BMCs from being as fast as they
-// should be. A claim about time is judged only in their absence, so that being
-// late is a fault of the controllers. They end when the faults are withdrawn, and
-// a while after, because what failed is tried again in growing intervals.
+// hindrances are the spells in which somebody was held up, as events tell.
+//
+// They excuse two things, and nothing else. Being late is excused by as much as was lost to
+// them, of this host or this process, and a while after each: what failed is tried again in
+// growing intervals. Doing what is no longer right is excused only by what no read could
+// have told: what had been decided, and was then held up.
 type hindrances struct {
-	recovery time.Duration
-	// faults are those of BMCs that are in force: which host's, by name.
-	faults map[string]string
-	// down are the controllers that have crashed and not come back.
-	down map[string]bool
-	// everywhere says that something is in force that may hinder anybody.
-	everywhere bool
-	// stalled says that the lab itself is late.
-	stalled bool
-	// ended is when the last hindrance of a host ended, and of all under "".
-	ended map[string]time.Duration
+	recovery, grace time.Duration
+	// spells are in the order in which they began.
+	spells []spell
 }
+
+// spell is a time in which a party was held up. One without an end is open.
+type spell struct {
+	party, name string
+	begin, end  time.Duration
+	decided     bool
+}
+
+// open is the end of a spell that has none yet.
+const open = time.Duration(math.MaxInt64)
 
 func newHindrances(p Params) hindrances {
-	return hindrances{
-		recovery: p.Timings.Backoff + 5*time.Second,
-		faults:   make(map[string]string), down: make(map[string]bool), ended: make(map[string]time.Duration),
-	}
+	return hindrances{recovery: p.Timings.Backoff + 5*time.Second, grace: p.Timings.Slack}
 }
 
-// harmless are the operations that leave controllers and BMCs as fast as they were.
-// What they lead to shows in events of its own.
-var harmless = map[string]bool{
-	"cut": true, "restore": true, "stopKubelet": true, "stopFeeding": true, "ignoreShutdown": true,
-	"pause": true, "resume": true, "powerLoss": true, "powerUp": true,
-	"annotate": true, "removeAnnotation": true, "setOnline": true, "patch": true, "delete": true, "create": true,
-}
+// theLab is the party of everything that the lab runs.
+const theLab = "lab"
+
+// Names of spells whose ends are events of their own.
+const (
+	isDown    = "the process is down"
+	isPaused  = "the host stands still"
+	isStalled = "the lab is late"
+	isUnseen  = "nobody observes the host"
+)
 
 func (h *hindrances) observe(e *history.Event) {
+	for _, name := range e.Frees {
+		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
+	}
+	if hinders := e.Hinders; hinders != nil {
+		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, decided: hinders.Decided}
+		if s.name == "" {
+			s.end = s.begin + hinders.For
+		}
+		h.add(s)
+	}
 	switch e.Kind {
-	case history.OpApplied:
-		switch {
-		case e.Key == "addFault":
-			h.faults[e.Object] = e.Host
-		case e.Key == "removeFault":
-			h.ended[h.faults[e.Object]] = e.At
-			delete(h.faults, e.Object)
-		case !harmless[e.Key], e.Key == "cut" && e.Object != "": // a controller's link
-			h.everywhere = true
-		}
-	case history.Deviated:
-		h.everywhere = true
 	case history.Healed:
-		for _, host := range h.faults { // order does not matter: all get the same time
-			h.ended[host] = e.At
-		}
-		if h.everywhere || len(h.down) > 0 {
-			h.ended[""] = e.At
-		}
-		clear(h.faults)
-		h.everywhere = false
+		h.free(e.At, func(*spell) bool { return true })
 	case history.LabStalled:
-		h.stalled = true
+		h.begin(e, theLab, isStalled, true)
 	case history.LabRecovered:
-		h.stalled = false
-		h.ended[""] = e.At
-	case history.BMCFault, history.EvidenceLost, history.EvidenceRegained:
-		h.ended[e.Host] = e.At
+		h.end(e, theLab, isStalled)
 	case history.ControllerCrashed:
-		h.down[e.Actor] = true
+		h.begin(e, history.ControllerEnd(e.Actor), isDown, false)
 	case history.ControllerStarted:
-		if h.down[e.Actor] {
-			delete(h.down, e.Actor)
-			h.ended[""] = e.At
+		h.end(e, history.ControllerEnd(e.Actor), isDown)
+	case history.APIFault:
+		h.add(spell{party: history.RequestsOf(e.Actor), begin: e.At, end: e.At})
+	case history.HostPaused:
+		h.begin(e, history.HostEnd(e.Host), isPaused, true)
+	case history.HostResumed:
+		h.end(e, history.HostEnd(e.Host), isPaused)
+	case history.PowerOff, history.BootEnded, history.BootStarted:
+		h.end(e, history.HostEnd(e.Host), history.BootOf(e.Host))
+	case history.EvidenceLost:
+		h.begin(e, history.BMCEnd(e.Host), isUnseen, false)
+	case history.EvidenceRegained:
+		h.end(e, history.BMCEnd(e.Host), isUnseen)
+	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
+		h.linked(e)
+	}
+}
+
+// linked takes in what happens to a link: it holds up what is at both of its ends.
+func (h *hindrances) linked(e *history.Event) {
+	link := "the link from " + e.From + " to " + e.To
+	ends := [...]string{e.From, e.To}
+	if e.From == "" && e.To == "" {
+		ends[0] = history.HostEnd(e.Host)
+	}
+	for _, party := range ends {
+		switch {
+		case party == "", party == history.Everybody: // who else uses the API server is well
+		case e.Kind == history.LinkRestored:
+			h.end(e, party, link)
+		default:
+			h.end(e, party, link)
+			h.begin(e, party, link, false)
 		}
 	}
+}
+
+func (h *hindrances) begin(e *history.Event, party, name string, decided bool) {
+	h.add(spell{party: party, name: name, begin: e.At, end: open, decided: decided})
+}
+
+// add keeps the spells in order: some are known before they begin.
+func (h *hindrances) add(s spell) {
+	i := len(h.spells)
+	for i > 0 && h.spells[i-1].begin > s.begin {
+		i--
+	}
+	h.spells = slices.Insert(h.spells, i, s)
+}
+
+func (h *hindrances) end(e *history.Event, party, name string) {
+	h.free(e.At, func(s *spell) bool { return s.party == party && s.name == name })
+}
+
+// free ends the spells that are not over, and that meet a condition.
+func (h *hindrances) free(at time.Duration, which func(*spell) bool) {
+	for i := range h.spells {
+		if s := &h.spells[i]; s.end > at && which(s) {
+			s.end = at
+		}
+	}
+}
+
+// parties are those on whom something depends that is to happen in time. An instance of a
+// process counts as the process.
+type parties struct{ host, bmc, first, second string }
+
+// has reports whether a party is among them. All depend on the API server.
+func (p *parties) has(party string) bool {
+	kind, name, _ := strings.Cut(party, "/")
+	switch kind {
+	case theLab:
+		return true
+	case "host":
+		return name == p.host
+	case "bmc":
+		return name == p.bmc
+	default: // a process, its requests, or all requests
+		return name == "" || plays(name, p.first) || plays(name, p.second)
+	}
+}
+
+// lost is how much of the time between two moments was lost to spells of some parties.
+func (h *hindrances) lost(from, to time.Duration, on parties) time.Duration {
+	return h.lostTo(from, to, func(s *spell) bool { return on.has(s.party) })
+}
+
+// lostTo is how much of the time between two moments was lost to some spells.
+func (h *hindrances) lostTo(from, to time.Duration, which func(*spell) bool) (sum time.Duration) {
+	covered := from
+	for i := range h.spells {
+		s := &h.spells[i]
+		end := to
+		if s.end < to-h.recovery {
+			end = s.end + h.recovery
+		}
+		if begin := max(s.begin, covered); begin < end && which(s) {
+			sum, covered = sum+end-begin, end
+		}
+	}
+	return sum
+}
+
+// unaware reports whether whoever did e may have decided it before something changed: what
+// is read just before a write may be so old, beside the time for which what was decided was
+// held up.
+func (h *hindrances) unaware(e, changed *history.Event) bool {
+	if changed.Kind == "" {
+		return false
+	}
+	age := e.At - changed.At
+	if age < h.grace {
+		return true
+	}
+	covered := changed.At
+	for i := range h.spells {
+		s := &h.spells[i]
+		if begin, end := max(s.begin, covered), min(s.end, e.At); s.decided && begin < end && s.of(e.Actor) {
+			age, covered = age-(end-begin), end
+		}
+	}
+	return age < h.grace
+}
+
+// belated reports whether e may be what its actor decided before something held that up.
+func (h *hindrances) belated(e *history.Event) bool {
+	for i := range h.spells {
+		if s := &h.spells[i]; s.decided && s.of(e.Actor) && s.begin < e.At && e.At-h.grace <= s.end {
+			return true
+		}
+	}
+	return false
+}
+
+// of reports whether a spell is that of an actor: its own, its host's, or everybody's.
+func (s *spell) of(actor string) bool {
+	kind, name, _ := strings.Cut(s.party, "/")
+	switch kind {
+	case "host":
+		return strings.HasPrefix(actor, name+".")
+	case "bmc":
+		return false
+	}
+	return name == "" || same(actor, name)
+}
+
+// on reports whether a spell is that of a host, of a process on it, or of all of the lab. An
+// API server that refuses requests stands still for nobody.
+func (s *spell) on(host string) bool {
+	kind, name, _ := strings.Cut(s.party, "/")
+	switch kind {
+	case "controller":
+		return strings.HasPrefix(name, host+".")
+	case "host":
+		return name == host
+	}
+	return kind == theLab
 }
 
 // retold reports whether the scenario changes what the health check is told, so that
 // nobody here knows it any more.
 func retold(e *history.Event) bool {
 	return e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/")
-}
-
-// freed is from when a host's fencing is hindered by nothing any more that has been seen, and whether it isn't now.
-func (h *hindrances) freed(host string) (time.Duration, bool) {
-	var from time.Duration
-	for _, name := range [...]string{"", host} {
-		if ended, ok := h.ended[name]; ok {
-			from = max(from, ended+h.recovery)
-		}
-	}
-	return from, !h.inForce(host)
-}
-
-// since reports whether anything hindered the fencing of a host at or after a
-// time.
-func (h *hindrances) since(host string, from time.Duration) bool {
-	if h.inForce(host) {
-		return true
-	}
-	for _, name := range [...]string{"", host} {
-		if ended, ok := h.ended[name]; ok && ended+h.recovery >= from {
-			return true
-		}
-	}
-	return false
-}
-
-// inForce reports whether something hinders the fencing of a host now.
-func (h *hindrances) inForce(host string) bool {
-	if h.everywhere || h.stalled || len(h.down) > 0 {
-		return true
-	}
-	for _, faulty := range h.faults { // order does not matter: any will do
-		if faulty == host || faulty == "" {
-			return true
-		}
-	}
-	return false
 }

@@ -83,8 +83,8 @@ type Timings struct {
 	// power is to change, Steady how often otherwise, and Backoff the longest time
 	// between attempts that fail.
 	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
-	// Fault is for how long what a fault has done to a request may go on when the fault is withdrawn.
-	Fault time.Duration
+	// Faults are the names of the faults of BMCs that hold up what is asked of them.
+	Faults []string
 	// Slack is how much longer a sequence of reconciles may take than its parts.
 	Slack time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and
@@ -146,8 +146,9 @@ type Result struct {
 	Reason string
 	// Violation is set when violated.
 	Violation *Violation
-	// Judged counts the occasions that put the claim to the test.
-	Judged int
+	// Judged counts the occasions that put the claim to the test, and Excused those of them
+	// on which it would have been broken but for something that hindered somebody.
+	Judged, Excused int
 	// Closest is set when a claim about an order or a time held, if there was one.
 	Closest *Closest
 }

@@ -64,8 +64,9 @@ type suspected struct {
 	// fence is the boot that a NodeFence names, while it stands.
 	fence string
 
-	// now is how the Node is, and before how it was before that.
-	now, before condition
+	// now is how the Node is, and past how it was before, latest last.
+	now  condition
+	past []condition
 }
 
 // condition is how a Machine's Node is, since an event.
@@ -115,7 +116,7 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 		h.fence = e.Value
 		if c.roles.agent(e.Actor) {
 			c.judged++
-			if !h.marked && !c.excused(e, &h.unmarked) {
+			if !h.marked && !c.unaware(e, &h.unmarked) {
 				first := h.unmarked
 				if first.Kind == "" {
 					first = *e
@@ -155,7 +156,7 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 	case history.BMCCommand:
 		switch {
 		case !powersOff(e) || c.roles.blameless(e) || e.Key == history.Late:
-		case h.wanted() || c.excused(e, &h.unasked):
+		case h.wanted() || c.unaware(e, &h.unasked):
 			h.asked = *e
 		default:
 			h.loose = *e
@@ -169,11 +170,6 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 	case history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady:
 		c.node(h, e)
 	}
-}
-
-// excused reports whether whoever did e may not have known of the change yet.
-func (c *accusers) excused(e, changed *history.Event) bool {
-	return changed.Kind != "" && (e.At-changed.At < c.grace || c.hindrances.since(e.Host, changed.At))
 }
 
 // off judges a power-off by the command that led to it. None while the host was on
@@ -215,7 +211,7 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 	}
 	if e.Key == remediationAnnotation && set && plays(e.Actor, c.roles.Remediation) {
 		c.judged++
-		if !h.marked && !c.excused(e, &h.unmarked) {
+		if !h.marked && !c.unaware(e, &h.unmarked) {
 			first := h.unmarked
 			if first.Kind == "" {
 				first = *e
@@ -229,9 +225,8 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 func (c *accusers) mark(h *suspected, e *history.Event) {
 	since := &h.now.since
 	switch {
-	case h.now.sick(c.check, e.At), e.At-since.At < c.grace && h.before.sick(c.check, e.At):
+	case h.now.sick(c.check, e.At), c.wasSick(h, e):
 		c.judged++
-	case c.hindrances.since(e.Host, since.At):
 	case h.now.ready:
 		c.judged++
 		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node was Ready since "+seconds(since.At))
@@ -239,6 +234,19 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 		c.judged++
 		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node had been not Ready for "+seconds(e.At-since.At)+" only")
 	}
+}
+
+// wasSick reports whether the Node was sick at the end of a condition of which its author may
+// not have known that it had ended.
+func (c *accusers) wasSick(h *suspected, e *history.Event) bool {
+	ended := &h.now.since
+	for i := len(h.past) - 1; i >= 0 && c.unaware(e, ended); i-- {
+		if h.past[i].sick(c.check, ended.At) {
+			return true
+		}
+		ended = &h.past[i].since
+	}
+	return false
 }
 
 func (c *accusers) node(h *suspected, e *history.Event) {
@@ -255,7 +263,10 @@ func (c *accusers) node(h *suspected, e *history.Event) {
 		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
 	}
 	if n.exists != h.now.exists || n.ready != h.now.ready {
-		h.before, h.now = h.now, n
+		if h.now.since.Kind != "" { // that nothing was known yet is no condition
+			h.past = append(h.past, h.now)
+		}
+		h.now = n
 	}
 }
 

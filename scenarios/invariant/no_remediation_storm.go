@@ -74,10 +74,7 @@ type stormy struct {
 func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
 
 func (c *storms) Observe(e history.Event) *Violation {
-	// A cache that lags is no excuse: who is unhealthy is counted live.
-	if e.Kind != history.OpApplied || e.Key != "freezeCache" && e.Key != "thawCache" {
-		c.hindrances.observe(&e)
-	}
+	c.hindrances.observe(&e)
 	if retold(&e) {
 		c.check = nil
 	}
@@ -92,7 +89,10 @@ func (c *storms) Observe(e history.Event) *Violation {
 		c.changed = c.changed || c.started
 	}
 	if c.coolDown > 0 && c.check != nil {
-		if _, unhealthy, _ := c.count(&e); unhealthy > c.check.MaxUnhealthy {
+		on := parties{first: c.roles.HealthCheck}
+		// A crowd counts that has lasted for so long that the health check has seen it.
+		_, unhealthy, _ := c.count(func(since *history.Event) bool { return e.At-since.At-c.lost(since.At, e.At, on) > c.grace })
+		if unhealthy > c.check.MaxUnhealthy {
 			c.crowded = e
 		}
 	}
@@ -163,7 +163,7 @@ func (c *storms) limit(e *history.Event) {
 	if c.check == nil || c.changed {
 		return
 	}
-	marked, unhealthy, possibly := c.count(e)
+	marked, unhealthy, possibly := c.count(func(since *history.Event) bool { return !c.unaware(e, since) })
 	switch most := c.check.MaxUnhealthy; {
 	case marked > most:
 		c.breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", clause(e), marked, most))
@@ -171,21 +171,21 @@ func (c *storms) limit(e *history.Event) {
 		c.breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", clause(e), unhealthy, most))
 	case possibly < c.check.MinUnhealthy:
 		c.breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", clause(e), possibly, c.check.MinUnhealthy))
-	case c.crowded.Kind != "" && e.At-c.crowded.At < c.coolDown-c.grace && !c.hindrances.since(e.Host, c.crowded.At):
+	case c.crowded.Kind != "" && e.At-c.crowded.At < c.coolDown-c.grace:
 		c.breach(&c.crowded, e, fmt.Sprintf("%s, though more than %d Machines were unhealthy until %s and none may be marked for %s after that",
 			clause(e), most, seconds(c.crowded.At), seconds(c.coolDown)))
 	}
 }
 
-// count says how many Machines are marked, are unhealthy for certain, and may be. Where it
-// is not certain when the health check counted, the benefit is its own.
-func (c *storms) count(e *history.Event) (marked, unhealthy, possibly int) {
+// count says how many Machines are marked, are unhealthy for certain, and may be: known says
+// whether the health check knew of a change when it counted.
+func (c *storms) count(known func(since *history.Event) bool) (marked, unhealthy, possibly int) {
 	for i := range c.hosts.hosts {
 		h := &c.hosts.hosts[i]
 		if h.state.mark.Kind != "" {
 			marked++
 		}
-		old := e.At-h.state.since.At > c.grace && !c.hindrances.since(h.name, h.state.since.At)
+		old := known(&h.state.since)
 		if h.state.mark.Kind != "" || h.state.unhealthy() && old {
 			unhealthy++
 		}

@@ -188,7 +188,8 @@ func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 		r.removed = *e
 		withdrawn := keyed || e.Actor != "" && e.Actor == r.set.Actor
 		if !r.served && withdrawn {
-			late := c.roles.Power != "" && e.At-r.set.At > c.patience && h.off.Kind == "" && !c.since(e.Host, r.set.At)
+			late := c.roles.Power != "" && h.off.Kind == "" &&
+				e.At-r.set.At-c.lost(r.set.At, e.At, parties{bmc: e.Host, first: c.roles.Power}) > c.patience
 			if r.served = !late; r.served && r.owed && h.off.Kind == "" {
 				c.judged-- // nothing had to come of it yet
 			}

@@ -18,13 +18,19 @@ type Roles struct {
 	HealthCheck string
 	// Deletion takes Machines that are deleted out of service (seed 003).
 	Deletion string
-	// Fencer has hosts reset by an agent on each, and releases the Nodes of others.
-	Fencer string
+	// Fencers have an agent on each host, which has it reset, or feeds its watchdog, and may
+	// release the Nodes of others.
+	Fencers []string
 }
 
-// agent reports whether an actor is an agent of the Fencer.
+// agent reports whether an actor is an agent of a Fencer.
 func (r *Roles) agent(actor string) bool {
-	return r.Fencer != "" && strings.HasSuffix(actor, "."+r.Fencer)
+	for _, name := range r.Fencers {
+		if strings.HasSuffix(actor, "."+name) {
+			return true
+		}
+	}
+	return false
 }
 
 // tested reports whether an actor is a process under test.

@@ -18,8 +18,9 @@ import (
 type ruling struct {
 	id   string
 	skew time.Duration
-	// judged counts the occasions that put the claim to the test.
-	judged int
+	// judged counts the occasions that put the claim to the test, and excused those of them
+	// that would have broken it but for a hindrance.
+	judged, excused int
 	// doubt is the first reason why a verdict of held would be a guess.
 	doubt    string
 	found    *Violation
@@ -47,6 +48,24 @@ func (r *ruling) nearest(c Closest) {
 	if r.closest == nil || c.Margin < r.closest.Margin {
 		r.closest = &c
 	}
+}
+
+// inTime judges something that had to come within a limit after another, beside what was
+// lost to hindrances. It counts as excused if it came in time only because of those.
+func (r *ruling) inTime(limit, lost time.Duration, first, second *history.Event) {
+	r.judged++
+	if second.At-first.At > limit {
+		r.excused++
+	}
+	r.within(limit+lost, first, second)
+}
+
+// beside says how much of a time was lost to hindrances, for the end of a sentence.
+func beside(lost time.Duration) string {
+	if lost == 0 {
+		return ""
+	}
+	return "; hindrances account for " + seconds(lost) + " of that"
 }
 
 // cause is what must happen for a forbidden state to end: the boots of a host,
@@ -161,19 +180,19 @@ func (r *ruling) verdict(complete bool, untested string) Result {
 	}
 	switch {
 	case v != nil:
-		return Result{Invariant: r.id, Verdict: Violated, Reason: v.Sentence, Violation: v, Judged: max(1, r.judged)}
+		return Result{Invariant: r.id, Verdict: Violated, Reason: v.Sentence, Violation: v, Judged: max(1, r.judged), Excused: r.excused}
 	case r.doubt != "":
 		return r.unknown(r.doubt)
 	case !complete:
 		return r.unknown("the history was cut short")
-	case r.judged == 0:
+	case r.judged == r.excused:
 		return r.unknown("never put to the test: " + untested)
 	}
-	return Result{Invariant: r.id, Verdict: Held, Judged: r.judged, Closest: r.closest}
+	return Result{Invariant: r.id, Verdict: Held, Judged: r.judged, Excused: r.excused, Closest: r.closest}
 }
 
 func (r *ruling) unknown(reason string) Result {
-	return Result{Invariant: r.id, Verdict: Unknown, Reason: reason, Judged: r.judged}
+	return Result{Invariant: r.id, Verdict: Unknown, Reason: reason, Judged: r.judged, Excused: r.excused}
 }
 
 // lack is something that a liveness claim still waits for. Since is the event

@@ -23,8 +23,9 @@ var statusTruthful = Invariant{
 
 // reports judges each power edge: the status must follow it within the time in which
 // the power controller looks at every host again. And it judges each power-on by a
-// controller: a boot must have been recorded since the host was last reported on. It
-// is nobody's fault when something hindered either.
+// controller: a boot must have been recorded since the host was last reported on, by a
+// report that was not held up until then. What was lost to hindrances of the BMC or of the
+// power controller doesn't count.
 type reports struct {
 	ruling
 	hindrances
@@ -56,6 +57,9 @@ func (c *reports) Observe(e history.Event) *Violation {
 		c.expire(&c.hosts.hosts[i], &e)
 	}
 	c.hindrances.observe(&e)
+	if e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.Power) {
+		c.forget()
+	}
 	if e.Host != "" {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
@@ -79,7 +83,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		case history.PowerReported:
 			h.reported, h.told = e.Value == "true", true
 			// A host that is off, and whose next boot is recorded, may be reported on because that is about to begin.
-			if h.reported && !(h.recorded && h.known() && !h.on) {
+			if h.reported && !(h.recorded && h.known() && !h.on) && !c.belated(e) {
 				h.shown = *e
 			}
 			if h.known() && h.on != h.reported {
@@ -101,10 +105,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 	case h.unmanaged || h.paused || !h.known():
 		h.wrong = history.Event{}
 	case h.wrong.Kind != "" && h.on == h.reported:
-		c.judged++
-		if h.from == h.wrong.At { // nothing had hindered that
-			c.within(c.patience, &h.wrong, e)
-		}
+		c.inTime(c.patience, c.lost(h.wrong.At, e.At, c.on(e.Host)), &h.wrong, e)
 		h.wrong = history.Event{}
 	}
 }
@@ -114,24 +115,34 @@ func (c *reports) poweredOn(h *reportHost, e *history.Event) {
 	if !plays(e.Actor, c.roles.Power) || h.unmanaged || h.paused {
 		return
 	}
-	shown := h.shown
-	switch {
-	case shown.Kind == "":
-		c.judged++
-	case !c.since(e.Host, shown.At):
-		c.judged++
+	c.judged++
+	if shown := h.shown; shown.Kind != "" {
 		c.breach(&shown, e, clause(e)+", and lastPoweredOn still told of a boot from before "+seconds(shown.At))
 	}
 }
 
+// forget takes in that the power controller has started anew. Of a host that is reported off
+// nothing tells it then whether the boot that it finds recorded has been seen on: the next
+// power-on may belong to that.
+func (c *reports) forget() {
+	for i := range c.hosts.hosts {
+		if h := &c.hosts.hosts[i].state; !h.reported {
+			h.shown = history.Event{}
+		}
+	}
+}
+
+// on are those on whom a host's status depends.
+func (c *reports) on(host string) parties { return parties{bmc: host, first: c.roles.Power} }
+
 // expire judges what has been reported wrongly for too long when e comes.
 func (c *reports) expire(h *entry[reportHost], e *history.Event) {
 	wrong := &h.state.wrong
-	if !h.state.outlasts(c.patience, e) {
+	if wrong.Kind == "" || e.At-wrong.At <= c.patience {
 		return
 	}
-	if c.since(h.name, h.state.from) {
-		h.state.from = e.At
+	lost := c.lost(wrong.At, e.At, c.on(h.name))
+	if e.At-wrong.At-lost <= c.patience {
 		return
 	}
 	c.judged++
@@ -141,7 +152,7 @@ func (c *reports) expire(h *entry[reportHost], e *history.Event) {
 	}
 	first := *wrong
 	*wrong = history.Event{}
-	c.breach(&first, e, h.name+" was "+was+" from "+seconds(first.At)+" on, and was still reported "+says+" at "+seconds(e.At))
+	c.breach(&first, e, h.name+" was "+was+" from "+seconds(first.At)+" on, and was still reported "+says+" at "+seconds(e.At)+beside(lost))
 }
 
 func (c *reports) Finish(complete bool) Result {

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the expected verdicts in testda
 // usual are the parameters of a transcript that says nothing else.
 func usual() Params {
 	return Params{
-		Roles: Roles{Power: "reboot", Remediation: "remediation", HealthCheck: "healthcheck", Deletion: "deletion", Fencer: "poisonpill"},
+		Roles: Roles{Power: "reboot", Remediation: "remediation", HealthCheck: "healthcheck", Deletion: "deletion", Fencers: []string{"poisonpill"}},
 		Timings: Timings{
 			HardOff: 300 * time.Millisecond, SoftOff: 3 * time.Second, SoftTimeout: 20 * time.Second, Command: 10 * time.Second,
 			Poll: 2 * time.Second, Steady: 20 * time.Second, Backoff: 5 * time.Second, Slack: 2 * time.Second, Safe: 30 * time.Second,
@@ -112,6 +112,23 @@ func (tr *transcript) line(line string) (err error) {
 		name, value, ok := strings.Cut(field, "=")
 		if !ok {
 			e.Host = field
+			continue
+		}
+		switch name {
+		case "hinders": // PARTY, PARTY:NAME, or PARTY~TIME; with a ! if that had been decided
+			party, decided := strings.CutSuffix(value, "!")
+			e.Hinders = &history.Hindrance{Decided: decided}
+			if party, long, ok := strings.Cut(party, "~"); ok {
+				e.Hinders.Party = party
+				if e.Hinders.For, err = time.ParseDuration(long); err != nil {
+					return err
+				}
+				continue
+			}
+			e.Hinders.Party, e.Hinders.Name, _ = strings.Cut(party, ":")
+			continue
+		case "frees":
+			e.Frees = append(e.Frees, value)
 			continue
 		}
 		into := map[string]*string{"boot": &e.Boot, "on": &e.Object, "of": &e.Object, "uid": &e.UID, "key": &e.Key, "note": &e.Note, "by": &e.Actor, "value": &e.Value}[name]

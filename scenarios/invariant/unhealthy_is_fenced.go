@@ -67,13 +67,15 @@ type patient struct {
 	answered       bool
 	ready          history.Event // since when the Node is Ready, or zero
 	lost           history.Event // since when it is not, after it had been
+	// remediated says that the Machine has been marked at some time.
+	remediated bool
 	// sick is when a Node that had been Ready for a while stopped being Ready.
 	sick history.Event
 }
 
 func (c *rescues) Observe(e history.Event) *Violation {
 	if c.coolDown > 0 && c.check != nil {
-		if most, _, _ := c.count(&e); most > c.check.MaxUnhealthy {
+		if most, _, _ := c.count(&e); most > c.check.MaxUnhealthy || e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.HealthCheck) {
 			c.crowded = e.At
 		}
 	}
@@ -156,9 +158,9 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
-				c.judged++
-				c.within(c.patience, &h.sick, e)
+				c.inTime(c.patience, c.lost(h.sick.At, e.At, parties{first: c.roles.HealthCheck}), &h.sick, e)
 			}
+			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
 			h.wentOff, h.perhaps = h.known() && !h.on, !h.known()
 			h.about = ""
@@ -213,7 +215,19 @@ func (h *patient) missing() string {
 // expire judges a Node that has not been Ready for too long when e comes.
 func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	s := &h.state
-	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+c.patience {
+	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience {
+		return
+	}
+	on := parties{first: c.roles.HealthCheck}
+	if c.coolDown > 0 && e.At-c.crowded-c.lost(c.crowded, e.At, on) <= c.coolDown+c.patience {
+		return
+	}
+	lost := c.lost(s.sick.At, e.At, on)
+	limit := c.patience
+	if s.remediated && lost > 0 {
+		limit += c.check.Startup // it may not have seen that the Node had returned
+	}
+	if e.At-s.sick.At-lost <= limit {
 		return
 	}
 	sick := s.sick
@@ -223,11 +237,11 @@ func (c *rescues) expire(h *entry[patient], e *history.Event) {
 		return // nobody here knows how many may be
 	}
 	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged ||
-		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy || c.since(h.name, sick.At) {
+		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
 		return
 	}
 	c.judged++
-	c.breach(&sick, e, "the Node of "+h.name+" has not been Ready since "+seconds(sick.At)+", and at "+seconds(e.At)+" its Machine was still not marked")
+	c.breach(&sick, e, "the Node of "+h.name+" has not been Ready since "+seconds(sick.At)+", and at "+seconds(e.At)+" its Machine was still not marked"+beside(lost))
 }
 
 // count says how many Machines are unhealthy at most and at least, and whether one is gone.

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -29,8 +30,8 @@ const recoverySlack = 15 * time.Second
 
 // recoveries judges every fencing of a host on which the workload ran, or was bound to.
 // While most agents are well it has to run again when the safe time is over, on another
-// host or on the next boot of this one, unless the schedule holds the cluster's own
-// controllers back, who release Pods and start them anew; and everything that was fenced must have run again
+// host or on the next boot of this one, beside the time that the cluster's own controllers
+// lose, who release Pods and start them anew; and everything that was fenced must have run again
 // when the faults were withdrawn.
 type recoveries struct {
 	ruling
@@ -54,7 +55,7 @@ type recovering struct {
 }
 
 func (c *recoveries) Observe(e history.Event) *Violation {
-	if c.timed && e.At-c.fenced.At > c.deadline {
+	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(&e) > c.deadline {
 		c.timed = false
 		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) {
 			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
@@ -64,9 +65,6 @@ func (c *recoveries) Observe(e history.Event) *Violation {
 	switch e.Kind {
 	case history.Healed:
 		c.healed = e
-	case history.Deviated:
-		c.bounded = c.bounded && c.of(e.Actor) != nil
-		c.timed = c.timed && c.bounded
 	}
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.of(e.Host), &e)
@@ -86,7 +84,7 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		h.bound = true
 	case history.WorkloadStarted:
 		if c.timed {
-			c.within(c.deadline, &c.fenced, e)
+			c.within(c.deadline+c.heldBack(e), &c.fenced, e)
 		}
 		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
@@ -107,6 +105,14 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	case history.NodeUncordoned:
 		h.cordoned = false
 	}
+}
+
+// heldBack is how much of the time until e was lost by the cluster's own controllers.
+func (c *recoveries) heldBack(e *history.Event) time.Duration {
+	return c.lostTo(c.fenced.At, e.At, func(s *spell) bool {
+		name, process := strings.CutPrefix(s.party, history.ControllerEnd(""))
+		return process && !c.roles.tested(name)
+	})
 }
 
 // elsewhere reports whether there is another Node that the workload can run on.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Faults are the faults that a scenario has added to its BMCs, in either world.
@@ -51,14 +52,41 @@ func (f *Faults) Remove(name string) error {
 	return nil
 }
 
-// Bent are the faults, by name, whose rules fired on a request. A preset may consist
-// of several rules, which carry its name and a number (name/1).
-func Bent(rules []string) (faults []string) {
-	for _, rule := range rules {
-		name, _, _ := strings.Cut(rule, "/")
-		if !slices.Contains(faults, name) {
-			faults = append(faults, name)
+// Bends are what the faults of a scenario hold up, by their names: nothing, where one has
+// no entry.
+type Bends map[string]*history.Hindrance
+
+// BendsOf returns what the faults hold up that steps of a scenario add.
+func BendsOf(spec *scenarios.Spec) Bends {
+	bends := make(Bends)
+	for i := range spec.Steps {
+		do := spec.Steps[i].Do
+		if do == nil || do.AddFault == nil {
+			continue
+		}
+		var rule fakebmc.Rule
+		if json.Unmarshal(do.AddFault.Rule, &rule) != nil {
+			continue // a plan has no such rule
+		}
+		if long, ok := rule.Holds(); ok {
+			bends[do.AddFault.Name] = &history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long}
 		}
 	}
-	return faults
+	return bends
+}
+
+// Events are what faults have done to a client's request to the BMC of a host, an event for
+// each. A preset may consist of several rules, which carry its name and a number (name/1).
+func (b Bends) Events(host, client string, r fakebmc.Record) []history.Event {
+	var events []history.Event
+	for _, rule := range r.Rules {
+		name, _, _ := strings.Cut(rule, "/")
+		if slices.ContainsFunc(events, func(e history.Event) bool { return e.Value == name }) {
+			continue
+		}
+		events = append(events, history.Event{
+			Kind: history.BMCFault, Host: host, Actor: client, Value: name, Note: string(r.Request.ResetType), Hinders: b[name],
+		})
+	}
+	return events
 }

@@ -1,14 +1,14 @@
 package objects
 
 import (
-	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
-	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -26,14 +26,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	for _, h := range spec.Topology.Hosts {
 		longest = max(longest, time.Duration(h.Watchdog))
 	}
-	for i := range spec.Steps {
-		if do := spec.Steps[i].Do; do != nil && do.AddFault != nil {
-			var rule fakebmc.Rule
-			if json.Unmarshal(do.AddFault.Rule, &rule) == nil { // a plan has no other
-				timings.Fault = max(timings.Fault, rule.Outlasts())
-			}
-		}
-	}
+	timings.Faults = slices.Sorted(maps.Keys(BendsOf(spec)))
 	for _, c := range chosen {
 		if s, ok := c.Settings.(*poisonpill.Settings); ok {
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)

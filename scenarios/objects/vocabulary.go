@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -67,6 +68,9 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 			},
 			EveryHost: r.Place == controllers.EveryHost,
 			Plays:     string(r.Plays),
+		}
+		if r.FeedsWatchdog { // whoever brings it: it is what has its host reset
+			v.Plays = cmp.Or(v.Plays, string(controllers.Fencer))
 		}
 		if r.For != nil {
 			v.Kinds = append(v.Kinds, kindOf(r.For))

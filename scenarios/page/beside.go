@@ -33,7 +33,7 @@ func part(here, there []history.Event) (same int, a, b *history.Event) {
 	here, there = skip(here), skip(there)
 	for same < len(here) && same < len(there) {
 		x, y := here[same], there[same]
-		if x.Seq, y.Seq = 0, 0; x != y {
+		if x.Seq, y.Seq = 0, 0; !history.Same(&x, &y) {
 			break
 		}
 		same++

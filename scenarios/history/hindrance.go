@@ -1,0 +1,36 @@
+package history
+
+import "time"
+
+// Hindrance says whom an event holds up, and for how long. An event without one holds
+// up nobody. It can excuse that something came late, by as much as was held up, and never
+// that something was done: unless it was Decided.
+type Hindrance struct {
+	// Party is who is held up: Everybody, the RequestsOf somebody, or a process, a host or a
+	// BMC, named like the ends of links.
+	Party string `json:"party"`
+	// Name is that by which a later event Frees the party. Without one it lasts For so long,
+	// and begins so much After the event.
+	Name  string        `json:"name,omitempty"`
+	After time.Duration `json:"after,omitempty"`
+	For   time.Duration `json:"for,omitempty"`
+	// Decided says that what is held up had been decided before: a request on its way, a
+	// process that stands still. Then no read could have told its author that the world has
+	// changed since.
+	Decided bool `json:"decided,omitempty"`
+}
+
+// BootOf is the name of a hindrance that the end of a host's boot ends.
+func BootOf(host string) string { return "the boot of " + host }
+
+// Everybody is the party of whatever holds up all that ask the API server.
+const Everybody = "api"
+
+// RequestsOf is the party of what a process asks of an API server that refuses it.
+func RequestsOf(process string) string { return Everybody + "/" + process }
+
+// HostEnd, ControllerEnd and BMCEnd are the ends of links at a host, at a process of a
+// controller, and at the BMC of a host: and the parties of hindrances.
+func HostEnd(name string) string       { return "host/" + name }
+func ControllerEnd(name string) string { return "controller/" + name }
+func BMCEnd(host string) string        { return "bmc/" + host }
