@@ -167,6 +167,9 @@ func (c *assertions) Pending() string {
 
 // Finish returns the verdict. What is missing in the end is violated only if the story
 // was told to its end.
+// RuledOn implements invariant.Checker: what a story claims of itself is no rule for harms.
+func (c *assertions) RuledOn(*history.Event) (*history.Event, bool) { return nil, false }
+
 func (c *assertions) Finish(complete bool) invariant.Result {
 	r := invariant.Result{Invariant: AsTold, Verdict: invariant.Held, Judged: c.judged, Violation: c.found}
 	if c.found != nil {

@@ -39,15 +39,15 @@ func (o *Outcome) Brief(dir, replay string) string {
 		}
 		last, hosts = broken.Second.Seq, []string{broken.First.Host, broken.Second.Host}
 		actors = []string{broken.First.Actor, broken.Second.Actor}
-	case verdict == invariant.Unknown && o.Steps < len(o.Plan.Spec.Steps):
+	case verdict.Undecided() && o.Steps < len(o.Plan.Spec.Steps):
 		hosts = []string{o.Plan.Spec.Steps[o.Steps].When.Host}
 	}
-	if broken != nil || verdict == invariant.Unknown {
+	if broken != nil || verdict.Undecided() {
 		foot = append(foot, o.sides(hosts, actors, last)...)
 	}
 	if broken != nil {
 		foot = append(foot, margin(broken))
-	} else if verdict == invariant.Unknown {
+	} else if verdict.Undecided() {
 		foot = append(foot, list("still in force", inForce(o.Plan.Spec.Steps[:o.Steps]))...)
 		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
 			foot = append(foot, list("without effect", idle)...)
@@ -65,7 +65,7 @@ func (o *Outcome) Brief(dir, replay string) string {
 		foot = append(foot, "page: "+filepath.Join(dir, page.Name))
 	}
 	var story []string
-	if broken != nil || verdict == invariant.Unknown {
+	if broken != nil || verdict.Undecided() {
 		story = o.landmarks(hosts, last, briefLength-len(head)-len(foot), broken)
 	}
 	lines := slices.Concat(head, story, foot)

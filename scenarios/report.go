@@ -56,12 +56,31 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 		return invariant.Unknown, o.Stuck
 	case len(o.Plan.Spec.Steps) == 0:
 		return invariant.Unknown, "the scenario has no steps: nothing was put to the test"
+	case len(o.Unjudged) > 0:
+		return invariant.Unjudged, o.sayUnjudged()
 	case doubt != "":
 		return invariant.Unknown, doubt
+	case o.Idle != "":
+		return invariant.Unknown, o.Idle
 	case !tested:
 		return invariant.Unknown, "no guarantee was put to the test"
 	}
 	return invariant.Held, ""
+}
+
+// sayUnjudged names the first harm at which no guarantee has looked, and what would make one.
+func (o *Outcome) sayUnjudged() string {
+	h := &o.Unjudged[0]
+	reason := fmt.Sprintf("%s at %s (event %d) by %s, and no guarantee has ruled on that", h.Event.Phrase(), history.Seconds(h.Event.At), h.Event.Seq, h.Event.Actor)
+	if h.NoPart {
+		reason += fmt.Sprintf(": %s would, but nobody knows which part %s plays; give it plays: PART in spec.controllers", h.Judge, h.Event.Actor)
+	} else {
+		reason += fmt.Sprintf(": %s would look at it", h.Judge)
+	}
+	if more := len(o.Unjudged) - 1; more > 0 {
+		reason += fmt.Sprintf("; and %s more", count(more, "harm"))
+	}
+	return reason
 }
 
 // Meets compares the verdict with what the scenario expects of it. It returns ""
@@ -154,7 +173,7 @@ func (o *Outcome) Text(replay string) string {
 		case r.Reason != "":
 			fmt.Fprintf(&b, " %s\n", r.Reason)
 		default:
-			fmt.Fprintf(&b, " put to the test %s\n", times(r.Judged))
+			fmt.Fprintf(&b, " put to the test %s%s\n", times(r.Judged), excused(r.Excused))
 		}
 		if r.Verdict == invariant.Violated {
 			if inv, err := invariant.Lookup(r.Invariant); err == nil {
@@ -165,7 +184,7 @@ func (o *Outcome) Text(replay string) string {
 	if v := o.Violation(); v != nil {
 		fmt.Fprintf(&b, "\nWhat led to it (the two events that broke the claim are marked)\n")
 		o.story(&b, v.Second.Seq, v.First.Seq, v.Second.Seq)
-	} else if verdict == invariant.Unknown {
+	} else if verdict.Undecided() {
 		fmt.Fprintf(&b, "\nThe last events of the story\n")
 		o.story(&b, o.storyEnd())
 		if open := inForce(o.Plan.Spec.Steps[:o.Steps]); len(open) > 0 {
@@ -191,6 +210,14 @@ func (o *Outcome) Text(replay string) string {
 		fmt.Fprintf(&b, "  replay: %s\n", replay)
 	}
 	return b.String()
+}
+
+// excused says how many of the rulings only a hindrance saved.
+func excused(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them excused", n)
 }
 
 func times(n int) string {
@@ -339,6 +366,7 @@ type invariantResult struct {
 	Verdict invariant.Verdict `json:"verdict"`
 	Reason  string            `json:"reason,omitempty"`
 	Judged  int               `json:"judged"`
+	Excused int               `json:"excused,omitempty"`
 	First   int               `json:"firstEvent,omitempty"`
 	Second  int               `json:"secondEvent,omitempty"`
 	Margin  float64           `json:"marginSeconds,omitempty"`
@@ -374,7 +402,7 @@ func (o *Outcome) JSON(replay string) []byte {
 		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault})
 	}
 	for _, res := range o.Results {
-		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged}
+		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged, Excused: res.Excused}
 		if v := res.Violation; v != nil {
 			line.First, line.Second, line.Margin = v.First.Seq, v.Second.Seq, v.Margin.Seconds()
 		}

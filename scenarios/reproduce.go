@@ -50,7 +50,7 @@ func (o *Outcome) Reproduces(elsewhere []string) (Reproduction, string) {
 	switch {
 	case verdict == invariant.Violated:
 		return NotReproduced, fmt.Sprintf("broken is %s, and in the simulator %s", strings.Join(broke, ", "), cmp.Or(strings.Join(elsewhere, ", "), "nothing"))
-	case verdict == invariant.Unknown:
+	case verdict.Undecided():
 		return NotReproduced, "there is no verdict: " + reason
 	case len(elsewhere) == 0:
 		return NotReproduced, "nothing is broken, nor is it in the simulator"

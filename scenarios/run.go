@@ -20,6 +20,10 @@ type Outcome struct {
 	History *history.History
 	// Results are the invariants' verdicts, in the plan's order.
 	Results []invariant.Result
+	// Unjudged are harms that processes under test have done and on which no guarantee has
+	// ruled, and Idle says why none was put to the test, or "".
+	Unjudged []invariant.Harm
+	Idle     string
 	// Broken is the violation that ended the run, or nil.
 	Broken *invariant.Violation
 	// Steps is how many of the plan's steps were done; Stuck says why the next
@@ -77,6 +81,7 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 		r.panel.EndedBy(r.outcome.Broken)
 	}
 	r.outcome.Results = r.panel.Results(r.outcome.Err == nil)
+	r.outcome.Unjudged, r.outcome.Idle = r.panel.Unjudged(), r.panel.Idle()
 	r.outcome.Injected = r.injected.counted()
 	artifacts, stopErr := backend.Stop()
 	r.outcome.Artifacts = artifacts
@@ -112,6 +117,9 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 	p := invariant.Params{Timings: timings, Claims: plan.Spec.claims()}
 	for _, host := range plan.Spec.Topology.Hosts {
 		p.Hosts = append(p.Hosts, host.Name)
+		if host.Watchdog == 0 {
+			p.Unwatched = append(p.Unwatched, host.Name)
+		}
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
 		for _, part := range append([]string{partOf(&c)}, c.Also...) {
@@ -132,6 +140,11 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 	for _, c := range plan.Spec.Controllers { // whoever commands such Pods, they have the hosts reset
 		if c.Pods != nil && c.Pods.FeedsWatchdog {
 			p.Roles.Fencers = append(p.Roles.Fencers, c.Name)
+		}
+	}
+	for _, c := range plan.Spec.Controllers {
+		if !slices.Contains(p.Roles.Names(), c.Name) && !slices.Contains(timings.StandIns, c.Name) {
+			p.Roles.Others = append(p.Roles.Others, c.Name)
 		}
 	}
 	if check := plan.Spec.HealthCheck; check != nil {

@@ -13,9 +13,10 @@ var fencedBeforeRelease = Invariant{
 	Seed:  "000, 002, 004",
 	New: func(p Params) Checker {
 		return &releases{
-			ruling: ruling{id: "fenced-before-release", skew: p.Timings.Skew},
-			roles:  p.Roles,
-			hosts:  newRoster[releaseHost](p.Hosts),
+			ruling:     ruling{id: "fenced-before-release", skew: p.Timings.Skew},
+			hindrances: newHindrances(p),
+			roles:      p.Roles,
+			hosts:      newRoster[releaseHost](p.Hosts),
 		}
 	},
 }
@@ -36,6 +37,7 @@ var fencedBeforeRelease = Invariant{
 // user deletes is the user's own doing, and so is the release that follows.
 type releases struct {
 	ruling
+	hindrances
 	roles Roles
 	hosts roster[releaseHost]
 }
@@ -48,10 +50,13 @@ type releaseHost struct {
 	// say which that is.
 	waived string
 	bound  map[string]string
-	// fenced is the boot that ran when fencing was decided, and named the one that a
-	// NodeFence names.
-	fenced    string
-	named     string
+	// fenced is the boot that ran when fencing was decided, and named the one that the last
+	// NodeFence names, whose end is over, once it is.
+	fenced string
+	named  string
+	over   history.Event
+	// back is when the kubelet of the boot that runs has reached the API server, or zero.
+	back      history.Event
 	processes []process
 	// stopped are the processes that stopped while their boot, the present one, went on and whose Pods are still there;
 	// lastStop is the latest such stop of any boot.
@@ -68,6 +73,7 @@ type process struct {
 
 func (c *releases) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
+	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}
@@ -102,7 +108,15 @@ func (c *releases) judge(e *history.Event) {
 			h.fenced = h.boot
 		}
 	case history.FenceRequested:
-		h.named = e.Value
+		h.named, h.over = e.Value, history.Event{}
+	case history.FenceEnded:
+		h.over = *e
+	case history.BootStarted:
+		h.back = history.Event{}
+	case history.NodeReady:
+		if h.complete && h.back.Kind == "" {
+			h.back = *e
+		}
 	case history.NodeDeleted:
 		c.nodeDeleted(h, e)
 	case history.PodBound:
@@ -155,10 +169,7 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 	case !h.known():
 		c.suspend(e, ", and nobody saw whether "+e.Host+" still ran")
 	case c.roles.agent(e.Actor) && h.named != "" && h.boot != h.named:
-		if len(h.processes) > 0 {
-			p := &h.processes[0]
-			c.accuse(cause{e.Host, p.object}, &p.event, e, p.object+" still ran there")
-		}
+		c.afterTheFence(h, e)
 	case fencing && h.boot != "" && (h.complete || h.boot == h.fenced):
 		c.accuse(cause{e.Host, ""}, &h.began, e, "boot "+h.boot+" of "+e.Host+" still ran")
 	case !fencing && len(h.processes) > 0:
@@ -174,6 +185,22 @@ func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
 		c.kept(&h.ended, e)
 	default:
 		c.kept(&h.lastStop, e)
+	}
+}
+
+// afterTheFence judges a Node that an agent deletes when another boot runs than the fenced
+// one. That knows nothing of the Node as long as it has not reached the API server.
+func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
+	switch {
+	case len(h.processes) > 0:
+		p := &h.processes[0]
+		c.accuse(cause{e.Host, p.object}, &p.event, e, p.object+" still ran there")
+	case h.over.Kind != "" && !c.unaware(e, &h.over):
+		c.breach(&h.over, e, clause(e)+" by "+e.Actor+", though the fencing of boot "+h.named+" was over since "+seconds(h.over.At))
+	case h.boot != "" && h.back.Kind != "" && !c.unaware(e, &h.back):
+		c.breach(&h.back, e, clause(e)+" by "+e.Actor+", though boot "+h.boot+" had it Ready since "+seconds(h.back.At))
+	default:
+		c.allow(e, &h.ended)
 	}
 }
 

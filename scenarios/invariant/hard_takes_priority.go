@@ -46,6 +46,10 @@ type hurried struct {
 	paused    bool
 	node      string
 	requests  []history.Event // hard ones that are there
+	// completed says that the last boot that began was complete, and calledOff how much longer
+	// the Node may stay, because a boot that nobody has seen must be called off first.
+	completed bool
+	calledOff time.Duration
 	// running is the event since which the host should be on its way to off, and
 	// kept the request since which its Node should be on its way out; or zero.
 	running, kept history.Event
@@ -89,13 +93,16 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
-			c.done(&h.kept, c.release, e)
+			c.done(&h.kept, c.release+h.calledOff, e)
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
 		c.done(&h.running, c.off+h.earlier, e)
+	case history.BootComplete:
+		h.completed = true
 	case history.PowerOn:
+		h.completed = false
 		if len(h.requests) > 0 {
 			c.run(h, e)
 		}
@@ -122,7 +129,10 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 		h.paused = set
 	case remediationAnnotation:
 		if set && h.marked && h.node != "" && h.kept.Kind == "" {
-			h.kept = *e
+			h.kept, h.calledOff = *e, 0
+			if h.known() && !h.on && !h.completed {
+				h.calledOff = c.command
+			}
 		} else if !set {
 			h.kept = history.Event{}
 		}
@@ -187,7 +197,7 @@ func (c *hurries) expire(h *entry[hurried], e *history.Event) {
 		c.breach(&first, e, clause(&first)+", and "+seconds(e.At-first.At)+" later "+what+beside(lost))
 	}
 	late(&h.state.running, c.off+h.state.earlier, h.name+" is still on, though a hard request stands")
-	late(&h.state.kept, c.release, "the Node of "+h.name+" still exists")
+	late(&h.state.kept, c.release+h.state.calledOff, "the Node of "+h.name+" still exists")
 }
 
 func (c *hurries) Finish(complete bool) Result {

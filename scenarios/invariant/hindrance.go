@@ -174,11 +174,23 @@ func (h *hindrances) lostTo(from, to time.Duration, which func(*spell) bool) (su
 // is read just before a write may be so old, beside the time for which what was decided was
 // held up.
 func (h *hindrances) unaware(e, changed *history.Event) bool {
+	return h.decidedBefore(e, changed, h.grace)
+}
+
+// sending is how long a request may take that nothing holds up.
+const sending = 100 * time.Millisecond
+
+// onItsWay is unaware of whoever must look just before they act, and not only some time before.
+func (h *hindrances) onItsWay(e, changed *history.Event) bool {
+	return h.decidedBefore(e, changed, sending)
+}
+
+func (h *hindrances) decidedBefore(e, changed *history.Event, grace time.Duration) bool {
 	if changed.Kind == "" {
 		return false
 	}
 	age := e.At - changed.At
-	if age < h.grace {
+	if age < grace {
 		return true
 	}
 	covered := changed.At
@@ -188,7 +200,7 @@ func (h *hindrances) unaware(e, changed *history.Event) bool {
 			age, covered = age-(end-begin), end
 		}
 	}
-	return age < h.grace
+	return age < grace
 }
 
 // belated reports whether e may be what its actor decided before something held that up.

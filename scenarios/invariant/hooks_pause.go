@@ -31,23 +31,16 @@ const (
 	preTerminateHook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )
 
-// What the condition of a deletion says of its progress. It only excuses.
-const (
-	phaseDraining    = "DrainingNode"
-	phaseTerminating = "WaitingForInfrastructureDeletion"
-	phaseDeletesNode = "DeletingNode"
-	phaseCompleted   = "DeletionCompleted"
-)
-
 // pauses judges what the deletion controller does to the host of a Machine that is
 // deleted while there are hooks of a point.
 //
-// A point is passed by a write to the Machine, which the API server refuses if a hook was
-// set before. A hook that is set later is too late: for termination, which can't be called
-// back, altogether; during the drain for what was on its way, which is one thing of each
-// process, and what arrives when nobody waits for it any more.
+// A hook is too late when what it is about has begun: for termination, which can't be called
+// back, once the host was asked to go off; for the drain, once something was cordoned or
+// evicted, for what was on its way: one thing of each process, and what arrives when nobody
+// waits for it any more. What the controller says of its own progress excuses nothing.
 type pauses struct {
 	ruling
+	hindrances
 	roles  Roles
 	hosts  roster[pausedHost]
 	prefix string
@@ -56,9 +49,11 @@ type pauses struct {
 }
 
 type pausedHost struct {
-	deleting bool
-	phase    string
-	hooks    []hook
+	deleting history.Event
+	// drained is the first thing of a drain that was done, and ended the first of a
+	// termination; or zero.
+	drained, ended history.Event
+	hooks          []hook
 	// gone is the end of the last of them, or zero.
 	gone history.Event
 	// owing are the processes that have done, since the first of the hooks was set during
@@ -74,12 +69,13 @@ type hook struct {
 
 func newPauses(p Params, id, prefix string, drain bool) *pauses {
 	return &pauses{
-		ruling: ruling{id: id, skew: p.Timings.Skew}, roles: p.Roles, hosts: newRoster[pausedHost](p.Hosts),
+		ruling: ruling{id: id, skew: p.Timings.Skew}, hindrances: newHindrances(p), roles: p.Roles, hosts: newRoster[pausedHost](p.Hosts),
 		prefix: prefix, drain: drain,
 	}
 }
 
 func (c *pauses) Observe(e history.Event) *Violation {
+	c.hindrances.observe(&e)
 	if e.Host != "" && e.Kind.Layer() != history.Controller {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
@@ -89,24 +85,32 @@ func (c *pauses) Observe(e history.Event) *Violation {
 func (c *pauses) judge(h *pausedHost, e *history.Event) {
 	switch e.Kind {
 	case history.MachineDeleting:
-		h.deleting = true
+		h.deleting = *e
 		c.judged += len(h.hooks)
 	case history.MachineCreated, history.MachineDeleted:
 		*h = pausedHost{}
-	case history.DeletionPhase:
-		h.phase = e.Value
 	case history.AnnotationSet, history.AnnotationRemoved:
 		if name, ok := strings.CutPrefix(e.Key, c.prefix); ok && (name == "" || name[0] == '/') && strings.HasPrefix(e.Object, "Machine/") {
 			c.hooked(h, e)
 			return
 		}
 	}
+	if h.deleting.Kind == "" || c.roles.Deletion == "" || !plays(e.Actor, c.roles.Deletion) {
+		return
+	}
+	drains, ends := interrupts(e)
 	switch {
-	case !h.deleting || c.roles.Deletion == "" || !c.forbidden(e):
+	case !ends && !(drains && c.drain):
 	case len(h.hooks) > 0:
 		c.acted(h, e)
 	default:
 		c.kept(&h.gone, e)
+	}
+	if drains && h.drained.Kind == "" {
+		h.drained = *e
+	}
+	if ends && h.ended.Kind == "" {
+		h.ended = *e
 	}
 }
 
@@ -120,33 +124,30 @@ func (c *pauses) hooked(h *pausedHost, e *history.Event) {
 	case e.Kind == history.AnnotationSet && i < 0:
 		h.hooks = append(h.hooks, hook{
 			set:      *e,
-			draining: h.phase == phaseDraining,
-			passed:   h.phase == phaseTerminating || h.phase == phaseDeletesNode || h.phase == phaseCompleted,
+			draining: h.drained.Kind != "",
+			passed:   h.ended.Kind != "",
 		})
-		if h.deleting {
+		if h.deleting.Kind != "" {
 			c.judged++
 		}
 	}
 }
 
-// forbidden reports whether an event is something that the deletion controller has done
-// to a host, and that the hooks of this point forbid.
-func (c *pauses) forbidden(e *history.Event) bool {
-	if !plays(e.Actor, c.roles.Deletion) {
-		return false
-	}
+// interrupts reports whether an event is part of a drain, or of a termination, and so what
+// hooks of the one point or the other forbid.
+func interrupts(e *history.Event) (drains, ends bool) {
 	switch e.Kind {
 	case history.NodeCordoned, history.PodTerminating, history.PodDeleted:
-		return c.drain
+		return true, false
 	case history.AnnotationSet:
 		_, reboot := rebootRequest(e)
-		return reboot
+		return false, reboot
 	case history.OnlineWanted:
-		return e.Value == "false"
+		return false, e.Value == "false"
 	case history.HostConsumer, history.NodeDeleted, history.MachineDeleted, history.PowerOff, history.BootEnded:
-		return true
+		return false, true
 	}
-	return false
+	return false, false
 }
 
 // acted judges something that is forbidden by the hooks that stand.
@@ -154,7 +155,7 @@ func (c *pauses) acted(h *pausedHost, e *history.Event) {
 	var first *history.Event
 	late := true
 	for i := range h.hooks {
-		if s := &h.hooks[i]; !s.passed {
+		if s := &h.hooks[i]; !s.passed && (s.set.Seq < h.deleting.Seq || !c.onItsWay(e, &s.set)) {
 			late = late && s.draining
 			if first == nil {
 				first = &s.set

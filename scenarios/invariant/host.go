@@ -148,6 +148,26 @@ func (b *body) end(e *history.Event) {
 	b.seen, b.boot, b.complete = true, "", false
 }
 
+// resets tell the ends of boots that are resets from those that come with a power-off.
+type resets struct{ ended history.Event }
+
+// observe takes in an event of one host, and returns the end of its boot when the next one
+// begins without a power edge in between; else nil.
+func (r *resets) observe(e *history.Event) *history.Event {
+	switch e.Kind {
+	case history.BootEnded:
+		r.ended = *e
+	case history.PowerOff, history.PowerOn, history.EvidenceLost:
+		r.ended = history.Event{}
+	case history.BootStarted:
+		if ended := r.ended; ended.Kind != "" {
+			r.ended = history.Event{}
+			return &ended
+		}
+	}
+	return nil
+}
+
 // demand is what a host is asked to be, from API events.
 type demand struct {
 	offline   bool

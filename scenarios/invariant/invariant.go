@@ -30,7 +30,13 @@ const (
 	Held     Verdict = "held"
 	Violated Verdict = "violated"
 	Unknown  Verdict = "unknown"
+	// Unjudged is the verdict on a history with a harm at which no guarantee has looked.
+	Unjudged Verdict = "unjudged"
 )
+
+// Undecided reports whether a verdict is neither that the claim held nor that it was
+// violated.
+func (v Verdict) Undecided() bool { return v == Unknown || v == Unjudged }
 
 // Invariant is one guarantee.
 type Invariant struct {
@@ -53,7 +59,9 @@ type Params struct {
 	// Hosts are the hosts of the topology. No report about one of them is
 	// missing evidence.
 	Hosts []string
-	Roles Roles
+	// Unwatched are those that have no watchdog.
+	Unwatched []string
+	Roles     Roles
 	// HealthCheck is what the health check is told, nil if there is none.
 	HealthCheck *HealthCheck
 	// Claims are the fields that say of hosts that they are off.
@@ -83,6 +91,9 @@ type Timings struct {
 	// power is to change, Steady how often otherwise, and Backoff the longest time
 	// between attempts that fail.
 	SoftTimeout, Command, Poll, Steady, Backoff time.Duration
+	// StandIns are the controllers that the world has in the place of Kubernetes' own. They are
+	// not under test.
+	StandIns []string
 	// Faults are the names of the faults of BMCs that hold up what is asked of them.
 	Faults []string
 	// Slack is how much longer a sequence of reconciles may take than its parts.
@@ -114,6 +125,9 @@ type Checker interface {
 	// Pending says what a liveness claim still waits for, in a sentence, or ""
 	// when it waits for nothing. It means something after healing.
 	Pending() string
+	// RuledOn reports whether the checker has ruled on an event, which it has just observed, and
+	// because of which event it is allowed; the zero event if it isn't.
+	RuledOn(e *history.Event) (because *history.Event, ok bool)
 	// Finish returns the verdict on what was observed. Complete says that the
 	// history was not cut short. It changes nothing.
 	Finish(complete bool) Result
@@ -166,7 +180,7 @@ type Closest struct {
 func All() []Invariant {
 	return []Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, infrastructureBeforeNode,
+		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, infrastructureBeforeNode,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared,
 	}

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -46,20 +47,27 @@ type accusers struct {
 }
 
 type suspected struct {
+	resets
 	requests  []string // the reboot annotations that are there
 	offline   bool
 	unmanaged bool
-	// pending says that a request was recorded while there was one, and no boot since.
-	pending bool
+	// pending is the request that was recorded, if the controller has not powered the host on
+	// since; overdue says that the last command to do so had no client any more.
+	pending history.Event
+	overdue bool
+	// wish is the last event that asked the host to go off.
+	wish history.Event
 	// unasked is the event since which nothing asks the host to go off.
 	unasked history.Event
 	// asked and loose are the last commands to go off that the BMC received while
 	// something asked for it, or had just before, and while nothing did.
 	asked, loose history.Event
 
-	// marked says that the Machine is marked, and unmarked since when it isn't.
-	marked   bool
-	unmarked history.Event
+	// marked says that the Machine is marked, by mark, and unmarked since when it isn't.
+	marked         bool
+	mark, unmarked history.Event
+	// paused and skipped are what keeps controllers from the Machine, while it stands.
+	paused, skipped history.Event
 
 	// fence is the boot that a NodeFence names, while it stands.
 	fence string
@@ -86,7 +94,7 @@ func (n *condition) sick(check *HealthCheck, at time.Duration) bool {
 }
 
 func (h *suspected) wanted() bool {
-	return len(h.requests) > 0 || h.offline || h.pending || h.unmanaged
+	return !h.unmanaged && (len(h.requests) > 0 || h.offline || h.pending.Kind != "")
 }
 
 func (c *accusers) Observe(e history.Event) *Violation {
@@ -115,21 +123,21 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 	case history.FenceRequested:
 		h.fence = e.Value
 		if c.roles.agent(e.Actor) {
-			c.judged++
-			if !h.marked && !c.unaware(e, &h.unmarked) {
-				first := h.unmarked
-				if first.Kind == "" {
-					first = *e
-				}
-				c.breach(&first, e, clause(e)+" by "+e.Actor+", though the Machine was not marked")
-			}
+			c.forMark(h, e)
 		}
 	case history.BootEnded:
 		if !c.roles.agent(e.Actor) {
 			return
 		}
-		c.judged++
-		if h.fence != e.Boot && !h.marked && c.witnesses.well(e.Host, e.At) && c.witnesses.mostOf(e.Host, e.At) {
+		switch {
+		case h.marked:
+			c.judged++
+			c.allow(e, &h.mark)
+		case h.fence == e.Boot, !c.witnesses.well(e.Host, e.At), !c.witnesses.mostOf(e.Host, e.At):
+			c.judged++
+			c.allow(e, e) // it could reach nobody, or was to be fenced
+		default:
+			c.judged++
 			why := " and most of the others ran and could be reached"
 			if len(c.witnesses.names) == 1 {
 				why = ", and it had nobody to ask"
@@ -140,20 +148,30 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 }
 
 func (c *accusers) judge(h *suspected, e *history.Event) {
+	ended := h.resets.observe(e)
 	switch e.Kind {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.OnlineWanted:
-		h.offline = e.Value == "false"
+		if h.offline = e.Value == "false"; h.offline {
+			h.wish = *e
+		}
 	case history.ProvisioningState:
 		if h.unmanaged = !managed(e.Value); h.unmanaged {
-			h.pending = false // it asked for a boot of an image that is gone
+			h.pending = history.Event{} // it asked for a boot of an image that is gone
 		}
 	case history.PendingRebootSince:
-		h.pending = e.Value != "" && (h.pending || len(h.requests) > 0)
+		if e.Value == "" || h.pending.Kind == "" && len(h.requests) == 0 {
+			h.pending = history.Event{}
+		} else {
+			h.pending = h.wish
+		}
 	case history.LastPoweredOn:
-		h.pending = false
+		h.pending = history.Event{}
 	case history.BMCCommand:
+		if powersOn(e) {
+			h.overdue = e.Key == history.Late
+		}
 		switch {
 		case !powersOff(e) || c.roles.blameless(e) || e.Key == history.Late:
 		case h.wanted() || c.unaware(e, &h.unasked):
@@ -163,7 +181,15 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 		}
 	case history.PowerOff:
 		c.off(h, e)
-	case history.PowerOn: // what was received before is carried out late, if ever
+	case history.PowerOn:
+		if plays(e.Actor, c.roles.Power) && !h.overdue {
+			h.pending = history.Event{} // what was recorded has had its boot
+		}
+		h.asked, h.loose = history.Event{}, history.Event{}
+	case history.BootStarted: // what was received before is carried out late, if ever
+		if ended != nil && !c.roles.agent(ended.Actor) {
+			c.off(h, ended)
+		}
 		h.asked, h.loose = history.Event{}, history.Event{}
 	case history.EvidenceLost:
 		c.suspend(e, ", so that nobody saw whether it was powered off")
@@ -183,11 +209,16 @@ func (c *accusers) off(h *suspected, e *history.Event) {
 		}
 	case h.wanted() || h.asked.Kind != "":
 		c.judged++
-	case h.loose.Kind != "":
+		c.allow(e, &h.wish)
+	case h.loose.Kind != "" && h.loose.Seq < e.Seq:
 		c.judged++
 		c.breach(&h.loose, e, clause(e)+" by "+e.Actor+", which nobody had asked for")
+	default:
+		c.allow(e, e) // a command of before, carried out late
 	}
-	h.asked, h.loose = history.Event{}, history.Event{}
+	if e.Kind == history.PowerOff {
+		h.asked, h.loose = history.Event{}, history.Event{}
+	}
 }
 
 func (c *accusers) annotated(h *suspected, e *history.Event) {
@@ -199,8 +230,22 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 		if h.marked && !set {
 			h.unmarked = *e
 		}
-		h.marked = set
+		if h.marked = set; set {
+			h.mark = *e
+		}
 		return
+	}
+	if strings.HasPrefix(e.Object, "Machine/") {
+		var since history.Event
+		if set {
+			since = *e
+		}
+		switch e.Key {
+		case pausedAnnotation:
+			h.paused = since
+		case skipAnnotation:
+			h.skipped = since
+		}
 	}
 	if _, ok := rebootRequest(e); !ok {
 		return
@@ -208,25 +253,47 @@ func (c *accusers) annotated(h *suspected, e *history.Event) {
 	h.requests = without(h.requests, e.Key)
 	if set {
 		h.requests = append(h.requests, e.Key)
+		h.wish = *e
 	}
-	if e.Key == remediationAnnotation && set && plays(e.Actor, c.roles.Remediation) {
+	if set && plays(e.Actor, c.roles.Remediation) {
+		c.forMark(h, e)
+	}
+}
+
+// forMark judges what is done for a mark of the Machine by whether there is one.
+func (c *accusers) forMark(h *suspected, e *history.Event) {
+	switch {
+	case h.marked:
 		c.judged++
-		if !h.marked && !c.unaware(e, &h.unmarked) {
-			first := h.unmarked
-			if first.Kind == "" {
-				first = *e
-			}
-			c.breach(&first, e, clause(e)+" by "+e.Actor+", though the Machine was not marked")
+		c.allow(e, &h.mark)
+	case c.unaware(e, &h.unmarked):
+		c.excuse(e)
+	default:
+		first := h.unmarked
+		if first.Kind == "" {
+			first = *e
 		}
+		c.judged++
+		c.breach(&first, e, clause(e)+" by "+e.Actor+", though the Machine was not marked")
 	}
 }
 
 // mark judges a mark by how the Machine's Node is, or was a moment ago.
 func (c *accusers) mark(h *suspected, e *history.Event) {
 	since := &h.now.since
+	for _, kept := range [...]*history.Event{&h.paused, &h.skipped} {
+		if kept.Kind != "" && !c.unaware(e, kept) {
+			c.judged++
+			c.breach(kept, e, clause(e)+" by "+e.Actor+", though "+kept.Key+" keeps controllers from it since "+seconds(kept.At))
+			return
+		}
+	}
 	switch {
-	case h.now.sick(c.check, e.At), c.wasSick(h, e):
+	case h.now.sick(c.check, e.At):
 		c.judged++
+		c.allow(e, since)
+	case c.wasSick(h, e):
+		c.excuse(e)
 	case h.now.ready:
 		c.judged++
 		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node was Ready since "+seconds(since.At))

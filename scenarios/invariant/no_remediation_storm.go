@@ -22,15 +22,18 @@ var noRemediationStorm = Invariant{
 			grace:      p.Timings.Slack,
 			coolDown:   p.Timings.CoolDown,
 			writes:     map[string][]history.Event{},
+			idle:       map[string]idleness{},
 		}
 	},
 }
 
 // A controller that writes an object more often than stormWrites times within
-// stormWindow fights somebody, or itself. Right ones need a dozen for a remediation.
+// stormWindow fights somebody, or itself. Right ones need a dozen for a remediation. So
+// does one that writes it idleWrites times while nothing else happens to the object's host.
 const (
 	stormWrites = 50
 	stormWindow = 10 * time.Second
+	idleWrites  = 30
 )
 
 // storms judges every mark of a health check, every remediation annotation that a
@@ -49,8 +52,16 @@ type storms struct {
 	// started says that the story has begun, and changed that there are other
 	// Machines since, so that nobody here knows how many may be unhealthy.
 	started, changed bool
-	// writes are the latest of each controller to each object.
+	// writes are the latest of each controller to each object, and idle those since anything
+	// but that has happened.
 	writes map[string][]history.Event
+	idle   map[string]idleness
+}
+
+// idleness is how often something was written since an event.
+type idleness struct {
+	first history.Event
+	times int
 }
 
 type stormy struct {
@@ -66,6 +77,8 @@ type stormy struct {
 	// was over when the mark was set: no fencing comes of it then.
 	boot, named string
 	answered    bool
+	// paused and skipped say that the Machine is left alone: it is nobody's target.
+	paused, skipped bool
 	// node and ready are how the Node is, since the last change.
 	node, ready bool
 	since       history.Event
@@ -83,6 +96,9 @@ func (c *storms) Observe(e history.Event) *Violation {
 		c.started = true
 	case history.ControllerEffect:
 		c.wrote(&e)
+		c.idled(&e)
+	default:
+		clear(c.idle)
 	case history.BootStarted:
 		c.hosts.of(e.Host).boot = e.Boot
 	case history.MachineCreated, history.MachineDeleted:
@@ -111,6 +127,10 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 			c.marked(h, e, set)
 		case remediationAnnotation:
 			c.asked(h, e, set)
+		case pausedAnnotation:
+			h.paused = set && strings.HasPrefix(e.Object, "Machine/")
+		case skipAnnotation:
+			h.skipped = set
 		}
 	case history.ProvisioningState, history.MachineDeleted:
 		h.fenced, h.last = history.Event{}, history.Event{}
@@ -182,6 +202,9 @@ func (c *storms) limit(e *history.Event) {
 func (c *storms) count(known func(since *history.Event) bool) (marked, unhealthy, possibly int) {
 	for i := range c.hosts.hosts {
 		h := &c.hosts.hosts[i]
+		if h.state.paused || h.state.skipped {
+			continue
+		}
 		if h.state.mark.Kind != "" {
 			marked++
 		}
@@ -231,6 +254,25 @@ func (c *storms) wrote(e *history.Event) {
 	c.writes[key] = recent
 	if len(recent) > stormWrites {
 		c.breach(&recent[0], e, fmt.Sprintf("%s wrote %s %d times within %s, from %s on", e.Actor, object, len(recent), seconds(e.At-recent[0].At), seconds(recent[0].At)))
+	}
+}
+
+// idled counts a controller's writes to one object between which nothing else happened: a
+// storm may be slow.
+func (c *storms) idled(e *history.Event) {
+	if !c.roles.tested(e.Actor) {
+		return
+	}
+	_, object, _ := strings.Cut(e.Value, " ")
+	key := e.Actor + " " + object
+	run, ok := c.idle[key]
+	if !ok {
+		run.first = *e
+	}
+	run.times++
+	c.idle[key] = run
+	if run.times > idleWrites {
+		c.breach(&run.first, e, fmt.Sprintf("%s wrote %s %d times from %s to %s, and nothing else happened meanwhile", e.Actor, object, run.times, seconds(run.first.At), seconds(e.At)))
 	}
 }
 

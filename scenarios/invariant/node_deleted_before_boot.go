@@ -8,9 +8,10 @@ var nodeDeletedBeforeBoot = Invariant{
 	Seed:  "000, 002",
 	New: func(p Params) Checker {
 		return &returns{
-			ruling: ruling{id: "node-deleted-before-boot", skew: p.Timings.Skew},
-			roles:  p.Roles,
-			hosts:  newRoster[returnHost](p.Hosts),
+			ruling:     ruling{id: "node-deleted-before-boot", skew: p.Timings.Skew},
+			hindrances: newHindrances(p),
+			roles:      p.Roles,
+			hosts:      newRoster[returnHost](p.Hosts),
 		}
 	},
 }
@@ -30,6 +31,7 @@ var nodeDeletedBeforeBoot = Invariant{
 // asked, or is nobody's doing who is under test.
 type returns struct {
 	ruling
+	hindrances
 	roles Roles
 	hosts roster[returnHost]
 }
@@ -57,6 +59,7 @@ type returnHost struct {
 
 func (c *returns) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
+	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}
@@ -98,7 +101,7 @@ func (c *returns) judge(e *history.Event) {
 		if h.off && c.near(&h.asked, e) {
 			c.close(&h.asked, e)
 		}
-		h.excused = c.roles.blameless(e) || h.underWay(&h.asked)
+		h.excused = c.roles.blameless(e) || h.underWay(e, &h.asked, &c.hindrances)
 	case history.BootStarted:
 		h.booted = true
 	case history.EvidenceLost:

@@ -39,6 +39,9 @@ type nodeHost struct {
 	cordoned  bool
 	labels    string
 	disturbed bool
+	// forsaken is the boot from under which the scenario's user has deleted the Node: nobody
+	// under test makes its kubelet register again.
+	forsaken string
 	// leaving says that its Machine is being deleted, or was: its Node goes with it.
 	leaving bool
 	// wasCordoned and wanted are how the Node was before.
@@ -90,6 +93,9 @@ func (c *nodes) judge(e *history.Event) {
 				h.wanted = h.labels
 			}
 			h.uid = ""
+			if h.forsaken = ""; byUser(e) {
+				h.forsaken = h.boot
+			}
 		}
 	}
 	if e.UID != h.uid {
@@ -129,7 +135,7 @@ func (c *nodes) lacking() lack {
 	for i := range c.hosts.hosts {
 		h := &c.hosts.hosts[i]
 		s := &h.state
-		if !s.had || !s.demand.on() || s.leaving {
+		if !s.had || !s.demand.on() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.boot {
 			continue
 		}
 		what := ""

@@ -53,6 +53,7 @@ type cycles struct {
 }
 
 type cycleHost struct {
+	resets
 	requests []request
 	// off is the power-off that is in force, or zero. It is accounted for when
 	// something asked for it, close when nobody knows whether that came first.
@@ -78,8 +79,11 @@ type cycleHost struct {
 type request struct {
 	set, removed history.Event
 	// owed says that no cycle has been caused by it yet, served that a boot began
-	// after it or that it was withdrawn before it could be expected to be.
-	owed, served bool
+	// after it or that it was withdrawn before it could be expected to be, and wasOff that
+	// the host was off at some time since.
+	owed, served, wasOff bool
+	// reset is the reset by which the power controller has answered it, or zero.
+	reset history.Event
 	// cycle is the power-off that it caused.
 	cycle history.Event
 }
@@ -98,6 +102,12 @@ func (c *cycles) Observe(e history.Event) *Violation {
 }
 
 func (c *cycles) judge(e *history.Event) {
+	if e.Kind.Layer() == history.World {
+		h := c.hosts.of(e.Host)
+		if reset := h.resets.observe(e); reset != nil {
+			c.reset(h, reset)
+		}
+	}
 	switch e.Kind {
 	case history.AnnotationSet:
 		if _, ok := rebootRequest(e); ok {
@@ -164,7 +174,30 @@ func (c *cycles) set(h *cycleHost, e *history.Event) {
 	}
 	c.judged++
 	h.late(c, e)
-	h.requests = append(h.requests, request{set: *e, owed: true})
+	h.requests = append(h.requests, request{set: *e, owed: true, wasOff: h.off.Kind != ""})
+}
+
+// reset judges a reset by the power controller, which is an answer to every request that
+// stands: to each one only once.
+func (c *cycles) reset(h *cycleHost, e *history.Event) {
+	if !plays(e.Actor, c.roles.Power) || h.off.Kind != "" || h.unmanaged {
+		return
+	}
+	var before *history.Event
+	for i := range h.requests {
+		r := &h.requests[i]
+		switch {
+		case !r.there():
+		case r.reset.Kind == "":
+			r.reset, before = *e, nil
+			return // and so it is for the others
+		default:
+			before = &r.reset
+		}
+	}
+	if before != nil {
+		c.breach(before, e, clause(e)+" by "+e.Actor+", as at "+seconds(before.At)+", and nobody had asked for anything since")
+	}
 }
 
 // late notes that e, which could have caused the power-off in force, may have
@@ -186,6 +219,9 @@ func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 			continue
 		}
 		r.removed = *e
+		if keyed {
+			c.neverOff(h, r, e)
+		}
 		withdrawn := keyed || e.Actor != "" && e.Actor == r.set.Actor
 		if !r.served && withdrawn {
 			late := c.roles.Power != "" && h.off.Kind == "" &&
@@ -197,6 +233,18 @@ func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 		break
 	}
 	h.forget()
+}
+
+// neverOff judges a key that was taken back by its owner: it had held the host off, unless
+// there was no time for that.
+func (c *cycles) neverOff(h *cycleHost, r *request, e *history.Event) {
+	if r.wasOff || h.unmanaged || h.blind || c.roles.Power == "" || c.found != nil {
+		return
+	}
+	lost := c.lost(r.set.At, e.At, parties{bmc: e.Host, first: c.roles.Power})
+	if e.At-r.set.At-lost > c.patience {
+		c.breach(&r.set, e, clause(&r.set)+" and removed at "+seconds(e.At)+", and "+e.Host+" was never off in between"+beside(lost))
+	}
 }
 
 // forget drops the requests that can neither be missed nor cause a cycle.
@@ -215,6 +263,9 @@ func (c *cycles) off(h *cycleHost, e *history.Event) {
 		return // repeated
 	}
 	h.off, h.close = *e, nil
+	for i := range h.requests {
+		h.requests[i].wasOff = true
+	}
 	late := h.told && !h.commanded
 	h.commanded = false
 	h.accounted = late || h.unmanaged || c.roles.blameless(e) || c.held(h, e) || h.foreign && h.pending

@@ -9,9 +9,10 @@ var onlineRespected = Invariant{
 	Liveness: true,
 	New: func(p Params) Checker {
 		return &offline{
-			ruling: ruling{id: "online-respected", skew: p.Timings.Skew},
-			roles:  p.Roles,
-			hosts:  newRoster[offlineHost](p.Hosts),
+			ruling:     ruling{id: "online-respected", skew: p.Timings.Skew},
+			hindrances: newHindrances(p),
+			roles:      p.Roles,
+			hosts:      newRoster[offlineHost](p.Hosts),
 		}
 	},
 }
@@ -20,6 +21,7 @@ var onlineRespected = Invariant{
 // whether it is.
 type offline struct {
 	ruling
+	hindrances
 	roles  Roles
 	hosts  roster[offlineHost]
 	healed history.Event
@@ -34,6 +36,7 @@ type offlineHost struct {
 
 func (c *offline) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
+	c.hindrances.observe(&e)
 	if e.Kind == history.Healed {
 		c.healed = e
 	}
@@ -68,7 +71,7 @@ func (c *offline) judge(h *offlineHost, e *history.Event) {
 			c.close(&h.switched, e)
 		case !h.demand.offline:
 			c.kept(&h.switched, e)
-		case h.underWay(&h.switched):
+		case h.underWay(e, &h.switched, &c.hindrances):
 		default:
 			c.accuse(cause{e.Host, "online"}, &h.switched, e, "spec.online was false")
 		}

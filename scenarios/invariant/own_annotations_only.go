@@ -1,10 +1,14 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var ownAnnotationsOnly = Invariant{
 	ID:    "own-annotations-only",
-	Claim: "No controller removes a reboot annotation or a remediation mark that is not its own to remove.",
+	Claim: "No controller removes a reboot annotation, a remediation mark, a hook or a pause that is not its own to remove.",
 	Seed:  "000, 001",
 	New: func(p Params) Checker {
 		return &owners{ruling: ruling{id: "own-annotations-only"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{}}
@@ -45,11 +49,17 @@ func (c *owners) Observe(e history.Event) *Violation {
 	case history.MachineDeleted:
 		delete(c.leaving, e.Object)
 	case history.AnnotationSet, history.AnnotationRemoved:
-		if _, reboot := rebootRequest(&e); reboot || e.Key == externalAnnotation {
+		if _, reboot := rebootRequest(&e); reboot || e.Key == externalAnnotation || !c.content && keepsOff(&e) {
 			c.judge(&e)
 		}
 	}
 	return c.tell()
+}
+
+// keepsOff reports whether an annotation of a Machine keeps controllers from it.
+func keepsOff(e *history.Event) bool {
+	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == pausedAnnotation || e.Key == skipAnnotation ||
+		strings.HasPrefix(e.Key, preDrainHook) || strings.HasPrefix(e.Key, preTerminateHook))
 }
 
 func (c *owners) judge(e *history.Event) {
@@ -61,6 +71,7 @@ func (c *owners) judge(e *history.Event) {
 	if removed && c.leaving[e.Object] && plays(e.Actor, c.roles.Deletion) {
 		if !c.content { // what was on a Machine goes with it when its finalizer does
 			c.judged++
+			c.allow(e, &before.set)
 		}
 		return
 	}
@@ -80,7 +91,9 @@ func (c *owners) judge(e *history.Event) {
 	case !c.roles.tested(e.Actor):
 	default:
 		c.judged++
-		if !c.roles.mayTouch(e.Actor, before.set.Actor, e, c.unmanaged[e.Host]) {
+		if c.roles.mayTouch(e.Actor, before.set.Actor, e, c.unmanaged[e.Host]) {
+			c.allow(e, &before.set)
+		} else {
 			did := " was removed from "
 			if c.content {
 				did = " was changed on "

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -9,7 +10,12 @@ import (
 // Panel judges one history against several invariants, while it is made or
 // afterwards.
 type Panel struct {
+	// checkers are those of the invariants that are judged, then those of all others, which
+	// only rule on harms; ids are all their names.
 	checkers []Checker
+	ids      []string
+	judged   int
+	ledger   ledger
 	// broke says which checkers have found a violation in what they observed.
 	broke []bool
 	// flaw says why the history as a whole is no evidence, if it isn't.
@@ -20,12 +26,30 @@ type Panel struct {
 
 // NewPanel returns a panel that has observed nothing.
 func NewPanel(invariants []Invariant, params Params) *Panel {
-	p := &Panel{checkers: make([]Checker, len(invariants)), broke: make([]bool, len(invariants))}
-	for i, inv := range invariants {
-		p.checkers[i] = inv.New(params)
+	p := &Panel{judged: len(invariants), broke: make([]bool, len(invariants)), ledger: newLedger(params)}
+	add := func(inv Invariant) {
+		p.checkers, p.ids = append(p.checkers, inv.New(params)), append(p.ids, inv.ID)
+	}
+	for _, inv := range invariants {
+		add(inv)
+	}
+	for _, inv := range All() {
+		if !slices.Contains(p.ids, inv.ID) {
+			add(inv)
+		}
 	}
 	return p
 }
+
+// Unjudged are the harms that processes under test have done and on which no guarantee has
+// ruled, whichever were to be judged.
+func (p *Panel) Unjudged() []Harm { return p.ledger.unjudged() }
+
+// Harms are all harms that processes under test have done.
+func (p *Panel) Harms() []Harm { return p.ledger.harms }
+
+// Idle says why the history put no process to the test, or "".
+func (p *Panel) Idle() string { return p.ledger.idle() }
 
 // Observe shows the next event to every checker. It returns the violation that
 // the event made certain, of the first invariant if there are several; Results
@@ -36,19 +60,20 @@ func (p *Panel) Observe(e history.Event) *Violation {
 	}
 	var violation *Violation
 	for i, c := range p.checkers {
-		if v := c.Observe(e); v != nil {
+		if v := c.Observe(e); v != nil && i < p.judged {
 			p.broke[i] = true
 			if violation == nil {
 				violation = v
 			}
 		}
 	}
+	p.ledger.observe(&e, p.checkers, p.ids)
 	return violation
 }
 
 // Settled reports whether no liveness claim waits for anything.
 func (p *Panel) Settled() bool {
-	for _, c := range p.checkers {
+	for _, c := range p.checkers[:p.judged] {
 		if c.Pending() != "" {
 			return false
 		}
@@ -59,7 +84,7 @@ func (p *Panel) Settled() bool {
 // Pending returns what the liveness claims still wait for, a sentence each.
 func (p *Panel) Pending() []string {
 	var sentences []string
-	for _, c := range p.checkers {
+	for _, c := range p.checkers[:p.judged] {
 		if s := c.Pending(); s != "" {
 			sentences = append(sentences, s)
 		}
@@ -75,8 +100,8 @@ func (p *Panel) EndedBy(v *Violation) { p.endedBy = v }
 // says that the history was not cut short. What broke a claim did so whatever
 // else is wrong with the history; nothing else is certain in a flawed one.
 func (p *Panel) Results(complete bool) []Result {
-	results := make([]Result, len(p.checkers))
-	for i, c := range p.checkers {
+	results := make([]Result, p.judged)
+	for i, c := range p.checkers[:p.judged] {
 		r := c.Finish(complete && p.flaw == "")
 		switch {
 		case r.Verdict == Violated && p.endedBy != nil && !p.broke[i]:

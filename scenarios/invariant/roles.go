@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -21,6 +22,20 @@ type Roles struct {
 	// Fencers have an agent on each host, which has it reset, or feeds its watchdog, and may
 	// release the Nodes of others.
 	Fencers []string
+	// Others are processes under test that play no part, so that no guarantee knows what to
+	// make of what they do.
+	Others []string
+}
+
+// Names are those of all processes under test.
+func (r *Roles) Names() []string {
+	names := slices.Concat(r.Fencers, r.Others)
+	for _, name := range [...]string{r.Power, r.Remediation, r.HealthCheck, r.Deletion} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // agent reports whether an actor is an agent of a Fencer.

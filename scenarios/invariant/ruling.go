@@ -22,12 +22,32 @@ type ruling struct {
 	// that would have broken it but for a hindrance.
 	judged, excused int
 	// doubt is the first reason why a verdict of held would be a guess.
-	doubt    string
+	doubt string
+	// ruled is the event on which the checker has ruled last, and because the one that allows
+	// it; zero if it is forbidden, or excused.
+	ruled    int
+	because  history.Event
 	found    *Violation
 	cause    cause
 	told     bool
 	suspects []suspect
 	closest  *Closest
+}
+
+// allow says that e is right because of an earlier event: of what others asked for, or of a
+// physical fact. What its author has recorded itself allows nothing.
+func (r *ruling) allow(e, because *history.Event) { r.ruled, r.because = e.Seq, *because }
+
+// excuse says that e would be wrong, but for what its author could not know.
+func (r *ruling) excuse(e *history.Event) {
+	r.ruled, r.because = e.Seq, history.Event{}
+	r.judged++
+	r.excused++
+}
+
+// RuledOn implements Checker.
+func (r *ruling) RuledOn(e *history.Event) (because *history.Event, ok bool) {
+	return &r.because, r.ruled == e.Seq
 }
 
 // kept says that two events came in the order that the claim promises. The zero event
@@ -84,6 +104,7 @@ type suspect struct {
 // accuse says that breach happened in a state that forbids it: the one that
 // began with standing and that c will end. While completes the sentence.
 func (r *ruling) accuse(c cause, standing, breach *history.Event, while string) {
+	r.ruled, r.because = breach.Seq, history.Event{}
 	if r.found != nil {
 		return
 	}
@@ -98,6 +119,7 @@ func (r *ruling) accuse(c cause, standing, breach *history.Event, while string) 
 // breach says that two events broke the claim by themselves: nothing that comes
 // later can mend or refute it.
 func (r *ruling) breach(first, second *history.Event, sentence string) {
+	r.ruled, r.because = second.Seq, history.Event{}
 	if r.found == nil {
 		r.found = &Violation{Invariant: r.id, First: *first, Second: *second, Margin: second.At - first.At, Sentence: sentence}
 	}
@@ -163,6 +185,7 @@ func (r *ruling) close(a, b *history.Event) {
 
 // suspend records why a verdict of held would be a guess from e on.
 func (r *ruling) suspend(e *history.Event, why string) {
+	r.ruled, r.because = e.Seq, history.Event{}
 	if r.doubt == "" {
 		r.doubt = clause(e) + why
 	}

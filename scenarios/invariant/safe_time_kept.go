@@ -59,6 +59,7 @@ func (c *safeTimes) judge(h *sentenced, e *history.Event) {
 		case c.near(&h.ended, e):
 			c.close(&h.ended, e)
 		default:
+			c.allow(e, &h.ended)
 			c.kept(&h.ended, e)
 		}
 	}

@@ -52,18 +52,21 @@ func asksGuest(e *history.Event) bool {
 	return e.Value == "GracefulShutdown" || e.Value == "GracefulRestart" || e.Value == "PushPowerButton"
 }
 
-// underWay reports whether a power-on that comes now was under way when forbidden
-// happened. It was when the BMC had received the command, and carries it out late;
-// and when the boot had been recorded, which is the last moment at which the API
-// can refuse a controller that does not know yet. That lasts until the
-// status says of a request that it was seen: then the controller knows. What it sent
-// until then may come later still.
-func (s *start) underWay(forbidden *history.Event) bool {
+// underWay reports whether a power-on, e, was under way when forbidden happened. It was
+// when the BMC had received the command, and carries it out late. And it was when the boot
+// had been recorded, which is the last moment at which the API can refuse a controller that
+// does not know yet, and the command was decided before anybody could know: the record
+// alone excuses nothing, for whoever has written it can look again.
+func (s *start) underWay(e, forbidden *history.Event, h *hindrances) bool {
 	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
 		return true
 	}
+	sent := e
+	if s.command.Kind != "" {
+		sent = &s.command
+	}
 	unaware := func(recorded, answered *history.Event) bool {
-		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq
+		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq && h.unaware(sent, forbidden)
 	}
 	return unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
 }

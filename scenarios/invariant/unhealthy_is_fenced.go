@@ -8,7 +8,7 @@ import (
 
 var unhealthyIsFenced = Invariant{
 	ID:       "unhealthy-is-fenced",
-	Claim:    "A Machine whose Node is not Ready for too long is marked; a marked Machine has its host powered off and its Node deleted, unless the mark is withdrawn.",
+	Claim:    "A Machine whose Node is not Ready, or missing, for too long is marked; a marked Machine has its host powered off and its Node deleted, unless the mark is withdrawn.",
 	Seed:     "002",
 	Liveness: true,
 	New: func(p Params) Checker {
@@ -51,6 +51,8 @@ type rescues struct {
 type patient struct {
 	body
 	unmanaged, paused, skipped, gone bool
+	// leaving says that the Machine is being deleted.
+	leaving bool
 	// mark is the last one, as long as it stands or was taken away before its time,
 	// and dropped how it was.
 	mark, dropped history.Event
@@ -69,8 +71,9 @@ type patient struct {
 	lost           history.Event // since when it is not, after it had been
 	// remediated says that the Machine has been marked at some time.
 	remediated bool
-	// sick is when a Node that had been Ready for a while stopped being Ready.
-	sick history.Event
+	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
+	// when there is none although the host has been started.
+	sick, absent history.Event
 }
 
 func (c *rescues) Observe(e history.Event) *Violation {
@@ -81,6 +84,7 @@ func (c *rescues) Observe(e history.Event) *Violation {
 	}
 	for i := range c.hosts.hosts {
 		c.expire(&c.hosts.hosts[i], &e)
+		c.missed(&c.hosts.hosts[i], &e)
 	}
 	c.hindrances.observe(&e)
 	if retold(&e) {
@@ -101,6 +105,12 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.body.observe(e)
 		h.wentOff = h.wentOff || h.known() && !h.on || e.Kind == history.PowerOff
 		h.perhaps = h.perhaps || h.blind
+		switch e.Kind {
+		case history.PowerOff:
+			h.absent = history.Event{}
+		case history.BootStarted:
+			h.await(e)
+		}
 		h.answered = h.answered || !h.known() || !h.on || e.Kind == history.BootEnded
 		return
 	case history.API:
@@ -110,10 +120,12 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 	switch e.Kind {
 	case history.ProvisioningState:
 		h.unmanaged = !managed(e.Value)
+	case history.MachineDeleting:
+		h.leaving = true
 	case history.MachineDeleted:
 		h.gone, h.mark = true, history.Event{}
 	case history.MachineCreated:
-		h.gone = false
+		h.gone, h.leaving = false, false
 	case history.FenceRequested:
 		h.fencing = e.Value
 		h.answered = h.answered || h.fenced()
@@ -123,8 +135,10 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		switch set := e.Kind == history.AnnotationSet; e.Key {
 		case externalAnnotation:
 			c.marked(h, e, set)
+			h.await(e)
 		case remediationAnnotation:
 			h.held = set
+			h.await(e)
 		case pausedAnnotation:
 			h.paused = set
 		case skipAnnotation:
@@ -141,6 +155,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		if e.Kind == history.NodeDeleted {
 			h.node = ""
 		}
+		h.await(e)
 	case history.NodeReady:
 		h.ready, h.sick = *e, history.Event{}
 	case history.NodeNotReady:
@@ -151,6 +166,14 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.lost = *e
 		}
 		h.ready = history.Event{}
+	}
+}
+
+// await notes that the time in which the Node has to return begins with e, unless it is there
+// or nobody can expect it: the host is off, or the Machine is being remediated.
+func (h *patient) await(e *history.Event) {
+	if h.absent = (history.Event{}); h.node == "" && h.boot != "" && !h.held && (h.mark.Kind == "" || h.dropped.Kind != "") {
+		h.absent = *e
 	}
 }
 
@@ -244,11 +267,39 @@ func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	c.breach(&sick, e, "the Node of "+h.name+" has not been Ready since "+seconds(sick.At)+", and at "+seconds(e.At)+" its Machine was still not marked"+beside(lost))
 }
 
+// missed judges a Node that has not returned in its time when e comes.
+func (c *rescues) missed(h *entry[patient], e *history.Event) {
+	s := &h.state
+	if s.absent.Kind == "" || c.check == nil || c.check.Startup == 0 || c.roles.HealthCheck == "" || c.healed.Kind != "" ||
+		e.At-s.absent.At <= c.check.Startup+c.patience {
+		return
+	}
+	lost := c.lost(s.absent.At, e.At, parties{first: c.roles.HealthCheck})
+	limit := c.check.Startup + c.patience
+	if lost > 0 {
+		limit += c.check.Startup // it may have begun to wait only then
+	}
+	if e.At-s.absent.At-lost <= limit || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit {
+		return
+	}
+	absent := s.absent
+	s.absent = history.Event{}
+	most, least, gone := c.count(e)
+	if gone || s.leaving || s.paused || s.skipped || s.unmanaged || most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
+		return
+	}
+	c.judged++
+	c.breach(&absent, e, clause(&absent)+"; the Node of "+h.name+" has "+seconds(c.check.Startup)+" to return, and at "+seconds(e.At)+" its Machine was still not marked"+beside(lost))
+}
+
 // count says how many Machines are unhealthy at most and at least, and whether one is gone.
 // Who has just returned, or has just stopped being Ready, may be counted or not.
 func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
 	for i := range c.hosts.hosts {
 		o := &c.hosts.hosts[i].state
+		if o.paused || o.skipped {
+			continue // it is nobody's target
+		}
 		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
 		switch {
 		case o.gone:

@@ -13,7 +13,7 @@ var workloadRecovers = Invariant{
 	Seed:     "004",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &recoveries{
+		c := &recoveries{
 			ruling:    ruling{id: "workload-recovers"},
 			roles:     p.Roles,
 			hosts:     newRoster[recovering](p.Hosts),
@@ -21,6 +21,10 @@ var workloadRecovers = Invariant{
 			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
 			bounded:   p.Timings.Safe > 0,
 		}
+		for _, host := range p.Unwatched {
+			c.hosts.of(host).unwatched = true
+		}
+		return c
 	},
 }
 
@@ -50,6 +54,10 @@ type recoveries struct {
 type recovering struct {
 	body
 	bound bool
+	// process is the boot in which the workload started last and was not seen to stop, and
+	// unwatched says that no watchdog ends the host's boots.
+	process   string
+	unwatched bool
 	// cordoned and ready are those of the Node.
 	cordoned, ready bool
 }
@@ -57,7 +65,7 @@ type recovering struct {
 func (c *recoveries) Observe(e history.Event) *Violation {
 	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(&e) > c.deadline {
 		c.timed = false
-		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) {
+		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) && !c.neverStopped() {
 			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
 		}
 	}
@@ -82,7 +90,10 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 			c.hosts.hosts[i].state.bound = false
 		}
 		h.bound = true
+	case history.WorkloadStopped:
+		h.process = ""
 	case history.WorkloadStarted:
+		h.process = e.Boot
 		if c.timed {
 			c.within(c.deadline+c.heldBack(e), &c.fenced, e)
 		}
@@ -107,6 +118,13 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	}
 }
 
+// neverStopped reports whether the workload of the fenced host still runs there, on a host
+// that nobody has promised to end: it has nothing to recover from.
+func (c *recoveries) neverStopped() bool {
+	h := c.hosts.of(c.fenced.Host)
+	return h.unwatched && h.process != "" && h.process == h.boot
+}
+
 // heldBack is how much of the time until e was lost by the cluster's own controllers.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
 	return c.lostTo(c.fenced.At, e.At, func(s *spell) bool {
@@ -126,7 +144,7 @@ func (c *recoveries) elsewhere(but string) bool {
 }
 
 func (c *recoveries) lacking() lack {
-	if c.fenced.Kind == "" {
+	if c.fenced.Kind == "" || c.neverStopped() {
 		return lack{}
 	}
 	return lack{sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", since: &c.fenced}

@@ -28,6 +28,9 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	}
 	timings.Faults = slices.Sorted(maps.Keys(BendsOf(spec)))
 	for _, c := range chosen {
+		if c.StandIn() {
+			timings.StandIns = append(timings.StandIns, c.Name)
+		}
 		if s, ok := c.Settings.(*poisonpill.Settings); ok {
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
 			timings.Release = time.Duration(spec.Topology.PodGC)

@@ -262,7 +262,7 @@ func (c *Console) paint(word string, verdict invariant.Verdict, expected bool) s
 	switch {
 	case expected:
 		colour = "32"
-	case verdict == invariant.Unknown:
+	case verdict.Undecided():
 		colour = "33"
 	}
 	return "\x1b[" + colour + "m" + padded + "\x1b[0m"

@@ -116,7 +116,7 @@ func CodeOfVerdict(v invariant.Verdict) int {
 	switch v {
 	case invariant.Held:
 		return ExitHeld
-	case invariant.Unknown:
+	case invariant.Unknown, invariant.Unjudged:
 		return ExitUnknown
 	}
 	return ExitViolated

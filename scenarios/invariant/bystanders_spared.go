@@ -1,0 +1,129 @@
+package invariant
+
+import "github.com/fencelab/fencelab/scenarios/history"
+
+var bystandersSpared = Invariant{
+	ID:    "bystanders-spared",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, or gives its host away, unless the Machine is marked for remediation, is being deleted, or its boot is to be fenced.",
+	Seed:  "002, 003, 004",
+	New: func(p Params) Checker {
+		return &bystanders{
+			ruling:     ruling{id: "bystanders-spared"},
+			hindrances: newHindrances(p),
+			roles:      p.Roles,
+			hosts:      newRoster[bystander](p.Hosts),
+		}
+	},
+}
+
+// bystanders judges what controllers under test take from a Machine, by whether anybody
+// else wanted something of it that their part answers: a mark for the remediation controller,
+// a deletion for the deletion controller, and either a mark or a NodeFence for agents. A
+// NodeFence is their own word, and was judged by the mark when it was made.
+type bystanders struct {
+	ruling
+	hindrances
+	roles Roles
+	hosts roster[bystander]
+}
+
+type bystander struct{ mark, deletion, fence wish }
+
+// wish is what somebody wants of a Machine: since an event, until another one.
+type wish struct{ since, until history.Event }
+
+func (w *wish) begin(e *history.Event) {
+	if w.since.Kind == "" {
+		*w = wish{since: *e}
+	}
+}
+
+func (w *wish) end(e *history.Event) {
+	if w.since.Kind != "" {
+		*w = wish{until: *e}
+	}
+}
+
+func (c *bystanders) Observe(e history.Event) *Violation {
+	c.hindrances.observe(&e)
+	if e.Host != "" && e.Kind.Layer() == history.API {
+		c.judge(c.hosts.of(e.Host), &e)
+	}
+	return c.tell()
+}
+
+func (c *bystanders) judge(h *bystander, e *history.Event) {
+	if takes(e) && c.roles.tested(e.Actor) {
+		c.taken(h, e)
+	}
+	switch e.Kind {
+	case history.AnnotationSet:
+		if e.Key == externalAnnotation {
+			h.mark.begin(e)
+		}
+	case history.AnnotationRemoved:
+		if e.Key == externalAnnotation {
+			h.mark.end(e)
+		}
+	case history.FenceRequested:
+		h.fence.begin(e)
+	case history.FenceEnded:
+		h.fence.end(e)
+	case history.MachineDeleting:
+		h.deletion.begin(e)
+	case history.MachineCreated:
+		h.deletion = wish{}
+	}
+}
+
+// takes reports whether an event takes something from a Machine.
+func takes(e *history.Event) bool {
+	switch e.Kind {
+	case history.NodeCordoned, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
+		history.MachineDeleted, history.BareMetalHostDeleted:
+		return true
+	case history.HostConsumer:
+		return e.Value == ""
+	case history.OnlineWanted:
+		return e.Value == "false"
+	}
+	return false
+}
+
+func (c *bystanders) taken(h *bystander, e *history.Event) {
+	var wishes []*wish
+	if plays(e.Actor, c.roles.Deletion) {
+		wishes = append(wishes, &h.deletion)
+	}
+	if plays(e.Actor, c.roles.Remediation) {
+		wishes = append(wishes, &h.mark)
+	}
+	if c.roles.agent(e.Actor) {
+		wishes = append(wishes, &h.mark, &h.fence)
+	}
+	for _, w := range wishes {
+		if w.since.Kind != "" {
+			c.judged++
+			c.allow(e, &w.since)
+			return
+		}
+	}
+	for _, w := range wishes {
+		if c.unaware(e, &w.until) {
+			c.excuse(e)
+			return
+		}
+	}
+	first := e
+	for _, w := range wishes {
+		if w.until.Kind != "" {
+			first = &w.until
+		}
+	}
+	c.judged++
+	c.breach(first, e, clause(e)+" by "+e.Actor+", though nobody wanted its Machine remediated or deleted")
+}
+
+func (c *bystanders) Finish(complete bool) Result {
+	return c.verdict(complete, "no controller took anything from a Machine")
+}
