@@ -133,6 +133,7 @@ func newBed(t testing.TB, s situation) *bed {
 			Namespace: worker.Namespace, Name: worker.Name, UID: "machine-uid",
 			Annotations: map[string]string{api.HostAnnotation: worker.String()},
 		},
+		Spec:   clusterv1.MachineSpec{ProviderID: worker.String()},
 		Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: worker.Name}},
 	}
 	objs := []client.Object{host, machine}
@@ -149,7 +150,7 @@ func newBed(t testing.TB, s situation) *bed {
 		machine.Annotations[api.PoweredOffForRemediationAnnotation] = ""
 	}
 	if s.node {
-		objs = append(objs, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: worker.Name}})
+		objs = append(objs, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: worker.Name}, Spec: corev1.NodeSpec{ProviderID: worker.String()}})
 	}
 	b.client = interceptor.NewClient(
 		fake.NewClientBuilder().WithScheme(api.NewScheme()).WithObjects(objs...).WithStatusSubresource(host, machine).Build(),
@@ -213,6 +214,7 @@ func (b *bed) register() {
 	b.t.Helper()
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: worker.Name},
+		Spec:       corev1.NodeSpec{ProviderID: worker.String()},
 		Status: corev1.NodeStatus{
 			NodeInfo:   corev1.NodeSystemInfo{BootID: fmt.Sprintf("%s#%d", worker.Name, b.boots)},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -327,6 +329,7 @@ func TestHealthCheckAndTruthTable(t *testing.T) {
 			}
 			sick := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: worker.Name},
+				Spec:       corev1.NodeSpec{ProviderID: worker.String()},
 				Status: corev1.NodeStatus{
 					NodeInfo: corev1.NodeSystemInfo{BootID: worker.Name + "#0"},
 					Conditions: []corev1.NodeCondition{

@@ -78,8 +78,11 @@ func (p *prepared) selection(name string) controllers.Selection {
 	return p.controllers[i]
 }
 
+// systemUUID is that of a host's system: its name is as good as any.
+func systemUUID(host string) string { return host }
+
 func topology(spec *scenarios.Spec) []client.Object {
-	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} })
+	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }, systemUUID)
 }
 
 // kinds are the kinds that the world itself deals with, and what there is to know of all.

@@ -262,7 +262,7 @@ func (k *kubelet) reportReady() {
 		return
 	}
 	node = node.DeepCopy()
-	node.Status.NodeInfo.BootID = k.host.Boot()
+	k.tellBoot(node)
 	if !isReady(node) {
 		node.Status.Conditions = []corev1.NodeCondition{k.readyCondition()}
 	}
@@ -424,9 +424,14 @@ func (k *kubelet) newNode() *corev1.Node {
 		node.Labels[key] = value
 	}
 	node.Spec.ProviderID = objects.ProviderID(k.host.name)
-	node.Status.NodeInfo.BootID = k.host.Boot()
+	k.tellBoot(node)
 	node.Status.Conditions = []corev1.NodeCondition{k.readyCondition()}
 	return node
+}
+
+// tellBoot lets a Node tell of this boot, and whose it is: a kubelet writes both at once.
+func (k *kubelet) tellBoot(node *corev1.Node) {
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.SystemUUID = k.host.Boot(), systemUUID(k.host.name)
 }
 
 func (k *kubelet) readyCondition() corev1.NodeCondition {

@@ -52,7 +52,7 @@ func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Atta
 
 // toCome are the objects with names of their own that the lab will make beside its manifests.
 func (b *Backend) toCome(nodes []string) ([]client.Object, error) {
-	come := objects.Topology(&b.plan.Spec, func(string) api.BMCDetails { return api.BMCDetails{} })
+	come := objects.Topology(&b.plan.Spec, func(string) api.BMCDetails { return api.BMCDetails{} }, func(string) string { return "" })
 	come = append(come, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: bmcSecret}})
 	for _, node := range nodes {
 		come = append(come, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})

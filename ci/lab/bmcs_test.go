@@ -23,6 +23,7 @@ import (
 type inMemory struct{ *memory.Host }
 
 func (inMemory) domainName() string                                  { return "" }
+func (inMemory) systemUUID() string                                  { return "" }
 func (m inMemory) wiredTo(string) fakebmc.System                     { return m }
 func (m inMemory) switchOn(context.Context) error                    { return m.Reset(fakebmc.ResetOn) }
 func (m inMemory) cutPower(context.Context) error                    { return m.Reset(fakebmc.ResetForceOff) }

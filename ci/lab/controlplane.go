@@ -146,7 +146,7 @@ func (b *Backend) createTopology() error {
 	}
 	b.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
 		return api.BMCDetails{Address: "redfish+" + b.bmcs.systemAt(host), CredentialsName: bmcSecret}
-	})
+	}, func(host string) string { return b.hosts[host].systemUUID() })
 	for _, obj := range b.topology {
 		kind, err := b.kinds.Of(obj)
 		if err != nil {

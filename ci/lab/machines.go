@@ -38,6 +38,8 @@ type machine interface {
 	fakebmc.System
 	// domainName is its name in the hypervisor, if it is there.
 	domainName() string
+	// systemUUID is its firmware's, which its kubelet reports.
+	systemUUID() string
 	// wiredTo is the machine behind the BMC of another host, which it is when wires are
 	// swapped.
 	wiredTo(bmc string) fakebmc.System

@@ -220,7 +220,7 @@ func (m *modelled) Begins() { m.say("boot " + m.host.Boot() + " begins") }
 func (m *modelled) Start() {
 	life := &kubeletLife{m: m}
 	life.ctx, life.stop = context.WithCancel(m.all.ctx)
-	about := kubelet.Machine{Name: m.name, Boot: m.host.Boot(), Address: "127.0.0.1", UUID: m.name, Kernel: "none", OS: "fencelab model"}
+	about := kubelet.Machine{Name: m.name, Boot: m.host.Boot(), Address: "127.0.0.1", UUID: m.systemUUID(), Kernel: "none", OS: "fencelab model"}
 	k, err := kubelet.New(m.kubelet, about, life, life.wire, life.complain)
 	if err != nil {
 		m.all.stream.fail(fmt.Errorf("start the kubelet of %s: %w", m.name, err))
@@ -242,6 +242,9 @@ func (*modelled) Halts() {}
 
 // domainName implements machine.
 func (*modelled) domainName() string { return "" }
+
+// systemUUID implements machine.
+func (m *modelled) systemUUID() string { return m.name }
 
 // switchOn implements machine. A host's first boot, before the story, is complete at once.
 func (m *modelled) switchOn(context.Context) error {

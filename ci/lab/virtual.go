@@ -219,6 +219,9 @@ type virtual struct {
 // domainName implements machine.
 func (m *virtual) domainName() string { return m.domain.DefinedName() }
 
+// systemUUID implements machine.
+func (m *virtual) systemUUID() string { return m.domain.UUID() }
+
 // switchOn implements machine.
 func (m *virtual) switchOn(ctx context.Context) error {
 	m.blame(string(history.Engine), true)

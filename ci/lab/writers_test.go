@@ -141,7 +141,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	b.door = newDoor(b.stream, gate.API(b.kinds))
 	must(b.startControlPlane())
 	t.Cleanup(func() { must(b.plane.Stop()) })
-	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }) {
+	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }, func(string) string { return "" }) {
 		must(b.admin.Create(t.Context(), obj))
 	}
 	must(b.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))

@@ -99,6 +99,9 @@ type BareMetalHostStatus struct {
 	// PoweredOn is false only when the BMC said exactly Off. Every other
 	// answer (PoweringOff, Paused, none) counts as not known to be off.
 	PoweredOn bool `json:"poweredOn"`
+	// Hardware is what the host's inspection found.
+	// +optional
+	Hardware HardwareDetails `json:"hardware,omitzero"`
 	// Provisioning is the state of the host's image and its reboots.
 	// +optional
 	Provisioning ProvisionStatus `json:"provisioning,omitempty"`
@@ -110,6 +113,14 @@ type BareMetalHostStatus struct {
 	ErrorMessage string `json:"errorMessage,omitempty"`
 	// +optional
 	ErrorCount int `json:"errorCount,omitempty"`
+}
+
+// HardwareDetails are what an inspection found. Upstream's are many; the UUID is ours.
+type HardwareDetails struct {
+	// SystemUUID is that of the system's firmware, as its BMC and its kubelet have it. It
+	// tells which host a Node's boot is of where provider IDs don't.
+	// +optional
+	SystemUUID string `json:"systemUUID,omitempty"`
 }
 
 // ProvisionStatus holds the two times that make a reboot request exact

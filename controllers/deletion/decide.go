@@ -22,7 +22,11 @@
 // can't be called back. All else is read live whenever it matters.
 package deletion
 
-import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/fencelab/fencelab/controllers/api"
+)
 
 // Phase is what a deletion waits for, as the reason of the condition Deleting.
 type Phase string
@@ -38,7 +42,9 @@ const (
 	DeletingNode        Phase = clusterv1.MachineDeletingDeletingNodeReason
 	// WaitingForPerson says that nobody can tell whether the Machine's host is off.
 	WaitingForPerson Phase = "HostUnknown"
-	Completed        Phase = clusterv1.MachineDeletingDeletionCompletedReason
+	// WaitingForProof says that nobody can tell whose the Node is that the Machine names.
+	WaitingForProof Phase = api.NodeUnproven
+	Completed       Phase = clusterv1.MachineDeletingDeletionCompletedReason
 )
 
 // State is every fact that the decision about one Machine rests on.
@@ -59,6 +65,8 @@ type State struct {
 
 	// NodeExists: its Node exists.
 	NodeExists bool `json:"nodeExists"`
+	// NodeUnproven: the Machine names a Node, and nobody can tell whether it is its own.
+	NodeUnproven bool `json:"nodeUnproven"`
 	// NodeLeaving: it was deleted, and finalizers keep it.
 	NodeLeaving bool `json:"nodeLeaving"`
 	// Cordoned: nothing new is scheduled to it.
@@ -157,6 +165,8 @@ func (s State) Phase() Phase {
 		return s.ending()
 	case s.PreDrainHook:
 		return WaitingForPreDrain
+	case s.NodeUnproven:
+		return WaitingForProof
 	case !s.drained():
 		return Draining
 	case !s.detached():
@@ -175,6 +185,8 @@ func (s State) ending() Phase {
 		return Terminating
 	case answers && s.NodeExists:
 		return DeletingNode
+	case s.NodeUnproven && s.HostUsed:
+		return WaitingForProof // before the host is given back
 	case s.NodeExists && (s.HostUsed || s.Recorded != Completed):
 		return WaitingForPerson
 	}
@@ -199,7 +211,7 @@ func Decide(s State) Action {
 	switch phase {
 	case Draining:
 		return drain(s)
-	case WaitingForDetach, WaitingForPerson:
+	case WaitingForDetach, WaitingForPerson, WaitingForProof:
 		return Wait
 	case Terminating:
 		if !s.Requested && s.Provisioned {

@@ -68,6 +68,12 @@ func TestDecide(t *testing.T) {
 		}, HoldAgain},
 		{"and the Machine goes", func(s *State) { s.Recorded, s.HostUsed, s.NodeExists = Completed, false, false }, RemoveFinalizer},
 		{"a Node that comes then is that of the host's next user", func(s *State) { s.Recorded, s.HostUsed = Completed, false }, RemoveFinalizer},
+		{"a Node that may be another's is not drained", func(s *State) {
+			s.Recorded, s.NodeExists, s.NodeUnproven, s.PodsToEvict = WaitingForProof, false, true, false
+		}, Wait},
+		{"nor is the host switched off before that is known", func(s *State) {
+			s.NodeExists, s.NodeUnproven, s.PodsToEvict = false, true, false
+		}, Record},
 		{"without a host nobody can tell, so the Node is a person's to delete", func(s *State) { s.Recorded, s.HostUsed, s.SkipDrain = WaitingForPerson, false, true }, Wait},
 		{"nor can anybody of one that is deprovisioned", func(s *State) {
 			s.Recorded, s.Provisioned, s.Deprovisioned, s.SkipDrain = WaitingForPerson, false, true, true
@@ -82,9 +88,9 @@ func TestDecide(t *testing.T) {
 
 // everyState calls each with every State there is.
 func everyState(each func(State)) {
-	phases := []Phase{NotDeleting, WaitingForPreDrain, Draining, WaitingForDetach, WaitingForTerminate, Terminating, DeletingNode, WaitingForPerson, Completed}
+	phases := []Phase{NotDeleting, WaitingForPreDrain, Draining, WaitingForDetach, WaitingForTerminate, Terminating, DeletingNode, WaitingForPerson, WaitingForProof, Completed}
 	// These say nothing that another doesn't.
-	fixed := []string{"NodeLeaving", "Stale", "JustReported"}
+	fixed := []string{"NodeLeaving", "Stale", "JustReported", "NodeUnproven"}
 	flags := reflect.TypeFor[State]().NumField() - 1 - len(fixed)
 	for bits := range 1 << flags {
 		var s State
@@ -97,6 +103,11 @@ func everyState(each func(State)) {
 		}
 		for _, s.Recorded = range phases {
 			each(s)
+			if !s.NodeExists { // nobody knows whether it has one
+				s.NodeUnproven = true
+				each(s)
+				s.NodeUnproven = false
+			}
 		}
 	}
 }
@@ -121,6 +132,7 @@ func TestWhatIsNeverDone(t *testing.T) {
 			{action == HoldOff && s.Recorded != Terminating, "termination is on record before it begins"},
 			{(action == Cordon || action == Evict) && s.Recorded != Draining, "a drain is on record before it begins"},
 			{action == DeleteNode && !(s.HostUsed && s.HeldOff && s.NodeExists && !s.Outdated), "a Node goes only while its host is held off"},
+			{action == Release && s.NodeUnproven, "a host is kept as long as nobody knows whose the Node is"},
 			{action == Release && s.NodeExists, "a host is kept as long as its Node is there"},
 			{action == Release && (s.Outdated || !s.HeldOff && !s.Deprovisioned), "a host is given back only while it is held off"},
 			{action == RemoveFinalizer && s.HostUsed, "a Machine stays as long as it has a host"},
@@ -151,6 +163,8 @@ func ideal(s State, action Action) State {
 		s.HostUsed, s.Provisioned, s.Requested, s.HeldOff = false, false, false, false
 	case Wait:
 		switch {
+		case s.NodeUnproven: // a person says whose it is
+			s.NodeUnproven, s.NodeExists = false, true
 		case s.PodsLeaving:
 			s.PodsLeaving = false
 		case s.PodsLater:

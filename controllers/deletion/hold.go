@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
@@ -22,22 +21,9 @@ func (f *facts) hostUsed() bool {
 	if f.host == nil {
 		return false
 	}
-	key, ok := consumer(f.host)
+	key, ok := api.Consumer(f.host)
 	return ok && key == client.ObjectKeyFromObject(f.machine) &&
 		(f.host.Spec.ConsumerRef.UID == "" || f.host.Spec.ConsumerRef.UID == f.machine.UID)
-}
-
-// consumer is the Machine that uses a host.
-func consumer(host *api.BareMetalHost) (key types.NamespacedName, ok bool) {
-	ref := host.Spec.ConsumerRef
-	if ref == nil || ref.Kind != "Machine" || ref.Name == "" {
-		return key, false
-	}
-	key = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	if key.Namespace == "" {
-		key.Namespace = host.Namespace
-	}
-	return key, true
 }
 
 // requested reports whether the host was asked to stay off for this very deletion: a

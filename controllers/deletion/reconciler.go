@@ -156,8 +156,10 @@ type facts struct {
 	evict, leaving []*corev1.Pod
 	// volumes are the names of the attachments to the Node.
 	volumes []string
-	// foreign is the Node that status.nodeRef names and that is another machine's.
+	// foreign is the Node that status.nodeRef names and that is another machine's, or of
+	// which nobody can tell whose it is, and whose says why.
 	foreign *corev1.Node
+	whose   api.Proof
 }
 
 // read finds what belongs to a Machine that is being deleted.
@@ -172,7 +174,7 @@ func (r *Reconciler) read(ctx context.Context, m *memory, machine *clusterv1.Mac
 		return nil, err
 	}
 	m.request.Look(holdKey.Content(f.host), began)
-	if f.node, f.foreign, err = nodeOf(ctx, r.Live, machine); err != nil || f.node == nil {
+	if err = f.findNode(ctx, r.Live); err != nil || f.node == nil {
 		return f, err
 	}
 	var pods corev1.PodList
@@ -209,34 +211,57 @@ func hostOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machin
 	return api.Get(ctx, reader, types.NamespacedName{Namespace: namespace, Name: name}, &api.BareMetalHost{})
 }
 
-// nodeOf returns the Machine's Node: the one that status.nodeRef names, unless that turns
-// out to be another machine's, for a name is used again; else one with the Machine's
-// provider ID, for a kubelet may have registered before anybody set the reference.
-func nodeOf(ctx context.Context, reader client.Reader, machine *clusterv1.Machine) (node, foreign *corev1.Node, err error) {
-	id := machine.Spec.ProviderID
-	if machine.Status.NodeRef.IsDefined() {
-		node, err = api.Get(ctx, reader, types.NamespacedName{Name: machine.Status.NodeRef.Name}, &corev1.Node{})
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case node != nil && (id == "" || node.Spec.ProviderID == "" || node.Spec.ProviderID == id):
-			return node, nil, nil
-		}
-		foreign = node
+// findNode finds the Machine's Node: the one that status.nodeRef names, unless that is
+// another machine's, for a name is used again; else one that proves to be the Machine's, for
+// a kubelet may have registered before anybody set the reference.
+func (f *facts) findNode(ctx context.Context, reader client.Reader) (err error) {
+	host := f.host
+	if !f.hostUsed() {
+		host = nil // another's tells nothing about this Machine
 	}
-	if id == "" {
-		return nil, foreign, nil
+	if f.machine.Status.NodeRef.IsDefined() {
+		node, err := api.Get(ctx, reader, types.NamespacedName{Name: f.machine.Status.NodeRef.Name}, &corev1.Node{})
+		if err != nil {
+			return err
+		}
+		if node != nil {
+			if f.whose, err = api.WhoseNode(ctx, reader, f.machine, node, host); err != nil {
+				return err
+			}
+			if f.whose.Owner == api.Own {
+				f.node = node
+				return nil
+			}
+		}
+		f.foreign = node
 	}
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the Nodes: %w", err)
+		return fmt.Errorf("list the Nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		if nodes.Items[i].Spec.ProviderID == id {
-			return &nodes.Items[i], foreign, nil
+		node := &nodes.Items[i]
+		if f.foreign != nil && node.Name == f.foreign.Name || !mayBe(node, f.machine, host) {
+			continue
+		}
+		proof, err := api.WhoseNode(ctx, reader, f.machine, node, host)
+		if err != nil {
+			return err
+		}
+		if proof.Owner == api.Own {
+			f.node = node
+			return nil
 		}
 	}
-	return nil, foreign, nil
+	return nil
+}
+
+// mayBe reports whether it is worth asking for the owner of a Node that nobody refers to.
+func mayBe(node *corev1.Node, machine *clusterv1.Machine, host *api.BareMetalHost) bool {
+	if id := machine.Spec.ProviderID; id != "" && node.Spec.ProviderID != "" {
+		return node.Spec.ProviderID == id
+	}
+	return host != nil && host.Status.Hardware.SystemUUID != "" && strings.EqualFold(host.Status.Hardware.SystemUUID, node.Status.NodeInfo.SystemUUID)
 }
 
 // state makes the facts about a Machine comparable.
@@ -265,6 +290,7 @@ func (r *Reconciler) state(m *memory, f *facts) State {
 		s.PodsLater = !s.PodsToEvict && len(f.evict) > 0
 		s.PodsLeaving, s.VolumesAttached = len(f.leaving) > 0, len(f.volumes) > 0
 	}
+	s.NodeUnproven = f.node == nil && f.foreign != nil && f.whose.Owner == api.Unproven
 	if f.hostUsed() {
 		s.HostUsed = true
 		state := f.host.Status.Provisioning.State
@@ -368,7 +394,7 @@ func MachineOfHost(_ context.Context, _ client.Reader, obj client.Object) []reco
 	if !ok {
 		return nil
 	}
-	key, ok := consumer(host)
+	key, ok := api.Consumer(host)
 	if !ok {
 		return nil
 	}

@@ -136,6 +136,11 @@ func host(change ...func(*api.BareMetalHost)) *api.BareMetalHost {
 	return h
 }
 
+// reported is the host whose system is known.
+func reported() *api.BareMetalHost {
+	return host(func(h *api.BareMetalHost) { h.Status.Hardware.SystemUUID = "system-1" })
+}
+
 func node(change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "node-uid"}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 	n.Status.NodeInfo.BootID = "boot-1"
@@ -488,6 +493,14 @@ func TestBadInput(t *testing.T) {
 		})}, Completed, "gone"},
 		{"no Node yet", []client.Object{machine(func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{} }), host()}, Terminating, "has to go off"},
 		{"the Node of another", []client.Object{machine(), host(), node(func(n *corev1.Node) { n.Spec.ProviderID = "metal3://metal3/other" }), pod("a")}, Terminating, "has to go off"},
+		{"a Node that nobody can tell the owner of", []client.Object{machine(func(m *clusterv1.Machine) { m.Spec.ProviderID = "" }), host(), node()}, WaitingForProof, "Set spec.providerID of both"},
+		{"a Node without an ID that the host reports", []client.Object{machine(), reported(), node(func(n *corev1.Node) {
+			n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID = "", "system-1"
+		})}, Terminating, "has to go off"},
+		{"a Node that nobody refers to, and that the host reports", []client.Object{
+			machine(func(m *clusterv1.Machine) { m.Spec.ProviderID, m.Status.NodeRef.Name = "", "" }), reported(),
+			node(func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID, n.Spec.Unschedulable = "SYSTEM-1", true }), pod("a"),
+		}, Terminating, "has to go off"},
 		{"a Node of another name", []client.Object{machine(func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{} }), host(), node(func(n *corev1.Node) { n.Name = "x" })}, Terminating, "has to go off"},
 		{"fifty hooks of somebody verbose", []client.Object{machine(many), host(), node()}, WaitingForPreDrain, "and 45 more"},
 		{"a hook of nobody", []client.Object{machine(func(m *clusterv1.Machine) { m.Annotations[string(api.PreTerminate)] = "" }), host(), node()}, WaitingForTerminate, "nobody says whose"},

@@ -111,6 +111,8 @@ func (r *Reconciler) message(m *memory, f *facts, s State) string {
 		return "The host is off; Node " + f.node.Name + " is being deleted"
 	case WaitingForPerson:
 		return fmt.Sprintf("%s, so nobody can tell whether it is off. Make sure that it is, then delete Node %s by hand", trouble(f, s), f.node.Name)
+	case WaitingForProof:
+		return fmt.Sprintf("Nobody can tell whose the Node %s is, which status.nodeRef names: it %s. Set spec.providerID of both, or correct the reference", f.foreign.Name, f.whose.Why)
 	case Completed:
 		return "Host and Node are gone"
 	}
@@ -208,8 +210,9 @@ func (r *Reconciler) complain(m *memory, f *facts, s State, action Action) {
 		}
 	}
 	if f.foreign != nil {
-		warn("NodeOfAnotherMachine", fmt.Sprintf("the Node %s, which status.nodeRef names, has the provider ID %s, not %s: it is left alone",
-			f.foreign.Name, api.Shorten(f.foreign.Spec.ProviderID), api.Shorten(f.machine.Spec.ProviderID)))
+		if f.whose.Owner == api.Anothers {
+			warn("NodeOfAnotherMachine", fmt.Sprintf("the Node %s, which status.nodeRef names, %s: it is left alone", f.foreign.Name, f.whose.Why))
+		}
 	}
 	if m.late(action) && f.host != nil {
 		warn("AnswersTooLate", fmt.Sprintf(
@@ -217,8 +220,8 @@ func (r *Reconciler) complain(m *memory, f *facts, s State, action Action) {
 				"set answerWithin of the deletion controller to more than what the BMC and the reboot controller take for an answer, and to less than the host takes to boot",
 			lateAnswers, client.ObjectKeyFromObject(f.host), r.Settings.AnswerWithin.Duration))
 	}
-	if s.Phase() == WaitingForPerson {
-		warn(string(WaitingForPerson), r.message(m, f, s))
+	if phase := s.Phase(); phase == WaitingForPerson || phase == WaitingForProof {
+		warn(string(phase), r.message(m, f, s))
 	}
 }
 

@@ -74,6 +74,7 @@ func newRig(t *testing.T) *rig {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		machine := &clusterv1.Machine{}
 		machine.Namespace, machine.Name, machine.Status.NodeRef.Name = "default", name, name
+		machine.Spec.ProviderID, node.Spec.ProviderID = "metal3://"+name, "metal3://"+name
 		objs = append(objs, node, machine)
 	}
 	r.Client = fake.NewClientBuilder().WithScheme(api.NewScheme()).WithObjects(objs...).Build()

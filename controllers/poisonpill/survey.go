@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ func look(ctx context.Context, api client.Reader) (*survey, error) {
 	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if node := m.Status.NodeRef.Name; node != "" && isNodeOf(s.nodes[node], m) {
+		if node := m.Status.NodeRef.Name; node != "" && s.owns(m, machines.Items) {
 			s.machines[node] = m
 		} else if isMarked(m) {
 			s.lost = append(s.lost, m)
@@ -57,10 +58,27 @@ func look(ctx context.Context, api client.Reader) (*survey, error) {
 	return s, nil
 }
 
-// isNodeOf reports whether a Node, if it is there, can be a Machine's: nodeRef is only a
-// name (design, decision 19).
-func isNodeOf(node *corev1.Node, m *clusterv1.Machine) bool {
-	return node == nil || node.Spec.ProviderID == "" || m.Spec.ProviderID == "" || node.Spec.ProviderID == m.Spec.ProviderID
+// owns reports whether the Node that a Machine names, if it is there, is the Machine's
+// (design, decisions 19 and 23). Where provider IDs don't tell, the host's report is what the
+// agent of the Node's boot has announced, or that a boot of this very Machine is fenced: its
+// agent is gone then. A Node that tells of no boot is the only one's that refers to it.
+func (s *survey) owns(m *clusterv1.Machine, machines []clusterv1.Machine) bool {
+	name := m.Status.NodeRef.Name
+	node := s.nodes[name]
+	if node == nil {
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	if proof, told := api.ByProviderID(m, node); told {
+		return proof.Owner == api.Own
+	}
+	reported := announced(node).Boot
+	if f := s.fences[name]; f != nil && f.Spec.Machine.UID == m.UID {
+		reported = bootOf(node)
+	}
+	if bootOf(node) == "" {
+		return api.AnothersToo(m, node, machines).Owner == ""
+	}
+	return api.ByReport(m, node, reported, machines).Owner == api.Own
 }
 
 // marked reports whether the Machine of a Node is to be remediated.

@@ -13,8 +13,15 @@ import (
 
 // complain tells of what a user has to put right before anything is done, once.
 func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
+	if node := f.foreign; f.machine != nil && marked(f.machine) && node != nil {
+		r.warn(m, f.machine, "NodeOfAnotherMachine", fmt.Sprintf("the Node %s, which status.nodeRef names, %s: it is left alone", node.Name, f.whose.Why))
+	}
 	if f.machine != nil && f.check() != nil {
-		r.warn(m, f.machine, "NodeOfAnotherMachine", f.anothersNode())
+		reason := "NodeOfAnotherMachine"
+		if f.whose.Owner == api.Unproven {
+			reason = api.NodeUnproven
+		}
+		r.warn(m, f.machine, reason, f.anothersNode())
 	}
 	if f.machine != nil || f.host == nil {
 		return
@@ -41,10 +48,14 @@ func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
 	}
 }
 
-// anothersNode says what is wrong with a nodeRef that leads to the Node of another.
+// anothersNode says what is wrong with a nodeRef that leads to the Node of another, or may.
 func (f *facts) anothersNode() string {
-	return fmt.Sprintf("the Node %s, which status.nodeRef of Machine %s names, has the provider ID %s, not %s: correct the reference",
-		f.node.Name, client.ObjectKeyFromObject(f.machine), api.Shorten(f.node.Spec.ProviderID), api.Shorten(f.machine.Spec.ProviderID))
+	remedy := "correct the reference"
+	if f.whose.Owner == api.Unproven {
+		remedy = "set spec.providerID of both, or correct the reference"
+	}
+	return fmt.Sprintf("the Node %s, which status.nodeRef of Machine %s names, %s: %s",
+		f.node.Name, client.ObjectKeyFromObject(f.machine), f.whose.Why, remedy)
 }
 
 // lateAnswers are as many as a user wants to know of.

@@ -91,6 +91,10 @@ type facts struct {
 	node    *corev1.Node
 	machine *clusterv1.Machine
 	host    *api.BareMetalHost
+	// whose is the owner of the node, and foreign a Node that turned out not to be the
+	// Machine's.
+	whose   api.Proof
+	foreign *corev1.Node
 	// astray is the Machine that uses the host and names another one.
 	astray *clusterv1.Machine
 }
@@ -199,7 +203,7 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	if !host.Status.Provisioning.State.Provisioned() {
 		return f, nil
 	}
-	if machineKey, ok := consumer(host); ok {
+	if machineKey, ok := api.Consumer(host); ok {
 		if f.machine, err = api.Get(ctx, reader, machineKey, &clusterv1.Machine{}); err != nil {
 			return f, err
 		}
@@ -211,35 +215,30 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	}
 	if f.machine != nil && f.machine.Status.NodeRef.IsDefined() {
 		nodeKey := types.NamespacedName{Name: f.machine.Status.NodeRef.Name}
-		if f.node, err = api.Get(ctx, reader, nodeKey, &corev1.Node{}); err != nil {
+		if f.node, err = api.Get(ctx, reader, nodeKey, &corev1.Node{}); err != nil || f.node == nil {
+			return f, err
+		}
+		if f.whose, err = api.WhoseNode(ctx, reader, f.machine, f.node, host); err != nil {
 			return f, err
 		}
 	}
 	return f, f.check()
 }
 
-// consumer is the Machine that uses a host.
-func consumer(host *api.BareMetalHost) (key types.NamespacedName, ok bool) {
-	if ref := host.Spec.ConsumerRef; ref != nil && ref.Kind == "Machine" {
-		key, ok = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, true
-		if key.Namespace == "" {
-			key.Namespace = host.Namespace
-		}
-	}
-	return key, ok
-}
-
-// check refuses to remediate a Machine whose nodeRef leads to the Node of another:
-// a name is used again, and nodeRef has no UID. Its host would be fenced, and the
-// Node of one that runs be deleted.
+// check refuses to remediate a Machine whose nodeRef leads to the Node of another, by their
+// provider IDs, or to one that nobody can tell the owner of: a name is used again, and
+// nodeRef has no UID (design, decisions 19 and 23). A Node that is another's by other
+// evidence is left alone, and so is one of no boot, which stands for no host yet.
 func (f *facts) check() error {
-	if f.node == nil || f.machine.Spec.ProviderID == "" || f.node.Spec.ProviderID == "" || f.machine.Spec.ProviderID == f.node.Spec.ProviderID {
+	if f.node == nil || f.whose.Owner == api.Own {
 		return nil
 	}
-	if marked(f.machine) {
+	_, byID := api.ByProviderID(f.machine, f.node)
+	unproven := f.whose.Owner == api.Unproven && f.node.Status.NodeInfo.BootID != ""
+	if marked(f.machine) && (byID || unproven) {
 		return errors.New(f.anothersNode())
 	}
-	f.node = nil
+	f.node, f.foreign = nil, f.node
 	return nil
 }
 
@@ -329,7 +328,7 @@ func HostOfMachine(ctx context.Context, reader client.Reader, machine client.Obj
 	}
 	for i := range hosts.Items {
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&hosts.Items[i])}
-		if key, ok := consumer(&hosts.Items[i]); ok && key == client.ObjectKeyFromObject(machine) && !slices.Contains(requests, request) {
+		if key, ok := api.Consumer(&hosts.Items[i]); ok && key == client.ObjectKeyFromObject(machine) && !slices.Contains(requests, request) {
 			requests = append(requests, request)
 		}
 	}

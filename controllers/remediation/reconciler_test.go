@@ -61,6 +61,7 @@ func objects(s State) (*api.BareMetalHost, *clusterv1.Machine, *corev1.Node) {
 			Namespace: key.Namespace, Name: "worker-1", UID: "machine-uid",
 			Annotations: map[string]string{api.HostAnnotation: key.String()},
 		},
+		Spec:   clusterv1.MachineSpec{ProviderID: "metal3://metal3/worker-1"},
 		Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "worker-1"}},
 	}
 	if s.RebootAnnotation {
@@ -77,7 +78,7 @@ func objects(s State) (*api.BareMetalHost, *clusterv1.Machine, *corev1.Node) {
 	}
 	var node *corev1.Node
 	if s.NodeExists {
-		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "node-uid"}}
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "node-uid"}, Spec: corev1.NodeSpec{ProviderID: machine.Spec.ProviderID}}
 	}
 	return host, machine, node
 }
@@ -220,9 +221,9 @@ func TestDeletedNodeIsLookedAtAgain(t *testing.T) {
 func TestNodeOfNextBootIsSpared(t *testing.T) {
 	for name, change := range map[string]func(client.Client){
 		"recreated": func(c client.Client) {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
+			_, _, node := objects(answered)
 			must(t, c.Delete(ctx, node))
-			must(t, c.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "next-boot"}}))
+			must(t, c.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", UID: "next-boot"}, Spec: node.Spec}))
 		},
 		"written by its kubelet again": func(c client.Client) {
 			var node corev1.Node

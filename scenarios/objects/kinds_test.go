@@ -139,7 +139,7 @@ func TestTopologyHasItsKinds(t *testing.T) {
 		HealthCheck: new(scenarios.HealthCheck),
 	}
 	has := make(map[string]bool)
-	objs := Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} })
+	objs := Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }, func(host string) string { return host })
 	for _, obj := range objs {
 		kind, err := all.Of(obj)
 		if err != nil {
@@ -170,7 +170,7 @@ func TestTopologyHasItsKinds(t *testing.T) {
 func TestCreateWith(t *testing.T) {
 	all := KindsOf(controllers.Default())
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}, {Name: "worker-2"}}}}
-	objs := Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "redfish://" + host} })
+	objs := Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "redfish://" + host} }, func(host string) string { return host })
 	for with, want := range map[string]string{
 		`{"spec":{"online":true}}`: "redfish://worker-2",
 		`{"spec":{"online":true,"bmc":{"address":"redfish://elsewhere"}}}`: "redfish://elsewhere",

@@ -30,12 +30,13 @@ const (
 // they can be created: for each host a BareMetalHost and its Machine, then the
 // MachineHealthCheck, if any. Nodes are made by the hosts' kubelets. Their
 // status is set and has to be written through the status subresource as well,
-// where there is one.
-func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails) []client.Object {
+// where there is one. The world says how a host's BMC is reached, and which UUID its system
+// has.
+func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails, uuid func(host string) string) []client.Object {
 	var objs []client.Object
 	for i := range spec.Topology.Hosts {
 		h := &spec.Topology.Hosts[i]
-		objs = append(objs, hostObject(h.Name, bmc(h.Name)), machineObject(h))
+		objs = append(objs, hostObject(h.Name, bmc(h.Name), uuid(h.Name)), machineObject(h))
 	}
 	if spec.HealthCheck != nil {
 		objs = append(objs, healthCheck(spec.HealthCheck))
@@ -43,13 +44,13 @@ func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails) []clie
 	return objs
 }
 
-func hostObject(name string, bmc api.BMCDetails) *api.BareMetalHost {
+func hostObject(name string, bmc api.BMCDetails, uuid string) *api.BareMetalHost {
 	h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
 	h.Spec = api.BareMetalHostSpec{
 		Online: true, BMC: bmc, ExternallyProvisioned: true,
 		ConsumerRef: &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: Namespace, Name: name},
 	}
-	h.Status = api.BareMetalHostStatus{PoweredOn: true, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
+	h.Status = api.BareMetalHostStatus{PoweredOn: true, Hardware: api.HardwareDetails{SystemUUID: uuid}, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
 	return h
 }
 

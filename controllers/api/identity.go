@@ -1,0 +1,125 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Consumer is the Machine that uses a host, by the host's own word.
+func Consumer(host *BareMetalHost) (key types.NamespacedName, ok bool) {
+	ref := host.Spec.ConsumerRef
+	if ref == nil || ref.Kind != "Machine" || ref.Name == "" {
+		return key, false
+	}
+	key = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if key.Namespace == "" {
+		key.Namespace = host.Namespace
+	}
+	return key, true
+}
+
+// Owner says whose the Node is that a Machine's nodeRef names. The reference is a name, and
+// names are used again (design, decisions 19 and 23).
+type Owner string
+
+// The owners. Of an Unproven Node nobody can tell whose it is: whoever would fence or
+// delete it asks a person.
+const (
+	Own      Owner = "own"
+	Anothers Owner = "another's"
+	Unproven Owner = "unproven"
+)
+
+// NodeUnproven is the reason of what is told of an Unproven Node.
+const NodeUnproven = "NodeUnproven"
+
+// Proof is what the owner of a Node rests on.
+type Proof struct {
+	Owner Owner
+	// Why says what speaks against the Machine, empty if the Node is its own.
+	Why string
+}
+
+// ByProviderID is the owner of a Node if provider IDs tell.
+func ByProviderID(machine *clusterv1.Machine, node *corev1.Node) (proof Proof, told bool) {
+	id, nodeID := machine.Spec.ProviderID, node.Spec.ProviderID
+	switch {
+	case id == "" || nodeID == "":
+		return Proof{}, false
+	case id == nodeID:
+		return Proof{Owner: Own}, true
+	}
+	return Proof{Anothers, fmt.Sprintf("has the provider ID %s, not %s", Shorten(nodeID), Shorten(id))}, true
+}
+
+// ByReport is the owner of a Node where provider IDs don't tell: the Machine's, if its host
+// has itself reported the boot that the Node tells of, and no other Machine refers to the
+// Node. A boot that nobody reported is "".
+func ByReport(machine *clusterv1.Machine, node *corev1.Node, reported string, machines []clusterv1.Machine) Proof {
+	switch other := AnothersToo(machine, node, machines); {
+	case other.Owner != "":
+		return other
+	case reported == "" || reported != node.Status.NodeInfo.BootID:
+		return Proof{Unproven, "has no provider ID, or the Machine has none, and the Machine's host has not reported the Node's boot"}
+	}
+	return Proof{Owner: Own}
+}
+
+// AnothersToo says that another Machine refers to a Node as well, by its provider ID or by
+// its name; nothing if none does.
+func AnothersToo(machine *clusterv1.Machine, node *corev1.Node, machines []clusterv1.Machine) Proof {
+	for i := range machines {
+		other := &machines[i]
+		byID := node.Spec.ProviderID != "" && other.Spec.ProviderID == node.Spec.ProviderID
+		byName := other.Status.NodeRef.Name == node.Name
+		switch name := client.ObjectKeyFromObject(other).String(); {
+		case other.UID == machine.UID && name == client.ObjectKeyFromObject(machine).String():
+		case byID:
+			return Proof{Anothers, "has the provider ID of Machine " + name}
+		case byName:
+			return Proof{Unproven, "is named by Machine " + name + " as well, and has no provider ID, or the Machine has none"}
+		}
+	}
+	return Proof{}
+}
+
+// WhoseNode is the owner of the Node that a Machine names, whose host this is; nil if the
+// Machine has none. The kubelet reports the boot and the UUID of its system in one write,
+// and the host's inspection has found the UUID: unless two hosts have the same, the two
+// together are the host's own report.
+func WhoseNode(ctx context.Context, reader client.Reader, machine *clusterv1.Machine, node *corev1.Node, host *BareMetalHost) (Proof, error) {
+	if proof, told := ByProviderID(machine, node); told {
+		return proof, nil
+	}
+	var machines clusterv1.MachineList
+	if err := reader.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return Proof{}, fmt.Errorf("list the Machines that may have Node %s: %w", node.Name, err)
+	}
+	reported := ""
+	if host != nil && host.Status.Hardware.SystemUUID != "" {
+		is, system := node.Status.NodeInfo.SystemUUID, host.Status.Hardware.SystemUUID
+		if is != "" && !strings.EqualFold(is, system) {
+			return Proof{Anothers, fmt.Sprintf("is run by the system %s, and BareMetalHost %s is the system %s", Shorten(is), client.ObjectKeyFromObject(host), Shorten(system))}, nil
+		}
+		var hosts BareMetalHostList
+		if err := reader.List(ctx, &hosts, client.UnsafeDisableDeepCopy); err != nil {
+			return Proof{}, fmt.Errorf("list the hosts that may run Node %s: %w", node.Name, err)
+		}
+		same := 0
+		for i := range hosts.Items {
+			if strings.EqualFold(hosts.Items[i].Status.Hardware.SystemUUID, system) {
+				same++
+			}
+		}
+		if is != "" && same == 1 {
+			reported = node.Status.NodeInfo.BootID
+		}
+	}
+	return ByReport(machine, node, reported, machines.Items), nil
+}
