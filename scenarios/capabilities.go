@@ -33,6 +33,8 @@ const (
 	FeatureLateRequests Feature = "lateBy"
 	// FeatureIronic is an Ironic that owns the BMCs.
 	FeatureIronic Feature = "ironic"
+	// FeatureStops are Pods that take their time to stop.
+	FeatureStops Feature = "stops"
 	// FeatureBMC is somebody else's program in the place of the BMCs.
 	FeatureBMC Feature = "bmc"
 	// FeatureForeignFields are those of a system's own definitions.
@@ -108,6 +110,9 @@ func uses(spec *Spec, needs Needs) []use {
 	var all []use
 	if spec.Topology.Ironic != nil {
 		all = append(all, use{path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", feature: FeatureIronic})
+	}
+	if spec.Topology.Workload.Stops != "" {
+		all = append(all, use{path: "spec.topology.workload.stops", what: "a workload that takes its time to stop", feature: FeatureStops})
 	}
 	if spec.Topology.BMC != nil {
 		all = append(all, use{path: "spec.topology.bmc", what: "a program in the place of the BMCs", feature: FeatureBMC})
@@ -194,7 +199,7 @@ func (v *Vocabulary) worlds() []string {
 
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
-	features := []Feature{FeatureReplicas, FeatureIronic, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
+	features := []Feature{FeatureReplicas, FeatureIronic, FeatureStops, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
 	for _, name := range operationNames() {
 		features = append(features, Feature(name))
 		switch name {

@@ -184,6 +184,9 @@ func (t *Topology) NodeOf(host string) string {
 type Workload struct {
 	// host is where the workload runs when the story begins. Default: there is no workload.
 	Host string `json:"host,omitempty"`
+	// stops is how long its process takes to stop when it is asked to, such as 20s, or never: then it ends when it is killed,
+	// once its Pod's grace of 30 s is over. Default: a moment.
+	Stops string `json:"stops,omitempty"`
 }
 
 // HealthCheck says when a Machine counts as unhealthy. Times are whole seconds.

@@ -23,7 +23,7 @@ var seeds = []struct {
 }{
 	{
 		number: "003", from: "\n## Seed 003\n", to: "\n## The poison pill\n", catalog: "catalog/deletion-hooks", code: "../controllers/deletion", rows: 20,
-		guarantees: []string{"hooks-pause-drain", "hooks-pause-terminate", "infrastructure-before-node", "deletion-ends"},
+		guarantees: []string{"hooks-pause-drain", "hooks-pause-terminate", "drained-before-interrupted", "infrastructure-before-node", "deletion-ends"},
 	},
 	{
 		number: "004", from: "\n## The poison pill\n", to: "\x00", catalog: "catalog/poison-pill", code: "../controllers/poisonpill", rows: 29,

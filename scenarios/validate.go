@@ -337,6 +337,7 @@ func (v *validator) topology() {
 		return fmt.Sprintf("spec.topology.hosts[%d].nodeName", i)
 	})
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
+	v.stops("spec.topology.workload.stops", v.spec.Topology.Workload.Stops)
 	v.atLeast("spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)
 	v.ironicTimes("spec.topology.ironic", v.spec.Topology.Ironic)
 	v.bmc("spec.topology.bmc", v.spec.Topology.BMC)
@@ -597,4 +598,14 @@ func firstDifference(before, after []byte) string {
 		}
 	}
 	return "write the defaults out"
+}
+
+// stops checks how long processes take to stop.
+func (v *validator) stops(at, value string) {
+	if value == "" || value == "never" {
+		return
+	}
+	if d, err := time.ParseDuration(value); err != nil || d < 0 {
+		v.bad(at, "%s is no time in which a process stops: use a duration such as 20s, or never", quote(value))
+	}
 }

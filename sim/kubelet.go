@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -26,6 +27,10 @@ const (
 	podNoticed     = 50 * time.Millisecond
 	containerStart = 300 * time.Millisecond
 	containerStop  = 100 * time.Millisecond
+	// leastGrace is what a kubelet gives to a Pod that is gone from the API.
+	leastGrace = time.Second
+	// shutdownGrace is what an operating system gives to what it stops.
+	shutdownGrace = 90 * time.Second
 )
 
 // leaseNamespace is where kubelets keep their Leases.
@@ -79,6 +84,9 @@ type container struct {
 	key     client.ObjectKey
 	running bool
 	change  *step
+	// stops is how long the process takes to stop, and ends when it will have, if that is
+	// under way.
+	stops, ends time.Duration
 }
 
 // do lets the kubelet do something after a delay, unless it is dead by then. A
@@ -145,7 +153,7 @@ func (k *kubelet) shutDown() {
 	k.die()
 	k.stopped = false
 	for _, c := range slices.Clone(k.containers) {
-		k.stopContainer(c)
+		k.stopContainer(c, shutdownGrace)
 	}
 }
 
@@ -332,7 +340,7 @@ func (k *kubelet) sync(t trouble) {
 	}
 	for _, c := range slices.Clone(k.containers) {
 		if !slices.Contains(wanted, c.pod) {
-			k.stopContainer(c)
+			k.stopContainer(c, graceOf(terminating, c.pod))
 		}
 	}
 	for _, pod := range terminating { // that of a boot before has no container, nor one that never ran
@@ -342,13 +350,37 @@ func (k *kubelet) sync(t trouble) {
 	}
 }
 
+// graceOf is how long the process of a Pod has to stop: one that is not there any more has
+// the least.
+func graceOf(terminating []*corev1.Pod, uid types.UID) time.Duration {
+	for _, pod := range terminating {
+		if pod.UID == uid && pod.DeletionGracePeriodSeconds != nil {
+			return max(leastGrace, time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second)
+		}
+	}
+	return leastGrace
+}
+
+// stops is how long the processes of a Pod take to stop.
+func stops(pod *corev1.Pod) time.Duration {
+	switch value := pod.Annotations[api.StopsAnnotation]; {
+	case value == "never":
+		return math.MaxInt64
+	case value != "":
+		if d, err := time.ParseDuration(value); err == nil {
+			return max(containerStop, d)
+		}
+	}
+	return containerStop
+}
+
 func (k *kubelet) startContainer(pod *corev1.Pod) {
 	for _, c := range k.containers {
 		if c.pod == pod.UID {
 			return
 		}
 	}
-	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)}
+	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod), stops: stops(pod)}
 	k.containers = append(k.containers, c)
 	c.change = k.do(ClassWorkload, deed{verb: "start", on: Object{"Pod", c.key.Name}}, containerStart, func(trouble) {
 		c.change, c.running = nil, true
@@ -385,10 +417,15 @@ func (k *kubelet) reportPods() {
 	})
 }
 
-func (k *kubelet) stopContainer(c *container) {
+// stopContainer asks a container's process to stop, and kills it when its grace is over. It
+// may be given less time than before, and not more.
+func (k *kubelet) stopContainer(c *container, grace time.Duration) {
+	left := min(c.stops, grace)
 	switch {
-	case c.running && c.change == nil:
-		c.change = k.do(ClassWorkload, deed{verb: "stop", on: Object{"Pod", c.key.Name}}, containerStop, func(trouble) {
+	case c.running && (c.change == nil || k.w.now+left < c.ends):
+		k.w.cancel(c.change)
+		c.ends = k.w.now + left
+		c.change = k.do(ClassWorkload, deed{verb: "stop", on: Object{"Pod", c.key.Name}}, left, func(trouble) {
 			k.host.StopWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 			k.forget(c)
 			k.confirmDeletion(c)

@@ -100,7 +100,10 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	if o.Hosts != Node {
 		can.Lacks["fillDisk"] = "only real nodes have disks; run with --hosts node"
 		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
-	} else if o.ControlPlane() != Standard {
+	} else {
+		can.Lacks[scenarios.FeatureStops] = "a real node's containers stop as their programs do; run with --hosts guest or model"
+	}
+	if o.Hosts == Node && o.ControlPlane() != Standard {
 		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
 	}
 	switch o.ControlPlane() {

@@ -45,6 +45,10 @@ const (
 	// Pod of another incarnation of that Node is an orphan: kubelets don't run
 	// it and the workload controller deletes it.
 	NodeUIDAnnotation = "fencelab.dev/node-uid"
+	// StopsAnnotation on a Pod is how long its processes take to stop when they are asked to,
+	// or never: then they end when they are killed, once the Pod's grace is over. Kubelets of
+	// the simulator, of models and of small guests go by it.
+	StopsAnnotation = "fencelab.dev/stops"
 )
 
 // RebootMode is how a host is taken down.

@@ -38,6 +38,8 @@ type Settings struct {
 	// seconds, and up to 20 more until the next round. A Node that is there again keeps
 	// the Pod, whichever it is. 0 releases the Pod as soon as its very Node is gone.
 	Quarantine metav1.Duration `json:"quarantine,omitzero"`
+	// Stops is how long its processes take to stop, or never.
+	Stops string `json:"stops,omitempty"`
 }
 
 // DefaultSettings returns the Pod default/exclusive.
@@ -150,6 +152,9 @@ func (r *Reconciler) bind(ctx context.Context, key types.NamespacedName) error {
 			Containers:                   []corev1.Container{{Name: "workload", Image: r.Settings.Image}},
 			AutomountServiceAccountToken: &unprivileged,
 		},
+	}
+	if r.Settings.Stops != "" {
+		pod.Annotations[api.StopsAnnotation] = r.Settings.Stops
 	}
 	if err := r.Client.Create(ctx, pod); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create it on Node %s: %w", chosen.Name, err)

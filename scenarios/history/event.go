@@ -108,6 +108,7 @@ const (
 	// PodBound and PodDeleted are the life of the exclusive workload's Pod. A
 	// Pod that is gone from the API releases its workload. Value is the UID of the
 	// Node that it was bound to, of Pods that say so: those of the stand-ins.
+	// Key of PodBound says why no drain evicts it: daemon or static.
 	PodBound Kind = "pod-bound"
 	// PodTerminating is a Pod's being marked for deletion with time to stop: what an
 	// eviction does that is not refused. Its kubelet deletes it when its processes are gone.
@@ -155,6 +156,9 @@ const (
 	// Value: what the controllers believe, not a fact.
 	MachineDeleting Kind = "machine-deleting"
 	DeletionPhase   Kind = "deletion-phase"
+	// DrainTimeout is a change of how long the drain of a Machine's Node may take, in Value;
+	// empty if nobody limits it.
+	DrainTimeout Kind = "drain-timeout"
 	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
 	// name, or empty.
 	MachineNode Kind = "machine-node"
@@ -230,7 +234,7 @@ var layers = map[Kind]Layer{
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	FenceRequested: API, FenceEnded: API,
-	MachineDeleting: API, DeletionPhase: API, FieldIs: API,
+	MachineDeleting: API, DeletionPhase: API, DrainTimeout: API, FieldIs: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,

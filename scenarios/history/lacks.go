@@ -11,7 +11,7 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Boot, "boot")
 	case WorkloadStarted, WorkloadStopped, PowerReported, OnlineWanted, ProvisioningState,
 		LastPoweredOn, PendingRebootSince, HeldOffFor, PowerError, HostConsumer, MachineNode,
-		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase:
+		BareMetalHostCreated, BareMetalHostDeleted, MachineCreated, MachineDeleted, MachineDeleting, DeletionPhase, DrainTimeout:
 		return first(e.Host, "host", e.Object, "object")
 	case FenceRequested, FenceEnded:
 		return first(e.Host, "host", e.Object, "object", e.Value, "value")

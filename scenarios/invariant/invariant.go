@@ -180,7 +180,7 @@ type Closest struct {
 func All() []Invariant {
 	return []Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, infrastructureBeforeNode,
+		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared,
 	}

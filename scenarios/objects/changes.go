@@ -116,10 +116,24 @@ func pod(before, after *corev1.Pod, emit func(history.Event)) {
 	case after == nil:
 		emit(event(history.PodDeleted, before))
 	case boundTo(before) == "" && boundTo(after) != "":
-		emit(event(history.PodBound, after))
+		e := event(history.PodBound, after)
+		e.Key = stays(after)
+		emit(e)
 	case before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && graceful(after):
 		emit(event(history.PodTerminating, after))
 	}
+}
+
+// stays says why a drain leaves a Pod alone, empty if it doesn't: a DaemonSet would make it
+// again at once, and one that a kubelet runs from a file is only shown by the API server.
+func stays(p *corev1.Pod) string {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return "static"
+	}
+	if owner := metav1.GetControllerOf(p); owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/") {
+		return "daemon"
+	}
+	return ""
 }
 
 // graceful reports whether a Pod that is marked for deletion has time left: another is gone
@@ -202,7 +216,8 @@ func mattersOnHost(key string) bool {
 
 func mattersOnMachine(key string) bool {
 	switch key {
-	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation:
+	case api.ExternalRemediationAnnotation, api.PoweredOffForRemediationAnnotation, clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation,
+		clusterv1.ExcludeNodeDrainingAnnotation:
 		return true
 	}
 	return api.IsDeletionHook(key)
@@ -245,12 +260,23 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	if after != nil && nodeRef(after) != nodeRef(before) {
 		send(history.MachineNode, after, nodeRef(after))
 	}
+	if after != nil && drainTimeout(after) != drainTimeout(before) {
+		send(history.DrainTimeout, after, drainTimeout(after))
+	}
 	if before != nil && after != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 		send(history.MachineDeleting, after, "")
 	}
 	if after != nil && deletionPhase(after) != deletionPhase(before) {
 		send(history.DeletionPhase, after, deletionPhase(after))
 	}
+}
+
+// drainTimeout is how long the drain of a Machine's Node may take, empty if nobody limits it.
+func drainTimeout(m *clusterv1.Machine) string {
+	if m == nil || m.Spec.Deletion.NodeDrainTimeoutSeconds == nil || *m.Spec.Deletion.NodeDrainTimeoutSeconds == 0 {
+		return ""
+	}
+	return (time.Duration(*m.Spec.Deletion.NodeDrainTimeoutSeconds) * time.Second).String()
 }
 
 // deletionPhase is what a Machine's condition says of its deletion.

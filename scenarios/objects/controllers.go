@@ -44,9 +44,13 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 	}
 	add(nodeLifecycle, map[string]string{"nodeMonitorGracePeriod": GracePeriod(spec).String()})
 	if host := spec.Topology.Workload.Host; host != "" {
-		add(workloadController, map[string]string{
+		settings := map[string]string{
 			"name": WorkloadName, "namespace": Namespace, "preferredNode": spec.Topology.NodeOf(host), "quarantine": time.Duration(spec.Topology.PodGC).String(),
-		})
+		}
+		if stops := spec.Topology.Workload.Stops; stops != "" {
+			settings["stops"] = stops
+		}
+		add(workloadController, settings)
 	}
 	var chosen []controllers.Selection
 	for _, c := range listed {

@@ -29,7 +29,9 @@ type (
 		Annotations       map[string]string `json:"annotations,omitempty"`
 		ResourceVersion   string            `json:"resourceVersion,omitempty"`
 		DeletionTimestamp *string           `json:"deletionTimestamp,omitempty"`
-		OwnerReferences   []ownerReference  `json:"ownerReferences,omitempty"`
+		// Grace is how many seconds the processes of an object that is deleted have to stop.
+		Grace           *int64           `json:"deletionGracePeriodSeconds,omitempty"`
+		OwnerReferences []ownerReference `json:"ownerReferences,omitempty"`
 	}
 	ownerReference struct {
 		APIVersion string `json:"apiVersion"`

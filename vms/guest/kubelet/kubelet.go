@@ -8,6 +8,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 
 // nodeUIDAnnotation is api.NodeUIDAnnotation; the guest stays small by importing nothing of Kubernetes.
 const nodeUIDAnnotation = "fencelab.dev/node-uid"
+
+// stopsAnnotation is api.StopsAnnotation.
+const stopsAnnotation = "fencelab.dev/stops"
 
 const (
 	retryInterval = 500 * time.Millisecond
@@ -42,6 +46,8 @@ type Kubelet struct {
 	nodeUID   string
 	readyAt   string // the Ready condition's last transition
 	failing   bool   // so that trouble is told when it begins, not at each attempt
+	// asked is when the workloads that take their time, by their UIDs, were asked to stop.
+	asked map[string]time.Time
 }
 
 // Machine is what a kubelet says of the machine that it runs on.
@@ -213,6 +219,10 @@ func (k *Kubelet) syncPod(ctx context.Context, p pod) error {
 	path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
 	uid := p.Metadata.UID
 	if p.Metadata.DeletionTimestamp != nil {
+		if slices.Contains(k.workloads.Running(), uid) && k.stopping(p) {
+			return nil
+		}
+		delete(k.asked, uid)
 		k.workloads.Stop(uid)
 		select {
 		case <-time.After(notice):
@@ -253,6 +263,31 @@ func (k *Kubelet) syncPod(ctx context.Context, p pod) error {
 			"containerStatuses": containers,
 		},
 	})
+}
+
+// stopping reports whether the workload of a Pod that is deleted goes on for a while: as long
+// as it takes to stop, or until it is killed.
+func (k *Kubelet) stopping(p pod) bool {
+	value := p.Metadata.Annotations[stopsAnnotation]
+	if value == "" {
+		return false
+	}
+	since, ok := k.asked[p.Metadata.UID]
+	if !ok {
+		since = time.Now()
+		if k.asked == nil {
+			k.asked = map[string]time.Time{}
+		}
+		k.asked[p.Metadata.UID] = since
+	}
+	left := time.Second // the least that a kubelet gives
+	if p.Metadata.Grace != nil {
+		left = max(left, time.Duration(*p.Metadata.Grace)*time.Second)
+	}
+	if takes, err := time.ParseDuration(value); err == nil { // else it never stops
+		left = min(left, takes)
+	}
+	return time.Since(since) < left
 }
 
 // now is in the form of Kubernetes' MicroTime, which its Time reads too.

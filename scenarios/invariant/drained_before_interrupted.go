@@ -1,0 +1,281 @@
+package invariant
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+var drainedBeforeInterrupted = Invariant{
+	ID:    "drained-before-interrupted",
+	Claim: "While a Machine that is deleted isn't excused from its drain, nobody has its host go off before each Pod that the drain has to evict has stopped.",
+	Seed:  "003",
+	New: func(p Params) Checker {
+		return &drains{
+			ruling: ruling{id: "drained-before-interrupted", skew: p.Timings.Skew},
+			roles:  p.Roles,
+			hosts:  newRoster[draining](p.Hosts),
+		}
+	},
+}
+
+// skipDrainAnnotation is how a user keeps a Machine from being drained.
+const skipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"
+
+// drains judges who has a host go off whose Machine is deleted: the request of the deletion
+// controller, and the edge itself, whoever under test has caused it. A drain is done once the
+// Node is cordoned and no Pod that has to be evicted is there any more; on a Node out of
+// reach, where nothing stops, once all of them are evicted. What comes to the Node after that
+// is none of the drain's. A user may excuse the Machine, by an annotation or by a time that
+// the drain may take; and a mark for remediation, or what others ask of the host's power,
+// doesn't wait for a drain. What the deletion says of its own progress excuses nothing.
+type drains struct {
+	ruling
+	roles Roles
+	hosts roster[draining]
+}
+
+type draining struct {
+	body
+	// deleting is the deletion mark of the Machine, and free when no hook kept it from its
+	// drain for the first time since.
+	deleting, free history.Event
+	hooks          []string
+	// limit is for how long a drain may last, 0 if nobody has set that.
+	limit time.Duration
+	// done ended the drain, or the need for one.
+	done history.Event
+	// skipped, marked: the Machine has that annotation. asked are others' requests to the
+	// host, and those that are older than the deletion.
+	skipped, marked bool
+	asked           []string
+	others          demand
+	// cordoned, unreachable: what the Node is.
+	cordoned, unreachable bool
+	pods                  []podState
+	processes             []string // UIDs of the Pods whose processes run
+	forced                []string // of those that one under test has deleted while they ran
+	// under is the last command to go off that was there before the deletion.
+	under history.Event
+}
+
+// podState is a Pod on the Node that a drain evicts.
+type podState struct {
+	uid, object string
+	since       history.Event
+	evicted     bool
+}
+
+func (c *drains) Observe(e history.Event) *Violation {
+	c.ripen(e.At)
+	if e.Host != "" && e.Kind.Layer() != history.Controller {
+		h := c.hosts.of(e.Host)
+		c.judge(h, &e)
+		h.learn(&e, &c.roles)
+		if h.deleting.Kind != "" && h.done.Kind == "" && h.excused(&e) {
+			h.done = e
+			if e.Kind.Layer() == history.API { // the breach itself ends what it has killed
+				c.settle(cause{host: e.Host, thing: "drain"}, &e)
+			}
+		}
+	}
+	return c.tell()
+}
+
+// judge judges what interrupts a host, or asks for it.
+func (c *drains) judge(h *draining, e *history.Event) {
+	switch {
+	case h.deleting.Kind == "" || h.marked || h.skipped || !c.interrupts(h, e):
+		return
+	case !h.known():
+		c.judged++
+		c.suspend(e, ", and nobody saw what ran on "+e.Host)
+		return
+	case h.done.Kind == "" && h.overdue(e):
+		h.done = h.free
+	}
+	c.judged++
+	physical := e.Kind.Layer() == history.World
+	left := h.left(physical)
+	switch {
+	case left == nil && physical && c.near(&h.done, e):
+		c.close(&h.done, e)
+	case left == nil:
+		c.kept(&h.done, e)
+	case physical:
+		c.accuse(cause{host: e.Host, thing: "drain"}, &left.since, e, left.object+" had not stopped")
+	default:
+		c.breach(&left.since, e, clause(e)+", while "+left.object+" had not stopped")
+	}
+}
+
+// interrupts reports whether an event is that somebody under test has the host go off, or
+// asks for it, and nobody else has.
+func (c *drains) interrupts(h *draining, e *history.Event) bool {
+	switch e.Kind {
+	case history.AnnotationSet:
+		_, reboot := rebootRequest(e)
+		return reboot && plays(e.Actor, c.roles.Deletion)
+	case history.OnlineWanted:
+		return e.Value == "false" && plays(e.Actor, c.roles.Deletion)
+	case history.PowerOff, history.BootEnded:
+		return h.boot != "" && c.roles.tested(e.Actor) && !c.roles.agent(e.Actor) && len(h.asked) == 0 && h.others.on() && h.under.Kind == ""
+	}
+	return false
+}
+
+// left is a Pod for which the host has to stay on, nil if there is none.
+func (h *draining) left(physical bool) *podState {
+	if h.done.Kind != "" {
+		if physical && len(h.forced) > 0 {
+			for i := range h.pods {
+				if slices.Contains(h.forced, h.pods[i].uid) {
+					return &h.pods[i]
+				}
+			}
+		}
+		return nil
+	}
+	if len(h.pods) == 0 {
+		return nil
+	}
+	return &h.pods[0]
+}
+
+// overdue reports whether the time that the drain may take is over. It is measured in whole
+// seconds.
+func (h *draining) overdue(e *history.Event) bool {
+	return h.limit > 0 && h.free.Kind != "" && e.At >= h.free.At+h.limit-time.Second
+}
+
+// excused reports whether the drain is done by now, or nobody has to do it.
+func (h *draining) excused(e *history.Event) bool {
+	if h.skipped || e.Kind == history.NodeDeleted || h.overdue(e) {
+		return true
+	}
+	for i := range h.pods {
+		if !h.unreachable || !h.pods[i].evicted {
+			return false
+		}
+	}
+	return h.cordoned
+}
+
+// learn takes in what is the case from now on.
+func (h *draining) learn(e *history.Event, roles *Roles) {
+	h.body.observe(e)
+	h.learnPods(e, roles)
+	switch e.Kind {
+	case history.MachineDeleting:
+		h.deleting, h.done, h.free = *e, history.Event{}, history.Event{}
+		if len(h.hooks) == 0 {
+			h.free = *e
+		}
+	case history.MachineCreated, history.MachineDeleted:
+		h.deleting, h.done, h.free, h.hooks, h.limit, h.skipped, h.marked = history.Event{}, history.Event{}, history.Event{}, nil, 0, false, false
+	case history.DrainTimeout:
+		h.limit, _ = time.ParseDuration(e.Value) // or there is none
+	case history.NodeCreated:
+		h.cordoned, h.unreachable = false, false
+	case history.NodeCordoned, history.NodeUncordoned:
+		h.cordoned = e.Kind == history.NodeCordoned
+	case history.NodeReady, history.NodeNotReady:
+		h.unreachable = e.Kind == history.NodeNotReady && e.Note == "Unknown"
+	case history.BMCCommand:
+		if h.deleting.Kind == "" && powersOff(e) {
+			h.under = *e
+		}
+	case history.PowerOn, history.BootStarted:
+		h.under = history.Event{}
+	case history.AnnotationSet, history.AnnotationRemoved:
+		h.annotated(e, roles)
+	}
+	if roles.blameless(e) || h.deleting.Kind == "" {
+		h.others.observe(e)
+	} else if e.Kind == history.AnnotationRemoved {
+		h.others.holds = without(h.others.holds, e.Key)
+	}
+}
+
+func (h *draining) annotated(e *history.Event, roles *Roles) {
+	set := e.Kind == history.AnnotationSet
+	if _, reboot := rebootRequest(e); reboot {
+		h.asked = without(h.asked, e.Key)
+		if set && (roles.blameless(e) || h.deleting.Kind == "") {
+			h.asked = append(h.asked, e.Key)
+		}
+		return
+	}
+	switch name, hook := strings.CutPrefix(e.Key, preDrainHook); {
+	case !strings.HasPrefix(e.Object, "Machine/"):
+	case e.Key == skipDrainAnnotation:
+		h.skipped = set
+	case e.Key == externalAnnotation:
+		h.marked = set
+	case hook && (name == "" || name[0] == '/'):
+		if h.hooks = without(h.hooks, e.Key); set {
+			h.hooks = append(h.hooks, e.Key)
+		} else if len(h.hooks) == 0 && h.deleting.Kind != "" && h.free.Kind == "" {
+			h.free = *e
+		}
+	}
+}
+
+// learnPods takes in what becomes of Pods and their processes. A Pod that is gone while its
+// process runs was deleted by force: who did so knew, and others can't.
+func (h *draining) learnPods(e *history.Event, roles *Roles) {
+	find := func() int {
+		for i := range h.pods {
+			if h.pods[i].uid == e.UID {
+				return i
+			}
+		}
+		return -1
+	}
+	switch e.Kind {
+	case history.PodBound:
+		if e.Key == "" && find() < 0 {
+			h.pods = append(h.pods, podState{uid: e.UID, object: e.Object, since: *e})
+		}
+	case history.PodTerminating:
+		if i := find(); i >= 0 {
+			h.pods[i].evicted, h.pods[i].since = true, *e
+		}
+	case history.PodDeleted:
+		i := find()
+		switch {
+		case i < 0:
+		case slices.Contains(h.processes, e.UID) && roles.tested(e.Actor):
+			h.forced = append(h.forced, e.UID)
+		default:
+			h.pods = append(h.pods[:i], h.pods[i+1:]...)
+		}
+	case history.WorkloadStarted:
+		h.processes = append(without(h.processes, e.UID), e.UID)
+	case history.WorkloadStopped:
+		h.stopped(e.UID)
+	case history.PowerOff, history.PowerOn, history.BootEnded, history.WatchdogFired:
+		for len(h.processes) > 0 {
+			h.stopped(h.processes[0])
+		}
+	}
+}
+
+func (h *draining) stopped(uid string) {
+	h.processes = without(h.processes, uid)
+	if slices.Contains(h.forced, uid) {
+		h.forced = without(h.forced, uid)
+		for i := range h.pods {
+			if h.pods[i].uid == uid {
+				h.pods = append(h.pods[:i], h.pods[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+func (c *drains) Finish(complete bool) Result {
+	return c.verdict(complete, "no host whose Machine is deleted was asked to go off")
+}
