@@ -162,6 +162,9 @@ const (
 	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
 	// name, or empty.
 	MachineNode Kind = "machine-node"
+	// Stamped is a change of what an agent notes on a Machine or a Node about a fencing: Key
+	// is the annotation, Value what it says, or empty.
+	Stamped Kind = "stamped"
 	// FenceRequested and FenceEnded are the life of a NodeFence. Host is that of the
 	// Node whose name it has; Value is the boot that it names.
 	FenceRequested Kind = "fence-requested"
@@ -233,7 +236,7 @@ var layers = map[Kind]Layer{
 	AnnotationRemoved: API, PowerReported: API, OnlineWanted: API, ProvisioningState: API,
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
-	FenceRequested: API, FenceEnded: API,
+	FenceRequested: API, FenceEnded: API, Stamped: API,
 	MachineDeleting: API, DeletionPhase: API, DrainTimeout: API, FieldIs: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
@@ -373,6 +376,7 @@ var phrases = map[Kind]string{
 	LinkRestored:         "{host} was connected again",
 	LinkImpaired:         "the network of {host} became poor",
 	FenceRequested:       "boot {value} of {host} was to end",
+	Stamped:              "{key} of {object} became {value}",
 	FenceEnded:           "the fencing of {host} was called over",
 	MachineDeleting:      "{object} was marked for deletion",
 	DeletionPhase:        "the deletion of {object} came to {value}",

@@ -24,6 +24,8 @@ func (e *Event) Lacks() string {
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
 	case PodDeleted, PodTerminating: // one that was never bound has no host
 		return first(e.Object, "object", e.UID, "uid")
+	case Stamped:
+		return first(e.Host, "host", e.Object, "object", e.Key, "key")
 	case FieldIs:
 		return first(e.Object, "object", e.Key, "key")
 	case AnnotationSet, AnnotationRemoved:

@@ -182,7 +182,7 @@ func All() []Invariant {
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
 		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
-		powerRestored, nodeRestored, workloadRecovers, annotationsCleared,
+		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
 	}
 }
 

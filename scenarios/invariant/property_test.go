@@ -154,7 +154,7 @@ func TestSkewOnlyDoubts(t *testing.T) {
 
 // restsOnAPI are the guarantees that need no observer of the hosts.
 var restsOnAPI = map[string]bool{
-	"annotations-cleared": true, "own-annotations-only": true, "content-preserved": true,
+	"annotations-cleared": true, "nothing-is-left": true, "own-annotations-only": true, "content-preserved": true,
 	"deprovision-clears": true, "bystanders-spared": true, "no-remediation-storm": true,
 	"hooks-pause-drain": true, "hooks-pause-terminate": true, "deletion-ends": true,
 }

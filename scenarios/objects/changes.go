@@ -56,6 +56,11 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 		e.Kind, e.Note = kind, string(is)
 		emit(e)
 	}
+	if is := after.Annotations[fencedStamp]; before == nil && is != "" || before != nil && before.Annotations[fencedStamp] != is {
+		e := event
+		e.Kind, e.Key, e.Value = history.Stamped, fencedStamp, is
+		emit(e)
+	}
 	if was := before != nil && before.Spec.Unschedulable; was != after.Spec.Unschedulable {
 		if after.Spec.Unschedulable {
 			send(history.NodeCordoned, "")
@@ -64,6 +69,9 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 		}
 	}
 }
+
+// fencedStamp is what agents note on a Node that they have cordoned.
+const fencedStamp = "poison-pill.fencelab.dev/fenced"
 
 // ready returns the status of a Node's Ready condition; a Node without the
 // condition isn't ready, and one that doesn't exist has no status.
@@ -259,6 +267,18 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	}
 	if after != nil && nodeRef(after) != nodeRef(before) {
 		send(history.MachineNode, after, nodeRef(after))
+	}
+	stamp := func(m *clusterv1.Machine) string {
+		if m == nil {
+			return ""
+		}
+		return m.Annotations[api.MarkedBootAnnotation]
+	}
+	if is := stamp(after); after != nil && is != stamp(before) {
+		if e := event(after); e.Host != "" {
+			e.Kind, e.Key, e.Value = history.Stamped, api.MarkedBootAnnotation, is
+			emit(e)
+		}
 	}
 	if after != nil && drainTimeout(after) != drainTimeout(before) {
 		send(history.DrainTimeout, after, drainTimeout(after))
