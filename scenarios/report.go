@@ -83,6 +83,26 @@ func (o *Outcome) sayUnjudged() string {
 	return reason
 }
 
+// Bypassed reports whether a schedule has led past a step of the story, which says nothing
+// against those under test as long as the guarantees were judged: they rule on what happened
+// instead.
+func (o *Outcome) Bypassed() bool {
+	if o.Stuck == "" || o.Steps == len(o.Plan.Spec.Steps) || o.Err != nil || len(o.Plan.Deviations) == 0 || len(o.Unjudged) > 0 || o.Idle != "" {
+		return false
+	}
+	tested := false
+	for _, r := range o.Results {
+		if r.Invariant == AsTold { // which speaks of the story
+			continue
+		}
+		if r.Verdict == invariant.Violated || r.Verdict == invariant.Unknown && (r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0) {
+			return false
+		}
+		tested = tested || r.Verdict == invariant.Held
+	}
+	return tested
+}
+
 // Meets compares the verdict with what the scenario expects of it. It returns ""
 // or what is different.
 func (o *Outcome) Meets() (mismatch string) {

@@ -80,6 +80,7 @@ type Searched struct {
 	Violated  int     `json:"violated"`
 	Unknown   int     `json:"unknown"`
 	Idle      int     `json:"withoutEffect"`
+	Bypassed  int     `json:"bypassed"`
 	Simulated float64 `json:"simulatedSeconds"`
 	// Failures are the kinds of them.
 	Failures []Cluster `json:"failures,omitempty"`

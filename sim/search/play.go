@@ -128,6 +128,10 @@ type Result struct {
 	Verdict invariant.Verdict `json:"verdict"`
 	// Idle says that a fault, a crash or a deviation had no effect.
 	Idle bool `json:"idle,omitempty"`
+	// Bypassed says that the schedule led past a step of the story.
+	Bypassed bool `json:"bypassed,omitempty"`
+	// Rulings are how often each guarantee was put to the test.
+	Rulings map[string]Rulings `json:"rulings,omitempty"`
 	// Simulated is how much virtual time was played.
 	Simulated time.Duration `json:"simulated"`
 	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:

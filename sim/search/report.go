@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -16,7 +17,7 @@ const failuresShown = 10
 func (s *Search) Report(to *report.Console, t Tally) {
 	verdict := t.Verdict(s.Total)
 	found := &report.Searched{
-		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Simulated: t.Simulated.Seconds(),
+		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(),
 	}
 	for _, f := range t.Failures() {
 		found.Failures = append(found.Failures, report.Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
@@ -32,6 +33,12 @@ func (s *Search) Report(to *report.Console, t Tally) {
 	}
 	if t.Idle > 0 {
 		fmt.Fprintf(to.Out, "  in %s a fault, a crash or a deviation had no effect\n", report.Count(t.Idle, "schedule"))
+	}
+	if t.Bypassed > 0 {
+		fmt.Fprintf(to.Out, "  %s led past a step of the story\n", report.Count(t.Bypassed, "schedule"))
+	}
+	if ids := t.OnlyExcused(); len(ids) > 0 {
+		fmt.Fprintf(to.Out, "  never judged without an excuse: %s\n", strings.Join(ids, ", "))
 	}
 }
 

@@ -19,12 +19,22 @@ type Tally struct {
 	Tried int
 	// Held, Violated and Unknown are how many of them came out how.
 	Held, Violated, Unknown int
-	// Idle is in how many of them a fault, a crash or a deviation had no effect.
-	Idle int
+	// Idle is in how many of them a fault, a crash or a deviation had no effect, and Bypassed
+	// how many led past a step of the story. Those count as held.
+	Idle, Bypassed int
+	// Rulings are how often each guarantee was put to the test in all schedules.
+	Rulings map[string]Rulings
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration
 	// Failed has one failure for each signature.
 	Failed []Failure
+}
+
+// Rulings are how often a guarantee was put to the test, and how many of those rulings only a
+// hindrance saved.
+type Rulings struct {
+	Judged  int `json:"judged"`
+	Excused int `json:"excused,omitempty"`
 }
 
 // Failure is schedules that broke a guarantee in the same way, or whose verdict is
@@ -43,8 +53,18 @@ type Failure struct {
 // ResultOf is what the outcome of a schedule comes to.
 func ResultOf(o *scenarios.Outcome) Result {
 	r := Result{Idle: len(o.Injected.Idle) > 0, Simulated: o.Played()}
+	for _, result := range o.Results {
+		if result.Judged > 0 {
+			if r.Rulings == nil {
+				r.Rulings = make(map[string]Rulings)
+			}
+			r.Rulings[result.Invariant] = Rulings{result.Judged, result.Excused}
+		}
+	}
 	var reason string
-	r.Verdict, reason = o.VerdictOfSchedule()
+	if r.Verdict, reason = o.VerdictOfSchedule(); r.Verdict == invariant.Unknown && o.Bypassed() {
+		r.Verdict, r.Bypassed = invariant.Held, true
+	}
 	switch r.Verdict {
 	case invariant.Held:
 	case invariant.Violated:
@@ -74,6 +94,16 @@ func (t *Tally) Add(s Schedule, r Result) {
 	t.Simulated += r.Simulated
 	if r.Idle {
 		t.Idle++
+	}
+	if r.Bypassed {
+		t.Bypassed++
+	}
+	if t.Rulings == nil {
+		t.Rulings = make(map[string]Rulings)
+	}
+	for id, more := range r.Rulings { // order does not matter: sums
+		sum := t.Rulings[id]
+		t.Rulings[id] = Rulings{sum.Judged + more.Judged, sum.Excused + more.Excused}
 	}
 	switch r.Verdict {
 	case invariant.Held:
@@ -108,6 +138,19 @@ func (t *Tally) Failures() []Failure {
 		}
 		return cmp.Or(cmp.Compare(uncertain(a), uncertain(b)), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
 	})
+}
+
+// OnlyExcused are the guarantees that no schedule has judged but where a hindrance excused
+// what happened, in the order of their names.
+func (t *Tally) OnlyExcused() []string {
+	var ids []string
+	for id, r := range t.Rulings { // order does not matter: sorted below
+		if r.Judged == r.Excused {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // Verdict is that on the whole search, of so many schedules.
