@@ -19,7 +19,7 @@ type witnesses struct {
 
 func newWitnesses(p Params) witnesses {
 	w := witnesses{hindrances: newHindrances(p), names: p.Hosts, booted: make(map[string]time.Duration)}
-	w.recovery = p.Timings.Safe
+	w.recovery = max(p.Timings.Safe, p.Timings.Watchdog+p.Timings.Slack)
 	return w
 }
 

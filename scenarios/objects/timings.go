@@ -26,6 +26,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	for _, h := range spec.Topology.Hosts {
 		longest = max(longest, time.Duration(h.Watchdog))
 	}
+	timings.Watchdog = longest
 	timings.Faults = slices.Sorted(maps.Keys(BendsOf(spec)))
 	for _, c := range chosen {
 		if c.StandIn() {
