@@ -91,14 +91,15 @@ func (c *storms) Observe(e history.Event) *Violation {
 	if retold(&e) {
 		c.check = nil
 	}
+	if e.Kind != history.ControllerEffect {
+		clear(c.idle)
+	}
 	switch e.Kind {
 	case history.RunStarted:
 		c.started = true
 	case history.ControllerEffect:
 		c.wrote(&e)
 		c.idled(&e)
-	default:
-		clear(c.idle)
 	case history.BootStarted:
 		c.hosts.of(e.Host).boot = e.Boot
 	case history.MachineCreated, history.MachineDeleted:
