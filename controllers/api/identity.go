@@ -40,6 +40,7 @@ const (
 const NodeUnproven = "NodeUnproven"
 
 // Proof is what the owner of a Node rests on.
+// +kubebuilder:object:generate=false
 type Proof struct {
 	Owner Owner
 	// Why says what speaks against the Machine, empty if the Node is its own.
