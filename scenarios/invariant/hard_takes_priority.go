@@ -172,7 +172,7 @@ func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Eve
 	if since.Kind == "" {
 		return
 	}
-	c.inTime(limit, c.lost(since.At, e.At, c.on(e.Host)), since, e)
+	c.inTime(limit, &c.hindrances, c.on(e.Host), since, e)
 	*since = history.Event{}
 }
 

@@ -154,6 +154,16 @@ func (h *hindrances) lost(from, to time.Duration, on parties) time.Duration {
 	return h.lostTo(from, to, func(s *spell) bool { return on.has(s.party) })
 }
 
+// inForce reports whether something holds some parties up at a moment.
+func (h *hindrances) inForce(at time.Duration, on parties) bool {
+	for i := range h.spells {
+		if s := &h.spells[i]; s.begin <= at && at < s.end && on.has(s.party) {
+			return true
+		}
+	}
+	return false
+}
+
 // lostTo is how much of the time between two moments was lost to some spells.
 func (h *hindrances) lostTo(from, to time.Duration, which func(*spell) bool) (sum time.Duration) {
 	covered := from

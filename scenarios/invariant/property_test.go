@@ -162,7 +162,10 @@ var restsOnAPI = map[string]bool{
 // TestLostEvidenceIsNeverHeld hides each host and the API for the whole of each
 // history that holds.
 func TestLostEvidenceIsNeverHeld(t *testing.T) {
-	paths, _ := filepath.Glob("testdata/*/held*.txt")
+	paths, err := filepath.Glob("testdata/*/held*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
 	for _, path := range paths {
 		tr, err := parseTranscript(path)
 		if err != nil {

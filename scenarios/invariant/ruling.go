@@ -71,13 +71,14 @@ func (r *ruling) nearest(c Closest) {
 }
 
 // inTime judges something that had to come within a limit after another, beside what was
-// lost to hindrances. It counts as excused if it came in time only because of those.
-func (r *ruling) inTime(limit, lost time.Duration, first, second *history.Event) {
+// lost to hindrances. It counts as excused if they were still in force when it came, so that
+// no time has ever run out.
+func (r *ruling) inTime(limit time.Duration, h *hindrances, on parties, first, second *history.Event) {
 	r.judged++
-	if second.At-first.At > limit {
+	if second.At-first.At > limit && h.inForce(second.At, on) {
 		r.excused++
 	}
-	r.within(limit+lost, first, second)
+	r.within(limit+h.lost(first.At, second.At, on), first, second)
 }
 
 // beside says how much of a time was lost to hindrances, for the end of a sentence.

@@ -105,7 +105,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 	case h.unmanaged || h.paused || !h.known():
 		h.wrong = history.Event{}
 	case h.wrong.Kind != "" && h.on == h.reported:
-		c.inTime(c.patience, c.lost(h.wrong.At, e.At, c.on(e.Host)), &h.wrong, e)
+		c.inTime(c.patience, &c.hindrances, c.on(e.Host), &h.wrong, e)
 		h.wrong = history.Event{}
 	}
 }

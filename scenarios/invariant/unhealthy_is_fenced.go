@@ -181,7 +181,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
-				c.inTime(c.patience, c.lost(h.sick.At, e.At, parties{first: c.roles.HealthCheck}), &h.sick, e)
+				c.inTime(c.patience, &c.hindrances, parties{first: c.roles.HealthCheck}, &h.sick, e)
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}

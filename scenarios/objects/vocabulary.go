@@ -69,6 +69,9 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 			EveryHost: r.Place == controllers.EveryHost,
 			Plays:     string(r.Plays),
 		}
+		if r.Announces != "" {
+			vocabulary.Annotations = append(vocabulary.Annotations, r.Announces)
+		}
 		if r.FeedsWatchdog { // whoever brings it: it is what has its host reset
 			v.Plays = cmp.Or(v.Plays, string(controllers.Fencer))
 		}
