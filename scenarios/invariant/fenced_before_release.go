@@ -104,7 +104,7 @@ func (c *releases) judge(e *history.Event) {
 	case history.NodeCreated:
 		h.node = e.UID
 	case history.AnnotationSet, history.AnnotationRemoved:
-		if h.fence.observe(e, h.node) {
+		if h.fence.observe(e, h.node, &c.roles) {
 			h.fenced = h.boot
 		}
 	case history.FenceRequested:

@@ -18,8 +18,8 @@ var nodeDeletedBeforeBoot = Invariant{
 
 // returns judges the first BootComplete after each fenced boot.
 //
-// A boot is fenced when its host is off and the remediation annotation asks for
-// that, whichever came first: a host that died is the most usual one to be
+// A boot is fenced when its host is off and the remediation controller asks for that by a
+// reboot annotation, whichever came first, or has switched it off itself for a mark: a host that died is the most usual one to be
 // remediated. Its power-on must then wait for its Node to go. A reset, the
 // watchdog's for one, ends a boot without fencing it: its Node stays, and so does its
 // workload. Nor is it fenced when whoever marked the Machine withdrew the mark,
@@ -96,6 +96,10 @@ func (c *returns) judge(e *history.Event) {
 			h.fence.node, h.off = "", false // its Machine has nothing to do with it any more
 		}
 	case history.PowerOff:
+		if h.fence.marked && plays(e.Actor, c.roles.Remediation) && !plays(e.Actor, c.roles.Power) {
+			h.fence.node = h.node // fenced by a command of its own, and no annotation
+			h.off = h.node != ""
+		}
 		h.off, h.excused = h.off || h.fence.asked && h.fence.node != "", false
 	case history.PowerOn:
 		if h.off && c.near(&h.asked, e) {
@@ -116,7 +120,7 @@ func (c *returns) judge(e *history.Event) {
 
 func (c *returns) annotated(h *returnHost, e *history.Event) {
 	had, before := h.fence.node, h.fence.asked
-	h.fence.observe(e, h.node)
+	h.fence.observe(e, h.node, &c.roles)
 	if e.Key == externalAnnotation {
 		if e.Kind == history.AnnotationSet {
 			h.booted = false
@@ -140,7 +144,7 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		c.suspend(e, " while nobody observed "+e.Host)
 	case !h.fence.active() && !h.off:
 		h.fence.node = "" // abandoned before the host went off
-	case h.fence.asked && e.Key == remediationAnnotation && h.known() && !h.on:
+	case h.fence.asked && e.Key == h.fence.key && h.known() && !h.on:
 		h.off = true
 	}
 }
