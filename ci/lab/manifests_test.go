@@ -332,6 +332,7 @@ func sickMachine(t *testing.T, admin client.Client, address string) *clusterv1.M
 	})
 	create(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "worker-1"},
+		Spec:       corev1.NodeSpec{ProviderID: "metal3://worker-1"},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "worker-1#0"}, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: hourAgo},
 		}},
@@ -343,6 +344,7 @@ func sickMachine(t *testing.T, admin client.Client, address string) *clusterv1.M
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       "c",
+			ProviderID:        "metal3://worker-1",
 			Bootstrap:         clusterv1.Bootstrap{DataSecretName: ptr.To("s")},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "K", Name: "n"},
 		},
