@@ -60,10 +60,11 @@ type ledger struct {
 	harms  []Harm
 	// up are the processes under test that are, and still those that stand still.
 	up, still map[string]bool
-	// begun says that the first step was done, over that the faults were withdrawn, and ran
-	// that a process ran in between. last is when the last event came.
-	begun, over, ran bool
-	last             time.Duration
+	// begun says that the first step was done, over that the faults were withdrawn, lasted
+	// that time passed in between, and ran that a process ran then. last is when the last event
+	// came.
+	begun, over, lasted, ran bool
+	last                     time.Duration
 }
 
 func newLedger(p Params) ledger {
@@ -72,8 +73,9 @@ func newLedger(p Params) ledger {
 
 // attend takes in which processes under test run, and for how long.
 func (l *ledger) attend(e *history.Event) {
-	if l.begun && !l.over && e.At > l.last && len(l.up) > len(l.still) {
-		l.ran = true
+	if l.begun && !l.over && e.At > l.last {
+		l.lasted = true
+		l.ran = l.ran || len(l.up) > len(l.still)
 	}
 	l.last = e.At
 	switch e.Kind {
@@ -85,7 +87,7 @@ func (l *ledger) attend(e *history.Event) {
 		delete(l.up, e.Actor)
 		delete(l.still, e.Actor)
 	case history.OpApplied:
-		l.begun = true
+		l.begun, l.over = true, false // a story may withdraw faults in its midst
 	case history.Healed:
 		l.over = true
 	}
@@ -102,7 +104,7 @@ func (l *ledger) attend(e *history.Event) {
 // idle says why the story put nobody to the test, or "".
 func (l *ledger) idle() string {
 	switch {
-	case !l.begun || l.ran:
+	case !l.lasted || l.ran:
 		return ""
 	case len(l.roles.Names()) == 0:
 		return "no controller was put to the test: the scenario has none"
