@@ -29,11 +29,12 @@ var noRemediationStorm = Invariant{
 
 // A controller that writes an object more often than stormWrites times within
 // stormWindow fights somebody, or itself. Right ones need a dozen for a remediation. So
-// does one that writes it idleWrites times while nothing else happens to the object's host.
+// does one that writes it idleWrites times within idleWindow while nothing else happens.
 const (
 	stormWrites = 50
 	stormWindow = 10 * time.Second
 	idleWrites  = 30
+	idleWindow  = 2 * time.Minute
 )
 
 // storms judges every mark of a health check, every remediation annotation that a
@@ -270,7 +271,9 @@ func (c *storms) idled(e *history.Event) {
 	if !ok {
 		run.first = *e
 	}
-	run.times++
+	if run.times++; run.times > idleWrites && e.At-run.first.At > idleWindow {
+		run = idleness{first: *e, times: 1} // whoever looks that rarely may write each time
+	}
 	c.idle[key] = run
 	if run.times > idleWrites {
 		c.breach(&run.first, e, fmt.Sprintf("%s wrote %s %d times from %s to %s, and nothing else happened meanwhile", e.Actor, object, run.times, seconds(run.first.At), seconds(e.At)))
