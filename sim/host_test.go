@@ -168,7 +168,7 @@ func TestHost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h := testHost(t, !c.off, 0)
 			if !c.off {
-				h.kubelet.containers = []*container{{pod: "uid", key: client.ObjectKey{Name: "exclusive"}, running: true}}
+				h.kubelet.containers = []*container{{pod: "uid", key: client.ObjectKey{Name: "exclusive"}, running: true, stops: containerStop}}
 				h.kubelet.stop() // there is no such Pod
 				h.StartWorkload(model.Workload{Name: "exclusive", Pod: "uid"})
 			}
