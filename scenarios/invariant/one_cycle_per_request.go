@@ -225,7 +225,7 @@ func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 		withdrawn := keyed || e.Actor != "" && e.Actor == r.set.Actor
 		if !r.served && withdrawn {
 			late := c.roles.Power != "" && h.off.Kind == "" &&
-				e.At-r.set.At-c.lost(r.set.At, e.At, parties{bmc: e.Host, first: c.roles.Power}) > c.patience
+				e.At-r.set.At-c.lost(r.set.At, e.At, c.dependsOn(e.Host)) > c.patience
 			if r.served = !late; r.served && r.owed && h.off.Kind == "" {
 				c.judged-- // nothing had to come of it yet
 			}
@@ -235,13 +235,16 @@ func (c *cycles) remove(h *cycleHost, e *history.Event, keyed bool) {
 	h.forget()
 }
 
+// dependsOn is on whom an answer to a request depends.
+func (c *cycles) dependsOn(host string) parties { return parties{bmc: host, first: c.roles.Power} }
+
 // neverOff judges a key that was taken back by its owner: it had held the host off, unless
 // there was no time for that.
 func (c *cycles) neverOff(h *cycleHost, r *request, e *history.Event) {
 	if r.wasOff || h.unmanaged || h.blind || c.roles.Power == "" || c.found != nil {
 		return
 	}
-	lost := c.lost(r.set.At, e.At, parties{bmc: e.Host, first: c.roles.Power})
+	lost := c.lost(r.set.At, e.At, c.dependsOn(e.Host))
 	if e.At-r.set.At-lost > c.patience {
 		c.breach(&r.set, e, clause(&r.set)+" and removed at "+seconds(e.At)+", and "+e.Host+" was never off in between"+beside(lost))
 	}

@@ -181,7 +181,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
-				c.inTime(c.patience, &c.hindrances, parties{first: c.roles.HealthCheck}, &h.sick, e)
+				c.inTime(c.patience, &c.hindrances, c.on(), &h.sick, e)
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
@@ -235,13 +235,16 @@ func (h *patient) missing() string {
 	return ""
 }
 
+// on is on whom a mark depends.
+func (c *rescues) on() parties { return parties{first: c.roles.HealthCheck} }
+
 // expire judges a Node that has not been Ready for too long when e comes.
 func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	s := &h.state
 	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience {
 		return
 	}
-	on := parties{first: c.roles.HealthCheck}
+	on := c.on()
 	if c.coolDown > 0 && e.At-c.crowded-c.lost(c.crowded, e.At, on) <= c.coolDown+c.patience {
 		return
 	}
@@ -274,7 +277,7 @@ func (c *rescues) missed(h *entry[patient], e *history.Event) {
 		e.At-s.absent.At <= c.check.Startup+c.patience {
 		return
 	}
-	lost := c.lost(s.absent.At, e.At, parties{first: c.roles.HealthCheck})
+	lost := c.lost(s.absent.At, e.At, c.on())
 	limit := c.check.Startup + c.patience
 	if lost > 0 {
 		limit += c.check.Startup // it may have begun to wait only then
