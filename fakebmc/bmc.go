@@ -436,9 +436,14 @@ func (b *BMC) RemoveRule(name string) bool {
 
 // Heal removes every rule, and calls off the resets that rules would still have the
 // BMC make by itself. What a client has asked for is carried out.
-func (b *BMC) Heal() {
+func (b *BMC) Heal(except ...string) {
 	for _, r := range b.Rules() {
-		b.RemoveRule(r.Name)
+		if !slices.Contains(except, r.Name) {
+			b.RemoveRule(r.Name)
+		}
+	}
+	if len(b.Rules()) > 0 {
+		return // what they have begun goes on with them
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -34,7 +34,7 @@ func TestHinderingOperations(t *testing.T) {
 		{SetClock: &ClockOp{Controller: "reboot", Ahead: 1}}, {FreezeCache: cache}, {ThawCache: cache}, {ExpireWatch: cache},
 		{Annotate: &AnnotateOp{}}, {RemoveAnnotation: &AnnotateOp{}}, {SetOnline: &OnlineOp{}}, {Patch: &PatchOp{}}, {Delete: &ObjectOp{}}, {Create: &CreateOp{}},
 		{FailAPI: &FailAPIOp{Controller: "reboot"}}, {APIOutage: &OutageOp{}}, {EtcdOutage: new(struct{})}, {APIRestore: new(struct{})},
-		{KillIronic: new(struct{})}, {StartIronic: new(struct{})}, {Heal: new(struct{})},
+		{KillIronic: new(struct{})}, {StartIronic: new(struct{})}, {Heal: new(HealOp)},
 	}
 	seen := map[string]bool{}
 	for _, op := range ops {

@@ -36,6 +36,64 @@ func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
 	return &history.Hindrance{Party: BMCEnd(f.Host)}
 }
 
+// HealOp withdraws every fault that doesn't last for good.
+type HealOp struct {
+	// Lasting are the operations of the steps that were done for good, which the engine adds.
+	Lasting []*Op `json:"-"`
+}
+
+// HealAllBut withdraws every fault but those of some operations.
+func HealAllBut(lasting ...*Op) Op { return Op{Heal: &HealOp{Lasting: lasting}} }
+
+// Links are those that stay cut.
+func (h *HealOp) Links(t *Topology) []Link {
+	var links []Link
+	for _, op := range h.Lasting {
+		if op.Cut != nil {
+			links = append(links, op.Cut.Links(t)...)
+		}
+	}
+	return links
+}
+
+// Faults are the names of those that stay.
+func (h *HealOp) Faults() []string {
+	var names []string
+	for _, op := range h.Lasting {
+		if op.AddFault != nil {
+			names = append(names, op.AddFault.Name)
+		}
+	}
+	return names
+}
+
+// Paused are the processes of controllers that go on standing still.
+func (h *HealOp) Paused() []string {
+	var names []string
+	for _, op := range h.Lasting {
+		if op.PauseController != nil {
+			names = append(names, op.PauseController.Controller)
+		}
+	}
+	return names
+}
+
+// hindrances are the names of those that it doesn't end.
+func (h *HealOp) hindrances(t *Topology) []string {
+	var names []string
+	for _, op := range h.Lasting {
+		names = append(names, op.declared().begins(op).clause)
+		if op.Cut == nil {
+			continue
+		}
+		names = append(names, history.LinkOf("", ""))
+		for _, l := range op.Cut.Links(t) {
+			names = append(names, history.LinkOf(l.From, l.To))
+		}
+	}
+	return names
+}
+
 // FaultName names a fault that was added before.
 type FaultName struct {
 	// name is the fault's name.

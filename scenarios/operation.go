@@ -97,8 +97,9 @@ type Op struct {
 	KillIronic *struct{} `json:"killIronic,omitempty"`
 	// startIronic restarts Ironic with the record that it had, and returns when it answers.
 	StartIronic *struct{} `json:"startIronic,omitempty"`
-	// heal withdraws every fault; after the last step, a run does this by itself.
-	Heal *struct{} `json:"heal,omitempty"`
+	// heal withdraws every fault but those that last for good; after the last step, a run does
+	// this by itself.
+	Heal *HealOp `json:"heal,omitempty"`
 }
 
 // World is what operations are done to, one method for each field of Op, so that a world
@@ -141,7 +142,7 @@ type World interface {
 	APIRestore(*struct{}) error
 	KillIronic(*struct{}) error
 	StartIronic(*struct{}) error
-	Heal(*struct{}) error
+	Heal(*HealOp) error
 }
 
 // Perform does an operation to a world.
@@ -175,6 +176,8 @@ type operation struct {
 	orphan string
 	// asks is what not every world has, beside the operation as such.
 	asks func(*Op, *Spec) []Feature
+	// mayLast says that a step can do it for good: HealOp then tells the worlds.
+	mayLast bool
 	// shows is the event without which it came to nothing, given the number of its step.
 	shows func(*Op, int) injection
 	// hinders is whom it holds up, nil if nobody: what ends the state that it begins ends
@@ -200,6 +203,7 @@ type of[T any] struct {
 	ends         func(*T) []string
 	orphan       string
 	asks         func(*T, *Spec) []Feature
+	mayLast      bool
 	shows        func(*T, int) injection
 }
 
@@ -210,7 +214,7 @@ type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 // what may be left out.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
-		name: name, byUser: o.byUser, orphan: o.orphan,
+		name: name, byUser: o.byUser, orphan: o.orphan, mayLast: o.mayLast,
 		hinders: func(op *Op, timings *invariant.Timings) *history.Hindrance {
 			h := hinders(field(op), timings)
 			if h != nil && o.begins != nil {
@@ -256,7 +260,7 @@ var operations = []operation{
 		text: func(l *LinkOp) string { return "cut " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
 		check:  (*validator).link,
 		begins: func(l *LinkOp) state { return state{clause: l.String() + " is cut off"} },
-		asks:   (*LinkOp).asks,
+		asks:   (*LinkOp).asks, mayLast: true,
 	}),
 	declare("impair", func(op *Op) *ImpairOp { return op.Impair }, World.Impair, nobody, of[ImpairOp]{
 		text: (*ImpairOp).String, host: func(i *ImpairOp) string { return i.Link().host() }, object: func(i *ImpairOp) string { return i.Link().object() },
@@ -306,7 +310,7 @@ var operations = []operation{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
 		host:   func(f *FaultOp) string { return f.Host },
 		object: func(f *FaultOp) string { return f.Name },
-		check:  (*validator).addFault,
+		check:  (*validator).addFault, mayLast: true,
 		begins: func(f *FaultOp) state { return state{clause: "fault " + f.Name + " of the BMC of " + f.Host} },
 		shows: func(f *FaultOp, step int) injection {
 			return injection{
@@ -354,7 +358,7 @@ var operations = []operation{
 		object: (*ControllerOp).process,
 		text:   func(c *ControllerOp) string { return "pause the controller " + c.Controller },
 		check:  func(v *validator, path string, c *ControllerOp) { v.controller(path+".controller", c.Controller) },
-		begins: func(c *ControllerOp) state { return state{clause: c.Controller + " stands still"} },
+		begins: func(c *ControllerOp) state { return state{clause: c.Controller + " stands still"} }, mayLast: true,
 	}),
 	declare("resumeController", func(op *Op) *ControllerOp { return op.ResumeController }, World.ResumeController, nobody, of[ControllerOp]{
 		object: (*ControllerOp).process,
@@ -479,10 +483,10 @@ var operations = []operation{
 		check: (*validator).ironic,
 		ends:  func(*struct{}) []string { return []string{ironicDead} }, orphan: "killed it",
 	}),
-	declare("heal", func(op *Op) *struct{} { return op.Heal }, World.Heal, nobody, of[struct{}]{
-		text:  func(*struct{}) string { return "heal" },
+	declare("heal", func(op *Op) *HealOp { return op.Heal }, World.Heal, nobody, of[HealOp]{
+		text:  func(*HealOp) string { return "heal" },
 		check: (*validator).heal,
-		ends:  func(*struct{}) []string { return []string{everything} },
+		ends:  func(*HealOp) []string { return []string{everything} },
 	}),
 }
 

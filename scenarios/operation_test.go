@@ -40,7 +40,7 @@ func TestOperations(t *testing.T) {
 	if world.NumMethod() != len(operations) {
 		t.Errorf("World has %d methods for %d operations", world.NumMethod(), len(operations))
 	}
-	for _, op := range []Op{{}, {Heal: new(struct{}), APIRestore: new(struct{})}} {
+	for _, op := range []Op{{}, {Heal: new(HealOp), APIRestore: new(struct{})}} {
 		if err := Perform(op, nil); err == nil {
 			t.Errorf("%v was performed", op)
 		}

@@ -87,7 +87,8 @@ func (o *Outcome) sayUnjudged() string {
 // against those under test as long as the guarantees were judged: they rule on what happened
 // instead.
 func (o *Outcome) Bypassed() bool {
-	if o.Stuck == "" || o.Steps == len(o.Plan.Spec.Steps) || o.Err != nil || len(o.Plan.Deviations) == 0 || len(o.Unjudged) > 0 || o.Idle != "" {
+	if o.Stuck == "" || o.Steps == len(o.Plan.Spec.Steps) || o.Err != nil || len(o.Unjudged) > 0 || o.Idle != "" ||
+		!slices.ContainsFunc(o.History.Events(), func(e history.Event) bool { return e.Kind == history.Deviated }) {
 		return false
 	}
 	tested := false

@@ -114,7 +114,7 @@ func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant
 
 // params are what the checkers must know of the plan.
 func params(plan *Plan, timings invariant.Timings) invariant.Params {
-	p := invariant.Params{Timings: timings, Claims: plan.Spec.claims()}
+	p := invariant.Params{Timings: timings, Claims: plan.Spec.claims(), Patience: time.Duration(plan.Spec.Limits.Settle)}
 	for _, host := range plan.Spec.Topology.Hosts {
 		p.Hosts = append(p.Hosts, host.Name)
 		if host.Watchdog == 0 {
@@ -171,6 +171,8 @@ type run struct {
 	injected injections
 	// late is by how much the schedule's own delays may hold the story up.
 	late time.Duration
+	// lasting are the operations that were done for good.
+	lasting []*Op
 	// deviates says that the schedule has left its default, and may again; strayed that it
 	// has, and won't.
 	deviates, strayed bool
@@ -221,6 +223,9 @@ func (r *run) step(i int, s *Step) {
 	}
 	if s.Do != nil {
 		r.apply(*s.Do, i)
+		if s.ForGood {
+			r.lasting = append(r.lasting, s.Do)
+		}
 	}
 	r.outcome.Steps = i + 1
 	r.marks = append(r.marks, r.outcome.History.Len())
@@ -253,6 +258,9 @@ func (r *run) await(i int, s *Step) bool {
 	if !seen && !r.over() {
 		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now-began).Round(time.Millisecond),
 			wait.missing(events[r.marks[0]:r.marks[i]], i)) + warned(wait, r.outcome.History.Events()[r.marks[0]:])
+		for _, t := range wait.open() { // a guarantee may have promised it
+			r.record(history.Event{At: r.now, Kind: history.StepOverdue, Host: t.host(), Object: t.Object, Key: t.Key, Value: t.Event, Note: s.Title()})
+		}
 	}
 	return seen
 }
@@ -334,7 +342,7 @@ func (r *run) settle() {
 		return
 	}
 	r.withdraw()
-	r.apply(Op{Heal: &struct{}{}}, -1)
+	r.apply(Op{Heal: new(HealOp)}, -1)
 	r.deviates, r.strayed, r.late = false, r.strayed || r.deviates, 0
 	budget := time.Duration(r.outcome.Plan.Spec.Limits.Settle)
 	told := r.outcome.Stuck == ""
@@ -345,9 +353,12 @@ func (r *run) settle() {
 		if !told || !r.panel.Settled() || r.rest() {
 			break
 		}
+		if r.now >= deadline && len(r.lasting) > 0 {
+			break // controllers may go on for ever against what lasts
+		}
 		if r.now >= deadline && r.panel.Settled() {
 			r.outcome.Stuck = fmt.Sprintf("the run never came to rest: %s after the faults were withdrawn something was missing again within every %s",
-				patience*budget, r.quiet())
+				patience*budget, quiet(r.outcome.Plan, &r.outcome.Timings))
 			break
 		}
 	}
@@ -357,7 +368,7 @@ func (r *run) settle() {
 // rest lets the quiet time pass and reports whether nothing was missing in it.
 func (r *run) rest() bool {
 	calm, began := true, r.now
-	r.advance(r.now+r.quiet(), func(history.Event) bool {
+	r.advance(r.now+quiet(r.outcome.Plan, &r.outcome.Timings), func(history.Event) bool {
 		calm = r.panel.Settled()
 		return !calm || r.outcome.Broken != nil
 	})
@@ -368,8 +379,8 @@ func (r *run) rest() bool {
 }
 
 // quiet is what the plan says, or what the world knows of its controllers.
-func (r *run) quiet() time.Duration {
-	return cmp.Or(time.Duration(r.outcome.Plan.Spec.Limits.Quiet), r.outcome.Timings.Quiet)
+func quiet(plan *Plan, timings *invariant.Timings) time.Duration {
+	return cmp.Or(time.Duration(plan.Spec.Limits.Quiet), timings.Quiet)
 }
 
 // withdraw lets the scenario's users take back what they still hold when the
@@ -401,6 +412,9 @@ func (r *run) finish() {
 
 // apply performs an operation: that of a step, or the healing.
 func (r *run) apply(op Op, step int) {
+	if op.Heal != nil {
+		op = HealAllBut(r.lasting...)
+	}
 	err := r.backend.Apply(op)
 	if ineffective := (*Ineffective)(nil); errors.As(err, &ineffective) {
 		if !ineffective.Missing || op.RemoveAnnotation == nil { // what isn't there has no annotation
@@ -422,10 +436,14 @@ func (r *run) apply(op Op, step int) {
 		r.injected.add(&op, step+1)
 	}
 	declared := op.declared()
-	r.record(history.Event{
+	e := history.Event{
 		At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.Name(), Value: op.String(), Note: name,
 		Hinders: declared.hinders(&op, &r.outcome.Timings), Frees: declared.ends(&op),
-	})
+	}
+	if op.Heal != nil { // the event ends all but these
+		e.Frees, e.Lasting = nil, op.Heal.hindrances(&r.outcome.Plan.Spec.Topology)
+	}
+	r.record(e)
 }
 
 // advance lets the world run and judges every event.

@@ -292,6 +292,9 @@ type Step struct {
 	After Span `json:"after,omitzero"`
 	// do is what to do then.
 	Do *Op `json:"do,omitempty"`
+	// forGood leaves the fault in force when the others are withdrawn at the end of the story:
+	// what can be done without the broken part has to be done all the same.
+	ForGood bool `json:"forGood,omitempty"`
 	// repeat replaces this step with steps that are done several times.
 	Repeat *Repeat `json:"repeat,omitempty"`
 }

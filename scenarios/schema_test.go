@@ -49,7 +49,7 @@ func describe(t *testing.T, file *ast.File, docs map[string]string) {
 		}
 		if structure, ok := spec.Type.(*ast.StructType); ok {
 			for _, field := range structure.Fields.List {
-				if field.Tag == nil {
+				if field.Tag == nil || field.Tag.Value == "`json:\"-\"`" {
 					continue
 				}
 				name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"), ",")

@@ -27,6 +27,14 @@ func (t Trigger) Matches(e history.Event) bool {
 		matches(t.Key, e.Key) && matches(t.Value, e.Value)
 }
 
+// host is the host of the event that it waits for, "" if that may be any.
+func (t Trigger) host() string {
+	if t.Host == "" && t.Object != "" {
+		return nameIn(t.Object)
+	}
+	return t.Host
+}
+
 func matches(want, got string) bool { return want == "" || want == got }
 
 // IsZero reports whether the trigger waits for nothing.

@@ -94,6 +94,8 @@ type validator struct {
 	seconds []string
 	// open are the states that earlier steps have begun: "worker-1 is cut off".
 	open []string
+	// lasting are those of them that steps have begun for good.
+	lasting []string
 	// unsure says that a step is broken, so that nothing can be said about what
 	// earlier steps have done.
 	unsure bool
@@ -503,8 +505,14 @@ func (v *validator) step(i int) {
 		v.bad(path, "waits for nothing and does nothing: give it when, after or do")
 	}
 	v.trigger(path+".when", s.When, i)
-	if s.Do != nil {
+	switch {
+	case s.Do != nil:
 		v.op(path+".do", s.Do)
+		if s.ForGood {
+			v.forGood(path+".forGood", s.Do)
+		}
+	case s.ForGood:
+		v.bad(path+".forGood", "the step does nothing: give it do, or leave this out")
 	}
 }
 

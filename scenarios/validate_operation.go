@@ -30,6 +30,11 @@ func (v *validator) op(path string, op *Op) {
 	}
 	o.check(v, path, op)
 	ends := o.ends(op)
+	for _, clause := range v.lasting {
+		if slices.ContainsFunc(ends, func(end string) bool { return end != everything && ended(clause, end) }) {
+			v.bad(path, "ends what an earlier step does for good: leave out its forGood, or this step")
+		}
+	}
 	before := len(v.open)
 	v.open = slices.DeleteFunc(v.open, func(clause string) bool {
 		return slices.ContainsFunc(ends, func(end string) bool { return ended(clause, end) })
@@ -114,9 +119,26 @@ func (v *validator) gone(these func(second string) bool) {
 }
 
 // heal withdraws every fault, so that none can be removed any more.
-func (v *validator) heal(string, *struct{}) {
+func (v *validator) heal(string, *HealOp) {
 	v.gone(func(string) bool { return true })
 	v.ended = slices.Clone(v.faults)
+}
+
+// forGood checks that what a step does can last beyond the story.
+func (v *validator) forGood(path string, op *Op) {
+	switch set := op.set(); {
+	case len(set) != 1: // which op has reported
+	case !set[0].mayLast:
+		var lasting []*operation
+		for i := range operations {
+			if operations[i].mayLast {
+				lasting = append(lasting, &operations[i])
+			}
+		}
+		v.bad(path, "%s is nothing that lasts: only %s can be done for good", set[0].name, strings.Join(namesOf(lasting), ", "))
+	default:
+		v.lasting = append(v.lasting, set[0].begins(op).clause)
+	}
 }
 
 func (v *validator) ironic(path string, _ *struct{}) {

@@ -68,6 +68,17 @@ func (w *wait) see(e history.Event) bool {
 	return over
 }
 
+// open are the triggers that have not been seen.
+func (w *wait) open() []Trigger {
+	var open []Trigger
+	for i, t := range w.triggers {
+		if w.left[i] > 0 {
+			open = append(open, t)
+		}
+	}
+	return open
+}
+
 // missing says what never came. Whoever wrote the step should know of what came
 // too early for it: before are the events of the story before the step began.
 func (w *wait) missing(before []history.Event, step int) string {

@@ -486,7 +486,7 @@ func TestSecond(t *testing.T) {
 	st.until(history.ControllerStarted)
 	commands(4, 2)
 	st.do(scenarios.Op{Crash: &scenarios.CrashOp{Controller: "kicker-2"}})
-	st.do(scenarios.Op{Heal: &struct{}{}})
+	st.do(scenarios.Op{Heal: new(scenarios.HealOp)})
 	commands(5, 2)
 }
 

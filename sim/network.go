@@ -101,11 +101,16 @@ func (b *Backend) tell(kind history.Kind, host string, links []scenarios.Link) {
 	}
 }
 
-// healNetwork restores every link that was cut alone.
-func (b *Backend) healNetwork() {
+// healNetwork restores every link that was cut, but some.
+func (b *Backend) healNetwork(but []scenarios.Link) {
 	for _, l := range slices.Clone(b.w.network.cuts) {
-		if l.From != "" && l.To != "" {
+		if l.From != "" && l.To != "" && !slices.Contains(but, l) {
 			b.restore(&scenarios.LinkOp{From: l.From, To: l.To})
+		}
+	}
+	for _, h := range b.hosts {
+		if all := (&scenarios.LinkOp{Host: h.name}); !slices.Contains(but, all.Links(&b.spec.Topology)[0]) {
+			b.restore(all)
 		}
 	}
 }

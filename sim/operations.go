@@ -15,7 +15,6 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -366,29 +365,29 @@ var errNoIronic = errors.New("the simulator has no Ironic, and should have refus
 func (operations) KillIronic(*struct{}) error  { return errNoIronic }
 func (operations) StartIronic(*struct{}) error { return errNoIronic }
 
-// Heal withdraws every fault, those of the schedule included: links, BMC rules, an
+// Heal withdraws every fault that doesn't last for good, those of the schedule included: links, BMC rules, an
 // API server that is away or fails, frozen caches, paused hosts and controllers,
 // second processes, clocks that are wrong, dead kubelets, guests that ignore a
 // shutdown, and controllers that are down or about to crash. What was late comes
 // now. A watchdog that nobody feeds fires, as it should.
-func (o operations) Heal(*struct{}) error {
+func (o operations) Heal(op *scenarios.HealOp) error {
 	o.w.story, o.w.healed = false, true
 	o.w.catchUp()
 	o.restoreAPI()
-	o.healNetwork()
+	o.healNetwork(op.Links(&o.spec.Topology))
 	for _, h := range o.hosts {
-		o.restore(&scenarios.LinkOp{Host: h.name})
 		h.Resume()
 		h.kubelet.offset = 0
 		h.clock.gain(o.w.now, 0)
 		h.kubelet.revive()
 		h.IgnoreShutdown(false)
-		o.bmcs[h.name].Heal()
+		o.bmcs[h.name].Heal(op.Faults()...)
 	}
-	o.faults = objects.NewFaults(o.bmcs)
 	for _, p := range o.processes {
 		p.crashAt, p.offset = nil, 0
-		p.resume()
+		if !slices.Contains(op.Paused(), p.actor.name) {
+			p.resume()
+		}
 		switch {
 		case p.second:
 			p.end()

@@ -95,12 +95,11 @@ func (b *bmcs) understands(host string) func(*http.Request, []byte) gate.Request
 	return gate.BMC(host, b.systems[host])
 }
 
-// heal withdraws every fault.
-func (b *bmcs) heal() {
+// heal withdraws every fault but some.
+func (b *bmcs) heal(but []string) {
 	for _, bmc := range b.byName {
-		bmc.Heal()
+		bmc.Heal(but...)
 	}
-	b.faults = objects.NewFaults(b.byName)
 }
 
 // close ends the server, and returns all that was asked.

@@ -45,7 +45,7 @@ func (inMemories) reach(_ string, targets ...network.Target) ([]netip.AddrPort, 
 func (inMemories) cut(...network.Link)                        {}
 func (inMemories) impair(network.Impairment, ...network.Link) {}
 func (inMemories) restore(...network.Link)                    {}
-func (inMemories) restoreAll()                                {}
+func (inMemories) restoreAll([]network.Link)                  {}
 func (inMemories) hypervisor() (string, error)                { return "", nil }
 func (inMemories) close() ([]scenarios.Artifact, error)       { return nil, nil }
 

@@ -163,7 +163,7 @@ func TestPauseOfAProcess(t *testing.T) {
 	}
 	for _, op := range []scenarios.Op{
 		{PauseController: &scenarios.ControllerOp{Controller: "reboot"}},
-		{Heal: &struct{}{}},
+		{Heal: new(scenarios.HealOp)},
 		{PauseController: &scenarios.ControllerOp{Controller: "reboot"}},
 		{ResumeController: &scenarios.ControllerOp{Controller: "reboot"}},
 	} {

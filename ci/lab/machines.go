@@ -20,11 +20,11 @@ type machines interface {
 	// add defines a machine, which is off. Its guest runs a kubelet, and programs beside
 	// it, and can reach its peers.
 	add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (machine, error)
-	// cut, impair and restore are about links of their network, restoreAll about all.
+	// cut, impair and restore are about links of their network, restoreAll about all but some.
 	cut(links ...network.Link)
 	impair(how network.Impairment, links ...network.Link)
 	restore(links ...network.Link)
-	restoreAll()
+	restoreAll(but []network.Link)
 	// hypervisor is the URI by which others reach it, or "" if they can't. The error is that it
 	// is lost.
 	hypervisor() (uri string, err error)

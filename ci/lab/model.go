@@ -122,7 +122,11 @@ func (a *modelMachines) cut(links ...network.Link) {
 func (*modelMachines) impair(network.Impairment, ...network.Link) {} // Capabilities
 func (a *modelMachines) restore(links ...network.Link)            { a.do(func() { a.join(links) }) }
 
-func (a *modelMachines) restoreAll() { a.do(func() { a.join(slices.Clone(a.cuts)) }) }
+func (a *modelMachines) restoreAll(but []network.Link) {
+	a.do(func() {
+		a.join(slices.DeleteFunc(slices.Clone(a.cuts), func(l network.Link) bool { return slices.Contains(but, l) }))
+	})
+}
 
 func (a *modelMachines) join(links []network.Link) {
 	for _, l := range links {

@@ -100,7 +100,7 @@ func TestModelsKubeletGoesItsHostsWay(t *testing.T) {
 		{"nothing is wrong", func(*modelled) {}, func(*modelled) {}, []bool{true, true}, []bool{true, true}, false},
 		{"no request arrives", func(m *modelled) { m.all.cut(there) }, func(m *modelled) { m.all.restore(there) }, []bool{false, false}, []bool{false, false}, true},
 		{"no answer arrives", func(m *modelled) { m.all.cut(back) }, func(m *modelled) { m.all.restore(back) }, []bool{true, false}, []bool{false, false}, true},
-		{"all is cut", func(m *modelled) { m.all.cut(network.All("host/worker-1")...) }, func(m *modelled) { m.all.restoreAll() }, []bool{false, false}, []bool{false, false}, true},
+		{"all is cut", func(m *modelled) { m.all.cut(network.All("host/worker-1")...) }, func(m *modelled) { m.all.restoreAll(nil) }, []bool{false, false}, []bool{false, false}, true},
 		{"the host is paused", func(m *modelled) { m.all.do(m.host.Pause) }, func(m *modelled) { m.all.do(m.host.Resume) }, []bool{false, false}, []bool{false, false}, true},
 		{"the power is gone", func(m *modelled) { m.all.do(func() { m.host.LosePower("") }) }, func(*modelled) {}, []bool{false, false}, []bool{false, false}, false},
 		{"the kubelet is killed", func(m *modelled) { m.all.do(func() { m.obey(evidence.StopKubelet) }) }, func(*modelled) {}, []bool{false, false}, []bool{false, false}, false},

@@ -421,20 +421,24 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 	return nil
 }
 
-// Heal withdraws every fault.
-func (o operations) Heal(*struct{}) error {
+// Heal withdraws every fault that doesn't last for good.
+func (o operations) Heal(op *scenarios.HealOp) error {
 	o.schedule.heal()
-	o.machines.restoreAll()
+	var cut []network.Link
+	for _, l := range op.Links(&o.plan.Spec.Topology) {
+		cut = append(cut, network.Link(l))
+	}
+	o.machines.restoreAll(cut)
 	var errs []error
 	for _, name := range o.names {
 		errs = append(errs, o.hosts[name].heal(o.ctx))
 	}
-	o.bmcs.heal()
+	o.bmcs.heal(op.Faults())
 	o.refusals.clear()
-	errs = append(errs, o.resumeStore(), o.door.open(), o.manager.heal())
+	errs = append(errs, o.resumeStore(), o.door.open(), o.manager.heal(op))
 	o.door.thawAll()
 	for _, p := range o.processes {
-		errs = append(errs, p.heal())
+		errs = append(errs, p.heal(op))
 	}
 	return errors.Join(errs...)
 }

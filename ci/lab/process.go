@@ -392,9 +392,9 @@ func (p *process) stand(still bool) error {
 	return l.incarnation.resume()
 }
 
-// heal disarms the crash, and lets the process go on. One that is down comes back by
+// heal disarms the crash, and lets the process go on unless it stands still for good. One that is down comes back by
 // itself, within the time that its crash set.
-func (p *process) heal() error {
+func (p *process) heal(op *scenarios.HealOp) error {
 	if p.second {
 		p.end()
 		return nil
@@ -407,6 +407,9 @@ func (p *process) heal() error {
 	if dead {
 		<-l.done
 		p.revive(l)
+	}
+	if slices.Contains(op.Paused(), p.name) {
+		return nil
 	}
 	return p.stand(false)
 }

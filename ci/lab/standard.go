@@ -150,8 +150,8 @@ func (m *standardManager) stand(still bool) error {
 }
 
 // heal has it run, and go on.
-func (m *standardManager) heal() error {
-	if m.b == nil {
+func (m *standardManager) heal(op *scenarios.HealOp) error {
+	if m.b == nil || slices.ContainsFunc(op.Paused(), m.b.managed) {
 		return nil
 	}
 	m.mu.Lock()

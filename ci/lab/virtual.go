@@ -96,7 +96,9 @@ func (v *virtualMachines) impair(how network.Impairment, links ...network.Link) 
 	v.vms.Impair(how, links...)
 }
 func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
-func (v *virtualMachines) restoreAll()                   { v.vms.Restore(v.vms.Faulty()...) }
+func (v *virtualMachines) restoreAll(but []network.Link) {
+	v.vms.Restore(slices.DeleteFunc(v.vms.Faulty(), func(l network.Link) bool { return slices.Contains(but, l) })...)
+}
 
 // hypervisor implements machines.
 func (v *virtualMachines) hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }

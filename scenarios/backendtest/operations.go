@@ -60,7 +60,7 @@ func (w *walk) recovers(host string) {
 // BMC's command is recorded when it is received.
 func power(w *walk) {
 	const host = plain
-	w.do(scenarios.Op{Heal: &struct{}{}}) // where nothing is broken
+	w.do(scenarios.Op{Heal: new(scenarios.HealOp)}) // where nothing is broken
 	w.holds(host)
 	w.next(event{kind: history.BMCCommand, host: host, actor: "reboot", value: "ForceOff"})
 	w.next(event{kind: history.BootEnded, host: host, actor: "reboot"})
@@ -230,9 +230,24 @@ func hosts(w *walk, world scenarios.Capabilities) {
 	w.next(event{kind: history.HostResumed, host: plain})
 	w.next(event{kind: history.NodeReady, host: plain})
 
+	// What lasts for good stays when the other faults are withdrawn.
+	cut := scenarios.Op{Cut: &scenarios.LinkOp{Host: plain}}
+	w.do(cut)
+	w.next(event{kind: history.NodeNotReady, host: plain})
+	w.do(scenarios.HealAllBut(&cut))
+	w.until(5*time.Second, func(e history.Event) bool {
+		if e.Host == plain && (e.Kind == history.LinkRestored || e.Kind == history.NodeReady) {
+			w.Errorf("%s, although the link is cut for good", e.Phrase())
+		}
+		return false
+	})
+	w.do(scenarios.Op{Heal: new(scenarios.HealOp)})
+	w.next(event{kind: history.LinkRestored, host: plain})
+	w.next(event{kind: history.NodeReady, host: plain})
+
 	w.do(scenarios.Op{StopKubelet: onHost(plain)})
 	w.next(event{kind: history.NodeNotReady, host: plain})
-	w.do(scenarios.Op{Heal: &struct{}{}})
+	w.do(scenarios.Op{Heal: new(scenarios.HealOp)})
 	w.next(event{kind: history.NodeReady, host: plain})
 
 	// Who stops feeding a watchdog has the host reset.

@@ -216,7 +216,10 @@ const (
 	Deviated Kind = "deviated"
 	// ScheduleEnded says that no step deviates from here on: the story could not go on.
 	ScheduleEnded Kind = "schedule-ended"
-	// Healed begins the liveness phase: every fault is withdrawn.
+	// StepOverdue says that a step has waited in vain: Value is the kind of event that never
+	// came, Host, Object and Key are those that it was to have, and Note is the step's name.
+	StepOverdue Kind = "step-overdue"
+	// Healed begins the liveness phase: every fault is withdrawn that doesn't last for good.
 	Healed Kind = "healed"
 	// LabStalled and LabRecovered bracket a time in which the lab got too little of its
 	// machine to be in time: what is late meanwhile may be nobody's fault. Value of
@@ -241,7 +244,7 @@ var layers = map[Kind]Layer{
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
-	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, Healed: Engine,
+	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, StepOverdue: Engine, Healed: Engine,
 	LabStalled: Engine, LabRecovered: Engine, Done: Engine,
 }
 
@@ -304,6 +307,8 @@ type Event struct {
 	// names are, or begin with, one of these.
 	Hinders *Hindrance `json:"hinders,omitempty"`
 	Frees   []string   `json:"frees,omitempty"`
+	// Lasting are, of Healed, the names of the hindrances that it doesn't end.
+	Lasting []string `json:"lasting,omitempty"`
 	// Note is for people.
 	Note string `json:"note,omitempty"`
 }
@@ -390,6 +395,7 @@ var phrases = map[Kind]string{
 	OpApplied:            "the scenario: {value}",
 	Deviated:             "the schedule left its default: {value}",
 	ScheduleEnded:        "the schedule ended, for the story could not go on",
+	StepOverdue:          "the story had waited in vain for {value}",
 	Healed:               "the faults were withdrawn",
 	LabStalled:           "the lab got too little of its machine",
 	LabRecovered:         "the lab was in time again, after {value}",

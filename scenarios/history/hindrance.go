@@ -23,6 +23,10 @@ type Hindrance struct {
 // BootOf is the name of a hindrance that the end of a host's boot ends.
 func BootOf(host string) string { return "the boot of " + host }
 
+// LinkOf is the name of a hindrance that the restoring of a link ends; both ends are "" for
+// all links of a host.
+func LinkOf(from, to string) string { return "the link from " + from + " to " + to }
+
 // Everybody is the party of whatever holds up all that ask the API server.
 const Everybody = "api"
 

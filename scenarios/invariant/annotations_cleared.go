@@ -1,14 +1,18 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"iter"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var annotationsCleared = Invariant{
 	ID:       "annotations-cleared",
 	Claim:    "No remediation or reboot annotation is left on any Machine or host.",
 	Seed:     "000, 001, 002",
 	Liveness: true,
-	New: func(Params) Checker {
-		return &annotations{ruling: ruling{id: "annotations-cleared"}, offline: map[string]bool{}}
+	New: func(p Params) Checker {
+		return &annotations{promise: newPromise(p, ruling{id: "annotations-cleared"}), offline: map[string]bool{}}
 	},
 }
 
@@ -16,16 +20,14 @@ var annotationsCleared = Invariant{
 // scenario's user set is theirs to remove, and the scenario has to. A plain one
 // stays while spec.online is false (seed 000).
 type annotations struct {
-	ruling
+	promise
 	offline map[string]bool
 	left    []history.Event // the AnnotationSet of each, oldest first
-	healed  history.Event
 }
 
 func (c *annotations) Observe(e history.Event) *Violation {
+	c.promise.observe(&e)
 	switch e.Kind {
-	case history.Healed:
-		c.healed = e
 	case history.OnlineWanted:
 		c.offline[e.Host] = e.Value == "false"
 	case history.AnnotationSet:
@@ -55,17 +57,25 @@ func (c *annotations) find(e *history.Event) int {
 	return -1
 }
 
-func (c *annotations) lacking() lack {
-	for i := range c.left {
-		if e := &c.left[i]; e.Key != rebootAnnotation || !c.offline[e.Host] {
-			return lack{sentence: e.Key + " is still on " + e.Object + ", where it was set at " + seconds(e.At), since: e}
+func (c *annotations) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.left {
+			e := &c.left[i]
+			if e.Key == rebootAnnotation && c.offline[e.Host] {
+				continue
+			}
+			if !yield(lack{
+				sentence: e.Key + " is still on " + e.Object + ", where it was set at " + seconds(e.At), since: e,
+				host: e.Host, comes: []history.Kind{history.AnnotationRemoved}, on: parties{host: e.Host, bmc: e.Host, any: true},
+			}) {
+				return
+			}
 		}
 	}
-	return lack{}
 }
 
-func (c *annotations) Pending() string { return c.lacking().sentence }
+func (c *annotations) Pending() string { return c.pending(c.lacks()) }
 
 func (c *annotations) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "nobody set an annotation")
+	return c.verdictAfterHealing(complete, c.lacks(), "nobody set an annotation")
 }

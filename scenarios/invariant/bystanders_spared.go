@@ -9,7 +9,7 @@ var bystandersSpared = Invariant{
 	New: func(p Params) Checker {
 		return &bystanders{
 			ruling:     ruling{id: "bystanders-spared"},
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			roles:      p.Roles,
 			hosts:      newRoster[bystander](p.Hosts),
 		}
@@ -22,7 +22,7 @@ var bystandersSpared = Invariant{
 // NodeFence is their own word, and was judged by the mark when it was made.
 type bystanders struct {
 	ruling
-	hindrances
+	*hindrances
 	roles Roles
 	hosts roster[bystander]
 }
@@ -45,7 +45,6 @@ func (w *wish) end(e *history.Event) {
 }
 
 func (c *bystanders) Observe(e history.Event) *Violation {
-	c.hindrances.observe(&e)
 	if e.Host != "" && e.Kind.Layer() == history.API {
 		c.judge(c.hosts.of(e.Host), &e)
 	}

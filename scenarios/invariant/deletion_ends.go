@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -12,7 +13,7 @@ var deletionEnds = Invariant{
 	Seed:     "003",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &endings{ruling: ruling{id: "deletion-ends"}, roles: p.Roles, hosts: newRoster[ending](p.Hosts)}
+		return &endings{promise: newPromise(p, ruling{id: "deletion-ends"}), roles: p.Roles, hosts: newRoster[ending](p.Hosts)}
 	},
 }
 
@@ -22,10 +23,9 @@ var deletionEnds = Invariant{
 // paused it, and where nobody can tell whether its host is off, because that is no longer
 // the Machine's, was deprovisioned, or has no BareMetalHost.
 type endings struct {
-	ruling
-	roles  Roles
-	hosts  roster[ending]
-	healed history.Event
+	promise
+	roles Roles
+	hosts roster[ending]
 }
 
 type ending struct {
@@ -39,10 +39,8 @@ type ending struct {
 }
 
 func (c *endings) Observe(e history.Event) *Violation {
-	switch layer := e.Kind.Layer(); {
-	case e.Kind == history.Healed:
-		c.healed = e
-	case e.Host != "" && layer == history.API:
+	c.promise.observe(&e)
+	if e.Host != "" && e.Kind.Layer() == history.API {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
 	return nil
@@ -87,21 +85,26 @@ func (h *ending) waitsForPeople() bool {
 	return h.paused || len(h.hooks) > 0 || h.node && (h.consumer != h.machine || h.unmanaged)
 }
 
-func (c *endings) lacking() lack {
-	if c.roles.Deletion == "" {
-		return lack{}
-	}
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		if s := &h.state; s.deleting.Kind != "" && !s.waitsForPeople() {
-			return lack{sentence: s.machine + " was marked for deletion at " + seconds(s.deleting.At) + " and is still there", since: &s.deleting}
+func (c *endings) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			s := &h.state
+			if c.roles.Deletion == "" || s.deleting.Kind == "" || s.waitsForPeople() {
+				continue
+			}
+			if !yield(lack{
+				sentence: s.machine + " was marked for deletion at " + seconds(s.deleting.At) + " and is still there", since: &s.deleting,
+				host: h.name, comes: []history.Kind{history.MachineDeleted}, on: parties{bmc: h.name, first: c.roles.Deletion, second: c.roles.Power},
+			}) {
+				return
+			}
 		}
 	}
-	return lack{}
 }
 
-func (c *endings) Pending() string { return c.lacking().sentence }
+func (c *endings) Pending() string { return c.pending(c.lacks()) }
 
 func (c *endings) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no Machine was deleted that something had to be done for")
+	return c.verdictAfterHealing(complete, c.lacks(), "no Machine was deleted that something had to be done for")
 }

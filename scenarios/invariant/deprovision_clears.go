@@ -1,6 +1,10 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"iter"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var deprovisionClears = Invariant{
 	ID:       "deprovision-clears",
@@ -8,7 +12,7 @@ var deprovisionClears = Invariant{
 	Seed:     "000",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &leavers{ruling: ruling{id: "deprovision-clears"}, roles: p.Roles, hosts: newRoster[leaver](p.Hosts)}
+		return &leavers{promise: newPromise(p, ruling{id: "deprovision-clears"}), roles: p.Roles, hosts: newRoster[leaver](p.Hosts)}
 	},
 }
 
@@ -16,10 +20,9 @@ var deprovisionClears = Invariant{
 // may cross the end of that: it is removed. But whoever sets another one after that
 // has not looked.
 type leavers struct {
-	ruling
-	roles  Roles
-	hosts  roster[leaver]
-	healed history.Event
+	promise
+	roles Roles
+	hosts roster[leaver]
 }
 
 type leaver struct {
@@ -30,9 +33,8 @@ type leaver struct {
 }
 
 func (c *leavers) Observe(e history.Event) *Violation {
+	c.promise.observe(&e)
 	switch e.Kind {
-	case history.Healed:
-		c.healed = e
 	case history.ProvisioningState:
 		c.state(c.hosts.of(e.Host), &e)
 	case history.BareMetalHostDeleted:
@@ -80,25 +82,26 @@ func (c *leavers) annotated(h *leaver, e *history.Event) {
 	}
 }
 
-func (c *leavers) lacking() lack {
-	if c.roles.Power == "" {
-		return lack{}
-	}
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		if h.state.left.Kind != "" && len(h.state.requests) > 0 {
+func (c *leavers) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			if c.roles.Power == "" || h.state.left.Kind == "" || len(h.state.requests) == 0 {
+				continue
+			}
 			first := &h.state.requests[0]
-			return lack{
-				sentence: h.name + " was deprovisioned at " + seconds(h.state.left.At) + " and " + first.Key + " is still on it",
-				since:    first,
+			if !yield(lack{
+				sentence: h.name + " was deprovisioned at " + seconds(h.state.left.At) + " and " + first.Key + " is still on it", since: first,
+				host: h.name, comes: []history.Kind{history.AnnotationRemoved}, on: parties{first: c.roles.Power},
+			}) {
+				return
 			}
 		}
 	}
-	return lack{}
 }
 
-func (c *leavers) Pending() string { return c.lacking().sentence }
+func (c *leavers) Pending() string { return c.pending(c.lacks()) }
 
 func (c *leavers) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no host with a reboot annotation was deprovisioned")
+	return c.verdictAfterHealing(complete, c.lacks(), "no host with a reboot annotation was deprovisioned")
 }

@@ -14,7 +14,7 @@ var fencedBeforeRelease = Invariant{
 	New: func(p Params) Checker {
 		return &releases{
 			ruling:     ruling{id: "fenced-before-release", skew: p.Timings.Skew},
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			roles:      p.Roles,
 			hosts:      newRoster[releaseHost](p.Hosts),
 		}
@@ -37,7 +37,7 @@ var fencedBeforeRelease = Invariant{
 // user deletes is the user's own doing, and so is the release that follows.
 type releases struct {
 	ruling
-	hindrances
+	*hindrances
 	roles Roles
 	hosts roster[releaseHost]
 }
@@ -73,7 +73,6 @@ type process struct {
 
 func (c *releases) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
-	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}

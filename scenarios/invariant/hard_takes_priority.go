@@ -16,7 +16,7 @@ var hardTakesPriority = Invariant{
 			ruling:     ruling{id: "hard-takes-priority"},
 			roles:      p.Roles,
 			hosts:      newRoster[hurried](p.Hosts),
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			command:    p.Timings.Command,
 			off:        off,
 			release:    off + p.Timings.Poll + p.Timings.Slack,
@@ -31,7 +31,7 @@ var hardTakesPriority = Invariant{
 // doesn't count.
 type hurries struct {
 	ruling
-	hindrances
+	*hindrances
 	roles   Roles
 	hosts   roster[hurried]
 	command time.Duration
@@ -66,7 +66,6 @@ func (c *hurries) Observe(e history.Event) *Violation {
 	for i := range c.hosts.hosts {
 		c.expire(&c.hosts.hosts[i], &e)
 	}
-	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
@@ -172,7 +171,7 @@ func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Eve
 	if since.Kind == "" {
 		return
 	}
-	c.inTime(limit, &c.hindrances, c.on(e.Host), since, e)
+	c.inTime(limit, c.hindrances, c.on(e.Host), since, e)
 	*since = history.Event{}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// hindrances are the spells in which somebody was held up, as events tell.
+// hindrances are the spells in which somebody was held up, as events tell. A panel has one,
+// which has taken in an event before any checker is shown it.
 //
 // They excuse two things, and nothing else. Being late is excused by as much as was lost to
 // them, of this host or this process, and a while after each: what failed is tried again in
@@ -17,6 +18,8 @@ import (
 // have told: what had been decided, and was then held up.
 type hindrances struct {
 	recovery, grace time.Duration
+	// withdrawn is when the faults were withdrawn, open before that; now is when the last event came.
+	withdrawn, now time.Duration
 	// spells are in the order in which they began.
 	spells []spell
 }
@@ -31,8 +34,8 @@ type spell struct {
 // open is the end of a spell that has none yet.
 const open = time.Duration(math.MaxInt64)
 
-func newHindrances(p Params) hindrances {
-	return hindrances{recovery: p.Timings.Backoff + 5*time.Second, grace: p.Timings.Slack}
+func newHindrances(p Params) *hindrances {
+	return &hindrances{recovery: p.Timings.Backoff + 5*time.Second, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -47,6 +50,7 @@ const (
 )
 
 func (h *hindrances) observe(e *history.Event) {
+	h.now = e.At
 	for _, name := range e.Frees {
 		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
 	}
@@ -58,8 +62,11 @@ func (h *hindrances) observe(e *history.Event) {
 		h.add(s)
 	}
 	switch e.Kind {
+	case history.RunStarted: // all that the coming up has left is over
+		h.spells = h.spells[:0]
 	case history.Healed:
-		h.free(e.At, func(*spell) bool { return true })
+		h.withdrawn = e.At
+		h.free(e.At, func(s *spell) bool { return !slices.Contains(e.Lasting, s.name) })
 	case history.LabStalled:
 		h.begin(e, theLab, isStalled, true)
 	case history.LabRecovered:
@@ -87,7 +94,7 @@ func (h *hindrances) observe(e *history.Event) {
 
 // linked takes in what happens to a link: it holds up what is at both of its ends.
 func (h *hindrances) linked(e *history.Event) {
-	link := "the link from " + e.From + " to " + e.To
+	link := history.LinkOf(e.From, e.To)
 	ends := [...]string{e.From, e.To}
 	if e.From == "" && e.To == "" {
 		ends[0] = history.HostEnd(e.Host)
@@ -131,8 +138,13 @@ func (h *hindrances) free(at time.Duration, which func(*spell) bool) {
 }
 
 // parties are those on whom something depends that is to happen in time. An instance of a
-// process counts as the process.
-type parties struct{ bmc, first, second string }
+// process counts as the process. What runs on a host is among them only if host names it.
+type parties struct {
+	bmc, host     string
+	first, second string
+	// any says that all processes are among them.
+	any bool
+}
 
 // has reports whether a party is among them. All depend on the API server.
 func (p *parties) has(party string) bool {
@@ -141,17 +153,17 @@ func (p *parties) has(party string) bool {
 	case theLab:
 		return true
 	case "host": // what runs there; a BMC does without
-		return false
+		return name == p.host
 	case "bmc":
 		return name == p.bmc
 	default: // a process, its requests, or all requests
-		return name == "" || plays(name, p.first) || plays(name, p.second)
+		return name == "" || p.any || plays(name, p.first) || plays(name, p.second)
 	}
 }
 
 // lost is how much of the time between two moments was lost to spells of some parties.
 func (h *hindrances) lost(from, to time.Duration, on parties) time.Duration {
-	return h.lostTo(from, to, func(s *spell) bool { return on.has(s.party) })
+	return h.lostTo(from, to, h.recovery, func(s *spell) bool { return on.has(s.party) })
 }
 
 // inForce reports whether something holds some parties up at a moment.
@@ -164,14 +176,29 @@ func (h *hindrances) inForce(at time.Duration, on parties) bool {
 	return false
 }
 
-// lostTo is how much of the time between two moments was lost to some spells.
-func (h *hindrances) lostTo(from, to time.Duration, which func(*spell) bool) (sum time.Duration) {
+// lasting reports whether a fault lasts for good: one that was not withdrawn with the others.
+func (h *hindrances) lasting() bool {
+	return slices.ContainsFunc(h.spells, h.lasts)
+}
+
+// lastsOn reports whether such a fault holds up some parties.
+func (h *hindrances) lastsOn(on parties) bool {
+	return slices.ContainsFunc(h.spells, func(s spell) bool { return h.lasts(s) && on.has(s.party) })
+}
+
+func (h *hindrances) lasts(s spell) bool {
+	return s.begin < h.withdrawn && s.end == open && h.withdrawn != open
+}
+
+// lostTo is how much of the time between two moments was lost to some spells, and to the
+// recovery after each.
+func (h *hindrances) lostTo(from, to, recovery time.Duration, which func(*spell) bool) (sum time.Duration) {
 	covered := from
 	for i := range h.spells {
 		s := &h.spells[i]
 		end := to
-		if s.end < to-h.recovery {
-			end = s.end + h.recovery
+		if s.end < to-recovery {
+			end = s.end + recovery
 		}
 		if begin := max(s.begin, covered); begin < end && which(s) {
 			sum, covered = sum+end-begin, end

@@ -9,7 +9,7 @@ var holdRespected = Invariant{
 	New: func(p Params) Checker {
 		return &holds{
 			ruling:     ruling{id: "hold-respected", skew: p.Timings.Skew},
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			roles:      p.Roles,
 			hosts:      newRoster[holdHost](p.Hosts),
 		}
@@ -21,7 +21,7 @@ var holdRespected = Invariant{
 // holds on, until the host is powered on: its owner believes so.
 type holds struct {
 	ruling
-	hindrances
+	*hindrances
 	roles Roles
 	hosts roster[holdHost]
 }
@@ -40,7 +40,6 @@ type hold struct{ set, stolen history.Event }
 
 func (c *holds) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
-	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}
@@ -141,7 +140,7 @@ func (c *holds) on(h *holdHost, e *history.Event) {
 		case h.unmanaged, c.roles.blameless(e):
 		case c.near(&k.set, e):
 			c.close(&k.set, e)
-		case h.underWay(e, &k.set, &c.hindrances):
+		case h.underWay(e, &k.set, c.hindrances):
 		case k.stolen.Kind != "":
 			c.breach(&k.stolen, e, clause(e)+"; "+k.set.Key+" had held it off, and was not "+k.stolen.Actor+"'s to remove at "+seconds(k.stolen.At))
 		default:

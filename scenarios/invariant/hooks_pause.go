@@ -40,7 +40,7 @@ const (
 // waits for it any more. What the controller says of its own progress excuses nothing.
 type pauses struct {
 	ruling
-	hindrances
+	*hindrances
 	roles  Roles
 	hosts  roster[pausedHost]
 	prefix string
@@ -69,13 +69,12 @@ type hook struct {
 
 func newPauses(p Params, id, prefix string, drain bool) *pauses {
 	return &pauses{
-		ruling: ruling{id: id, skew: p.Timings.Skew}, hindrances: newHindrances(p), roles: p.Roles, hosts: newRoster[pausedHost](p.Hosts),
+		ruling: ruling{id: id, skew: p.Timings.Skew}, hindrances: p.hindrances, roles: p.Roles, hosts: newRoster[pausedHost](p.Hosts),
 		prefix: prefix, drain: drain,
 	}
 }
 
 func (c *pauses) Observe(e history.Event) *Violation {
-	c.hindrances.observe(&e)
 	if e.Host != "" && e.Kind.Layer() != history.Controller {
 		c.judge(c.hosts.of(e.Host), &e)
 	}

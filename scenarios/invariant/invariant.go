@@ -66,6 +66,10 @@ type Params struct {
 	HealthCheck *HealthCheck
 	// Claims are the fields that say of hosts that they are off.
 	Claims []Claim
+	// Patience is how long nothing may come any closer once the faults were withdrawn.
+	Patience time.Duration
+	// hindrances are those of the panel.
+	hindrances *hindrances
 }
 
 // HealthCheck says when a Machine may be marked, and how many.

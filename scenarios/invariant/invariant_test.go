@@ -16,7 +16,7 @@ func TestAllAreDescribed(t *testing.T) {
 			t.Errorf("%+v", inv)
 		}
 		seen[inv.ID] = true
-		if r := inv.New(Params{}).Finish(true); r.Invariant != inv.ID || r.Verdict != Unknown {
+		if r := NewPanel([]Invariant{inv}, Params{}).Results(true)[0]; r.Invariant != inv.ID || r.Verdict != Unknown {
 			t.Errorf("%s of an empty history: %+v", inv.ID, r)
 		}
 		if got, err := Lookup(inv.ID); err != nil || got.ID != inv.ID {

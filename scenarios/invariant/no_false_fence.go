@@ -17,7 +17,7 @@ var noFalseFence = Invariant{
 			roles:      p.Roles,
 			check:      p.HealthCheck,
 			hosts:      newRoster[suspected](p.Hosts),
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			grace:      p.Timings.Slack,
 			witnesses:  newWitnesses(p),
 		}
@@ -36,7 +36,7 @@ const coarse = time.Second
 // were: a control plane that is away is none.
 type accusers struct {
 	ruling
-	hindrances
+	*hindrances
 	witnesses witnesses
 	roles     Roles
 	check     *HealthCheck
@@ -98,7 +98,6 @@ func (h *suspected) wanted() bool {
 }
 
 func (c *accusers) Observe(e history.Event) *Violation {
-	c.hindrances.observe(&e)
 	if retold(&e) {
 		c.check = nil
 	}

@@ -18,7 +18,7 @@ var noRemediationStorm = Invariant{
 			roles:      p.Roles,
 			check:      p.HealthCheck,
 			hosts:      newRoster[stormy](p.Hosts),
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			grace:      p.Timings.Slack,
 			coolDown:   p.Timings.CoolDown,
 			writes:     map[string][]history.Event{},
@@ -41,7 +41,7 @@ const (
 // controller sets, and how fast each controller writes.
 type storms struct {
 	ruling
-	hindrances
+	*hindrances
 	roles Roles
 	check *HealthCheck
 	hosts roster[stormy]
@@ -88,7 +88,6 @@ type stormy struct {
 func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
 
 func (c *storms) Observe(e history.Event) *Violation {
-	c.hindrances.observe(&e)
 	if retold(&e) {
 		c.check = nil
 	}

@@ -9,7 +9,7 @@ var nodeDeletedBeforeBoot = Invariant{
 	New: func(p Params) Checker {
 		return &returns{
 			ruling:     ruling{id: "node-deleted-before-boot", skew: p.Timings.Skew},
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			roles:      p.Roles,
 			hosts:      newRoster[returnHost](p.Hosts),
 		}
@@ -31,7 +31,7 @@ var nodeDeletedBeforeBoot = Invariant{
 // asked, or is nobody's doing who is under test.
 type returns struct {
 	ruling
-	hindrances
+	*hindrances
 	roles Roles
 	hosts roster[returnHost]
 }
@@ -59,7 +59,6 @@ type returnHost struct {
 
 func (c *returns) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
-	c.hindrances.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}
@@ -105,7 +104,7 @@ func (c *returns) judge(e *history.Event) {
 		if h.off && c.near(&h.asked, e) {
 			c.close(&h.asked, e)
 		}
-		h.excused = c.roles.blameless(e) || h.underWay(e, &h.asked, &c.hindrances)
+		h.excused = c.roles.blameless(e) || h.underWay(e, &h.asked, c.hindrances)
 	case history.BootStarted:
 		h.booted = true
 	case history.EvidenceLost:

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -12,7 +14,7 @@ var nodeRestored = Invariant{
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &nodes{ruling: ruling{id: "node-restored"}, hosts: newRoster[nodeHost](p.Hosts)}
+		return &nodes{promise: newPromise(p, ruling{id: "node-restored"}), hosts: newRoster[nodeHost](p.Hosts)}
 	},
 }
 
@@ -25,9 +27,8 @@ var nodeRestored = Invariant{
 // thing happened to it: its boot ended, it stopped being Ready, was deleted, or
 // fencing was decided. Whoever cordons it later must uncordon it.
 type nodes struct {
-	ruling
-	hosts  roster[nodeHost]
-	healed history.Event
+	promise
+	hosts roster[nodeHost]
 }
 
 type nodeHost struct {
@@ -52,10 +53,8 @@ type nodeHost struct {
 }
 
 func (c *nodes) Observe(e history.Event) *Violation {
-	switch {
-	case e.Kind == history.Healed:
-		c.healed = e
-	case e.Host != "":
+	c.promise.observe(&e)
+	if e.Host != "" {
 		c.judge(&e)
 	}
 	return nil
@@ -130,47 +129,55 @@ func (c *nodes) disturb(h *nodeHost, e *history.Event) {
 	}
 }
 
-func (c *nodes) lacking() lack {
-	var unknown lack
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		s := &h.state
-		if !s.had || !s.demand.on() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.boot {
-			continue
-		}
-		what := ""
-		switch {
-		case s.uid == "":
-			what = "has not been created again"
-		case s.known() && !s.complete:
-			what = "has no kubelet: no boot of the host is complete"
-		case !s.ready:
-			what = "is not Ready"
-		case s.cordoned && s.disturbed && !s.wasCordoned:
-			what = "is still cordoned"
-		case !hasLabels(s.labels, s.wanted):
-			what = "lacks labels that it had: " + missingLabels(s.labels, s.wanted)
-		case !s.known():
-			if unknown.sentence == "" {
-				unknown = lack{sentence: "nobody saw whether the kubelet of " + h.name + " runs", blind: true}
+func (c *nodes) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			if l := h.state.lacking(h.name); l.sentence != "" && !yield(l) {
+				return
 			}
-			continue
-		default:
-			continue
 		}
-		sentence := "the Node of " + h.name + " " + what
-		if s.since.Kind == "" {
-			return lack{sentence: sentence}
-		}
-		return lack{sentence: sentence, since: &s.since}
 	}
-	return unknown
 }
 
-func (c *nodes) Pending() string { return c.lacking().sentence }
+// nodeEvents come when a Node is as it was.
+var nodeEvents = slices.Concat(bootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
+
+// lacking is what the Node of a host lacks.
+func (s *nodeHost) lacking(name string) lack {
+	if !s.had || !s.demand.on() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.boot {
+		return lack{}
+	}
+	l := lack{host: name, comes: nodeEvents, on: parties{host: name, bmc: name, any: true}}
+	what := ""
+	switch {
+	case s.uid == "":
+		what = "has not been created again"
+	case s.known() && !s.complete:
+		what = "has no kubelet: no boot of the host is complete"
+	case !s.ready:
+		what = "is not Ready"
+	case s.cordoned && s.disturbed && !s.wasCordoned:
+		what = "is still cordoned"
+	case !hasLabels(s.labels, s.wanted):
+		what = "lacks labels that it had: " + missingLabels(s.labels, s.wanted)
+	case !s.known():
+		l.sentence, l.blind = "nobody saw whether the kubelet of "+name+" runs", true
+		return l
+	default:
+		return lack{}
+	}
+	l.sentence = "the Node of " + name + " " + what
+	if s.since.Kind != "" {
+		l.since = &s.since
+	}
+	return l
+}
+
+func (c *nodes) Pending() string { return c.pending(c.lacks()) }
 
 func (c *nodes) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "nothing happened to any Node")
+	return c.verdictAfterHealing(complete, c.lacks(), "nothing happened to any Node")
 }
 
 // hasLabels reports whether every label in wanted is in got. Both are "k=v,k=v",

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -12,7 +13,7 @@ var nothingIsLeft = Invariant{
 	Seed:     "000, 002, 003, 004",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &leftovers{ruling: ruling{id: "nothing-is-left"}, roles: p.Roles, hosts: newRoster[leavings](p.Hosts)}
+		return &leftovers{promise: newPromise(p, ruling{id: "nothing-is-left"}), roles: p.Roles, hosts: newRoster[leavings](p.Hosts)}
 	},
 }
 
@@ -20,10 +21,9 @@ var nothingIsLeft = Invariant{
 // user has made is the user's to remove, what a Machine leaves that a user takes away
 // altogether is the user's doing, and so is a Node that is there before its Machine.
 type leftovers struct {
-	ruling
-	roles  Roles
-	hosts  roster[leavings]
-	healed history.Event
+	promise
+	roles Roles
+	hosts roster[leavings]
 }
 
 type leavings struct {
@@ -46,9 +46,8 @@ type leavings struct {
 }
 
 func (c *leftovers) Observe(e history.Event) *Violation {
+	c.promise.observe(&e)
 	switch layer := e.Kind.Layer(); {
-	case e.Kind == history.Healed:
-		c.healed = e
 	case e.Host == "":
 	case layer == history.World:
 		c.hosts.of(e.Host).body.observe(&e)
@@ -156,17 +155,23 @@ func (h *leavings) drop(list *[]history.Event, object, key string) {
 	*list = kept
 }
 
-// lacking is the first thing that is left.
-func (c *leftovers) lacking() lack {
-	for i := range c.hosts.hosts {
-		name, h := c.hosts.hosts[i].name, &c.hosts.hosts[i].state
-		if l := h.leaves(name); l.sentence != "" {
-			return l
+func (c *leftovers) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			name, h := c.hosts.hosts[i].name, &c.hosts.hosts[i].state
+			l := h.leaves(name)
+			l.host, l.comes, l.on = name, leftEvents, parties{host: name, bmc: name, any: true}
+			if l.sentence != "" && !yield(l) {
+				return
+			}
 		}
 	}
-	return lack{}
 }
 
+// leftEvents come when something that was left is removed.
+var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped}
+
+// leaves is the first thing that is left of what was done to a host.
 func (h *leavings) leaves(name string) lack {
 	over := h.ready && h.boot != "" && h.complete && h.boot != h.fence.Value
 	switch {
@@ -192,8 +197,8 @@ func (h *leavings) leaves(name string) lack {
 	return lack{}
 }
 
-func (c *leftovers) Pending() string { return c.lacking().sentence }
+func (c *leftovers) Pending() string { return c.pending(c.lacks()) }
 
 func (c *leftovers) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no controller has made anything that it has to remove")
+	return c.verdictAfterHealing(complete, c.lacks(), "no controller has made anything that it has to remove")
 }

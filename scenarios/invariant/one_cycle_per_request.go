@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -13,11 +15,10 @@ var oneCyclePerRequest = Invariant{
 	Liveness: true,
 	New: func(p Params) Checker {
 		return &cycles{
-			ruling:     ruling{id: "one-cycle-per-request", skew: p.Timings.Skew},
-			roles:      p.Roles,
-			hosts:      newRoster[cycleHost](p.Hosts),
-			hindrances: newHindrances(p),
-			patience:   p.Timings.SoftTimeout + p.Timings.HardOff + 2*p.Timings.Poll + p.Timings.Slack,
+			roles:    p.Roles,
+			hosts:    newRoster[cycleHost](p.Hosts),
+			promise:  newPromise(p, ruling{id: "one-cycle-per-request", skew: p.Timings.Skew}),
+			patience: p.Timings.SoftTimeout + p.Timings.HardOff + 2*p.Timings.Poll + p.Timings.Slack,
 		}
 	},
 }
@@ -42,11 +43,9 @@ var oneCyclePerRequest = Invariant{
 // the BMC received no command while the host was on, because it carries one out late;
 // and those of a host that isn't provisioned.
 type cycles struct {
-	ruling
-	hindrances
-	roles  Roles
-	hosts  roster[cycleHost]
-	healed history.Event
+	promise
+	roles Roles
+	hosts roster[cycleHost]
 	// patience is how long a client has to wait before nothing coming of its
 	// request is a loss.
 	patience time.Duration
@@ -91,10 +90,7 @@ type request struct {
 func (r *request) there() bool { return r.removed.Kind == "" }
 
 func (c *cycles) Observe(e history.Event) *Violation {
-	if e.Kind == history.Healed {
-		c.healed = e
-	}
-	c.hindrances.observe(&e)
+	c.promise.observe(&e)
 	if e.Host != "" {
 		c.judge(&e)
 	}
@@ -350,29 +346,36 @@ func (c *cycles) serve(h *cycleHost, e *history.Event) {
 	}
 }
 
-func (c *cycles) lacking() lack {
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		for j := range h.state.requests {
-			r := &h.state.requests[j]
-			if r.served || h.state.offline && h.state.off.Kind != "" && (r.there() || r.cycle.Kind != "") {
-				continue
+func (c *cycles) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			for j := range h.state.requests {
+				r := &h.state.requests[j]
+				if r.served || h.state.offline && h.state.off.Kind != "" && (r.there() || r.cycle.Kind != "") {
+					continue
+				}
+				sentence := "the request " + r.set.Key + " of " + seconds(r.set.At) + " on " + h.name
+				if !r.there() {
+					sentence += " was removed at " + seconds(r.removed.At) + " and"
+				}
+				if !yield(lack{
+					sentence: sentence + " was followed by no boot", since: &r.set,
+					blind: c.doubt != "", // a boot that nobody saw may have served it
+					host:  h.name, comes: cycleEvents, on: parties{bmc: h.name, any: true},
+				}) {
+					return
+				}
 			}
-			sentence := "the request " + r.set.Key + " of " + seconds(r.set.At) + " on " + h.name
-			if !r.there() {
-				sentence += " was removed at " + seconds(r.removed.At) + " and"
-			}
-			return lack{sentence: sentence + " was followed by no boot", since: &r.set}
 		}
 	}
-	return lack{}
 }
 
-func (c *cycles) Pending() string { return c.lacking().sentence }
+// cycleEvents come when a host is power-cycled.
+var cycleEvents = slices.Concat(offEvents, bootEvents)
+
+func (c *cycles) Pending() string { return c.pending(c.lacks()) }
 
 func (c *cycles) Finish(complete bool) Result {
-	missing := c.lacking()
-	// A boot that nobody saw may have served it.
-	missing.blind = missing.sentence != "" && c.doubt != ""
-	return c.verdictAfterHealing(complete, &c.healed, missing, "nobody asked for a reboot")
+	return c.verdictAfterHealing(complete, c.lacks(), "nobody asked for a reboot")
 }

@@ -1,6 +1,10 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"iter"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var onlineRespected = Invariant{
 	ID:       "online-respected",
@@ -9,10 +13,9 @@ var onlineRespected = Invariant{
 	Liveness: true,
 	New: func(p Params) Checker {
 		return &offline{
-			ruling:     ruling{id: "online-respected", skew: p.Timings.Skew},
-			hindrances: newHindrances(p),
-			roles:      p.Roles,
-			hosts:      newRoster[offlineHost](p.Hosts),
+			promise: newPromise(p, ruling{id: "online-respected", skew: p.Timings.Skew}),
+			roles:   p.Roles,
+			hosts:   newRoster[offlineHost](p.Hosts),
 		}
 	},
 }
@@ -20,11 +23,9 @@ var onlineRespected = Invariant{
 // offline judges every PowerOn of a host that should be off, and after healing
 // whether it is.
 type offline struct {
-	ruling
-	hindrances
-	roles  Roles
-	hosts  roster[offlineHost]
-	healed history.Event
+	promise
+	roles Roles
+	hosts roster[offlineHost]
 }
 
 type offlineHost struct {
@@ -36,10 +37,7 @@ type offlineHost struct {
 
 func (c *offline) Observe(e history.Event) *Violation {
 	c.ripen(e.At)
-	c.hindrances.observe(&e)
-	if e.Kind == history.Healed {
-		c.healed = e
-	}
+	c.promise.observe(&e)
 	switch e.Kind.Layer() {
 	case history.World, history.API, history.BMC:
 		if e.Host != "" {
@@ -71,7 +69,7 @@ func (c *offline) judge(h *offlineHost, e *history.Event) {
 			c.close(&h.switched, e)
 		case !h.demand.offline:
 			c.kept(&h.switched, e)
-		case h.underWay(e, &h.switched, &c.hindrances):
+		case h.underWay(e, &h.switched, c.hindrances):
 		default:
 			c.accuse(cause{e.Host, "online"}, &h.switched, e, "spec.online was false")
 		}
@@ -83,19 +81,29 @@ func (c *offline) judge(h *offlineHost, e *history.Event) {
 	h.start.observe(e, &c.roles)
 }
 
-func (c *offline) lacking() lack {
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		s := &h.state
-		if s.demand.offline && !s.unmanaged && c.roles.Power != "" && s.body.on && s.known() {
-			return lack{sentence: h.name + " should have been off since " + seconds(s.switched.At) + " and is on", since: &s.switched}
+func (c *offline) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			s := &h.state
+			if !s.demand.offline || s.unmanaged || c.roles.Power == "" || !s.body.on || !s.known() {
+				continue
+			}
+			if !yield(lack{
+				sentence: h.name + " should have been off since " + seconds(s.switched.At) + " and is on", since: &s.switched,
+				host: h.name, comes: offEvents, on: parties{bmc: h.name, first: c.roles.Power},
+			}) {
+				return
+			}
 		}
 	}
-	return lack{}
 }
 
-func (c *offline) Pending() string { return c.lacking().sentence }
+// offEvents come when a host goes off.
+var offEvents = []history.Kind{history.PowerOff, history.BootEnded}
+
+func (c *offline) Pending() string { return c.pending(c.lacks()) }
 
 func (c *offline) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "spec.online was true all the time")
+	return c.verdictAfterHealing(complete, c.lacks(), "spec.online was true all the time")
 }

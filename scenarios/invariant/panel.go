@@ -16,6 +16,7 @@ type Panel struct {
 	ids      []string
 	judged   int
 	ledger   ledger
+	*hindrances
 	// broke says which checkers have found a violation in what they observed.
 	broke []bool
 	// flaw says why the history as a whole is no evidence, if it isn't.
@@ -26,7 +27,8 @@ type Panel struct {
 
 // NewPanel returns a panel that has observed nothing.
 func NewPanel(invariants []Invariant, params Params) *Panel {
-	p := &Panel{judged: len(invariants), broke: make([]bool, len(invariants)), ledger: newLedger(params)}
+	params.hindrances = newHindrances(params)
+	p := &Panel{judged: len(invariants), broke: make([]bool, len(invariants)), ledger: newLedger(params), hindrances: params.hindrances}
 	add := func(inv Invariant) {
 		p.checkers, p.ids = append(p.checkers, inv.New(params)), append(p.ids, inv.ID)
 	}
@@ -58,9 +60,14 @@ func (p *Panel) Observe(e history.Event) *Violation {
 	if p.flaw == "" {
 		p.flaw = flaw(&e)
 	}
+	p.hindrances.observe(&e)
 	var violation *Violation
 	for i, c := range p.checkers {
-		if v := c.Observe(e); v != nil && i < p.judged {
+		v := c.Observe(e)
+		if claim, ok := c.(promising); ok && v == nil && e.Kind == history.StepOverdue {
+			v = overdue(claim, &e)
+		}
+		if v != nil && i < p.judged {
 			p.broke[i] = true
 			if violation == nil {
 				violation = v

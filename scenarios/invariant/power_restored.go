@@ -1,6 +1,10 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"iter"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var powerRestored = Invariant{
 	ID:       "power-restored",
@@ -8,7 +12,7 @@ var powerRestored = Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &power{ruling: ruling{id: "power-restored"}, roles: p.Roles, hosts: newRoster[powerHost](p.Hosts)}
+		return &power{promise: newPromise(p, ruling{id: "power-restored"}), roles: p.Roles, hosts: newRoster[powerHost](p.Hosts)}
 	},
 }
 
@@ -19,10 +23,9 @@ var powerRestored = Invariant{
 // gives the host of a Machine back that is deleted (seed 003). Where no controller has
 // power over the hosts, none can be asked for it.
 type power struct {
-	ruling
-	roles  Roles
-	hosts  roster[powerHost]
-	healed history.Event
+	promise
+	roles Roles
+	hosts roster[powerHost]
 }
 
 type powerHost struct {
@@ -40,10 +43,9 @@ func (c *power) givenBack(e *history.Event) bool {
 }
 
 func (c *power) Observe(e history.Event) *Violation {
+	c.promise.observe(&e)
 	switch {
 	case c.roles.Power == "":
-	case e.Kind == history.Healed:
-		c.healed = e
 	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor) && !c.givenBack(&e):
 	case e.Kind.Layer() == history.World:
 		h := c.hosts.of(e.Host)
@@ -68,34 +70,36 @@ func (c *power) Observe(e history.Event) *Violation {
 	return nil
 }
 
-func (c *power) lacking() lack {
-	var unknown lack
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		s := &h.state
-		switch {
-		case !s.demand.on():
-		case !s.known():
-			if unknown.sentence == "" {
-				unknown = lack{sentence: "nobody saw whether " + h.name + " is on", blind: true}
+func (c *power) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			s := &h.state
+			l := lack{host: h.name, comes: bootEvents, on: parties{bmc: h.name, first: c.roles.Power}}
+			switch {
+			case c.roles.Power == "", !s.demand.on(), s.known() && s.body.on:
+				continue
+			case !s.known():
+				l.sentence, l.blind = "nobody saw whether "+h.name+" is on", true
+			default:
+				l.sentence, l.since = h.name+" should be on and has been off since "+seconds(s.edge.At), &s.edge
 			}
-		case !s.body.on:
-			return lack{sentence: h.name + " should be on and has been off since " + seconds(s.edge.At), since: &s.edge}
+			if !yield(l) {
+				return
+			}
 		}
 	}
-	return unknown
 }
 
-func (c *power) Pending() string {
-	if c.roles.Power == "" {
-		return ""
-	}
-	return c.lacking().sentence
-}
+// bootEvents come when a host comes up.
+var bootEvents = []history.Kind{history.PowerOn, history.BootStarted, history.BootComplete}
+
+func (c *power) Pending() string { return c.pending(c.lacks()) }
 
 func (c *power) Finish(complete bool) Result {
+	untested := "no host went off"
 	if c.roles.Power == "" {
-		return c.verdictAfterHealing(complete, &c.healed, lack{}, "no controller switches hosts on")
+		untested = "no controller switches hosts on"
 	}
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no host went off")
+	return c.verdictAfterHealing(complete, c.lacks(), untested)
 }

@@ -65,10 +65,12 @@ func checkProperties(t *testing.T, events []history.Event, params Params) (viola
 	told := map[string]int{} // how many events it took
 	panel := NewPanel(all, params)
 	checkers := make([]Checker, len(all))
+	params.hindrances = newHindrances(params)
 	for i, inv := range all {
 		checkers[i] = inv.New(params)
 	}
 	for n, e := range record(events).Events() {
+		params.hindrances.observe(&e)
 		panel.Observe(e)
 		panel.Pending()
 		for i, c := range checkers {

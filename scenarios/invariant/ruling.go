@@ -219,43 +219,6 @@ func (r *ruling) unknown(reason string) Result {
 	return Result{Invariant: r.id, Verdict: Unknown, Reason: reason, Judged: r.judged, Excused: r.excused}
 }
 
-// lack is something that a liveness claim still waits for. Since is the event
-// that brought it about, the zero event if there is none; blind says that it may
-// have happened unseen.
-type lack struct {
-	sentence string
-	since    *history.Event
-	blind    bool
-}
-
-// verdictAfterHealing concludes a claim with a liveness side. Healed is the event
-// that withdrew the faults, the zero event if there was none.
-func (r *ruling) verdictAfterHealing(complete bool, healed *history.Event, missing lack, untested string) Result {
-	result := r.verdict(complete, untested)
-	switch {
-	case result.Verdict == Violated || !complete:
-	case healed.Kind == "":
-		if result.Verdict == Held {
-			return r.unknown("the faults were never withdrawn")
-		}
-	case missing.blind:
-		if result.Verdict == Held {
-			return r.unknown(missing.sentence)
-		}
-	case missing.sentence != "":
-		v := &Violation{Invariant: r.id, First: *healed, Second: *healed,
-			Sentence: missing.sentence + "; the faults were withdrawn at " + seconds(healed.At)}
-		if missing.since != nil {
-			v.First = *missing.since
-			if v.First.At > v.Second.At {
-				v.First, v.Second = v.Second, v.First
-			}
-		}
-		result.Verdict, result.Reason, result.Violation = Violated, v.Sentence, v
-	}
-	return result
-}
-
 // clause says what happened and when: "worker-1 was powered on at 41.2 s".
 func clause(e *history.Event) string { return e.Phrase() + " at " + seconds(e.At) }
 

@@ -15,7 +15,7 @@ var statusTruthful = Invariant{
 			ruling:     ruling{id: "status-truthful"},
 			roles:      p.Roles,
 			hosts:      newRoster[reportHost](p.Hosts),
-			hindrances: newHindrances(p),
+			hindrances: p.hindrances,
 			patience:   p.Timings.Steady + 2*p.Timings.Poll + p.Timings.Slack,
 		}
 	},
@@ -28,7 +28,7 @@ var statusTruthful = Invariant{
 // power controller doesn't count.
 type reports struct {
 	ruling
-	hindrances
+	*hindrances
 	roles    Roles
 	hosts    roster[reportHost]
 	patience time.Duration
@@ -56,7 +56,6 @@ func (c *reports) Observe(e history.Event) *Violation {
 	for i := range c.hosts.hosts {
 		c.expire(&c.hosts.hosts[i], &e)
 	}
-	c.hindrances.observe(&e)
 	if e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.Power) {
 		c.forget()
 	}
@@ -105,7 +104,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 	case h.unmanaged || h.paused || !h.known():
 		h.wrong = history.Event{}
 	case h.wrong.Kind != "" && h.on == h.reported:
-		c.inTime(c.patience, &c.hindrances, c.on(e.Host), &h.wrong, e)
+		c.inTime(c.patience, c.hindrances, c.on(e.Host), &h.wrong, e)
 		h.wrong = history.Event{}
 	}
 }

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -13,13 +15,12 @@ var unhealthyIsFenced = Invariant{
 	Liveness: true,
 	New: func(p Params) Checker {
 		c := &rescues{
-			ruling:     ruling{id: "unhealthy-is-fenced", skew: p.Timings.Skew},
-			roles:      p.Roles,
-			check:      p.HealthCheck,
-			hosts:      newRoster[patient](p.Hosts),
-			hindrances: newHindrances(p),
-			grace:      p.Timings.Slack,
-			coolDown:   p.Timings.CoolDown,
+			roles:    p.Roles,
+			check:    p.HealthCheck,
+			hosts:    newRoster[patient](p.Hosts),
+			promise:  newPromise(p, ruling{id: "unhealthy-is-fenced", skew: p.Timings.Skew}),
+			grace:    p.Timings.Slack,
+			coolDown: p.Timings.CoolDown,
 		}
 		if c.check != nil {
 			c.patience = c.check.UnhealthyAfter + 2*coarse + p.Timings.Slack
@@ -35,12 +36,10 @@ var unhealthyIsFenced = Invariant{
 // And it judges every Node that stops being Ready, by whether the health check marks its
 // Machine in time, if nothing hinders it and as many Machines are unhealthy as it acts on.
 type rescues struct {
-	ruling
-	hindrances
+	promise
 	roles    Roles
 	check    *HealthCheck
 	hosts    roster[patient]
-	healed   history.Event
 	patience time.Duration
 	grace    time.Duration // how long a Node must be Ready for a health check to see it
 	// crowded is when too many Machines may have been unhealthy last, and coolDown how
@@ -86,13 +85,10 @@ func (c *rescues) Observe(e history.Event) *Violation {
 		c.expire(&c.hosts.hosts[i], &e)
 		c.missed(&c.hosts.hosts[i], &e)
 	}
-	c.hindrances.observe(&e)
 	if retold(&e) {
 		c.check = nil
 	}
-	if e.Kind == history.Healed {
-		c.healed = e
-	}
+	c.promise.observe(&e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
@@ -181,7 +177,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
 			if h.sick.Kind != "" && c.check != nil && plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
-				c.inTime(c.patience, &c.hindrances, c.on(), &h.sick, e)
+				c.inTime(c.patience, c.hindrances, c.on(), &h.sick, e)
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
@@ -317,29 +313,34 @@ func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
 	return most, least, false
 }
 
-func (c *rescues) lacking() lack {
-	if c.roles.Remediation == "" || c.roles.Power == "" {
-		return lack{}
-	}
-	for i := range c.hosts.hosts {
-		h := &c.hosts.hosts[i]
-		s := &h.state
-		if s.mark.Kind == "" || s.unmanaged || s.paused {
-			continue
-		}
-		if what := s.missing(); what != "" {
+func (c *rescues) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i]
+			s := &h.state
+			what := s.missing()
+			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || s.unmanaged || s.paused || what == "" {
+				continue
+			}
 			sentence := s.mark.Object + " was marked at " + seconds(s.mark.At)
 			if s.dropped.Kind != "" {
 				sentence += ", " + s.dropped.Actor + " removed the mark at " + seconds(s.dropped.At) + ","
 			}
-			return lack{sentence: sentence + " and " + what, since: &s.mark, blind: what == neverOff && s.perhaps}
+			if !yield(lack{
+				sentence: sentence + " and " + what, since: &s.mark, blind: what == neverOff && s.perhaps,
+				host: h.name, comes: fencedEvents, on: parties{bmc: h.name, first: c.roles.Remediation, second: c.roles.Power},
+			}) {
+				return
+			}
 		}
 	}
-	return lack{}
 }
 
-func (c *rescues) Pending() string { return c.lacking().sentence }
+// fencedEvents come when a host is fenced.
+var fencedEvents = slices.Concat(offEvents, []history.Kind{history.NodeDeleted})
+
+func (c *rescues) Pending() string { return c.pending(c.lacks()) }
 
 func (c *rescues) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no Machine was marked, or had to be")
+	return c.verdictAfterHealing(complete, c.lacks(), "no Machine was marked, or had to be")
 }

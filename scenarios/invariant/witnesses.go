@@ -10,25 +10,26 @@ import (
 // isn't while its host is off or boots, and when anything holds it, its host or everybody
 // up; and for a while after.
 type witnesses struct {
-	hindrances
-	names []string
-	now   time.Duration
+	*hindrances
+	// recovery is how long an agent may still be unwell after it was held up.
+	recovery time.Duration
+	names    []string
+	now      time.Duration
 	// booted are the hosts whose boot is complete, and since when.
 	booted map[string]time.Duration
 }
 
 func newWitnesses(p Params) witnesses {
-	w := witnesses{hindrances: newHindrances(p), names: p.Hosts, booted: make(map[string]time.Duration)}
-	w.recovery = max(p.Timings.Safe, p.Timings.Watchdog+p.Timings.Slack)
-	return w
+	return witnesses{
+		hindrances: p.hindrances, recovery: max(p.Timings.Safe, p.Timings.Watchdog+p.Timings.Slack),
+		names: p.Hosts, booted: make(map[string]time.Duration),
+	}
 }
 
 func (w *witnesses) observe(e *history.Event) {
-	w.hindrances.observe(e)
 	w.now = e.At
 	switch e.Kind {
-	case history.RunStarted: // all that the coming up has left is over
-		w.spells = w.spells[:0]
+	case history.RunStarted: // whoever is up was all along
 		for name := range w.booted { // order does not matter: all alike
 			w.booted[name] = -w.recovery
 		}

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -14,9 +15,9 @@ var workloadRecovers = Invariant{
 	Liveness: true,
 	New: func(p Params) Checker {
 		c := &recoveries{
-			ruling:    ruling{id: "workload-recovers"},
 			roles:     p.Roles,
 			hosts:     newRoster[recovering](p.Hosts),
+			promise:   newPromise(p, ruling{id: "workload-recovers"}),
 			witnesses: newWitnesses(p),
 			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
 			bounded:   p.Timings.Safe > 0,
@@ -38,13 +39,12 @@ const recoverySlack = 15 * time.Second
 // lose, who release Pods and start them anew; and everything that was fenced must have run again
 // when the faults were withdrawn.
 type recoveries struct {
-	ruling
-	witnesses
-	roles    Roles
-	hosts    roster[recovering]
-	healed   history.Event
-	deadline time.Duration
-	bounded  bool
+	promise
+	witnesses witnesses
+	roles     Roles
+	hosts     roster[recovering]
+	deadline  time.Duration
+	bounded   bool
 	// fenced is the fencing after which the workload has not started yet, and timed says that its time counts, and isn't
 	// over.
 	fenced history.Event
@@ -65,15 +65,12 @@ type recovering struct {
 func (c *recoveries) Observe(e history.Event) *Violation {
 	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(&e) > c.deadline {
 		c.timed = false
-		if at := c.fenced.At; c.most(at) && c.elsewhere(c.fenced.Host) && !c.neverStopped() {
+		if at := c.fenced.At; c.witnesses.most(at) && c.elsewhere(c.fenced.Host) && !c.neverStopped() {
 			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
 		}
 	}
 	c.witnesses.observe(&e)
-	switch e.Kind {
-	case history.Healed:
-		c.healed = e
-	}
+	c.promise.observe(&e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
@@ -127,7 +124,7 @@ func (c *recoveries) neverStopped() bool {
 
 // heldBack is how much of the time until e was lost by the cluster's own controllers.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
-	return c.lostTo(c.fenced.At, e.At, func(s *spell) bool {
+	return c.lostTo(c.fenced.At, e.At, c.witnesses.recovery, func(s *spell) bool {
 		name, process := strings.CutPrefix(s.party, history.ControllerEnd(""))
 		return process && !c.roles.tested(name)
 	})
@@ -143,15 +140,20 @@ func (c *recoveries) elsewhere(but string) bool {
 	return false
 }
 
-func (c *recoveries) lacking() lack {
-	if c.fenced.Kind == "" || c.neverStopped() {
-		return lack{}
+func (c *recoveries) lacks() iter.Seq[lack] {
+	return func(yield func(lack) bool) {
+		if c.fenced.Kind == "" || c.neverStopped() {
+			return
+		}
+		yield(lack{
+			sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", since: &c.fenced,
+			comes: []history.Kind{history.WorkloadStarted, history.PodBound}, on: parties{any: true},
+		})
 	}
-	return lack{sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", since: &c.fenced}
 }
 
-func (c *recoveries) Pending() string { return c.lacking().sentence }
+func (c *recoveries) Pending() string { return c.pending(c.lacks()) }
 
 func (c *recoveries) Finish(complete bool) Result {
-	return c.verdictAfterHealing(complete, &c.healed, c.lacking(), "no host with the workload was fenced by agents")
+	return c.verdictAfterHealing(complete, c.lacks(), "no host with the workload was fenced by agents")
 }
