@@ -162,7 +162,7 @@ func (o *Outcome) sides(hosts, actors []string, seq int) (lines []string) {
 var weights = map[history.Kind]int{
 	history.PowerOff: 6, history.PowerOn: 6, history.BootComplete: 6, history.WorkloadStarted: 6, history.WorkloadStopped: 6,
 	history.NodeDeleted: 6, history.PodDeleted: 6, history.WatchdogFired: 6, history.EvidenceLost: 6, history.LabStalled: 6, history.HostPaused: 6, history.HostResumed: 6,
-	history.OpApplied: 5, history.Deviated: 5, history.StepOverdue: 5, history.ControllerCrashed: 5, history.AnnotationSet: 5, history.AnnotationRemoved: 5,
+	history.OpApplied: 5, history.Deviated: 5, history.ControllerCrashed: 5, history.AnnotationSet: 5, history.AnnotationRemoved: 5,
 	history.MachineDeleting: 5, history.MachineDeleted: 5, history.BareMetalHostDeleted: 5, history.FenceRequested: 5, history.FenceEnded: 5,
 	history.BootStarted: 4, history.DeletionPhase: 4, history.DrainTimeout: 3, history.Stamped: 2, history.PodTerminating: 4, history.NodeCordoned: 4,
 	history.NodeNotReady: 4, history.NodeCreated: 4, history.PowerReported: 4, history.FieldIs: 4, history.BMCCommand: 4, history.OnlineWanted: 4,
@@ -171,7 +171,7 @@ var weights = map[history.Kind]int{
 	history.LinkCut: 1, history.LinkRestored: 1, history.LinkImpaired: 1, history.PowerError: 1, history.PendingRebootSince: 1, history.LastPoweredOn: 1, history.HeldOffFor: 1,
 	history.BootEnded: 0, history.EvidenceRegained: 0, history.NodeLabels: 0, history.MachineNode: 0, history.MachineCreated: 0,
 	history.BareMetalHostCreated: 0, history.ControllerStarted: 0, history.ControllerEffect: 0,
-	history.RunStarted: 0, history.ScheduleEnded: 0, history.LabRecovered: 0, history.Healed: 0, history.Done: 0,
+	history.RunStarted: 0, history.ScheduleEnded: 0, history.StepOverdue: 0, history.LabRecovered: 0, history.Healed: 0, history.Done: 0,
 }
 
 // landmarks are at most n lines for the events of the story up to the last one that
