@@ -3,6 +3,8 @@
 // is a lock on a file in a directory that all users share, so the kernel frees it however its holder ends.
 //
 // Beginnings cost most, so they come one after the other: whoever has been let in holds the door until it says [Turn.Begun].
+// Whoever waits stands in a line, and the first in it is the next to be let in: what is big is not overtaken for ever by what is
+// small.
 package slots
 
 import (
@@ -15,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -99,6 +102,8 @@ type Turn struct {
 	mu    sync.Mutex
 	door  *os.File
 	slots []*os.File
+	// place is the turn's in the line, as long as it waits.
+	place *os.File
 }
 
 // Take waits until there is room for something that costs so many slots, and takes them; what costs more than the machine has
@@ -118,10 +123,14 @@ func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format 
 	turn := new(Turn)
 	began := time.Now()
 	for said := began; ; {
-		if turn.door == nil {
+		if turn.place == nil && !last {
+			turn.place = g.join(name)
+		}
+		if turn.door == nil && g.isNext(turn.place) {
 			turn.door = g.lock("door", name)
 		}
 		if turn.door != nil && turn.fill(g, name, cost, count) {
+			turn.leave()
 			taken.Store(turn, true)
 			return turn, nil
 		}
@@ -162,6 +171,78 @@ func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 	return false
 }
 
+// inLine is how the files of those who wait begin; the number of their place follows.
+const inLine = "waits-"
+
+// join takes the last place in the line, or returns nil if somebody else takes one just now.
+func (g *Gate) join(name string) *os.File {
+	line := g.lock("line", name)
+	if line == nil {
+		return nil
+	}
+	defer free([]*os.File{line})
+	last := 0
+	for _, place := range g.line() {
+		last = max(last, place)
+	}
+	return g.lock(fmt.Sprintf("%s%d", inLine, last+1), name)
+}
+
+// line are the places in which somebody waits, or has waited until it was killed.
+func (g *Gate) line() []int {
+	entries, err := os.ReadDir(g.Dir)
+	if err != nil {
+		return nil
+	}
+	var places []int
+	for _, entry := range entries {
+		if number, ok := strings.CutPrefix(entry.Name(), inLine); ok {
+			if place, err := strconv.Atoi(number); err == nil {
+				places = append(places, place)
+			}
+		}
+	}
+	slices.Sort(places)
+	return places
+}
+
+// isNext reports whether nobody waits before a place; before none, which is that of those who come last, everybody does.
+func (g *Gate) isNext(mine *os.File) bool {
+	for _, place := range g.line() {
+		file := fmt.Sprintf("%s%d", inLine, place)
+		switch {
+		case mine != nil && filepath.Base(mine.Name()) == file:
+			return true
+		case g.holder(file) != "":
+			return false
+		default:
+			g.clear(file)
+		}
+	}
+	return mine == nil
+}
+
+// clear removes the place of one that was killed; nobody takes a place meanwhile.
+func (g *Gate) clear(file string) {
+	line := g.lock("line", "who clears it")
+	if line == nil {
+		return
+	}
+	defer free([]*os.File{line})
+	if g.holder(file) == "" {
+		_ = os.Remove(filepath.Join(g.Dir, file)) // which only its owner may
+	}
+}
+
+// leave leaves the line.
+func (t *Turn) leave() {
+	if t.place != nil {
+		_ = os.Remove(t.place.Name()) // or whoever finds it unlocked does
+		free([]*os.File{t.place})
+		t.place = nil
+	}
+}
+
 func free(locked []*os.File) {
 	for _, f := range locked {
 		_ = f.Truncate(0) // the name of its holder
@@ -191,6 +272,7 @@ func (t *Turn) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken.Delete(t)
+	t.leave()
 	free(t.slots)
 	t.slots = nil
 }

@@ -85,6 +85,45 @@ func TestSlotsAreShared(t *testing.T) {
 	refused(t, g, 1)
 }
 
+// TestFirstComeFirstServed: what is small and comes later does not overtake what is big.
+func TestFirstComeFirstServed(t *testing.T) {
+	g := gate(t)
+	running := take(t, g, 5)
+	let := make(chan string, 2)
+	wait := func(name string, cost int) {
+		turn, err := g.Take(t.Context(), name, cost, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		let <- name
+		turn.Begun()
+		t.Cleanup(turn.Release)
+	}
+	go wait("the big one", 6)
+	for len(g.line()) == 0 {
+		time.Sleep(poll / 10)
+	}
+	killed, err := os.Create(filepath.Join(g.Dir, inLine+"0")) // of one that is gone, before it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Close() // nothing was written
+	go wait("the small one", 1)
+	time.Sleep(3 * poll)
+	select {
+	case name := <-let:
+		t.Fatalf("%s was let in", name)
+	default:
+	}
+	running.Release()
+	if first, second := <-let, <-let; first != "the big one" || second != "the small one" {
+		t.Errorf("let in were %s and %s", first, second)
+	}
+	if left := g.line(); len(left) > 0 {
+		t.Errorf("in the line are still %v", left)
+	}
+}
+
 // TestMoreThanThereIs: what costs more than the machine has runs alone, and not never.
 func TestMoreThanThereIs(t *testing.T) {
 	g := gate(t)
