@@ -31,6 +31,7 @@ type runner struct {
 	ironic    string
 	cluster   string // its kubeconfig
 	system    string
+	twin      bool
 	simulator *sim.Simulator
 }
 
@@ -77,6 +78,7 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags.StringVar(&r.cluster, "kubeconfig", "", lab.KubeconfigUsage)
 	flags.StringVar(&r.ironic, "ironic-endpoint", "", lab.IronicUsage)
 	flags.StringVar(&r.Dir, "out", "", out)
+	flags.BoolVar(&r.twin, "twin", false, "play a run that did not come out as expected again with fencelab's own controllers in the same parts, and show both side by side (in the simulator)")
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
 }
 
@@ -89,9 +91,16 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 	if err := r.Check(report.WorldNames(worlds)); err != nil {
 		return report.Invalid(err)
 	}
-	if r.Real = r.World != "sim"; !r.Real {
+	r.Real = r.World != "sim"
+	switch {
+	case r.Real && r.twin:
+		return report.Invalid(errors.New("--twin: only the simulator plays the same schedule twice; leave out --backend"))
+	case !r.Real:
 		r.simulator, err = sim.New()
 		r.Another = r.backend
+		if r.twin {
+			r.Twin = r.simulator.Twin
+		}
 	}
 	return report.Coded(report.ExitInternal, err)
 }
@@ -207,7 +216,7 @@ a step that never came, or that passes no gate.`,
 			if err != nil {
 				return err
 			}
-			return r.Again(outcome, args[0], walk, cmd.InOrStdin())
+			return r.Again(cmd.Context(), outcome, args[0], walk, cmd.InOrStdin())
 		},
 	}
 	r.flags(cmd, "replay", "directory for the report (default: none)")

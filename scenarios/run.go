@@ -95,10 +95,22 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 // judges builds the checkers of the plan's invariants, and of its own claims; told says
 // in the end whether the story was told.
 func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant.Panel, error) {
-	var chosen []invariant.Invariant
-	if len(plan.Spec.Invariants) == 0 {
-		chosen = invariant.All()
+	chosen, err := chosen(plan)
+	if err != nil {
+		return nil, err
 	}
+	if len(plan.Spec.Expect.Events) > 0 {
+		chosen = append(chosen, asTold(plan, timings.Skew, told))
+	}
+	return invariant.NewPanel(chosen, params(plan, timings)), nil
+}
+
+// chosen are the guarantees by which a plan is judged: those that it names, or all.
+func chosen(plan *Plan) ([]invariant.Invariant, error) {
+	if len(plan.Spec.Invariants) == 0 {
+		return invariant.All(), nil
+	}
+	var chosen []invariant.Invariant
 	for _, id := range plan.Spec.Invariants {
 		inv, err := invariant.Lookup(id)
 		if err != nil {
@@ -106,10 +118,7 @@ func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant
 		}
 		chosen = append(chosen, inv)
 	}
-	if len(plan.Spec.Expect.Events) > 0 {
-		chosen = append(chosen, asTold(plan, timings.Skew, told))
-	}
-	return invariant.NewPanel(chosen, params(plan, timings)), nil
+	return chosen, nil
 }
 
 // params are what the checkers must know of the plan.

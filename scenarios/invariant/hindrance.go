@@ -20,6 +20,8 @@ type hindrances struct {
 	recovery, grace time.Duration
 	// withdrawn is when the faults were withdrawn, open before that; now is when the last event came.
 	withdrawn, now time.Duration
+	// ignored says that there are none, whatever events tell.
+	ignored bool
 	// spells are in the order in which they began.
 	spells []spell
 }
@@ -117,6 +119,9 @@ func (h *hindrances) begin(e *history.Event, party, name string, decided bool) {
 
 // add keeps the spells in order: some are known before they begin.
 func (h *hindrances) add(s spell) {
+	if h.ignored {
+		return
+	}
 	i := len(h.spells)
 	for i > 0 && h.spells[i-1].begin > s.begin {
 		i--

@@ -124,7 +124,18 @@ func (p *Panel) Results(complete bool) []Result {
 
 // Judge judges a whole history.
 func Judge(h *history.History, invariants []Invariant, params Params) []Result {
+	return judge(h, NewPanel(invariants, params))
+}
+
+// JudgeStrictly judges a whole history as if nothing in it held anybody up: what is violated
+// then, and isn't in the judgement of [Judge], is excused.
+func JudgeStrictly(h *history.History, invariants []Invariant, params Params) []Result {
 	p := NewPanel(invariants, params)
+	p.hindrances.ignored = true
+	return judge(h, p)
+}
+
+func judge(h *history.History, p *Panel) []Result {
 	for _, e := range h.Events() {
 		p.Observe(e)
 	}

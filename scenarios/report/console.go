@@ -46,6 +46,9 @@ type Console struct {
 	// lab, where no run is like another.
 	Another func() scenarios.Backend
 
+	// Twin plays a plan again with fencelab's own controllers; nil if nobody wants to know.
+	Twin func(context.Context, *scenarios.Plan) (*scenarios.Twin, error)
+
 	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
 	entry *Entry
 }
@@ -146,7 +149,13 @@ func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scen
 	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && c.Another != nil {
 		outcome.Nearest = c.nearest(ctx, plan)
 	}
-	if err := c.outcome(outcome, time.Since(began)); err != nil {
+	failed := c.outcome(outcome, time.Since(began))
+	if c.Twin != nil && outcome.Meets() != "" {
+		if err := c.Beside(ctx, outcome); err != nil {
+			return 0, err
+		}
+	}
+	if err := failed; err != nil {
 		fmt.Fprintf(c.Talk, "fencelab: %v\n", err)
 		if code == ExitHeld {
 			code = ExitInternal
@@ -181,6 +190,16 @@ func (c *Console) nearest(ctx context.Context, plan *scenarios.Plan) *scenarios.
 
 // nearestTried is how many deviations are left out, one by one, before all are.
 const nearestTried = 8
+
+// Beside plays the twin of a run, and prints both side by side. The error has an exit code.
+func (c *Console) Beside(ctx context.Context, o *scenarios.Outcome) error {
+	twin, err := c.Twin(ctx, o.Plan)
+	if err != nil {
+		return &Exit{ExitInvalid, err}
+	}
+	fmt.Fprint(c.Out, o.Beside(twin))
+	return nil
+}
 
 // Headline prints what came of a run in one line.
 func (c *Console) Headline(o *scenarios.Outcome) {

@@ -23,9 +23,14 @@ func (c *Console) PlayFile(ctx context.Context, file string, vocabulary scenario
 // Again reports on a plan that was played again, saves the run where the user wants it,
 // lets him look at it, and says whether it came out as before. File is the plan's, and
 // in is where the user says what he wants to see. The error has an exit code.
-func (c *Console) Again(o *scenarios.Outcome, file string, walk Walk, in io.Reader) error {
+func (c *Console) Again(ctx context.Context, o *scenarios.Outcome, file string, walk Walk, in io.Reader) error {
 	c.Headline(o)
 	fmt.Fprint(c.Out, o.Brief(c.Dir, ""))
+	if c.Twin != nil {
+		if err := c.Beside(ctx, o); err != nil {
+			return err
+		}
+	}
 	if c.Dir != "" {
 		if err := o.Save(c.Dir, c.Replay(c.Dir)); err != nil {
 			return &Exit{ExitInternal, err}

@@ -1,0 +1,172 @@
+package scenarios
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Excused are the guarantees that a run would have violated if nothing had held anybody up,
+// and hasn't.
+func (o *Outcome) Excused() ([]invariant.Result, error) {
+	chosen, err := chosen(o.Plan)
+	if err != nil {
+		return nil, err
+	}
+	var excused []invariant.Result
+	for _, r := range invariant.JudgeStrictly(o.History, chosen, params(o.Plan, o.Timings)) {
+		lenient := slices.ContainsFunc(o.Results, func(mine invariant.Result) bool {
+			return mine.Invariant == r.Invariant && mine.Verdict != invariant.Violated
+		})
+		if r.Verdict == invariant.Violated && lenient {
+			excused = append(excused, r)
+		}
+	}
+	return excused, nil
+}
+
+// besideLength is how many lines show what two runs did differently, and besideWidth how many
+// columns each of them has.
+const besideLength, besideWidth = 20, 56
+
+// Twin is a run with fencelab's own controllers in the parts of those of another run, in a
+// schedule that is as much like that one's as there can be.
+type Twin struct {
+	Outcome *Outcome
+	// Instead are the controllers of the other run, and who is in the place of each.
+	Instead map[string]string
+	// Missed are the deviations of the other run at whose deeds this one never came.
+	Missed []string
+}
+
+// Beside shows side by side what came of a run and of its twin, and what was done in each
+// from where they part.
+func (o *Outcome) Beside(twin *Twin) string {
+	mine, other := o.deeds(twin.Instead), twin.Outcome.deeds(nil)
+	same := 0
+	for same < len(mine) && same < len(other) && mine[same] == other[same] {
+		same++
+	}
+	rows := abreast(mine[same:], other[same:])
+	last := time.Duration(1<<63 - 1)
+	if v := o.Violation(); v != nil {
+		last = v.Second.At
+	}
+	var b strings.Builder
+	line := func(at, left, right string) {
+		text := fmt.Sprintf("  %10s  %-*s  %s", at, besideWidth, clipped(left), clipped(right))
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	line("", "this run", "its twin: fencelab's "+strings.Join(replacing(twin.Instead), ", "))
+	line("", o.said(), twin.Outcome.said())
+	for _, missed := range list("the twin came to no such deed", twin.Missed) {
+		b.WriteString("  " + missed + "\n")
+	}
+	if same > 0 {
+		line(history.Seconds(mine[same-1].at), fmt.Sprintf("the first %d are the same, up to:", same), "")
+		line("", mine[same-1].text, mine[same-1].text)
+	}
+	shown := 0
+	for _, r := range rows {
+		if shown == besideLength || r.at > last {
+			break
+		}
+		line(history.Seconds(r.at), r.left, r.right)
+		shown++
+	}
+	if more := len(rows) - shown; more > 0 {
+		line("", fmt.Sprintf("and %d more", more), "")
+	}
+	return b.String()
+}
+
+// said is a verdict in a few words: "violated: at-most-one".
+func (o *Outcome) said() string {
+	verdict, reason := o.Verdict()
+	if v := o.Violation(); v != nil {
+		return string(verdict) + ": " + v.Invariant
+	}
+	if reason == "" {
+		return string(verdict)
+	}
+	return string(verdict) + ": " + FirstLine(reason)
+}
+
+// replacing says who is in whose place: "remediation for team".
+func replacing(instead map[string]string) []string {
+	var all []string
+	for name, own := range instead { // order does not matter: sorted below
+		if name == own {
+			all = append(all, own)
+		} else {
+			all = append(all, own+" for "+name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func clipped(text string) string {
+	if runes := []rune(text); len(runes) > besideWidth {
+		return string(runes[:besideWidth-1]) + "…"
+	}
+	return text
+}
+
+// done is something that was done or happened, as both runs tell it.
+type done struct {
+	at   time.Duration
+	text string
+}
+
+// comparable is the least weight of what is set beside another run.
+const comparable = 4
+
+// deeds are what matters of a run in its story, with controllers called as their twins are.
+func (o *Outcome) deeds(names map[string]string) []done {
+	var all []done
+	begun := false
+	for _, e := range o.History.Events() {
+		begun = begun || e.Kind == history.RunStarted
+		if !begun || weights[e.Kind] < comparable || e.Kind == history.Deviated {
+			continue
+		}
+		actor := Renamed(e.Actor, names)
+		e.Actor = actor
+		text := e.Phrase()
+		if actor != "" && !strings.Contains(text, actor) && e.Kind.Layer() != history.Engine {
+			text += ", by " + actor
+		}
+		all = append(all, done{e.At, text})
+	}
+	return all
+}
+
+// beside is a moment of two runs.
+type beside struct {
+	at          time.Duration
+	left, right string
+}
+
+// abreast sets two runs beside each other by time. What both did at the same moment is one row.
+func abreast(mine, other []done) []beside {
+	var rows []beside
+	for _, d := range mine {
+		rows = append(rows, beside{at: d.at, left: d.text})
+	}
+	for _, d := range other {
+		i := slices.IndexFunc(rows, func(r beside) bool { return r.at == d.at && r.left == d.text && r.right == "" })
+		if i >= 0 {
+			rows[i].right = d.text
+		} else {
+			rows = append(rows, beside{at: d.at, right: d.text})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b beside) int { return cmp.Compare(a.at, b.at) })
+	return rows
+}
