@@ -174,6 +174,10 @@ controlplane: ## Build etcd and kube-apiserver from their Go modules
 mutants: ## Put one mistake after the other into the controllers and see what finds it; writes docs/mutants.md (MUTANT=prefix,...: those alone, and their lines; about an hour)
 	$(GO) run ./ci/mutants -only '$(MUTANT)' -table docs/mutants.md
 
+.PHONY: excuses
+excuses: ## Look for what guarantees excuse and right controllers do without; writes docs/excuses.md (MUTANT=prefix,...: those alone; about 25 minutes)
+	$(GO) run -tags $(TAGS) ./ci/mutants -audit -only '$(MUTANT)' -limit 4s -table docs/excuses.md
+
 .PHONY: corpus
 corpus: build ## Reproduce the known bugs of scenarios/catalog/regression; writes docs/track-record.md (half a minute)
 	$(FENCELAB) corpus --table docs/track-record.md

@@ -33,7 +33,7 @@ func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
 	if !slices.Contains(timings.Faults, f.Name) {
 		return nil
 	}
-	return &history.Hindrance{Party: BMCEnd(f.Host)}
+	return &history.Hindrance{Party: BMCEnd(f.Host), Fails: true}
 }
 
 // HealOp withdraws every fault that doesn't last for good.
@@ -158,9 +158,10 @@ type ControllerOp struct {
 	Controller string `json:"controller"`
 }
 
-// hinders is a process that stands still, in whatever it had decided to do.
+// hinders is a process that stands still, in whatever it had decided to do. Nobody waits for
+// it, so what it has asked for fails.
 func (c *ControllerOp) hinders(*invariant.Timings) *history.Hindrance {
-	return &history.Hindrance{Party: ControllerEnd(c.Controller), Decided: true}
+	return &history.Hindrance{Party: ControllerEnd(c.Controller), Fails: true, Decided: true}
 }
 
 func (c *ControllerOp) process() string { return c.Controller }
@@ -280,9 +281,9 @@ func (f *FailAPIOp) hinders(*invariant.Timings) *history.Hindrance {
 	case f.Times > 0:
 		return nil
 	case f.Controller == "":
-		return &history.Hindrance{Party: history.Everybody}
+		return &history.Hindrance{Party: history.Everybody, Fails: true}
 	default:
-		return &history.Hindrance{Party: history.RequestsOf(f.Controller)}
+		return &history.Hindrance{Party: history.RequestsOf(f.Controller), Fails: true}
 	}
 }
 

@@ -495,15 +495,15 @@ func nobody[T any](*T, *invariant.Timings) *history.Hindrance { return nil }
 
 // everybody is.
 func everybody[T any](*T, *invariant.Timings) *history.Hindrance {
-	return &history.Hindrance{Party: history.Everybody}
+	return &history.Hindrance{Party: history.Everybody, Fails: true}
 }
 
 // itself is held up: what runs on the host; itsBoot, until the boot ends.
 func itself(h *HostOp, _ *invariant.Timings) *history.Hindrance {
-	return &history.Hindrance{Party: HostEnd(h.Host)}
+	return &history.Hindrance{Party: HostEnd(h.Host), Fails: true}
 }
 func itsBoot(h *HostOp, _ *invariant.Timings) *history.Hindrance {
-	return &history.Hindrance{Party: HostEnd(h.Host), Name: history.BootOf(h.Host)}
+	return &history.Hindrance{Party: HostEnd(h.Host), Name: history.BootOf(h.Host), Fails: true}
 }
 
 // States that several operations know of. What ends everything ends every state.

@@ -87,19 +87,20 @@ const (
 	FaultRelist StepFault = "relist"
 )
 
-// stepFaults are all faults of single steps, and what each holds up beside what is tried
-// again: something that had been decided, for as long as the fault's extent, or nothing. A
-// list that is old is no excuse: who acts can read.
+// stepFaults are all faults of single steps: what each holds up, which is something that had
+// been decided, for as long as the fault's extent, or nothing; and whether its actor tries
+// again what has failed, which one that has just started doesn't know of. A list that is old
+// is no excuse: who acts can read.
 var stepFaults = []stepFault{
-	{FaultCrashBefore, false}, {FaultCrashAfter, false}, {FaultCrashLate, true}, {FaultCrashStale, false},
-	{FaultErrorBefore, false}, {FaultErrorAfter, false}, {FaultLate, true},
-	{FaultForbidden, false}, {FaultNotFound, false}, {FaultConflict, false}, {FaultTooMany, false}, {FaultInternal, false},
-	{FaultIgnore, false}, {FaultRelist, false}, {FaultStaleList, false},
+	{FaultCrashBefore, false, false}, {FaultCrashAfter, false, false}, {FaultCrashLate, true, false}, {FaultCrashStale, false, false},
+	{FaultErrorBefore, false, true}, {FaultErrorAfter, false, true}, {FaultLate, true, true},
+	{FaultForbidden, false, true}, {FaultNotFound, false, true}, {FaultConflict, false, true}, {FaultTooMany, false, true}, {FaultInternal, false, true},
+	{FaultIgnore, false, true}, {FaultRelist, false, false}, {FaultStaleList, false, false},
 }
 
 type stepFault struct {
-	fault StepFault
-	holds bool
+	fault        StepFault
+	holds, fails bool
 }
 
 // StepFaults are all faults of single steps.
@@ -115,11 +116,12 @@ func StepFaults() []StepFault {
 // later. A step that is sent says something that had been decided before.
 func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
 	h := &history.Hindrance{Party: party, After: later}
+	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
+	h.Fails = i >= 0 && stepFaults[i].fails
 	if !d.Fault.HasExtent() {
 		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
 		return h
 	}
-	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
 	if h.Decided = stepFaults[i].holds; h.Decided {
 		h.For = time.Duration(d.Delay)
 	}

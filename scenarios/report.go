@@ -83,11 +83,12 @@ func (o *Outcome) sayUnjudged() string {
 	return reason
 }
 
-// Bypassed reports whether a schedule has led past a step of the story, which says nothing
-// against those under test as long as the guarantees were judged: they rule on what happened
-// instead.
+// Bypassed reports whether a schedule has led past a step of the story, or has kept all
+// controllers from it, which says nothing against those as long as the guarantees were judged:
+// they rule on what happened instead.
 func (o *Outcome) Bypassed() bool {
-	if o.Stuck == "" || o.Steps == len(o.Plan.Spec.Steps) || o.Err != nil || len(o.Unjudged) > 0 || o.Idle != "" ||
+	ledPast := o.Stuck != "" && o.Steps < len(o.Plan.Spec.Steps) || o.Idle != ""
+	if !ledPast || o.Err != nil || len(o.Unjudged) > 0 ||
 		!slices.ContainsFunc(o.History.Events(), func(e history.Event) bool { return e.Kind == history.Deviated }) {
 		return false
 	}

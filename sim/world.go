@@ -247,7 +247,7 @@ func (a *actor) party(class Class) string {
 	switch {
 	case kind+"/" == placeProcess:
 		return history.ControllerEnd(name)
-	case a.place == placeAgent:
+	case a.place == placeAgent, class == ClassKubelet:
 		return history.ControllerEnd(a.name)
 	case kind+"/" == placeBMC, class == ClassPower:
 		return history.BMCEnd(name)

@@ -5,6 +5,7 @@
 //	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
 //	go run ./ci/mutants -reproduce 3 [-only ID,...]
+//	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/excuses.md]
 package main
 
 import (
@@ -37,10 +38,11 @@ func main() {
 	seeds := flag.Int("compare", 0, "compare strategies instead, with this many seeds, by some mutants")
 	schedules := flag.Int("schedules", 1500, "how many schedules each strategy has then")
 	times := flag.Int("reproduce", 0, "play instead in the lab, so many times each, what the simulator finds of some mutants")
+	audit := flag.Bool("audit", false, "look instead for excuses that right controllers do without")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *times); err != nil {
+	if err := run(ctx, *only, *limit, *table, *seeds, *schedules, *times, *audit); err != nil {
 		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
 		os.Exit(1)
 	}
@@ -53,7 +55,7 @@ type result struct {
 	err     error
 }
 
-func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, times int) error {
+func run(ctx context.Context, only string, limit time.Duration, table string, seeds, schedules, times int, audit bool) error {
 	all, err := Load("ci/mutants")
 	if err != nil {
 		return err
@@ -73,6 +75,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	right := filepath.Join(dir, "right")
 	if output, err := exec.CommandContext(ctx, "go", "build", "-o", right, "./ci/mutants/judge").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the judge: %w\n%s", err, output)
+	}
+	if audit {
+		return auditAll(ctx, all, dir, right, only, limit, table)
 	}
 	if times > 0 {
 		return reproduceAll(ctx, all, only, dir, right, times)

@@ -14,6 +14,9 @@ type Hindrance struct {
 	Name  string        `json:"name,omitempty"`
 	After time.Duration `json:"after,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
+	// Fails says that what is held up fails. It is tried again in growing intervals, so that
+	// time is lost beyond the end of what held it up; what is only late goes on at once.
+	Fails bool `json:"fails,omitempty"`
 	// Decided says that what is held up had been decided before: a request on its way, a
 	// process that stands still. Then no read could have told its author that the world has
 	// changed since.

@@ -30,7 +30,8 @@ type hindrances struct {
 type spell struct {
 	party, name string
 	begin, end  time.Duration
-	decided     bool
+	// fails says that time was lost beyond its end, decided that what it held up had been decided.
+	fails, decided bool
 }
 
 // open is the end of a spell that has none yet.
@@ -57,7 +58,7 @@ func (h *hindrances) observe(e *history.Event) {
 		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
 	}
 	if hinders := e.Hinders; hinders != nil {
-		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, decided: hinders.Decided}
+		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided}
 		if s.name == "" {
 			s.end = s.begin + hinders.For
 		}
@@ -74,11 +75,11 @@ func (h *hindrances) observe(e *history.Event) {
 	case history.LabRecovered:
 		h.end(e, theLab, isStalled)
 	case history.ControllerCrashed:
-		h.begin(e, history.ControllerEnd(e.Actor), isDown, false)
+		h.add(spell{party: history.ControllerEnd(e.Actor), name: isDown, begin: e.At, end: open}) // it starts without a back-off
 	case history.ControllerStarted:
 		h.end(e, history.ControllerEnd(e.Actor), isDown)
 	case history.APIFault:
-		h.add(spell{party: history.RequestsOf(e.Actor), begin: e.At, end: e.At})
+		h.add(spell{party: history.RequestsOf(e.Actor), begin: e.At, end: e.At, fails: true})
 	case history.HostPaused:
 		h.begin(e, history.HostEnd(e.Host), isPaused, true)
 	case history.HostResumed:
@@ -114,7 +115,7 @@ func (h *hindrances) linked(e *history.Event) {
 }
 
 func (h *hindrances) begin(e *history.Event, party, name string, decided bool) {
-	h.add(spell{party: party, name: name, begin: e.At, end: open, decided: decided})
+	h.add(spell{party: party, name: name, begin: e.At, end: open, fails: true, decided: decided})
 }
 
 // add keeps the spells in order: some are known before they begin.
@@ -196,15 +197,16 @@ func (h *hindrances) lasts(s spell) bool {
 }
 
 // lostTo is how much of the time between two moments was lost to some spells, and to the
-// recovery after each.
+// recovery after each in which something failed.
 func (h *hindrances) lostTo(from, to, recovery time.Duration, which func(*spell) bool) (sum time.Duration) {
 	covered := from
 	for i := range h.spells {
 		s := &h.spells[i]
-		end := to
-		if s.end < to-recovery {
-			end = s.end + recovery
+		end := s.end
+		if s.fails && end < to {
+			end += recovery
 		}
+		end = min(end, to)
 		if begin := max(s.begin, covered); begin < end && which(s) {
 			sum, covered = sum+end-begin, end
 		}
@@ -267,13 +269,13 @@ func (s *spell) of(actor string) bool {
 	return name == "" || same(actor, name)
 }
 
-// on reports whether a spell is that of a host, of a process on it, or of all of the lab. An
+// on reports whether a spell is that of a host, of an agent on it, or of all of the lab. An
 // API server that refuses requests stands still for nobody.
-func (s *spell) on(host string) bool {
+func (s *spell) on(host string, roles *Roles) bool {
 	kind, name, _ := strings.Cut(s.party, "/")
 	switch kind {
 	case "controller":
-		return strings.HasPrefix(name, host+".")
+		return strings.HasPrefix(name, host+".") && roles.agent(name)
 	case "host":
 		return name == host
 	}

@@ -7,14 +7,15 @@ import (
 )
 
 // witnesses tell which agents of seed 004 were well enough to be asked, or to act. One
-// isn't while its host is off or boots, and when anything holds it, its host or everybody
-// up; and for a while after.
+// isn't while its host is off or boots, and when it, its host or everybody was held up for
+// more than a moment; and for a while after. A single request that fails is a moment: an
+// agent asks again.
 type witnesses struct {
 	*hindrances
 	// recovery is how long an agent may still be unwell after it was held up.
 	recovery time.Duration
+	roles    *Roles
 	names    []string
-	now      time.Duration
 	// booted are the hosts whose boot is complete, and since when.
 	booted map[string]time.Duration
 }
@@ -22,12 +23,11 @@ type witnesses struct {
 func newWitnesses(p Params) witnesses {
 	return witnesses{
 		hindrances: p.hindrances, recovery: max(p.Timings.Safe, p.Timings.Watchdog+p.Timings.Slack),
-		names: p.Hosts, booted: make(map[string]time.Duration),
+		roles: &p.Roles, names: p.Hosts, booted: make(map[string]time.Duration),
 	}
 }
 
 func (w *witnesses) observe(e *history.Event) {
-	w.now = e.At
 	switch e.Kind {
 	case history.RunStarted: // whoever is up was all along
 		for name := range w.booted { // order does not matter: all alike
@@ -46,10 +46,23 @@ func (w *witnesses) well(name string, since time.Duration) bool {
 	return up && booted+w.recovery < since && !w.hindered(name, since)
 }
 
-// hindered reports whether anything held an agent up since a time, or a while before.
+// moment is how long an agent may be held up and still be well, and untilAsked what a request
+// that fails adds to that: two of them are more than a moment.
+const moment, untilAsked = 2 * time.Second, 1500 * time.Millisecond
+
+// hindered reports whether an agent was held up for more than a moment since a time, or a
+// while before.
 func (w *witnesses) hindered(host string, since time.Duration) bool {
+	sum := time.Duration(0)
 	for i := range w.spells {
-		if s := &w.spells[i]; w.lasted(s, since) && s.on(host) {
+		s := &w.spells[i]
+		if !w.lasted(s, since) || !s.on(host, w.roles) {
+			continue
+		}
+		if s.fails {
+			sum += untilAsked
+		}
+		if sum += min(s.end, w.now) - s.begin; sum > moment {
 			return true
 		}
 	}

@@ -69,7 +69,7 @@ func BendsOf(spec *scenarios.Spec) Bends {
 			continue // a plan has no such rule
 		}
 		if long, ok := rule.Holds(); ok {
-			bends[do.AddFault.Name] = &history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long}
+			bends[do.AddFault.Name] = &history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long, Fails: true}
 		}
 	}
 	return bends

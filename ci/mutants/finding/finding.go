@@ -48,6 +48,25 @@ func OfRight(right string, plan *scenarios.Plan) (*Finding, error) {
 	return f, json.Unmarshal(output, f)
 }
 
+// Audit is what came of looking for excuses that right controllers do without.
+type Audit struct {
+	// Schedules is how many were played, and Excused in how many of them something was that
+	// would have been a violation.
+	Schedules int    `json:"schedules"`
+	Excused   int    `json:"excused"`
+	Holes     []Hole `json:"holes,omitempty"`
+}
+
+// Hole is such an excuse: a guarantee that a wrong controller would have violated if nothing
+// had held anybody up, and the right one would have kept.
+type Hole struct {
+	Scenario   string   `json:"scenario"`
+	Deviations []string `json:"deviations,omitempty"`
+	Guarantee  string   `json:"guarantee"`
+	// Sentence is how it would have been violated.
+	Sentence string `json:"sentence"`
+}
+
 // Reproduced is what became in the lab of a schedule in which a mutant broke a guarantee in the simulator.
 type Reproduced struct {
 	// Deviation is the schedule's in the simulator's words, and Deed the lab's; empty if no schedule was found that the lab

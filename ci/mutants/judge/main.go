@@ -34,14 +34,24 @@ func main() {
 	limit := flag.Duration("limit", 30*time.Second, "how long to search")
 	right := flag.String("right", "", "this command built with the right controllers")
 	replay := flag.Bool("replay", false, "play the plan on standard input alone")
+	audit := flag.Bool("audit", false, "look instead for what is excused that the right controllers do without")
+	answers := flag.Bool("answer", false, "play the schedules on standard input for an audit")
 	strategy := flag.String("strategy", "", "search the scenario of -first with this strategy instead")
 	seed := flag.Uint64("seed", 1, "seed of that search")
 	schedules := flag.Int("schedules", 1000, "how many schedules it tries")
 	flag.Parse()
 	debug.SetGCPercent(400)
-	var found *finding.Finding
+	var found any
 	var err error
 	switch {
+	case *answers:
+		if err := answerAll(); err != nil {
+			fmt.Fprintf(os.Stderr, "judge: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	case *audit:
+		found, err = audits(*catalog, *first, *right, *limit)
 	case *replay:
 		found, err = play()
 	case *strategy != "":

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/fencelab/fencelab/ci/corpus"
+	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// suspect is a wrong program whose excuses are audited.
+type suspect struct {
+	name, story string
+	changes     []source.Change
+}
+
+// reason says why a guarantee excuses what right controllers do without.
+type reason struct {
+	// Guarantee is the one that does, and Mistake the beginning of the name of the mistake;
+	// empty for all.
+	Guarantee string `json:"guarantee"`
+	Mistake   string `json:"mistake,omitempty"`
+	// Deviation is what the deviation contains; empty for any.
+	Deviation string `json:"deviation,omitempty"`
+	Because   string `json:"because"`
+}
+
+// audited is a hole, whose it is, and why it stays.
+type audited struct {
+	finding.Hole
+	mistake, because string
+}
+
+// auditAll looks for excuses that right controllers do without: of each mutant, each known bug
+// and each story with an overlay. It writes the table and fails if one has no reason.
+func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit time.Duration, table string) error {
+	reasons, err := readReasons("ci/mutants/excuses/reasons.yaml")
+	if err != nil {
+		return err
+	}
+	suspects := []suspect{{name: "overlay"}}
+	for _, m := range all {
+		suspects = append(suspects, suspect{m.ID, m.Story, []source.Change{m.Change}})
+	}
+	pairs, err := corpus.Load([]string{"scenarios/catalog/regression"}, objects.Vocabulary())
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		if len(p.Changes) > 0 {
+			suspects = append(suspects, suspect{p.Right.Metadata.Name, p.Right.Metadata.Name, p.Changes})
+		}
+	}
+	suspects = slices.DeleteFunc(suspects, func(s suspect) bool {
+		return !slices.ContainsFunc(strings.Split(only, ","), func(prefix string) bool { return strings.HasPrefix(s.name, prefix) })
+	})
+
+	began := time.Now()
+	audits, errs := make([]*finding.Audit, len(suspects)), make([]error, len(suspects))
+	next := make(chan int, len(suspects))
+	for i := range suspects {
+		next <- i
+	}
+	close(next)
+	var crew sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		crew.Go(func() {
+			for i := range next {
+				if ctx.Err() != nil {
+					return
+				}
+				audits[i], errs[i] = suspects[i].audit(ctx, dir, right, limit)
+				if errs[i] == nil {
+					fmt.Printf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
+						suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
+				}
+			}
+		})
+	}
+	crew.Wait()
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return err
+	}
+
+	var holes []audited
+	schedules, excused, open := 0, 0, 0
+	for i, a := range audits {
+		schedules, excused = schedules+a.Schedules, excused+a.Excused
+		for _, hole := range a.Holes {
+			h := audited{hole, suspects[i].name, because(reasons, suspects[i].name, &hole)}
+			if h.because == "" {
+				open++
+				fmt.Printf("UNEXPLAINED  %s in %s (%s): %s: %s\n", h.mistake, h.Scenario, strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence)
+			}
+			holes = append(holes, h)
+		}
+	}
+	fmt.Printf("%d wrong programs, %d schedules in %s: something was excused in %d of them, and right controllers did without in %d kinds, of which %d have no reason\n",
+		len(suspects), schedules, time.Since(began).Round(time.Second), excused, len(holes), open)
+	if table != "" && only == "" {
+		if err := os.WriteFile(table, excuses(holes, len(suspects), schedules, excused), 0o644); err != nil {
+			return err
+		}
+	}
+	if open > 0 {
+		return fmt.Errorf("%d excuses have no reason: mend the guarantee, or give the reason in ci/mutants/excuses/reasons.yaml", open)
+	}
+	return nil
+}
+
+// audit builds a suspect and lets it look for excuses; that of overlays is the right program.
+func (s suspect) audit(ctx context.Context, dir, right string, limit time.Duration) (*finding.Audit, error) {
+	args, binary := []string{"-audit", "-limit", limit.String()}, right
+	if len(s.changes) > 0 {
+		var err error
+		if binary, err = source.Build(ctx, ".", "./ci/mutants/judge", dir, s.name, s.changes...); err != nil {
+			return nil, err
+		}
+		defer os.Remove(binary)
+		args = append(args, "-right", right, "-first", s.story)
+	} else {
+		args[2] = (30 * time.Second).String()
+	}
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Stderr = os.Stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("audit the excuses of %s: %w", s.name, err)
+	}
+	a := new(finding.Audit)
+	return a, json.Unmarshal(output, a)
+}
+
+func readReasons(file string) ([]reason, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var reasons []reason
+	if err := yaml.UnmarshalStrict(data, &reasons); err != nil {
+		return nil, fmt.Errorf("read the reasons of %s: %w", filepath.Base(file), err)
+	}
+	return reasons, nil
+}
+
+func because(reasons []reason, mistake string, hole *finding.Hole) string {
+	for _, r := range reasons {
+		if r.Guarantee == hole.Guarantee && strings.HasPrefix(mistake, r.Mistake) && strings.Contains(strings.Join(hole.Deviations, "; "), r.Deviation) {
+			return r.Because
+		}
+	}
+	return ""
+}
+
+// excuses is the document about them.
+func excuses(holes []audited, suspects, schedules, excused int) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `# Excuses that right controllers do without
+
+For those who change the guarantees. A guarantee excuses lateness by the time that was lost,
+and a deed by what had been decided before. Whether it excuses too much shows beside right
+controllers: each wrong one, and fencelab's own in the same parts and the same schedule, are
+judged twice, once as if nothing had held anybody up. What a wrong one is excused of that
+the right one did without is a hole in a guarantee, or has a reason.
+
+`+"`make excuses`"+` writes this page: of %d wrong programs (mistakes in the source, known bugs,
+overlays) %d schedules were played. In %d of them something was excused that would have been
+a violation. %s below.
+
+| guarantee | mistake | story and deviation | why it is excused |
+|---|---|---|---|
+`, suspects, schedules, excused, kinds(len(holes)))
+	slices.SortStableFunc(holes, func(a, b audited) int { return strings.Compare(a.Guarantee+a.mistake, b.Guarantee+b.mistake) })
+	for _, h := range holes {
+		where := "`" + h.Scenario + "`"
+		if len(h.Deviations) > 0 {
+			where += ": `" + strings.Join(h.Deviations, "; ") + "`"
+		}
+		why := h.because
+		if why == "" {
+			why = "**no reason**"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", h.Guarantee, cell(h.mistake), cell(where), cell(why))
+	}
+	return b.Bytes()
+}
+
+func kinds(n int) string {
+	if n == 1 {
+		return "The one kind that right controllers did without is"
+	}
+	return fmt.Sprintf("The %d kinds that right controllers did without are", n)
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search"
+)
+
+// question is a schedule that a wrong controller was in, and answer what right ones were
+// excused of in it, and violated, and how many of its deviations they missed.
+type question struct {
+	Plan       string      `json:"plan"`
+	Deviations []sim.Named `json:"deviations"`
+}
+
+type answer struct {
+	Excused  []string `json:"excused"`
+	Violated []string `json:"violated"`
+	Missed   int      `json:"missed"`
+}
+
+// answerAll answers questions on standard input with the controllers that this is built with.
+func answerAll() error {
+	s, err := sim.New()
+	if err != nil {
+		return err
+	}
+	in, out := json.NewDecoder(bufio.NewReader(os.Stdin)), json.NewEncoder(os.Stdout)
+	for {
+		var q question
+		if err := in.Decode(&q); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		plan, err := scenarios.LoadPlan("plan", []byte(q.Plan), objects.Vocabulary())
+		if err != nil {
+			return err
+		}
+		o, missed, err := s.PlayNamed(context.Background(), plan, q.Deviations)
+		if err != nil {
+			return err
+		}
+		a, err := answerOf(o, len(missed))
+		if err == nil {
+			err = out.Encode(a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func answerOf(o *scenarios.Outcome, missed int) (*answer, error) {
+	excused, err := o.Excused()
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{Missed: missed}
+	for _, r := range excused {
+		a.Excused = append(a.Excused, r.Invariant)
+	}
+	for _, r := range o.Results {
+		if r.Verdict == invariant.Violated {
+			a.Violated = append(a.Violated, r.Invariant)
+		}
+	}
+	return a, nil
+}
+
+// twins is a process of the right controllers that answers questions.
+type twins struct {
+	cmd *exec.Cmd
+	to  io.WriteCloser
+	out *json.Encoder
+	in  *json.Decoder
+}
+
+func startTwins(right string) (*twins, error) {
+	t := &twins{cmd: exec.Command(right, "-answer")}
+	t.cmd.Stderr = os.Stderr
+	from, err := t.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if t.to, err = t.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	t.out, t.in = json.NewEncoder(t.to), json.NewDecoder(from)
+	return t, t.cmd.Start()
+}
+
+func (t *twins) ask(plan *scenarios.Plan, deviations []sim.Named) (*answer, error) {
+	bare := plan.With(nil)
+	if err := t.out.Encode(question{Plan: string(bare.Text()), Deviations: deviations}); err != nil {
+		return nil, err
+	}
+	a := new(answer)
+	if err := t.in.Decode(a); err != nil {
+		return nil, fmt.Errorf("ask the right controllers about %s: %w", plan.Metadata.Name, err)
+	}
+	return a, nil
+}
+
+func (t *twins) close() error {
+	return errors.Join(t.to.Close(), t.cmd.Wait())
+}
+
+// asked is how many schedules of a kind are shown to the twin, until it does without the
+// excuse in one.
+const asked = 4
+
+// auditor looks for excuses that a wrong controller was granted, and that the right one has
+// no need of in the same schedule.
+type auditor struct {
+	s     *sim.Simulator
+	twins *twins // nil where the twin is built into the same program
+	tries map[string]int
+	audit finding.Audit
+}
+
+// audits looks for such excuses for a while: in the story that was made for a mistake, and in
+// some schedules of the others. Without a right program it looks at the stories of wrong
+// controllers, whose mistakes are overlays.
+func audits(catalog, first, right string, limit time.Duration) (*finding.Audit, error) {
+	plans, err := load(catalog)
+	if err != nil {
+		return nil, err
+	}
+	a := &auditor{tries: make(map[string]int)}
+	if a.s, err = sim.New(); err != nil {
+		return nil, err
+	}
+	if right != "" {
+		if a.twins, err = startTwins(right); err != nil {
+			return nil, err
+		}
+		defer a.twins.close() // it ends with its input
+	}
+	began := time.Now()
+	plans = slices.DeleteFunc(plans, func(p *scenarios.Plan) bool { return (p.Spec.Expect.Violated != "") != (right == "") })
+	shuffle := rand.New(rand.NewPCG(1, uint64(len(first))))
+	shuffle.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
+	if i := slices.IndexFunc(plans, func(p *scenarios.Plan) bool { return p.Metadata.Name == first }); i >= 0 {
+		plans[0], plans[i] = plans[i], plans[0]
+	}
+	for _, plan := range plans {
+		if time.Since(began) >= limit {
+			break
+		}
+		steps, benign, err := search.Benign(context.Background(), a.s, plan)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.look(benign, plan); err != nil {
+			return nil, err
+		}
+		singles := search.Singles(steps)
+		shuffle.Shuffle(len(singles), func(i, j int) { singles[i], singles[j] = singles[j], singles[i] })
+		share := 6
+		if plan.Metadata.Name == first {
+			share = 150
+		}
+		for i := range singles[:min(share, len(singles))] {
+			deviant := plan.With(singles[i : i+1])
+			o, err := scenarios.Run(context.Background(), deviant, a.s.Backend(), nil)
+			if err != nil {
+				return nil, err
+			}
+			if err := a.look(o, deviant); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return &a.audit, nil
+}
+
+// look asks the twin of a run in which something was excused. One that is violated all the
+// same lets nobody off.
+func (a *auditor) look(o *scenarios.Outcome, plan *scenarios.Plan) error {
+	a.audit.Schedules++
+	if o.Err != nil || o.Broken != nil || o.Violation() != nil {
+		return nil
+	}
+	excused, err := o.Excused()
+	if err != nil || len(excused) == 0 {
+		return err
+	}
+	a.audit.Excused++
+	excused = slices.DeleteFunc(excused, func(r invariant.Result) bool {
+		a.tries[kindOf(&r)]++
+		return a.tries[kindOf(&r)] > asked
+	})
+	if len(excused) == 0 {
+		return nil
+	}
+	twin, err := a.ask(plan)
+	if err != nil {
+		return err
+	}
+	for _, r := range excused {
+		if twin.Missed > 0 || slices.Contains(twin.Excused, r.Invariant) || slices.Contains(twin.Violated, r.Invariant) {
+			continue
+		}
+		a.tries[kindOf(&r)] = asked // one example will do
+		hole := finding.Hole{Scenario: plan.Metadata.Name, Guarantee: r.Invariant, Sentence: r.Reason}
+		for _, d := range plan.Deviations {
+			hole.Deviations = append(hole.Deviations, d.String())
+		}
+		a.audit.Holes = append(a.audit.Holes, hole)
+	}
+	return nil
+}
+
+func (a *auditor) ask(plan *scenarios.Plan) (*answer, error) {
+	if a.twins == nil {
+		twin, err := a.s.Twin(context.Background(), plan)
+		if err != nil {
+			return nil, err
+		}
+		return answerOf(twin.Outcome, len(twin.Missed))
+	}
+	named, _, err := a.s.Named(context.Background(), plan, nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.twins.ask(plan, named)
+}
+
+// kindOf is what excuses of a kind have in common: the guarantee, and what happened.
+func kindOf(r *invariant.Result) string {
+	kinds := func(e *history.Event) string { return string(e.Kind) + " " + e.Key + " " + e.Actor }
+	return strings.Join([]string{r.Invariant, kinds(&r.Violation.First), kinds(&r.Violation.Second)}, ", ")
+}
