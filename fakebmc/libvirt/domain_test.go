@@ -289,14 +289,17 @@ func TestLibvirtComesBack(t *testing.T) {
 	third := d.Define("third")
 	changed("+other", "-other", "+third")
 	m.ForceOff()
-	for p := range told {
-		if p == fakebmc.Off {
-			break
+	d.Until("the watcher is told that the host is off", func() bool {
+		select {
+		case p := <-told:
+			if p != fakebmc.Off && p != fakebmc.PoweringOff {
+				t.Errorf("the watcher was told %s", p)
+			}
+			return p == fakebmc.Off
+		default:
+			return false
 		}
-		if p != fakebmc.PoweringOff {
-			t.Errorf("the watcher was told %s", p)
-		}
-	}
+	})
 	if err := third.Domain().Undefine(); err != nil {
 		t.Fatal(err)
 	}

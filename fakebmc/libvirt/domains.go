@@ -194,6 +194,11 @@ func legible(err error) error {
 	return err
 }
 
+// settling is how long after a connection the domains are looked at all the same: a daemon that
+// has just been started may still be connecting to a QEMU, and tells nothing of one that dies
+// meanwhile.
+const settling = time.Minute
+
 // watch hands events to the domains, one after the other, and makes a lost
 // connection anew.
 func (l *Domains) watch() {
@@ -201,6 +206,7 @@ func (l *Domains) watch() {
 	look := time.NewTicker(retryInterval)
 	defer look.Stop()
 	<-l.deaf // until Open
+	connected := time.Now()
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -218,7 +224,13 @@ func (l *Domains) watch() {
 			}
 		case <-look.C:
 			_ = l.hear() // or the next time
+			if time.Since(connected) < settling {
+				for _, d := range l.all() {
+					d.look()
+				}
+			}
 		case <-l.deaf:
+			connected = time.Now()
 			l.change()
 			for _, d := range l.all() {
 				d.forget()
