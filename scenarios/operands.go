@@ -253,7 +253,12 @@ type AnnotateOp struct {
 	Key string `json:"key"`
 	// value is the annotation's value.
 	Value string `json:"value,omitempty"`
+	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	As string `json:"as,omitempty"`
 }
+
+// By is who does it.
+func (a *AnnotateOp) By() string { return history.UserNamed(a.As) }
 
 // Selection is what is annotated.
 func (a *AnnotateOp) Selection() Selection { return Selection{a.Object, a.Kind, a.Labels} }
@@ -302,7 +307,12 @@ type ObjectOp struct {
 	Kind string `json:"kind,omitempty"`
 	// labels are the labels that the objects of kind must have.
 	Labels map[string]string `json:"labels,omitempty"`
+	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	As string `json:"as,omitempty"`
 }
+
+// By is who does it.
+func (o *ObjectOp) By() string { return history.UserNamed(o.As) }
 
 // Selection is what is named.
 func (o *ObjectOp) Selection() Selection { return Selection{o.Object, o.Kind, o.Labels} }
@@ -315,7 +325,12 @@ type CreateOp struct {
 	// topology gives it. A custom resource has a status only if with gives one, and a
 	// BareMetalHost without a bmc gets that of its host.
 	With json.RawMessage `json:"with,omitempty"`
+	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	As string `json:"as,omitempty"`
 }
+
+// By is who does it.
+func (o *CreateOp) By() string { return history.UserNamed(o.As) }
 
 // SaysStatus reports whether the object comes with a status: that of the topology, or one that is given. One of a custom
 // kind otherwise has none: its controller has yet to say something.
@@ -338,7 +353,12 @@ type PatchOp struct {
 	// foreign says that the patch has fields of a system under test whose definition of the
 	// kind is not fencelab's: only the lab's API server can check them.
 	Foreign bool `json:"foreign,omitempty"`
+	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	As string `json:"as,omitempty"`
 }
+
+// By is who does it.
+func (p *PatchOp) By() string { return history.UserNamed(p.As) }
 
 // Selection is what is changed.
 func (p *PatchOp) Selection() Selection { return Selection{p.Object, p.Kind, p.Labels} }
@@ -370,7 +390,12 @@ type OnlineOp struct {
 	Host string `json:"host"`
 	// online says whether the host should be on.
 	Online bool `json:"online"`
+	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	As string `json:"as,omitempty"`
 }
+
+// By is who does it.
+func (o *OnlineOp) By() string { return history.UserNamed(o.As) }
 
 func (f *FailAPIOp) String() string {
 	count := "every"

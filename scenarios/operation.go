@@ -165,8 +165,8 @@ type operation struct {
 	// host is the host that it is done to, object what else it is done to: a fault, a
 	// controller, or an API object.
 	host, object func(*Op) string
-	// byUser says that a user does it at the API server.
-	byUser bool
+	// by is the user who does it at the API server, "" if none does: its operand says so.
+	by func(*Op) string
 	// check finds what the types don't show.
 	check func(*validator, string, *Op)
 	// begins is the state that it begins, ends are those that it ends, or their first
@@ -197,7 +197,6 @@ type state struct {
 type of[T any] struct {
 	text         func(*T) string
 	host, object func(*T) string
-	byUser       bool
 	check        func(*validator, string, *T)
 	begins       func(*T) state
 	ends         func(*T) []string
@@ -214,7 +213,7 @@ type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 // what may be left out.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
-		name: name, byUser: o.byUser, orphan: o.orphan, mayLast: o.mayLast,
+		name: name, orphan: o.orphan, mayLast: o.mayLast,
 		hinders: func(op *Op, timings *invariant.Timings) *history.Hindrance {
 			h := hinders(field(op), timings)
 			if h != nil && o.begins != nil {
@@ -222,7 +221,13 @@ func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, h
 			}
 			return h
 		},
-		is:   func(op *Op) bool { return field(op) != nil },
+		is: func(op *Op) bool { return field(op) != nil },
+		by: func(op *Op) string {
+			if user, ok := any(field(op)).(interface{ By() string }); ok {
+				return user.By()
+			}
+			return ""
+		},
 		do:   func(w World, op *Op) error { return do(w, field(op)) },
 		text: on(field, o.text), host: on(field, o.host), object: on(field, o.object),
 		begins: on(field, o.begins), ends: on(field, o.ends),
@@ -414,36 +419,36 @@ var operations = []operation{
 		},
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
-		byUser: true, check: (*validator).annotation,
+		check:  (*validator).annotation,
 	}),
 	declare("removeAnnotation", func(op *Op) *AnnotateOp { return op.RemoveAnnotation }, World.RemoveAnnotation, nobody, of[AnnotateOp]{
 		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Selection()) },
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
-		byUser: true, check: (*validator).noAnnotation,
+		check:  (*validator).noAnnotation,
 	}),
 	declare("setOnline", func(op *Op) *OnlineOp { return op.SetOnline }, World.SetOnline, nobody, of[OnlineOp]{
-		text:   func(o *OnlineOp) string { return fmt.Sprintf("set %s online=%t", o.Host, o.Online) },
-		host:   func(o *OnlineOp) string { return o.Host },
-		byUser: true, check: func(v *validator, path string, o *OnlineOp) { v.host(path+".host", o.Host) },
+		text:  func(o *OnlineOp) string { return fmt.Sprintf("set %s online=%t", o.Host, o.Online) },
+		host:  func(o *OnlineOp) string { return o.Host },
+		check: func(v *validator, path string, o *OnlineOp) { v.host(path+".host", o.Host) },
 	}),
 	declare("patch", func(op *Op) *PatchOp { return op.Patch }, World.Patch, nobody, of[PatchOp]{
 		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
-		byUser: true, check: (*validator).patch, asks: foreignFields,
+		check:  (*validator).patch, asks: foreignFields,
 	}),
 	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, nobody, of[ObjectOp]{
 		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
-		byUser: true, check: func(v *validator, path string, o *ObjectOp) { v.selection(path, o.Selection(), isChanged) },
+		check:  func(v *validator, path string, o *ObjectOp) { v.selection(path, o.Selection(), isChanged) },
 	}),
 	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, nobody, of[CreateOp]{
 		text:   func(o *CreateOp) string { return "create " + o.Object },
 		host:   func(o *CreateOp) string { return nameIn(o.Object) },
 		object: func(o *CreateOp) string { return o.Object },
-		byUser: true, check: (*validator).create,
+		check:  (*validator).create,
 	}),
 	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, (*FailAPIOp).hinders, of[FailAPIOp]{
 		text:   (*FailAPIOp).String,

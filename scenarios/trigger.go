@@ -56,7 +56,11 @@ func (v *validator) event(path string, t Trigger) {
 		v.bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
 	}
 	v.host(path+".host", t.Host)
-	if !slices.Contains(bystanders[kind], t.Actor) {
+	switch {
+	case slices.Contains(bystanders[kind], t.Actor):
+	case history.IsUser(t.Actor):
+		v.user(path+".actor", t.Actor)
+	default:
 		v.controller(path+".actor", t.Actor)
 	}
 	v.subject(path+".object", kind, t)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // op checks one operation against the operations before it.
@@ -24,9 +26,12 @@ func (v *validator) op(path string, op *Op) {
 	o := set[0]
 	path = join(path, o.name)
 	for _, away := range [...]string{apiAway, etcdAway} {
-		if o.byUser && slices.Contains(v.open, away) {
+		if o.by(op) != "" && slices.Contains(v.open, away) {
 			v.bad(path, "no user can do this while %s: add apiRestore before this step", away)
 		}
+	}
+	if _, name, named := strings.Cut(o.by(op), "/"); named && !dnsLabel.MatchString(name) {
+		v.bad(path+".as", "%s is not a valid name of a user: use lower-case letters, digits and dashes", quote(name))
 	}
 	o.check(v, path, op)
 	ends := o.ends(op)
@@ -45,6 +50,19 @@ func (v *validator) op(path string, op *Op) {
 	if s := o.begins(op); s.clause != "" && !slices.Contains(v.open, s.clause) {
 		v.open = append(v.open, s.clause)
 	}
+}
+
+// user checks the name of a user who is waited for: one of those who do something.
+func (v *validator) user(path, name string) {
+	users := []string{history.User}
+	for i := range v.spec.Steps {
+		if do := v.spec.Steps[i].Do; do != nil {
+			for _, o := range do.set() {
+				users = append(users, o.by(do))
+			}
+		}
+	}
+	v.oneOf(path, "user", name, slices.DeleteFunc(users, func(user string) bool { return user == "" }))
 }
 
 func namesOf(some []*operation) []string {

@@ -232,25 +232,25 @@ func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
 }
 
 func (o operations) Annotate(op *scenarios.AnnotateOp) error {
-	return o.annotate(op.Selection(), op.Key, &op.Value)
+	return o.annotate(op, &op.Value)
 }
 
 func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error {
-	return o.annotate(op.Selection(), op.Key, nil)
+	return o.annotate(op, nil)
 }
 
 // annotate sets or, with a nil value, removes an annotation.
-func (b *Backend) annotate(which scenarios.Selection, key string, value *string) error {
-	return b.each(which, func(object string) error {
-		return b.change(object, func(obj client.Object) {
+func (b *Backend) annotate(op *scenarios.AnnotateOp, value *string) error {
+	return b.each(op.Selection(), func(object string) error {
+		return b.change(object, op.By(), func(obj client.Object) {
 			annotations := obj.GetAnnotations()
 			if annotations == nil {
 				annotations = map[string]string{}
 			}
 			if value == nil {
-				delete(annotations, key)
+				delete(annotations, op.Key)
 			} else {
-				annotations[key] = *value
+				annotations[op.Key] = *value
 			}
 			obj.SetAnnotations(annotations)
 		})
@@ -282,11 +282,11 @@ func (b *Backend) each(which scenarios.Selection, do func(object string) error) 
 }
 
 func (o operations) SetOnline(op *scenarios.OnlineOp) error {
-	return o.change("BareMetalHost/"+op.Host, func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = op.Online })
+	return o.change("BareMetalHost/"+op.Host, op.By(), func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = op.Online })
 }
 
 // change updates an object as a user would.
-func (b *Backend) change(object string, change func(client.Object)) error {
+func (b *Backend) change(object, by string, change func(client.Object)) error {
 	kind, key, err := b.object(object)
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func (b *Backend) change(object string, change func(client.Object)) error {
 	}
 	obj = obj.DeepCopyObject().(client.Object)
 	change(obj)
-	_, err = b.store.Update(history.User, obj)
+	_, err = b.store.Update(by, obj)
 	return err
 }
 
@@ -312,10 +312,10 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 			return err
 		}
 		if object != nil {
-			_, err = o.store.Patch(history.User, kind, key, false, types.MergePatchType, object)
+			_, err = o.store.Patch(op.By(), kind, key, false, types.MergePatchType, object)
 		}
 		if err == nil && status != nil {
-			_, err = o.store.Patch(history.User, kind, key, true, types.MergePatchType, status)
+			_, err = o.store.Patch(op.By(), kind, key, true, types.MergePatchType, status)
 		}
 		return ineffective(err)
 	})
@@ -327,7 +327,7 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 		if err != nil {
 			return err
 		}
-		return client.IgnoreNotFound(o.store.Delete(history.User, kind, key, nil))
+		return client.IgnoreNotFound(o.store.Delete(op.By(), kind, key, nil))
 	})
 }
 
@@ -344,10 +344,10 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 		return nil
 	}
 	if is.Custom && !op.SaysStatus() {
-		_, err := o.store.Create(history.User, obj)
+		_, err := o.store.Create(op.By(), obj)
 		return err
 	}
-	return create(o.store, history.User, obj)
+	return create(o.store, op.By(), obj)
 }
 
 // ineffective marks the error of a user's request for an object that isn't there:

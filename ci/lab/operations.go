@@ -310,20 +310,20 @@ func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error { return o.
 
 // annotate sets or, with a nil value, removes an annotation.
 func (o operations) annotate(op *scenarios.AnnotateOp, value *string) error {
-	return o.merge(op.Selection(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
+	return o.merge(op.Selection(), op.As, map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
 }
 
 func (o operations) SetOnline(op *scenarios.OnlineOp) error {
-	return o.merge(scenarios.Selection{Object: "BareMetalHost/" + op.Host}, map[string]any{"spec": map[string]any{"online": op.Online}})
+	return o.merge(scenarios.Selection{Object: "BareMetalHost/" + op.Host}, op.As, map[string]any{"spec": map[string]any{"online": op.Online}})
 }
 
 // merge changes objects as a user would.
-func (o operations) merge(which scenarios.Selection, change map[string]any) error {
+func (o operations) merge(which scenarios.Selection, as string, change map[string]any) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	return o.Patch(&scenarios.PatchOp{Object: which.Object, Kind: which.Kind, Labels: which.Labels, Merge: data})
+	return o.Patch(&scenarios.PatchOp{Object: which.Object, Kind: which.Kind, Labels: which.Labels, Merge: data, As: as})
 }
 
 // each does something to every object that is meant, one after the other.
@@ -368,18 +368,18 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 	if op.Foreign { // what the definition hasn't would be dropped without a word
 		options = append(options, client.FieldValidation(metav1.FieldValidationStrict))
 	}
-	return o.each(op.Selection(), func(name string) error { return o.patch(name, object, status, options) })
+	return o.each(op.Selection(), func(name string) error { return o.patch(name, op.By(), object, status, options) })
 }
 
-func (o operations) patch(name string, object, status []byte, options []client.PatchOption) error {
+func (o operations) patch(name, by string, object, status []byte, options []client.PatchOption) error {
 	_, obj, err := o.kinds.Find(name)
 	if err == nil && object != nil {
-		o.writers.sends(name, history.User)
-		defer o.writers.done(name, history.User)
+		o.writers.sends(name, by)
+		defer o.writers.done(name, by)
 		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
-		o.writers.wrote(obj.GetResourceVersion(), history.User)
+		o.writers.wrote(obj.GetResourceVersion(), by)
 		if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
-			o.writers.released(name, history.User)
+			o.writers.released(name, by)
 		}
 	}
 	if err == nil && status != nil {
@@ -400,7 +400,7 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 		if err != nil {
 			return err
 		}
-		o.writers.deletes(name, history.User)
+		o.writers.deletes(name, op.By())
 		return client.IgnoreNotFound(o.admin.Delete(o.ctx, obj))
 	})
 }
@@ -415,7 +415,7 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 		plain.Status = false
 		kind = &plain
 	}
-	if err := o.create(o.ctx, kind, obj, string(user)); !apierrors.IsAlreadyExists(err) {
+	if err := o.create(o.ctx, kind, obj, op.By()); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil

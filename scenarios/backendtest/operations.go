@@ -17,19 +17,22 @@ const (
 	hard   = `{"mode":"hard"}`
 )
 
+// backup is one of several users, by its name.
+const backup = "backup"
+
 func onHost(name string) *scenarios.HostOp { return &scenarios.HostOp{Host: name} }
 
 func bmh(name string) string { return "BareMetalHost/" + name }
 
 func asks(host, key, value string) *scenarios.AnnotateOp {
-	return &scenarios.AnnotateOp{Object: bmh(host), Key: key, Value: value}
+	return &scenarios.AnnotateOp{Object: bmh(host), Key: key, Value: value, As: backup}
 }
 
 // holds holds a host off and lets it go, so that it boots.
 func (w *walk) holds(host string) {
 	w.Helper()
 	w.do(scenarios.Op{Annotate: asks(host, hold, hard)})
-	w.next(event{kind: history.AnnotationSet, host: host, object: bmh(host), actor: history.User, key: hold, value: hard})
+	w.next(event{kind: history.AnnotationSet, host: host, object: bmh(host), actor: history.UserNamed(backup), key: hold, value: hard})
 }
 
 func (w *walk) letsGo(host string) {
@@ -66,7 +69,7 @@ func power(w *walk) {
 	w.next(event{kind: history.BootEnded, host: host, actor: "reboot"})
 	w.next(event{kind: history.PowerOff, host: host, actor: "reboot"})
 	w.do(scenarios.Op{RemoveAnnotation: asks(host, hold, "")})
-	w.next(event{kind: history.AnnotationRemoved, host: host, actor: history.User, key: hold})
+	w.next(event{kind: history.AnnotationRemoved, host: host, actor: history.UserNamed(backup), key: hold})
 	w.next(event{kind: history.BMCCommand, host: host, actor: "reboot", value: "On"})
 	w.next(event{kind: history.PowerOn, host: host, actor: "reboot"})
 	w.next(event{kind: history.BootStarted, host: host})

@@ -35,6 +35,17 @@ const Late = "late"
 // User is who a scenario's operations on API objects are done as.
 const User = "user"
 
+// UserNamed is a user with a name, of several; "" is the User.
+func UserNamed(name string) string {
+	if name == "" {
+		return User
+	}
+	return User + "/" + name
+}
+
+// IsUser reports whether an actor is a user.
+func IsUser(actor string) bool { return actor == User || strings.HasPrefix(actor, User+"/") }
+
 // Kind says what happened. Its layer is fixed: see Kind.Layer.
 type Kind string
 

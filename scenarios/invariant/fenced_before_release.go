@@ -205,7 +205,7 @@ func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
 
 // byUser reports whether the scenario itself changed an object.
 func byUser(e *history.Event) bool {
-	return e.Actor == history.User || e.Actor == string(history.Engine)
+	return history.IsUser(e.Actor) || e.Actor == string(history.Engine)
 }
 
 func (c *releases) podDeleted(h *releaseHost, e *history.Event) {

@@ -45,6 +45,7 @@ var harms = []struct {
 		_, reboot := rebootRequest(e)
 		return e.Kind == history.AnnotationRemoved && (reboot || e.Key == externalAnnotation)
 	}, &ownAnnotationsOnly},
+	{"a cordon was taken away", kindIs(history.NodeUncordoned), &ownAnnotationsOnly},
 	{"a hook or a pause was taken away", func(e *history.Event) bool { return e.Kind == history.AnnotationRemoved && keepsOff(e) }, &ownAnnotationsOnly},
 }
 

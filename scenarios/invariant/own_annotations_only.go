@@ -8,20 +8,16 @@ import (
 
 var ownAnnotationsOnly = Invariant{
 	ID:    "own-annotations-only",
-	Claim: "No controller removes a reboot annotation, a remediation mark, a hook or a pause that is not its own to remove.",
+	Claim: "No controller removes a reboot annotation, a remediation mark, a hook, a pause or a cordon that is not its own to remove.",
 	Seed:  "000, 001",
-	New: func(p Params) Checker {
-		return &owners{ruling: ruling{id: "own-annotations-only"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{}}
-	},
+	New:   func(p Params) Checker { return newOwners(p, "own-annotations-only", false) },
 }
 
 var contentPreserved = Invariant{
 	ID:    "content-preserved",
 	Claim: "The value of a reboot annotation or a remediation mark is never changed by a controller that did not set it.",
 	Seed:  "000",
-	New: func(p Params) Checker {
-		return &owners{ruling: ruling{id: "content-preserved"}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{}, content: true}
-	},
+	New:   func(p Params) Checker { return newOwners(p, "content-preserved", true) },
 }
 
 // owners judges every removal of an annotation, or every change of a value that is
@@ -34,8 +30,17 @@ type owners struct {
 	unmanaged map[string]bool
 	// leaving are the Machines that are being deleted.
 	leaving map[string]bool
+	// cordons are those of the Nodes that there are, by their UIDs.
+	cordons map[string]history.Event
 	// content says that values are judged, and removals are not.
 	content bool
+}
+
+func newOwners(p Params, id string, content bool) *owners {
+	return &owners{
+		ruling: ruling{id: id}, roles: p.Roles, placed: placedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{},
+		cordons: map[string]history.Event{}, content: content,
+	}
 }
 
 func (c *owners) Observe(e history.Event) *Violation {
@@ -52,8 +57,34 @@ func (c *owners) Observe(e history.Event) *Violation {
 		if _, reboot := rebootRequest(&e); reboot || e.Key == externalAnnotation || !c.content && keepsOff(&e) {
 			c.judge(&e)
 		}
+	case history.NodeCordoned:
+		if _, had := c.cordons[e.UID]; !had {
+			c.cordons[e.UID] = e
+		}
+	case history.NodeUncordoned:
+		if !c.content {
+			c.uncordoned(&e)
+		}
+		delete(c.cordons, e.UID)
+	case history.NodeDeleted:
+		delete(c.cordons, e.UID)
 	}
 	return c.tell()
+}
+
+// uncordoned judges a controller that lets Pods onto a Node again: only a controller of its
+// part may have kept them from it. Agents do so for each other.
+func (c *owners) uncordoned(e *history.Event) {
+	set, had := c.cordons[e.UID]
+	if !had || !c.roles.tested(e.Actor) {
+		return
+	}
+	c.judged++
+	if same(e.Actor, set.Actor) || c.roles.agent(e.Actor) && c.roles.agent(set.Actor) {
+		c.allow(e, &set)
+		return
+	}
+	c.breach(&set, e, e.Object+" was uncordoned by "+e.Actor+" at "+seconds(e.At)+", and the cordon is "+set.Actor+"'s of "+seconds(set.At))
 }
 
 // keepsOff reports whether an annotation of a Machine keeps controllers from it.

@@ -200,7 +200,7 @@ func (d *drawer) event(e history.Event) {
 		}
 		return
 	}
-	if e.Actor == history.User {
+	if history.IsUser(e.Actor) {
 		d.users = append(d.users, mark)
 	}
 	if e.Host == "" {
