@@ -41,6 +41,9 @@ func (d *document) lint(s *Scenario, vocab Vocabulary) {
 		if i == len(s.Spec.Steps)-1 {
 			d.bad(path, "the last step does something, but nothing waits for its consequences: add a step that does")
 		}
+		if up := step.Do.PowerUp; up != nil && !s.Spec.Steps[i].When.IsZero() && !slices.ContainsFunc(s.Spec.Steps[:i], func(s Step) bool { return !s.When.IsZero() || s.Do != nil }) {
+			d.bad(path+".do.powerUp", "nothing before this has switched %s off: a host that is on stays as it is", up.Host)
+		}
 		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
 			if op != nil && misspelledHook(op.Key) {
 				d.bad(path+".do", "%s is not a deletion hook: hooks begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])

@@ -81,6 +81,12 @@ func (v *validator) event(path string, t Trigger) {
 		}) {
 			v.bad(path+".event", "%s never happens: the host has no watchdog", kind)
 		}
+	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
+		if !slices.ContainsFunc(v.spec.Steps, func(s Step) bool {
+			return s.Do != nil && (s.Do.Cut != nil && kind != history.LinkImpaired || s.Do.Impair != nil && kind != history.LinkCut)
+		}) && !v.unsure {
+			v.bad(path+".event", "%s never happens: no step does that to a link", kind)
+		}
 	case history.BMCFault:
 		if t.Value != "" {
 			v.fault(path+".value", t.Value)

@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -352,10 +353,20 @@ func (e Event) String() string {
 // Phrase says what happened as a clause of an English sentence, without the
 // time: "worker-1 was powered on", "the Node of worker-1 was deleted".
 func (e Event) Phrase() string {
-	if phrase, ok := phrases[e.Kind]; ok {
-		return strings.NewReplacer("{host}", e.Host, "{object}", e.Object, "{key}", e.Key, "{value}", e.Value, "{actor}", e.Actor).Replace(phrase)
+	phrase, ok := phrases[e.Kind]
+	if e.From != "" && e.To != "" { // one link of a host, and not all
+		phrase = cmp.Or(linkPhrases[e.Kind], phrase)
+	}
+	if ok {
+		return strings.NewReplacer("{from}", e.From, "{to}", e.To, "{host}", e.Host, "{object}", e.Object, "{key}", e.Key, "{value}", e.Value, "{actor}", e.Actor).Replace(phrase)
 	}
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.Kind, e.Host, e.Object)), " ")
+}
+
+var linkPhrases = map[Kind]string{
+	LinkCut:      "{from} was cut off from {to}",
+	LinkRestored: "{from} was connected to {to} again",
+	LinkImpaired: "the link from {from} to {to} became poor",
 }
 
 var phrases = map[Kind]string{
