@@ -131,6 +131,9 @@ func TestCrashesAreTheSame(t *testing.T) {
 			}
 		})
 	}
+	if len(told) < 2 {
+		t.Skip("there is nothing to compare: see why its parts were skipped")
+	}
 	if !slices.Equal(told[false], told[true]) {
 		t.Errorf("in process:\n  %s\nas a process:\n  %s", strings.Join(told[false], "\n  "), strings.Join(told[true], "\n  "))
 	}
