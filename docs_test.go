@@ -329,6 +329,7 @@ func TestWorlds(t *testing.T) {
 	}
 	names[scenarios.FeatureControllerLinks] = "`cut` of a controller's link"
 	names[scenarios.FeatureForeignFields] = "`patch` of `foreign` fields"
+	names[scenarios.FeatureOutOfService] = "`patch` that sets an out-of-service taint"
 	names[scenarios.FeaturePausedWatchdog] = "`pause` of a host with a `watchdog` that is no `softdog`"
 	names[scenarios.FeatureDeviations] = "`deviations` of a plan, by class"
 	names[scenarios.FeatureDeeds] = "`deviations` of a plan, by deed"

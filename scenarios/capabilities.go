@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -37,6 +38,8 @@ const (
 	FeatureStops Feature = "stops"
 	// FeatureBMC is somebody else's program in the place of the BMCs.
 	FeatureBMC Feature = "bmc"
+	// FeatureOutOfService is a cluster that acts on the taint of that name.
+	FeatureOutOfService Feature = "outOfService"
 	// FeatureForeignFields are those of a system's own definitions.
 	FeatureForeignFields Feature = "foreign"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
@@ -208,7 +211,7 @@ func Features() []Feature {
 		case "pause":
 			features = append(features, FeaturePausedWatchdog)
 		case "patch":
-			features = append(features, FeatureForeignFields)
+			features = append(features, FeatureForeignFields, FeatureOutOfService)
 		case "crash":
 			features = append(features, FeatureStaleLists, FeatureLateRequests)
 		case "setClock":
@@ -232,11 +235,18 @@ func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
 	return nil
 }
 
-func foreignFields(op *PatchOp, _ *Spec) []Feature {
+// outOfService is the taint by which a person says that a Node's host is off for sure.
+const outOfService = "node.kubernetes.io/out-of-service"
+
+// patches is what a patch needs whose fields not every world has, or acts on.
+func patches(op *PatchOp, _ *Spec) (features []Feature) {
 	if op.Foreign {
-		return []Feature{FeatureForeignFields}
+		features = append(features, FeatureForeignFields)
 	}
-	return nil
+	if bytes.Contains(op.Merge, []byte(outOfService)) {
+		features = append(features, FeatureOutOfService)
+	}
+	return features
 }
 
 // clocks is what a clock needs that is not just a host's being ahead or behind.

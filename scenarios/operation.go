@@ -436,7 +436,7 @@ var operations = []operation{
 		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
-		check:  (*validator).patch, asks: foreignFields,
+		check:  (*validator).patch, asks: patches,
 	}),
 	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, nobody, of[ObjectOp]{
 		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },

@@ -107,10 +107,13 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
 	}
 	switch o.ControlPlane() {
+	case Standard:
 	case Kind, Kubeconfig:
 		for _, name := range [...]scenarios.Feature{"apiOutage", "etcdOutage"} {
 			can.Lacks[name] = "who runs in the cluster itself goes another way to the API server; run with --cluster embedded or standard"
 		}
+	default:
+		can.Lacks[scenarios.FeatureOutOfService] = "only kube-controller-manager acts on an out-of-service taint; run with --cluster standard"
 	}
 	if !o.Processes {
 		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
