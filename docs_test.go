@@ -285,7 +285,7 @@ func TestComplete(t *testing.T) {
 // TestKinds holds the table of the kinds of objects against what scenarios know of them.
 func TestKinds(t *testing.T) {
 	names := map[scenarios.Naming]string{
-		scenarios.Freely: "any; `with` says what is in it", scenarios.AfterHost: "of a host", scenarios.AfterNode: "of a host's Node",
+		scenarios.Freely: "any; `with` says what is in it", scenarios.AfterHost: "of a host", scenarios.AfterNode: "of a host's Node", scenarios.AfterMachine: "of a host's Machine",
 		scenarios.AfterCluster: "`" + scenarios.ClusterName + "`",
 	}
 	may := map[bool]string{true: "yes", false: "no"}

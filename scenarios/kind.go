@@ -26,11 +26,13 @@ type Kind struct {
 type Naming int
 
 // The objects of a kind are called as their users like, like the hosts, like the hosts'
-// Nodes, or, where there is only one, like the cluster. Only users make what they name.
+// Nodes or Machines, or, where there is only one, like the cluster. Only users make what
+// they name.
 const (
 	Freely Naming = iota
 	AfterHost
 	AfterNode
+	AfterMachine
 	AfterCluster
 )
 

@@ -101,7 +101,7 @@ var kinds = []scenarios.Kind{
 	{Name: "Node", Named: scenarios.AfterNode, Annotated: true, Changed: true, Unmade: "a Node is made by its kubelet: start that by powerLoss and powerUp"},
 	{Name: "Pod"}, {Name: "Secret"}, {Name: "Lease"},
 	{Name: "BareMetalHost", Named: scenarios.AfterHost, Custom: true, Annotated: true, Changed: true, Made: true},
-	{Name: "Machine", Named: scenarios.AfterHost, Custom: true, Annotated: true, Changed: true, Made: true},
+	{Name: "Machine", Named: scenarios.AfterMachine, Custom: true, Annotated: true, Changed: true, Made: true},
 	{Name: "MachineHealthCheck", Named: scenarios.AfterCluster, Custom: true, Changed: true, Made: true},
 }
 

@@ -51,8 +51,11 @@ func (c *OffClaim) told() bool { return c.Kind == usualClaim && c.Path == usualF
 // field is the field of a host.
 func (c *OffClaim) field(h *Host) Field {
 	name := h.Name
-	if c.Kind == "Node" {
+	switch c.Kind {
+	case "Node":
 		name = h.Node()
+	case "Machine":
+		name = h.Machine()
 	}
 	return Field{c.Kind + "/" + name, c.Path}
 }

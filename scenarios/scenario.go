@@ -147,10 +147,12 @@ type Workers struct {
 
 // Host is one machine.
 type Host struct {
-	// name is the name of the host, its Machine and its Node.
+	// name is the name of the host and, unless they have others, of its Machine and its Node.
 	Name string `json:"name"`
 	// nodeName is the name of the host's Node. Default: the host's name.
 	NodeName string `json:"nodeName,omitempty"`
+	// machineName is the name of the host's Machine. Default: the host's name.
+	MachineName string `json:"machineName,omitempty"`
 	// labels are the labels that the kubelet puts on the Node.
 	Labels map[string]string `json:"labels,omitempty"`
 	// domain is the failure domain that the host is in, such as a rack whose links to the
@@ -169,6 +171,20 @@ type Host struct {
 
 // Node is the name of the host's Node.
 func (h *Host) Node() string { return cmp.Or(h.NodeName, h.Name) }
+
+// Machine is the name of the host's Machine.
+func (h *Host) Machine() string { return cmp.Or(h.MachineName, h.Name) }
+
+// Called is what the host's object of a kind is called.
+func (h *Host) Called(kind Naming) string {
+	switch kind {
+	case AfterNode:
+		return h.Node()
+	case AfterMachine:
+		return h.Machine()
+	}
+	return h.Name
+}
 
 // NodeOf is the name of the Node of a host.
 func (t *Topology) NodeOf(host string) string {

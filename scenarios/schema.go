@@ -100,6 +100,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"FailAPIOp.code":             {"enum": apiCodes},
 		"FailAPIOp.times":            {"minimum": 1},
 		"Host.nodeName":              pattern(dnsLabelPattern),
+		"Host.machineName":           pattern(dnsLabelPattern),
 		"Host.domain":                pattern(dnsLabelPattern),
 		"PatchOp.object":             pattern(b.vocab.objectPattern(isChanged)),
 		"ObjectOp.object":            pattern(b.vocab.objectPattern(isChanged)),

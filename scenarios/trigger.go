@@ -131,7 +131,7 @@ func (v *validator) subject(path string, event history.Kind, t Trigger) {
 	v.named(path, kind, name)
 	host := name
 	for i := range v.spec.Topology.Hosts {
-		if h := &v.spec.Topology.Hosts[i]; kind == "Node" && h.Node() == name {
+		if h := &v.spec.Topology.Hosts[i]; h.Called(v.vocab.kind(kind).Named) == name {
 			host = h.Name
 		}
 	}

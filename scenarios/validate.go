@@ -84,9 +84,9 @@ type validator struct {
 	// hosts and controllers are the names of those that take part. nil: their
 	// definitions are broken, so that nothing can be said about references.
 	hosts, controllers []string
-	// nodes are the names of the hosts' Nodes.
-	nodes      []string
-	invariants []string
+	// nodes and machines are the names of the hosts' Nodes and Machines.
+	nodes, machines []string
+	invariants      []string
 	// faults are the names of the faults that were added so far; ended of those
 	// that were removed again.
 	faults, ended []string
@@ -114,6 +114,9 @@ func newValidator(doc *document, vocab Vocabulary, spec *Spec) *validator {
 			}
 			if host.Node() != "" {
 				v.nodes = append(v.nodes, host.Node())
+			}
+			if host.Machine() != "" {
+				v.machines = append(v.machines, host.Machine())
 			}
 		}
 	}
@@ -175,14 +178,21 @@ func (v *validator) named(path, kind, name string) {
 	case AfterHost:
 		v.host(path, name)
 	case AfterNode:
-		if v.hosts != nil && v.doc.nodes[path] != nil && !v.oneOf(path, kind, name, v.nodes) {
-			v.unsure = true
-		}
+		v.ofHost(path, kind, name, v.nodes)
+	case AfterMachine:
+		v.ofHost(path, kind, name, v.machines)
 	case AfterCluster:
 		if v.spec.HealthCheck == nil && !v.doc.broken("spec.healthCheck") {
 			v.bad(path, "there is none, because spec has no healthCheck")
 		}
 		v.oneOf(path, kind, name, []string{ClusterName})
+	}
+}
+
+// ofHost checks the name of an object that each host has.
+func (v *validator) ofHost(path, kind, name string, valid []string) {
+	if v.hosts != nil && v.doc.nodes[path] != nil && !v.oneOf(path, kind, name, valid) {
+		v.unsure = true
 	}
 }
 
@@ -313,15 +323,18 @@ func (v *validator) topology() {
 	if len(hosts) == 0 {
 		v.bad("spec.topology.hosts", "is empty: a scenario needs at least one host")
 	}
-	names, nodes := make([]string, len(hosts)), make([]string, len(hosts))
+	names, nodes, machines := make([]string, len(hosts)), make([]string, len(hosts)), make([]string, len(hosts))
 	for i, host := range hosts {
-		names[i], nodes[i] = host.Name, host.Node()
+		names[i], nodes[i], machines[i] = host.Name, host.Node(), host.Machine()
 		at := fmt.Sprintf("spec.topology.hosts[%d]", i)
 		if !dnsLabel.MatchString(host.Name) {
 			v.bad(path(i), "%s is not a valid host name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.Name))
 		}
 		if !dnsLabel.MatchString(host.Node()) {
 			v.bad(at+".nodeName", "%s is not a valid Node name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.NodeName))
+		}
+		if !dnsLabel.MatchString(host.Machine()) {
+			v.bad(at+".machineName", "%s is not a valid Machine name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.MachineName))
 		}
 		v.labels(at+".labels", host.Labels)
 		if !dnsLabel.MatchString(host.Domain) {
@@ -332,12 +345,16 @@ func (v *validator) topology() {
 		}
 	}
 	v.distinct(names, path)
-	v.distinct(nodes, func(i int) string {
-		if hosts[i].NodeName == "" {
-			return path(i)
+	given := func(field string, name func(*Host) string) func(int) string {
+		return func(i int) string {
+			if name(&hosts[i]) == "" {
+				return path(i)
+			}
+			return fmt.Sprintf("spec.topology.hosts[%d].%s", i, field)
 		}
-		return fmt.Sprintf("spec.topology.hosts[%d].nodeName", i)
-	})
+	}
+	v.distinct(nodes, given("nodeName", func(h *Host) string { return h.NodeName }))
+	v.distinct(machines, given("machineName", func(h *Host) string { return h.MachineName }))
 	v.host("spec.topology.workload.host", v.spec.Topology.Workload.Host)
 	v.stops("spec.topology.workload.stops", v.spec.Topology.Workload.Stops)
 	v.atLeast("spec.topology.lease", v.spec.Topology.Lease, 100*time.Millisecond)

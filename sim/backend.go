@@ -148,7 +148,7 @@ type Backend struct {
 
 	w         *world
 	spec      *scenarios.Spec
-	nodes     objects.Nodes
+	names     objects.Names
 	fields    objects.Fields
 	store     *kube.Store
 	api       *apiServer
@@ -192,7 +192,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec
-	b.spec, b.nodes = spec, objects.NodesOf(&spec.Topology)
+	b.spec, b.names = spec, objects.NamesOf(&spec.Topology)
 	if b.fields, err = objects.FieldsOf(spec); err != nil {
 		return invariant.Timings{}, err
 	}
@@ -351,7 +351,7 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
-		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, nodes: b.nodes,
+		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, names: b.names,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
 		deps:    controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		limiter: b.limiter(c.Name),
@@ -466,8 +466,8 @@ func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 		objects.Date(&e, meta(c.New), epoch.Add(b.w.now))
 		b.w.emit(e)
 	}
-	b.nodes.Changes(kind, c.Old, c.New, emit)
-	b.fields.Changes(b.nodes, kind, meta(c.Old), meta(c.New), emit)
+	b.names.Changes(kind, c.Old, c.New, emit)
+	b.fields.Changes(b.names, kind, meta(c.Old), meta(c.New), emit)
 	if c.Kind == b.sim.kinds.pod {
 		for _, obj := range [...]client.Object{c.Old, c.New} {
 			if pod, ok := obj.(*corev1.Pod); ok {

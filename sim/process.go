@@ -53,8 +53,8 @@ type process struct {
 	deps         controllers.Deps
 	kinds        []*kube.Kind
 	streams      []*stream
-	// nodes tell which hosts the Nodes in its cache stand for.
-	nodes   objects.Nodes
+	// names tell which hosts the objects in its cache stand for.
+	names   objects.Names
 	bmcs    map[string]*fakebmc.BMC
 	threads *threads
 
@@ -513,7 +513,7 @@ func (s *stream) catchUp() {
 // the state before the change counts as well as the one after it.
 func (s *stream) handle(change kube.Change, priority int) {
 	if s.p.w.trace != nil && s.table != nil {
-		s.p.w.trace.Learned(s.p.w.now, s.p.actor.name, s.p.nodes, s.table, meta(change.Old), meta(change.New))
+		s.p.w.trace.Learned(s.p.w.now, s.p.actor.name, s.p.names, s.table, meta(change.Old), meta(change.New))
 	}
 	if s.p.managed != nil {
 		s.p.managed.tell(s.kind, change, priority == low && change.Old == nil)

@@ -187,7 +187,7 @@ type Backend struct {
 
 	stream  *stream
 	trace   objects.Trace
-	nodes   objects.Nodes
+	called  objects.Names
 	fields  objects.Fields
 	writers writers
 	tasks   sync.WaitGroup
@@ -233,7 +233,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	}
 	b.fields = fields
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.plan, b.nodes = plan, objects.NodesOf(&plan.Spec.Topology)
+	b.plan, b.called = plan, objects.NamesOf(&plan.Spec.Topology)
 	if err := b.enter(); err != nil {
 		return timings, err
 	}

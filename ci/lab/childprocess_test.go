@@ -39,7 +39,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 		}
 	}
 	plan := &scenarios.Plan{Spec: scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}}
-	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock(), nodes: objects.NodesOf(&plan.Spec.Topology)}
+	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock(), called: objects.NamesOf(&plan.Spec.Topology)}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
 	b.stream = newStream(b.since)
 	b.door = newDoor(b.stream, gate.API(b.kinds))

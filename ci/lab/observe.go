@@ -111,8 +111,8 @@ func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 		objects.Date(&e, after, now)
 		events = append(events, e)
 	}
-	b.nodes.Changes(kind, before, after, see)
-	b.fields.Changes(b.nodes, kind, before, after, see)
+	b.called.Changes(kind, before, after, see)
+	b.fields.Changes(b.called, kind, before, after, see)
 	object := after
 	if object == nil {
 		object = before

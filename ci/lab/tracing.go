@@ -39,7 +39,7 @@ func (t *tracing) follow(ctx context.Context, process string, from cache.Cache, 
 	for _, w := range r.Watches {
 		kinds = append(kinds, w.Kind)
 	}
-	nodes := objects.NodesOf(t.topology)
+	names := objects.NamesOf(t.topology)
 	followed := make(map[*objects.Kind]bool)
 	for _, example := range kinds {
 		kind, err := t.kinds.Of(example)
@@ -52,7 +52,7 @@ func (t *tracing) follow(ctx context.Context, process string, from cache.Cache, 
 			return fmt.Errorf("follow what %s knows of %s: %w", process, kind.GVK.Kind, err)
 		}
 		learned := func(before, after any) {
-			t.trace.Learned(t.since(), process, nodes, kind, held(before), held(after))
+			t.trace.Learned(t.since(), process, names, kind, held(before), held(after))
 		}
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { learned(nil, obj) },

@@ -1,11 +1,12 @@
 // Package objects joins scenarios and the Kubernetes API, in both directions and
 // for both worlds: Kinds says which objects there are, Topology makes those of a
-// topology, and Nodes.Changes turns versions of them into the API events of a
+// topology, and Names.Changes turns versions of them into the API events of a
 // history. So an object means the same in the simulator's store and in a real API
 // server.
 package objects
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -233,18 +234,15 @@ func mattersOnMachine(key string) bool {
 
 func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	event := func(m *clusterv1.Machine) history.Event {
-		return history.Event{Host: hostOf(m), Object: "Machine/" + m.Name, UID: string(m.UID)}
+		return history.Event{Host: cmp.Or(hostOf(m), hostOf(before), hostOf(after)), Object: "Machine/" + m.Name, UID: string(m.UID)}
 	}
 	send := func(kind history.Kind, m *clusterv1.Machine, value string) {
-		if e := event(m); e.Host != "" {
-			e.Kind, e.Value = kind, value
-			emit(e)
-		}
+		e := event(m)
+		e.Kind, e.Value = kind, value
+		emit(e)
 	}
 	marks := func(was, is map[string]string, e history.Event) {
-		if e.Host != "" {
-			annotations(was, is, mattersOnMachine, e, emit)
-		}
+		annotations(was, is, mattersOnMachine, e, emit)
 	}
 	switch {
 	case before == nil:
@@ -253,7 +251,7 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	case after == nil:
 		marks(before.Annotations, nil, event(before))
 		send(history.MachineDeleted, before, "")
-	case hostOf(before) != hostOf(after): // what was asked of one host is asked of the other
+	case event(before).Host != event(after).Host: // what was asked of one host is asked of the other
 		marks(before.Annotations, nil, event(before))
 		marks(nil, after.Annotations, event(after))
 	default:
@@ -275,10 +273,9 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 		return m.Annotations[api.MarkedBootAnnotation]
 	}
 	if is := stamp(after); after != nil && is != stamp(before) {
-		if e := event(after); e.Host != "" {
-			e.Kind, e.Key, e.Value = history.Stamped, api.MarkedBootAnnotation, is
-			emit(e)
-		}
+		e := event(after)
+		e.Kind, e.Key, e.Value = history.Stamped, api.MarkedBootAnnotation, is
+		emit(e)
 	}
 	if after != nil && drainTimeout(after) != drainTimeout(before) {
 		send(history.DrainTimeout, after, drainTimeout(after))
@@ -312,13 +309,16 @@ func deletionPhase(m *clusterv1.Machine) string {
 	return ""
 }
 
-// hostOf is the BareMetalHost that a Machine consumes. One that has lost its annotation is
-// still the Machine of the host with its name, as it is in every topology.
+// hostOf is the BareMetalHost that a Machine consumes, by its annotation; empty without one, or
+// without a Machine.
 func hostOf(m *clusterv1.Machine) string {
+	if m == nil {
+		return ""
+	}
 	if namespace, host, ok := strings.Cut(m.Annotations[api.HostAnnotation], "/"); ok && namespace != "" && host != "" {
 		return host
 	}
-	return m.Name
+	return ""
 }
 
 // annotations emits the changes among the annotations that matter, by key.

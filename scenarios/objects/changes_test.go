@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -25,7 +26,47 @@ func changesOf(before, after metav1.Object, emit func(history.Event)) {
 	if err != nil {
 		panic(err)
 	}
-	Nodes{}.Changes(kind, before, after, emit)
+	new(Names).Changes(kind, before, after, emit)
+}
+
+// A host, its Machine and its Node may have three names, and each of them may be another
+// host's.
+func TestNames(t *testing.T) {
+	names := NamesOf(&scenarios.Topology{Hosts: []scenarios.Host{
+		{Name: "a", NodeName: "b", MachineName: "c"}, {Name: "b", NodeName: "c", MachineName: "a"}, {Name: "c", NodeName: "a", MachineName: "b"},
+	}})
+	machine := func(host string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+		if host != "" {
+			m.Annotations = map[string]string{api.HostAnnotation: Namespace + "/" + host}
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		name  string
+		after client.Object
+		want  string
+	}{
+		{"a BareMetalHost", &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, "c"},
+		{"a Node", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, "b"},
+		{"a Pod", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: corev1.PodSpec{NodeName: "a"}}, "c"},
+		{"a Machine of no host", machine(""), "a"},
+		{"a Machine of another host", machine("b"), "b"},
+	} {
+		kind, err := KindsOf(controllers.Default()).Of(tc.after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := false
+		names.Changes(kind, nil, tc.after, func(e history.Event) {
+			if seen = true; e.Host != tc.want {
+				t.Errorf("%s: %s is of %s, not of %s", tc.name, e.Kind, e.Host, tc.want)
+			}
+		})
+		if !seen {
+			t.Errorf("%s: no event", tc.name)
+		}
+	}
 }
 
 func TestChanges(t *testing.T) {

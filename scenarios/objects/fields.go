@@ -50,7 +50,7 @@ func braced(text string) string { return "{." + strings.TrimPrefix(text, ".") + 
 
 // Changes hands over an event for each field that is asked for and has another value in
 // after than in before. Either may be nil.
-func (f Fields) Changes(nodes Nodes, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
+func (f Fields) Changes(names Names, kind *Kind, before, after metav1.Object, emit func(history.Event)) {
 	for _, field := range f[kind.Name] {
 		var was, is, uid string
 		if before != nil && before.GetName() == field.name {
@@ -64,13 +64,8 @@ func (f Fields) Changes(nodes Nodes, kind *Kind, before, after metav1.Object, em
 		}
 		e := history.Event{Kind: history.FieldIs, Object: field.Object, UID: uid, Key: field.Key, Value: is}
 		switch kind.Named {
-		case scenarios.AfterHost:
-			e.Host = field.name
-		case scenarios.AfterNode:
-			e.Host = field.name
-			if host, ok := nodes[field.name]; ok {
-				e.Host = host
-			}
+		case scenarios.AfterHost, scenarios.AfterNode, scenarios.AfterMachine:
+			e.Host = names.host(kind.Named, field.name)
 		}
 		emit(e)
 	}

@@ -57,7 +57,7 @@ func TestFields(t *testing.T) {
 		{"another's", node(func(n *corev1.Node) { n.Name = "w3" }), nil, ""},
 	} {
 		var got []string
-		fields.Changes(Nodes{"w1": "host-1"}, kind, tc.before, tc.after, func(e history.Event) {
+		fields.Changes(Names{nodes: map[string]string{"w1": "host-1"}}, kind, tc.before, tc.after, func(e history.Event) {
 			if e.Host != "host-1" || e.Object != "Node/w1" || e.UID != "u" || e.Kind != history.FieldIs {
 				t.Errorf("%s: %v", tc.name, e)
 			}

@@ -60,7 +60,7 @@ var kinds = []Kind{
 	},
 	{
 		GVK:     clusterv1.GroupVersion.WithKind("Machine"),
-		Kind:    scenarios.Kind{Named: scenarios.AfterHost, Annotated: true, Changed: true, Made: true},
+		Kind:    scenarios.Kind{Named: scenarios.AfterMachine, Annotated: true, Changed: true, Made: true},
 		Changes: changes(machine), Dumped: true,
 	},
 	{
@@ -88,7 +88,7 @@ type Kind struct {
 	// Definition is the CustomResourceDefinition that adds it; nil if it is built in.
 	Definition *apiextensionsv1.CustomResourceDefinition
 	// Changes hands over the events that stand for what became different between two
-	// versions; nil for a kind that no guarantee looks at. See [Nodes.Changes].
+	// versions; nil for a kind that no guarantee looks at. See [Names.Changes].
 	Changes func(before, after metav1.Object, emit func(history.Event))
 	// Dumped has the last state of its objects among the artifacts of a run.
 	Dumped bool

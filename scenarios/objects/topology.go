@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails, uuid f
 	var objs []client.Object
 	for i := range spec.Topology.Hosts {
 		h := &spec.Topology.Hosts[i]
-		objs = append(objs, hostObject(h.Name, bmc(h.Name), uuid(h.Name)), machineObject(h))
+		objs = append(objs, hostObject(h, bmc(h.Name), uuid(h.Name)), machineObject(h))
 	}
 	if spec.HealthCheck != nil {
 		objs = append(objs, healthCheck(spec.HealthCheck))
@@ -44,11 +45,11 @@ func Topology(spec *scenarios.Spec, bmc func(host string) api.BMCDetails, uuid f
 	return objs
 }
 
-func hostObject(name string, bmc api.BMCDetails, uuid string) *api.BareMetalHost {
-	h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
+func hostObject(host *scenarios.Host, bmc api.BMCDetails, uuid string) *api.BareMetalHost {
+	h := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: host.Name}}
 	h.Spec = api.BareMetalHostSpec{
 		Online: true, BMC: bmc, ExternallyProvisioned: true,
-		ConsumerRef: &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: Namespace, Name: name},
+		ConsumerRef: &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: Namespace, Name: host.Machine()},
 	}
 	h.Status = api.BareMetalHostStatus{PoweredOn: true, Hardware: api.HardwareDetails{SystemUUID: uuid}, Provisioning: api.ProvisionStatus{State: api.StateExternallyProvisioned}}
 	return h
@@ -71,19 +72,29 @@ func Restore(topology *scenarios.Topology, bmcs map[string]*fakebmc.BMC) error {
 // ProviderID is what a host's Node and its Machine call the host.
 func ProviderID(host string) string { return "metal3://" + Namespace + "/" + host }
 
-// Nodes are the hosts by the names of their Nodes, for hosts that are not called
-// like them.
-type Nodes map[string]string
+// Names are the hosts by the names of their Nodes and of their Machines.
+type Names struct{ nodes, machines map[string]string }
 
-// NodesOf returns the Nodes of a topology.
-func NodesOf(topology *scenarios.Topology) Nodes {
-	nodes := make(Nodes)
+// NamesOf returns the names of a topology.
+func NamesOf(topology *scenarios.Topology) Names {
+	names := Names{make(map[string]string), make(map[string]string)}
 	for i := range topology.Hosts {
-		if h := &topology.Hosts[i]; h.Node() != h.Name {
-			nodes[h.Node()] = h.Name
-		}
+		h := &topology.Hosts[i]
+		names.nodes[h.Node()], names.machines[h.Machine()] = h.Name, h.Name
 	}
-	return nodes
+	return names
+}
+
+// host is the host that an object belongs to; one that the topology knows nothing of has its
+// own name.
+func (n *Names) host(kind scenarios.Naming, name string) string {
+	switch kind {
+	case scenarios.AfterNode:
+		return cmp.Or(n.nodes[name], name)
+	case scenarios.AfterMachine:
+		return cmp.Or(n.machines[name], name)
+	}
+	return name
 }
 
 // Changes hands over what became different between two versions of an object, in
@@ -91,26 +102,27 @@ func NodesOf(topology *scenarios.Topology) Nodes {
 // it was deleted. The events have neither number nor time.
 //
 // The host that an event belongs to is the object's own name for BareMetalHosts, the
-// Node's host for Nodes and Pods, and the host that a Machine's annotation names.
-func (n Nodes) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
-	switch {
-	case kind.Changes == nil:
-	case len(n) == 0:
-		kind.Changes(before, after, emit)
-	default:
-		kind.Changes(before, after, func(e history.Event) {
-			if host, ok := n[e.Host]; ok && (strings.HasPrefix(e.Object, "Node/") || strings.HasPrefix(e.Object, "NodeFence/") || strings.HasPrefix(e.Object, "Pod/")) {
-				e.Host = host
-			}
-			emit(e)
-		})
+// Node's host for Nodes, NodeFences and Pods, and the host that a Machine's annotation names.
+// A Machine that has lost that is still the one of its host in the topology.
+func (n *Names) Changes(kind *Kind, before, after metav1.Object, emit func(history.Event)) {
+	if kind.Changes == nil {
+		return
 	}
+	kind.Changes(before, after, func(e history.Event) {
+		switch of, name, _ := strings.Cut(e.Object, "/"); {
+		case of == "Machine" && e.Host == "":
+			e.Host = n.host(scenarios.AfterMachine, name)
+		case of == "Node" || of == "NodeFence" || of == "Pod":
+			e.Host = n.host(scenarios.AfterNode, e.Host)
+		}
+		emit(e)
+	})
 }
 
 func machineObject(host *scenarios.Host) *clusterv1.Machine {
 	name := host.Name
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: Namespace, Name: name,
+		Namespace: Namespace, Name: host.Machine(),
 		Labels:      map[string]string{clusterv1.ClusterNameLabel: Cluster},
 		Annotations: map[string]string{api.HostAnnotation: Namespace + "/" + name},
 	}}

@@ -53,11 +53,11 @@ func (t *Trace) Forgot(at time.Duration, process string) {
 }
 
 // Learned records what a change in the cache of a process means there.
-func (t *Trace) Learned(at time.Duration, process string, nodes Nodes, kind *Kind, before, after metav1.Object) {
+func (t *Trace) Learned(at time.Duration, process string, names Names, kind *Kind, before, after metav1.Object) {
 	if t == nil {
 		return
 	}
-	nodes.Changes(kind, before, after, func(e history.Event) {
+	names.Changes(kind, before, after, func(e history.Event) {
 		if e.Kind != history.NodeLabels {
 			t.add(page.Entry{At: at, What: "learned", Process: process, Event: &e})
 		}

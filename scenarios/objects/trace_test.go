@@ -28,7 +28,7 @@ func TestTrace(t *testing.T) {
 	untouched.ResourceVersion = "3"
 	trace.Changed(time.Second, "user", "BareMetalHost/w", before, untouched)
 	trace.Changed(time.Second, "user", "BareMetalHost/w", before, nil)
-	trace.Learned(2*time.Second, "reboot", nil, node, nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}})
+	trace.Learned(2*time.Second, "reboot", Names{}, node, nil, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w"}})
 	trace.Decided(3*time.Second, "reboot", "w", struct {
 		On bool `json:"on"`
 	}{true}, "PowerOff")
@@ -45,6 +45,6 @@ func TestTrace(t *testing.T) {
 	var none *Trace
 	none.Decided(0, "", "", nil, "")
 	none.Changed(0, "", "", before, after)
-	none.Learned(0, "", nil, node, before, after)
+	none.Learned(0, "", Names{}, node, before, after)
 	none.Forgot(0, "")
 }
