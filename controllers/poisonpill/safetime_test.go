@@ -14,6 +14,18 @@ func seconds(s float64) metav1.Duration {
 	return metav1.Duration{Duration: time.Duration(s * float64(time.Second))}
 }
 
+// TestSilence has an agent that hears nothing wait for its looks, and one that could hear again for
+// its next look and a round of questions.
+func TestSilence(t *testing.T) {
+	s := Settings{Interval: seconds(10), RequestTimeout: seconds(3), Failures: 4, PeerTimeout: seconds(5)}
+	if got, want := s.Silence(), 30*time.Second; got != want {
+		t.Errorf("it hears nothing for %s at least, not %s", got, want)
+	}
+	if got, want := s.Hearing(3), 28*time.Second; got != want { // three sets of one peer
+		t.Errorf("it hears again within %s, not %s", got, want)
+	}
+}
+
 // TestSafeTime names every term of the formula.
 func TestSafeTime(t *testing.T) {
 	s := Settings{

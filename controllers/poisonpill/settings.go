@@ -142,6 +142,18 @@ func (s *Settings) Safe(peers int, watchdog time.Duration) time.Duration {
 	return max(s.withClockError(s.terms(peers, watchdog)).Sum(), s.SafeTime.Duration)
 }
 
+// Silence is for how long an agent hears nothing, at least, before it lets its host be reset:
+// that many looks in a row have to fail.
+func (s *Settings) Silence() time.Duration {
+	return time.Duration(s.Failures-1) * s.Interval.Duration
+}
+
+// Hearing is how long it takes, at most, until an agent that could hear again has: it may wait
+// for its next look, and for the answers of so many peers.
+func (s *Settings) Hearing(peers int) time.Duration {
+	return s.Interval.Duration + s.RequestTimeout.Duration + s.terms(peers, 0).Rounds.Duration/2
+}
+
 // mostSets is how many sets there are at most.
 const mostSets = 10
 

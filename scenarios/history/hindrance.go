@@ -28,7 +28,10 @@ func BootOf(host string) string { return "the boot of " + host }
 
 // LinkOf is the name of a hindrance that the restoring of a link ends; both ends are "" for
 // all links of a host.
-func LinkOf(from, to string) string { return "the link from " + from + " to " + to }
+func LinkOf(from, to string) string { return ALink + from + " to " + to }
+
+// ALink is how each LinkOf begins.
+const ALink = "the link from "
 
 // Everybody is the party of whatever holds up all that ask the API server.
 const Everybody = "api"

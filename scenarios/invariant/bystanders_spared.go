@@ -1,10 +1,14 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 var bystandersSpared = Invariant{
 	ID:    "bystanders-spared",
-	Claim: "No controller cordons or deletes a Node, ends a Pod on it, or gives its host away, unless the Machine is marked for remediation, is being deleted, or its boot is to be fenced.",
+	Claim: "No controller cordons or deletes a Node, ends a Pod on it, or gives its host away, unless the Machine is marked for remediation, is being deleted, or its boot is to be fenced; and nothing is taken for the deletion of one that is paused.",
 	Seed:  "002, 003, 004",
 	New: func(p Params) Checker {
 		return &bystanders{
@@ -27,7 +31,11 @@ type bystanders struct {
 	hosts roster[bystander]
 }
 
-type bystander struct{ mark, deletion, fence wish }
+type bystander struct {
+	mark, deletion, fence wish
+	// paused is what keeps the deletion controller from the Machine, or zero.
+	paused history.Event
+}
 
 // wish is what somebody wants of a Machine: since an event, until another one.
 type wish struct{ since, until history.Event }
@@ -57,12 +65,18 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 	}
 	switch e.Kind {
 	case history.AnnotationSet:
-		if e.Key == externalAnnotation {
+		switch {
+		case e.Key == externalAnnotation:
 			h.mark.begin(e)
+		case e.Key == pausedAnnotation && strings.HasPrefix(e.Object, "Machine/") && h.paused.Kind == "":
+			h.paused = *e
 		}
 	case history.AnnotationRemoved:
-		if e.Key == externalAnnotation {
+		switch {
+		case e.Key == externalAnnotation:
 			h.mark.end(e)
+		case e.Key == pausedAnnotation && strings.HasPrefix(e.Object, "Machine/"):
+			h.paused = history.Event{}
 		}
 	case history.FenceRequested:
 		h.fence.begin(e)
@@ -71,7 +85,7 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 	case history.MachineDeleting:
 		h.deletion.begin(e)
 	case history.MachineCreated:
-		h.deletion = wish{}
+		h.deletion, h.paused = wish{}, history.Event{}
 	}
 }
 
@@ -92,6 +106,11 @@ func takes(e *history.Event) bool {
 func (c *bystanders) taken(h *bystander, e *history.Event) {
 	var wishes []*wish
 	if plays(e.Actor, c.roles.Deletion) {
+		if h.paused.Kind != "" && !c.unaware(e, &h.paused) {
+			c.judged++
+			c.breach(&h.paused, e, clause(e)+" by "+e.Actor+", though the Machine is paused since "+seconds(h.paused.At))
+			return
+		}
 		wishes = append(wishes, &h.deletion)
 	}
 	if plays(e.Actor, c.roles.Remediation) {

@@ -269,6 +269,9 @@ func (s *spell) of(actor string) bool {
 	return name == "" || same(actor, name)
 }
 
+// link reports whether a spell is that of a link.
+func (s *spell) link() bool { return strings.HasPrefix(s.name, history.ALink) }
+
 // on reports whether a spell is that of a host, of an agent on it, or of all of the lab. An
 // API server that refuses requests stands still for nobody.
 func (s *spell) on(host string, roles *Roles) bool {

@@ -88,8 +88,13 @@ type Timings struct {
 	Boot time.Duration
 	// SoftOff and HardOff bound the time from a power-off command to off.
 	SoftOff, HardOff time.Duration
-	// Watchdog is the time after which an unfed watchdog resets its host.
-	Watchdog time.Duration
+	// Watchdog is the time after which an unfed watchdog resets its host, and Shortest that of
+	// the host whose watchdog waits for the shortest time; 0 if none has any.
+	Watchdog, Shortest time.Duration
+	// Silence is for how long an agent hears nothing, at least, before it lets its host be
+	// reset, and Hearing how long it takes, at most, until one that could hear again has; 0 if
+	// the world doesn't know.
+	Silence, Hearing time.Duration
 	// SoftTimeout is how long the power controller gives a soft shutdown, Command how
 	// long a command that was accepted; Poll is how often it looks at a host whose
 	// power is to change, Steady how often otherwise, and Backoff the longest time
@@ -105,6 +110,9 @@ type Timings struct {
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and
 	// Release how long it takes then until what was bound to its Node is released.
 	Safe, Release time.Duration
+	// Missing is for how long the health check lets a Machine be without a Node, at least,
+	// whose Node was deleted; 0 if the world doesn't know.
+	Missing time.Duration
 	// CoolDown is how long the health check marks nobody after more Machines were
 	// unhealthy than it acts on.
 	CoolDown time.Duration
@@ -184,7 +192,7 @@ type Closest struct {
 func All() []Invariant {
 	return []Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode,
+		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
 	}

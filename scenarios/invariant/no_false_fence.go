@@ -9,7 +9,7 @@ import (
 
 var noFalseFence = Invariant{
 	ID:    "no-false-fence",
-	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine whose Node is healthy; and no agent lets its host be reset because the control plane failed.",
+	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine whose Node is healthy or has time left to return; and no agent lets its host be reset because the control plane failed, or for a reset that brings nothing nearer.",
 	Seed:  "000, 002, 004",
 	New: func(p Params) Checker {
 		return &accusers{
@@ -19,6 +19,7 @@ var noFalseFence = Invariant{
 			hosts:      newRoster[suspected](p.Hosts),
 			hindrances: p.hindrances,
 			grace:      p.Timings.Slack,
+			missing:    p.Timings.Missing,
 			witnesses:  newWitnesses(p),
 		}
 	},
@@ -44,6 +45,8 @@ type accusers struct {
 	// grace is how old the knowledge may be on which a controller acts while nothing
 	// hinders it: what it read just before it wrote.
 	grace time.Duration
+	// missing is how long a Node that was deleted has to return.
+	missing time.Duration
 }
 
 type suspected struct {
@@ -69,8 +72,10 @@ type suspected struct {
 	// paused and skipped are what keeps controllers from the Machine, while it stands.
 	paused, skipped history.Event
 
-	// fence is the boot that a NodeFence names, while it stands.
+	// fence is the boot that a NodeFence names, while it stands, and began the beginning of the
+	// boot that runs.
 	fence string
+	began history.Event
 
 	// now is how the Node is, and past how it was before, latest last.
 	now  condition
@@ -83,14 +88,19 @@ type condition struct {
 	since         history.Event
 	// older is how long before that it says it began: the write may have been late.
 	older time.Duration
+	// seen says of a Node that was deleted that the health check had the time to see it Ready.
+	seen bool
 }
 
 // sick reports whether it may lead to a mark at a time.
-func (n *condition) sick(check *HealthCheck, at time.Duration) bool {
-	if !n.exists || check == nil {
+func (c *accusers) sick(n *condition, at time.Duration) bool {
+	switch {
+	case c.check == nil, !n.exists && !n.seen:
 		return !n.ready
+	case !n.exists:
+		return at-n.since.At+coarse >= c.missing
 	}
-	return !n.ready && at-n.since.At+max(coarse, n.older) >= check.UnhealthyAfter
+	return !n.ready && at-n.since.At+max(coarse, n.older) >= c.check.UnhealthyAfter
 }
 
 func (h *suspected) wanted() bool {
@@ -117,6 +127,8 @@ func (c *accusers) Observe(e history.Event) *Violation {
 // reset judges what an agent does to its own host, and what for.
 func (c *accusers) reset(h *suspected, e *history.Event) {
 	switch e.Kind {
+	case history.BootStarted:
+		h.began = *e
 	case history.FenceEnded:
 		h.fence = ""
 	case history.FenceRequested:
@@ -132,9 +144,15 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 		case h.marked:
 			c.judged++
 			c.allow(e, &h.mark)
-		case h.fence == e.Boot, !c.witnesses.well(e.Host, e.At), !c.witnesses.mostOf(e.Host, e.At):
+		case h.fence == e.Boot, c.witnesses.away(e.Host, e.At):
 			c.judged++
-			c.allow(e, e) // it could reach nobody, or was to be fenced
+			c.allow(e, e)
+		case h.began.Boot == e.Boot && c.witnesses.shut(e.Host, h.began.At, e.At):
+			c.judged++
+			c.breach(&h.began, e, clause(e)+" by "+e.Actor+", though that had no network since before it began: a reset brings it no nearer")
+		case c.witnesses.deaf(e.Host, e.At), !c.witnesses.mostOf(e.Host, e.At):
+			c.judged++
+			c.allow(e, e) // it could reach nobody
 		default:
 			c.judged++
 			why := " and most of the others ran and could be reached"
@@ -288,7 +306,7 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 		}
 	}
 	switch {
-	case h.now.sick(c.check, e.At):
+	case c.sick(&h.now, e.At):
 		c.judged++
 		c.allow(e, since)
 	case c.wasSick(h, e):
@@ -296,6 +314,9 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 	case h.now.ready:
 		c.judged++
 		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node was Ready since "+seconds(since.At))
+	case !h.now.exists:
+		c.judged++
+		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node had been missing for "+seconds(e.At-since.At)+" only")
 	default:
 		c.judged++
 		c.breach(since, e, clause(e)+" by "+e.Actor+", though its Node had been not Ready for "+seconds(e.At-since.At)+" only")
@@ -307,7 +328,7 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 func (c *accusers) wasSick(h *suspected, e *history.Event) bool {
 	ended := &h.now.since
 	for i := len(h.past) - 1; i >= 0 && c.unaware(e, ended); i-- {
-		if h.past[i].sick(c.check, ended.At) {
+		if c.sick(&h.past[i], ended.At) {
 			return true
 		}
 		ended = &h.past[i].since
@@ -322,6 +343,8 @@ func (c *accusers) node(h *suspected, e *history.Event) {
 		n.exists, n.ready = true, false
 	case history.NodeDeleted:
 		n.exists, n.ready = false, false
+		since := h.now.since.At
+		n.seen = h.now.ready && e.At-since-c.lost(since, e.At, parties{first: c.roles.HealthCheck}) > c.grace
 	case history.NodeReady:
 		n.ready = true
 	case history.NodeNotReady:

@@ -23,6 +23,8 @@ var noRemediationStorm = Invariant{
 			coolDown:   p.Timings.CoolDown,
 			writes:     map[string][]history.Event{},
 			idle:       map[string]idleness{},
+			command:    p.Timings.Command,
+			commands:   map[string][]history.Event{},
 		}
 	},
 }
@@ -36,6 +38,11 @@ const (
 	idleWrites  = 30
 	idleWindow  = 2 * time.Minute
 )
+
+// The same power command is given to a host no more often than this within the time that one is
+// given to take effect, unless the host or what is asked of it changes. One that is refused is
+// given again in growing intervals.
+const stormCommands = 4
 
 // storms judges every mark of a health check, every remediation annotation that a
 // controller sets, and how fast each controller writes.
@@ -57,6 +64,10 @@ type storms struct {
 	// but that has happened.
 	writes map[string][]history.Event
 	idle   map[string]idleness
+	// command is how long a power command is given, and commands are those to each host since
+	// that has changed, if they were all the same.
+	command  time.Duration
+	commands map[string][]history.Event
 }
 
 // idleness is how often something was written since an event.
@@ -78,6 +89,11 @@ type stormy struct {
 	// was over when the mark was set: no fencing comes of it then.
 	boot, named string
 	answered    bool
+	// request is the NodeFence that an agent has made for the mark and the boot that ran when that
+	// was set, ended says that it is gone, and about is that boot.
+	request history.Event
+	ended   bool
+	about   string
 	// paused and skipped say that the Machine is left alone: it is nobody's target.
 	paused, skipped bool
 	// node and ready are how the Node is, since the last change.
@@ -94,6 +110,7 @@ func (c *storms) Observe(e history.Event) *Violation {
 	if e.Kind != history.ControllerEffect {
 		clear(c.idle)
 	}
+	c.commanded(&e)
 	switch e.Kind {
 	case history.RunStarted:
 		c.started = true
@@ -136,9 +153,11 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 	case history.ProvisioningState, history.MachineDeleted:
 		h.fenced, h.last = history.Event{}, history.Event{}
 	case history.FenceRequested:
+		c.requested(h, e)
 		h.named = e.Value
 	case history.FenceEnded:
 		h.named = ""
+		h.ended = h.request.Kind != ""
 	case history.NodeCreated:
 		h.node, h.ready = true, false
 	case history.NodeDeleted:
@@ -166,6 +185,7 @@ func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 		return // only its value changed
 	}
 	h.mark, h.fenced, h.over = *e, history.Event{}, false
+	h.request, h.ended, h.about = history.Event{}, false, h.boot
 	h.answered = h.named != "" && h.boot != h.named
 	if !plays(e.Actor, c.roles.HealthCheck) {
 		return
@@ -241,6 +261,22 @@ func (c *storms) asked(h *stormy, e *history.Event, set bool) {
 	}
 }
 
+// requested judges a NodeFence of an agent by what the mark has led to already: the end of the
+// boot that it was about.
+func (c *storms) requested(h *stormy, e *history.Event) {
+	if !c.roles.agent(e.Actor) || h.mark.Kind == "" || h.answered {
+		return
+	}
+	c.judged++
+	if h.ended {
+		c.breach(&h.request, e, fmt.Sprintf("boot %s of %s was to be fenced at %s for the mark of %s, which had led to a fencing at %s",
+			e.Value, e.Host, seconds(e.At), seconds(h.mark.At), seconds(h.request.At)))
+	}
+	if e.Value == h.about {
+		h.request, h.ended = *e, false
+	}
+}
+
 // wrote counts a controller's writes to one object, or its commands to one host.
 func (c *storms) wrote(e *history.Event) {
 	if !c.roles.tested(e.Actor) {
@@ -255,6 +291,28 @@ func (c *storms) wrote(e *history.Event) {
 	c.writes[key] = recent
 	if len(recent) > stormWrites {
 		c.breach(&recent[0], e, fmt.Sprintf("%s wrote %s %d times within %s, from %s on", e.Actor, object, len(recent), seconds(e.At-recent[0].At), seconds(recent[0].At)))
+	}
+}
+
+// commanded counts the same power commands to a host, one after the other.
+func (c *storms) commanded(e *history.Event) {
+	switch layer := e.Kind.Layer(); {
+	case e.Host == "":
+	case layer == history.World || layer == history.API:
+		delete(c.commands, e.Host)
+	case e.Kind == history.BMCCommand && plays(e.Actor, c.roles.Power) && c.command > 0:
+		same := c.commands[e.Host]
+		if len(same) > 0 && (same[0].Value != e.Value || same[0].Actor != e.Actor) {
+			same = nil
+		}
+		same = append(same, *e)
+		for e.At-same[0].At > c.command {
+			same = same[1:]
+		}
+		c.commands[e.Host] = same
+		if len(same) > stormCommands {
+			c.breach(&same[0], e, fmt.Sprintf("%s gave %s the command %s %d times within %s, from %s on", e.Actor, e.Host, e.Value, len(same), seconds(e.At-same[0].At), seconds(same[0].At)))
+		}
 	}
 }
 

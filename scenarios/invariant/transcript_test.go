@@ -94,6 +94,17 @@ func (tr *transcript) line(line string) (err error) {
 				c.Within, err = time.ParseDuration(within)
 				tr.params.Claims = append(tr.params.Claims, c)
 			}
+		case "missing":
+			tr.params.Timings.Missing, err = time.ParseDuration(value)
+		case "agents": // WATCHDOG SILENCE HEARING
+			var dog, silence, hearing string
+			if _, err = fmt.Sscan(value, &dog, &silence, &hearing); err == nil {
+				t := &tr.params.Timings
+				t.Watchdog, err = time.ParseDuration(dog)
+				t.Shortest = t.Watchdog
+				t.Silence, _ = time.ParseDuration(silence)
+				t.Hearing, _ = time.ParseDuration(hearing)
+			}
 		case "skew":
 			tr.params.Timings.Skew, err = time.ParseDuration(value)
 		default:

@@ -16,13 +16,19 @@ type witnesses struct {
 	recovery time.Duration
 	roles    *Roles
 	names    []string
+	// window is how far back something may lie for which an agent lets its host be reset: for
+	// silence it hears nothing, and hears again within hearing; or it was away for more than
+	// brief.
+	window, silence, hearing, brief time.Duration
 	// booted are the hosts whose boot is complete, and since when.
 	booted map[string]time.Duration
 }
 
 func newWitnesses(p Params) witnesses {
+	t := &p.Timings
 	return witnesses{
-		hindrances: p.hindrances, recovery: max(p.Timings.Safe, p.Timings.Watchdog+p.Timings.Slack),
+		hindrances: p.hindrances, recovery: max(t.Safe, t.Watchdog+t.Slack),
+		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Shortest / 3,
 		roles: &p.Roles, names: p.Hosts, booted: make(map[string]time.Duration),
 	}
 }
@@ -44,6 +50,61 @@ func (w *witnesses) observe(e *history.Event) {
 func (w *witnesses) well(name string, since time.Duration) bool {
 	booted, up := w.booted[name]
 	return up && booted+w.recovery < since && !w.hindered(name, since)
+}
+
+// away reports whether the agent on a host, at a moment, has stood still or was dead for so long
+// that its watchdog may have gone unfed. That it died for a moment is no reason, since it
+// remembers.
+func (w *witnesses) away(host string, at time.Duration) bool {
+	var sum time.Duration
+	for i := range w.spells {
+		s := &w.spells[i]
+		if s.link() || !s.on(host, w.roles) || s.begin > at || s.end < at-w.window {
+			continue
+		}
+		if s.fails && s.name != isDown {
+			sum += untilAsked
+		}
+		sum += min(s.end, at) - max(s.begin, at-w.window)
+	}
+	return w.silence > 0 && sum >= w.brief
+}
+
+// deaf reports whether the agent on a host, at a moment, has heard nothing for long enough to let
+// that be reset, or has just booted.
+func (w *witnesses) deaf(host string, at time.Duration) bool {
+	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.recovery >= at {
+		return !w.well(host, at)
+	}
+	covered, sum := at-w.window, time.Duration(0)
+	for i := range w.spells {
+		s := &w.spells[i]
+		if !s.link() || !s.on(host, w.roles) {
+			continue
+		}
+		end := at
+		if s.end < at-w.hearing {
+			end = s.end + w.hearing
+		}
+		if begin := max(s.begin, covered); begin < end {
+			sum, covered = sum+end-begin, end
+		}
+	}
+	return sum >= w.silence
+}
+
+// shut reports whether a host has had no network between two moments. A schedule that answers
+// its agent all the same is a deviation.
+func (w *witnesses) shut(host string, from, to time.Duration) (shut bool) {
+	for i := range w.spells {
+		switch s := &w.spells[i]; {
+		case s.party == history.HostEnd(host) && s.name == history.LinkOf("", ""):
+			shut = shut || s.begin <= from && s.end >= to
+		case !s.link() && s.name != isDown && s.on(host, w.roles) && s.begin <= to && s.end >= from:
+			return false
+		}
+	}
+	return shut
 }
 
 // moment is how long an agent may be held up and still be well, and untilAsked what a request

@@ -9,6 +9,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/healthcheck"
 	"github.com/fencelab/fencelab/controllers/poisonpill"
 	"github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/controllers/watchdog"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -24,7 +25,11 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
 	var longest time.Duration // of the hosts' watchdogs
 	for _, h := range spec.Topology.Hosts {
-		longest = max(longest, time.Duration(h.Watchdog))
+		dog := time.Duration(h.Watchdog)
+		longest = max(longest, dog)
+		if dog > 0 && (timings.Shortest == 0 || dog < timings.Shortest) {
+			timings.Shortest = dog
+		}
 	}
 	timings.Watchdog = longest
 	timings.Faults = slices.Sorted(maps.Keys(BendsOf(spec)))
@@ -35,9 +40,16 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		if s, ok := c.Settings.(*poisonpill.Settings); ok {
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
 			timings.Release = time.Duration(spec.Topology.PodGC)
+			timings.Silence, timings.Hearing = s.Silence(), s.Hearing(len(spec.Topology.Hosts)-1)
+		}
+		if s, ok := c.Settings.(*watchdog.Settings); ok {
+			timings.Silence, timings.Hearing = s.AnswerWithin.Duration, s.Interval.Duration+s.RequestTimeout.Duration
 		}
 		if s, ok := c.Settings.(*healthcheck.Settings); ok {
 			timings.CoolDown = s.CoolDown.Duration
+			if check := spec.HealthCheck; check != nil && !s.MissingNodeUnhealthyAtOnce {
+				timings.Missing = time.Duration(check.NodeStartupTimeout)
+			}
 		}
 		if s, ok := c.Settings.(*reboot.Settings); ok {
 			timings.SoftTimeout, timings.Command = s.SoftTimeout.Duration, s.CommandInterval.Duration
