@@ -261,7 +261,7 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 		since := r.later(host.Status.Provisioning.LastPoweredOn)
 		return r.setStatus(ctx, host, `"provisioning":{"pendingRebootSince":"`+since.Format(metav1.RFC3339Micro)+`"}`)
 	case RecordBoot:
-		booted := r.later(host.Status.Provisioning.PendingRebootSince)
+		booted := r.later(host.Status.Provisioning.PendingRebootSince, host.Status.Provisioning.LastPoweredOn)
 		m.recorded, m.onSent, m.offAnswered = booted, false, time.Time{}
 		return r.setStatus(ctx, host, `"provisioning":{"lastPoweredOn":"`+booted.Format(metav1.RFC3339Micro)+`","heldOffFor":null}`)
 	case RecordError:
@@ -365,13 +365,15 @@ func (r *Reconciler) setStatus(ctx context.Context, host *api.BareMetalHost, fie
 	return r.Client.Status().Patch(ctx, host, api.SetStatus(host, fields))
 }
 
-// later is now, but later than the other of a host's two times, whatever the
+// later is now, but later than the given ones of a host's two times, whatever the
 // clocks that they were taken from: else a request could be answered before it
-// was made, or never.
-func (r *Reconciler) later(other *metav1.MicroTime) time.Time {
+// was made, or never, and a boot be taken for the one before, which has been seen.
+func (r *Reconciler) later(others ...*metav1.MicroTime) time.Time {
 	now := r.Clock.Now()
-	if other != nil && now.Sub(other.Time) < time.Microsecond {
-		now = other.Add(time.Microsecond)
+	for _, other := range others {
+		if other != nil && now.Sub(other.Time) < time.Microsecond {
+			now = other.Add(time.Microsecond)
+		}
 	}
 	return now.UTC().Truncate(time.Microsecond) // as the API keeps it
 }

@@ -351,6 +351,26 @@ func TestHoldIsEnforced(t *testing.T) {
 	}
 }
 
+// TestPowerFailsAfterABootInTheFuture: a clock was ahead when a request was recorded, so that the
+// boot that followed is dated after it. The next boot is another one, and not taken for that.
+func TestPowerFailsAfterABootInTheFuture(t *testing.T) {
+	pending := metav1.NewMicroTime(epoch.Add(time.Hour))
+	booted := metav1.NewMicroTime(pending.Add(time.Microsecond))
+	w := newWorld(t, func(host *api.BareMetalHost) {
+		host.Status.Provisioning.PendingRebootSince, host.Status.Provisioning.LastPoweredOn = &pending, &booted
+	})
+	w.step() // that boot is seen on
+	w.on = false
+	failed := w.clock.Now()
+	w.run(func() bool { return w.on })
+	if took := w.clock.Now().Sub(failed); took > 2*time.Minute {
+		t.Errorf("powered on again only after %s", took)
+	}
+	if now := w.host().Status.Provisioning.LastPoweredOn; !now.After(booted.Time) {
+		t.Errorf("the boot is recorded at %s, and the one before at %s", now, booted)
+	}
+}
+
 // TestHeldHostThatCameOnIsShutDownAgain: whoever turned it on, its operating system
 // is asked first, as for every boot, and gets the whole soft timeout.
 func TestHeldHostThatCameOnIsShutDownAgain(t *testing.T) {
