@@ -106,7 +106,7 @@ var layers = []layer{
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
 	{"ci/lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./ci/cluster", "./ci/lab/.", "./ci/machine", "github.com/spf13/cobra"}, system), "a lab that is kept is a lab, whoever looks after it"},
 	{"ci/lab/inguest", slices.Concat([]string{"./controllers/.", "./controllers/onhost", "./ci/lab/inguest", "./vms/guest/evidence"}, everyClient), "the program in a guest is fencelab's agents, and no lab"},
-	{"ci/mutants", slices.Concat([]string{"./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim", "./vms/keeper"}, anyYAML), "mistakes in the controllers are found by scenarios and searches, in the simulator"},
+	{"ci/mutants", slices.Concat([]string{"./ci/corpus/.", "./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim", "./vms/keeper"}, anyYAML), "mistakes in the controllers, those of known bugs too, are found by scenarios and searches, in the simulator"},
 	{"ci/mutants/reproduce", []string{"./ci/mutants/finding", "./ci/lab", "./scenarios", "./sim", "./vms/keeper"}, "what is found in the simulator is reproduced in the lab"},
 	{"ci/mutants/source", []string{"./vms/keeper"}, "to build a program with a mistake nobody has to know what finds it"},
 	{"ci/conform", []string{"./scenarios", "./ci/lab/.", "github.com/spf13/cobra"}, "conformance is shown in labs, by stories alone"},
