@@ -46,10 +46,16 @@ func (w *witnesses) observe(e *history.Event) {
 	}
 }
 
-// well reports whether the agent on a host was, since a time at least.
+// well reports whether the agent on a host was, since a time at least. One that has booted
+// while the API server was away knows nobody until that is back.
 func (w *witnesses) well(name string, since time.Duration) bool {
-	booted, up := w.booted[name]
-	return up && booted+w.recovery < since && !w.hindered(name, since)
+	knows, up := w.booted[name]
+	for i := range w.spells {
+		if s := &w.spells[i]; s.begin <= knows && knows < s.end && (s.party == history.Everybody || s.on(name, w.roles)) {
+			knows = s.end
+		}
+	}
+	return up && knows < since-w.recovery && !w.hindered(name, since)
 }
 
 // away reports whether the agent on a host, at a moment, has stood still or was dead for so long
