@@ -117,7 +117,7 @@ func StepFaults() []StepFault {
 func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
 	h := &history.Hindrance{Party: party, After: later}
 	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
-	h.Fails = i >= 0 && stepFaults[i].fails
+	h.Fails = i >= 0 && stepFaults[i].fails || i < 0 && sent // whose client gives it up
 	if !d.Fault.HasExtent() {
 		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
 		return h

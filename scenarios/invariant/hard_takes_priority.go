@@ -98,6 +98,9 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 		c.annotated(h, e)
 	case history.PowerOff:
 		c.done(&h.running, c.off+h.earlier, e)
+		if h.kept.Kind != "" && !h.completed && c.roles.blameless(e) { // it went off by itself, in a boot that nobody has seen
+			h.calledOff = c.command
+		}
 	case history.BootComplete:
 		h.completed = true
 	case history.PowerOn:

@@ -18,6 +18,9 @@ import (
 // have told: what had been decided, and was then held up.
 type hindrances struct {
 	recovery, grace time.Duration
+	// anew is how long a process may wait again that has started anew: for a command that it
+	// doesn't know to have been given its time.
+	anew time.Duration
 	// withdrawn is when the faults were withdrawn, open before that; now is when the last event came.
 	withdrawn, now time.Duration
 	// ignored says that there are none, whatever events tell.
@@ -38,7 +41,7 @@ type spell struct {
 const open = time.Duration(math.MaxInt64)
 
 func newHindrances(p Params) *hindrances {
-	return &hindrances{recovery: p.Timings.Backoff + 5*time.Second, grace: p.Timings.Slack, withdrawn: open}
+	return &hindrances{recovery: p.Timings.Backoff + 5*time.Second, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -203,8 +206,12 @@ func (h *hindrances) lostTo(from, to, recovery time.Duration, which func(*spell)
 	for i := range h.spells {
 		s := &h.spells[i]
 		end := s.end
-		if s.fails && end < to {
+		switch {
+		case end >= to:
+		case s.fails:
 			end += recovery
+		case s.name == isDown:
+			end += h.anew
 		}
 		end = min(end, to)
 		if begin := max(s.begin, covered); begin < end && which(s) {
