@@ -68,6 +68,8 @@ type Reconciler struct {
 
 	mutex  sync.Mutex
 	warned map[types.UID]int64 // generation
+	// began is when it looked first.
+	began time.Time
 	// crowds are by check.
 	crowds map[types.UID]*crowd
 	// looked is when a check with Machines in remediation was looked at last in the API
@@ -181,6 +183,16 @@ func (r *Reconciler) assess(ctx context.Context, reader client.Reader, check *cl
 	return seen, nil
 }
 
+// firstLook is when this process looked first.
+func (r *Reconciler) firstLook(now time.Time) time.Time {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.began.IsZero() {
+		r.began = now
+	}
+	return r.began
+}
+
 // overdue reports whether a check whose cache shows Machines in remediation has to be
 // looked at in the API server.
 func (r *Reconciler) overdue(check types.UID, remediating bool) bool {
@@ -237,6 +249,7 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
 	others, err := readOthers(ctx, reader, r.Clock.Now())
+	others.began = r.firstLook(others.asked)
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +288,8 @@ type others struct {
 	// asked is when the Nodes were asked for: what is read next may be late, and a condition
 	// has lasted no longer than it had then.
 	asked time.Time
+	// began is when this process looked first.
+	began time.Time
 	nodes map[string]*corev1.Node
 	// held are the hosts that are being remediated, as Machines name them.
 	held []string
@@ -354,7 +369,8 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 // lastStart is when the start of a Machine's host began at the earliest: its last
 // power-on, or now while it is off for a request. A remediation may have come and gone
 // while this controller was away, so that its condition tells of an older start. A
-// time that lies in the future is another clock's mistake.
+// time that lies in the future is another clock's mistake: then the start was perhaps no
+// earlier than this process.
 func (o others) lastStart(machine *clusterv1.Machine, now time.Time) time.Time {
 	power := o.power[machine.Annotations[api.HostAnnotation]]
 	switch {
@@ -362,8 +378,10 @@ func (o others) lastStart(machine *clusterv1.Machine, now time.Time) time.Time {
 		return time.Time{}
 	case power.RebootPending(), len(power.HeldOffFor) > 0:
 		return now
-	case power.LastPoweredOn == nil, power.LastPoweredOn.After(now):
+	case power.LastPoweredOn == nil:
 		return time.Time{}
+	case power.LastPoweredOn.After(now):
+		return o.began
 	}
 	return power.LastPoweredOn.Time
 }
