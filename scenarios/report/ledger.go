@@ -82,8 +82,17 @@ type Searched struct {
 	Idle      int     `json:"withoutEffect"`
 	Bypassed  int     `json:"bypassed"`
 	Simulated float64 `json:"simulatedSeconds"`
+	// Rulings are how often each guarantee was put to the test.
+	Rulings map[string]Rulings `json:"rulings,omitempty"`
 	// Failures are the kinds of them.
 	Failures []Cluster `json:"failures,omitempty"`
+}
+
+// Rulings are how often a guarantee was put to the test, and how many of those rulings only a
+// hindrance saved.
+type Rulings struct {
+	Judged  int `json:"judged"`
+	Excused int `json:"excused"`
 }
 
 // Cluster is schedules that failed alike.

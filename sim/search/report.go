@@ -17,7 +17,7 @@ const failuresShown = 10
 func (s *Search) Report(to *report.Console, t Tally) {
 	verdict := t.Verdict(s.Total)
 	found := &report.Searched{
-		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(),
+		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
 	}
 	for _, f := range t.Failures() {
 		found.Failures = append(found.Failures, report.Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})

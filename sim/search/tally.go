@@ -10,6 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // Tally counts results and keeps the first of each kind that was not expected.
@@ -23,18 +24,11 @@ type Tally struct {
 	// how many led past a step of the story. Those count as held.
 	Idle, Bypassed int
 	// Rulings are how often each guarantee was put to the test in all schedules.
-	Rulings map[string]Rulings
+	Rulings map[string]report.Rulings
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration
 	// Failed has one failure for each signature.
 	Failed []Failure
-}
-
-// Rulings are how often a guarantee was put to the test, and how many of those rulings only a
-// hindrance saved.
-type Rulings struct {
-	Judged  int `json:"judged"`
-	Excused int `json:"excused,omitempty"`
 }
 
 // Failure is schedules that broke a guarantee in the same way, or whose verdict is
@@ -56,9 +50,9 @@ func ResultOf(o *scenarios.Outcome) Result {
 	for _, result := range o.Results {
 		if result.Judged > 0 {
 			if r.Rulings == nil {
-				r.Rulings = make(map[string]Rulings)
+				r.Rulings = make(map[string]report.Rulings)
 			}
-			r.Rulings[result.Invariant] = Rulings{result.Judged, result.Excused}
+			r.Rulings[result.Invariant] = report.Rulings{Judged: result.Judged, Excused: result.Excused}
 		}
 	}
 	var reason string
@@ -99,11 +93,11 @@ func (t *Tally) Add(s Schedule, r Result) {
 		t.Bypassed++
 	}
 	if t.Rulings == nil {
-		t.Rulings = make(map[string]Rulings)
+		t.Rulings = make(map[string]report.Rulings)
 	}
 	for id, more := range r.Rulings { // order does not matter: sums
 		sum := t.Rulings[id]
-		t.Rulings[id] = Rulings{sum.Judged + more.Judged, sum.Excused + more.Excused}
+		t.Rulings[id] = report.Rulings{Judged: sum.Judged + more.Judged, Excused: sum.Excused + more.Excused}
 	}
 	switch r.Verdict {
 	case invariant.Held:
