@@ -294,9 +294,11 @@ func (c *storms) wrote(e *history.Event) {
 	}
 }
 
-// commanded counts the same power commands to a host, one after the other.
+// commanded counts the same power commands of a process to a host, one after the other.
 func (c *storms) commanded(e *history.Event) {
 	switch layer := e.Kind.Layer(); {
+	case e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.Power):
+		clear(c.commands) // a process that starts again knows of none
 	case e.Host == "":
 	case layer == history.World || layer == history.API:
 		delete(c.commands, e.Host)
