@@ -33,6 +33,9 @@ type hindrances struct {
 type spell struct {
 	party, name string
 	begin, end  time.Duration
+	// replaced is when another process of the same controller took over, whom it doesn't hold up:
+	// nothing is late because of it from then on.
+	replaced time.Duration
 	// fails says that time was lost beyond its end, decided that what it held up had been decided.
 	fails, decided bool
 }
@@ -81,6 +84,7 @@ func (h *hindrances) observe(e *history.Event) {
 		h.add(spell{party: history.ControllerEnd(e.Actor), name: isDown, begin: e.At, end: open}) // it starts without a back-off
 	case history.ControllerStarted:
 		h.end(e, history.ControllerEnd(e.Actor), isDown)
+		h.replace(e)
 	case history.APIFault:
 		h.add(spell{party: history.RequestsOf(e.Actor), begin: e.At, end: e.At, fails: true})
 	case history.HostPaused:
@@ -95,6 +99,17 @@ func (h *hindrances) observe(e *history.Event) {
 		h.end(e, history.BMCEnd(e.Host), isUnseen)
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
 		h.linked(e)
+	}
+}
+
+// replace notes that a process has taken over from the others of its controller.
+func (h *hindrances) replace(e *history.Event) {
+	for i := range h.spells {
+		s := &h.spells[i]
+		name, process := strings.CutPrefix(s.party, history.ControllerEnd(""))
+		if process && name != e.Actor && same(name, e.Actor) && s.end > e.At && s.replaced == open {
+			s.replaced = e.At
+		}
 	}
 }
 
@@ -123,6 +138,7 @@ func (h *hindrances) begin(e *history.Event, party, name string, decided bool) {
 
 // add keeps the spells in order: some are known before they begin.
 func (h *hindrances) add(s spell) {
+	s.replaced = open
 	if h.ignored {
 		return
 	}
@@ -178,7 +194,7 @@ func (h *hindrances) lost(from, to time.Duration, on parties) time.Duration {
 // inForce reports whether something holds some parties up at a moment.
 func (h *hindrances) inForce(at time.Duration, on parties) bool {
 	for i := range h.spells {
-		if s := &h.spells[i]; s.begin <= at && at < s.end && on.has(s.party) {
+		if s := &h.spells[i]; s.begin <= at && at < min(s.end, s.replaced) && on.has(s.party) {
 			return true
 		}
 	}
@@ -196,7 +212,7 @@ func (h *hindrances) lastsOn(on parties) bool {
 }
 
 func (h *hindrances) lasts(s spell) bool {
-	return s.begin < h.withdrawn && s.end == open && h.withdrawn != open
+	return s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
 }
 
 // lostTo is how much of the time between two moments was lost to some spells, and to the
@@ -205,7 +221,7 @@ func (h *hindrances) lostTo(from, to, recovery time.Duration, which func(*spell)
 	covered := from
 	for i := range h.spells {
 		s := &h.spells[i]
-		end := s.end
+		end := min(s.end, s.replaced)
 		switch {
 		case end >= to:
 		case s.fails:
@@ -247,7 +263,7 @@ func (h *hindrances) decidedBefore(e, changed *history.Event, grace time.Duratio
 	covered := changed.At
 	for i := range h.spells {
 		s := &h.spells[i]
-		if begin, end := max(s.begin, covered), min(s.end, e.At); s.decided && begin < end && s.of(e.Actor) {
+		if begin, end := max(s.begin, covered), min(s.end, e.At); s.decided && begin < end && s.of(e.Actor) && s.over(e) {
 			age, covered = age-(end-begin), end
 		}
 	}
@@ -257,12 +273,16 @@ func (h *hindrances) decidedBefore(e, changed *history.Event, grace time.Duratio
 // belated reports whether e may be what its actor decided before something held that up.
 func (h *hindrances) belated(e *history.Event) bool {
 	for i := range h.spells {
-		if s := &h.spells[i]; s.decided && s.of(e.Actor) && s.begin < e.At && e.At-h.grace <= s.end {
+		if s := &h.spells[i]; s.decided && s.of(e.Actor) && s.begin < e.At && e.At-h.grace <= s.end && s.over(e) {
 			return true
 		}
 	}
 	return false
 }
+
+// over reports whether what a spell held up may have come with e: one request that is on its
+// way excuses no other.
+func (s *spell) over(e *history.Event) bool { return s.name != "" || s.end <= e.At+sending }
 
 // of reports whether a spell is that of an actor: its own, its host's, or everybody's.
 func (s *spell) of(actor string) bool {

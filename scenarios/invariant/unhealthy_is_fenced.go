@@ -190,6 +190,9 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 		}
 		return
 	}
+	if h.sick.Kind != "" { // only now can it be marked anew
+		h.sick = *e
+	}
 	if h.mark.Kind == "" {
 		return
 	}
