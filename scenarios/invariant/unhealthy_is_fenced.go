@@ -70,6 +70,9 @@ type patient struct {
 	lost           history.Event // since when it is not, after it had been
 	// remediated says that the Machine has been marked at some time.
 	remediated bool
+	// unseen says that the Node stopped being Ready while the Machine was marked, so that the
+	// health check has not seen it return.
+	unseen bool
 	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
 	// when there is none although the host has been started.
 	sick, absent history.Event
@@ -156,7 +159,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.ready, h.sick = *e, history.Event{}
 	case history.NodeNotReady:
 		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
-			h.sick = *e
+			h.sick, h.unseen = *e, h.mark.Kind != "" && h.dropped.Kind == ""
 		}
 		if h.ready.Kind != "" {
 			h.lost = *e
@@ -249,7 +252,7 @@ func (c *rescues) expire(h *entry[patient], e *history.Event) {
 	}
 	lost := c.lost(s.sick.At, e.At, on)
 	limit := c.patience
-	if s.remediated && lost > 0 {
+	if s.remediated && (lost > 0 || s.unseen) {
 		limit += c.check.Startup // it may not have seen that the Node had returned
 	}
 	if e.At-s.sick.At-lost <= limit {
