@@ -112,12 +112,15 @@ func StepFaults() []StepFault {
 	return faults
 }
 
+// clientPatience is how long clients wait at least for an answer, before they try again.
+const clientPatience = 5 * time.Second
+
 // Hinders is whom a deviation holds up that a party's step takes, which was to come so much
 // later. A step that is sent says something that had been decided before.
 func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
 	h := &history.Hindrance{Party: party, After: later}
 	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
-	h.Fails = i >= 0 && stepFaults[i].fails || i < 0 && sent // whose client gives it up
+	h.Fails = i >= 0 && stepFaults[i].fails || i < 0 && sent && time.Duration(d.Delay) > clientPatience
 	if !d.Fault.HasExtent() {
 		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
 		return h
