@@ -70,8 +70,8 @@ type patient struct {
 	lost           history.Event // since when it is not, after it had been
 	// remediated says that the Machine has been marked at some time.
 	remediated bool
-	// unseen says that the Node stopped being Ready while the Machine was marked, so that the
-	// health check has not seen it return.
+	// unseen says that the Node stopped being Ready while the Machine was marked, or its host
+	// held, so that the health check has not seen it return.
 	unseen bool
 	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
 	// when there is none although the host has been started.
@@ -136,7 +136,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			c.marked(h, e, set)
 			h.await(e)
 		case remediationAnnotation:
-			h.held = set
+			if h.held = set; !set && h.sick.Kind != "" {
+				h.sick = *e // only now can it be marked anew
+			}
 			h.await(e)
 		case pausedAnnotation:
 			h.paused = set
@@ -159,7 +161,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.ready, h.sick = *e, history.Event{}
 	case history.NodeNotReady:
 		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
-			h.sick, h.unseen = *e, h.mark.Kind != "" && h.dropped.Kind == ""
+			h.sick, h.unseen = *e, h.held || h.mark.Kind != "" && h.dropped.Kind == ""
 		}
 		if h.ready.Kind != "" {
 			h.lost = *e
