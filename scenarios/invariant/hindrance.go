@@ -263,7 +263,7 @@ func (h *hindrances) decidedBefore(e, changed *history.Event, grace time.Duratio
 	covered := changed.At
 	for i := range h.spells {
 		s := &h.spells[i]
-		if begin, end := max(s.begin, covered), min(s.end, e.At); s.decided && begin < end && s.of(e.Actor) && s.over(e) {
+		if begin, end := max(s.begin, covered), min(s.end, e.At); s.decided && begin < end && s.of(e.Actor) && s.over(e, h.grace) {
 			age, covered = age-(end-begin), end
 		}
 	}
@@ -273,7 +273,7 @@ func (h *hindrances) decidedBefore(e, changed *history.Event, grace time.Duratio
 // belated reports whether e may be what its actor decided before something held that up.
 func (h *hindrances) belated(e *history.Event) bool {
 	for i := range h.spells {
-		if s := &h.spells[i]; s.decided && s.of(e.Actor) && s.begin < e.At && e.At-h.grace <= s.end && s.over(e) {
+		if s := &h.spells[i]; s.decided && s.of(e.Actor) && s.begin < e.At && e.At-h.grace <= s.end && s.over(e, h.grace) {
 			return true
 		}
 	}
@@ -282,7 +282,9 @@ func (h *hindrances) belated(e *history.Event) bool {
 
 // over reports whether what a spell held up may have come with e: one request that is on its
 // way excuses no other.
-func (s *spell) over(e *history.Event) bool { return s.name != "" || s.end <= e.At+sending }
+func (s *spell) over(e *history.Event, grace time.Duration) bool {
+	return s.name != "" || s.end <= e.At+grace
+}
 
 // of reports whether a spell is that of an actor: its own, its host's, or everybody's.
 func (s *spell) of(actor string) bool {

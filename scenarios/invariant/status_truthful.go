@@ -115,7 +115,7 @@ func (c *reports) poweredOn(h *reportHost, e *history.Event) {
 		return
 	}
 	c.judged++
-	if shown := h.shown; shown.Kind != "" {
+	if shown := h.shown; shown.Kind != "" && !c.belated(e) { // a command that comes late was recorded in its time
 		c.breach(&shown, e, clause(e)+", and lastPoweredOn still told of a boot from before "+seconds(shown.At))
 	}
 }
