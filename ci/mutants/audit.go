@@ -3,16 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -67,32 +64,18 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 		}
 	}
 	suspects = slices.DeleteFunc(suspects, func(s suspect) bool {
-		return !slices.ContainsFunc(strings.Split(only, ","), func(prefix string) bool { return strings.HasPrefix(s.name, prefix) })
+		return !isChosen(only, s.name)
 	})
 
 	began := time.Now()
 	audits, errs := make([]*finding.Audit, len(suspects)), make([]error, len(suspects))
-	next := make(chan int, len(suspects))
-	for i := range suspects {
-		next <- i
-	}
-	close(next)
-	var crew sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		crew.Go(func() {
-			for i := range next {
-				if ctx.Err() != nil {
-					return
-				}
-				audits[i], errs[i] = suspects[i].audit(ctx, dir, right, limit)
-				if errs[i] == nil {
-					fmt.Printf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
-						suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
-				}
-			}
-		})
-	}
-	crew.Wait()
+	inParallel(ctx, len(suspects), func(i int) {
+		audits[i], errs[i] = suspects[i].audit(ctx, dir, right, limit)
+		if errs[i] == nil {
+			fmt.Printf("%-44s %4d schedules, something was excused in %d, %d that right controllers do without\n",
+				suspects[i].name, audits[i].Schedules, audits[i].Excused, len(audits[i].Holes))
+		}
+	})
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
@@ -136,14 +119,11 @@ func (s suspect) audit(ctx context.Context, dir, right string, limit time.Durati
 	} else {
 		args[2] = (30 * time.Second).String()
 	}
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Stderr = os.Stderr
-	output, err := cmd.Output()
-	if err != nil {
+	a := new(finding.Audit)
+	if err := finding.Ask(exec.CommandContext(ctx, binary, args...), a); err != nil {
 		return nil, fmt.Errorf("audit the excuses of %s: %w", s.name, err)
 	}
-	a := new(finding.Audit)
-	return a, json.Unmarshal(output, a)
+	return a, nil
 }
 
 func readReasons(file string) ([]reason, error) {

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/ci/mutants/source"
@@ -76,30 +73,20 @@ func atMost(n int) string {
 // each seed; math.MaxInt if there was none.
 func hunt(ctx context.Context, binary, right, story, strategy string, seeds, schedules int) ([]int, error) {
 	found, errs := make([]int, seeds), make([]error, seeds)
-	var crew sync.WaitGroup
-	free := make(chan struct{}, runtime.NumCPU())
-	for i := range found {
-		crew.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			cmd := exec.CommandContext(ctx, binary, "-right", right, "-first", story, "-strategy", strategy,
-				"-seed", fmt.Sprint(i+1), "-schedules", fmt.Sprint(schedules))
-			cmd.Stderr = os.Stderr
-			output, err := cmd.Output()
-			var f finding.Finding
-			if err == nil {
-				err = json.Unmarshal(output, &f)
-			}
-			if err != nil {
-				errs[i] = fmt.Errorf("search %s with %s: %w", story, strategy, err)
-				return
-			}
-			if found[i] = f.Schedules; f.Broken == "" {
-				found[i] = math.MaxInt
-			}
-		})
+	inParallel(ctx, seeds, func(i int) {
+		var f finding.Finding
+		if err := finding.Ask(exec.CommandContext(ctx, binary, "-right", right, "-first", story, "-strategy", strategy,
+			"-seed", fmt.Sprint(i+1), "-schedules", fmt.Sprint(schedules)), &f); err != nil {
+			errs[i] = fmt.Errorf("search %s with %s: %w", story, strategy, err)
+			return
+		}
+		if found[i] = f.Schedules; f.Broken == "" {
+			found[i] = math.MaxInt
+		}
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	crew.Wait()
 	slices.Sort(found)
 	for _, err := range errs {
 		if err != nil {

@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -62,7 +61,7 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	}
 	var chosen []Mutant
 	for _, m := range all {
-		if slices.ContainsFunc(strings.Split(only, ","), func(prefix string) bool { return strings.HasPrefix(m.ID, prefix) }) {
+		if isChosen(only, m.ID) {
 			chosen = append(chosen, m)
 		}
 	}
@@ -86,25 +85,11 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 		return compare(ctx, all, dir, right, seeds, schedules)
 	}
 	results := make([]result, len(chosen))
-	work := make(chan int)
-	var crew sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		crew.Go(func() {
-			for i := range work {
-				f, err := judge(ctx, chosen[i], dir, right, limit)
-				results[i] = result{chosen[i], f, err}
-				fmt.Println(results[i])
-			}
-		})
-	}
-	for i := range chosen {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	crew.Wait()
+	inParallel(ctx, len(chosen), func(i int) {
+		f, err := judge(ctx, chosen[i], dir, right, limit)
+		results[i] = result{chosen[i], f, err}
+		fmt.Println(results[i])
+	})
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -141,6 +126,32 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 	return os.WriteFile(table, page, 0o644)
 }
 
+// isChosen reports whether an ID begins with one of some prefixes, separated by commas.
+func isChosen(only, id string) bool {
+	return slices.ContainsFunc(strings.Split(only, ","), func(prefix string) bool { return strings.HasPrefix(id, prefix) })
+}
+
+// inParallel does something n times, as often at once as there are cores, unless ctx ends before.
+func inParallel(ctx context.Context, n int, do func(i int)) {
+	next := make(chan int, n)
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	var crew sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		crew.Go(func() {
+			for i := range next {
+				if ctx.Err() != nil {
+					return
+				}
+				do(i)
+			}
+		})
+	}
+	crew.Wait()
+}
+
 // judge builds the simulator with one mutant and lets it search.
 func judge(ctx context.Context, m Mutant, dir, right string, limit time.Duration) (*finding.Finding, error) {
 	binary, err := build(ctx, m, dir)
@@ -149,16 +160,11 @@ func judge(ctx context.Context, m Mutant, dir, right string, limit time.Duration
 	}
 	defer os.Remove(binary)
 	search := exec.CommandContext(ctx, binary, "-right", right, "-first", m.Story, "-limit", limit.String())
-	search.Stderr = os.Stderr
-	output, err := search.Output()
-	if err != nil {
+	f := new(finding.Finding)
+	if err := finding.Ask(search, f); err != nil {
 		return nil, fmt.Errorf("search with mutant %s: %w", m.ID, err)
 	}
-	var f finding.Finding
-	if err := json.Unmarshal(output, &f); err != nil {
-		return nil, fmt.Errorf("search with mutant %s: read its findings: %w", m.ID, err)
-	}
-	return &f, nil
+	return f, nil
 }
 
 func (r result) String() string {

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/ci/mutants/source"
@@ -36,7 +34,7 @@ func reproduceAll(ctx context.Context, all []Mutant, only, dir, right string, ti
 		if i < 0 {
 			return fmt.Errorf("reproduce mistakes: there is no mutant %s", c.mutant)
 		}
-		if !slices.ContainsFunc(strings.Split(only, ","), func(prefix string) bool { return strings.HasPrefix(c.mutant, prefix) }) {
+		if !isChosen(only, c.mutant) {
 			continue
 		}
 		binary, err := source.Build(ctx, ".", "./ci/mutants/reproduce", dir, c.mutant, all[i].Change)
@@ -44,14 +42,9 @@ func reproduceAll(ctx context.Context, all []Mutant, only, dir, right string, ti
 			return err
 		}
 		cmd := exec.CommandContext(ctx, binary, "-right", right, "-story", c.story, "-times", fmt.Sprint(times))
-		cmd.Stderr = os.Stderr
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // its lab cleans up
-		output, err := cmd.Output()
 		var r finding.Reproduced
-		if err == nil {
-			err = json.Unmarshal(output, &r)
-		}
-		if err != nil {
+		if err := finding.Ask(cmd, &r); err != nil {
 			return fmt.Errorf("reproduce %s: %w", c.mutant, err)
 		}
 		os.Remove(binary)

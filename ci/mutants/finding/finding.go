@@ -39,13 +39,22 @@ type Finding struct {
 // OfRight is what the right controllers break in a plan; right is the judge that is built with them.
 func OfRight(right string, plan *scenarios.Plan) (*Finding, error) {
 	cmd := exec.Command(right, "-replay")
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(plan.Text()), os.Stderr
-	output, err := cmd.Output()
-	if err != nil {
+	cmd.Stdin = bytes.NewReader(plan.Text())
+	f := new(Finding)
+	if err := Ask(cmd, f); err != nil {
 		return nil, fmt.Errorf("play %s with the right controllers: %w", plan.Metadata.Name, err)
 	}
-	f := new(Finding)
-	return f, json.Unmarshal(output, f)
+	return f, nil
+}
+
+// Ask runs a command and reads the JSON that it prints.
+func Ask(cmd *exec.Cmd, answer any) error {
+	cmd.Stderr = os.Stderr
+	output, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(output, answer)
+	}
+	return err
 }
 
 // Audit is what came of looking for excuses that right controllers do without.

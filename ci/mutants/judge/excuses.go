@@ -237,7 +237,7 @@ func (a *auditor) ask(plan *scenarios.Plan) (*answer, error) {
 		}
 		return answerOf(twin.Outcome, len(twin.Missed))
 	}
-	named, _, err := a.s.Named(context.Background(), plan, nil)
+	named, err := a.s.Named(context.Background(), plan, nil)
 	if err != nil {
 		return nil, err
 	}
