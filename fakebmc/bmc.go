@@ -434,8 +434,8 @@ func (b *BMC) RemoveRule(name string) bool {
 	return len(rest) < len(old)
 }
 
-// Heal removes every rule, and calls off the resets that rules would still have the
-// BMC make by itself. What a client has asked for is carried out.
+// Heal removes every rule but those with some names. Unless any is left, it calls off the resets
+// that rules would still have the BMC make by itself. What a client has asked for is carried out.
 func (b *BMC) Heal(except ...string) {
 	for _, r := range b.Rules() {
 		if !slices.Contains(except, r.Name) {

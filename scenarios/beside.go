@@ -136,13 +136,8 @@ func (o *Outcome) deeds(names map[string]string) []done {
 		if !begun || weights[e.Kind] < comparable || e.Kind == history.Deviated {
 			continue
 		}
-		actor := Renamed(e.Actor, names)
-		e.Actor = actor
-		text := e.Phrase()
-		if actor != "" && !strings.Contains(text, actor) && e.Kind.Layer() != history.Engine {
-			text += ", by " + actor
-		}
-		all = append(all, done{e.At, text})
+		e.Actor = Renamed(e.Actor, names)
+		all = append(all, done{e.At, withAuthor(&e)})
 	}
 	return all
 }

@@ -228,11 +228,16 @@ func (o *Outcome) landmarks(hosts []string, last, n int, broken *invariant.Viola
 		if marked(&l.event) {
 			mark = ">"
 		}
-		by := ""
-		if a := l.event.Actor; a != "" && !strings.HasPrefix(l.event.Phrase(), a) {
-			by = ", by " + a
-		}
-		lines = append(lines, fmt.Sprintf("%s %4d %9s  %s%s", mark, l.event.Seq, history.Seconds(l.event.At), l.event.Phrase(), by))
+		lines = append(lines, fmt.Sprintf("%s %4d %9s  %s", mark, l.event.Seq, history.Seconds(l.event.At), withAuthor(&l.event)))
 	}
 	return lines
+}
+
+// withAuthor says what happened, and by whom unless the phrase begins with that.
+func withAuthor(e *history.Event) string {
+	text := e.Phrase()
+	if e.Actor != "" && !strings.HasPrefix(text, e.Actor) {
+		text += ", by " + e.Actor
+	}
+	return text
 }

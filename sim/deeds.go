@@ -59,16 +59,13 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	for _, d := range plan.Deviations {
 		wanted[d.Step] = d
 	}
-	var count scenarios.DeedCount
 	var deviations []scenarios.Deviation
 	untold := func(d scenarios.Deviation, why string) {
 		k := slices.IndexFunc(plan.Deviations, func(other scenarios.Deviation) bool { return other.Step == d.Step })
 		t.Untold = append(t.Untold, fmt.Sprintf("step %d of %d (%s): %s", k+1, len(plan.Deviations), d, why))
 	}
-	backend := s.Backend()
-	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
-		deed, told := step.Deed()
-		deed = count.Next(deed.Actor, deed.Does, step.Effect)
+	var err error
+	t.Outcome, err = s.playDeeds(ctx, plan, func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
 		d, deviates := wanted[step.Name()]
 		switch {
 		case !deviates:
@@ -81,13 +78,9 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 		}
 		delete(wanted, step.Name())
 		return scenarios.Deviation{}, false
-	}
-	var err error
-	if t.Outcome, err = scenarios.Run(ctx, plan, backend, nil); err != nil {
+	})
+	if err != nil {
 		return nil, err
-	}
-	if t.Outcome.Err != nil {
-		return nil, t.Outcome.Err
 	}
 	for _, d := range plan.Deviations {
 		if _, never := wanted[d.Step]; never {
@@ -98,6 +91,23 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	told.Deviations, told.Digest = deviations, ""
 	t.Plan = &told
 	return t, nil
+}
+
+// playDeeds plays a plan whose steps are shown to watch before they are scheduled, with the deeds
+// that they are, if somebody outside sees any. See [Backend.Watch].
+func (s *Simulator) playDeeds(ctx context.Context, plan *scenarios.Plan,
+	watch func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool)) (*scenarios.Outcome, error) {
+	var count scenarios.DeedCount
+	backend := s.Backend()
+	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
+		deed, told := step.Deed()
+		return watch(step, count.Next(deed.Actor, deed.Does, step.Effect), told)
+	}
+	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	if err == nil {
+		err = outcome.Err
+	}
+	return outcome, err
 }
 
 // hidden says why nobody outside sees a step.

@@ -15,7 +15,7 @@ func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*scenarios.
 	if err != nil {
 		return nil, err
 	}
-	deviations, _, err := s.Named(ctx, plan, instead)
+	deviations, err := s.Named(ctx, plan, instead)
 	if err != nil {
 		return nil, err
 	}
@@ -31,20 +31,17 @@ type Named struct {
 	Was string
 }
 
-// Named plays a plan, and names the steps that deviate in it by their deeds, whose actors
-// have other names.
-func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[string]string) ([]Named, *scenarios.Outcome, error) {
+// Named names the steps that deviate in a plan by their deeds, whose actors have other names. It
+// has to play the plan for that.
+func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[string]string) (named []Named, err error) {
+	if len(plan.Deviations) == 0 {
+		return nil, nil
+	}
 	wanted := make(map[string]scenarios.Deviation)
 	for _, d := range plan.Deviations {
 		wanted[d.Step] = d
 	}
-	var named []Named
-	var count scenarios.DeedCount
-	backend := s.Backend()
-	backend.Evidence = true
-	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
-		deed, told := step.Deed()
-		deed = count.Next(deed.Actor, deed.Does, step.Effect)
+	_, err = s.playDeeds(ctx, plan, func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
 		d, deviates := wanted[step.Name()]
 		if !deviates {
 			return scenarios.Deviation{}, false
@@ -57,27 +54,23 @@ func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[s
 			}
 			n.Step = deed.String()
 		} else if actor, rest, ok := strings.Cut(d.Step, "/"); ok {
-			process, stream, _ := cutStream(actor)
+			process, stream := cutStream(actor)
 			n.Step = scenarios.Renamed(process, names) + stream + "/" + rest
 		}
 		named = append(named, n)
 		return scenarios.Deviation{}, false
-	}
-	outcome, err := scenarios.Run(ctx, plan, backend, nil)
-	if err == nil {
-		err = outcome.Err
-	}
-	return named, outcome, err
+	})
+	return named, err
 }
 
 // cutStream parts the name of an actor into that of its process and that of its stream of a
 // kind, which begins with a capital letter: remediation.Node.
-func cutStream(actor string) (process, stream string, ok bool) {
+func cutStream(actor string) (process, stream string) {
 	i := strings.LastIndexByte(actor, '.')
 	if i < 0 || i+1 == len(actor) || actor[i+1] < 'A' || actor[i+1] > 'Z' {
-		return actor, "", false
+		return actor, ""
 	}
-	return actor[:i], actor[i:], true
+	return actor[:i], actor[i:]
 }
 
 // PlayNamed plays a plan that has no deviations with some that are named by deeds. Missed are
@@ -87,12 +80,7 @@ func (s *Simulator) PlayNamed(ctx context.Context, plan *scenarios.Plan, deviati
 	for _, d := range deviations {
 		wanted[d.Step] = d
 	}
-	var count scenarios.DeedCount
-	backend := s.Backend()
-	backend.Evidence = true
-	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
-		deed, told := step.Deed()
-		deed = count.Next(deed.Actor, deed.Does, step.Effect)
+	outcome, err = s.playDeeds(ctx, plan, func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
 		name := step.Name()
 		if told {
 			name = deed.String()
@@ -105,11 +93,7 @@ func (s *Simulator) PlayNamed(ctx context.Context, plan *scenarios.Plan, deviati
 		d := n.Deviation
 		d.Step = step.Name()
 		return d, true
-	}
-	outcome, err = scenarios.Run(ctx, plan, backend, nil)
-	if err == nil {
-		err = outcome.Err
-	}
+	})
 	for _, d := range deviations {
 		if _, left := wanted[d.Step]; left {
 			missed = append(missed, d.Was)

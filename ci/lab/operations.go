@@ -188,11 +188,17 @@ func (o operations) Impair(op *scenarios.ImpairOp) error {
 
 func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.restore) }
 
-func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {
-	var links []network.Link
-	for _, l := range op.Links(&b.plan.Spec.Topology) {
-		links = append(links, network.Link(l))
+// linksOf are links of a scenario as the machines' network has them.
+func linksOf(named []scenarios.Link) []network.Link {
+	links := make([]network.Link, len(named))
+	for i, l := range named {
+		links[i] = network.Link(l)
 	}
+	return links
+}
+
+func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {
+	links := linksOf(op.Links(&b.plan.Spec.Topology))
 	if op.Host != "" {
 		return b.onHost(op.Host, func(machine) error { do(links...); return nil })
 	}
@@ -427,11 +433,7 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 // Heal withdraws every fault that doesn't last for good.
 func (o operations) Heal(op *scenarios.HealOp) error {
 	o.schedule.heal()
-	var cut []network.Link
-	for _, l := range op.Links(&o.plan.Spec.Topology) {
-		cut = append(cut, network.Link(l))
-	}
-	o.machines.restoreAll(cut)
+	o.machines.restoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
 	var errs []error
 	for _, name := range o.names {
 		errs = append(errs, o.hosts[name].heal(o.ctx))

@@ -392,8 +392,8 @@ func (p *process) stand(still bool) error {
 	return l.incarnation.resume()
 }
 
-// heal disarms the crash, and lets the process go on unless it stands still for good. One that is down comes back by
-// itself, within the time that its crash set.
+// heal disarms the crash, and lets the process go on unless it stands still for good. One
+// that is down comes back by itself, within the time that its crash set.
 func (p *process) heal(op *scenarios.HealOp) error {
 	if p.second {
 		p.end()

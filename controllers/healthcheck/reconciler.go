@@ -249,10 +249,10 @@ func (r *Reconciler) targets(ctx context.Context, reader client.Reader, check *c
 		return nil, fmt.Errorf("list its Machines: %w", err)
 	}
 	others, err := readOthers(ctx, reader, r.Clock.Now())
-	others.began = r.firstLook(others.asked)
 	if err != nil {
 		return nil, err
 	}
+	others.began = r.firstLook(others.asked)
 	targets := make([]target, 0, len(machines.Items))
 	for i := range machines.Items {
 		machine := &machines.Items[i]

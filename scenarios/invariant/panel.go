@@ -64,8 +64,10 @@ func (p *Panel) Observe(e history.Event) *Violation {
 	var violation *Violation
 	for i, c := range p.checkers {
 		v := c.Observe(e)
-		if claim, ok := c.(promising); ok && v == nil && e.Kind == history.StepOverdue {
-			v = overdue(claim, &e)
+		if e.Kind == history.StepOverdue && v == nil {
+			if claim, ok := c.(promising); ok {
+				v = overdue(claim, &e)
+			}
 		}
 		if v != nil && i < p.judged {
 			p.broke[i] = true

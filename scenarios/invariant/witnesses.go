@@ -82,21 +82,7 @@ func (w *witnesses) deaf(host string, at time.Duration) bool {
 	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.recovery >= at {
 		return !w.well(host, at)
 	}
-	covered, sum := at-w.window, time.Duration(0)
-	for i := range w.spells {
-		s := &w.spells[i]
-		if !s.link() || !s.on(host, w.roles) {
-			continue
-		}
-		end := at
-		if s.end < at-w.hearing {
-			end = s.end + w.hearing
-		}
-		if begin := max(s.begin, covered); begin < end {
-			sum, covered = sum+end-begin, end
-		}
-	}
-	return sum >= w.silence
+	return w.lostTo(at-w.window, at, w.hearing, func(s *spell) bool { return s.link() && s.on(host, w.roles) }) >= w.silence
 }
 
 // shut reports whether a host has had no network between two moments. A schedule that answers
