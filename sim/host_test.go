@@ -54,6 +54,7 @@ func TestHostIsASystem(t *testing.T) {
 				}
 			},
 			Step: 50 * time.Millisecond, Limit: 5 * time.Second, Hold: 10 * time.Second,
+			Serial: true,
 			Boots: func() int {
 				h.w.handOver(look)
 				return boots

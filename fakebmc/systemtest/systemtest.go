@@ -31,6 +31,9 @@ type Fixture struct {
 	Boots func() int
 	// Image is the URL of an image that can be inserted into a MediaBay.
 	Image string
+	// Serial is a system whose world takes one step at a time, so that nothing
+	// calls it concurrently. What is asked at once elsewhere is asked in a row here.
+	Serial bool
 }
 
 // Run runs the suite. start returns a fresh system that is On and settled, or Off
@@ -139,8 +142,12 @@ func Run(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 	t.Run("concurrent use", func(t *testing.T) {
 		s := begin(t, start, true)
 		var all sync.WaitGroup
+		do := all.Go
+		if s.Serial {
+			do = func(f func()) { f() }
+		}
 		for _, r := range resets(fakebmc.ResetOn, fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetForceRestart) {
-			all.Go(func() {
+			do(func() {
 				if err := s.System.Reset(r); err != nil && !errors.Is(err, fakebmc.ErrConflict) {
 					t.Errorf("Reset(%s) = %v", r, err)
 				}
