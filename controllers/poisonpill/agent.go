@@ -155,7 +155,7 @@ func (a *Agent) feed(ctx context.Context) error {
 	now, dog := a.Boot.Uptime(), a.Watchdog.Timeout()
 	action := a.Decide(State{
 		About: OfWatchdog, Watched: dog > 0, Announced: len(a.m.Promises) > 0,
-		Fresh: now-a.m.Vouched < a.m.patience(), Condemned: a.m.Condemned || a.m.Known[a.Node].Boot == a.Boot.ID(),
+		Fresh: a.m.fresh(now), Condemned: a.m.Condemned || a.m.Known[a.Node].Boot == a.Boot.ID(),
 		Overdue: a.m.Starved > 0 && now-a.m.Starved > 2*dog,
 	})
 	switch {
@@ -264,9 +264,13 @@ func (a *Agent) ask(ctx context.Context) {
 // vote does what follows from the replies so far.
 func (a *Agent) vote() {
 	r := a.m.Round
-	switch a.Decide(r.state(a.m.Promises)) {
+	state := r.state(a.m.Promises)
+	state.Fresh = a.m.fresh(a.Boot.Uptime())
+	switch a.Decide(state) {
 	case LiveOn:
 		a.m.vouch(r.Began)
+	case Wait:
+		a.m.Round = nil
 	case Die:
 		a.m.Condemned, a.m.Round = true, nil
 	}

@@ -124,7 +124,8 @@ const (
 	Starve Action = "Starve"
 	Reboot Action = "Reboot"
 
-	// LiveOn: the host is wanted, as of when the look or the vote began. Die: it isn't.
+	// LiveOn: the host is wanted, as of when the look or the vote began. Die: it isn't. Wait:
+	// the round has not told.
 	LiveOn Action = "LiveOn"
 	Die    Action = "Die"
 	// Ask asks a set of peers, or a further one.
@@ -200,8 +201,9 @@ func (s State) look() Action {
 }
 
 // vote is optimistic, as seed 004 has it: one peer that says healthy is enough, and no
-// answer says nothing. Silence of all, or the word of a few that they are cut off as
-// well, is what a host hears that is cut off itself.
+// answer says nothing. Silence of all is what a host hears that is cut off itself. One that
+// hears of a few that they are cut off as well has a network, and the others may have missed
+// a single question: it asks in further rounds for as long as it may live on what it has heard.
 func (s State) vote() Action {
 	switch {
 	case s.Alone, s.Healthy:
@@ -212,6 +214,8 @@ func (s State) vote() Action {
 		return LiveOn
 	case s.Unasked:
 		return Ask
+	case s.CutOff && s.Fresh:
+		return Wait
 	default:
 		return Die
 	}

@@ -42,9 +42,9 @@ func TestLook(t *testing.T) {
 
 // TestEveryVote plays every combination of answers (seed 004).
 func TestEveryVote(t *testing.T) {
-	for bits := range 1 << 6 {
+	for bits := range 1 << 7 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
-		s := State{Alone: bit(0), Healthy: bit(1), Unhealthy: bit(2), CutOff: bit(3), Most: bit(4), Unasked: bit(5)}
+		s := State{Alone: bit(0), Healthy: bit(1), Unhealthy: bit(2), CutOff: bit(3), Most: bit(4), Unasked: bit(5), Fresh: bit(6)}
 		if s.Most && !s.CutOff || s.Alone && (s.Healthy || s.Unhealthy || s.CutOff || s.Unasked) {
 			continue // can't be
 		}
@@ -57,6 +57,8 @@ func TestEveryVote(t *testing.T) {
 			want = LiveOn
 		case s.Unasked:
 			want = Ask
+		case s.CutOff && s.Fresh: // somebody hears it, and it may still live on what it has heard
+			want = Wait
 		}
 		decide(t, OfVote, s, want)
 	}

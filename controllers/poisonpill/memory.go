@@ -111,6 +111,9 @@ func (m *memory) patience() time.Duration {
 	return least
 }
 
+// fresh reports whether it may still live on that.
+func (m *memory) fresh(now time.Duration) bool { return now-m.Vouched < m.patience() }
+
 // vouch notes that the host was wanted at a time.
 func (m *memory) vouch(at time.Duration) {
 	m.Vouched, m.Condemned, m.Round = max(m.Vouched, at), false, nil

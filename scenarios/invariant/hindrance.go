@@ -301,6 +301,9 @@ func (s *spell) of(actor string) bool {
 // link reports whether a spell is that of a link.
 func (s *spell) link() bool { return strings.HasPrefix(s.name, history.ALink) }
 
+// network reports whether a spell is that of all links of a host.
+func (s *spell) network() bool { return s.name == history.LinkOf("", "") }
+
 // on reports whether a spell is that of a host, of an agent on it, or of all of the lab. An
 // API server that refuses requests stands still for nobody.
 func (s *spell) on(host string, roles *Roles) bool {

@@ -46,16 +46,16 @@ func (w *witnesses) observe(e *history.Event) {
 	}
 }
 
-// well reports whether the agent on a host was, since a time at least. One that has booted
-// while the API server was away knows nobody until that is back.
-func (w *witnesses) well(name string, since time.Duration) bool {
+// well reports whether the agent on a host was, since a time at least, to whom some links
+// matter. One that has booted while the API server was away knows nobody until that is back.
+func (w *witnesses) well(name string, since time.Duration, matters func(*spell) bool) bool {
 	knows, up := w.booted[name]
 	for i := range w.spells {
 		if s := &w.spells[i]; s.begin <= knows && knows < s.end && (s.party == history.Everybody || s.on(name, w.roles)) {
 			knows = s.end
 		}
 	}
-	return up && knows < since-w.recovery && !w.hindered(name, since)
+	return up && knows < since-w.recovery && !w.hindered(name, since, matters)
 }
 
 // away reports whether the agent on a host, at a moment, has stood still or was dead for so long
@@ -76,13 +76,21 @@ func (w *witnesses) away(host string, at time.Duration) bool {
 	return w.silence > 0 && sum >= w.brief
 }
 
-// deaf reports whether the agent on a host, at a moment, has heard nothing for long enough to let
-// that be reset, or has just booted.
+// deaf reports whether the agent on a host, at a moment, has had no network for long enough to let
+// that be reset, or has just booted. One link that is cut makes nobody deaf: the others answer.
 func (w *witnesses) deaf(host string, at time.Duration) bool {
 	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.recovery >= at {
-		return !w.well(host, at)
+		return !w.well(host, at, anyLink)
 	}
-	return w.lostTo(at-w.window, at, w.hearing, func(s *spell) bool { return s.link() && s.on(host, w.roles) }) >= w.silence
+	return w.lostTo(at-w.window, at, w.hearing, func(s *spell) bool { return s.network() && s.on(host, w.roles) }) >= w.silence
+}
+
+// anyLink is for an agent that needs them all, and between for one that is to answer another.
+func anyLink(*spell) bool { return true }
+
+func between(host, other string) func(*spell) bool {
+	to, from := history.LinkOf(history.HostEnd(host), history.HostEnd(other)), history.LinkOf(history.HostEnd(other), history.HostEnd(host))
+	return func(s *spell) bool { return s.network() || s.name == to || s.name == from }
 }
 
 // shut reports whether a host has had no network between two moments. A schedule that answers
@@ -90,7 +98,7 @@ func (w *witnesses) deaf(host string, at time.Duration) bool {
 func (w *witnesses) shut(host string, from, to time.Duration) (shut bool) {
 	for i := range w.spells {
 		switch s := &w.spells[i]; {
-		case s.party == history.HostEnd(host) && s.name == history.LinkOf("", ""):
+		case s.party == history.HostEnd(host) && s.network():
 			shut = shut || s.begin <= from && s.end >= to
 		case !s.link() && s.name != isDown && s.on(host, w.roles) && s.begin <= to && s.end >= from:
 			return false
@@ -103,13 +111,13 @@ func (w *witnesses) shut(host string, from, to time.Duration) (shut bool) {
 // that fails adds to that: two of them are more than a moment.
 const moment, untilAsked = 2 * time.Second, 1500 * time.Millisecond
 
-// hindered reports whether an agent was held up for more than a moment since a time, or a
-// while before.
-func (w *witnesses) hindered(host string, since time.Duration) bool {
+// hindered reports whether an agent to whom some links matter was held up for more than a moment
+// since a time, or a while before.
+func (w *witnesses) hindered(host string, since time.Duration, matters func(*spell) bool) bool {
 	sum := time.Duration(0)
 	for i := range w.spells {
 		s := &w.spells[i]
-		if !w.lasted(s, since) || !s.on(host, w.roles) {
+		if !w.lasted(s, since) || !s.on(host, w.roles) || s.link() && !matters(s) {
 			continue
 		}
 		if s.fails {
@@ -127,8 +135,8 @@ func (w *witnesses) lasted(s *spell, since time.Duration) bool {
 	return s.begin <= w.now && (s.end == open || s.end+w.recovery >= since)
 }
 
-// mostOf reports whether most of the agents on other hosts were, since a time. Where there
-// are no others, none were unwell.
+// mostOf reports whether most of the agents on other hosts were, since a time, and could answer
+// that of one host; or anybody, if that is none. Where there are no others, none were unwell.
 func (w *witnesses) mostOf(but string, since time.Duration) bool {
 	well, others := 0, 0
 	for _, name := range w.names {
@@ -136,7 +144,11 @@ func (w *witnesses) mostOf(but string, since time.Duration) bool {
 			continue
 		}
 		others++
-		if w.well(name, since) {
+		matters := anyLink
+		if but != "" {
+			matters = between(name, but)
+		}
+		if w.well(name, since, matters) {
 			well++
 		}
 	}
