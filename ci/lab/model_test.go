@@ -69,7 +69,7 @@ func TestModelIsASystem(t *testing.T) {
 		m.woken = true
 		return systemtest.Fixture{
 			System: m, Advance: func(d time.Duration) { <-time.After(d) }, // real time is waited for
-			Step: 20 * time.Millisecond, Limit: 3 * time.Second, Hold: 500 * time.Millisecond,
+			Step: 20 * time.Millisecond, Limit: 3 * time.Second, Hold: 500 * time.Millisecond, Real: true,
 			Boots: func() int { return s.count(history.BootStarted) },
 		}
 	})

@@ -83,7 +83,7 @@ func TestDomainIsASystem(t *testing.T) {
 		}
 		return systemtest.Fixture{
 			System: &virtual{all: all, domain: domain}, Advance: wait,
-			Step: 20 * time.Millisecond, Limit: 20 * time.Second, Hold: 500 * time.Millisecond,
+			Step: 20 * time.Millisecond, Limit: 20 * time.Second, Hold: 500 * time.Millisecond, Real: true,
 			Boots: func() int {
 				answer := make(chan int)
 				go func() { counted <- func() { answer <- began[name] } }()

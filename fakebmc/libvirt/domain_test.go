@@ -85,7 +85,7 @@ func TestDomainIsASystem(t *testing.T) {
 		return systemtest.Fixture{
 			System: l.named(name), Boots: m.Boots, Image: image,
 			Advance: func(d time.Duration) { <-time.After(d) },
-			Step:    20 * time.Millisecond, Limit: 10 * time.Second, Hold: 500 * time.Millisecond,
+			Step:    20 * time.Millisecond, Limit: 10 * time.Second, Hold: 500 * time.Millisecond, Real: true,
 		}
 	})
 }

@@ -35,6 +35,7 @@ type Host struct {
 	bootedBy fakebmc.Boot // the override of the last boot
 	image    string
 	cancel   func() bool // of the transition under way
+	then     func()      // what that ends in
 	round    int         // the transition's number; a late timer of an older one is void
 	watchers []*func(fakebmc.PowerState)
 	untold   []fakebmc.PowerState
@@ -110,8 +111,12 @@ func (h *Host) begin(t fakebmc.ResetType) error {
 	case fakebmc.ResetOn:
 		return h.powerOn(conflict)
 	case fakebmc.ResetForceOff:
-		if h.state != fakebmc.Off && (h.state != fakebmc.PoweringOff || h.graceful) {
-			h.pass(fakebmc.PoweringOff, h.timing.Off, func() { h.become(fakebmc.Off) })
+		off := func() { h.become(fakebmc.Off) }
+		switch {
+		case h.state == fakebmc.PoweringOff && !h.graceful:
+			h.then = off // the supply drains already, and nothing follows any more
+		case h.state != fakebmc.Off:
+			h.pass(fakebmc.PoweringOff, h.timing.Off, off)
 		}
 	case fakebmc.ResetGracefulShutdown:
 		if h.state == fakebmc.PoweringOn {
@@ -204,11 +209,12 @@ func (h *Host) pass(through fakebmc.PowerState, d time.Duration, then func()) {
 	h.become(through)
 	h.graceful = false
 	round := h.round
+	h.then = then
 	h.cancel = h.clk.AfterFunc(d, func() {
 		h.mu.Lock()
 		if h.round == round {
 			h.cancel = nil
-			then()
+			h.then()
 		}
 		h.mu.Unlock()
 		h.tell()

@@ -34,6 +34,8 @@ type Fixture struct {
 	// Serial is a system whose world takes one step at a time, so that nothing
 	// calls it concurrently. What is asked at once elsewhere is asked in a row here.
 	Serial bool
+	// Real is a system whose time is real, so that not every pair of words is tried.
+	Real bool
 }
 
 // Run runs the suite. start returns a fresh system that is On and settled, or Off
@@ -161,6 +163,7 @@ func Run(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 	})
 	t.Run("watch", func(t *testing.T) { testWatch(t, begin(t, start, true)) })
 	runOptional(t, start)
+	t.Run("interrupted", func(t *testing.T) { runInterrupted(t, start) })
 }
 
 func testWatch(t *testing.T, s *subject) {
