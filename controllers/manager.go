@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -74,6 +75,7 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 			For(s.For).
 			WithOptions(controller.Options{
 				MaxConcurrentReconciles: s.Workers,
+				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](RetryBase, RetryMost),
 				// Names need only be unique in a manager, and a test runs one
 				// manager after another.
 				SkipNameValidation: ptr.To(true),

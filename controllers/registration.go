@@ -37,6 +37,14 @@ import (
 	"github.com/fencelab/fencelab/controllers/workload"
 )
 
+// RetryBase and RetryMost are the shortest and the longest interval between attempts at what fails,
+// of a controller with New; each is twice the one before. With controller-runtime's longest, a
+// quarter of an hour, an API server that was away would delay a fencing by as much again.
+const (
+	RetryBase = 5 * time.Millisecond
+	RetryMost = 30 * time.Second
+)
+
 // Registration is one controller, as data.
 type Registration struct {
 	// Name is the controller's, in lower case.

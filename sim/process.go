@@ -32,8 +32,8 @@ const (
 	bmcLatency     = 20 * time.Millisecond
 	// expiredLatency is when a client lists again whose watch has expired.
 	expiredLatency = time.Second
-	// The rate limiter of a controller-runtime work queue.
-	retryBase = 5 * time.Millisecond
+	// The rate limiter of a controller-runtime work queue, but of a controller with New.
+	retryBase = controllers.RetryBase
 	retryMax  = 1000 * time.Second
 )
 

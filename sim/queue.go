@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/fencelab/fencelab/controllers"
 )
 
 // queue is the priority queue of controller-runtime 0.24. It has one entry for
@@ -109,9 +111,13 @@ func (q *queue) add(e *entry, after time.Duration, priority int) {
 
 // addRateLimited puts a request into the queue that was tried in vain.
 func (q *queue) addRateLimited(e *entry, priority int) {
-	delay := retryMax
+	longest := retryMax
+	if q.p.registration.New != nil {
+		longest = controllers.RetryMost
+	}
+	delay := longest
 	if e.failures < 18 { // 5 ms << 18 is beyond the maximum
-		delay = min(retryBase<<e.failures, retryMax)
+		delay = min(retryBase<<e.failures, longest)
 	}
 	e.failures++
 	q.add(e, delay, priority)
