@@ -510,6 +510,9 @@ func (h *Host) bite(after time.Duration) {
 // fire is the end of the watchdog's time, unless it was fed meanwhile.
 func (h *Host) fire() {
 	by := byScenario
+	if h.draining {
+		return // what resets it is without power before it boots
+	}
 	if h.feeder != "" && !h.unfed {
 		if rest := h.fed + h.timings.Watchdog - h.w.Now(); rest > 0 {
 			h.bite(rest)
