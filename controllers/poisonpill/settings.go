@@ -80,6 +80,13 @@ func (s *Settings) Fits(watchdog time.Duration) error {
 	return nil
 }
 
+// Spare is how much longer than its peers may take to answer an agent can stand still until a
+// watchdog of this time fires: none is fed meanwhile, and feeding takes a moment.
+func (s *Settings) Spare(watchdog time.Duration) time.Duration {
+	const moment = 100 * time.Millisecond
+	return max(watchdog-s.PeerTimeout.Duration-moment, moment)
+}
+
 // Request bounds a single request: a look is three of them.
 func (s *Settings) Request() time.Duration { return s.RequestTimeout.Duration / 3 }
 

@@ -69,7 +69,7 @@ func (c *holds) judge(e *history.Event) {
 		}
 	case history.PowerOn:
 		c.on(c.hosts.of(e.Host), e)
-	case history.LastPoweredOn, history.PendingRebootSince, history.HeldOffFor, history.BMCCommand:
+	case history.LastPoweredOn, history.PendingRebootSince, history.HeldOffFor, history.BMCCommand, history.PowerReported:
 		c.hosts.of(e.Host).start.observe(e, &c.roles)
 	case history.EvidenceLost:
 		h := c.hosts.of(e.Host)

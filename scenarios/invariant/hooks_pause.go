@@ -101,7 +101,7 @@ func (c *pauses) judge(h *pausedHost, e *history.Event) {
 	switch {
 	case !ends && !(drains && c.drain):
 	case len(h.hooks) > 0:
-		c.acted(h, e)
+		c.acted(h, e, ends)
 	default:
 		c.kept(&h.gone, e)
 	}
@@ -149,12 +149,18 @@ func interrupts(e *history.Event) (drains, ends bool) {
 	return false, false
 }
 
-// acted judges something that is forbidden by the hooks that stand.
-func (c *pauses) acted(h *pausedHost, e *history.Event) {
+// acted judges something that is forbidden by the hooks that stand. A hook that meets the
+// beginning of a termination on its way has come too late for all of it.
+func (c *pauses) acted(h *pausedHost, e *history.Event, ends bool) {
 	var first *history.Event
 	late := true
 	for i := range h.hooks {
-		if s := &h.hooks[i]; !s.passed && (s.set.Seq < h.deleting.Seq || !c.onItsWay(e, &s.set)) {
+		s := &h.hooks[i]
+		switch {
+		case s.passed:
+		case s.set.Seq > h.deleting.Seq && c.onItsWay(e, &s.set):
+			s.passed = ends
+		default:
 			late = late && s.draining
 			if first == nil {
 				first = &s.set

@@ -88,9 +88,10 @@ type Timings struct {
 	Boot time.Duration
 	// SoftOff and HardOff bound the time from a power-off command to off.
 	SoftOff, HardOff time.Duration
-	// Watchdog is the time after which an unfed watchdog resets its host, and Shortest that of
-	// the host whose watchdog waits for the shortest time; 0 if none has any.
-	Watchdog, Shortest time.Duration
+	// Watchdog is the time after which an unfed watchdog resets its host, the longest of all
+	// hosts', and Brief how long each agent may stand still and feeds its watchdog in time all the
+	// same; 0 if none has any.
+	Watchdog, Brief time.Duration
 	// Silence is for how long an agent hears nothing, at least, before it lets its host be
 	// reset, and Hearing how long it takes, at most, until one that could hear again has; 0 if
 	// the world doesn't know.

@@ -69,6 +69,8 @@ type suspected struct {
 	// marked says that the Machine is marked, by mark, and unmarked since when it isn't.
 	marked         bool
 	mark, unmarked history.Event
+	// unready is when there was a Ready Node last.
+	unready history.Event
 	// paused and skipped are what keeps controllers from the Machine, while it stands.
 	paused, skipped history.Event
 
@@ -101,6 +103,14 @@ func (c *accusers) sick(n *condition, at time.Duration) bool {
 		return at-n.since.At+coarse >= c.missing
 	}
 	return !n.ready && at-n.since.At+max(coarse, n.older) >= c.check.UnhealthyAfter
+}
+
+// overdue reports whether no Node has been Ready for so long, since the host began to boot or the
+// Machine was unmarked, that it may lead to a mark: whoever deletes a Node and makes it anew
+// meanwhile gives it no further time.
+func (c *accusers) overdue(h *suspected, at time.Duration) bool {
+	since := max(h.unready.At, h.began.At, h.unmarked.At)
+	return c.missing > 0 && !h.now.ready && h.unready.Kind != "" && at-since+coarse >= c.missing
 }
 
 func (h *suspected) wanted() bool {
@@ -306,7 +316,7 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 		}
 	}
 	switch {
-	case c.sick(&h.now, e.At):
+	case c.sick(&h.now, e.At), c.overdue(h, e.At):
 		c.judged++
 		c.allow(e, since)
 	case c.wasSick(h, e):
@@ -350,6 +360,9 @@ func (c *accusers) node(h *suspected, e *history.Event) {
 	case history.NodeNotReady:
 		n.ready = false
 		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
+	}
+	if h.now.ready && !n.ready {
+		h.unready = *e
 	}
 	if n.exists != h.now.exists || n.ready != h.now.ready {
 		if h.now.since.Kind != "" { // that nothing was known yet is no condition

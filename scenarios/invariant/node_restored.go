@@ -14,7 +14,7 @@ var nodeRestored = Invariant{
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p Params) Checker {
-		return &nodes{promise: newPromise(p, ruling{id: "node-restored"}), hosts: newRoster[nodeHost](p.Hosts)}
+		return &nodes{promise: newPromise(p, ruling{id: "node-restored"}), power: p.Roles.Power, hosts: newRoster[nodeHost](p.Hosts)}
 	},
 }
 
@@ -28,6 +28,7 @@ var nodeRestored = Invariant{
 // fencing was decided. Whoever cordons it later must uncordon it.
 type nodes struct {
 	promise
+	power string // who plays that part
 	hosts roster[nodeHost]
 }
 
@@ -133,7 +134,7 @@ func (c *nodes) lacks() iter.Seq[lack] {
 	return func(yield func(lack) bool) {
 		for i := range c.hosts.hosts {
 			h := &c.hosts.hosts[i]
-			if l := h.state.lacking(h.name); l.sentence != "" && !yield(l) {
+			if l := h.state.lacking(h.name, c.power); l.sentence != "" && !yield(l) {
 				return
 			}
 		}
@@ -143,8 +144,9 @@ func (c *nodes) lacks() iter.Seq[lack] {
 // nodeEvents come when a Node is as it was.
 var nodeEvents = slices.Concat(bootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
 
-// lacking is what the Node of a host lacks.
-func (s *nodeHost) lacking(name string) lack {
+// lacking is what the Node of a host lacks, whose power has a controller or none. Without one the
+// story itself has to switch on a host that is off, and no step waits in vain for a controller.
+func (s *nodeHost) lacking(name, power string) lack {
 	if !s.had || !s.demand.on() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.boot {
 		return lack{}
 	}
@@ -155,6 +157,9 @@ func (s *nodeHost) lacking(name string) lack {
 		what = "has not been created again"
 	case s.known() && !s.complete:
 		what = "has no kubelet: no boot of the host is complete"
+		if !s.body.on && power == "" {
+			l.comes = nil
+		}
 	case !s.ready:
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:

@@ -9,6 +9,9 @@ type start struct {
 	// recorded is the boot that was recorded since the last power-on, and answered
 	// the last request that was recorded or answered.
 	recorded, answered history.Event
+	// unseen is a recorded boot that began, and of which the API has not told: whoever recorded it
+	// commands it again when that is over.
+	unseen history.Event
 	// command is the last command that powers a host on and that came from a
 	// process under test, and begun what was recorded when the BMC received it.
 	command history.Event
@@ -19,7 +22,11 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 	switch e.Kind {
 	case history.LastPoweredOn:
 		if e.Value != "" {
-			s.recorded = *e
+			s.recorded, s.unseen = *e, history.Event{}
+		}
+	case history.PowerReported:
+		if e.Value == "true" {
+			s.unseen = history.Event{}
 		}
 	case history.PendingRebootSince, history.HeldOffFor:
 		if e.Value != "" {
@@ -33,6 +40,9 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 			}
 		}
 	case history.PowerOn:
+		if s.recorded.Kind != "" {
+			s.unseen = s.recorded
+		}
 		s.recorded, s.begun.recorded = history.Event{}, history.Event{}
 	}
 }
@@ -65,8 +75,12 @@ func (s *start) underWay(e, forbidden *history.Event, h *hindrances) bool {
 	if s.command.Kind != "" {
 		sent = &s.command
 	}
-	unaware := func(recorded, answered *history.Event) bool {
-		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq && h.unaware(sent, forbidden)
+	before := func(recorded, answered *history.Event) bool {
+		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq
 	}
-	return unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
+	unaware := func(recorded, answered *history.Event) bool {
+		return before(recorded, answered) && h.unaware(sent, forbidden)
+	}
+	// The record was made long ago when the boot is commanded again, so a look is due just before.
+	return before(&s.unseen, &s.answered) && h.onItsWay(sent, forbidden) || unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
 }

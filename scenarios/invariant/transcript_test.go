@@ -101,7 +101,7 @@ func (tr *transcript) line(line string) (err error) {
 			if _, err = fmt.Sscan(value, &dog, &silence, &hearing); err == nil {
 				t := &tr.params.Timings
 				t.Watchdog, err = time.ParseDuration(dog)
-				t.Shortest = t.Watchdog
+				t.Brief = t.Watchdog / 3
 				t.Silence, _ = time.ParseDuration(silence)
 				t.Hearing, _ = time.ParseDuration(hearing)
 			}

@@ -71,8 +71,11 @@ type patient struct {
 	// remediated says that the Machine has been marked at some time.
 	remediated bool
 	// unseen says that the Node stopped being Ready while the Machine was marked, or its host
-	// held, so that the health check has not seen it return.
+	// held, or just after the Machine was handed over, so that the health check has not seen it
+	// return.
 	unseen bool
+	// handed is the event since which nobody keeps the health check from the Machine.
+	handed history.Event
 	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
 	// when there is none although the host has been started.
 	sick, absent history.Event
@@ -141,9 +144,9 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			}
 			h.await(e)
 		case pausedAnnotation:
-			h.paused = set
+			h.paused, h.handed = set, *e
 		case skipAnnotation:
-			h.skipped = set
+			h.skipped, h.handed = set, *e
 		}
 	case history.NodeCreated, history.NodeDeleted:
 		if e.UID == h.marked {
@@ -161,7 +164,8 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		h.ready, h.sick = *e, history.Event{}
 	case history.NodeNotReady:
 		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
-			h.sick, h.unseen = *e, h.held || h.mark.Kind != "" && h.dropped.Kind == ""
+			h.sick = *e
+			h.unseen = h.held || h.mark.Kind != "" && h.dropped.Kind == "" || h.handed.Kind != "" && e.At-h.handed.At <= c.grace
 		}
 		if h.ready.Kind != "" {
 			h.lost = *e

@@ -28,7 +28,7 @@ func newWitnesses(p Params) witnesses {
 	t := &p.Timings
 	return witnesses{
 		hindrances: p.hindrances, recovery: max(t.Safe, t.Watchdog+t.Slack),
-		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Shortest / 3,
+		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Brief,
 		roles: &p.Roles, names: p.Hosts, booted: make(map[string]time.Duration),
 	}
 }

@@ -23,15 +23,15 @@ const slack = 2 * time.Second
 func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Timings {
 	t := spec.Topology.Timings
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
-	var longest time.Duration // of the hosts' watchdogs
+	var longest, shortest time.Duration // of the hosts' watchdogs
 	for _, h := range spec.Topology.Hosts {
 		dog := time.Duration(h.Watchdog)
 		longest = max(longest, dog)
-		if dog > 0 && (timings.Shortest == 0 || dog < timings.Shortest) {
-			timings.Shortest = dog
+		if dog > 0 && (shortest == 0 || dog < shortest) {
+			shortest = dog
 		}
 	}
-	timings.Watchdog = longest
+	timings.Watchdog, timings.Brief = longest, shortest/3 // it is fed three times
 	timings.Faults = slices.Sorted(maps.Keys(BendsOf(spec)))
 	for _, c := range chosen {
 		if c.StandIn() {
@@ -41,6 +41,9 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
 			timings.Release = time.Duration(spec.Topology.PodGC)
 			timings.Silence, timings.Hearing = s.Silence(), s.Hearing(len(spec.Topology.Hosts)-1)
+			if shortest > 0 {
+				timings.Brief = min(timings.Brief, s.Spare(shortest)) // or once, while peers are asked
+			}
 		}
 		if s, ok := c.Settings.(*watchdog.Settings); ok {
 			timings.Silence, timings.Hearing = s.AnswerWithin.Duration, s.Interval.Duration+s.RequestTimeout.Duration
