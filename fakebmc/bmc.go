@@ -35,6 +35,7 @@ type BMC struct {
 	onReset     func(client string, t ResetType)
 	restartTime time.Duration
 	noIPMI      bool
+	shares      bool        // its Redfish service, with other hosts' BMCs
 	resets      []ResetType // what the System executes, in the order of everyReset
 	systemPath  string
 	resetPath   string
@@ -94,6 +95,12 @@ func WithoutIPMI() Option {
 	return func(b *BMC) { b.noIPMI = true }
 }
 
+// SharesService says that the BMC's Redfish service has other hosts as well. Then what belongs to
+// no single host, such as the login, isn't this BMC's, and a rule about that is refused.
+func SharesService() Option {
+	return func(b *BMC) { b.shares = true }
+}
+
 // UUID is that of the host's system, and then the Id of its Redfish resources as
 // well, as the emulators of others have it: a name need not fit a path, and changes.
 // Requests that name the host are sent on (307). The default UUID is derived from
@@ -123,10 +130,15 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	for _, o := range opts {
 		o(b)
 	}
+	b.locate()
+	return b
+}
+
+// locate derives the paths of the host's resources from their Id.
+func (b *BMC) locate() {
 	b.systemPath = SystemsPath + "/" + b.id
 	b.resetPath = b.systemPath + ResetAction
 	b.managerPath = ManagersPath + "/" + b.id + ManagerResetAction
-	return b
 }
 
 // Host returns the name given to New.

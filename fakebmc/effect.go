@@ -225,7 +225,7 @@ var effects = []struct {
 	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, nothing, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
 	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, nothing, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
-	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{kinds: reset}},
+	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{reset, func(r Request, _ Traits) bool { return r.via() != ViaIPMI }}},
 }
 
 // confined tells whether an effect that is set means something for some of these kinds

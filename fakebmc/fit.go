@@ -19,6 +19,8 @@ func ResetTypes() []ResetType { return slices.Clone(redfishResets) }
 // one of the hosts.
 func (r Rule) Fits(host string, hosts []string) error {
 	var errs []error
+	b := &BMC{host: host, id: host} // with everything that a BMC can have
+	b.locate()
 	for _, x := range r.expand() {
 		if x.When.Host != "" && !glob(x.When.Host, host) {
 			errs = append(errs, fmt.Errorf("when.host %q leaves out %s, whose BMC it is", x.When.Host, host))
@@ -30,6 +32,11 @@ func (r Rule) Fits(host string, hosts []string) error {
 		}
 		if swap := x.Effect.Swap; swap != "" && !slices.ContainsFunc(hosts, func(name string) bool { return name != host && glob(swap, name) }) {
 			errs = append(errs, fmt.Errorf("swap %q is no other host", swap))
+		}
+		if len(errs) == 0 {
+			if err := b.neverFires(newRule(x, &r)); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

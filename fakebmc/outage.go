@@ -231,6 +231,9 @@ func (b *BMC) performable(whole Rule, rules []*rule) error {
 		errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: its %s is for clients that come by IPMI, which is not served: %w", whole.Name, b.host, key, ErrUnsupported))
 	}
 	for _, r := range rules {
+		if err := b.neverFires(r); err != nil && len(errs) == 0 {
+			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: it would never fire: %w", r.Name, b.host, err))
+		}
 		if _, ok := b.sys.(GuestSystem); r.Effect.Guest != nil && !ok {
 			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: this system can't be told how its guest behaves: %w", r.Name, b.host, ErrUnsupported))
 		}

@@ -173,6 +173,9 @@ func (f *fleet) bmc(h Host) (*fakebmc.BMC, error) {
 	if f.o.IPMI == "" {
 		options = append(options, fakebmc.WithoutIPMI())
 	}
+	if f.o.Shared {
+		options = append(options, fakebmc.SharesService())
+	}
 	if h.UUID != "" {
 		options = append(options, fakebmc.UUID(h.UUID))
 	}

@@ -52,12 +52,6 @@ const (
 	codeInvalidSessionEnd = 0x87 // of Close Session
 )
 
-// controls are the resets of Chassis Control (section 28.3), in its order.
-var controls = []fakebmc.ResetType{
-	fakebmc.ResetForceOff, fakebmc.ResetOn, fakebmc.ResetPowerCycle,
-	fakebmc.ResetForceRestart, fakebmc.ResetNmi, fakebmc.ResetGracefulShutdown,
-}
-
 // restorePolicies by their IPMI number (sections 28.2 and 28.8).
 var restorePolicies = []fakebmc.RestorePolicy{fakebmc.AlwaysOff, fakebmc.LastState, fakebmc.AlwaysOn}
 
@@ -162,14 +156,14 @@ func (s *Server) executePower(client string, m message, reply func(byte, []byte)
 	request := s.bmc.PowerRequest(client)
 	if m.command == chassisControl {
 		control := int(m.data[0] & 0x0f)
-		if control >= len(controls) {
+		if control >= len(fakebmc.ChassisControls) {
 			reply(codeInvalidField, nil)
 			return
 		}
 		if booter, ok := s.bmc.System().(fakebmc.Booter); ok {
 			s.awaitControl(booter, true)
 		}
-		request = s.bmc.ResetRequest(client, controls[control])
+		request = s.bmc.ResetRequest(client, fakebmc.ChassisControls[control])
 	}
 	request.Via = fakebmc.ViaIPMI
 	s.bmc.Do(request, func(a fakebmc.Answer) {
