@@ -342,11 +342,17 @@ func (r *Refusal) validate(bad func(string, ...any)) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
 		value := r.Headers[name]
-		if !headerName.MatchString(name) || strings.ContainsAny(value, "\r\n") {
+		switch {
+		case !headerName.MatchString(name), strings.ContainsAny(value, "\r\n"):
 			bad("refuse header %q: %q can't be sent", name, value)
+		case slices.Contains(framing, strings.ToLower(name)):
+			bad("refuse header %q is about the connection and follows from the body: leave it out", name)
 		}
 	}
 }
+
+// framing are the headers that say where a message ends, in lower case.
+var framing = []string{"connection", "content-length", "te", "trailer", "transfer-encoding", "upgrade"}
 
 // validateBeside finds what makes no answer of an effect that refuses requests over HTTP.
 func (r *Refusal) validateBeside(bad func(string, ...any)) {

@@ -49,14 +49,14 @@ func TestParseRulesRefuses(t *testing.T) {
 			{"name": "c", "effect": {"restart": {"downtime": "1s", "restore": "Sometimes"}}}, {"name": "d", "effect": {"auth": "none"}},
 			{"name": "e", "effect": {"etag": "x"}}, {"name": "f", "effect": {"drop": "a b"}}, {"name": "g", "effect": {"guest": {}}},
 			{"name": "h", "effect": {"swap": "["}}, {"name": "i", "effect": {"refuse": {"status": 100, "body": "{}"}}},
-			{"name": "j", "effect": {"refuse": {"status": 500, "headers": {"X": "a\nb"}}}}, {"name": "k", "when": {"via": "smoke"}, "effect": {"hang": true}},
+			{"name": "j", "effect": {"refuse": {"status": 500, "headers": {"X": "a\nb", "Content-Length": "7"}}}}, {"name": "k", "when": {"via": "smoke"}, "effect": {"hang": true}},
 			{"name": "l", "when": {"header": "x"}, "effect": {"hang": true}}, {"name": "m", "effect": {"loss": {"for": "-1s"}}},
 			{"name": "n", "effect": {"auto": {"reset": "", "after": "1s"}}}, {"name": "o", "effect": {"cap": 1, "etag": "required", "refuse": {"status": 503}}},
 			{"name": "p", "effect": {"etag": "reject", "refuse": {"status": 200, "body": "{}"}}}, {"name": "q", "effect": {"hang": true, "refuse": {"status": 503}}},
 			{"name": "r", "effect": {"auth": "session", "refuse": {"status": 401, "code": 213}}},
 			{"name": "s", "effect": {"expire": true, "refuse": {"status": 401}, "stage": "executed"}}
 		]`, []string{`"a": transition for`, `"b": reset type "Explode"`, `"c": restore "Sometimes"`, `"d": auth "none"`, `"e": etag "x"`, `"f": drop "a b"`,
-			`"g": guest is empty`, `"h": swap "["`, `"i": refuse needs a status from 200`, `"j": refuse header`, `"k": via "smoke"`, `"l": header "x"`,
+			`"g": guest is empty`, `"h": swap "["`, `"i": refuse needs a status from 200`, `"j": refuse header "X"`, `"j": refuse header "Content-Length" is about the connection`, `"k": via "smoke"`, `"l": header "x"`,
 			`"m": loss for must`, `"n": reset type ""`, `"o": effect must be one of cap, etag;`, `"p": refuse needs a status from 400 to 599, not 200, beside`,
 			`"q": effect must be one of hang, refuse;`, `"r": refuse code is for ipmi`, `"s": stage goes with`}},
 		{"never fires", `[

@@ -83,3 +83,13 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadersAreThoseOfTheRule looks at headers that the server has a value for, too.
+func TestHeadersAreThoseOfTheRule(t *testing.T) {
+	r := newRig(t, account, "node-1")
+	r.rule(`{"effect": {"refuse": {"status": 504, "body": "<html>gateway time-out</html>", "headers": {"Content-Type": "text/html", "OData-Version": "3.0"}}}}`)
+	got := r.do("GET", systemURL, "")
+	if got.status != 504 || got.header.Get("Content-Type") != "text/html" || got.header.Get("OData-Version") != "3.0" || string(got.body) != "<html>gateway time-out</html>" {
+		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	}
+}

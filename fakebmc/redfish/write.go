@@ -30,11 +30,6 @@ func (x *exchange) write(a reply, c *content) {
 	if a.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Basic realm="fakebmc"`)
 	}
-	if a.Refusal != nil {
-		for name, value := range a.Refusal.Headers {
-			h.Set(name, value)
-		}
-	}
 	body := object(nil)
 	switch {
 	case a.Refusal != nil && a.Refusal.Body != "":
@@ -43,7 +38,7 @@ func (x *exchange) write(a reply, c *content) {
 	case a.Status >= 400:
 		body = errorBody(a.Answer)
 	case c == nil:
-		dropFrom(h, a.effects)
+		overrule(h, a)
 		w.WriteHeader(a.Status)
 		return
 	case c.xml != nil:
@@ -77,14 +72,20 @@ func send(w http.ResponseWriter, a reply, contentType string, data []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	dropFrom(h, a.effects)
+	overrule(h, a)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(data) // a client that left is not our trouble
 }
 
-// dropFrom leaves out the headers that rules drop.
-func dropFrom(h http.Header, effects fakebmc.Effects) {
-	for _, e := range effects {
+// overrule makes of an answer's own headers what rules say: those that they set, and less those that
+// they drop.
+func overrule(h http.Header, a reply) {
+	if a.Refusal != nil {
+		for name, value := range a.Refusal.Headers { // order does not matter: into a map
+			h.Set(name, value)
+		}
+	}
+	for _, e := range a.effects {
 		if e.Drop != "" {
 			h.Del(e.Drop)
 		}
