@@ -133,26 +133,31 @@ var Actions = []Action{
 	Nothing, Wait, AddFinalizer, Record, Cordon, Evict, HoldOff, HoldAgain, DeleteNode, Release, RemoveFinalizer,
 }
 
-// terminating reports whether the host was asked to go off, or is about to be: no hook
-// can keep it on any more.
+// terminating reports whether the host was asked to go off: no hook can keep it on any more.
 func (s State) terminating() bool {
-	return s.Requested || s.Recorded == Terminating || s.Recorded == DeletingNode || s.Recorded == Completed
+	return s.Requested || s.Recorded == DeletingNode || s.Recorded == Completed
 }
 
 // drained reports whether there is nothing left to drain. A drain that was finished is
 // not begun again: what runs there now may be what the owner of a pre-terminate hook
 // started (upstream kubernetes-sigs/cluster-api#11590).
 func (s State) drained() bool {
-	if !s.NodeExists || s.SkipDrain || s.Recorded == WaitingForDetach || s.Recorded == WaitingForTerminate {
+	if !s.NodeExists || s.SkipDrain || s.Recorded == WaitingForDetach || s.pastDetachment() {
 		return true
 	}
 	return s.Cordoned && !s.PodsToEvict && !s.PodsLater && (!s.PodsLeaving || s.Unreachable)
 }
 
+// pastDetachment reports whether drain and detachment were finished, and the host not asked to go off:
+// a hook that is set by then is heard, whatever stands on record.
+func (s State) pastDetachment() bool {
+	return s.Recorded == WaitingForTerminate || s.Recorded == Terminating
+}
+
 // detached reports whether no volume is waited for. Those of a Node out of reach can't be
 // detached before its host is off.
 func (s State) detached() bool {
-	return !s.NodeExists || !s.VolumesAttached || s.SkipDetach || s.Unreachable || s.Recorded == WaitingForTerminate
+	return !s.NodeExists || !s.VolumesAttached || s.SkipDetach || s.Unreachable || s.pastDetachment()
 }
 
 // Phase is what the deletion waits for by now. Hooks pause it where they stand, whether

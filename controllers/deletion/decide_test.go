@@ -54,7 +54,10 @@ func TestDecide(t *testing.T) {
 		}, Nothing},
 		{"a drain that was finished is not begun again", func(s *State) { s.Recorded, s.PreTerminateHook, s.Cordoned = WaitingForTerminate, true, true }, Nothing},
 		{"a host is asked to go off once that is recorded", func(s *State) { s.Recorded = Terminating }, HoldOff},
-		{"a hook that comes then is too late", func(s *State) { s.Recorded, s.PreDrainHook, s.PreTerminateHook = Terminating, true, true }, HoldOff},
+		{"a hook that comes before is heard", func(s *State) { s.Recorded, s.PreTerminateHook = Terminating, true }, Record},
+		{"one that comes then is too late", func(s *State) {
+			s.Recorded, s.Requested, s.PreDrainHook, s.PreTerminateHook = Terminating, true, true, true
+		}, Wait},
 		{"also where only the host tells", func(s *State) { s.Requested, s.PreDrainHook = true, true }, Record},
 		{"until it is off nothing else happens", func(s *State) { s.Recorded, s.Requested = Terminating, true }, Wait},
 		{"a host that is being provisioned can't be asked", func(s *State) { s.Recorded, s.Provisioned = Terminating, false }, Wait},

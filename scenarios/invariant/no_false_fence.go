@@ -69,8 +69,8 @@ type suspected struct {
 	// marked says that the Machine is marked, by mark, and unmarked since when it isn't.
 	marked         bool
 	mark, unmarked history.Event
-	// unready is when there was a Ready Node last.
-	unready history.Event
+	// unready is when there was a Ready Node last, and poweredOn when a boot was last recorded.
+	unready, poweredOn history.Event
 	// paused and skipped are what keeps controllers from the Machine, while it stands.
 	paused, skipped history.Event
 
@@ -105,11 +105,11 @@ func (c *accusers) sick(n *condition, at time.Duration) bool {
 	return !n.ready && at-n.since.At+max(coarse, n.older) >= c.check.UnhealthyAfter
 }
 
-// overdue reports whether no Node has been Ready for so long, since the host began to boot or the
-// Machine was unmarked, that it may lead to a mark: whoever deletes a Node and makes it anew
-// meanwhile gives it no further time.
+// overdue reports whether no Node has been Ready for so long, since the host was last powered on as
+// the API tells or the Machine was unmarked, that it may lead to a mark: whoever deletes a Node and
+// makes it anew meanwhile gives it no further time.
 func (c *accusers) overdue(h *suspected, at time.Duration) bool {
-	since := max(h.unready.At, h.began.At, h.unmarked.At)
+	since := max(h.unready.At, h.poweredOn.At, h.unmarked.At)
 	return c.missing > 0 && !h.now.ready && h.unready.Kind != "" && at-since+coarse >= c.missing
 }
 
@@ -194,7 +194,7 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 			h.pending = h.wish
 		}
 	case history.LastPoweredOn:
-		h.pending = history.Event{}
+		h.pending, h.poweredOn = history.Event{}, *e
 	case history.BMCCommand:
 		if powersOn(e) {
 			h.overdue = e.Key == history.Late

@@ -144,9 +144,11 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			}
 			h.await(e)
 		case pausedAnnotation:
-			h.paused, h.handed = set, *e
+			h.paused = set
+			h.hand(e)
 		case skipAnnotation:
-			h.skipped, h.handed = set, *e
+			h.skipped = set
+			h.hand(e)
 		}
 	case history.NodeCreated, history.NodeDeleted:
 		if e.UID == h.marked {
@@ -171,6 +173,14 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			h.lost = *e
 		}
 		h.ready = history.Event{}
+	}
+}
+
+// hand notes that e has given the Machine to the health check, or taken it away. A Node that is not
+// Ready then may have been for as long as it knows.
+func (h *patient) hand(e *history.Event) {
+	if h.handed = *e; h.sick.Kind != "" {
+		h.sick, h.unseen = *e, true
 	}
 }
 
