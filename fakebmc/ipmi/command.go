@@ -120,7 +120,7 @@ func (s *Server) execute(client string, x *session, m message, reply func(code b
 		}
 		s.bmc.Serve(r, &errand{run: func() (byte, []byte) { return s.perform(x, m) }, reply: reply})
 	case m.netFn == chassis:
-		s.executePower(client, m, reply)
+		s.executePower(client, x, m, reply)
 	default:
 		s.executeApp(client, x, m, reply)
 	}
@@ -152,31 +152,64 @@ var privileges = map[[2]byte]struct {
 }
 
 // executePower reads or changes the power.
-func (s *Server) executePower(client string, m message, reply func(byte, []byte)) {
+func (s *Server) executePower(client string, x *session, m message, reply func(byte, []byte)) {
 	request := s.bmc.PowerRequest(client)
-	if m.command == chassisControl {
-		control := int(m.data[0] & 0x0f)
-		if control >= len(fakebmc.ChassisControls) {
+	control := m.command == chassisControl
+	if control && x.repeats(m, s.cfg.Clock.Now(), reply) {
+		return
+	}
+	if control {
+		number := int(m.data[0] & 0x0f)
+		if number >= len(fakebmc.ChassisControls) {
+			x.settled(codeInvalidField, true, s.cfg.Clock.Now())
 			reply(codeInvalidField, nil)
 			return
 		}
 		if booter, ok := s.bmc.System().(fakebmc.Booter); ok {
 			s.awaitControl(booter, true)
 		}
-		request = s.bmc.ResetRequest(client, fakebmc.ChassisControls[control])
+		request = s.bmc.ResetRequest(client, fakebmc.ChassisControls[number])
 	}
 	request.Via = fakebmc.ViaIPMI
-	s.bmc.Do(request, func(a fakebmc.Answer) {
+	o := &order{done: func(a fakebmc.Answer) {
 		code, answered := completion(a)
+		if control {
+			x.settled(code, answered, s.cfg.Clock.Now())
+		}
 		switch {
 		case !answered:
-		case m.command == chassisControl:
+		case control:
 			reply(code, nil)
 		default:
 			reply(code, s.status(a, code))
 		}
-	})
+	}}
+	if control {
+		o.executed = x.carriedOut
+	}
+	s.bmc.Serve(request, o)
 }
+
+// order is a command about the power, which the BMC executes. It implements fakebmc.Wire, for what
+// is to be known of its execution.
+type order struct {
+	executed func() // nil if nothing is
+	done     func(fakebmc.Answer)
+}
+
+// Traits implements fakebmc.Wire.
+func (*order) Traits() fakebmc.Traits { return fakebmc.Traits{} }
+
+// Execute implements fakebmc.Wire.
+func (o *order) Execute(fakebmc.Effects) (a fakebmc.Answer, done bool) {
+	if o.executed != nil {
+		o.executed()
+	}
+	return fakebmc.Answer{}, false
+}
+
+// Reply implements fakebmc.Wire.
+func (o *order) Reply(a fakebmc.Answer, _ fakebmc.Effects) { o.done(a) }
 
 // perform executes what has a method in privileges.
 func (s *Server) perform(x *session, m message) (code byte, body []byte) {

@@ -19,6 +19,7 @@ type console struct {
 	s        *Server
 	x        *session // keys and ids, as the console derives them
 	sequence uint32
+	repeated uint32 // how many were sent again, under the same sequence number of the request
 	last     []byte // the packet sent last
 	between  func() // what happens between the messages of a handshake
 }
@@ -94,7 +95,7 @@ func (c *console) sealed(netFn, command byte, data ...byte) []byte {
 	c.sequence++
 	head := []byte{bmcAddress, netFn << 2}
 	head = append(head, -sum(head))
-	rest := append([]byte{0x81, byte(c.sequence) << 2, command}, data...)
+	rest := append([]byte{0x81, byte(c.sequence-c.repeated) << 2, command}, data...)
 	// A console seals as a BMC does, with the two ids exchanged.
 	out := &session{suite: c.x.suite, console: c.x.id, k1: c.x.k1, k2: c.x.k2, sent: c.sequence - 1}
 	packet, err := out.seal(append(append(head, rest...), -sum(rest)))
@@ -103,6 +104,9 @@ func (c *console) sealed(netFn, command byte, data ...byte) []byte {
 	}
 	return packet
 }
+
+// again lets the next command have the last one's sequence number.
+func (c *console) again() { c.repeated++ }
 
 func (c *console) mustOpen(suite *suite) {
 	c.t.Helper()
@@ -611,4 +615,58 @@ func FuzzHandle(f *testing.F) {
 			t.Fatalf("the host is %s in boot %d", p, host.Boots())
 		}
 	})
+}
+
+// TestADeedIsDoneOnce sends a Chassis Control again as a client does that had no answer: under the
+// same sequence number. What never arrived is done then, what was done is only answered.
+func TestADeedIsDoneOnce(t *testing.T) {
+	const cycle = 2
+	for _, c := range []struct {
+		name, rule string
+		wait       time.Duration // between the two
+		answers    []bool        // to the one and the other
+		boots      int
+	}{
+		{"answered", "", time.Second, []bool{true, true}, 1},
+		{"answered long ago", "", 2 * expiry, []bool{true, true}, 2},
+		{"late", `{"name": "late", "when": {"reset": ["PowerCycle"]}, "effect": {"delay": "3s"}}`, time.Second, []bool{false, false}, 1},
+		{"late, and answered", `{"name": "late", "when": {"reset": ["PowerCycle"]}, "effect": {"delay": "3s"}}`, 4 * time.Second, []bool{false, true}, 1},
+		{"lost on its way", `{"name": "lost", "when": {"reset": ["PowerCycle"], "count": 1}, "effect": {"unreachable": true}}`, time.Second, []bool{false, true}, 1},
+		{"its answer is lost", `{"name": "lost", "when": {"reset": ["PowerCycle"], "count": 1}, "effect": {"unreachable": true, "stage": "executed"}}`, time.Second, []bool{false, true}, 1},
+		{"refused", `{"name": "busy", "when": {"reset": ["PowerCycle"], "count": 1}, "effect": {"refuse": {"status": 503}}}`, time.Second, []bool{true, true}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clk, host, b := newWorld(t)
+			rules, err := fakebmc.ParseRules([]byte("[" + c.rule + "]"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rules {
+				if err := b.AddRule(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			con := newConsole(t, clk, b)
+			con.mustOpen(&suites[0])
+			before := host.Boots()
+			for i, want := range c.answers {
+				if i > 0 {
+					clk.Advance(c.wait)
+					con.again()
+				}
+				if _, _, answered := con.command(chassis, chassisControl, cycle); answered != want {
+					t.Errorf("request %d is answered: %t, want %t", i+1, answered, want)
+				}
+			}
+			clk.Advance(time.Minute / 2)
+			if boots := host.Boots() - before; boots != c.boots {
+				t.Errorf("%d boots, want %d", boots, c.boots)
+			}
+			con.command(chassis, chassisControl, cycle)
+			clk.Advance(time.Minute / 2)
+			if boots := host.Boots() - before; boots != c.boots+1 {
+				t.Errorf("%d boots after another one, want %d", boots, c.boots+1)
+			}
+		})
+	}
 }

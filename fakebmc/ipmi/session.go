@@ -70,6 +70,56 @@ type session struct {
 	received, sent  uint32
 	receivedMask    uint32 // which of the 32 numbers below received have been seen
 	receivedAnytime bool
+	deed            deed // the last one
+}
+
+// deed is a Chassis Control, and what came of it.
+type deed struct {
+	known    bool
+	request  [3]byte // who asked, under which sequence number, for what
+	executed bool
+	answered bool
+	code     byte // the answer
+	at       time.Duration
+}
+
+// expiry is how long a sequence number stands for the request that was answered under it (IPMB 1.0,
+// section 4.5: five seconds).
+const expiry = 5 * time.Second
+
+// repeats reports whether a Chassis Control is the last one once more, with the same sequence number:
+// sent again by a client that had no answer. It gets that answer then, also if that was lost on its
+// way, or the one that is still to come; nothing is done a second time.
+func (x *session) repeats(m message, now time.Duration, reply func(code byte, data []byte)) bool {
+	request := [...]byte{m.address, m.sequence, m.data[0]}
+	x.mu.Lock()
+	last := x.deed
+	again := last.known && last.request == request && (!last.answered || now-last.at <= expiry)
+	if !again {
+		x.deed = deed{known: true, request: request}
+	}
+	x.mu.Unlock()
+	if again && last.answered {
+		reply(last.code, nil)
+	}
+	return again
+}
+
+// carriedOut and settled note what has come of the last deed. One that never arrived is forgotten.
+func (x *session) carriedOut() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.deed.executed = true
+}
+
+func (x *session) settled(code byte, answered bool, now time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !answered && !x.deed.executed {
+		x.deed = deed{}
+		return
+	}
+	x.deed.answered, x.deed.code, x.deed.at = true, code, now
 }
 
 // openSession offers a session with the suite that the client asks for.
