@@ -86,6 +86,7 @@ var layers = []layer{
 	{"fakebmc/admin", []string{"./fakebmc/.", "./fakebmc/front"}, "the admin API is about BMCs, whatever their faces are"},
 	{"fakebmc/front", nil, "how a hostile client is met has nothing to do with BMCs"},
 	{"fakebmc/fleet", slices.Concat([]string{"./fakebmc"}, anyYAML), "a fleet joins the BMCs, their hosts and their faces, and nothing else"},
+	{"fakebmc/bmctest", []string{"./fakebmc"}, "a test has one BMC with all its faces"},
 	{"fakebmc/libvirt", []string{"./fakebmc/fleet", "./vms/keeper", "./fakebmc/.", "libvirt.org/go", "github.com/beevik/etree"}, "domains are one kind of machine behind a BMC"},
 	{"vms", slices.Concat([]string{"./vms", "libvirt.org/go"}, system), "the VMs know libvirt, nothing of Kubernetes, and nobody who uses them"},
 	{"vms/network", []string{"gvisor.dev/gvisor/pkg"}, "the network carries frames, whoever sends them"},
