@@ -27,6 +27,8 @@ type Effect struct {
 	Duplicate Duration `json:"duplicate,omitempty"`
 	// Auto lets the BMC reset the host by itself after an accepted reset.
 	Auto *Auto `json:"auto,omitempty"`
+	// Unasked lets the BMC reset the host though nobody asked for anything.
+	Unasked *Unasked `json:"unasked,omitempty"`
 	// Swap acts upon another host: the first one, in order of names, whose name
 	// matches this glob. See Peers.
 	Swap string `json:"swap,omitempty"`
@@ -101,6 +103,14 @@ type Transition struct {
 type Auto struct {
 	Reset ResetType `json:"reset"`
 	After Duration  `json:"after"`
+}
+
+// Unasked is a reset that no request has brought about: After the rule came into force, or from,
+// and again Every so long while it is.
+type Unasked struct {
+	Reset ResetType `json:"reset"`
+	After Duration  `json:"after,omitempty"`
+	Every Duration  `json:"every,omitempty"` // 0 is once
 }
 
 // Restart is a restart of the BMC. At the stage received, the default, the
@@ -208,6 +218,7 @@ var effects = []struct {
 	{"substitute", "", func(e *Effect) bool { return e.Substitute != "" }, attempt, concern{kinds: reset}},
 	{"duplicate", "", func(e *Effect) bool { return e.Duplicate != 0 }, during(func(e *Effect) Duration { return e.Duplicate }), concern{kinds: reset}},
 	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, during(func(e *Effect) Duration { return e.Auto.After }), concern{kinds: reset}},
+	{"unasked", "", func(e *Effect) bool { return e.Unasked != nil }, attempt, concern{}},
 	{"swap", NeedsPeers, func(e *Effect) bool { return e.Swap != "" }, attempt, concern{kinds: read | reset}},
 	{"lag", "", func(e *Effect) bool { return e.Lag != 0 }, during(func(e *Effect) Duration { return e.Lag }), concern{kinds: read}},
 	{"report", "", func(e *Effect) bool { return e.Report != "" }, attempt, concern{kinds: read}},
@@ -277,7 +288,7 @@ func (e Effect) IsZero() bool { return len(e.keys()) == 0 && e.Stage == "" }
 
 // standing tells whether the effect is a condition that lasts, not something
 // that happens to a request.
-func (e *Effect) standing() bool { return e.Loss != nil || e.Guest != nil }
+func (e *Effect) standing() bool { return e.Loss != nil || e.Guest != nil || e.Unasked != nil }
 
 func (e *Effect) validate(bad func(string, ...any)) {
 	set := e.keys()
@@ -373,6 +384,9 @@ func (e *Effect) resets() []ResetType {
 	if e.Auto != nil {
 		types = append(types, e.Auto.Reset)
 	}
+	if e.Unasked != nil {
+		types = append(types, e.Unasked.Reset)
+	}
 	return types
 }
 
@@ -409,6 +423,10 @@ func (e *Effect) validateDurations(bad func(string, ...any)) {
 	}
 	if a := e.Auto; a != nil {
 		add("auto after ", a.After)
+	}
+	if u := e.Unasked; u != nil {
+		add("unasked after ", u.After)
+		add("unasked every ", u.Every)
 	}
 	if r := e.Restart; r != nil {
 		add("restart downtime ", r.Downtime)

@@ -13,8 +13,9 @@ type rule struct {
 	group    *Rule // the rule that was added, of which this one is a part
 	concerns concern
 	matched  atomic.Uint64
-	stop     []func() bool // timers of a rule that takes place by itself
-	begun    bool          // it has taken place; both under the BMC's mu
+	timers   uint64                 // those of a rule that takes place by itself, so far
+	stop     map[uint64]func() bool // the ones that have not fired
+	begun    bool                   // it has taken place; all three under the BMC's mu
 }
 
 func newRule(r Rule, group *Rule) *rule {

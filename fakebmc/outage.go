@@ -263,9 +263,20 @@ func (b *BMC) schedule(r *rule) {
 func (b *BMC) onClock(r *rule, d time.Duration, f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if slices.Contains(*b.rules.Load(), r) {
-		r.stop = append(r.stop, b.clk.AfterFunc(max(d, 0), f))
+	if !slices.Contains(*b.rules.Load(), r) {
+		return
 	}
+	if r.stop == nil {
+		r.stop = map[uint64]func() bool{}
+	}
+	r.timers++
+	n := r.timers
+	r.stop[n] = b.clk.AfterFunc(max(d, 0), func() {
+		b.mu.Lock()
+		delete(r.stop, n)
+		b.mu.Unlock()
+		f()
+	})
 }
 
 // begin lets a rule take place by itself, and records it: there is no request
@@ -290,6 +301,8 @@ func (b *BMC) begin(r *rule) {
 		err = b.setGuest()
 	case r.Effect.Loss != nil:
 		err = b.loseAC(r)
+	case r.Effect.Unasked != nil:
+		b.onClock(r, time.Duration(r.Effect.Unasked.After), func() { b.resetUnasked(r) })
 	}
 	b.log(&Record{
 		Seq: b.seq.Add(1), Host: b.host, Request: Request{Client: ClientBMC}, Received: now, Executed: now, Answered: Never,
@@ -309,6 +322,16 @@ func (b *BMC) loseAC(r *rule) error {
 	return resetFor(b.sys, ClientBMC, ResetForceOff)
 }
 
+// resetUnasked resets the host, and will again. A BMC that is down does nothing meanwhile.
+func (b *BMC) resetUnasked(r *rule) {
+	if b.life.Load() == up {
+		b.act(ClientBMC, r.Effect.Unasked.Reset)
+	}
+	if every := time.Duration(r.Effect.Unasked.Every); every > 0 {
+		b.onClock(r, every, func() { b.resetUnasked(r) })
+	}
+}
+
 // powerBack lets the BMC boot when the loss of AC power is over.
 func (b *BMC) powerBack(r *rule) {
 	b.mu.Lock()
@@ -322,7 +345,7 @@ func (b *BMC) powerBack(r *rule) {
 // finish ends what a rule began by itself, and its timers.
 func (b *BMC) finish(r *rule) {
 	b.mu.Lock()
-	for _, stop := range r.stop {
+	for _, stop := range r.stop { // order does not matter: none comes any more
 		stop()
 	}
 	r.stop = nil

@@ -37,12 +37,35 @@ func TestOutages(t *testing.T) {
 		"sluggish":    `{"name": "sluggish", "effect": {"guest": {"slow": "50s"}}}`,
 		"leisurely":   `{"name": "leisurely", "effect": {"guest": {"slow": "80s"}}}`,
 		"paused":      `{"name": "paused", "when": {"until": "30s"}, "effect": {"guest": {"paused": true}}}`,
+		"unasked":     `{"name": "unasked", "when": {"from": "10s"}, "effect": {"unasked": {"reset": "ForceRestart", "after": "5s"}}}`,
+		"again":       `{"name": "again", "effect": {"unasked": {"reset": "ForceRestart", "every": "20s"}}}`,
+		"gone":        `{"name": "gone", "when": {"until": "10s"}, "effect": {"unasked": {"reset": "ForceOff", "after": "15s"}}}`,
 	}
 	for _, c := range []struct {
 		name   string
 		policy fakebmc.RestorePolicy
 		steps  []step
 	}{
+		{"a reset that nobody asked for", "", []step{
+			{0, "+unasked", "On", "On", 1},
+			{14 * s, "", "On", "On", 1},
+			{15 * s, "", "On", "On", 2},
+			{600 * s, "", "On", "On", 2},
+		}},
+		{"again and again, but while the BMC is away", "", []step{
+			{1 * s, "+again", "On", "On", 1},
+			{2 * s, "", "On", "On", 2},
+			{21 * s, "", "On", "On", 3},
+			{35 * s, "+restart", "unreachable", "On", 3},
+			{44 * s, "", "unreachable", "On", 3},
+			{61 * s, "", "On", "On", 4},
+			{62 * s, "-again", "On", "On", 4},
+			{600 * s, "", "On", "On", 4},
+		}},
+		{"a rule that is over before", "", []step{
+			{0, "+gone", "On", "On", 1},
+			{60 * s, "", "On", "On", 1},
+		}},
 		{"ac loss until it is removed, always on", fakebmc.AlwaysOn, []step{
 			{0, "ForceOff", "PoweringOff", "PoweringOff", 1},
 			{5 * s, "+loss", "unreachable", "Off", 1},

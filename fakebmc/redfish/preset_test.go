@@ -85,6 +85,11 @@ var scripts = map[string]string{
 	"polled-every-30s":                "off +2s get +28s get +2s get",
 	"wrong-host":                      "off get +2s get",
 	"error-bursts":                    "get get off get boot get",
+	"resets-by-itself":                "get +29s get +1s get +600s get",
+	"cycle-ends-off":                  "cycle +2s get +600s get",
+	"gateway-time-out":                "get off",
+	"login-redirects":                 "login login get",
+	"reset-of-the-bmc-powers-on":      "off +2s get manager +10s get +4s get",
 }
 
 // onlyIPMI are shown by ipmi.TestPresets: HTTP doesn't show them.
@@ -92,7 +97,7 @@ var onlyIPMI = []string{"ipmi-reset-when-off", "ipmi-off-while-booting", "ipmi-c
 
 var stepResets = map[string]fakebmc.ResetType{
 	"off": "ForceOff", "on": "On", "shutdown": "GracefulShutdown", "restart": "ForceRestart",
-	"graceful-restart": "GracefulRestart",
+	"graceful-restart": "GracefulRestart", "cycle": "PowerCycle",
 }
 
 // TestPresetsOnTheWire plays each script with and without its preset: the two
@@ -116,7 +121,7 @@ func TestPresetsOnTheWire(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "%d %s: %s\n%s\n", p.Row, p.Name, p.Summary, with)
 	}
-	for row := 1; row <= 47; row++ {
+	for row := 1; row <= 52; row++ {
 		if !rows[row] {
 			t.Errorf("row %d of the catalogue has no preset", row)
 		}
@@ -175,7 +180,7 @@ func perform(t *testing.T, script, preset string) *stage {
 	st.rig = &rig{t: t, url: url, client: &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true,
 		DialContext: (&net.Dialer{}).DialContext,
-	}}, user: [2]string{"admin", "s3cret"}}
+	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, user: [2]string{"admin", "s3cret"}}
 	if preset != "" {
 		if err := st.bmc.AddRule(fakebmc.Rule{Name: "preset", Preset: preset}); err != nil {
 			t.Fatal(err)
@@ -338,7 +343,12 @@ func (st *stage) show(step string, got reply, err error) string {
 	case got.header.Get("Retry-After") != "":
 		answer += " retry after " + got.header.Get("Retry-After")
 	}
-	if got.status >= 400 {
+	switch {
+	case got.header.Get("Content-Type") == "text/html":
+		return answer + " with a page of its own"
+	case got.status >= 300 && got.status < 400:
+		return answer + " to " + got.header.Get("Location")
+	case got.status >= 400:
 		return answer + got.says(st.t)
 	}
 	if got.status != 200 && got.status != 201 {
