@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +25,9 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.StringVar(&o.Username, "username", "", "account of Redfish and IPMI (default: none)")
 	flags.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Minute, "how long an unused Redfish session lives: 30s to 24h")
 	flags.BoolVar(&o.TLS, "tls", false, "serve HTTPS with a generated certificate")
+	flags.Func("tls-versions", "serve HTTPS in these `versions` only, one or FROM-TO, of 1.0 to 1.3 (default 1.2-1.3)", o.tlsVersions)
+	flags.IntVar(&o.MaxSessions, "max-sessions", 16, "how many sessions a service has at most, over Redfish and over IPMI")
+	flags.Func("ipmi-suites", "cipher `suites` that IPMI offers, of 3 and 17 (default both)", o.suites)
 	flags.StringVar(&o.Admin, "admin", "", "address of the admin API, on loopback (default: none)")
 	flags.DurationVar(&o.RestartTime, "restart-time", fakebmc.DefaultRestartTime, "how long a BMC is away after a Manager.Reset")
 	flags.DurationVar(&o.Timing.On, "on-time", 2*time.Second, "how long a host in memory takes to power on")
@@ -35,6 +40,32 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.StringVar(&o.logFile, "log", "", "file to which each request is appended as a line of JSON, with what was reported and what was true")
 	flags.DurationVar(&o.Timing.Shutdown, "shutdown-time", 3*time.Second, "how long it takes to shut down")
 	return flags
+}
+
+// versions are those of TLS, by their names.
+var versions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+func (o *Options) tlsVersions(text string) error {
+	oldest, newest, ok := strings.Cut(text, "-")
+	if !ok {
+		newest = oldest
+	}
+	o.TLS, o.OldestTLS, o.NewestTLS = true, versions[oldest], versions[newest]
+	if o.OldestTLS == 0 || o.NewestTLS == 0 || o.OldestTLS > o.NewestTLS {
+		return errors.New("write one of 1.0, 1.1, 1.2 and 1.3, or two with a dash, the older one first")
+	}
+	return nil
+}
+
+func (o *Options) suites(text string) error {
+	for id := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			return fmt.Errorf("suite %q is no number", id)
+		}
+		o.Suites = append(o.Suites, n)
+	}
+	return nil
 }
 
 // list adds what is separated by commas.

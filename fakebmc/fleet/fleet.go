@@ -60,9 +60,15 @@ type Options struct {
 	Username, Password string
 	// SessionTimeout ends a session that is not used: see redfish.Config.
 	SessionTimeout time.Duration
-	// TLS serves HTTPS, with Certificate or a generated one.
-	TLS         bool
-	Certificate *tls.Certificate
+	// MaxSessions is the limit of concurrent sessions of each service; 0 is 16.
+	MaxSessions int
+	// TLS serves HTTPS, with Certificate or a generated one, in the versions from OldestTLS to
+	// NewestTLS: see redfish.Config.
+	TLS                  bool
+	Certificate          *tls.Certificate
+	OldestTLS, NewestTLS uint16
+	// Suites are the cipher suites of IPMI: see ipmi.Config.
+	Suites []int
 	// Media are where the images lie that may be inserted: see redfish.Config.
 	Media []string
 	// RestartTime is how long a BMC is away after a Manager.Reset: see fakebmc.RestartTime.
@@ -255,6 +261,7 @@ func (f *fleet) report(err error) {
 func (f *fleet) serveRedfish() (urls []string, err error) {
 	cfg := redfish.Config{
 		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
+		OldestTLS: f.o.OldestTLS, NewestTLS: f.o.NewestTLS, MaxSessions: f.o.MaxSessions,
 		SessionTimeout: f.o.SessionTimeout, Warn: f.o.Warn,
 	}
 	host, port, err := splitAddress(f.o.Listen)
@@ -292,7 +299,7 @@ func (f *fleet) serveIPMI() (addresses []string, err error) {
 		return nil, err
 	}
 	for i, b := range f.bmcs.All() {
-		s, err := ipmi.Listen(address(host, port, i), b, ipmi.Config{Username: f.o.Username, Password: f.o.Password, Clock: f.clk})
+		s, err := ipmi.Listen(address(host, port, i), b, ipmi.Config{Username: f.o.Username, Password: f.o.Password, Clock: f.clk, Suites: f.o.Suites, MaxSessions: f.o.MaxSessions})
 		if err != nil {
 			return nil, err
 		}

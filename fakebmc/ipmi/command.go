@@ -84,7 +84,7 @@ func (s *Server) beforeSession(m message) (code byte, data []byte, known bool) {
 		}
 		data = []byte{1}
 		if m.data[2]&0x3f == 0 {
-			for _, x := range suites {
+			for _, x := range s.suites {
 				data = append(data, 0xc0, x.id, x.auth, 0x40|x.integrity, 0x80|x.confidentiality)
 			}
 		}

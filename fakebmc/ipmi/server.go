@@ -1,10 +1,12 @@
 package ipmi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,7 @@ import (
 const (
 	maxName        = 16
 	maxPassword    = 20
-	maxSessions    = 16
+	maxSessions    = 16 // by default
 	maxPacket      = 1024
 	sessionTimeout = 60 * time.Second // section 6.12.15, within its tolerance
 )
@@ -28,6 +30,10 @@ const (
 type Config struct {
 	Username string // at most 16 bytes
 	Password string // at most 20 bytes
+	// Suites are the cipher suites that are offered, 3 and 17 or one of them; none is both.
+	Suites []int
+	// MaxSessions is the limit of concurrent sessions; 0 is 16.
+	MaxSessions int
 	// Clock is what sessions age on; nil is wall.Clock.
 	Clock fakebmc.Clock
 }
@@ -39,6 +45,8 @@ type Server struct {
 	guid  [16]byte
 	conn  *net.UDPConn
 	ended sync.WaitGroup
+	// suites are those that are offered.
+	suites []suite
 	// guesses slows down whoever guesses the password. An open session doesn't wait.
 	guesses *front.Throttle
 
@@ -57,6 +65,14 @@ func Listen(addr string, b *fakebmc.BMC, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("serving ipmi for %s: set a user name and a password", b.Host())
 	case len(cfg.Username) > maxName || len(cfg.Password) > maxPassword:
 		return nil, fmt.Errorf("serving ipmi for %s: the protocol has room for %d bytes of user name and %d of password", b.Host(), maxName, maxPassword)
+	}
+	for _, id := range cfg.Suites {
+		if !slices.ContainsFunc(suites, func(x suite) bool { return int(x.id) == id }) {
+			return nil, fmt.Errorf("serving ipmi for %s: there is no cipher suite %d here: choose of 3 and 17", b.Host(), id)
+		}
+	}
+	if cfg.MaxSessions < 0 {
+		return nil, fmt.Errorf("serving ipmi for %s: a limit of %d sessions is negative", b.Host(), cfg.MaxSessions)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = wall.Clock()
@@ -79,7 +95,11 @@ func Listen(addr string, b *fakebmc.BMC, cfg Config) (*Server, error) {
 }
 
 func newServer(b *fakebmc.BMC, cfg Config) *Server {
-	s := &Server{cfg: cfg, bmc: b, guesses: front.NewThrottle(cfg.Clock.Now), handshakes: newHandshakes()}
+	cfg.MaxSessions = cmp.Or(cfg.MaxSessions, maxSessions)
+	s := &Server{cfg: cfg, bmc: b, guesses: front.NewThrottle(cfg.Clock.Now), handshakes: newHandshakes(), suites: slices.Clone(suites)}
+	if len(cfg.Suites) > 0 {
+		s.suites = slices.DeleteFunc(s.suites, func(x suite) bool { return !slices.Contains(cfg.Suites, int(x.id)) })
+	}
 	hash := sha256.Sum256([]byte("fakebmc ipmi " + b.Host()))
 	copy(s.guid[:], hash[:])
 	return s

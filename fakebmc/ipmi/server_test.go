@@ -670,3 +670,30 @@ func TestADeedIsDoneOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsOffered has a BMC with one cipher suite and room for two sessions: it says so in the
+// first message, and not when a client has proven who it is.
+func TestWhatIsOffered(t *testing.T) {
+	clk, _, b := newWorld(t)
+	s := newServer(b, Config{Username: "admin", Password: "s3cret", Clock: clk, Suites: []int{3}, MaxSessions: 2})
+	con := &console{t: t, between: func() {}, s: s}
+	if status := con.open(&suites[0], "s3cret"); status != statusNoMatchingSuite {
+		t.Errorf("suite 17: %#x", status)
+	}
+	if _, data, _ := s.beforeSession(message{netFn: app, command: getChannelCipherSuites, data: []byte{1, 0, 0x80}}); len(data) != 6 || data[2] != 3 {
+		t.Errorf("suites are told as %x", data)
+	}
+	con.mustOpen(&suites[1])
+	con.mustOpen(&suites[1])
+	con.between = func() { t.Error("a third session gets beyond the first message") }
+	if status := con.open(&suites[1], "s3cret"); status != statusNoResources {
+		t.Errorf("a third session: %#x", status)
+	}
+	for _, cfg := range []Config{{Suites: []int{4}}, {MaxSessions: -1}} {
+		cfg.Username, cfg.Password = "admin", "s3cret"
+		if s, err := Listen(":0", b, cfg); err == nil {
+			s.Close()
+			t.Errorf("%+v is taken", cfg)
+		}
+	}
+}

@@ -134,7 +134,7 @@ func (s *Server) openSession(client string, b []byte) []byte {
 	if len(b) < openSessionRequestLength || console == 0 {
 		return refuse(statusIllegalParameter)
 	}
-	i := slices.IndexFunc(suites, func(x suite) bool {
+	i := slices.IndexFunc(s.suites, func(x suite) bool {
 		return b[11] == 8 && b[19] == 8 && b[27] == 8 && b[12] == x.auth && b[20] == x.integrity && b[28] == x.confidentiality
 	})
 	if i < 0 {
@@ -148,13 +148,17 @@ func (s *Server) openSession(client string, b []byte) []byte {
 		return refuse(statusInvalidRole)
 	}
 	x := &session{
-		suite: &suites[i], console: console, max: limit, privilege: privilegeUser,
+		suite: &s.suites[i], console: console, max: limit, privilege: privilegeUser,
 		address: addressOf(client), begun: s.cfg.Clock.Now(), lost: s.bmc.Lost(),
 	}
 	if _, err := rand.Read(x.bmcRand[:]); err != nil {
 		return refuse(statusNoResources)
 	}
 	s.mu.Lock()
+	if s.full() {
+		s.mu.Unlock()
+		return refuse(statusNoResources)
+	}
 	s.nextID++
 	x.id = 0xfb000000 | s.nextID&0xffffff
 	s.handshakes.add(x)
@@ -167,6 +171,13 @@ func (s *Server) openSession(client string, b []byte) []byte {
 		answer = append(answer, byte(kind), 0, 0, 8, algorithm, 0, 0, 0)
 	}
 	return answer
+}
+
+// full reports whether there is room for no further session. Real BMCs say so at once, and not
+// when the client has proven who it is. The caller holds mu.
+func (s *Server) full() bool {
+	s.expire()
+	return len(s.sessions) >= s.cfg.MaxSessions
 }
 
 func (s *Server) handshake(id []byte) *session {
@@ -247,8 +258,7 @@ func (s *Server) rakp3(client string, b []byte) []byte {
 		return refuse(statusInvalidIntegrity)
 	}
 	s.guesses.Right(client)
-	s.expire()
-	if len(s.sessions) >= maxSessions {
+	if s.full() { // by now
 		return refuse(statusNoResources)
 	}
 	x.sik = x.suite.mac(password, x.consoleRand[:], x.bmcRand[:], x.identity())

@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ type Config struct {
 	Username, Password string
 	// Certificate, given or from SelfSigned, makes it HTTPS.
 	Certificate *tls.Certificate
+	// OldestTLS and NewestTLS are the versions of TLS that it speaks, such as tls.VersionTLS10; 0 are
+	// 1.2 and the newest there is.
+	OldestTLS, NewestTLS uint16
 	// MaxSessions is the limit of concurrent sessions per listener; 0 is 16.
 	MaxSessions int
 	// SessionTimeout ends a session that is not used, after 30 seconds to 24 hours
@@ -74,6 +78,9 @@ func NewServer(cfg Config) (*Server, error) {
 	cfg.HoldLimit = orDefault(cfg.HoldLimit, 10*time.Minute)
 	if cfg.SessionTimeout < minSessionTimeout || cfg.SessionTimeout > maxSessionTimeout {
 		return nil, fmt.Errorf("serving bmcs: session timeout %v is outside Redfish's 30s to 24h", cfg.SessionTimeout)
+	}
+	if cfg.NewestTLS != 0 && cfg.NewestTLS < cmp.Or(cfg.OldestTLS, tls.VersionTLS12) {
+		return nil, fmt.Errorf("serving bmcs: %s, the newest TLS, is older than %s, the oldest", tls.VersionName(cfg.NewestTLS), tls.VersionName(cmp.Or(cfg.OldestTLS, tls.VersionTLS12)))
 	}
 	if cfg.MaxSessions < 0 || cfg.HoldLimit < 0 {
 		return nil, errors.New("serving bmcs: limits must not be negative")
@@ -134,7 +141,8 @@ func (s *Server) serve(addr string, g *Group, only *fakebmc.BMC) (url string, er
 		url = "https://" + ln.Addr().String()
 		accept = tls.NewListener(accept, &tls.Config{
 			Certificates: []tls.Certificate{*s.cfg.Certificate},
-			MinVersion:   tls.VersionTLS12,
+			MinVersion:   cmp.Or(s.cfg.OldestTLS, tls.VersionTLS12),
+			MaxVersion:   s.cfg.NewestTLS,
 		})
 	}
 	h := front.Serve(svc)
