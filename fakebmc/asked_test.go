@@ -1,6 +1,7 @@
 package fakebmc_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestRulesFireOrAreRefused(t *testing.T) {
 		"auto": {Auto: &fakebmc.Auto{Reset: "On"}}, "swap": {Swap: "node-2"}, "lag": {Lag: 1}, "report": {Report: "Off"},
 		"unreachable": {Unreachable: true}, "refuse": {Refuse: &fakebmc.Refusal{Status: 503}}, "restart": {Restart: &fakebmc.Restart{Downtime: 1}},
 		"cap": {Cap: 1}, "expire": {Expire: true}, "auth": {Auth: "basic"}, "etag": {Etag: "required"}, "drop": {Drop: "ETag"},
-		"omit": {Omit: "Links"}, "advertise": {Advertise: []fakebmc.ResetType{"On"}}, "task": {Task: &fakebmc.TaskFault{}},
+		"omit": {Omit: "Links"}, "set": {Set: map[string]json.RawMessage{"Name": json.RawMessage(`1`)}}, "advertise": {Advertise: []fakebmc.ResetType{"On"}}, "task": {Task: &fakebmc.TaskFault{}},
 		"late": {Hang: true, Stage: fakebmc.Executed},
 	}
 	accepted, refused := 0, 0

@@ -1,6 +1,7 @@
 package fakebmc
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -64,6 +65,9 @@ type Effect struct {
 	Drop string `json:"drop,omitempty"`
 	// Omit leaves a property out of the body, such as Links/ManagedBy.
 	Omit string `json:"omit,omitempty"`
+	// Set gives properties of the body other values, whatever they are: the path of each, as with
+	// omit, and its value in JSON. All others stay alive.
+	Set map[string]json.RawMessage `json:"set,omitempty"`
 	// Advertise are the reset types that the ComputerSystem lists, whatever is executed.
 	Advertise []ResetType `json:"advertise,omitempty"`
 	// Task answers a reset with 202 and a Task.
@@ -235,6 +239,7 @@ var effects = []struct {
 	}}},
 	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, nothing, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
+	{"set", NeedsWire, func(e *Effect) bool { return len(e.Set) > 0 }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
 	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, nothing, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{reset, func(r Request, _ Traits) bool { return r.via() != ViaIPMI }}},
 }
@@ -329,6 +334,11 @@ func (e *Effect) validate(bad func(string, ...any)) {
 	}
 	if e.Drop != "" && !headerName.MatchString(e.Drop) {
 		bad("drop %q is not the name of a header", e.Drop)
+	}
+	for _, path := range slices.Sorted(maps.Keys(e.Set)) {
+		if path == "" || slices.Contains(strings.Split(path, "/"), "") {
+			bad("set %q is no path of a property, such as Boot/BootSourceOverrideTarget", path)
+		}
 	}
 	if e.Guest != nil && *e.Guest == (Guest{}) {
 		bad("guest is empty; set ignore, slow or paused")

@@ -54,11 +54,12 @@ func TestParseRulesRefuses(t *testing.T) {
 			{"name": "n", "effect": {"auto": {"reset": "", "after": "1s"}}}, {"name": "o", "effect": {"cap": 1, "etag": "required", "refuse": {"status": 503}}},
 			{"name": "p", "effect": {"etag": "reject", "refuse": {"status": 200, "body": "{}"}}}, {"name": "q", "effect": {"hang": true, "refuse": {"status": 503}}},
 			{"name": "r", "effect": {"auth": "session", "refuse": {"status": 401, "code": 213}}},
-			{"name": "s", "effect": {"expire": true, "refuse": {"status": 401}, "stage": "executed"}}
+			{"name": "s", "effect": {"expire": true, "refuse": {"status": 401}, "stage": "executed"}},
+			{"name": "t", "effect": {"set": {"a//b": 1}}}, {"name": "u", "when": {"client": "x"}, "effect": {"unasked": {"reset": "Boom", "every": "-1s"}}}
 		]`, []string{`"a": transition for`, `"b": reset type "Explode"`, `"c": restore "Sometimes"`, `"d": auth "none"`, `"e": etag "x"`, `"f": drop "a b"`,
 			`"g": guest is empty`, `"h": swap "["`, `"i": refuse needs a status from 200`, `"j": refuse header "X"`, `"j": refuse header "Content-Length" is about the connection`, `"k": via "smoke"`, `"l": header "x"`,
 			`"m": loss for must`, `"n": reset type ""`, `"o": effect must be one of cap, etag;`, `"p": refuse needs a status from 400 to 599, not 200, beside`,
-			`"q": effect must be one of hang, refuse;`, `"r": refuse code is for ipmi`, `"s": stage goes with`}},
+			`"q": effect must be one of hang, refuse;`, `"r": refuse code is for ipmi`, `"s": stage goes with`, `"t": set "a//b" is no path`, `"u": reset type "Boom"`, `"u": unasked every must`, `"u": unasked lasts while the rule is in force`}},
 		{"never fires", `[
 			{"name": "a", "when": {"reset": ["On"]}, "effect": {"lag": "1s"}},
 			{"name": "b", "when": {"method": "POST"}, "effect": {"report": "Off"}},

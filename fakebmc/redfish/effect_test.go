@@ -93,3 +93,19 @@ func TestHeadersAreThoseOfTheRule(t *testing.T) {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 }
+
+// TestSetLeavesTheRestAlive gives some properties values that no schema allows, and looks at others
+// before and after a reset.
+func TestSetLeavesTheRestAlive(t *testing.T) {
+	r := newRig(t, account, "node-1")
+	r.rule(`{"effect": {"set": {"@odata.etag": 7, "Boot/BootSourceOverrideTarget": null, "Oem/Vendor/Odd": [1, "x"]}}}`)
+	for _, want := range []string{"On", "Off"} {
+		body := r.do("GET", systemURL, "").json(t)
+		oem := fmt.Sprint(body["Oem"])
+		boot := body["Boot"].(map[string]any)
+		if body["@odata.etag"] != 7.0 || boot["BootSourceOverrideTarget"] != nil || boot["BootSourceOverrideEnabled"] != "Disabled" || oem != "map[Vendor:map[Odd:[1 x]]]" || body["PowerState"] != want {
+			t.Errorf("%v", body)
+		}
+		r.do("POST", resetURL, resetBody("ForceOff"))
+	}
+}

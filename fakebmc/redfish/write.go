@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +67,9 @@ func (x *exchange) write(a reply, c *content) {
 		}
 		body["@odata.etag"] = tag
 	}
+	if a.Status == http.StatusOK {
+		impose(body, a.effects) // also on the tag
+	}
 	send(w, a, "application/json; charset=utf-8", marshal(body))
 }
 
@@ -106,6 +111,28 @@ func bend(body object, effects fakebmc.Effects) {
 			omit(body, strings.Split(e.Omit, "/"))
 		}
 	}
+}
+
+// impose gives properties the values that rules have for them.
+func impose(body object, effects fakebmc.Effects) {
+	for _, e := range effects {
+		for _, path := range slices.Sorted(maps.Keys(e.Set)) { // what holds others comes before them
+			set(body, strings.Split(path, "/"), e.Set[path])
+		}
+	}
+}
+
+func set(o object, path []string, value json.RawMessage) {
+	if len(path) == 1 {
+		o[path[0]] = value
+		return
+	}
+	inner, ok := o[path[0]].(object)
+	if !ok {
+		inner = object{}
+		o[path[0]] = inner
+	}
+	set(inner, path[1:], value)
 }
 
 func omit(o object, path []string) {
