@@ -12,6 +12,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/sweep"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -57,7 +58,7 @@ is saved below --out.`,
 	flags := cmd.Flags()
 	flags.Var(&r.filter, "filter", report.FilterUsage)
 	flags.StringToStringVar(&r.set, "set", nil, "parameter of the scenarios, as NAME=VALUE, overriding their matrices; may be repeated")
-	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+report.OneOf(report.Formats))
+	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+phrase.OneOf(report.Formats))
 	flags.StringVar(&r.system, "system", "", "file that lists the programs to test in place of the scenarios' controllers (--backend lab)")
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
@@ -69,10 +70,10 @@ is saved below --out.`,
 // flags are those that run and replay have in common.
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+report.OneOf(report.WorldNames(worlds)))
+	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+phrase.OneOf(report.WorldNames(worlds)))
 	for _, part := range lab.Parts {
 		p := &report.Part{Flag: part.Flag, Of: part.Of}
-		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, report.OneOf(p.Of)))
+		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, phrase.OneOf(p.Of)))
 		r.Parts = append(r.Parts, p)
 	}
 	flags.StringVar(&r.cluster, "kubeconfig", "", lab.KubeconfigUsage)
@@ -83,7 +84,7 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 }
 
 // choices are the strategies: "benign, sweep or pairs".
-func choices() string { return report.OneOf(append([]string{benign}, search.Strategies()...)) }
+func choices() string { return phrase.OneOf(append([]string{benign}, search.Strategies()...)) }
 
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {

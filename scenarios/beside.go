@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Excused are the guarantees that a run would have violated if nothing had held anybody up,
@@ -94,7 +95,7 @@ func (o *Outcome) said() string {
 	if reason == "" {
 		return string(verdict)
 	}
-	return string(verdict) + ": " + FirstLine(reason)
+	return string(verdict) + ": " + phrase.FirstLine(reason)
 }
 
 // replacing says who is in whose place: "remediation for team".

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"cmp"
 	"fmt"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"maps"
 	"path"
 	"path/filepath"
@@ -62,7 +63,7 @@ func (v *validator) bmc(at string, b *BMC) {
 	}
 	v.variables(at, b.Program(), map[string]string{"address": b.Address}, GivenBMC)
 	if b.System != "" && !variable.MatchString(b.System) {
-		v.bad(at+".system", "%s is the same for all hosts: use ${HOST}, ${DOMAIN} or ${UUID}", quote(b.System))
+		v.bad(at+".system", "%s is the same for all hosts: use ${HOST}, ${DOMAIN} or ${UUID}", phrase.Quote(b.System))
 	}
 	for _, reference := range variable.FindAllStringSubmatch(b.System, -1) {
 		v.oneOf(at+".system", "variable", reference[1], SystemBMC)
@@ -93,7 +94,7 @@ func (v *validator) variables(at string, p *Program, texts map[string]string, gi
 	names := slices.Sorted(maps.Keys(p.Env))
 	for _, name := range names {
 		if !variable.MatchString("${" + name + "}") {
-			v.bad(join(at+".env", name), "%s is not a valid name of a variable", quote(name))
+			v.bad(join(at+".env", name), "%s is not a valid name of a variable", phrase.Quote(name))
 		}
 		if slices.Contains(given, name) {
 			v.bad(join(at+".env", name), "%s is set by fencelab", name)

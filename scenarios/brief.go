@@ -10,6 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // briefLength is how many lines a terminal shows of a run that did not come out as
@@ -24,10 +25,10 @@ func (o *Outcome) Brief(dir, replay string) string {
 	var head, foot []string
 	verdict, reason := o.Verdict()
 	if reason != "" {
-		head = append(head, FirstLine(reason))
+		head = append(head, phrase.FirstLine(reason))
 	}
 	if mismatch := o.Meets(); mismatch != "" && mismatch != reason {
-		head = append(head, FirstLine(mismatch))
+		head = append(head, phrase.FirstLine(mismatch))
 	}
 	broken := o.Violation()
 	var hosts, actors []string
@@ -73,12 +74,6 @@ func (o *Outcome) Brief(dir, replay string) string {
 		return ""
 	}
 	return "  " + strings.Join(lines, "\n  ") + "\n"
-}
-
-// FirstLine is a sentence without what an error adds below it, such as the output of a command that failed.
-func FirstLine(text string) string {
-	first, _, _ := strings.Cut(text, "\n")
-	return first
 }
 
 // listed bounds how many things stand in one line.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -29,9 +30,6 @@ func (d *document) decodeForeign(path string, into any) bool {
 	decoder{doc: d}.value(n, reflect.ValueOf(into).Elem(), path)
 	return !d.broken(path)
 }
-
-// oneLine renders an error in one line.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // decoder copies a tree into Go values by their json tags.
 type decoder struct {
@@ -97,7 +95,7 @@ func (d decoder) json(n *yaml.Node, v reflect.Value, path string) {
 				err = better // a setting's, which is of a type of Kubernetes'
 			}
 		}
-		d.doc.bad(path, "%s", oneLine(err))
+		d.doc.bad(path, "%s", phrase.OneLine(err))
 	}
 }
 
@@ -109,7 +107,7 @@ func (d decoder) text(n *yaml.Node, v reflect.Value, path string) {
 	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value))
 	switch {
 	case err != nil:
-		d.doc.bad(path, "%s", oneLine(err))
+		d.doc.bad(path, "%s", phrase.OneLine(err))
 	case !isText(n):
 		d.doc.bad(path, "%s where text is expected: put it in quotes, or add the unit", describe(n))
 	}
@@ -226,7 +224,7 @@ func (d decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 			}
 		}
 		if err != nil {
-			d.doc.bad(path, "%s is out of range", shorten(n.Value))
+			d.doc.bad(path, "%s is out of range", phrase.Shorten(n.Value))
 		}
 	case v.CanFloat():
 		x, ok := number(n)
@@ -386,12 +384,12 @@ func describe(n *yaml.Node) string {
 	case n.Kind != yaml.ScalarNode:
 		return "an alias"
 	case isText(n):
-		return "the text " + quote(n.Value)
+		return "the text " + phrase.Quote(n.Value)
 	case n.ShortTag() == "!!null":
 		return "nothing"
 	case n.ShortTag() == "!!bool":
 		return n.Value
 	default:
-		return "the number " + shorten(n.Value)
+		return "the number " + phrase.Shorten(n.Value)
 	}
 }

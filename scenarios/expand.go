@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -228,9 +229,9 @@ func (x *expander) rounds(n *yaml.Node, path string, values map[string]any) []ma
 	case named == (x.doc.nodes[path+".times"] != nil), named && (header.For == "" || len(header.In) == 0):
 		x.doc.bad(path, "does not say how often: give it times, or for and in")
 	case named && !parameterName.MatchString(header.For):
-		x.doc.bad(path+".for", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", quote(header.For))
+		x.doc.bad(path+".for", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", phrase.Quote(header.For))
 	case named && (taken || header.For == round):
-		x.doc.bad(path+".for", "%s already names something else", quote(header.For))
+		x.doc.bad(path+".for", "%s already names something else", phrase.Quote(header.For))
 	case !named && (header.Times < 2 || header.Times > maxRounds):
 		x.doc.bad(path+".times", "%d: use 2 to %d", header.Times, maxRounds)
 	case named:

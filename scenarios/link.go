@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Link is one direction of the network, from one end to another. Ends are API,
@@ -272,7 +273,7 @@ func (v *validator) end(path, end string) {
 	switch {
 	case end == API:
 	case !named || linked[kind] == nil || kind == API:
-		v.bad(path, "%s is not an end of a link: write api, host/NAME, controller/NAME or bmc/NAME", quote(end))
+		v.bad(path, "%s is not an end of a link: write api, host/NAME, controller/NAME or bmc/NAME", phrase.Quote(end))
 	case kind == "controller":
 		v.controllerNamed(path, name)
 	case v.hosts != nil && !slices.Contains(v.hosts, name):

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // lint reports what is allowed and still looks wrong.
@@ -46,7 +47,7 @@ func (d *document) lint(s *Scenario, vocab Vocabulary) {
 		}
 		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
 			if op != nil && misspelledHook(op.Key) {
-				d.bad(path+".do", "%s is not a deletion hook: hooks begin with %s or %s", quote(op.Key), hookDomains[0], hookDomains[1])
+				d.bad(path+".do", "%s is not a deletion hook: hooks begin with %s or %s", phrase.Quote(op.Key), hookDomains[0], hookDomains[1])
 			}
 		}
 	}
@@ -59,7 +60,7 @@ func (d *document) keys(path string, step *Step, keys, patches []string, vocab V
 	}
 	check := func(path, key string) {
 		if key != "" && !slices.Contains(keys, key) && !slices.ContainsFunc(patches, func(p string) bool { return strings.Contains(p, key) }) {
-			d.bad(path, "no controller or step sets %s%s", quote(key), meant(key, keys))
+			d.bad(path, "no controller or step sets %s%s", phrase.Quote(key), meant(key, keys))
 		}
 	}
 	annotation := func(path string, t Trigger) {
@@ -77,7 +78,7 @@ func (d *document) keys(path string, step *Step, keys, patches []string, vocab V
 		check(path+".do.removeAnnotation.key", op.RemoveAnnotation.Key)
 	case op.Annotate != nil && vocab.CheckAnnotation != nil:
 		if err := vocab.CheckAnnotation(op.Annotate.Key, op.Annotate.Value); err != nil {
-			d.bad(path+".do.annotate.value", "%s", oneLine(err))
+			d.bad(path+".do.annotate.value", "%s", phrase.OneLine(err))
 		}
 	case op.AddFault != nil && vocab.DoubtFault != nil:
 		rule := vocab.Fault()
@@ -91,8 +92,8 @@ func (d *document) keys(path string, step *Step, keys, patches []string, vocab V
 }
 
 func meant(name string, names []string) string {
-	if nearest := history.Nearest(name, names); nearest != "" {
-		return fmt.Sprintf(": did you mean %s?", quote(nearest))
+	if nearest := phrase.Nearest(name, names); nearest != "" {
+		return fmt.Sprintf(": did you mean %s?", phrase.Quote(nearest))
 	}
 	return ""
 }

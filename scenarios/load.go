@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Vocabulary is the names that a scenario can use beyond those of this package:
@@ -390,12 +391,12 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 		n.Content = nil
 		return
 	case n.Kind == yaml.AliasNode:
-		at(n, path, fmt.Sprintf("alias *%s: aliases are not supported, write the value itself", shorten(n.Value)))
+		at(n, path, fmt.Sprintf("alias *%s: aliases are not supported, write the value itself", phrase.Shorten(n.Value)))
 		return
 	case n.Anchor != "":
-		at(n, path, fmt.Sprintf("anchor &%s: anchors are not supported, leave it out", shorten(n.Anchor)))
+		at(n, path, fmt.Sprintf("anchor &%s: anchors are not supported, leave it out", phrase.Shorten(n.Anchor)))
 	case n.Style&yaml.TaggedStyle != 0:
-		at(n, path, fmt.Sprintf("tag %q: tags are not supported, leave it out", shorten(n.Tag)))
+		at(n, path, fmt.Sprintf("tag %q: tags are not supported, leave it out", phrase.Shorten(n.Tag)))
 	case isNull(n) && (n.Value == "" || !merged.MatchString(path)):
 		at(n, path, "has no value: write one, or leave the field out")
 	}
@@ -414,7 +415,7 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 				at(key, path, "a key with an anchor, alias or tag: write it as plain text")
 				continue
 			case strings.ContainsFunc(key.Value, unprintable):
-				at(key, path, fmt.Sprintf("the key %s has a character that is not allowed in a scenario", quote(key.Value)))
+				at(key, path, fmt.Sprintf("the key %s has a character that is not allowed in a scenario", phrase.Quote(key.Value)))
 			case key.Value == "<<": // in quotes too: Plan.Text leaves them out
 				at(key, path, "merge key <<: merging is not supported, write the fields themselves")
 				continue
@@ -424,7 +425,7 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 			}
 			field := join(path, key.Value)
 			if line, twice := first[key.Value]; twice {
-				at(key, field, fmt.Sprintf("%s was already given in line %d", quote(key.Value), line))
+				at(key, field, fmt.Sprintf("%s was already given in line %d", phrase.Quote(key.Value), line))
 				continue
 			}
 			first[key.Value] = key.Line
@@ -439,10 +440,10 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 
 // join appends a key to a field path.
 func join(path, key string) string {
-	plain := key != "" && shorten(key) == key && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+	plain := key != "" && phrase.Shorten(key) == key && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 	switch {
 	case !plain:
-		return fmt.Sprintf("%s[%s]", path, quote(key))
+		return fmt.Sprintf("%s[%s]", path, phrase.Quote(key))
 	case path == "":
 		return key
 	default:
@@ -460,7 +461,7 @@ func (d *document) head(kind string) bool {
 			continue
 		}
 		ok = false
-		text := fmt.Sprintf("%s where %s is expected", quote(n.Value), head.want)
+		text := fmt.Sprintf("%s where %s is expected", phrase.Quote(n.Value), head.want)
 		switch {
 		case head.field == "kind" && n.Value == KindPlan:
 			text += ": a plan is played with fencelab replay"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -142,10 +143,10 @@ func (m *matrix) declarations() {
 		p, at := &m.Parameters[i], parameterPath(i)
 		bad := func(field, format string, args ...any) { m.doc.bad(at+field, format, args...) }
 		if !parameterName.MatchString(p.Name) {
-			bad(".name", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", quote(p.Name))
+			bad(".name", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", phrase.Quote(p.Name))
 		}
 		if first := slices.IndexFunc(m.Parameters, func(other Parameter) bool { return other.Name == p.Name }); first < i {
-			bad(".name", "%s is listed twice, first in %s", quote(p.Name), parameterPath(first))
+			bad(".name", "%s is listed twice, first in %s", phrase.Quote(p.Name), parameterPath(first))
 		}
 		if !slices.Contains(parameterTypes, p.Type) {
 			bad(".type", "%s", unknown("type", p.Type, parameterTypes))
@@ -196,7 +197,7 @@ func (p *Parameter) refuses(value any) string {
 	switch {
 	case !ok:
 		example := map[string]string{"text": "a text", "duration": "a duration such as 20s", "number": "a number", "boolean": "true or false"}[p.Type]
-		return fmt.Sprintf("%s where %s is expected", quote(textOf(value)), example)
+		return fmt.Sprintf("%s where %s is expected", phrase.Quote(textOf(value)), example)
 	case p.Min != nil && size < p.sure(p.Min):
 		return fmt.Sprintf("%s is less than %s, which is the least", textOf(value), textOf(p.Min))
 	case p.Max != nil && size > p.sure(p.Max):
@@ -259,7 +260,7 @@ func (m *matrix) combine() []cell {
 		}
 		fixed[p.Name] = p.read(text)
 		if why := p.refuses(fixed[p.Name]); why != "" {
-			m.doc.bad(parameterPath(i), "--set %s=%s: %s", p.Name, shorten(text), why)
+			m.doc.bad(parameterPath(i), "--set %s=%s: %s", p.Name, phrase.Shorten(text), why)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Matrix.Cross)) {
@@ -340,7 +341,7 @@ func (m *matrix) row(at, name string, values ...any) {
 		if why := m.Parameters[i].refuses(value); why != "" {
 			m.doc.bad(path, "%s", why)
 		} else if slices.Index(values, value) < j {
-			m.doc.bad(path, "%s is listed twice", quote(textOf(value)))
+			m.doc.bad(path, "%s is listed twice", phrase.Quote(textOf(value)))
 		}
 	}
 }
@@ -374,7 +375,7 @@ func (m *matrix) fill(row, fixed map[string]any) cell {
 		if called {
 			c.called = append(c.called, p.Name)
 		} else if value = p.Default; value == nil {
-			m.doc.bad(parameterPath(i), "%s lacks a value in some cell: give it a default, or give each cell of the matrix a value", quote(p.Name))
+			m.doc.bad(parameterPath(i), "%s lacks a value in some cell: give it a default, or give each cell of the matrix a value", phrase.Quote(p.Name))
 		}
 		c.values[p.Name] = value
 	}
@@ -393,13 +394,13 @@ func (m *matrix) named(cells []cell) []cell {
 		i := slices.IndexFunc(kept, func(other cell) bool { return other.id() == id })
 		switch {
 		case len(id) > maxCellName:
-			m.doc.bad("matrix", "the name of the cell %s has more than %d characters", shorten(id), maxCellName)
+			m.doc.bad("matrix", "the name of the cell %s has more than %d characters", phrase.Shorten(id), maxCellName)
 		case i < 0:
 			kept = append(kept, c)
 		case !maps.Equal(kept[i].values, c.values):
-			m.doc.bad("matrix", "two cells would be named %s: their values must differ in letters, digits or dots", quote(id))
+			m.doc.bad("matrix", "two cells would be named %s: their values must differ in letters, digits or dots", phrase.Quote(id))
 		case len(m.given) == 0:
-			m.doc.bad("matrix", "the cell %s is listed twice", quote(id))
+			m.doc.bad("matrix", "the cell %s is listed twice", phrase.Quote(id))
 		}
 	}
 	if len(kept) == 0 && len(m.doc.problems) == 0 {

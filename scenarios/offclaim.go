@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // OffClaim is a field by which a system says that a host is off, and others act on that: as long as it has the value, the
@@ -86,7 +87,7 @@ func (v *validator) claimList() {
 			continue
 		}
 		if err := v.vocab.CheckField(cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField)); err != nil {
-			v.bad(at+".path", "%s", oneLine(err))
+			v.bad(at+".path", "%s", phrase.OneLine(err))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"path/filepath"
 	"slices"
 )
@@ -55,14 +56,14 @@ func (v *validator) pods(at string, c *Controller) {
 		}
 	}
 	if !dnsLabel.MatchString(c.Name) {
-		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", quote(c.Name))
+		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
 	}
 	if _, taken := v.vocab.Controllers[c.Name]; taken {
 		v.bad(at+".name", "%s is a controller of fencelab's: give the Pods another name", c.Name)
 	}
 	at += ".pods"
 	if !dnsLabel.MatchString(c.Pods.ServiceAccount) {
-		v.bad(at+".serviceAccount", "%s is not the name of a ServiceAccount", quote(c.Pods.ServiceAccount))
+		v.bad(at+".serviceAccount", "%s is not the name of a ServiceAccount", phrase.Quote(c.Pods.ServiceAccount))
 	}
 	if len(c.Pods.Images) == 0 || slices.Contains(c.Pods.Images, "") {
 		v.bad(at+".images", "name the files with their images")

@@ -3,10 +3,9 @@ package scenarios
 import (
 	"cmp"
 	"fmt"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"slices"
 	"strings"
-
-	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Problem is something wrong at one place of a file.
@@ -90,10 +89,10 @@ func (e Errors) sort() {
 
 // unknown says that a name is none of the valid ones, and which it might mean.
 func unknown(what, name string, valid []string) string {
-	text := fmt.Sprintf("unknown %s %s", what, quote(name))
-	switch nearest := history.Nearest(name, valid); {
+	text := fmt.Sprintf("unknown %s %s", what, phrase.Quote(name))
+	switch nearest := phrase.Nearest(name, valid); {
 	case nearest != "" && !sameButNumber(nearest, name):
-		return text + fmt.Sprintf(": did you mean %s?", quote(nearest))
+		return text + fmt.Sprintf(": did you mean %s?", phrase.Quote(nearest))
 	case len(valid) == 0:
 		return text + ": there is none here"
 	case len(valid) > 24:
@@ -102,7 +101,7 @@ func unknown(what, name string, valid []string) string {
 		listed := make([]string, len(valid))
 		for i, name := range valid {
 			listed[i] = name
-			if plain := quote(name); plain != `"`+name+`"` {
+			if plain := phrase.Quote(name); plain != `"`+name+`"` {
 				listed[i] = plain // hosts have the names that the file gives them
 			}
 		}
@@ -122,21 +121,4 @@ func sameButNumber(a, b string) bool {
 		}, s)
 	}
 	return plain(a) == plain(b)
-}
-
-// quote quotes a text from the file, shortened: it may be anything.
-func quote(s string) string {
-	if short := shorten(s); short != s {
-		return fmt.Sprintf("%q...", strings.TrimSuffix(short, "..."))
-	}
-	return fmt.Sprintf("%q", s)
-}
-
-// shorten keeps what is long out of messages.
-func shorten(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "..."
-	}
-	return s
 }

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"cmp"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -114,7 +115,7 @@ func (v *validator) program(at string, c *Controller) {
 		v.bad(at+".rateLimit", "a program limits its requests itself")
 	}
 	if !dnsLabel.MatchString(c.Name) {
-		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", quote(c.Name))
+		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
 	}
 	if v.vocab.Controllers[c.Name].EveryHost || v.vocab.Controllers[c.Name].StandIn {
 		v.bad(at+".name", "no program can replace %s", c.Name)

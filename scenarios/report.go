@@ -15,6 +15,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Verdict is the verdict on the whole run. A violation that was seen stands,
@@ -78,7 +79,7 @@ func (o *Outcome) sayUnjudged() string {
 		reason += fmt.Sprintf(": %s would look at it", h.Judge)
 	}
 	if more := len(o.Unjudged) - 1; more > 0 {
-		reason += fmt.Sprintf("; and %s more", count(more, "harm"))
+		reason += fmt.Sprintf("; and %s more", phrase.Count(more, "harm"))
 	}
 	return reason
 }
@@ -195,7 +196,7 @@ func (o *Outcome) Text(replay string) string {
 		case r.Reason != "":
 			fmt.Fprintf(&b, " %s\n", r.Reason)
 		default:
-			fmt.Fprintf(&b, " put to the test %s%s\n", times(r.Judged), excused(r.Excused))
+			fmt.Fprintf(&b, " put to the test %s%s\n", phrase.Times(r.Judged), excused(r.Excused))
 		}
 		if r.Verdict == invariant.Violated {
 			if inv, err := invariant.Lookup(r.Invariant); err == nil {
@@ -242,13 +243,6 @@ func excused(n int) string {
 	return fmt.Sprintf(", %d of them excused", n)
 }
 
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // storyEnd is the last event before the faults were withdrawn, or of all.
 func (o *Outcome) storyEnd() int {
 	for _, e := range o.History.Events() {
@@ -283,19 +277,11 @@ func (o *Outcome) story(b *strings.Builder, last int, marked ...int) {
 			continue
 		}
 		if skipped > 0 {
-			fmt.Fprintf(b, "      ... %s\n", count(skipped, "more event"))
+			fmt.Fprintf(b, "      ... %s\n", phrase.Count(skipped, "more event"))
 			skipped = 0
 		}
 		fmt.Fprintf(b, "  %s %4d %s\n", mark, e.Seq, e)
 	}
-}
-
-// count is a number of things: "1 event", "2 events".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Duration is how much of the world's time the run took until nothing was missing

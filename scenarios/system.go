@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"maps"
 	"os"
 	"os/exec"
@@ -165,7 +166,7 @@ func LoadSystem(file string, vocab Vocabulary) (*System, error) {
 // system checks what a system says.
 func (v *validator) system(s *System) {
 	if !dnsLabel.MatchString(s.Metadata.Name) {
-		v.bad("metadata.name", "%s is not a valid name: use lower-case letters, digits and dashes", quote(s.Metadata.Name))
+		v.bad("metadata.name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(s.Metadata.Name))
 	}
 	v.ironicTimes("spec.ironic", s.Spec.Ironic)
 	v.bmc("spec.bmc", s.Spec.BMC)

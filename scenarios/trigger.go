@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // trigger checks what step i waits for.
@@ -19,7 +20,7 @@ func (v *validator) trigger(path string, t Trigger, i int) {
 			}
 		}
 		if v.oneOf(path+".since", "earlier step", t.Since, earlier) && twice {
-			v.bad(path+".since", "two earlier steps are named %s: give each its own name", quote(t.Since))
+			v.bad(path+".since", "two earlier steps are named %s: give each its own name", phrase.Quote(t.Since))
 		}
 	}
 	if len(t.AllOf) == 0 {
@@ -122,7 +123,7 @@ func (v *validator) subject(path string, event history.Kind, t Trigger) {
 	}
 	kind, name, named := strings.Cut(t.Object, "/")
 	if !named {
-		v.bad(path, "%s does not name an object: write %s/NAME", quote(t.Object), kinds[0])
+		v.bad(path, "%s does not name an object: write %s/NAME", phrase.Quote(t.Object), kinds[0])
 		return
 	}
 	if !v.oneOf(path, "kind of object", kind, kinds) || kind == "Pod" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 var (
@@ -173,7 +174,7 @@ func (v *validator) named(path, kind, name string) {
 	switch v.vocab.kind(kind).Named {
 	case Freely:
 		if !dnsLabel.MatchString(name) {
-			v.bad(path, "%s is not a valid name: use lower-case letters, digits and dashes", quote(name))
+			v.bad(path, "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(name))
 		}
 	case AfterHost:
 		v.host(path, name)
@@ -202,7 +203,7 @@ func (v *validator) object(path, object string, has func(*Kind) bool) (kind stri
 	kind, name, named := strings.Cut(object, "/")
 	switch {
 	case !named:
-		v.bad(path, "%s does not name an object: write KIND/NAME with one of %s", quote(object), strings.Join(kinds, ", "))
+		v.bad(path, "%s does not name an object: write KIND/NAME with one of %s", phrase.Quote(object), strings.Join(kinds, ", "))
 	case v.oneOf(path, "kind", kind, kinds):
 		v.named(path, kind, name)
 		return kind
@@ -232,7 +233,7 @@ func (v *validator) selection(path string, s Selection, has func(*Kind) bool) (k
 func (v *validator) labels(path string, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if !qualifiedName.MatchString(key) || !labelValue.MatchString(labels[key]) {
-			v.bad(join(path, key), "%s=%s is not a label that Kubernetes accepts", quote(key), quote(labels[key]))
+			v.bad(join(path, key), "%s=%s is not a label that Kubernetes accepts", phrase.Quote(key), phrase.Quote(labels[key]))
 		}
 	}
 }
@@ -274,14 +275,14 @@ func (v *validator) onHost(process string) bool { return strings.Contains(proces
 func (v *validator) distinct(names []string, path func(i int) string) {
 	for i, name := range names {
 		if first := slices.Index(names, name); first < i {
-			v.bad(path(i), "%s is listed twice, first in %s", quote(name), path(first))
+			v.bad(path(i), "%s is listed twice, first in %s", phrase.Quote(name), path(first))
 		}
 	}
 }
 
 func (v *validator) metadata(m *Metadata, name *regexp.Regexp) {
 	if !name.MatchString(m.Name) {
-		v.bad("metadata.name", "%s is not a valid name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(m.Name))
+		v.bad("metadata.name", "%s is not a valid name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(m.Name))
 	}
 	if strings.TrimSpace(m.Description) == "" {
 		v.bad("metadata.description", "is empty: say in a sentence what happens and what it shows")
@@ -294,12 +295,12 @@ func (v *validator) metadata(m *Metadata, name *regexp.Regexp) {
 	label := func(i int) string { return fmt.Sprintf("metadata.labels[%d]", i) }
 	for i, word := range m.Labels {
 		if !dnsLabel.MatchString(word) {
-			v.bad(label(i), "%s is not a valid label: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(word))
+			v.bad(label(i), "%s is not a valid label: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(word))
 		}
 	}
 	v.distinct(m.Labels, label)
 	if !upstreamRef.MatchString(m.Upstream) {
-		v.bad("metadata.upstream", "%s does not name a thread: write owner/repository#number", quote(m.Upstream))
+		v.bad("metadata.upstream", "%s does not name a thread: write owner/repository#number", phrase.Quote(m.Upstream))
 	}
 }
 
@@ -328,17 +329,17 @@ func (v *validator) topology() {
 		names[i], nodes[i], machines[i] = host.Name, host.Node(), host.Machine()
 		at := fmt.Sprintf("spec.topology.hosts[%d]", i)
 		if !dnsLabel.MatchString(host.Name) {
-			v.bad(path(i), "%s is not a valid host name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.Name))
+			v.bad(path(i), "%s is not a valid host name: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(host.Name))
 		}
 		if !dnsLabel.MatchString(host.Node()) {
-			v.bad(at+".nodeName", "%s is not a valid Node name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.NodeName))
+			v.bad(at+".nodeName", "%s is not a valid Node name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(host.NodeName))
 		}
 		if !dnsLabel.MatchString(host.Machine()) {
-			v.bad(at+".machineName", "%s is not a valid Machine name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.MachineName))
+			v.bad(at+".machineName", "%s is not a valid Machine name here: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(host.MachineName))
 		}
 		v.labels(at+".labels", host.Labels)
 		if !dnsLabel.MatchString(host.Domain) {
-			v.bad(at+".domain", "%s is not a valid name of a failure domain: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", quote(host.Domain))
+			v.bad(at+".domain", "%s is not a valid name of a failure domain: use at most 63 lower-case letters, digits and dashes, not beginning or ending with a dash", phrase.Quote(host.Domain))
 		}
 		if len(v.vocab.PowerRestores) > 0 {
 			v.oneOf(at+".powerRestore", "policy", host.PowerRestore, v.vocab.PowerRestores)
@@ -411,14 +412,14 @@ func (v *validator) healthCheck() {
 		}
 	}
 	if !maxUnhealthy.MatchString(check.MaxUnhealthy) {
-		v.bad(path+".maxUnhealthy", "%s is neither a number of Machines nor a percentage such as 40%%", quote(check.MaxUnhealthy))
+		v.bad(path+".maxUnhealthy", "%s is neither a number of Machines nor a percentage such as 40%%", phrase.Quote(check.MaxUnhealthy))
 	}
 	if check.UnhealthyRange != "" {
 		switch least, most := check.ActsOn(0); {
 		case !numberRange.MatchString(check.UnhealthyRange):
-			v.bad(path+".unhealthyRange", `%s is not a range of numbers of Machines such as "[2-3]"`, quote(check.UnhealthyRange))
+			v.bad(path+".unhealthyRange", `%s is not a range of numbers of Machines such as "[2-3]"`, phrase.Quote(check.UnhealthyRange))
 		case least > most:
-			v.bad(path+".unhealthyRange", "%s is an empty range: its first number is greater than its second", quote(check.UnhealthyRange))
+			v.bad(path+".unhealthyRange", "%s is an empty range: its first number is greater than its second", phrase.Quote(check.UnhealthyRange))
 		}
 	}
 	acts := func(c Controller) bool {
@@ -489,7 +490,7 @@ func (v *validator) controllerList() {
 func (v *validator) ask(path string, value any) {
 	if value, ok := value.(interface{ Validate() error }); ok {
 		if err := value.Validate(); err != nil {
-			v.bad(path, "%s", oneLine(err))
+			v.bad(path, "%s", phrase.OneLine(err))
 		}
 	}
 }
@@ -507,7 +508,7 @@ func (v *validator) overlay(path string, rule Rule, vocab ControllerVocabulary) 
 	}
 	if ok && vocab.CheckRule != nil {
 		if err := vocab.CheckRule(rule); err != nil {
-			v.bad(path, "%s", oneLine(err))
+			v.bad(path, "%s", phrase.OneLine(err))
 		}
 	}
 }
@@ -568,21 +569,21 @@ func (v *validator) judgement() {
 // plan checks what a plan has beyond a scenario.
 func (v *validator) plan(p *Plan) {
 	if !digest.MatchString(p.Digest) {
-		v.bad("digest", "%s is not a digest: a digest has 16 hexadecimal digits", quote(p.Digest))
+		v.bad("digest", "%s is not a digest: a digest has 16 hexadecimal digits", phrase.Quote(p.Digest))
 	}
 	for i, d := range p.Deviations {
 		path := fmt.Sprintf("deviations[%d]", i)
 		if first := slices.IndexFunc(p.Deviations, func(other Deviation) bool { return other.Step == d.Step }); first < i {
-			v.bad(path+".step", "%s already deviates in deviations[%d]: list each step once", quote(d.Step), first)
+			v.bad(path+".step", "%s already deviates in deviations[%d]: list each step once", phrase.Quote(d.Step), first)
 		}
 		deed, err := ParseDeed(d.Step)
 		switch {
 		case !NamesDeed(d.Step):
 			if !deviationStep.MatchString(d.Step) {
-				v.bad(path+".step", "%s does not name a step: write ACTOR/CLASS/N, with N counted from 1", quote(d.Step))
+				v.bad(path+".step", "%s does not name a step: write ACTOR/CLASS/N, with N counted from 1", phrase.Quote(d.Step))
 			}
 		case err != nil:
-			v.bad(path+".step", "%s", oneLine(err))
+			v.bad(path+".step", "%s", phrase.OneLine(err))
 		case d.Fault != "" && !slices.Contains(deed.Faults(), d.Fault):
 			v.bad(path+".fault", "the fault %s does not apply to such a step", d.Fault)
 		}
@@ -604,7 +605,7 @@ func (v *validator) plan(p *Plan) {
 	// Compiling it once more finds what Compile would have to decide.
 	again, err := Compile(&Scenario{Metadata: p.Metadata, Spec: p.Spec}, p.Seed)
 	if err != nil {
-		v.bad("spec", "%s", oneLine(err))
+		v.bad("spec", "%s", phrase.OneLine(err))
 		return
 	}
 	again.Version, again.Digest, again.Deviations = p.Version, p.Digest, p.Deviations
@@ -631,6 +632,6 @@ func (v *validator) stops(at, value string) {
 		return
 	}
 	if d, err := time.ParseDuration(value); err != nil || d < 0 {
-		v.bad(at, "%s is no time in which a process stops: use a duration such as 20s, or never", quote(value))
+		v.bad(at, "%s is no time in which a process stops: use a duration such as 20s, or never", phrase.Quote(value))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // op checks one operation against the operations before it.
@@ -31,7 +32,7 @@ func (v *validator) op(path string, op *Op) {
 		}
 	}
 	if _, name, named := strings.Cut(o.by(op), "/"); named && !dnsLabel.MatchString(name) {
-		v.bad(path+".as", "%s is not a valid name of a user: use lower-case letters, digits and dashes", quote(name))
+		v.bad(path+".as", "%s is not a valid name of a user: use lower-case letters, digits and dashes", phrase.Quote(name))
 	}
 	o.check(v, path, op)
 	ends := o.ends(op)
@@ -209,7 +210,7 @@ func (v *validator) cache(path string, op *CacheOp) {
 func (v *validator) annotation(path string, op *AnnotateOp) {
 	v.selection(path, op.Selection(), isAnnotated)
 	if !qualifiedName.MatchString(op.Key) {
-		v.bad(path+".key", "%s is not an annotation that Kubernetes accepts", quote(op.Key))
+		v.bad(path+".key", "%s is not an annotation that Kubernetes accepts", phrase.Quote(op.Key))
 	}
 }
 
@@ -265,7 +266,7 @@ func (v *validator) patch(path string, op *PatchOp) {
 		v.bad(path+".merge", "changes nothing")
 	case kind != "" && v.vocab.CheckPatch != nil && !op.Foreign:
 		if err := v.vocab.CheckPatch(kind, op.Merge); err != nil {
-			v.bad(path+".merge", "%s", oneLine(err))
+			v.bad(path+".merge", "%s", phrase.OneLine(err))
 		}
 	}
 }
@@ -276,7 +277,7 @@ func (v *validator) addFault(path string, op *FaultOp) {
 	case op.Name == "":
 		v.bad(path+".name", "is empty: removeFault and the history need it")
 	case slices.Contains(v.faults, op.Name):
-		v.bad(path+".name", "a fault %s was added before: use another name, so that the history can tell them apart", quote(op.Name))
+		v.bad(path+".name", "a fault %s was added before: use another name, so that the history can tell them apart", phrase.Quote(op.Name))
 	default:
 		v.faults = append(v.faults, op.Name)
 	}
@@ -295,7 +296,7 @@ func (v *validator) addFault(path string, op *FaultOp) {
 	v.ask(path+".rule", rule)
 	if v.vocab.CheckFault != nil && v.hosts != nil && !v.doc.broken(path) {
 		if err := v.vocab.CheckFault(rule, op.Host, v.hosts); err != nil {
-			v.bad(path+".rule", "%s", oneLine(err))
+			v.bad(path+".rule", "%s", phrase.OneLine(err))
 		}
 	}
 }
@@ -309,7 +310,7 @@ func nameRule(rule any, op *FaultOp) error {
 		}
 		field := value.FieldByIndex(f.index)
 		if written := field.String(); written != "" && written != op.Name {
-			return fmt.Errorf("the fault is named %s: leave out the rule's name", quote(op.Name))
+			return fmt.Errorf("the fault is named %s: leave out the rule's name", phrase.Quote(op.Name))
 		}
 		field.SetString(op.Name)
 		var fields map[string]json.RawMessage
@@ -342,7 +343,7 @@ func (v *validator) removeFault(path string, op *FaultName) {
 		return
 	}
 	if slices.Contains(v.ended, name) {
-		v.bad(path, "the fault %s has been removed before", quote(name))
+		v.bad(path, "the fault %s has been removed before", phrase.Quote(name))
 	}
 	v.ended = append(v.ended, name)
 }

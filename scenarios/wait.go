@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // SinceStart is what since says for the beginning of the story.
@@ -89,7 +90,7 @@ func (w *wait) missing(before []history.Event, step int) string {
 		}
 		text := t.String() + ", which never came"
 		if came := max(t.Occurrence, 1) - w.left[i]; came > 0 {
-			text = fmt.Sprintf("%s, which came %s", t, times(came))
+			text = fmt.Sprintf("%s, which came %s", t, phrase.Times(came))
 		}
 		for j := len(before) - 1; j >= 0; j-- {
 			if e := &before[j]; t.Matches(*e) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
@@ -152,7 +153,7 @@ func (r *Report) page() []byte {
 	b.WriteString("\n| story | about | verdict | why | sha256 of the story |\n|---|---|---|---|---|\n")
 	for i := range r.Results {
 		t := &r.Results[i]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.12s |\n", report.Cell(t.Story), report.Cell(t.Topic), t.Verdict, report.Cell(scenarios.FirstLine(t.Reason)), t.Digest) // conformance.json has all of it
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.12s |\n", report.Cell(t.Story), report.Cell(t.Topic), t.Verdict, report.Cell(phrase.FirstLine(t.Reason)), t.Digest) // conformance.json has all of it
 	}
 	return []byte(b.String())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -72,7 +73,7 @@ func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, path
 	if wrong > 0 {
 		summary = fmt.Sprintf("%d not as expected", wrong)
 	}
-	fmt.Fprintf(to.Talk, "%s in %s: %s\n", report.Count(len(findings), "pair"), time.Since(began).Round(time.Millisecond), summary)
+	fmt.Fprintf(to.Talk, "%s in %s: %s\n", phrase.Count(len(findings), "pair"), time.Since(began).Round(time.Millisecond), summary)
 	if wrong > 0 {
 		return report.Ended(report.ExitViolated)
 	}
@@ -230,7 +231,7 @@ func (f *Finding) hunt(wrong players, sweep *search.Search) (search.Schedule, bo
 			wrong.Give(schedule)
 		}
 	}
-	f.Problem = fmt.Sprintf("the wrong half broke %s in none of %s", f.Breaks, report.Count(f.Schedules, "schedule"))
+	f.Problem = fmt.Sprintf("the wrong half broke %s in none of %s", f.Breaks, phrase.Count(f.Schedules, "schedule"))
 	return search.Schedule{}, false
 }
 

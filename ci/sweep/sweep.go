@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -41,7 +42,7 @@ func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world fu
 		return code, err // there is nothing to search for
 	}
 	deeds := underTest(plan, benign.Deeds())
-	s := search.Over(plan, Singles(deeds), o.Schedules, fmt.Sprintf("single deviations from %s", report.Count(len(deeds), "deed")))
+	s := search.Over(plan, Singles(deeds), o.Schedules, fmt.Sprintf("single deviations from %s", phrase.Count(len(deeds), "deed")))
 	known, err := open(to.Dir, plan)
 	if err != nil {
 		return 0, report.Coded(report.ExitInternal, err)

@@ -44,10 +44,11 @@ const (
 var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
-	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page"}, anyYAML), whyScenarios},
+	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page", "./scenarios/phrase"}, anyYAML), whyScenarios},
 	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
-	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
+	{"scenarios/phrase", nil, "how to put something depends on nothing that is said"},
+	{"scenarios/invariant", []string{"./scenarios/history", "./scenarios/phrase"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/page", []string{"./scenarios/history", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
 	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/.", "k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/client-go/util/jsonpath"}, kubernetes, capi, client),

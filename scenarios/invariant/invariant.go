@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Verdict is what a history says about a claim.
@@ -209,7 +210,7 @@ func Lookup(id string) (Invariant, error) {
 		ids = append(ids, inv.ID)
 	}
 	hint := "the invariants are " + strings.Join(ids, ", ")
-	if nearest := history.Nearest(id, ids); nearest != "" {
+	if nearest := phrase.Nearest(id, ids); nearest != "" {
 		hint = fmt.Sprintf("did you mean %q?", nearest)
 	}
 	return Invariant{}, fmt.Errorf("look up invariant %q: there is none; %s", id, hint)

@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Vocabulary is what scenario files may speak of: the registered controllers
@@ -51,7 +52,7 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 			if !api.IsRebootAnnotation(key) {
 				domain, _, _ := strings.Cut(key, "/")
 				external, _, _ := strings.Cut(api.ExternalRemediationAnnotation, "/")
-				if meant := history.Nearest(domain, []string{api.RebootAnnotation, external}); meant != "" && meant != domain {
+				if meant := phrase.Nearest(domain, []string{api.RebootAnnotation, external}); meant != "" && meant != domain {
 					return fmt.Errorf("%s means nothing to any controller: did you mean %s?", domain, meant)
 				}
 				return nil

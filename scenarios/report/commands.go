@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Catalog is where the stories are that come with fencelab.
@@ -49,7 +50,7 @@ func lint(w io.Writer, paths []string, vocabulary scenarios.Vocabulary) error {
 		return err
 	})
 	if err == nil {
-		fmt.Fprintf(w, "%s valid, %s\n", Count(len(loaded), "scenario"), Count(warnings, "warning"))
+		fmt.Fprintf(w, "%s valid, %s\n", phrase.Count(len(loaded), "scenario"), phrase.Count(warnings, "warning"))
 	}
 	return err
 }

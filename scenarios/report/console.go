@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Console prints results to Out, and what else there is to say to Talk.
@@ -88,18 +89,18 @@ func (c *Console) Line(verdict invariant.Verdict, expected bool, name, text stri
 // the parts of the lab: only the lab has more than the first of each.
 func (c *Console) Check(worlds []string) error {
 	if !slices.Contains(worlds, c.World) {
-		return fmt.Errorf("--backend %s: choose %s", c.World, OneOf(worlds))
+		return fmt.Errorf("--backend %s: choose %s", c.World, phrase.OneOf(worlds))
 	}
 	for _, p := range c.Parts {
 		if i := slices.Index(p.Of, p.Value); i < 0 || i > 0 && c.World != "lab" {
 			if i > 0 {
 				return fmt.Errorf("--%s %s: only the lab has it: add --backend lab", p.Flag, p.Value)
 			}
-			return fmt.Errorf("--%s %s: choose %s, in the lab", p.Flag, p.Value, OneOf(p.Of))
+			return fmt.Errorf("--%s %s: choose %s, in the lab", p.Flag, p.Value, phrase.OneOf(p.Of))
 		}
 	}
 	if c.Format != "" && !slices.Contains(Formats, c.Format) {
-		return fmt.Errorf("--output %s: choose %s", c.Format, OneOf(Formats))
+		return fmt.Errorf("--output %s: choose %s", c.Format, phrase.OneOf(Formats))
 	}
 	if c.Dir == "" {
 		return nil
@@ -290,14 +291,6 @@ func (c *Console) paint(word string, verdict invariant.Verdict, expected bool) s
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// Count is a number of things: "1 scenario", "2 scenarios".
-func Count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Writable makes sure that reports can be saved in a directory, before a run that

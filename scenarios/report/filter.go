@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Filter says which scenarios are meant: those that fit each of its terms. It is the
@@ -52,7 +52,7 @@ func (f *Filter) Set(text string) error {
 			for _, inv := range invariant.All() {
 				ids = append(ids, inv.ID)
 			}
-			if meant := history.Nearest(value, ids); meant != "" {
+			if meant := phrase.Nearest(value, ids); meant != "" {
 				return fmt.Errorf("there is no guarantee %q; did you mean %s?", value, meant)
 			}
 			return fmt.Errorf("there is no guarantee %q; see fencelab list --invariants", value)
@@ -80,7 +80,7 @@ func (f *Filter) Of(all []*scenarios.Scenario) ([]*scenarios.Scenario, error) {
 		return slices.ContainsFunc(f.terms, func(t criterion) bool { return !keys[t.key](s, t.value) })
 	})
 	if len(fits) == 0 {
-		return nil, fmt.Errorf("--filter %s: none of %s matches", f, Count(len(all), "scenario"))
+		return nil, fmt.Errorf("--filter %s: none of %s matches", f, phrase.Count(len(all), "scenario"))
 	}
 	return fits, nil
 }

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // UnknownCommand is the error of a command that isn't there. It names the nearest one.
@@ -18,7 +17,7 @@ func UnknownCommand(root *cobra.Command, name string) error {
 			names = append(names, cmd.Name())
 		}
 	}
-	if meant := history.Nearest(name, names); meant != "" {
+	if meant := phrase.Nearest(name, names); meant != "" {
 		return fmt.Errorf("unknown command %q: did you mean %q?", name, meant)
 	}
 	return fmt.Errorf("unknown command %q; see fencelab --help", name)
@@ -48,7 +47,7 @@ func WrongFlag(cmd *cobra.Command, err error) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if meant := history.Nearest(absent.GetSpecifiedName(), names); len(meant) > 1 {
+	if meant := phrase.Nearest(absent.GetSpecifiedName(), names); len(meant) > 1 {
 		return fmt.Errorf("%w: did you mean --%s?", err, meant)
 	}
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())

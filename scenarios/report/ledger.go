@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Ledger is what came of an invocation, scenario by scenario: report.json, as
@@ -137,7 +138,7 @@ func (e *Entry) end(code int, took time.Duration) {
 		e.Status = Broken
 	}
 	if s := e.Search; s != nil && e.Reason == "" && e.Status != Passed {
-		e.Reason = fmt.Sprintf("%s: %d violated, %d unknown", Count(s.Schedules, "schedule"), s.Violated, s.Unknown)
+		e.Reason = fmt.Sprintf("%s: %d violated, %d unknown", phrase.Count(s.Schedules, "schedule"), s.Violated, s.Unknown)
 		if s.Schedules < s.Of {
 			e.Reason += fmt.Sprintf(", interrupted before the other %d", s.Of-s.Schedules)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Suite runs scenarios one after the other, each with a plan of its own that is compiled
@@ -104,17 +105,11 @@ func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 	if ctx.Err() != nil && ran < len(all) {
 		left = fmt.Sprintf(", interrupted before the other %d", len(all)-ran)
 	}
-	fmt.Fprintf(c.Talk, "%s in %s: %s%s\n", Count(ran, "scenario"), time.Since(ledger.Began).Round(time.Millisecond), summary, left)
+	fmt.Fprintf(c.Talk, "%s in %s: %s%s\n", phrase.Count(ran, "scenario"), time.Since(ledger.Began).Round(time.Millisecond), summary, left)
 	if ran == 0 && worst == ExitHeld {
 		return &Exit{ExitUnknown, fmt.Errorf("none of the scenarios can be told in the %s", c.World)}
 	}
 	return Ended(worst)
-}
-
-// OneOf names what there is to choose from: "a, b or c".
-func OneOf(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // WorldNames are what the command line calls worlds.

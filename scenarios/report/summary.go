@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"strings"
 	"time"
 )
@@ -11,7 +12,7 @@ func (l *Ledger) summary() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## fencelab: %s\n\n", l.word())
 	fmt.Fprintf(&b, "%s in %s: %d passed (%d of them by a violation that was expected), %d failed, %d unknown, %d errors, %d skipped. ",
-		Count(l.Counts.Scenarios, "scenario"), time.Duration(l.Wall*float64(time.Second)).Round(time.Millisecond),
+		phrase.Count(l.Counts.Scenarios, "scenario"), time.Duration(l.Wall*float64(time.Second)).Round(time.Millisecond),
 		l.Counts.Passed, l.Counts.Expected, l.Counts.Failed, l.Counts.Unknown, l.Counts.Errors, l.Counts.Skipped)
 	fmt.Fprintf(&b, "World %s, seed %d, strategy %s, fencelab %s.\n", l.Backend, l.Seed, l.Strategy, Cell(l.Version))
 	var bad, skipped []*Entry
@@ -41,7 +42,7 @@ func (l *Ledger) summary() []byte {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s: %s of failure\n\n| schedules | first | what they have in common |\n|---|---|---|\n",
-			Cell(e.Scenario), Count(len(e.Search.Failures), "kind"))
+			Cell(e.Scenario), phrase.Count(len(e.Search.Failures), "kind"))
 		for _, f := range e.Search.Failures {
 			fmt.Fprintf(&b, "| %d | %d | %s |\n", f.Schedules, f.First, Cell(f.Signature))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
@@ -26,16 +27,16 @@ func (s *Search) Report(to *report.Console, t Tally) {
 	to.Line(verdict, verdict == invariant.Held, s.Story.Plan.Metadata.Name, fmt.Sprintf("%s: %d held, %d violated, %d unknown; %s simulated",
 		s.Describe(t.Tried), t.Held, t.Violated, t.Unknown, t.Simulated.Round(time.Second)))
 	if s.Partial() {
-		fmt.Fprintf(to.Out, "  not exhaustive: %s not tried; --schedules bounds the sweep\n", report.Count(s.All-s.Total, "deviation"))
+		fmt.Fprintf(to.Out, "  not exhaustive: %s not tried; --schedules bounds the sweep\n", phrase.Count(s.All-s.Total, "deviation"))
 	}
 	if t.Violated > 0 {
-		fmt.Fprintf(to.Out, "  it took %s to the first violation\n", report.Count(t.Failures()[0].Schedule.Number+1, "schedule"))
+		fmt.Fprintf(to.Out, "  it took %s to the first violation\n", phrase.Count(t.Failures()[0].Schedule.Number+1, "schedule"))
 	}
 	if t.Idle > 0 {
-		fmt.Fprintf(to.Out, "  in %s a fault, a crash or a deviation had no effect\n", report.Count(t.Idle, "schedule"))
+		fmt.Fprintf(to.Out, "  in %s a fault, a crash or a deviation had no effect\n", phrase.Count(t.Idle, "schedule"))
 	}
 	if t.Bypassed > 0 {
-		fmt.Fprintf(to.Out, "  %s led past a step of the story\n", report.Count(t.Bypassed, "schedule"))
+		fmt.Fprintf(to.Out, "  %s led past a step of the story\n", phrase.Count(t.Bypassed, "schedule"))
 	}
 	if ids := t.OnlyExcused(); len(ids) > 0 {
 		fmt.Fprintf(to.Out, "  never judged without an excuse: %s\n", strings.Join(ids, ", "))
@@ -48,10 +49,10 @@ func (s *Search) ReportFailures(to *report.Console, t Tally, show func(*scenario
 	failures := t.Failures()
 	for i, f := range failures {
 		if i == failuresShown {
-			fmt.Fprintf(to.Out, "\nand %s of failure\n", report.Count(len(failures)-i, "more kind"))
+			fmt.Fprintf(to.Out, "\nand %s of failure\n", phrase.Count(len(failures)-i, "more kind"))
 			break
 		}
-		fmt.Fprintf(to.Out, "\n%s like this one, schedule %d:\n", report.Count(f.Count, "schedule"), f.Schedule.Number+1)
+		fmt.Fprintf(to.Out, "\n%s like this one, schedule %d:\n", phrase.Count(f.Count, "schedule"), f.Schedule.Number+1)
 		if err := show(s.Story.PlanOf(f.Schedule)); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -79,7 +80,7 @@ controllers act, and you run yours beside them.`,
 		if part.Flag == runsControllers {
 			of = append(slices.Clone(of), Bare)
 		}
-		flags.Var(&choice{job.Parts, part.Flag, of}, part.Flag, fmt.Sprintf(part.Help, report.OneOf(of)))
+		flags.Var(&choice{job.Parts, part.Flag, of}, part.Flag, fmt.Sprintf(part.Help, phrase.OneOf(of)))
 		job.Parts[part.Flag] = of[0]
 		flags.Lookup(part.Flag).DefValue = of[0]
 	}
@@ -102,7 +103,7 @@ func (c *choice) Type() string   { return "string" }
 
 func (c *choice) Set(value string) error {
 	if !slices.Contains(c.of, value) {
-		return fmt.Errorf("choose %s", report.OneOf(c.of))
+		return fmt.Errorf("choose %s", phrase.OneOf(c.of))
 	}
 	c.parts[c.flag] = value
 	return nil
@@ -204,7 +205,7 @@ your own cluster.`,
 				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
 			}
 			if len(labs) > 1 && len(args) == 0 && !all {
-				return report.Invalid(fmt.Errorf("there are %d labs: name those to remove (%s), or use --all", len(labs), report.OneOf(names(labs))))
+				return report.Invalid(fmt.Errorf("there are %d labs: name those to remove (%s), or use --all", len(labs), phrase.OneOf(names(labs))))
 			}
 			var errs []error
 			for _, l := range labs {

@@ -1,4 +1,4 @@
-package history
+package phrase
 
 // Nearest returns the candidate that a mistyped name most likely means, for "did
 // you mean" in errors, or "" when none is near: at most one edit in three letters

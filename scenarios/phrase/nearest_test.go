@@ -1,10 +1,9 @@
-package history_test
+package phrase_test
 
 import (
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"strings"
 	"testing"
-
-	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 func TestNearest(t *testing.T) {
@@ -23,11 +22,11 @@ func TestNearest(t *testing.T) {
 		{"banana", ""},
 		{strings.Repeat("workload", 1<<16), ""},
 	} {
-		if got := history.Nearest(tc.name, names); got != tc.want {
+		if got := phrase.Nearest(tc.name, names); got != tc.want {
 			t.Errorf("Nearest(%.20q) = %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if got := history.Nearest("a", nil); got != "" {
+	if got := phrase.Nearest("a", nil); got != "" {
 		t.Errorf("Nearest among none = %q", got)
 	}
 }
