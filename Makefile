@@ -206,7 +206,7 @@ kills: build nodes containers ## Kill ten runs in the lab, of all kinds of labs,
 fuzz: ## Fuzz the parsers (FUZZTIME each)
 	$(GO) test ./controllers/api -run '^$$' -fuzz FuzzParseRebootMode -fuzztime $(FUZZTIME)
 	$(GO) test ./controllers/api -run '^$$' -fuzz FuzzRebootRequests -fuzztime $(FUZZTIME)
-	$(GO) test ./scenarios -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
+	$(GO) test ./scenarios/file -run '^$$' -fuzz FuzzLoad -fuzztime $(FUZZTIME) -fuzzminimizetime 20x
 	$(GO) test ./sim/kube -run '^$$' -fuzz FuzzMembers -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc -run '^$$' -fuzz FuzzParseRules -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc/redfish -run '^$$' -fuzz FuzzHTTP -fuzztime $(FUZZTIME)
@@ -214,8 +214,8 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
-	-$(GO) test ./scenarios -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
+	-$(GO) test ./scenarios/file -update # descriptions of the schema, which the second run embeds
+	for package in ./scenarios/file ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: image

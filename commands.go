@@ -9,13 +9,14 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
 
 // vocabulary is what the scenario files of this program may speak of.
-func vocabulary() scenarios.Vocabulary {
+func vocabulary() file.Vocabulary {
 	vocabulary := objects.Vocabulary()
 	vocabulary.Worlds = worlds
 	return vocabulary
@@ -26,7 +27,7 @@ var worlds = []scenarios.Capabilities{sim.Capabilities, lab.Capabilities}
 
 func listCommand() *cobra.Command {
 	var invariants, registered bool
-	var filter report.Filter
+	var filter file.Filter
 	cmd := &cobra.Command{
 		Use:   "list [FILE|DIR...]",
 		Short: "List scenarios, invariants or controllers",
@@ -40,7 +41,7 @@ func listCommand() *cobra.Command {
 			case len(args) == 0:
 				args = []string{report.Catalog}
 			}
-			loaded, err := scenarios.LoadFiles(args, vocabulary(), nil)
+			loaded, err := file.LoadFiles(args, vocabulary(), nil)
 			if err == nil {
 				loaded, err = filter.Of(loaded)
 			}
@@ -50,7 +51,7 @@ func listCommand() *cobra.Command {
 			return report.Scenarios(cmd.OutOrStdout(), loaded)
 		},
 	}
-	cmd.Flags().Var(&filter, "filter", report.FilterUsage)
+	cmd.Flags().Var(&filter, "filter", file.FilterUsage)
 	cmd.Flags().BoolVar(&invariants, "invariants", false, "list the guarantees that can be judged")
 	cmd.Flags().BoolVar(&registered, "controllers", false, "list the controllers, and the facts and actions of their overlays")
 	cmd.MarkFlagsMutuallyExclusive("invariants", "controllers")

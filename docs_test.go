@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -260,7 +261,7 @@ func TestComplete(t *testing.T) {
 			mentions(reference, fmt.Sprintf("`%s`", kind))
 		}
 	}
-	schema, err := scenarios.Schema(vocabulary())
+	schema, err := file.Schema(vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/sweep"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
@@ -27,7 +28,7 @@ type runner struct {
 	report.Console
 	search    search.Options
 	workers   int
-	filter    report.Filter
+	filter    file.Filter
 	set       map[string]string
 	ironic    string
 	cluster   string // its kubeconfig
@@ -56,7 +57,7 @@ is saved below --out.`,
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
 	flags := cmd.Flags()
-	flags.Var(&r.filter, "filter", report.FilterUsage)
+	flags.Var(&r.filter, "filter", file.FilterUsage)
 	flags.StringToStringVar(&r.set, "set", nil, "parameter of the scenarios, as NAME=VALUE, overriding their matrices; may be repeated")
 	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+phrase.OneOf(report.Formats))
 	flags.StringVar(&r.system, "system", "", "file that lists the programs to test in place of the scenarios' controllers (--backend lab)")
@@ -118,13 +119,13 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	case strategy == sweeping && !cmd.Flags().Changed("schedules"):
 		r.search.Schedules = 0 // a sweep ends by itself
 	}
-	loaded, err := scenarios.LoadFiles(args, vocabulary(), r.set)
+	loaded, err := file.LoadFiles(args, vocabulary(), r.set)
 	if err == nil {
 		loaded, err = r.filter.Of(loaded)
 	}
 	if err == nil && r.system != "" {
 		var system *scenarios.System
-		if system, err = scenarios.LoadSystem(r.system, vocabulary()); err == nil {
+		if system, err = file.LoadSystem(r.system, vocabulary()); err == nil {
 			r.Unfit, err = system.UnderTest(loaded)
 		}
 	}
@@ -206,7 +207,7 @@ a step that never came, or that passes no gate.`,
 			if err := r.start(cmd); err != nil {
 				return err
 			}
-			plan, err := scenarios.LoadPlanFile(args[0], vocabulary())
+			plan, err := file.LoadPlanFile(args[0], vocabulary())
 			if err != nil {
 				return report.Invalid(err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
@@ -35,8 +36,8 @@ func TestSystemsLoad(t *testing.T) {
 	if err != nil || len(presets) == 0 {
 		t.Fatalf("found %v: %v", presets, err)
 	}
-	for _, file := range append(files, presets...) {
-		system, err := scenarios.LoadSystem(file, vocabulary())
+	for _, path := range append(files, presets...) {
+		system, err := file.LoadSystem(path, vocabulary())
 		if err != nil {
 			t.Error(err)
 			continue
@@ -54,11 +55,11 @@ func TestSystemsLoad(t *testing.T) {
 				}
 			}
 		}
-		if !slices.Contains(presets, file) {
+		if !slices.Contains(presets, path) {
 			continue
 		}
-		if system.About == nil || len(system.About.Tried) == 0 || system.Metadata.Name != filepath.Base(filepath.Dir(file)) {
-			t.Errorf("%s doesn't say what it was tried with, or has another name than its directory", file)
+		if system.About == nil || len(system.About.Tried) == 0 || system.Metadata.Name != filepath.Base(filepath.Dir(path)) {
+			t.Errorf("%s doesn't say what it was tried with, or has another name than its directory", path)
 			continue
 		}
 		named := []string{system.About.Stories}
@@ -69,7 +70,7 @@ func TestSystemsLoad(t *testing.T) {
 		}
 		for _, name := range named {
 			if _, err := os.Stat(name); err != nil {
-				t.Errorf("%s: %v", file, err)
+				t.Errorf("%s: %v", path, err)
 			}
 		}
 	}
@@ -245,7 +246,7 @@ const metal3, upstream = "systems/metal3/system.yaml", "scenarios/upstream/metal
 // TestUpstream: the stories ask for no more than fencelab's own controllers keep, and each has its
 // page, with the command that tells it.
 func TestUpstream(t *testing.T) {
-	all, err := scenarios.LoadFiles([]string{upstream}, vocabulary(), nil)
+	all, err := file.LoadFiles([]string{upstream}, vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestUpstream(t *testing.T) {
 	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
 		t.Errorf("they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
 	}
-	system, err := scenarios.LoadSystem(metal3, vocabulary())
+	system, err := file.LoadSystem(metal3, vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func TestUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := scenarios.LoadPlan(s.Metadata.Name, plan.Text(), vocabulary()); err != nil {
+		if _, err := file.LoadPlan(s.Metadata.Name, plan.Text(), vocabulary()); err != nil {
 			t.Errorf("what a report says to replay is refused: %v", err)
 		}
 	}
@@ -330,7 +331,7 @@ func TestKubeVirtBMC(t *testing.T) {
 func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	t.Helper()
 	t.Parallel()
-	all, err := scenarios.LoadFiles([]string{about}, vocabulary(), nil)
+	all, err := file.LoadFiles([]string{about}, vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -182,7 +183,7 @@ func Broken(t testing.TB, file string, options ...Option) []string {
 
 // load reads the scenarios of a file, one for each cell of its matrix, and makes plans of
 // them, or reads the plan to be replayed.
-func load(t testing.TB, file string, options []Option) []*run {
+func load(t testing.TB, path string, options []Option) []*run {
 	t.Helper()
 	r := &run{t: t, options: search.Options{Strategy: "sweep", Seed: 1}, out: "out"}
 	for _, o := range options {
@@ -193,20 +194,20 @@ func load(t testing.TB, file string, options []Option) []*run {
 		t.Fatal(err)
 	}
 	vocabulary := objects.VocabularyOf(r.set)
-	data, err := scenarios.ReadFile(file)
+	data, err := file.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if data, err = recast(data, r.cast, r.settle); err != nil {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("%s: %v", path, err)
 	}
-	cells, err := scenarios.LoadCells(file, data, vocabulary, nil)
+	cells, err := file.LoadCells(path, data, vocabulary, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if saved := os.Getenv(Replay); saved != "" {
-		if data, err = scenarios.ReadFile(saved); err == nil {
-			r.plan, err = scenarios.LoadPlan(saved, data, vocabulary)
+		if data, err = file.ReadFile(saved); err == nil {
+			r.plan, err = file.LoadPlan(saved, data, vocabulary)
 		}
 		if err != nil {
 			t.Fatalf("read the plan of %s: %v", Replay, err)

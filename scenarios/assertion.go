@@ -233,27 +233,3 @@ func (a *Assertion) bounds() string {
 	}
 	return text
 }
-
-// assertion checks one claim of a scenario about its events.
-func (v *validator) assertion(path string, a *Assertion) {
-	switch {
-	case a.Happens.IsZero() == a.Never.IsZero():
-		v.doc.bad(path, "give either happens or never")
-	case !a.Before.IsZero() && a.Within > 0:
-		v.bad(path+".within", "cannot be combined with before: both set the end, leave one out")
-	}
-	for _, field := range [...]struct {
-		name    string
-		trigger *Trigger
-	}{{"happens", &a.Happens}, {"never", &a.Never}, {"after", &a.After}, {"before", &a.Before}} {
-		at := path + "." + field.name
-		if field.trigger.IsZero() {
-			continue
-		}
-		v.bad(at+".allOf", "is for steps only: write one assertion for each event")
-		v.bad(at+".since", "is for steps only: use after to name the event")
-		if len(field.trigger.AllOf) == 0 {
-			v.event(at, *field.trigger)
-		}
-	}
-}

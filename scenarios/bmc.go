@@ -3,11 +3,7 @@ package scenarios
 import (
 	"cmp"
 	"fmt"
-	"github.com/fencelab/fencelab/scenarios/phrase"
-	"maps"
 	"path"
-	"path/filepath"
-	"slices"
 )
 
 // BMC is somebody else's program that serves Redfish for all hosts, in the place of fencelab's BMCs. It drives the domains
@@ -53,25 +49,8 @@ func (b *BMC) SystemOf(host, domain, uuid string) string {
 	return path.Clean("/" + system)
 }
 
-// bmc checks what is said of somebody else's BMCs, if there are any.
-func (v *validator) bmc(at string, b *BMC) {
-	if b == nil {
-		return
-	}
-	if len(b.Command) == 0 || b.Command[0] == "" {
-		v.bad(at+".command", "name the executable")
-	}
-	v.variables(at, b.Program(), map[string]string{"address": b.Address}, GivenBMC)
-	if b.System != "" && !variable.MatchString(b.System) {
-		v.bad(at+".system", "%s is the same for all hosts: use ${HOST}, ${DOMAIN} or ${UUID}", phrase.Quote(b.System))
-	}
-	for _, reference := range variable.FindAllStringSubmatch(b.System, -1) {
-		v.oneOf(at+".system", "variable", reference[1], SystemBMC)
-	}
-}
-
-// ownBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it doesn't.
-func ownBMCs(spec *Spec) string {
+// OwnBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it doesn't.
+func OwnBMCs(spec *Spec) string {
 	for i := range spec.Topology.Hosts {
 		if spec.Topology.Hosts[i].PowerRestore != "" {
 			return fmt.Sprintf("spec.topology.hosts[%d].powerRestore", i)
@@ -83,35 +62,4 @@ func ownBMCs(spec *Spec) string {
 		}
 	}
 	return ""
-}
-
-// variables checks the environment of a program, and the references to it in its command and in other texts.
-func (v *validator) variables(at string, p *Program, texts map[string]string, given []string) {
-	texts = maps.Clone(texts)
-	for i, word := range p.Command {
-		texts[fmt.Sprintf("command[%d]", i)] = word
-	}
-	names := slices.Sorted(maps.Keys(p.Env))
-	for _, name := range names {
-		if !variable.MatchString("${" + name + "}") {
-			v.bad(join(at+".env", name), "%s is not a valid name of a variable", phrase.Quote(name))
-		}
-		if slices.Contains(given, name) {
-			v.bad(join(at+".env", name), "%s is set by fencelab", name)
-		}
-		texts[join("env", name)] = p.Env[name]
-	}
-	known := slices.Compact(slices.Sorted(slices.Values(slices.Concat(given, ambient, names))))
-	for _, path := range slices.Sorted(maps.Keys(texts)) {
-		for _, reference := range variable.FindAllStringSubmatch(texts[path], -1) {
-			v.oneOf(at+"."+path, "variable", reference[1], known)
-		}
-	}
-}
-
-// beside makes the names of its files those beside the file in dir that names them.
-func (b *BMC) beside(dir string) {
-	if b != nil && !filepath.IsAbs(b.Dir) {
-		b.Dir = filepath.Join(dir, b.Dir)
-	}
 }

@@ -49,7 +49,7 @@ func (o *Outcome) Brief(dir, replay string) string {
 	if broken != nil {
 		foot = append(foot, margin(broken))
 	} else if verdict.Undecided() {
-		foot = append(foot, list("still in force", inForce(o.Plan.Spec.Steps[:o.Steps]))...)
+		foot = append(foot, list("still in force", InForce(o.Plan.Spec.Steps[:o.Steps]))...)
 		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
 			foot = append(foot, list("without effect", idle)...)
 		}

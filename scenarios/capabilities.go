@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -70,15 +68,15 @@ type Needs struct {
 	Fault func(rule json.RawMessage) []Need
 }
 
-// use is a place where a plan asks for a feature.
-type use struct {
-	// path is the field in the file, what says it to people; part is what of it asks.
-	path, what, part string
-	feature          Feature
+// Use is a place where a plan asks for a feature.
+type Use struct {
+	// Path is the field in the file, what says it to people; part is what of it asks.
+	Path, what, part string
+	Feature          Feature
 }
 
-// because says why a world lacks the feature.
-func (u *use) because(why string) string {
+// Because says why a world lacks the feature.
+func (u *Use) Because(why string) string {
 	if u.part != "" {
 		return u.part + ": " + why
 	}
@@ -88,58 +86,58 @@ func (u *use) because(why string) string {
 // Refuse returns every reason why the world can't perform a plan.
 func (c *Capabilities) Refuse(plan *Plan, needs Needs) []string {
 	var reasons []string
-	for _, u := range append(uses(&plan.Spec, needs), deviating(plan)...) {
-		if why, lacks := c.Lacks[u.feature]; lacks {
-			reasons = append(reasons, u.what+": "+u.because(why))
+	for _, u := range append(Uses(&plan.Spec, needs), deviating(plan)...) {
+		if why, lacks := c.Lacks[u.Feature]; lacks {
+			reasons = append(reasons, u.what+": "+u.Because(why))
 		}
 	}
 	return reasons
 }
 
-func deviating(plan *Plan) []use {
-	var all []use
+func deviating(plan *Plan) []Use {
+	var all []Use
 	for i, d := range plan.Deviations {
 		feature := FeatureDeviations
 		if NamesDeed(d.Step) {
 			feature = FeatureDeeds
 		}
-		all = append(all, use{path: fmt.Sprintf("deviations[%d]", i), what: "deviation " + d.String(), feature: feature})
+		all = append(all, Use{Path: fmt.Sprintf("deviations[%d]", i), what: "deviation " + d.String(), Feature: feature})
 	}
 	return all
 }
 
-// uses are all features that a story asks for, in the order of the file.
-func uses(spec *Spec, needs Needs) []use {
-	var all []use
+// Uses are all features that a story asks for, in the order of the file.
+func Uses(spec *Spec, needs Needs) []Use {
+	var all []Use
 	if spec.Topology.Ironic != nil {
-		all = append(all, use{path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", feature: FeatureIronic})
+		all = append(all, Use{Path: "spec.topology.ironic", what: "an Ironic that owns the BMCs", Feature: FeatureIronic})
 	}
 	if spec.Topology.Workload.Stops != "" {
-		all = append(all, use{path: "spec.topology.workload.stops", what: "a workload that takes its time to stop", feature: FeatureStops})
+		all = append(all, Use{Path: "spec.topology.workload.stops", what: "a workload that takes its time to stop", Feature: FeatureStops})
 	}
 	if spec.Topology.BMC != nil {
-		all = append(all, use{path: "spec.topology.bmc", what: "a program in the place of the BMCs", feature: FeatureBMC})
+		all = append(all, Use{Path: "spec.topology.bmc", what: "a program in the place of the BMCs", Feature: FeatureBMC})
 	}
 	for i, c := range spec.Controllers {
 		if c.Replicas > 1 {
 			what := fmt.Sprintf("%d processes of the controller %s", c.Replicas, c.Name)
-			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].replicas", i), what: what, feature: FeatureReplicas})
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].replicas", i), what: what, Feature: FeatureReplicas})
 		}
 	}
 	for i, c := range spec.Controllers {
 		if c.Program != nil {
 			what := fmt.Sprintf("the program of the controller %s", c.Name)
-			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].program", i), what: what, feature: FeaturePrograms})
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].program", i), what: what, Feature: FeaturePrograms})
 		}
 		if c.Pods != nil {
-			all = append(all, use{path: fmt.Sprintf("spec.controllers[%d].pods", i), what: "the Pods of the controller " + c.Name, feature: FeaturePods})
+			all = append(all, Use{Path: fmt.Sprintf("spec.controllers[%d].pods", i), what: "the Pods of the controller " + c.Name, Feature: FeaturePods})
 		}
 	}
 	for i := range spec.Steps {
 		s := &spec.Steps[i]
 		path, number := fmt.Sprintf("spec.steps[%d]", i), fmt.Sprintf("step %d: ", i+1)
 		event := func(path string, t Trigger) {
-			all = append(all, use{path: path + ".event", what: fmt.Sprintf("step %d", i+1), part: t.Event, feature: Feature(t.Event)})
+			all = append(all, Use{Path: path + ".event", what: fmt.Sprintf("step %d", i+1), part: t.Event, Feature: Feature(t.Event)})
 		}
 		event(path+".when", s.When)
 		for j, t := range s.When.AllOf {
@@ -153,57 +151,24 @@ func uses(spec *Spec, needs Needs) []use {
 			continue // which is an error in the file
 		}
 		o, what := set[0], number+s.Do.String()
-		path = join(path+".do", o.name)
-		all = append(all, use{path: path, what: what, feature: Feature(o.name)})
+		path += ".do." + o.name
+		all = append(all, Use{Path: path, what: what, Feature: Feature(o.name)})
 		for _, feature := range o.asks(s.Do, spec) {
-			all = append(all, use{path: path, what: what, feature: feature})
+			all = append(all, Use{Path: path, what: what, Feature: feature})
 		}
 		if s.Do.AddFault != nil && needs.Fault != nil {
 			for _, need := range needs.Fault(s.Do.AddFault.Rule) {
-				all = append(all, use{path: path + ".rule", what: what, part: need.What, feature: need.Needs})
+				all = append(all, Use{Path: path + ".rule", what: what, part: need.What, Feature: need.Needs})
 			}
 		}
 	}
 	return all
 }
 
-// tellable checks that the worlds which are to tell the story can.
-func (v *validator) tellable() {
-	for _, u := range uses(v.spec, v.vocab.Needs) {
-		var others []string
-		reason := ""
-		for _, world := range v.vocab.Worlds {
-			why, lacks := world.Lacks[u.feature]
-			switch {
-			case !lacks:
-				others = append(others, world.World)
-			case reason == "" && (len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, world.World)):
-				reason = u.because(why)
-			}
-		}
-		switch {
-		case reason == "":
-		case len(others) == 0:
-			v.bad(u.path, "%s", reason)
-		default:
-			v.bad(u.path, "%s: write worlds: [%s] in spec", reason, strings.Join(others, ", "))
-		}
-	}
-}
-
-// worlds are the names of those that are known, nil if nobody said.
-func (v *Vocabulary) worlds() []string {
-	var names []string
-	for _, world := range v.Worlds {
-		names = append(names, world.World)
-	}
-	return names
-}
-
 // Features are all that plans can ask for, but for the needs of faults.
 func Features() []Feature {
 	features := []Feature{FeatureReplicas, FeatureIronic, FeatureStops, FeatureBMC, FeaturePrograms, FeaturePods, FeatureDeviations, FeatureDeeds}
-	for _, name := range operationNames() {
+	for _, name := range Operations() {
 		features = append(features, Feature(name))
 		switch name {
 		case "cut":

@@ -12,10 +12,12 @@ func parseDuration(data []byte) (time.Duration, error) {
 	if err := json.Unmarshal(data, &text); err != nil {
 		return 0, fmt.Errorf("%s is not a duration: write it with its unit, such as 20s", data)
 	}
-	return durationOf(text)
+	return ParseDuration(text)
 }
 
-func durationOf(text string) (time.Duration, error) {
+// ParseDuration reads a duration with its unit; a negative one is an error, and so is one that is
+// too long to be added to others.
+func ParseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
@@ -37,14 +39,14 @@ func parseSpan(data []byte) (Span, error) {
 		return Span{}, fmt.Errorf("%s is not a duration: write it with its unit, such as 20s or 10s..20s", data)
 	}
 	from, to, isRange := strings.Cut(text, "..")
-	low, err := durationOf(strings.TrimSpace(from))
+	low, err := ParseDuration(strings.TrimSpace(from))
 	if err != nil {
 		return Span{}, err
 	}
 	if !isRange {
 		return Span{low, low}, nil
 	}
-	high, err := durationOf(strings.TrimSpace(to))
+	high, err := ParseDuration(strings.TrimSpace(to))
 	if err != nil {
 		return Span{}, err
 	}

@@ -3,10 +3,8 @@ package scenarios
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Field is a field of an object whose values a story asks for.
@@ -61,23 +59,4 @@ func (t Trigger) holds(events []history.Event) bool {
 		}
 	}
 	return false
-}
-
-// field checks the field of an object that is waited for.
-func (v *validator) field(path string, t Trigger) {
-	kind, name, named := strings.Cut(t.Object, "/")
-	switch {
-	case t.Object == "" || t.Key == "":
-		v.bad(path, "does not say which object's field: give it object and key")
-	case !named:
-		v.bad(path+".object", "%s does not name an object: write KIND/NAME", phrase.Quote(t.Object))
-	case v.oneOf(path+".object", "kind of object", kind, v.vocab.kinds(anyKind)):
-		v.named(path+".object", kind, name)
-		if v.vocab.CheckField == nil {
-			return
-		}
-		if err := v.vocab.CheckField(kind, t.Key); err != nil {
-			v.bad(path+".key", "%s", phrase.OneLine(err))
-		}
-	}
 }

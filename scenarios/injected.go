@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,28 +50,25 @@ type injections struct {
 	all []injection
 }
 
-// injection is a fault, a crash or a deviation. It takes effect with the event
-// that says so: of this kind, with this actor and value where they are given.
+// injection is one of them, and whether it took effect.
 type injection struct {
-	name         string
-	event        history.Kind
-	actor, value string
-	took         bool
+	Injection
+	took bool
 }
 
 // expect notes the deviations that a plan names.
 func (i *injections) expect(deviations []Deviation) {
 	for _, d := range deviations {
-		i.all = append(i.all, injection{
-			name: fmt.Sprintf("the deviation %s was never taken: no such step came", d), event: history.Deviated, value: d.String(),
-		})
+		i.all = append(i.all, injection{Injection: Injection{
+			Name: fmt.Sprintf("the deviation %s was never taken: no such step came", d), Event: history.Deviated, Value: d.String(),
+		}})
 	}
 }
 
 // add notes the operation of a step, counted from 1, if it can come to nothing.
 func (i *injections) add(op *Op, step int) {
-	if shows := op.declared().shows; shows != nil {
-		i.all = append(i.all, shows(op, step))
+	if shows, can := op.Shows(step); can {
+		i.all = append(i.all, injection{Injection: shows})
 	}
 }
 
@@ -81,9 +77,7 @@ func (i *injections) add(op *Op, step int) {
 func (i *injections) observe(e history.Event) time.Duration {
 	for j := range i.all {
 		in := &i.all[j]
-		if !in.took && in.event == e.Kind && matches(in.actor, e.Actor) && matches(in.value, e.Value) {
-			in.took = true
-		}
+		in.took = in.took || in.Injection.Matches(&e)
 	}
 	if e.Kind != history.Deviated || e.Key == "" {
 		return 0
@@ -98,7 +92,7 @@ func (i *injections) observe(e history.Event) time.Duration {
 func (i *injections) counted() Injected {
 	var sum Injected
 	for _, in := range i.all {
-		switch in.event {
+		switch in.Event {
 		case history.BMCFault, history.APIFault:
 			sum.Faults.add(in.took)
 		case history.ControllerCrashed:
@@ -107,39 +101,8 @@ func (i *injections) counted() Injected {
 			sum.Deviations.add(in.took)
 		}
 		if !in.took {
-			sum.Idle = append(sum.Idle, in.name)
+			sum.Idle = append(sum.Idle, in.Name)
 		}
 	}
 	return sum
-}
-
-// inForce names what the steps have begun to bend and not ended, in order.
-func inForce(steps []Step) []string {
-	type open struct {
-		clause string
-		step   int
-	}
-	var all []open
-	end := func(what string) {
-		all = slices.DeleteFunc(all, func(o open) bool { return ended(o.clause, what) })
-	}
-	for i := range steps {
-		op := steps[i].Do
-		if op == nil {
-			continue
-		}
-		o := op.declared()
-		for _, what := range o.ends(op) {
-			end(what)
-		}
-		if s := o.begins(op); s.clause != "" && !s.brief {
-			end(s.clause)
-			all = append(all, open{s.clause, i + 1})
-		}
-	}
-	var told []string
-	for _, o := range all {
-		told = append(told, fmt.Sprintf("%s (step %d)", o.clause, o.step))
-	}
-	return told
 }

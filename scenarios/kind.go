@@ -1,9 +1,7 @@
 package scenarios
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 )
 
 // Kind is a kind of API objects, and what scenarios do with objects of it.
@@ -36,11 +34,14 @@ const (
 	AfterCluster
 )
 
-// kinds are the names of those that have something, sorted.
-func (v *Vocabulary) kinds(has func(*Kind) bool) []string {
+// Kinds are those that an API server has.
+type Kinds []Kind
+
+// Names are those of the kinds that have something, sorted.
+func (all Kinds) Names(has func(*Kind) bool) []string {
 	var names []string
-	for i := range v.Kinds {
-		if k := &v.Kinds[i]; has(k) {
+	for i := range all {
+		if k := &all[i]; has(k) {
 			names = append(names, k.Name)
 		}
 	}
@@ -48,9 +49,9 @@ func (v *Vocabulary) kinds(has func(*Kind) bool) []string {
 	return names
 }
 
-// kind is the kind of a name; an unknown one has no properties.
-func (v *Vocabulary) kind(name string) Kind {
-	for _, k := range v.Kinds {
+// Get returns the kind of a name; an unknown one has no properties.
+func (all Kinds) Get(name string) Kind {
+	for _, k := range all {
 		if k.Name == name {
 			return k
 		}
@@ -58,19 +59,10 @@ func (v *Vocabulary) kind(name string) Kind {
 	return Kind{Name: name}
 }
 
-func anyKind(*Kind) bool       { return true }
-func isCustom(k *Kind) bool    { return k.Custom }
-func isAnnotated(k *Kind) bool { return k.Annotated }
-func isChanged(k *Kind) bool   { return k.Changed }
-func isMade(k *Kind) bool      { return k.Made }
-
-// objectPattern is what objects of the kinds that have something can be called.
-func (v *Vocabulary) objectPattern(has func(*Kind) bool) string {
-	name := strings.Trim(dnsLabelPattern, "^$")
-	various, single := v.kinds(func(k *Kind) bool { return has(k) && k.Named != AfterCluster }), v.kinds(func(k *Kind) bool { return has(k) && k.Named == AfterCluster })
-	all := []string{fmt.Sprintf("(%s)/%s", strings.Join(various, "|"), name)}
-	for _, kind := range single {
-		all = append(all, kind+"/"+ClusterName)
-	}
-	return "^(" + strings.Join(all, "|") + ")$"
-}
+// AnyKind, IsCustom and those below select kinds by what there is to them, and by what users do
+// to their objects.
+func AnyKind(*Kind) bool       { return true }
+func IsCustom(k *Kind) bool    { return k.Custom }
+func IsAnnotated(k *Kind) bool { return k.Annotated }
+func IsChanged(k *Kind) bool   { return k.Changed }
+func IsMade(k *Kind) bool      { return k.Made }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Link is one direction of the network, from one end to another. Ends are API,
@@ -184,75 +183,8 @@ func (l *LinkOp) asks(*Spec) []Feature {
 	return []Feature{FeatureControllerLinks}
 }
 
-// link checks that there are such links.
-func (v *validator) link(path string, l *LinkOp) {
-	given := 0
-	for _, is := range [...]bool{l.Host != "", l.Domain != "", l.From != "" || l.To != "", len(l.Between) > 0} {
-		if is {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		v.bad(path, "does not say which links: give it host, domain, from and to, or between")
-		return
-	case l.Host != "":
-		v.host(path+".host", l.Host)
-		return
-	case l.Domain != "":
-		if v.hosts != nil && !v.oneOf(path+".domain", "domain", l.Domain, v.domains()) {
-			v.unsure = true
-		}
-		return
-	case len(l.Between) > 0:
-		for i, end := range l.Between {
-			v.end(fmt.Sprintf("%s.between[%d]", path, i), end)
-		}
-		if len(l.Between) != 2 {
-			v.bad(path+".between", "a link has two ends, but %d are given", len(l.Between))
-			return
-		}
-	case l.From == "" || l.To == "":
-		v.bad(path, "a direction goes from one end to another: give it from and to")
-		return
-	default:
-		v.end(path+".from", l.From)
-		v.end(path+".to", l.To)
-	}
-	one, other := l.ends()[0], l.ends()[1]
-	if kinds := linked[kindOfEnd(one)]; kinds != nil && kindOfEnd(other) != "" && (one == other || !slices.Contains(kinds, kindOfEnd(other))) {
-		v.bad(path, "there is no link between %s and %s: nothing is sent there", one, other)
-	}
-}
-
-// leastRate is the slowest link over which an exchange with the API server ends before its client gives up.
-const leastRate = 1000
-
-func (v *validator) impair(path string, i *ImpairOp) {
-	v.link(path, i.Link())
-	switch {
-	case i.Loss < 0 || i.Loss >= 1:
-		v.bad(path+".loss", "%v: use the share of frames that is lost, such as 0.1; where all are, use cut", i.Loss)
-	case i.Rate != 0 && i.Rate < leastRate:
-		v.bad(path+".rate", "%d: use at least %d bytes a second, or cut", i.Rate, leastRate)
-	case i.How() == "":
-		v.bad(path, "does not say how poor the link is: give it delay, loss or rate")
-	}
-}
-
-// domains are the failure domains of the topology.
-func (v *validator) domains() []string {
-	var all []string
-	for _, host := range v.spec.Topology.Hosts {
-		if host.Domain != "" && !slices.Contains(all, host.Domain) {
-			all = append(all, host.Domain)
-		}
-	}
-	return all
-}
-
-// endPattern is what an end looks like.
-const endPattern = `^(api|(host|controller|bmc)/[-.a-z0-9]+)$`
+// EndPattern is what an end looks like.
+const EndPattern = `^(api|(host|controller|bmc)/[-.a-z0-9]+)$`
 
 // linked are the kinds of ends between which there are links.
 var linked = map[string][]string{
@@ -265,26 +197,4 @@ func kindOfEnd(end string) string {
 		return ""
 	}
 	return kind
-}
-
-// end checks one end of a link.
-func (v *validator) end(path, end string) {
-	kind, name, named := strings.Cut(end, "/")
-	switch {
-	case end == API:
-	case !named || linked[kind] == nil || kind == API:
-		v.bad(path, "%s is not an end of a link: write api, host/NAME, controller/NAME or bmc/NAME", phrase.Quote(end))
-	case kind == "controller":
-		v.controllerNamed(path, name)
-	case v.hosts != nil && !slices.Contains(v.hosts, name):
-		v.bad(path, "%s", unknown("host", name, v.hosts))
-		v.unsure = true
-	}
-}
-
-// controllerNamed checks a controller that is part of a value.
-func (v *validator) controllerNamed(path, name string) {
-	if v.controllers != nil && !slices.Contains(v.controllers, name) {
-		v.bad(path, "%s", unknown("controller", name, v.controllers))
-	}
 }

@@ -2,12 +2,10 @@ package scenarios
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/invariant"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // OffClaim is a field by which a system says that a host is off, and others act on that: as long as it has the value, the
@@ -40,10 +38,15 @@ func (s *Spec) completeClaims() {
 		s.Claims = []OffClaim{{}}
 	}
 	for i := range s.Claims {
-		c := &s.Claims[i]
-		c.Kind, c.Path, c.Value = cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField), cmp.Or(c.Value, usualOff)
-		setDefault(&c.Within, usualWithin)
+		s.Claims[i] = s.Claims[i].Completed()
 	}
+}
+
+// Completed is the claim with its defaults written out.
+func (c OffClaim) Completed() OffClaim {
+	c.Kind, c.Path, c.Value = cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField), cmp.Or(c.Value, usualOff)
+	setDefault(&c.Within, usualWithin)
+	return c
 }
 
 // told reports whether an event of its own tells of the field, in every run.
@@ -77,17 +80,4 @@ func (s *Spec) claims() []invariant.Claim {
 		}
 	}
 	return all
-}
-
-// claimList checks the claims.
-func (v *validator) claimList() {
-	for i := range v.spec.Claims {
-		c, at := v.spec.Claims[i], fmt.Sprintf("spec.claims[%d]", i)
-		if !v.oneOf(at+".kind", "kind of object", cmp.Or(c.Kind, usualClaim), v.vocab.kinds(anyKind)) || v.vocab.CheckField == nil {
-			continue
-		}
-		if err := v.vocab.CheckField(cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField)); err != nil {
-			v.bad(at+".path", "%s", phrase.OneLine(err))
-		}
-	}
 }

@@ -427,3 +427,11 @@ func (c *CrashOp) String() string {
 	}
 	return b.String()
 }
+
+// CrashPoints are the points of a crash; APIVerbs and APICodes are what failAPI can be about.
+var (
+	CrashPoints = []string{string(CrashBefore), string(CrashAfter)}
+
+	APIVerbs = []string{"get", "list", "create", "update", "patch", "delete"}
+	APICodes = []int{403, 404, 409, 429, 500}
+)

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -154,7 +155,7 @@ func Perform(op Op, w World) error {
 	return set[0].do(w, &op)
 }
 
-// operation is what there is to know of one operation. What is left out is nothing.
+// operation is what there is to know of one operation: its row. What is left out is nothing.
 type operation struct {
 	// name is what scenarios call it.
 	name string
@@ -168,7 +169,7 @@ type operation struct {
 	// by is the user who does it at the API server, "" if none does: its operand says so.
 	by func(*Op) string
 	// check finds what the types don't show.
-	check func(*validator, string, *Op)
+	check func(Checker, string, *Op)
 	// begins is the state that it begins, ends are those that it ends, or their first
 	// words. orphan is what a step before it must have done to such a state: "cut it".
 	begins func(*Op) state
@@ -179,11 +180,25 @@ type operation struct {
 	// mayLast says that a step can do it for good: HealOp then tells the worlds.
 	mayLast bool
 	// shows is the event without which it came to nothing, given the number of its step.
-	shows func(*Op, int) injection
+	shows func(*Op, int) Injection
 	// hinders is whom it holds up, nil if nobody: what ends the state that it begins ends
 	// that, too. What shows in events of its own, such as a process that is down, a link that
 	// is cut or a request that is refused, is left to those.
 	hinders hinders[Op]
+}
+
+// Injection is a fault, a crash or a deviation. It takes effect with the event that says so: of
+// this kind, with this actor and value where they are given.
+type Injection struct {
+	// Name says in a clause that it had no effect.
+	Name         string
+	Event        history.Kind
+	Actor, Value string
+}
+
+// Matches reports whether an event says that it took effect.
+func (i *Injection) Matches(e *history.Event) bool {
+	return i.Event == e.Kind && matches(i.Actor, e.Actor) && matches(i.Value, e.Value)
 }
 
 // state is what an operation begins and another one ends, as a clause: "worker-1 is
@@ -197,13 +212,13 @@ type state struct {
 type of[T any] struct {
 	text         func(*T) string
 	host, object func(*T) string
-	check        func(*validator, string, *T)
+	check        func(Checker, string, *T)
 	begins       func(*T) state
 	ends         func(*T) []string
 	orphan       string
 	asks         func(*T, *Spec) []Feature
 	mayLast      bool
-	shows        func(*T, int) injection
+	shows        func(*T, int) Injection
 }
 
 // hinders is whom an operation holds up in a world with these timings, nil if nobody.
@@ -231,9 +246,9 @@ func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, h
 		do:   func(w World, op *Op) error { return do(w, field(op)) },
 		text: on(field, o.text), host: on(field, o.host), object: on(field, o.object),
 		begins: on(field, o.begins), ends: on(field, o.ends),
-		check: func(v *validator, path string, op *Op) {
+		check: func(c Checker, path string, op *Op) {
 			if o.check != nil {
-				o.check(v, path, field(op))
+				o.check(c, path, field(op))
 			}
 		},
 		asks: func(op *Op, spec *Spec) []Feature {
@@ -244,7 +259,7 @@ func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, h
 		},
 	}
 	if o.shows != nil {
-		declared.shows = func(op *Op, step int) injection { return o.shows(field(op), step) }
+		declared.shows = func(op *Op, step int) Injection { return o.shows(field(op), step) }
 	}
 	return declared
 }
@@ -263,78 +278,78 @@ func on[T, R any](field func(*Op) *T, f func(*T) R) func(*Op) R {
 var operations = []operation{
 	declare("cut", func(op *Op) *LinkOp { return op.Cut }, World.Cut, nobody, of[LinkOp]{
 		text: func(l *LinkOp) string { return "cut " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
-		check:  (*validator).link,
+		check:  checkLinks,
 		begins: func(l *LinkOp) state { return state{clause: l.String() + " is cut off"} },
 		asks:   (*LinkOp).asks, mayLast: true,
 	}),
 	declare("impair", func(op *Op) *ImpairOp { return op.Impair }, World.Impair, nobody, of[ImpairOp]{
 		text: (*ImpairOp).String, host: func(i *ImpairOp) string { return i.Link().host() }, object: func(i *ImpairOp) string { return i.Link().object() },
-		check:  (*validator).impair,
+		check:  checkImpair,
 		begins: func(i *ImpairOp) state { return state{clause: i.Link().String() + " is poor"} },
 	}),
 	declare("restore", func(op *Op) *LinkOp { return op.Restore }, World.Restore, nobody, of[LinkOp]{
 		text: func(l *LinkOp) string { return "restore " + l.String() }, host: (*LinkOp).host, object: (*LinkOp).object,
-		check: (*validator).link,
+		check: checkLinks,
 		ends:  func(l *LinkOp) []string { return []string{l.String() + " is cut off", l.String() + " is poor"} }, orphan: "cut it",
 		asks: (*LinkOp).asks,
 	}),
 	declare("stopKubelet", func(op *Op) *HostOp { return op.StopKubelet }, World.StopKubelet, nobody, of[HostOp]{
-		text: words("stop the kubelet of"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("stop the kubelet of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("stopFeeding", func(op *Op) *HostOp { return op.StopFeeding }, World.StopFeeding, itsBoot, of[HostOp]{
-		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: (*validator).stopFeeding,
+		text: words("stop feeding the watchdog of"), host: (*HostOp).name, check: checkStopFeeding,
 	}),
 	declare("ignoreShutdown", func(op *Op) *HostOp { return op.IgnoreShutdown }, World.IgnoreShutdown, nobody, of[HostOp]{
-		text: words("ignore shutdown on"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("ignore shutdown on"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("pause", func(op *Op) *HostOp { return op.Pause }, World.Pause, nobody, of[HostOp]{
-		text: words("pause"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("pause"), host: (*HostOp).name, check: checkHost,
 		begins: hostIs("is paused"), asks: watchdogWhilePaused,
 	}),
 	declare("resume", func(op *Op) *HostOp { return op.Resume }, World.Resume, nobody, of[HostOp]{
-		text: words("resume"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("resume"), host: (*HostOp).name, check: checkHost,
 		ends: hostIsNo("is paused"), orphan: "paused it",
 	}),
 	declare("hang", func(op *Op) *HostOp { return op.Hang }, World.Hang, itsBoot, of[HostOp]{
-		text: words("hang the user space of"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("hang the user space of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("panic", func(op *Op) *HostOp { return op.Panic }, World.Panic, itsBoot, of[HostOp]{
-		text: words("panic the kernel of"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("panic the kernel of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("fillDisk", func(op *Op) *HostOp { return op.FillDisk }, World.FillDisk, itself, of[HostOp]{
-		text: words("fill the disk of"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("fill the disk of"), host: (*HostOp).name, check: checkHost,
 		begins: hostIs("has a full disk"),
 	}),
 	declare("powerLoss", func(op *Op) *HostOp { return op.PowerLoss }, World.PowerLoss, nobody, of[HostOp]{
-		text: words("power loss of"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("power loss of"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, nobody, of[HostOp]{
-		text: words("power up"), host: (*HostOp).name, check: (*validator).hostOp,
+		text: words("power up"), host: (*HostOp).name, check: checkHost,
 	}),
 	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, (*FaultOp).hinders, of[FaultOp]{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
 		host:   func(f *FaultOp) string { return f.Host },
 		object: func(f *FaultOp) string { return f.Name },
-		check:  (*validator).addFault, mayLast: true,
+		check:  Checker.Fault, mayLast: true,
 		begins: func(f *FaultOp) state { return state{clause: "fault " + f.Name + " of the BMC of " + f.Host} },
-		shows: func(f *FaultOp, step int) injection {
-			return injection{
-				name:  fmt.Sprintf("the fault %s of step %d bent no request", f.Name, step),
-				event: history.BMCFault, value: f.Name,
+		shows: func(f *FaultOp, step int) Injection {
+			return Injection{
+				Name:  fmt.Sprintf("the fault %s of step %d bent no request", f.Name, step),
+				Event: history.BMCFault, Value: f.Name,
 			}
 		},
 	}),
 	declare("removeFault", func(op *Op) *FaultName { return op.RemoveFault }, World.RemoveFault, nobody, of[FaultName]{
 		text:   func(f *FaultName) string { return "remove fault " + f.Name },
 		object: func(f *FaultName) string { return f.Name },
-		check:  (*validator).removeFault,
+		check:  func(c Checker, path string, f *FaultName) { c.NoFault(path+".name", f.Name) },
 		ends:   func(f *FaultName) []string { return []string{"fault " + f.Name + " of"} },
 	}),
 	declare("crash", func(op *Op) *CrashOp { return op.Crash }, World.Crash, nobody, of[CrashOp]{
 		text:   (*CrashOp).String,
 		host:   func(c *CrashOp) string { return c.Host },
 		object: (*CrashOp).Process,
-		check:  (*validator).crash,
+		check:  checkCrash,
 		begins: func(c *CrashOp) (s state) {
 			if c.Each {
 				s.clause = c.Process() + " crashes at each of its effects"
@@ -342,27 +357,27 @@ var operations = []operation{
 			return s
 		},
 		asks: pastAndFuture,
-		shows: func(c *CrashOp, step int) injection {
-			return injection{
-				name:  fmt.Sprintf("step %d (%s) crashed nobody", step, c),
-				event: history.ControllerCrashed, actor: c.Process(),
+		shows: func(c *CrashOp, step int) Injection {
+			return Injection{
+				Name:  fmt.Sprintf("step %d (%s) crashed nobody", step, c),
+				Event: history.ControllerCrashed, Actor: c.Process(),
 			}
 		},
 	}),
 	declare("startSecond", func(op *Op) *ControllerOp { return op.StartSecond }, World.StartSecond, nobody, of[ControllerOp]{
 		text:   func(c *ControllerOp) string { return "start a second " + c.Controller },
-		check:  (*validator).startSecond,
+		check:  func(c Checker, path string, op *ControllerOp) { c.Second(path+".controller", op.Controller) },
 		begins: func(c *ControllerOp) state { return state{clause: "there is a second " + c.Controller} },
 	}),
 	declare("stopSecond", func(op *Op) *ControllerOp { return op.StopSecond }, World.StopSecond, nobody, of[ControllerOp]{
 		text:  func(c *ControllerOp) string { return "stop the second " + c.Controller },
-		check: (*validator).stopSecond,
+		check: func(c Checker, _ string, op *ControllerOp) { c.NoSecond(op.Controller) },
 		ends:  func(c *ControllerOp) []string { return []string{"there is a second " + c.Controller} }, orphan: "started it",
 	}),
 	declare("pauseController", func(op *Op) *ControllerOp { return op.PauseController }, World.PauseController, (*ControllerOp).hinders, of[ControllerOp]{
 		object: (*ControllerOp).process,
 		text:   func(c *ControllerOp) string { return "pause the controller " + c.Controller },
-		check:  func(v *validator, path string, c *ControllerOp) { v.controller(path+".controller", c.Controller) },
+		check:  func(c Checker, path string, op *ControllerOp) { c.Controller(path+".controller", op.Controller) },
 		begins: func(c *ControllerOp) state { return state{clause: c.Controller + " stands still"} }, mayLast: true,
 	}),
 	declare("resumeController", func(op *Op) *ControllerOp { return op.ResumeController }, World.ResumeController, nobody, of[ControllerOp]{
@@ -379,7 +394,7 @@ var operations = []operation{
 			return text
 		},
 		host:  func(c *ClockOp) string { return c.Host },
-		check: (*validator).setClock,
+		check: checkClock,
 		begins: func(c *ClockOp) (s state) {
 			if c.Offset() != 0 || c.Drift() != 0 {
 				s.clause = "the clock of " + c.Controller + c.Host + " is wrong"
@@ -392,24 +407,24 @@ var operations = []operation{
 	declare("freezeCache", func(op *Op) *CacheOp { return op.FreezeCache }, World.FreezeCache, (*CacheOp).hinders, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("freeze %s in the cache of %s", c.Kind, c.Controller) },
 		object: func(c *CacheOp) string { return c.Controller },
-		check:  (*validator).cache,
+		check:  checkCache,
 		begins: func(c *CacheOp) state { return state{clause: c.Kind + " is frozen in the cache of " + c.Controller} },
 	}),
 	declare("thawCache", func(op *Op) *CacheOp { return op.ThawCache }, World.ThawCache, nobody, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("thaw %s in the cache of %s", c.Kind, c.Controller) },
 		object: func(c *CacheOp) string { return c.Controller },
-		check:  (*validator).cache,
+		check:  checkCache,
 		ends:   func(c *CacheOp) []string { return []string{c.Kind + " is frozen in the cache of " + c.Controller} }, orphan: "frozen it",
 	}),
 	declare("expireWatch", func(op *Op) *CacheOp { return op.ExpireWatch }, World.ExpireWatch, (*CacheOp).hinders, of[CacheOp]{
 		text:   func(c *CacheOp) string { return fmt.Sprintf("expire the watch of %s of %s", c.Kind, c.Controller) },
 		object: func(c *CacheOp) string { return c.Controller },
-		check:  (*validator).cache,
+		check:  checkCache,
 		ends:   func(c *CacheOp) []string { return []string{c.Kind + " is frozen in the cache of " + c.Controller} },
-		shows: func(c *CacheOp, step int) injection {
-			return injection{
-				name:  fmt.Sprintf("step %d (expire the watch of %s of %s) ended no watch", step, c.Kind, c.Controller),
-				event: history.APIFault, actor: c.Controller, value: "410",
+		shows: func(c *CacheOp, step int) Injection {
+			return Injection{
+				Name:  fmt.Sprintf("step %d (expire the watch of %s of %s) ended no watch", step, c.Kind, c.Controller),
+				Event: history.APIFault, Actor: c.Controller, Value: "410",
 			}
 		},
 	}),
@@ -419,45 +434,45 @@ var operations = []operation{
 		},
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
-		check:  (*validator).annotation,
+		check:  checkAnnotation,
 	}),
 	declare("removeAnnotation", func(op *Op) *AnnotateOp { return op.RemoveAnnotation }, World.RemoveAnnotation, nobody, of[AnnotateOp]{
 		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Selection()) },
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
-		check:  (*validator).noAnnotation,
+		check:  checkNoAnnotation,
 	}),
 	declare("setOnline", func(op *Op) *OnlineOp { return op.SetOnline }, World.SetOnline, nobody, of[OnlineOp]{
 		text:  func(o *OnlineOp) string { return fmt.Sprintf("set %s online=%t", o.Host, o.Online) },
 		host:  func(o *OnlineOp) string { return o.Host },
-		check: func(v *validator, path string, o *OnlineOp) { v.host(path+".host", o.Host) },
+		check: func(c Checker, path string, o *OnlineOp) { c.Host(path+".host", o.Host) },
 	}),
 	declare("patch", func(op *Op) *PatchOp { return op.Patch }, World.Patch, nobody, of[PatchOp]{
 		text:   func(p *PatchOp) string { return fmt.Sprintf("patch %s with %s", p.Selection(), p.Merge) },
 		host:   func(p *PatchOp) string { return nameIn(p.Object) },
 		object: func(p *PatchOp) string { return p.Object },
-		check:  (*validator).patch, asks: patches,
+		check:  checkPatch, asks: patches,
 	}),
 	declare("delete", func(op *Op) *ObjectOp { return op.Delete }, World.Delete, nobody, of[ObjectOp]{
 		text:   func(o *ObjectOp) string { return "delete " + o.Selection().String() },
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
-		check:  func(v *validator, path string, o *ObjectOp) { v.selection(path, o.Selection(), isChanged) },
+		check:  func(c Checker, path string, o *ObjectOp) { c.Selection(path, o.Selection(), IsChanged) },
 	}),
 	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, nobody, of[CreateOp]{
 		text:   func(o *CreateOp) string { return "create " + o.Object },
 		host:   func(o *CreateOp) string { return nameIn(o.Object) },
 		object: func(o *CreateOp) string { return o.Object },
-		check:  (*validator).create,
+		check:  checkCreate,
 	}),
 	declare("failAPI", func(op *Op) *FailAPIOp { return op.FailAPI }, World.FailAPI, (*FailAPIOp).hinders, of[FailAPIOp]{
 		text:   (*FailAPIOp).String,
-		check:  (*validator).failAPI,
+		check:  checkFailAPI,
 		begins: func(f *FailAPIOp) state { return state{clause: apiRefuses, brief: f.Times > 0} },
-		shows: func(f *FailAPIOp, step int) injection {
-			return injection{
-				name:  fmt.Sprintf("step %d (%s) refused no request", step, f),
-				event: history.APIFault, actor: f.Controller, value: fmt.Sprint(f.Code),
+		shows: func(f *FailAPIOp, step int) Injection {
+			return Injection{
+				Name:  fmt.Sprintf("step %d (%s) refused no request", step, f),
+				Event: history.APIFault, Actor: f.Controller, Value: fmt.Sprint(f.Code),
 			}
 		},
 	}),
@@ -480,18 +495,18 @@ var operations = []operation{
 	}),
 	declare("killIronic", func(op *Op) *struct{} { return op.KillIronic }, World.KillIronic, everybody, of[struct{}]{
 		text:   func(*struct{}) string { return "kill Ironic" },
-		check:  (*validator).ironic,
+		check:  checkIronic,
 		begins: func(*struct{}) state { return state{clause: ironicDead} },
 	}),
 	declare("startIronic", func(op *Op) *struct{} { return op.StartIronic }, World.StartIronic, nobody, of[struct{}]{
 		text:  func(*struct{}) string { return "start Ironic" },
-		check: (*validator).ironic,
+		check: checkIronic,
 		ends:  func(*struct{}) []string { return []string{ironicDead} }, orphan: "killed it",
 	}),
 	declare("heal", func(op *Op) *HealOp { return op.Heal }, World.Heal, nobody, of[HealOp]{
 		text:  func(*HealOp) string { return "heal" },
-		check: (*validator).heal,
-		ends:  func(*HealOp) []string { return []string{everything} },
+		check: func(c Checker, _ string, _ *HealOp) { c.Healed() },
+		ends:  func(*HealOp) []string { return []string{Everything} },
 	}),
 }
 
@@ -511,14 +526,17 @@ func itsBoot(h *HostOp, _ *invariant.Timings) *history.Hindrance {
 	return &history.Hindrance{Party: HostEnd(h.Host), Name: history.BootOf(h.Host), Fails: true}
 }
 
-// States that several operations know of. What ends everything ends every state.
+// States that several operations know of. What ends Everything ends every state.
 const (
 	apiAway    = "the API server is away"
 	apiRefuses = "the API server refuses requests"
 	etcdAway   = "etcd is away"
 	ironicDead = "Ironic is dead"
-	everything = ""
+	Everything = ""
 )
+
+// WithoutAPI are the states in which no user can do anything.
+var WithoutAPI = []string{apiAway, etcdAway}
 
 func (h *HostOp) name() string { return h.Host }
 
@@ -540,10 +558,10 @@ func nameIn(object string) string {
 	return name
 }
 
-// ended reports whether the clause of a state is, or begins with, what ends it.
-func ended(clause, end string) bool {
+// Ended reports whether the clause of a state is, or begins with, what ends it.
+func Ended(clause, end string) bool {
 	rest, ok := strings.CutPrefix(clause, end)
-	return ok && (rest == "" || end == everything || rest[0] == ' ')
+	return ok && (rest == "" || end == Everything || rest[0] == ' ')
 }
 
 // set are the operations that are asked for: exactly one of an Op that was loaded.
@@ -582,8 +600,72 @@ func (op *Op) Name() string {
 }
 
 // Operations are the names of all operations.
-func Operations() []string { return operationNames() }
+func Operations() []string { return namesOf(all()) }
 
-// host is the host that the operation is done to, object what else it is done to.
-func (op *Op) host() string   { return op.declared().host(op) }
-func (op *Op) object() string { return op.declared().object(op) }
+// Lasting are the names of those that a step can do for good.
+func Lasting() []string {
+	return namesOf(slices.DeleteFunc(all(), func(o *operation) bool { return !o.mayLast }))
+}
+
+// all are the rows of all operations.
+func all() []*operation {
+	rows := make([]*operation, len(operations))
+	for i := range operations {
+		rows[i] = &operations[i]
+	}
+	return rows
+}
+
+func namesOf(some []*operation) []string {
+	var names []string
+	for _, o := range some {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+// Names are what scenarios call the operations that are asked for: exactly one of an Op that
+// was loaded.
+func (op *Op) Names() []string { return namesOf(op.set()) }
+
+// Users are those who do something at the API server.
+func (op *Op) Users() (users []string) {
+	for _, o := range op.set() {
+		if user := o.by(op); user != "" {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// Host is the host that the operation is done to, and Object what else it is done to: a fault,
+// a controller, or an API object.
+func (op *Op) Host() string   { return op.declared().host(op) }
+func (op *Op) Object() string { return op.declared().object(op) }
+
+// Check reports what the types don't show of the operation's operands, which are at a path.
+func (op *Op) Check(c Checker, path string) { op.declared().check(c, path, op) }
+
+// Begins is the state that the operation begins, as a clause, or "": "worker-1 is cut off". Ends
+// are those that it ends, as [Ended] has it, and Orphan is what a step before it must have done
+// to such a state, or "": "cut it".
+func (op *Op) Begins() string { return op.declared().begins(op).clause }
+func (op *Op) Ends() []string { return op.declared().ends(op) }
+func (op *Op) Orphan() string { return op.declared().orphan }
+
+// MayLast reports whether a step can do it for good.
+func (op *Op) MayLast() bool { return op.declared().mayLast }
+
+// Hinders is whom the operation holds up in a world with these timings, nil if nobody.
+func (op *Op) Hinders(timings *invariant.Timings) *history.Hindrance {
+	return op.declared().hinders(op, timings)
+}
+
+// Shows is the event without which the operation, that of a step counted from 1, came to
+// nothing; false if it can't.
+func (op *Op) Shows(step int) (Injection, bool) {
+	if shows := op.declared().shows; shows != nil {
+		return shows(op, step), true
+	}
+	return Injection{}, false
+}

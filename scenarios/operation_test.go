@@ -75,7 +75,7 @@ func TestStates(t *testing.T) {
 	})
 	each(func(o *operation, op *Op) {
 		for _, end := range o.ends(op) {
-			if !slices.ContainsFunc(begun, func(clause string) bool { return ended(clause, end) }) {
+			if !slices.ContainsFunc(begun, func(clause string) bool { return Ended(clause, end) }) {
 				t.Errorf("%s ends %q, which no operation begins", o.name, end)
 			}
 		}

@@ -1,7 +1,6 @@
 package scenarios
 
 import (
-	"github.com/fencelab/fencelab/scenarios/phrase"
 	"path/filepath"
 	"slices"
 )
@@ -33,39 +32,4 @@ func (p *Pods) File(name string) string {
 		return name
 	}
 	return filepath.Join(p.Dir, name)
-}
-
-// beside makes the names of their files those beside the file in dir that names them.
-func (p *Pods) beside(dir string) {
-	if p != nil && !filepath.IsAbs(p.Dir) {
-		p.Dir = filepath.Join(dir, p.Dir)
-	}
-}
-
-// pods checks what a controller says of its Pods. They have no settings and no part: whoever commands them has.
-func (v *validator) pods(at string, c *Controller) {
-	for _, no := range []struct {
-		field string
-		said  bool
-	}{
-		{"settings", c.Settings != nil}, {"overlay", len(c.Overlay) > 0}, {"replicas", c.Replicas != 0}, {"rateLimit", c.RateLimit != nil},
-		{"plays", c.Plays != ""}, {"also", len(c.Also) > 0}, {"program", c.Program != nil},
-	} {
-		if no.said {
-			v.bad(at+"."+no.field, "a controller that is Pods has none: leave this out")
-		}
-	}
-	if !dnsLabel.MatchString(c.Name) {
-		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
-	}
-	if _, taken := v.vocab.Controllers[c.Name]; taken {
-		v.bad(at+".name", "%s is a controller of fencelab's: give the Pods another name", c.Name)
-	}
-	at += ".pods"
-	if !dnsLabel.MatchString(c.Pods.ServiceAccount) {
-		v.bad(at+".serviceAccount", "%s is not the name of a ServiceAccount", phrase.Quote(c.Pods.ServiceAccount))
-	}
-	if len(c.Pods.Images) == 0 || slices.Contains(c.Pods.Images, "") {
-		v.bad(at+".images", "name the files with their images")
-	}
 }

@@ -15,4 +15,5 @@ const (
 	AgentsRun = "agents-run"
 )
 
-var premises = []string{BMCObeys, RequestsArrive, WatchdogsFire, AgentsRun}
+// Premises are all of them.
+var Premises = []string{BMCObeys, RequestsArrive, WatchdogsFire, AgentsRun}

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"cmp"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -43,8 +42,8 @@ type Program struct {
 	Dir string `json:"dir,omitempty"`
 }
 
-// variable is a reference to one in a program's command or environment.
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+// Variable is a reference to one in a program's command or environment.
+var Variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // Settings is the variable of the file with the settings that a story has for the controller whose place a program
 // takes. A program that asks for it has them, and is judged by them.
@@ -53,8 +52,8 @@ const Settings = "SETTINGS"
 // Given are the variables that a program is given.
 var Given = []string{"API_CA", "API_CERT", "API_KEY", "API_SERVER", "IRONIC_URL", "KUBECONFIG", "NAMESPACE", "PORT", Settings, "TMPDIR"}
 
-// ambient are those that it inherits.
-var ambient = []string{"HOME", "PATH"}
+// Ambient are those that it inherits.
+var Ambient = []string{"HOME", "PATH"}
 
 // TakesSettings reports whether the program asks for those of the story.
 func (p *Program) TakesSettings() bool {
@@ -71,7 +70,7 @@ func (p *Program) Expand(text string, variables map[string]string) string {
 }
 
 func expand(text string, variables map[string]string) string {
-	return variable.ReplaceAllStringFunc(text, func(reference string) string {
+	return Variable.ReplaceAllStringFunc(text, func(reference string) string {
 		return variables[reference[2:len(reference)-1]]
 	})
 }
@@ -91,55 +90,6 @@ func (p *Program) In(variables map[string]string) (command, environment []string
 	return command, environment
 }
 
-// program checks what a controller says of its program.
-func (v *validator) program(at string, c *Controller) {
-	p := c.Program
-	switch vocab := v.vocab.Controllers[c.Name]; {
-	case c.Settings == nil:
-	case !p.TakesSettings():
-		v.bad(at+".settings", "a program has no settings, unless it asks for ${%s}: use program.command and program.env", Settings)
-	case vocab.Settings == nil:
-		v.bad(at+".settings", "there is no controller %s whose settings it could take", c.Name)
-	default:
-		if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
-			v.ask(at+".settings", settings)
-		}
-	}
-	if len(c.Overlay) > 0 {
-		v.bad(at+".overlay", "a program takes no overlay")
-	}
-	if c.Replicas != 0 {
-		v.bad(at+".replicas", "a program runs once")
-	}
-	if c.RateLimit != nil {
-		v.bad(at+".rateLimit", "a program limits its requests itself")
-	}
-	if !dnsLabel.MatchString(c.Name) {
-		v.bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
-	}
-	if v.vocab.Controllers[c.Name].EveryHost || v.vocab.Controllers[c.Name].StandIn {
-		v.bad(at+".name", "no program can replace %s", c.Name)
-	}
-	if c.Plays != "" {
-		v.oneOf(at+".plays", "part", c.Plays, parts)
-	}
-	v.also(at, c.Also, []string{partOf(c)})
-	at += ".program"
-	if len(p.Command) == 0 && p.Image == "" || len(p.Command) > 0 && p.Command[0] == "" {
-		v.bad(at+".command", "name the executable")
-	}
-	v.variables(at, p, map[string]string{"ready": p.Ready}, Given)
-}
-
-// also checks the parts that a program plays beside others.
-func (v *validator) also(at string, also, plays []string) {
-	for _, part := range also {
-		if v.oneOf(at+".also", "part", part, parts) && slices.Contains(plays, part) {
-			v.bad(at+".also", "it plays %s already", part)
-		}
-	}
-}
-
 // ImageFile is the file that its image is in; empty if it has none, or one in a registry.
 func (p *Program) ImageFile() string {
 	if !strings.HasSuffix(p.Image, ".tar") {
@@ -156,20 +106,6 @@ func (p *Program) File(name string) string {
 	return filepath.Join(p.Dir, name)
 }
 
-// beside makes the names of the program's files those beside the file in dir that names them.
-func (p *Program) beside(dir string) {
-	if p != nil && !filepath.IsAbs(p.Dir) {
-		p.Dir = filepath.Join(dir, p.Dir)
-	}
-}
-
-// beside makes the name of an Ironic's directory one beside the file in dir that names it.
-func (i *Ironic) beside(dir string) {
-	if i != nil && i.Bin != "" && !filepath.IsAbs(i.Bin) {
-		i.Bin = filepath.Join(dir, i.Bin)
-	}
-}
-
 // own are fencelab's controllers by the parts that they play, where they aren't called like
 // those.
 var own = map[string]string{"power": "reboot", "fencer": "poisonpill"}
@@ -177,8 +113,8 @@ var own = map[string]string{"power": "reboot", "fencer": "poisonpill"}
 // watchdogController is another one in the part of a fencer.
 const watchdogController = "watchdog"
 
-// partOf is the part that a controller plays.
-func partOf(c *Controller) string {
+// PartOf is the part that a controller plays.
+func PartOf(c *Controller) string {
 	part := cmp.Or(c.Plays, c.Name)
 	for of, name := range own { // order does not matter: each name is there once
 		if part == name {
@@ -190,8 +126,11 @@ func partOf(c *Controller) string {
 
 // ownIn is fencelab's controller in a part, or "" if there is no such part.
 func ownIn(part string) string {
-	if !slices.Contains(parts, part) {
+	if !slices.Contains(KnownParts, part) {
 		return ""
 	}
 	return cmp.Or(own[part], part)
 }
+
+// KnownParts are those that a controller can play.
+var KnownParts = []string{"power", "remediation", "healthcheck", "fencer", "deletion"}

@@ -210,7 +210,7 @@ func (o *Outcome) Text(replay string) string {
 	} else if verdict.Undecided() {
 		fmt.Fprintf(&b, "\nThe last events of the story\n")
 		o.story(&b, o.storyEnd())
-		if open := inForce(o.Plan.Spec.Steps[:o.Steps]); len(open) > 0 {
+		if open := InForce(o.Plan.Spec.Steps[:o.Steps]); len(open) > 0 {
 			fmt.Fprintf(&b, "Still in force then: %s\n", strings.Join(open, ", "))
 		}
 	}

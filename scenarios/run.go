@@ -131,7 +131,7 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 		}
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
-		for _, part := range append([]string{partOf(&c)}, c.Also...) {
+		for _, part := range append([]string{PartOf(&c)}, c.Also...) {
 			switch part {
 			case "power":
 				p.Roles.Power = cmp.Or(p.Roles.Power, c.Name)
@@ -444,10 +444,9 @@ func (r *run) apply(op Op, step int) {
 		name = r.outcome.Plan.Spec.Steps[step].Name
 		r.injected.add(&op, step+1)
 	}
-	declared := op.declared()
 	e := history.Event{
-		At: r.now, Kind: kind, Host: op.host(), Object: op.object(), Key: op.Name(), Value: op.String(), Note: name,
-		Hinders: declared.hinders(&op, &r.outcome.Timings), Frees: declared.ends(&op),
+		At: r.now, Kind: kind, Host: op.Host(), Object: op.Object(), Key: op.Name(), Value: op.String(), Note: name,
+		Hinders: op.Hinders(&r.outcome.Timings), Frees: op.Ends(),
 	}
 	if op.Heal != nil { // the event ends all but these
 		e.Frees, e.Lasting = nil, op.Heal.hindrances(&r.outcome.Plan.Spec.Topology)

@@ -222,7 +222,7 @@ type HealthCheck struct {
 // ActsOn is how many of so many Machines have to be unhealthy for any of them to be
 // remediated: at least, and at most. A percentage is rounded down.
 func (h *HealthCheck) ActsOn(machines int) (least, most int) {
-	if bounds := numberRange.FindStringSubmatch(h.UnhealthyRange); bounds != nil {
+	if bounds := NumberRange.FindStringSubmatch(h.UnhealthyRange); bounds != nil {
 		least, _ = strconv.Atoi(bounds[1])
 		most, _ = strconv.Atoi(bounds[2])
 		return least, most
@@ -414,4 +414,45 @@ func (s *Span) UnmarshalJSON(data []byte) error {
 	parsed, err := parseSpan(data)
 	*s = parsed
 	return err
+}
+
+// Parameter is something that a file leaves open, and writes as $(name) in its spec and
+// its description. A matrix or the command line gives it values.
+type Parameter struct {
+	// name is what stands between $( and ) where the parameter is used.
+	Name string `json:"name"`
+	// type is text, duration, number or boolean.
+	Type string `json:"type"`
+	// default is the value if neither the matrix nor the command line gives one.
+	Default any `json:"default,omitempty"`
+	// min is the smallest permitted duration or number.
+	Min any `json:"min,omitempty"`
+	// max is the largest permitted duration or number.
+	Max any `json:"max,omitempty"`
+	// oneOf lists the permitted values. Default: any value of the type.
+	OneOf []any `json:"oneOf,omitempty"`
+}
+
+// Matrix makes several scenarios of one file, its cells: one for each combination of
+// values. A cell is called NAME.PARAMETER=VALUE,PARAMETER=VALUE.
+type Matrix struct {
+	// cross lists values of parameters. There is a cell for each combination.
+	Cross map[string][]any `json:"cross,omitempty"`
+	// exclude leaves out each cell that has all the values of one of these entries.
+	Exclude []map[string]any `json:"exclude,omitempty"`
+	// include adds a cell for each of these entries.
+	Include []map[string]any `json:"include,omitempty"`
+}
+
+// Repeat is steps that come several times: as often as times says, or once for each name.
+type Repeat struct {
+	// times is how often the steps are done. $(round) is the number of the repetition, from
+	// 1.
+	Times int `json:"times,omitempty"`
+	// for is the name that, between $( and ), stands for one of the texts of in.
+	For string `json:"for,omitempty"`
+	// in is a list of texts. The steps are done once for each.
+	In []string `json:"in,omitempty"`
+	// steps are the steps to repeat.
+	Steps []Step `json:"steps"`
 }

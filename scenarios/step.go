@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -61,4 +62,35 @@ func (t Trigger) String() string {
 		fmt.Fprintf(&b, " (occurrence %d)", t.Occurrence)
 	}
 	return b.String()
+}
+
+// InForce names what the steps have begun to bend and not ended, in order.
+func InForce(steps []Step) []string {
+	type open struct {
+		clause string
+		step   int
+	}
+	var all []open
+	end := func(what string) {
+		all = slices.DeleteFunc(all, func(o open) bool { return Ended(o.clause, what) })
+	}
+	for i := range steps {
+		op := steps[i].Do
+		if op == nil {
+			continue
+		}
+		o := op.declared()
+		for _, what := range o.ends(op) {
+			end(what)
+		}
+		if s := o.begins(op); s.clause != "" && !s.brief {
+			end(s.clause)
+			all = append(all, open{s.clause, i + 1})
+		}
+	}
+	var told []string
+	for _, o := range all {
+		told = append(told, fmt.Sprintf("%s (step %d)", o.clause, o.step))
+	}
+	return told
 }

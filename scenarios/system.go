@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/fencelab/fencelab/scenarios/phrase"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +30,8 @@ type System struct {
 	// spec is what it is made of.
 	Spec SystemSpec `json:"spec"`
 
-	file string // as its user named it
+	// File is the file that it was loaded from, as its user named it.
+	File string `json:"-"`
 }
 
 // SystemMetadata names a system and says what it is.
@@ -89,16 +88,16 @@ type SystemController struct {
 	Pods *Pods `json:"pods,omitempty"`
 }
 
-// parts are those that it plays. Like a scenario's controller it plays what it is called, if
+// Parts are those that it plays. Like a scenario's controller it plays what it is called, if
 // it says nothing. Pods play none.
-func (c *SystemController) parts() []string {
+func (c *SystemController) Parts() []string {
 	if c.Pods != nil {
 		return nil
 	}
 	if len(c.Plays) > 0 {
 		return c.Plays
 	}
-	if part := partOf(&Controller{Name: c.Name}); slices.Contains(parts, part) {
+	if part := PartOf(&Controller{Name: c.Name}); slices.Contains(KnownParts, part) {
 		return []string{part}
 	}
 	return nil
@@ -106,9 +105,9 @@ func (c *SystemController) parts() []string {
 
 // Parts are all that its programs play.
 func (s *System) Parts() (played []string) {
-	for _, part := range parts {
+	for _, part := range KnownParts {
 		if slices.ContainsFunc(s.Spec.Controllers, func(c SystemController) bool {
-			return slices.Contains(c.parts(), part) || slices.Contains(c.Also, part)
+			return slices.Contains(c.Parts(), part) || slices.Contains(c.Also, part)
 		}) {
 			played = append(played, part)
 		}
@@ -135,84 +134,6 @@ func (p *Parts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// LoadSystem reads the system in a file, with the strictness of Load.
-func LoadSystem(file string, vocab Vocabulary) (*System, error) {
-	data, err := ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := filepath.Abs(filepath.Dir(file))
-	if err != nil {
-		return nil, err
-	}
-	system := &System{file: file}
-	doc := parse(file, data)
-	if doc.head(KindSystem) {
-		doc.decode(system)
-		newValidator(doc, vocab, &Spec{}).system(system)
-	}
-	if err := doc.err(); err != nil {
-		return nil, err
-	}
-	for i := range system.Spec.Controllers {
-		system.Spec.Controllers[i].Program.beside(dir)
-		system.Spec.Controllers[i].Pods.beside(dir)
-	}
-	system.Spec.Ironic.beside(dir)
-	system.Spec.BMC.beside(dir)
-	return system, nil
-}
-
-// system checks what a system says.
-func (v *validator) system(s *System) {
-	if !dnsLabel.MatchString(s.Metadata.Name) {
-		v.bad("metadata.name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(s.Metadata.Name))
-	}
-	v.ironicTimes("spec.ironic", s.Spec.Ironic)
-	v.bmc("spec.bmc", s.Spec.BMC)
-	if len(s.Spec.Controllers) == 0 && s.Spec.BMC == nil {
-		v.bad("spec", "nothing is under test: name controllers, or a bmc")
-	}
-	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
-	var names []string
-	for i := range s.Spec.Controllers {
-		c, at := &s.Spec.Controllers[i], fmt.Sprintf("spec.controllers[%d]", i)
-		names = append(names, c.Name)
-		switch {
-		case c.Pods != nil:
-			var plays string
-			if len(c.Plays) > 0 {
-				plays = c.Plays[0]
-			}
-			v.pods(at, &Controller{Name: c.Name, Plays: plays, Also: c.Also, Program: c.Program, Pods: c.Pods})
-			continue
-		case c.Program == nil:
-			v.bad(at, "say what runs: program, or pods")
-			continue
-		}
-		v.program(at, &Controller{Name: c.Name, Program: c.Program})
-		for _, part := range c.Plays {
-			v.oneOf(at+".plays", "part", part, parts)
-		}
-		v.also(at, c.Also, c.parts())
-	}
-	v.distinct(names, path)
-	for _, name := range slices.Sorted(maps.Keys(s.Spec.Settings)) {
-		at := join("spec.settings", name)
-		vocab, known := v.vocab.Controllers[name]
-		switch {
-		case !known:
-			v.bad(at, "%s", unknown("controller", name, slices.Sorted(maps.Keys(v.vocab.Controllers))))
-		case vocab.Settings == nil:
-			v.bad(at, "the controller %s has no settings", name)
-		default:
-			if settings := vocab.Settings(); v.doc.decodeForeign(at, settings) {
-				v.ask(at, settings)
-			}
-		}
-	}
-}
-
 // ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
 var ErrNothingToTest = errors.New("no controller of the scenario plays a part of the system")
 
@@ -223,14 +144,14 @@ func (s *System) Takes(spec *Spec) error {
 	listed := slices.Clone(spec.Controllers)
 	taken := map[string]int{} // how many programs play a part, by the name that the story has for it
 	for _, member := range s.Spec.Controllers {
-		played := member.parts()
+		played := member.Parts()
 		if len(played) == 0 {
 			listed = append(listed, Controller{Name: member.Name, Program: member.Program, Pods: member.Pods})
 			continue
 		}
 		var fit []int
 		for i := range listed {
-			if o := &listed[i]; slices.Contains(played, partOf(o)) && (o.Program == nil || taken[o.Name] > 0) {
+			if o := &listed[i]; slices.Contains(played, PartOf(o)) && (o.Program == nil || taken[o.Name] > 0) {
 				fit = append(fit, i)
 			}
 		}
@@ -248,7 +169,7 @@ func (s *System) Takes(spec *Spec) error {
 		case o.RateLimit != nil:
 			return fmt.Errorf("the scenario limits how often %s sends requests, but a program does that itself", o.Name)
 		}
-		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, partOf(&o)), Also: member.Also, Program: member.Program}
+		c := Controller{Name: o.Name, Plays: cmp.Or(o.Plays, PartOf(&o)), Also: member.Also, Program: member.Program}
 		if taken[o.Name] == 0 && member.Program.TakesSettings() { // those of another name have none
 			c.Settings = o.Settings
 		}
@@ -262,7 +183,7 @@ func (s *System) Takes(spec *Spec) error {
 	if len(taken) == 0 && s.Spec.BMC == nil {
 		return ErrNothingToTest
 	}
-	if path := ownBMCs(spec); path != "" && s.Spec.BMC != nil {
+	if path := OwnBMCs(spec); path != "" && s.Spec.BMC != nil {
 		return fmt.Errorf("%s is about fencelab's own BMCs, whose place the system takes", path)
 	}
 	listed, err := withoutTheOthers(listed, spec.Steps)
@@ -309,7 +230,7 @@ func withoutTheOthers(listed []Controller, steps []Step) ([]Controller, error) {
 	var kept []Controller
 	for _, c := range listed {
 		switch {
-		case c.Program != nil || c.Pods != nil || !slices.Contains(also, partOf(&c)):
+		case c.Program != nil || c.Pods != nil || !slices.Contains(also, PartOf(&c)):
 			kept = append(kept, c)
 		case named(steps, c.Name):
 			return nil, fmt.Errorf("the scenario is about %s, whose part the system plays in the program of another", c.Name)
@@ -352,7 +273,7 @@ func (s *System) UnderTest(all []*Scenario) (unfit func(*Scenario) string, err e
 		}
 	}
 	if len(reasons) == len(all) {
-		return nil, fmt.Errorf("%s: no scenario can be told with it; of %s: %s", s.file, all[0].Metadata.Name, reasons[all[0]])
+		return nil, fmt.Errorf("%s: no scenario can be told with it; of %s: %s", s.File, all[0].Metadata.Name, reasons[all[0]])
 	}
 	return func(scenario *Scenario) string { return reasons[scenario] }, nil
 }

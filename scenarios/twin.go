@@ -17,7 +17,7 @@ func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 	taken := make(map[string]bool)
 	for i := range p.Spec.Controllers {
 		c := &p.Spec.Controllers[i]
-		part := partOf(c)
+		part := PartOf(c)
 		own := ownIn(part)
 		if c.Name == watchdogController {
 			own = watchdogController

@@ -19,6 +19,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -31,12 +32,12 @@ func catalog(t testing.TB) []*scenarios.Scenario {
 		t.Fatalf("find the catalog: %v, %d files", err, len(files))
 	}
 	var all []*scenarios.Scenario
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for _, path := range files {
+		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cells, err := scenarios.LoadCells(file, data, objects.Vocabulary(), nil)
+		cells, err := file.LoadCells(path, data, objects.Vocabulary(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,7 @@ func TestCatalog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := scenarios.LoadPlan("plan.txt", plan.Text(), objects.Vocabulary()); err != nil || !cmp.Equal(plan, again) {
+			if again, err := file.LoadPlan("plan.txt", plan.Text(), objects.Vocabulary()); err != nil || !cmp.Equal(plan, again) {
 				t.Errorf("its plan can't be saved and read again: %v\n%s", err, cmp.Diff(plan, again))
 			}
 			first := play(t, s, plan)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -62,9 +63,9 @@ func TestTwinOfTheWrong(t *testing.T) {
 	}
 }
 
-func planOf(t *testing.T, file string) *scenarios.Plan {
+func planOf(t *testing.T, path string) *scenarios.Plan {
 	t.Helper()
-	loaded, err := scenarios.LoadFiles([]string{file}, objects.Vocabulary(), nil)
+	loaded, err := file.LoadFiles([]string{path}, objects.Vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

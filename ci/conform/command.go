@@ -11,11 +11,12 @@ import (
 
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // Command tells the set with a system, in labs of model hosts.
-func Command(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func Command(vocabulary func() file.Vocabulary) *cobra.Command {
 	var c command
 	cmd := &cobra.Command{
 		Use:   "conform SYSTEM",
@@ -34,7 +35,7 @@ system has no part in any.`,
 	flags.StringVar(&c.dir, "out", "out/conformance", "directory for the report, and for what is needed to look into each run")
 	flags.StringVar(&c.release, "release", "", "what the report calls the release of the system (default: what its file says that it was tried with)")
 	flags.IntVar(&c.workers, "workers", runtime.NumCPU(), "how many labs at a time")
-	flags.Var(&c.filter, "filter", report.FilterUsage+"; the report says that it is a part")
+	flags.Var(&c.filter, "filter", file.FilterUsage+"; the report says that it is a part")
 	return cmd
 }
 
@@ -42,14 +43,14 @@ system has no part in any.`,
 type command struct {
 	dir, release string
 	workers      int
-	filter       report.Filter
+	filter       file.Filter
 }
 
-func (c *command) run(cmd *cobra.Command, file string, vocabulary scenarios.Vocabulary) error {
+func (c *command) run(cmd *cobra.Command, path string, vocabulary file.Vocabulary) error {
 	if c.workers < 1 {
 		return report.Invalid(fmt.Errorf("--workers must be at least 1"))
 	}
-	system, err := scenarios.LoadSystem(file, vocabulary)
+	system, err := file.LoadSystem(path, vocabulary)
 	if errors.Is(err, fs.ErrNotExist) {
 		return report.Invalid(fmt.Errorf("%w; name the file of a system, such as one of fencelab systems list", err))
 	}
@@ -57,7 +58,7 @@ func (c *command) run(cmd *cobra.Command, file string, vocabulary scenarios.Voca
 		return report.Invalid(err)
 	}
 	if system.Spec.BMC != nil {
-		return report.Invalid(fmt.Errorf("%s: its bmc drives domains, and conformance is told of model hosts: use fencelab run %s --backend lab --system %s", file, Stories, file))
+		return report.Invalid(fmt.Errorf("%s: its bmc drives domains, and conformance is told of model hosts: use fencelab run %s --backend lab --system %s", path, Stories, path))
 	}
 	all, err := load(Stories, vocabulary)
 	if err != nil {
@@ -74,7 +75,7 @@ func (c *command) run(cmd *cobra.Command, file string, vocabulary scenarios.Voca
 	if err := lab.Check(cmd.Context(), options()); err != nil {
 		return report.Coded(report.ExitEnvironment, err)
 	}
-	tested, err := about(system, file, c.release)
+	tested, err := about(system, path, c.release)
 	if err != nil {
 		return report.Coded(report.ExitEnvironment, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
@@ -32,12 +33,12 @@ type story struct {
 }
 
 // load reads the stories in a directory.
-func load(dir string, vocabulary scenarios.Vocabulary) (all []story, err error) {
+func load(dir string, vocabulary file.Vocabulary) (all []story, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("find the stories: %w; change to the directory with fencelab's source", err)
 	}
-	err = scenarios.EachFile([]string{dir}, func(file string, data []byte) error {
-		told, err := scenarios.LoadFiles([]string{file}, vocabulary, nil)
+	err = file.EachFile([]string{dir}, func(path string, data []byte) error {
+		told, err := file.LoadFiles([]string{path}, vocabulary, nil)
 		for _, s := range told {
 			all = append(all, story{s, digestOf(data)})
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -102,8 +103,8 @@ func (c Counts) String() string {
 }
 
 // about says what is tested.
-func about(s *scenarios.System, file, release string) (System, error) {
-	data, err := scenarios.ReadFile(file)
+func about(s *scenarios.System, path, release string) (System, error) {
+	data, err := file.ReadFile(path)
 	if err != nil {
 		return System{}, err
 	}

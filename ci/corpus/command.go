@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
 
 // Command plays the pairs among stories that are told in the words of a vocabulary.
-func Command(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func Command(vocabulary func() file.Vocabulary) *cobra.Command {
 	const known = report.Catalog + "/regression"
 	table := ""
 	cmd := &cobra.Command{

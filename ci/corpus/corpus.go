@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
@@ -49,22 +50,22 @@ type Pair struct {
 //     is played by controllers that are built with the mistake.
 //
 // Other stories are passed over.
-func Load(paths []string, vocabulary scenarios.Vocabulary) ([]Pair, error) {
+func Load(paths []string, vocabulary file.Vocabulary) ([]Pair, error) {
 	var pairs []Pair
 	var files []string
-	err := scenarios.EachFile(paths, func(file string, data []byte) error {
-		files = append(files, file)
-		story, err := scenarios.Load(file, data, vocabulary)
+	err := file.EachFile(paths, func(path string, data []byte) error {
+		files = append(files, path)
+		story, err := file.Load(path, data, vocabulary)
 		if err != nil {
 			return err
 		}
-		pair := Pair{File: file, Breaks: story.Spec.Expect.Violated, Right: story}
-		mistake, err := readMistake(file)
+		pair := Pair{File: path, Breaks: story.Spec.Expect.Violated, Right: story}
+		mistake, err := readMistake(path)
 		switch {
 		case err != nil:
 			return err
 		case mistake != nil && (story.Metadata.Upstream == "" || pair.Breaks != ""):
-			return fmt.Errorf("%s: beside a mistake in the source it has to name the upstream thread, and must not expect a violation", file)
+			return fmt.Errorf("%s: beside a mistake in the source it has to name the upstream thread, and must not expect a violation", path)
 		case mistake != nil:
 			pair.Breaks, pair.Changes = mistake.Breaks, mistake.Changes
 		case story.Metadata.Upstream == "" || pair.Breaks == "" || !overlaid(story):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -29,7 +30,7 @@ const (
 	record = root + "/docs/track-record.md"
 )
 
-func vocabulary() scenarios.Vocabulary {
+func vocabulary() file.Vocabulary {
 	v := objects.Vocabulary()
 	v.Worlds = []scenarios.Capabilities{sim.Capabilities}
 	return v

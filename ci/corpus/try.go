@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -41,7 +42,7 @@ type Finding struct {
 // tells of each in order. If all is as expected it writes the [Record] into the file
 // table, unless that is empty. It needs the module's source in the working directory when
 // a mistake is in the source. The error has an exit code.
-func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary scenarios.Vocabulary, table string) error {
+func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary file.Vocabulary, table string) error {
 	pairs, err := Load(paths, vocabulary)
 	if err != nil {
 		return &report.Exit{Code: report.ExitInvalid, Err: err}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -103,9 +104,9 @@ func TestStories(t *testing.T) {
 	if len(plans) == 0 {
 		t.Skip("the lab has told no story")
 	}
-	for _, file := range plans {
-		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
-			plan, err := scenarios.LoadPlanFile(file, objects.Vocabulary())
+	for _, path := range plans {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+			plan, err := file.LoadPlanFile(path, objects.Vocabulary())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +122,7 @@ func TestStories(t *testing.T) {
 					c.Program, c.Plays = nil, ""
 				}
 			}
-			verdict, told := read(t, filepath.Dir(file))
+			verdict, told := read(t, filepath.Dir(path))
 			simulate := func() []string {
 				outcome, err := scenarios.Run(t.Context(), plan, simulator.Backend(), nil)
 				if err != nil {

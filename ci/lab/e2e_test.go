@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/backendtest"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/page"
@@ -76,17 +77,17 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-func compile(t require, file string) *scenarios.Plan {
+func compile(t require, name string) *scenarios.Plan {
 	t.Helper()
-	scenario, err := load(filepath.Join(catalog, file))
+	scenario, err := load(filepath.Join(catalog, name))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	if file := os.Getenv("FENCELAB_SYSTEM"); file != "" {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join("../..", file) // as the Makefile's user names it
+	if path := os.Getenv("FENCELAB_SYSTEM"); path != "" {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join("../..", path) // as the Makefile's user names it
 		}
-		system, err := scenarios.LoadSystem(file, objects.Vocabulary())
+		system, err := file.LoadSystem(path, objects.Vocabulary())
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -118,7 +119,7 @@ func cellsOf(path string) ([]*scenarios.Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scenarios.LoadCells(path, data, objects.Vocabulary(), nil)
+	return file.LoadCells(path, data, objects.Vocabulary(), nil)
 }
 
 // require is what testing.T and Ginkgo have in common.

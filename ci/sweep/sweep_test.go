@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -37,9 +38,9 @@ func (s *simulated) Start(ctx context.Context, plan *scenarios.Plan) (t invarian
 
 const catalog = "../../scenarios/catalog/"
 
-func compile(t *testing.T, file string) *scenarios.Plan {
+func compile(t *testing.T, path string) *scenarios.Plan {
 	t.Helper()
-	all, err := scenarios.LoadFiles([]string{catalog + file}, objects.Vocabulary(), nil)
+	all, err := file.LoadFiles([]string{catalog + path}, objects.Vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,8 @@ const (
 var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
-	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page", "./scenarios/phrase"}, anyYAML), whyScenarios},
+	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page", "./scenarios/phrase"}, []string{"sigs.k8s.io/yaml"}), whyScenarios},
+	{"scenarios/file", []string{"./scenarios/.", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "go.yaml.in/yaml/v3"}, "to read a scenario nobody has to play it"},
 	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/phrase", nil, "how to put something depends on nothing that is said"},
@@ -134,6 +135,7 @@ var testLayers = []layer{
 	{"fakebmc", []string{"./fakebmc", "github.com/stmcginnis/gofish"}, ""},
 	{"fakebmc/libvirt", []string{"./fakebmc", "./vms/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
+	{"scenarios/file", anyYAML, ""},
 	{"scenarios/page", []string{"github.com/chromedp", "./ci/machine"}, ""},
 	{"scenarios/objects", anyYAML, ""},
 	{"vms/keeper", system, ""},

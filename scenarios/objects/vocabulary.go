@@ -16,20 +16,21 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Vocabulary is what scenario files may speak of: the registered controllers
 // with their settings, facts and actions, and the faults of fakebmc.
-func Vocabulary() scenarios.Vocabulary { return VocabularyOf(controllers.Default()) }
+func Vocabulary() file.Vocabulary { return VocabularyOf(controllers.Default()) }
 
 // VocabularyOf is the Vocabulary of a set of controllers, which may bring kinds that
 // users make and change.
-func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
+func VocabularyOf(set *controllers.Set) file.Vocabulary {
 	kinds := KindsOf(set)
-	vocabulary := scenarios.Vocabulary{
-		Controllers: make(map[string]scenarios.ControllerVocabulary),
+	vocabulary := file.Vocabulary{
+		Controllers: make(map[string]file.ControllerVocabulary),
 		Fault:       func() any { return new(fakebmc.Rule) },
 		Kinds:       kinds.Vocabulary(),
 		CheckPatch:  kinds.checkPatch,
@@ -62,7 +63,7 @@ func VocabularyOf(set *controllers.Set) scenarios.Vocabulary {
 		},
 	}
 	for _, r := range set.All() {
-		v := scenarios.ControllerVocabulary{
+		v := file.ControllerVocabulary{
 			Settings: r.Settings, Facts: r.Facts, Actions: r.Actions, StandIn: r.StandIn(),
 			CheckRule: func(rule scenarios.Rule) error {
 				return r.CheckOverlay([]controllers.Rule{{When: rule.When, Then: rule.Then}})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -22,7 +22,7 @@ func ScenarioArgs(_ *cobra.Command, args []string) error {
 }
 
 // LintCommand checks scenario files in the words of a vocabulary.
-func LintCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func LintCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR...",
 		Short: "Check scenario files without running them",
@@ -35,14 +35,14 @@ func LintCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
 
 // lint prints a warning for each problem of scenario files that doesn't make them
 // invalid, and how many there were.
-func lint(w io.Writer, paths []string, vocabulary scenarios.Vocabulary) error {
-	loaded, err := scenarios.LoadFiles(paths, vocabulary, nil)
+func lint(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
+	loaded, err := file.LoadFiles(paths, vocabulary, nil)
 	if err != nil {
 		return err
 	}
 	warnings := 0
-	err = scenarios.EachFile(paths, func(file string, data []byte) error {
-		problems, err := scenarios.Lint(file, data, vocabulary)
+	err = file.EachFile(paths, func(path string, data []byte) error {
+		problems, err := file.Lint(path, data, vocabulary)
 		for _, p := range problems {
 			fmt.Fprintf(w, "warning: %s\n", p)
 			warnings++
@@ -56,13 +56,13 @@ func lint(w io.Writer, paths []string, vocabulary scenarios.Vocabulary) error {
 }
 
 // SchemaCommand prints the schema of a vocabulary.
-func SchemaCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func SchemaCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of scenario files",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			schema, err := scenarios.Schema(vocabulary())
+			schema, err := file.Schema(vocabulary())
 			if err != nil {
 				return Coded(ExitInternal, err)
 			}

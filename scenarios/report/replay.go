@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // PlayFile plays a saved plan. The error has an exit code.
-func (c *Console) PlayFile(ctx context.Context, file string, vocabulary scenarios.Vocabulary, backend scenarios.Backend) (*scenarios.Outcome, error) {
-	plan, err := scenarios.LoadPlanFile(file, vocabulary)
+func (c *Console) PlayFile(ctx context.Context, path string, vocabulary file.Vocabulary, backend scenarios.Backend) (*scenarios.Outcome, error) {
+	plan, err := file.LoadPlanFile(path, vocabulary)
 	if err != nil {
 		return nil, &Exit{ExitInvalid, err}
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 )
 
 // Presets is where the systems are that come with fencelab.
 const Presets = "systems"
 
 // SystemsCommand says what systems under test there are, in the words of a vocabulary.
-func SystemsCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func SystemsCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "systems",
 		Short: "Say what systems under test come with fencelab",
@@ -39,7 +40,7 @@ a run with it says nothing about.`,
 }
 
 // systems prints the systems in files, or the presets.
-func systems(w io.Writer, files []string, vocabulary scenarios.Vocabulary) error {
+func systems(w io.Writer, files []string, vocabulary file.Vocabulary) error {
 	if len(files) == 0 {
 		files, _ = filepath.Glob(Presets + "/*/system.yaml") // the pattern is right
 		if len(files) == 0 {
@@ -48,8 +49,8 @@ func systems(w io.Writer, files []string, vocabulary scenarios.Vocabulary) error
 	}
 	var loaded []*scenarios.System
 	var failures []error
-	for _, file := range files {
-		system, err := scenarios.LoadSystem(file, vocabulary)
+	for _, path := range files {
+		system, err := file.LoadSystem(path, vocabulary)
 		loaded, failures = append(loaded, system), append(failures, err)
 	}
 	if err := errors.Join(failures...); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -101,7 +102,7 @@ func TestRandom(t *testing.T) {
 		deviated += len(played.Deviations)
 		different[outcome.History.Digest()] = true
 
-		replay, err := scenarios.LoadPlan("plan.txt", story.PlanOf(played).Text(), objects.Vocabulary())
+		replay, err := file.LoadPlan("plan.txt", story.PlanOf(played).Text(), objects.Vocabulary())
 		if err != nil {
 			t.Fatal(err)
 		}

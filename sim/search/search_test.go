@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -151,7 +152,7 @@ spec:
       do: {annotate: {object: BareMetalHost/worker-1, key: reboot.metal3.io, value: '{"mode":"hard"}'}}
     - when: {event: boot-complete, host: worker-1}
 `
-	scenario, err := scenarios.Load("range.yaml", []byte(text), objects.Vocabulary())
+	scenario, err := file.Load("range.yaml", []byte(text), objects.Vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ spec:
 			t.Fatal(err)
 		}
 		drawn[outcome.Plan.Spec.Steps[0].After.Min] = true
-		saved, err := scenarios.LoadPlan("plan.txt", random.Story.PlanOf(played).Text(), objects.Vocabulary())
+		saved, err := file.LoadPlan("plan.txt", random.Story.PlanOf(played).Text(), objects.Vocabulary())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
@@ -20,13 +21,13 @@ func Plan(t testing.TB, file string) *scenarios.Plan {
 }
 
 // Plans are those of a scenario file whose matrix may make several of it, with the seed 1.
-func Plans(t testing.TB, file string) []*scenarios.Plan {
+func Plans(t testing.TB, path string) []*scenarios.Plan {
 	t.Helper()
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := scenarios.LoadCells(file, data, objects.Vocabulary(), nil)
+	cells, err := file.LoadCells(path, data, objects.Vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +43,9 @@ func Plans(t testing.TB, file string) []*scenarios.Plan {
 }
 
 // Compile is the plan of a scenario's text, with the seed 1.
-func Compile(t testing.TB, file, text string) *scenarios.Plan {
+func Compile(t testing.TB, path, text string) *scenarios.Plan {
 	t.Helper()
-	scenario, err := scenarios.Load(file, []byte(text), objects.Vocabulary())
+	scenario, err := file.Load(path, []byte(text), objects.Vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}

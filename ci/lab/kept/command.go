@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms"
@@ -24,7 +25,7 @@ import (
 )
 
 // Command is fencelab lab. program is how the user called fencelab, and vocabulary what scenarios may speak of.
-func Command(program string, vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func Command(program string, vocabulary func() file.Vocabulary) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Keep a lab to work in",
@@ -39,7 +40,7 @@ not interfere.`,
 	return cmd
 }
 
-func upCommand(program string, vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func upCommand(program string, vocabulary func() file.Vocabulary) *cobra.Command {
 	job := Job{Parts: make(map[string]string)}
 	var set map[string]string
 	var seed uint64
@@ -110,13 +111,13 @@ func (c *choice) Set(value string) error {
 }
 
 // chosen is the plan of the one scenario of a file.
-func chosen(file string, vocabulary scenarios.Vocabulary, set map[string]string, seed uint64) (*scenarios.Plan, error) {
-	loaded, err := scenarios.LoadFiles([]string{file}, vocabulary, set)
+func chosen(path string, vocabulary file.Vocabulary, set map[string]string, seed uint64) (*scenarios.Plan, error) {
+	loaded, err := file.LoadFiles([]string{path}, vocabulary, set)
 	if err != nil {
 		return nil, err
 	}
 	if len(loaded) != 1 {
-		return nil, fmt.Errorf("%s has %d scenarios, but a lab is made from one: name one file, and choose a cell of its matrix with --set", file, len(loaded))
+		return nil, fmt.Errorf("%s has %d scenarios, but a lab is made from one: name one file, and choose a cell of its matrix with --set", path, len(loaded))
 	}
 	return scenarios.Compile(loaded[0], seed)
 }
@@ -247,7 +248,7 @@ func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
 	return nil
 }
 
-func keepCommand(vocabulary func() scenarios.Vocabulary) *cobra.Command {
+func keepCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 	return &cobra.Command{
 		Use:    "keep",
 		Short:  "Be the process of a lab",

@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -50,7 +51,7 @@ const forever = time.Duration(1) << 62
 
 // Keep is the process of a lab. It reads a Job, makes the lab, says on out what it does and how the lab is once that is up;
 // and keeps the lab until it is asked to go, or until ctx ends. What it leaves unsaid when the lab isn't made is in the error.
-func Keep(ctx context.Context, in io.Reader, out *os.File, vocabulary scenarios.Vocabulary) error {
+func Keep(ctx context.Context, in io.Reader, out *os.File, vocabulary file.Vocabulary) error {
 	signal.Ignore(syscall.SIGPIPE) // whoever listens may go at any time
 	k := &keep{talker: talker{to: []*json.Encoder{json.NewEncoder(out)}}}
 	err := k.run(ctx, in, out, vocabulary)
@@ -83,13 +84,13 @@ const (
 	going
 )
 
-func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary scenarios.Vocabulary) (err error) {
+func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary file.Vocabulary) (err error) {
 	orders := json.NewDecoder(in)
 	var job Job
 	if err := orders.Decode(&job); err != nil {
 		return fmt.Errorf("read which lab to create: %w", err)
 	}
-	plan, err := scenarios.LoadPlan("the plan", job.Plan, vocabulary)
+	plan, err := file.LoadPlan("the plan", job.Plan, vocabulary)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -50,7 +51,7 @@ func answerAll() error {
 		} else if err != nil {
 			return err
 		}
-		plan, err := scenarios.LoadPlan("plan", []byte(q.Plan), objects.Vocabulary())
+		plan, err := file.LoadPlan("plan", []byte(q.Plan), objects.Vocabulary())
 		if err != nil {
 			return err
 		}

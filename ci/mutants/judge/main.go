@@ -22,6 +22,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -82,7 +83,7 @@ func play() (*finding.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := scenarios.LoadPlan("plan", data, objects.Vocabulary())
+	plan, err := file.LoadPlan("plan", data, objects.Vocabulary())
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +332,7 @@ func load(catalog string) ([]*scenarios.Plan, error) {
 		if err != nil {
 			return err
 		}
-		cells, err := scenarios.LoadCells(path, data, objects.Vocabulary(), nil)
+		cells, err := file.LoadCells(path, data, objects.Vocabulary(), nil)
 		for _, scenario := range cells {
 			worlds := scenario.Spec.Worlds
 			if len(worlds) > 0 && !slices.Contains(worlds, "sim") {

@@ -19,6 +19,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -143,7 +144,7 @@ func load(catalog, name string) (*scenarios.Plan, error) {
 	if err != nil || len(files) != 1 {
 		return nil, fmt.Errorf("find the scenario %s: %d files have that name: %w", name, len(files), err)
 	}
-	all, err := scenarios.LoadFiles(files, objects.Vocabulary(), nil)
+	all, err := file.LoadFiles(files, objects.Vocabulary(), nil)
 	if err != nil {
 		return nil, err
 	}

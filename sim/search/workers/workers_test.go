@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -97,7 +98,7 @@ func newSearch(strategy string, schedules int) (*sim.Simulator, *search.Search, 
 	if err != nil {
 		return nil, nil, err
 	}
-	scenario, err := scenarios.Load("fragile.yaml", []byte(fragile), objects.Vocabulary())
+	scenario, err := file.Load("fragile.yaml", []byte(fragile), objects.Vocabulary())
 	if err != nil {
 		return nil, nil, err
 	}

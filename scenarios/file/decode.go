@@ -1,4 +1,4 @@
-package scenarios
+package file
 
 import (
 	"encoding"
@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"go.yaml.in/yaml/v3"
 )
@@ -91,7 +92,7 @@ func (d decoder) json(n *yaml.Node, v reflect.Value, path string) {
 		d.doc.bad(path, "%s where a value such as %s is expected", describe(n), example)
 	case err != nil:
 		if _, is := v.Interface().(interface{ Seconds() float64 }); is && n.Kind == yaml.ScalarNode {
-			if _, better := durationOf(n.Value); better != nil {
+			if _, better := scenarios.ParseDuration(n.Value); better != nil {
 				err = better // a setting's, which is of a type of Kubernetes'
 			}
 		}
@@ -139,7 +140,7 @@ func (d decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		d.value(value, v.FieldByIndex(f.index), at)
-		if d.strict && f.optional && f.typ == reflect.TypeFor[Duration]() && v.FieldByIndex(f.index).IsZero() && !d.doc.broken(at) {
+		if d.strict && f.optional && f.typ == reflect.TypeFor[scenarios.Duration]() && v.FieldByIndex(f.index).IsZero() && !d.doc.broken(at) {
 			d.doc.bad(at, "must be longer than 0s, or left out")
 		}
 	}

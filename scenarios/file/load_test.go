@@ -1,4 +1,4 @@
-package scenarios_test
+package file_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -105,10 +106,10 @@ var kinds = []scenarios.Kind{
 	{Name: "MachineHealthCheck", Named: scenarios.AfterCluster, Custom: true, Changed: true, Made: true},
 }
 
-func vocabulary() scenarios.Vocabulary {
-	return scenarios.Vocabulary{
+func vocabulary() file.Vocabulary {
+	return file.Vocabulary{
 		Kinds: kinds,
-		Controllers: map[string]scenarios.ControllerVocabulary{
+		Controllers: map[string]file.ControllerVocabulary{
 			"reboot": {Kinds: []string{"BareMetalHost"}},
 			"remediation": {
 				Facts:     []string{"poweredOn", "phase", "attempts"},
@@ -177,7 +178,7 @@ func corpus(t testing.TB, pattern string) map[string][]byte {
 func TestLoadGood(t *testing.T) {
 	for name, data := range corpus(t, "good/*.yaml") {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			cells, err := scenarios.LoadCells(filepath.Base(name), data, vocabulary(), nil)
+			cells, err := file.LoadCells(filepath.Base(name), data, vocabulary(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +198,7 @@ func compiles(t *testing.T, s *scenarios.Scenario, seed uint64) *scenarios.Plan 
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := scenarios.LoadPlan("plan.txt", p.Text(), vocabulary())
+	again, err := file.LoadPlan("plan.txt", p.Text(), vocabulary())
 	if err != nil {
 		t.Fatalf("the plan does not load:\n%v\n%s", err, p.Text())
 	}
@@ -214,9 +215,9 @@ func TestLoadBad(t *testing.T) {
 	}
 	for name, data := range files {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			load := func() (any, error) { return scenarios.Load(filepath.Base(name), data, vocabulary()) }
+			load := func() (any, error) { return file.Load(filepath.Base(name), data, vocabulary()) }
 			if strings.HasPrefix(filepath.Base(name), "plan-") {
-				load = func() (any, error) { return scenarios.LoadPlan(filepath.Base(name), data, vocabulary()) }
+				load = func() (any, error) { return file.LoadPlan(filepath.Base(name), data, vocabulary()) }
 			}
 			_, err := load()
 			problems := located(t, err, data)
@@ -227,9 +228,9 @@ func TestLoadBad(t *testing.T) {
 
 // located checks what holds of every refusal: problems in order, at places that
 // the file has.
-func located(t *testing.T, err error, data []byte) scenarios.Errors {
+func located(t *testing.T, err error, data []byte) file.Errors {
 	t.Helper()
-	var problems scenarios.Errors
+	var problems file.Errors
 	if !errors.As(err, &problems) || len(problems) == 0 {
 		t.Fatalf("refused with %#v, want Errors", err)
 	}
@@ -267,7 +268,7 @@ func TestLoadBounds(t *testing.T) {
 		{"a list", "- kind: Scenario", "b.yaml:1:1: a list where fields are expected"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := scenarios.Load("b.yaml", []byte(tc.text), vocabulary())
+			_, err := file.Load("b.yaml", []byte(tc.text), vocabulary())
 			problems := located(t, err, []byte(tc.text))
 			if !strings.Contains(problems.Error(), tc.want+"\n") && !strings.HasSuffix(problems.Error(), tc.want) {
 				t.Errorf("got  %s\nwant %s", problems, tc.want)
@@ -279,7 +280,7 @@ func TestLoadBounds(t *testing.T) {
 // A file that is all mistakes costs bounded work and prints a bounded text.
 func TestLoadManyMistakes(t *testing.T) {
 	text := "spec: {steps: [" + strings.Repeat("{dö: 1}, ", 100_000) + "]}"
-	_, err := scenarios.Load("b.yaml", []byte(text), vocabulary())
+	_, err := file.Load("b.yaml", []byte(text), vocabulary())
 	problems := located(t, err, []byte(text))
 	if len(problems) != 1000 {
 		t.Errorf("%d problems, want the first 1000", len(problems))
@@ -291,7 +292,7 @@ func TestLoadManyMistakes(t *testing.T) {
 
 // Settings and rules are canonical JSON: backends unmarshal them.
 func TestLoadCanonical(t *testing.T) {
-	s, err := scenarios.Load("s.yaml", corpus(t, "good/bmc-away.yaml")["testdata/good/bmc-away.yaml"], vocabulary())
+	s, err := file.Load("s.yaml", corpus(t, "good/bmc-away.yaml")["testdata/good/bmc-away.yaml"], vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +319,7 @@ func TestPlanKeepsTexts(t *testing.T) {
 		`"`, "'", `\`, "{}", "[]", "---", "...", strings.Repeat("long ", 60), "<&>",
 	} {
 		quoted := strconv.QuoteToASCII(text) // Go's escapes are YAML's too
-		s, err := scenarios.Load("s.yaml", fmt.Appendf(nil, `
+		s, err := file.Load("s.yaml", fmt.Appendf(nil, `
 apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
 metadata: {name: texts, description: x}
@@ -341,19 +342,19 @@ spec:
 
 func TestLint(t *testing.T) {
 	for name, data := range corpus(t, "lint/*.yaml") {
-		problems, err := scenarios.Lint(filepath.Base(name), data, vocabulary())
+		problems, err := file.Lint(filepath.Base(name), data, vocabulary())
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, strings.TrimSuffix(name, ".yaml")+".txt", []byte(scenarios.Errors(problems).Error()+"\n"))
+		golden(t, strings.TrimSuffix(name, ".yaml")+".txt", []byte(file.Errors(problems).Error()+"\n"))
 	}
 	for name, data := range corpus(t, "good/*.yaml") {
-		if problems, err := scenarios.Lint(name, data, vocabulary()); err != nil || len(problems) > 0 {
+		if problems, err := file.Lint(name, data, vocabulary()); err != nil || len(problems) > 0 {
 			t.Errorf("%v %v: want nothing about a good file", problems, err)
 		}
 	}
 	bad := corpus(t, "bad/host-unknown.yaml")["testdata/bad/host-unknown.yaml"]
-	if _, err := scenarios.Lint("bad.yaml", bad, vocabulary()); err == nil {
+	if _, err := file.Lint("bad.yaml", bad, vocabulary()); err == nil {
 		t.Error("Lint accepts a file that Load refuses")
 	}
 }
@@ -365,15 +366,15 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if cells, err := scenarios.LoadCells("f.yaml", data, vocabulary(), nil); err == nil {
+		if cells, err := file.LoadCells("f.yaml", data, vocabulary(), nil); err == nil {
 			for _, s := range cells {
 				compiles(t, s, 1)
 			}
 		} else {
 			located(t, err, data)
 		}
-		if p, err := scenarios.LoadPlan("f.yaml", data, vocabulary()); err == nil {
-			if again, err := scenarios.LoadPlan("f.yaml", p.Text(), vocabulary()); err != nil || !cmp.Equal(p, again) {
+		if p, err := file.LoadPlan("f.yaml", data, vocabulary()); err == nil {
+			if again, err := file.LoadPlan("f.yaml", p.Text(), vocabulary()); err != nil || !cmp.Equal(p, again) {
 				t.Fatalf("a plan reads back as another one: %v\n%s", err, cmp.Diff(p, again))
 			}
 		} else {

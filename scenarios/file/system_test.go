@@ -1,4 +1,4 @@
-package scenarios_test
+package file_test
 
 import (
 	"os"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 )
 
 const aSystem = `apiVersion: fencelab.dev/v1alpha1
@@ -27,11 +28,11 @@ spec:
 func system(t *testing.T, text string) (*scenarios.System, string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	file := filepath.Join(dir, "acme.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	path := filepath.Join(dir, "acme.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := scenarios.LoadSystem(file, vocabulary())
+	s, err := file.LoadSystem(path, vocabulary())
 	return s, dir, err
 }
 
@@ -269,11 +270,11 @@ spec:
   controllers: [{name: agent, pods: {serviceAccount: agent, images: [agent.tar]}}]
   steps: [{do: {crash: {controller: agent, host: worker-1}}}]
 `
-	if _, err := scenarios.Load("pods.yaml", []byte(story), vocabulary()); err != nil {
+	if _, err := file.Load("pods.yaml", []byte(story), vocabulary()); err != nil {
 		t.Error(err)
 	}
 	wrong := strings.Replace(story, ", host: worker-1", "", 1)
-	if _, err := scenarios.Load("pods.yaml", []byte(wrong), vocabulary()); err == nil || !strings.Contains(err.Error(), "worker-1.agent") {
+	if _, err := file.Load("pods.yaml", []byte(wrong), vocabulary()); err == nil || !strings.Contains(err.Error(), "worker-1.agent") {
 		t.Errorf("a story that kills all of them: %v", err)
 	}
 }
@@ -285,11 +286,11 @@ func TestProgramsAreFoundBesideTheirFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "program.yaml")
-	if err := os.WriteFile(file, []byte(strings.Replace(string(data), "dir: /opt/acme", "dir: acme", 1)), 0o600); err != nil {
+	path := filepath.Join(dir, "program.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), "dir: /opt/acme", "dir: acme", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := scenarios.LoadFiles([]string{file}, vocabulary(), nil)
+	loaded, err := file.LoadFiles([]string{path}, vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package scenarios
+package file
 
 import (
 	"fmt"
@@ -9,22 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"go.yaml.in/yaml/v3"
 )
-
-// Repeat is steps that come several times: as often as times says, or once for each name.
-type Repeat struct {
-	// times is how often the steps are done. $(round) is the number of the repetition, from
-	// 1.
-	Times int `json:"times,omitempty"`
-	// for is the name that, between $( and ), stands for one of the texts of in.
-	For string `json:"for,omitempty"`
-	// in is a list of texts. The steps are done once for each.
-	In []string `json:"in,omitempty"`
-	// steps are the steps to repeat.
-	Steps []Step `json:"steps"`
-}
 
 // maxRounds bounds how often steps are repeated, those within each other included.
 const maxRounds = 100
@@ -126,7 +114,7 @@ func (x *expander) workers(n *yaml.Node) *yaml.Node {
 	if x.doc.nodes["spec.topology.hosts"] != nil {
 		x.doc.bad(workersPath, "cannot be combined with hosts: put all hosts into one of the two")
 	}
-	var all Workers
+	var all scenarios.Workers
 	decoder{doc: x.doc, strict: true}.value(n, reflect.ValueOf(&all).Elem(), workersPath)
 	if x.doc.broken(workersPath) {
 		return hosts

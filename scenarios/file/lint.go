@@ -1,4 +1,4 @@
-package scenarios
+package file
 
 import (
 	"encoding/json"
@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // lint reports what is allowed and still looks wrong.
-func (d *document) lint(s *Scenario, vocab Vocabulary) {
+func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 	if len(s.Spec.Steps) == 0 {
 		d.bad("spec.steps", "are empty, so no story is told: the verdict will be unknown")
 	}
@@ -42,10 +43,10 @@ func (d *document) lint(s *Scenario, vocab Vocabulary) {
 		if i == len(s.Spec.Steps)-1 {
 			d.bad(path, "the last step does something, but nothing waits for its consequences: add a step that does")
 		}
-		if up := step.Do.PowerUp; up != nil && !s.Spec.Steps[i].When.IsZero() && !slices.ContainsFunc(s.Spec.Steps[:i], func(s Step) bool { return !s.When.IsZero() || s.Do != nil }) {
+		if up := step.Do.PowerUp; up != nil && !s.Spec.Steps[i].When.IsZero() && !slices.ContainsFunc(s.Spec.Steps[:i], func(s scenarios.Step) bool { return !s.When.IsZero() || s.Do != nil }) {
 			d.bad(path+".do.powerUp", "nothing before this has switched %s off: a host that is on stays as it is", up.Host)
 		}
-		for _, op := range [...]*AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
+		for _, op := range [...]*scenarios.AnnotateOp{step.Do.Annotate, step.Do.RemoveAnnotation} {
 			if op != nil && misspelledHook(op.Key) {
 				d.bad(path+".do", "%s is not a deletion hook: hooks begin with %s or %s", phrase.Quote(op.Key), hookDomains[0], hookDomains[1])
 			}
@@ -54,7 +55,7 @@ func (d *document) lint(s *Scenario, vocab Vocabulary) {
 }
 
 // keys reports annotations that nobody sets, and values that mean nothing.
-func (d *document) keys(path string, step *Step, keys, patches []string, vocab Vocabulary) {
+func (d *document) keys(path string, step *scenarios.Step, keys, patches []string, vocab Vocabulary) {
 	if len(vocab.Annotations) == 0 {
 		return
 	}
@@ -63,7 +64,7 @@ func (d *document) keys(path string, step *Step, keys, patches []string, vocab V
 			d.bad(path, "no controller or step sets %s%s", phrase.Quote(key), meant(key, keys))
 		}
 	}
-	annotation := func(path string, t Trigger) {
+	annotation := func(path string, t scenarios.Trigger) {
 		if t.Event != string(history.FieldIs) {
 			check(path+".key", t.Key)
 		}
@@ -99,7 +100,7 @@ func meant(name string, names []string) string {
 }
 
 // shadowed reports rules of an overlay that an earlier one always comes before.
-func (d *document) shadowed(path string, rules []Rule) {
+func (d *document) shadowed(path string, rules []scenarios.Rule) {
 	for i, rule := range rules {
 		for j, earlier := range rules[:i] {
 			covers := true

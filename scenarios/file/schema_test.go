@@ -1,4 +1,4 @@
-package scenarios_test
+package file_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
@@ -22,8 +22,8 @@ import (
 // The descriptions of the schema are the doc comments of the types of a scenario.
 func TestDescriptions(t *testing.T) {
 	docs := map[string]string{}
-	for _, name := range []string{"scenario.go", "matrix.go", "expand.go", "operation.go", "operands.go", "link.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+	for _, name := range []string{"scenario.go", "operation.go", "operands.go", "link.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", name), nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func describe(t *testing.T, file *ast.File, docs map[string]string) {
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	data, err := scenarios.Schema(vocabulary())
+	data, err := file.Schema(vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +76,10 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(scenarios.SchemaID, doc); err != nil {
+	if err := c.AddResource(file.SchemaID, doc); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.Compile(scenarios.SchemaID)
+	schema, err := c.Compile(file.SchemaID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +100,12 @@ func valid(t *testing.T, schema *jsonschema.Schema, data []byte) error {
 }
 
 func TestSchema(t *testing.T) {
-	data, err := scenarios.Schema(vocabulary())
+	data, err := file.Schema(vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, filepath.Join("testdata", "schema.json"), data)
-	if again, _ := scenarios.Schema(vocabulary()); !bytes.Equal(data, again) {
+	if again, _ := file.Schema(vocabulary()); !bytes.Equal(data, again) {
 		t.Error("the schema is another one each time")
 	}
 	schema := compileSchema(t)

@@ -1,4 +1,4 @@
-package scenarios
+package file
 
 import (
 	"errors"
@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fencelab/fencelab/scenarios"
 )
 
 // LoadFiles reads the scenario files and all those in the directories, each once and
 // in order, with every cell of their matrices, and returns all errors at once. Values are
 // given to the parameters of those files that have them; at least one has to.
-func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario, error) {
-	var loaded []*Scenario
+func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*scenarios.Scenario, error) {
+	var loaded []*scenarios.Scenario
 	names := map[string]string{}
 	taken := map[string]bool{}
 	err := EachFile(paths, func(file string, data []byte) error {
@@ -29,12 +31,7 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*Scenario
 			return err
 		}
 		for _, s := range cells {
-			for i := range s.Spec.Controllers {
-				s.Spec.Controllers[i].Program.beside(dir)
-				s.Spec.Controllers[i].Pods.beside(dir)
-			}
-			s.Spec.Topology.Ironic.beside(dir)
-			s.Spec.Topology.BMC.beside(dir)
+			placed(dir, s.Spec.Controllers, s.Spec.Topology.Ironic, s.Spec.Topology.BMC)
 			if other, ok := names[s.Metadata.Name]; ok {
 				return fmt.Errorf("%s: the name %s is already used by %s", file, s.Metadata.Name, other)
 			}
@@ -127,7 +124,7 @@ func ReadFile(file string) ([]byte, error) {
 }
 
 // LoadPlanFile reads the plan in a file.
-func LoadPlanFile(file string, vocabulary Vocabulary) (*Plan, error) {
+func LoadPlanFile(file string, vocabulary Vocabulary) (*scenarios.Plan, error) {
 	data, err := ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -138,4 +135,27 @@ func LoadPlanFile(file string, vocabulary Vocabulary) (*Plan, error) {
 func isModule(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
+}
+
+// placed makes the names of files those beside the file in dir that names them.
+func placed(dir string, programs []scenarios.Controller, ironic *scenarios.Ironic, bmc *scenarios.BMC) {
+	in := func(name *string) {
+		if !filepath.IsAbs(*name) {
+			*name = filepath.Join(dir, *name)
+		}
+	}
+	for i := range programs {
+		if p := programs[i].Program; p != nil {
+			in(&p.Dir)
+		}
+		if p := programs[i].Pods; p != nil {
+			in(&p.Dir)
+		}
+	}
+	if ironic != nil && ironic.Bin != "" {
+		in(&ironic.Bin)
+	}
+	if bmc != nil {
+		in(&bmc.Dir)
+	}
 }

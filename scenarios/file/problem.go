@@ -1,11 +1,12 @@
-package scenarios
+package file
 
 import (
 	"cmp"
 	"fmt"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 	"slices"
 	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Problem is something wrong at one place of a file.

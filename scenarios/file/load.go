@@ -1,9 +1,10 @@
-package scenarios
+// Package file reads what people write: from the bytes of a file to a Scenario, a Plan or a
+// System, or to everything that is wrong with it, each with its line and column.
+package file
 
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,67 +16,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
-
-// Vocabulary is the names that a scenario can use beyond those of this package:
-// the controllers, and what they and the BMCs understand. main puts it together.
-type Vocabulary struct {
-	Controllers map[string]ControllerVocabulary
-	// Kinds are those that the API server has.
-	Kinds []Kind
-	// Fault returns a pointer to a new rule of a BMC fault. If it has a method
-	// Validate() error, that is asked too. A rule that has a field name gets
-	// the name of its fault there.
-	Fault func() any
-	// CheckPatch says what is wrong with a merge patch of an object of a kind; it
-	// may be nil.
-	CheckPatch func(kind string, merge json.RawMessage) error
-	// CheckField says what is wrong with the JSONPath of a field of objects of a kind; it
-	// may be nil.
-	CheckField func(kind, path string) error
-	// CheckFault says what is wrong with a rule of the BMC of one of the hosts, and
-	// DoubtFault what is only odd; both may be nil.
-	CheckFault func(rule any, host string, hosts []string) error
-	DoubtFault func(rule any) []string
-	// PowerRestores are what a BMC can do when a loss of AC power is over; it may be nil.
-	PowerRestores []string
-	// Worlds are those that there are, nil if nobody knows, and Needs what is needed of
-	// one.
-	Worlds []Capabilities
-	Needs  Needs
-	// Values are the values of events that have a closed set of them.
-	Values map[history.Kind][]string
-	// Annotations are those that controllers set; CheckAnnotation says what is odd
-	// about the value of one. Both may be nil.
-	Annotations     []string
-	CheckAnnotation func(key, value string) error
-}
-
-// ControllerVocabulary is what can be said to and about one controller.
-type ControllerVocabulary struct {
-	// Settings returns a pointer to a new settings struct that holds the
-	// defaults; nil when there is nothing to set. If it has a method
-	// Validate() error, that is asked too.
-	Settings func() any
-	// Facts and Actions are what an overlay's when and then can name; without
-	// actions the controller takes no overlay.
-	Facts, Actions []string
-	// CheckRule says what is wrong with an overlay rule whose names are right,
-	// such as the value of a fact; it may be nil.
-	CheckRule func(Rule) error
-	// Kinds are the kinds of objects in the controller's cache. Left out:
-	// nobody knows.
-	Kinds []string
-	// EveryHost says that a process of it runs on each host.
-	EveryHost bool
-	// Plays is the part by which the guarantees judge the controller; empty for those
-	// that they know by name, and for none.
-	Plays string
-	// StandIn says that the controller takes part without being listed.
-	StandIn bool
-}
 
 // Bounds of a scenario file.
 const (
@@ -89,7 +32,7 @@ const (
 // in them. A file whose matrix makes several scenarios is an error too.
 //
 // Settings and the rules of faults hold canonical JSON afterwards.
-func Load(name string, data []byte, vocab Vocabulary) (*Scenario, error) {
+func Load(name string, data []byte, vocab Vocabulary) (*scenarios.Scenario, error) {
 	all, err := LoadCells(name, data, vocab, nil)
 	if err == nil && len(all) > 1 {
 		err = fmt.Errorf("load %s: its matrix makes %d scenarios, but exactly one is needed here", name, len(all))
@@ -102,13 +45,13 @@ func Load(name string, data []byte, vocab Vocabulary) (*Scenario, error) {
 
 // LoadCells reads a scenario file as Load does, and returns what its matrix makes of it:
 // a scenario for each cell. Parameters that are given a value here have no other.
-func LoadCells(name string, data []byte, vocab Vocabulary, given Values) ([]*Scenario, error) {
+func LoadCells(name string, data []byte, vocab Vocabulary, given Values) ([]*scenarios.Scenario, error) {
 	doc := parse(name, data)
 	loaded := doc.load(vocab, given)
 	if err := doc.err(); err != nil {
 		return nil, err
 	}
-	var all []*Scenario
+	var all []*scenarios.Scenario
 	for _, one := range loaded {
 		all = append(all, one.scenario)
 	}
@@ -118,10 +61,10 @@ func LoadCells(name string, data []byte, vocab Vocabulary, given Values) ([]*Sce
 // LoadPlan reads a plan file, as Plan.Text writes it, with the strictness of
 // Load. In addition a plan leaves nothing open: defaults are written out, and
 // ranges are single values.
-func LoadPlan(name string, data []byte, vocab Vocabulary) (*Plan, error) {
-	plan := new(Plan)
+func LoadPlan(name string, data []byte, vocab Vocabulary) (*scenarios.Plan, error) {
+	plan := new(scenarios.Plan)
 	doc := parse(name, data)
-	if doc.head(KindPlan) {
+	if doc.head(scenarios.KindPlan) {
 		doc.decode(plan)
 		v := newValidator(doc, vocab, &plan.Spec)
 		v.metadata(&plan.Metadata, cellName)
@@ -152,14 +95,14 @@ func Lint(name string, data []byte, vocab Vocabulary) ([]Problem, error) {
 
 // loaded is the scenario of one cell, and the tree that it was read from.
 type loaded struct {
-	scenario *Scenario
+	scenario *scenarios.Scenario
 	doc      *document
 	cell     string
 }
 
 // load reads the scenarios of a document. What is wrong with any is reported to it.
 func (d *document) load(vocab Vocabulary, given Values) []loaded {
-	if !d.head(KindScenario) {
+	if !d.head(scenarios.KindScenario) {
 		return nil
 	}
 	if !d.varied() {
@@ -189,8 +132,8 @@ func (d *document) load(vocab Vocabulary, given Values) []loaded {
 }
 
 // scenario reads the tree as one.
-func (d *document) scenario(vocab Vocabulary) *Scenario {
-	scenario := new(Scenario)
+func (d *document) scenario(vocab Vocabulary) *scenarios.Scenario {
+	scenario := new(scenarios.Scenario)
 	d.decode(scenario)
 	v := newValidator(d, vocab, &scenario.Spec)
 	v.metadata(&scenario.Metadata, dnsLabel)
@@ -269,7 +212,7 @@ func parse(name string, data []byte) *document {
 		doc.reportSyntax(data, err)
 		return doc
 	case n == 0 || nodes[0].Content[0].Tag == "!!null" && nodes[0].Content[0].Value == "":
-		doc.report(1, 1, "", fmt.Sprintf("the file is empty: a scenario begins with apiVersion: %s", APIVersion))
+		doc.report(1, 1, "", fmt.Sprintf("the file is empty: a scenario begins with apiVersion: %s", scenarios.APIVersion))
 		return doc
 	case n > 1:
 		doc.report(nodes[1].Line, nodes[1].Column, "", "a second document begins: a file holds one scenario")
@@ -455,7 +398,7 @@ func join(path, key string) string {
 // is to say about it.
 func (d *document) head(kind string) bool {
 	ok := d.root != nil
-	for _, head := range [...]struct{ field, want string }{{"apiVersion", APIVersion}, {"kind", kind}} {
+	for _, head := range [...]struct{ field, want string }{{"apiVersion", scenarios.APIVersion}, {"kind", kind}} {
 		n := d.nodes[head.field]
 		if n == nil || n.Kind != yaml.ScalarNode || !isText(n) || n.Value == head.want {
 			continue
@@ -463,9 +406,9 @@ func (d *document) head(kind string) bool {
 		ok = false
 		text := fmt.Sprintf("%s where %s is expected", phrase.Quote(n.Value), head.want)
 		switch {
-		case head.field == "kind" && n.Value == KindPlan:
+		case head.field == "kind" && n.Value == scenarios.KindPlan:
 			text += ": a plan is played with fencelab replay"
-		case head.field == "kind" && n.Value == KindScenario:
+		case head.field == "kind" && n.Value == scenarios.KindScenario:
 			text += ": a scenario is played with fencelab run"
 		}
 		d.bad(head.field, "%s", text)

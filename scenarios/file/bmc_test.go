@@ -1,4 +1,4 @@
-package scenarios_test
+package file_test
 
 import (
 	"path/filepath"

@@ -1,4 +1,4 @@
-package scenarios
+package file
 
 import (
 	"fmt"
@@ -10,37 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"go.yaml.in/yaml/v3"
 )
-
-// Parameter is something that a file leaves open, and writes as $(name) in its spec and
-// its description. A matrix or the command line gives it values.
-type Parameter struct {
-	// name is what stands between $( and ) where the parameter is used.
-	Name string `json:"name"`
-	// type is text, duration, number or boolean.
-	Type string `json:"type"`
-	// default is the value if neither the matrix nor the command line gives one.
-	Default any `json:"default,omitempty"`
-	// min is the smallest permitted duration or number.
-	Min any `json:"min,omitempty"`
-	// max is the largest permitted duration or number.
-	Max any `json:"max,omitempty"`
-	// oneOf lists the permitted values. Default: any value of the type.
-	OneOf []any `json:"oneOf,omitempty"`
-}
-
-// Matrix makes several scenarios of one file, its cells: one for each combination of
-// values. A cell is called NAME.PARAMETER=VALUE,PARAMETER=VALUE.
-type Matrix struct {
-	// cross lists values of parameters. There is a cell for each combination.
-	Cross map[string][]any `json:"cross,omitempty"`
-	// exclude leaves out each cell that has all the values of one of these entries.
-	Exclude []map[string]any `json:"exclude,omitempty"`
-	// include adds a cell for each of these entries.
-	Include []map[string]any `json:"include,omitempty"`
-}
 
 // Values are values of parameters as the command line has them. They take the place of
 // those of the matrix.
@@ -112,8 +85,8 @@ func nodeOf(value any, at *yaml.Node) *yaml.Node {
 // matrix are the parameters and the matrix of a file, and what the command line says.
 type matrix struct {
 	doc        *document
-	Parameters []Parameter
-	Matrix     Matrix
+	Parameters []scenarios.Parameter
+	Matrix     scenarios.Matrix
 	given      Values
 }
 
@@ -145,7 +118,7 @@ func (m *matrix) declarations() {
 		if !parameterName.MatchString(p.Name) {
 			bad(".name", "%s is not a valid name: use letters and digits, beginning with a lower-case letter", phrase.Quote(p.Name))
 		}
-		if first := slices.IndexFunc(m.Parameters, func(other Parameter) bool { return other.Name == p.Name }); first < i {
+		if first := slices.IndexFunc(m.Parameters, func(other scenarios.Parameter) bool { return other.Name == p.Name }); first < i {
 			bad(".name", "%s is listed twice, first in %s", phrase.Quote(p.Name), parameterPath(first))
 		}
 		if !slices.Contains(parameterTypes, p.Type) {
@@ -164,13 +137,13 @@ func (m *matrix) declarations() {
 			p.Min, p.Max = nil, nil
 		}
 		// Each of these is of the type, and within those before it.
-		plain := Parameter{Type: p.Type}
-		bounds := Parameter{Type: p.Type}
-		check := func(field string, value any, within *Parameter) {
+		plain := scenarios.Parameter{Type: p.Type}
+		bounds := scenarios.Parameter{Type: p.Type}
+		check := func(field string, value any, within *scenarios.Parameter) {
 			if value == nil {
 				return
 			}
-			if why := within.refuses(value); why != "" {
+			if why := refuses(within, value); why != "" {
 				bad(field, "%s", why)
 			}
 		}
@@ -192,15 +165,15 @@ func (m *matrix) declarations() {
 }
 
 // refuses says why a value isn't one of the parameter's; empty if it is.
-func (p *Parameter) refuses(value any) string {
-	size, ok := p.size(value)
+func refuses(p *scenarios.Parameter, value any) string {
+	n, ok := size(p, value)
 	switch {
 	case !ok:
 		example := map[string]string{"text": "a text", "duration": "a duration such as 20s", "number": "a number", "boolean": "true or false"}[p.Type]
 		return fmt.Sprintf("%s where %s is expected", phrase.Quote(textOf(value)), example)
-	case p.Min != nil && size < p.sure(p.Min):
+	case p.Min != nil && n < sure(p, p.Min):
 		return fmt.Sprintf("%s is less than %s, which is the least", textOf(value), textOf(p.Min))
-	case p.Max != nil && size > p.sure(p.Max):
+	case p.Max != nil && n > sure(p, p.Max):
 		return fmt.Sprintf("%s is more than %s, which is the most", textOf(value), textOf(p.Max))
 	case len(p.OneOf) > 0 && !slices.Contains(p.OneOf, value):
 		var valid []string
@@ -213,29 +186,29 @@ func (p *Parameter) refuses(value any) string {
 }
 
 // size reports whether a value is of the parameter's type, and how great it is.
-func (p *Parameter) size(value any) (size float64, ok bool) {
+func size(p *scenarios.Parameter, value any) (n float64, ok bool) {
 	switch p.Type {
 	case "duration":
 		text, isText := value.(string)
-		d, err := durationOf(text)
+		d, err := scenarios.ParseDuration(text)
 		return float64(d) / float64(time.Nanosecond), isText && err == nil
 	case "number":
-		size, ok = value.(float64)
+		n, ok = value.(float64)
 	case "boolean":
 		_, ok = value.(bool)
 	default:
 		_, ok = value.(string)
 	}
-	return size, ok
+	return n, ok
 }
 
-func (p *Parameter) sure(value any) float64 {
-	size, _ := p.size(value)
-	return size
+func sure(p *scenarios.Parameter, value any) float64 {
+	n, _ := size(p, value)
+	return n
 }
 
-// read makes a value of a text of the command line.
-func (p *Parameter) read(text string) any {
+// given makes a value of a text of the command line.
+func given(p *scenarios.Parameter, text string) any {
 	switch p.Type {
 	case "number":
 		if x, ok := number(&yaml.Node{Kind: yaml.ScalarNode, Value: text}); ok {
@@ -254,12 +227,12 @@ func (m *matrix) combine() []cell {
 	fixed := map[string]any{} // by the command line
 	for i := range m.Parameters {
 		p := &m.Parameters[i]
-		text, given := m.given[p.Name]
-		if !given {
+		text, ok := m.given[p.Name]
+		if !ok {
 			continue
 		}
-		fixed[p.Name] = p.read(text)
-		if why := p.refuses(fixed[p.Name]); why != "" {
+		fixed[p.Name] = given(p, text)
+		if why := refuses(p, fixed[p.Name]); why != "" {
 			m.doc.bad(parameterPath(i), "--set %s=%s: %s", p.Name, phrase.Shorten(text), why)
 		}
 	}
@@ -328,7 +301,7 @@ func (m *matrix) combine() []cell {
 
 // row checks values that the matrix gives to a parameter.
 func (m *matrix) row(at, name string, values ...any) {
-	i := slices.IndexFunc(m.Parameters, func(p Parameter) bool { return p.Name == name })
+	i := slices.IndexFunc(m.Parameters, func(p scenarios.Parameter) bool { return p.Name == name })
 	if i < 0 {
 		m.doc.bad(at, "%s", unknown("parameter", name, m.names()))
 		return
@@ -338,7 +311,7 @@ func (m *matrix) row(at, name string, values ...any) {
 		if m.doc.nodes[at].Kind == yaml.SequenceNode {
 			path = fmt.Sprintf("%s[%d]", at, j)
 		}
-		if why := m.Parameters[i].refuses(value); why != "" {
+		if why := refuses(&m.Parameters[i], value); why != "" {
 			m.doc.bad(path, "%s", why)
 		} else if slices.Index(values, value) < j {
 			m.doc.bad(path, "%s is listed twice", phrase.Quote(textOf(value)))

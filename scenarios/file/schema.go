@@ -1,4 +1,4 @@
-package scenarios
+package file
 
 import (
 	_ "embed"
@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/fencelab/fencelab/scenarios"
 )
 
 //go:generate go test -run TestDescriptions . -update
@@ -34,7 +36,7 @@ func Schema(vocab Vocabulary) ([]byte, error) {
 		return nil, fmt.Errorf("read the descriptions of the schema: %w", err)
 	}
 	b.rules = b.constraints()
-	root := b.object(reflect.TypeFor[Scenario](), true)
+	root := b.object(reflect.TypeFor[scenarios.Scenario](), true)
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["$id"] = SchemaID
 	root["title"] = "fencelab scenario"
@@ -70,15 +72,15 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 	var all []string
 	for _, name := range names {
 		for n := 1; n <= maxReplicas; n++ {
-			all = append(all, Process(name, n))
+			all = append(all, scenarios.Process(name, n))
 		}
 	}
 	// A program has a name of its own.
 	program := pattern(dnsLabelPattern)
 	controllers, processes := schemaPart{"anyOf": []schemaPart{enum(names), program}}, schemaPart{"anyOf": []schemaPart{enum(all), program}}
 	rules := map[string]schemaPart{
-		"Scenario.apiVersion":        {"const": APIVersion},
-		"Scenario.kind":              {"const": KindScenario},
+		"Scenario.apiVersion":        {"const": scenarios.APIVersion},
+		"Scenario.kind":              {"const": scenarios.KindScenario},
 		"Metadata.name":              pattern(dnsLabelPattern),
 		"Parameter.name":             pattern(parameterNamePattern),
 		"Parameter.type":             enum(parameterTypes),
@@ -95,40 +97,40 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 		"ControllerOp.controller":    processes,
 		"ClockOp.controller":         processes,
 		"Controller.replicas":        {"minimum": 2, "maximum": maxReplicas},
-		"FailAPIOp.verb":             enum(apiVerbs),
-		"FailAPIOp.kind":             enum(b.vocab.kinds(anyKind)),
-		"FailAPIOp.code":             {"enum": apiCodes},
+		"FailAPIOp.verb":             enum(scenarios.APIVerbs),
+		"FailAPIOp.kind":             enum(b.vocab.Kinds.Names(scenarios.AnyKind)),
+		"FailAPIOp.code":             {"enum": scenarios.APICodes},
 		"FailAPIOp.times":            {"minimum": 1},
 		"Host.nodeName":              pattern(dnsLabelPattern),
 		"Host.machineName":           pattern(dnsLabelPattern),
 		"Host.domain":                pattern(dnsLabelPattern),
-		"PatchOp.object":             pattern(b.vocab.objectPattern(isChanged)),
-		"ObjectOp.object":            pattern(b.vocab.objectPattern(isChanged)),
-		"CreateOp.object":            pattern(b.vocab.objectPattern(isMade)),
+		"PatchOp.object":             pattern(b.vocab.objectPattern(scenarios.IsChanged)),
+		"ObjectOp.object":            pattern(b.vocab.objectPattern(scenarios.IsChanged)),
+		"CreateOp.object":            pattern(b.vocab.objectPattern(scenarios.IsMade)),
 		"Host.labels":                pattern(labelValuePattern),
 		"AnnotateOp.labels":          pattern(labelValuePattern),
 		"PatchOp.labels":             pattern(labelValuePattern),
 		"ObjectOp.labels":            pattern(labelValuePattern),
-		"AnnotateOp.kind":            enum(b.vocab.kinds(isAnnotated)),
-		"PatchOp.kind":               enum(b.vocab.kinds(isChanged)),
-		"ObjectOp.kind":              enum(b.vocab.kinds(isChanged)),
+		"AnnotateOp.kind":            enum(b.vocab.Kinds.Names(scenarios.IsAnnotated)),
+		"PatchOp.kind":               enum(b.vocab.Kinds.Names(scenarios.IsChanged)),
+		"ObjectOp.kind":              enum(b.vocab.Kinds.Names(scenarios.IsChanged)),
 		"HealthCheck.maxUnhealthy":   pattern(maxUnhealthyPattern),
-		"HealthCheck.unhealthyRange": pattern(numberRangePattern),
+		"HealthCheck.unhealthyRange": pattern(scenarios.NumberRange.String()),
 		"Controller.name":            controllers,
 		"Trigger.event":              enum(eventKinds()),
 		"Trigger.occurrence":         {"minimum": 1},
-		"LinkOp.from":                pattern(endPattern),
-		"LinkOp.to":                  pattern(endPattern),
-		"LinkOp.between":             pattern(endPattern),
+		"LinkOp.from":                pattern(scenarios.EndPattern),
+		"LinkOp.to":                  pattern(scenarios.EndPattern),
+		"LinkOp.between":             pattern(scenarios.EndPattern),
 		"FaultOp.name":               {"minLength": 1},
 		"CrashOp.controller":         processes,
 		"CrashOp.effect":             {"minimum": 1},
-		"CrashOp.point":              enum(crashPoints),
+		"CrashOp.point":              enum(scenarios.CrashPoints),
 		"CacheOp.controller":         processes,
-		"AnnotateOp.object":          pattern(b.vocab.objectPattern(isAnnotated)),
-		"AnnotateOp.key":             pattern(qualifiedNamePattern),
+		"AnnotateOp.object":          pattern(b.vocab.objectPattern(scenarios.IsAnnotated)),
+		"AnnotateOp.key":             pattern(scenarios.QualifiedName.String()),
 		"Spec.invariants":            enum(invariantIDs()),
-		"Spec.assumes":               enum(premises),
+		"Spec.assumes":               enum(scenarios.Premises),
 		"Expectation.violated":       enum(invariantIDs()),
 	}
 	if policies := b.vocab.PowerRestores; policies != nil {
@@ -147,7 +149,7 @@ func (b *schemaBuilder) constraints() map[string]schemaPart {
 // fields, see decodeForeign.
 func (b *schemaBuilder) value(t reflect.Type, own bool) schemaPart {
 	switch pointer := reflect.PointerTo(t); {
-	case t == reflect.TypeFor[Span]():
+	case t == reflect.TypeFor[scenarios.Span]():
 		return schemaPart{"type": "string", "pattern": spanPattern}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return schemaPart{"type": "object"}
@@ -245,30 +247,30 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 		object["required"] = required
 	}
 	switch t {
-	case reflect.TypeFor[Op]():
+	case reflect.TypeFor[scenarios.Op]():
 		object["minProperties"], object["maxProperties"] = 1, 1
-	case reflect.TypeFor[AnnotateOp](), reflect.TypeFor[PatchOp](), reflect.TypeFor[ObjectOp]():
+	case reflect.TypeFor[scenarios.AnnotateOp](), reflect.TypeFor[scenarios.PatchOp](), reflect.TypeFor[scenarios.ObjectOp]():
 		object["oneOf"] = []schemaPart{{"required": []string{"object"}}, {"required": []string{"kind", "labels"}}}
-	case reflect.TypeFor[Step]():
+	case reflect.TypeFor[scenarios.Step]():
 		object["anyOf"] = []schemaPart{{"required": []string{"when"}}, {"required": []string{"after"}}, {"required": []string{"do"}}, {"required": []string{"repeat"}}}
-	case reflect.TypeFor[Repeat]():
+	case reflect.TypeFor[scenarios.Repeat]():
 		properties["steps"] = schemaPart{"type": "array", "minItems": 1, "items": schemaPart{"type": "object"}, "description": b.docs["Repeat.steps"]}
 		object["oneOf"] = []schemaPart{{"required": []string{"times"}}, {"required": []string{"for", "in"}}}
-	case reflect.TypeFor[Scenario]():
+	case reflect.TypeFor[scenarios.Scenario]():
 		// Where there are parameters, any field can be a reference to one.
 		object["if"] = schemaPart{"not": schemaPart{"required": []string{"parameters"}}}
 		object["then"] = schemaPart{"properties": schemaPart{"spec": properties["spec"]}}
 		properties["spec"] = schemaPart{"type": "object", "description": b.docs["Scenario.spec"]}
-	case reflect.TypeFor[Trigger]():
+	case reflect.TypeFor[scenarios.Trigger]():
 		object["dependentRequired"] = schemaPart{"key": []string{"event"}, "host": []string{"event"}, "object": []string{"event"}, "actor": []string{"event"}, "value": []string{"event"}, "occurrence": []string{"event"}}
 		object["anyOf"] = []schemaPart{{"required": []string{"event"}}, {"required": []string{"allOf"}}}
-	case reflect.TypeFor[Topology]():
+	case reflect.TypeFor[scenarios.Topology]():
 		properties["hosts"].(schemaPart)["minItems"] = 1
 		delete(object, "required") // of hosts
 		object["oneOf"] = []schemaPart{{"required": []string{"hosts"}}, {"required": []string{"workers"}}}
-	case reflect.TypeFor[HostTimings](), reflect.TypeFor[Limits]():
+	case reflect.TypeFor[scenarios.HostTimings](), reflect.TypeFor[scenarios.Limits]():
 		b.defaults(t, properties)
-	case reflect.TypeFor[Controller]():
+	case reflect.TypeFor[scenarios.Controller]():
 		object["allOf"] = b.perController()
 	}
 	return object
@@ -276,13 +278,13 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 
 // defaults adds to durations what Compile makes of those that are left out.
 func (b *schemaBuilder) defaults(t reflect.Type, properties schemaPart) {
-	plan, err := Compile(new(Scenario), 0)
+	plan, err := scenarios.Compile(new(scenarios.Scenario), 0)
 	if err != nil {
 		return // unreachable: an empty scenario is plain data
 	}
 	var value reflect.Value
 	switch t {
-	case reflect.TypeFor[HostTimings]():
+	case reflect.TypeFor[scenarios.HostTimings]():
 		value = reflect.ValueOf(plan.Spec.Topology.Timings)
 	default:
 		value = reflect.ValueOf(plan.Spec.Limits)

@@ -1,26 +1,27 @@
-package scenarios
+package file
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // trigger checks what step i waits for.
-func (v *validator) trigger(path string, t Trigger, i int) {
-	if t.Since != "" && t.Since != SinceStart {
-		earlier, twice := []string{SinceStart}, false
+func (v *validator) trigger(path string, t scenarios.Trigger, i int) {
+	if t.Since != "" && t.Since != scenarios.SinceStart {
+		earlier, twice := []string{scenarios.SinceStart}, false
 		for _, step := range v.spec.Steps[:i] {
 			twice = twice || step.Name == t.Since && slices.Contains(earlier, step.Name)
 			if step.Name != "" {
 				earlier = append(earlier, step.Name)
 			}
 		}
-		if v.oneOf(path+".since", "earlier step", t.Since, earlier) && twice {
-			v.bad(path+".since", "two earlier steps are named %s: give each its own name", phrase.Quote(t.Since))
+		if v.OneOf(path+".since", "earlier step", t.Since, earlier) && twice {
+			v.Bad(path+".since", "two earlier steps are named %s: give each its own name", phrase.Quote(t.Since))
 		}
 	}
 	if len(t.AllOf) == 0 {
@@ -28,12 +29,12 @@ func (v *validator) trigger(path string, t Trigger, i int) {
 		return
 	}
 	if t.Event != "" {
-		v.bad(path+".event", "cannot be combined with allOf: put it into the list")
+		v.Bad(path+".event", "cannot be combined with allOf: put it into the list")
 	}
 	for j, one := range t.AllOf {
 		at := fmt.Sprintf("%s.allOf[%d]", path, j)
-		v.bad(at+".allOf", "a list within a list: move its events into the outer one")
-		v.bad(at+".since", "belongs next to allOf, where it applies to all of them")
+		v.Bad(at+".allOf", "a list within a list: move its events into the outer one")
+		v.Bad(at+".since", "belongs next to allOf, where it applies to all of them")
 		if len(one.AllOf) == 0 {
 			v.event(at, one)
 		}
@@ -41,52 +42,52 @@ func (v *validator) trigger(path string, t Trigger, i int) {
 }
 
 // event checks a single event that is waited for.
-func (v *validator) event(path string, t Trigger) {
+func (v *validator) event(path string, t scenarios.Trigger) {
 	kind := history.Kind(t.Event)
 	switch layer := kind.Layer(); {
 	case t.Event == "":
 		if !t.IsZero() {
-			v.bad(path, "names no event to wait for")
+			v.Bad(path, "names no event to wait for")
 		}
 	case layer == history.Engine:
-		v.bad(path+".event", "%s cannot be waited for: the scenario does it itself", t.Event)
+		v.Bad(path+".event", "%s cannot be waited for: the scenario does it itself", t.Event)
 	case layer == "":
-		v.oneOf(path+".event", "event", t.Event, eventKinds())
+		v.OneOf(path+".event", "event", t.Event, eventKinds())
 	}
 	if t.Occurrence < 1 {
-		v.bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
+		v.Bad(path+".occurrence", "%d: occurrences are counted from 1", t.Occurrence)
 	}
-	v.host(path+".host", t.Host)
+	v.Host(path+".host", t.Host)
 	switch {
 	case slices.Contains(bystanders[kind], t.Actor):
 	case history.IsUser(t.Actor):
 		v.user(path+".actor", t.Actor)
 	default:
-		v.controller(path+".actor", t.Actor)
+		v.Controller(path+".actor", t.Actor)
 	}
 	v.subject(path+".object", kind, t)
 	v.value(path+".value", kind, t.Value)
 	if kind != history.AnnotationSet && kind != history.AnnotationRemoved && kind != history.FieldIs {
-		v.bad(path+".key", "only annotation-set, annotation-removed and field-is have a key")
+		v.Bad(path+".key", "only annotation-set, annotation-removed and field-is have a key")
 	}
 	switch kind {
 	case history.FieldIs:
 		v.field(path, t)
 	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
 		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
-			v.bad(path+".event", "%s never happens: spec.topology has no workload", kind)
+			v.Bad(path+".event", "%s never happens: spec.topology has no workload", kind)
 		}
 	case history.WatchdogFired:
-		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h Host) bool {
+		if v.hosts != nil && !slices.ContainsFunc(v.spec.Topology.Hosts, func(h scenarios.Host) bool {
 			return h.Watchdog > 0 && (t.Host == "" || t.Host == h.Name)
 		}) {
-			v.bad(path+".event", "%s never happens: the host has no watchdog", kind)
+			v.Bad(path+".event", "%s never happens: the host has no watchdog", kind)
 		}
 	case history.LinkCut, history.LinkImpaired, history.LinkRestored:
-		if !slices.ContainsFunc(v.spec.Steps, func(s Step) bool {
+		if !slices.ContainsFunc(v.spec.Steps, func(s scenarios.Step) bool {
 			return s.Do != nil && (s.Do.Cut != nil && kind != history.LinkImpaired || s.Do.Impair != nil && kind != history.LinkCut)
 		}) && !v.unsure {
-			v.bad(path+".event", "%s never happens: no step does that to a link", kind)
+			v.Bad(path+".event", "%s never happens: no step does that to a link", kind)
 		}
 	case history.BMCFault:
 		if t.Value != "" {
@@ -116,28 +117,28 @@ var objectsOf = map[history.Kind][]string{
 
 // subject checks the object of an event: that there is one of the kind, and that it
 // is the host's which the trigger names.
-func (v *validator) subject(path string, event history.Kind, t Trigger) {
+func (v *validator) subject(path string, event history.Kind, t scenarios.Trigger) {
 	kinds := objectsOf[event]
 	if t.Object == "" || len(kinds) == 0 {
 		return
 	}
 	kind, name, named := strings.Cut(t.Object, "/")
 	if !named {
-		v.bad(path, "%s does not name an object: write %s/NAME", phrase.Quote(t.Object), kinds[0])
+		v.Bad(path, "%s does not name an object: write %s/NAME", phrase.Quote(t.Object), kinds[0])
 		return
 	}
-	if !v.oneOf(path, "kind of object", kind, kinds) || kind == "Pod" {
+	if !v.OneOf(path, "kind of object", kind, kinds) || kind == "Pod" {
 		return
 	}
 	v.named(path, kind, name)
 	host := name
 	for i := range v.spec.Topology.Hosts {
-		if h := &v.spec.Topology.Hosts[i]; h.Called(v.vocab.kind(kind).Named) == name {
+		if h := &v.spec.Topology.Hosts[i]; h.Called(v.vocab.Kinds.Get(kind).Named) == name {
 			host = h.Name
 		}
 	}
 	if t.Host != "" && t.Host != host {
-		v.bad(path, "never happens: %s is not an object of the host %s", t.Object, t.Host)
+		v.Bad(path, "never happens: %s is not an object of the host %s", t.Object, t.Host)
 	}
 }
 
@@ -154,10 +155,29 @@ func (v *validator) value(path string, event history.Kind, value string) {
 	switch {
 	case value == "":
 	case slices.Contains(valueless, event):
-		v.bad(path, "%s has no value: leave it out", event)
+		v.Bad(path, "%s has no value: leave it out", event)
 	case event == history.PowerReported || event == history.OnlineWanted:
-		v.oneOf(path, "value", value, []string{"true", "false"})
+		v.OneOf(path, "value", value, []string{"true", "false"})
 	case len(valid) > 0:
-		v.oneOf(path, "value", value, valid)
+		v.OneOf(path, "value", value, valid)
+	}
+}
+
+// field checks the field of an object that is waited for.
+func (v *validator) field(path string, t scenarios.Trigger) {
+	kind, name, named := strings.Cut(t.Object, "/")
+	switch {
+	case t.Object == "" || t.Key == "":
+		v.Bad(path, "does not say which object's field: give it object and key")
+	case !named:
+		v.Bad(path+".object", "%s does not name an object: write KIND/NAME", phrase.Quote(t.Object))
+	case v.OneOf(path+".object", "kind of object", kind, v.vocab.Kinds.Names(scenarios.AnyKind)):
+		v.named(path+".object", kind, name)
+		if v.vocab.CheckField == nil {
+			return
+		}
+		if err := v.vocab.CheckField(kind, t.Key); err != nil {
+			v.Bad(path+".key", "%s", phrase.OneLine(err))
+		}
 	}
 }

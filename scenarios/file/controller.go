@@ -1,0 +1,211 @@
+package file
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
+)
+
+func (v *validator) controllerList() {
+	known := slices.Sorted(maps.Keys(v.vocab.Controllers))
+	path := func(i int) string { return fmt.Sprintf("spec.controllers[%d].name", i) }
+	var names []string
+	for i := range v.spec.Controllers {
+		c := &v.spec.Controllers[i]
+		names = append(names, c.Name)
+		at := fmt.Sprintf("spec.controllers[%d]", i)
+		if c.Pods != nil {
+			v.pods(at, c)
+			continue
+		}
+		if c.Program != nil {
+			v.program(at, c)
+			continue
+		}
+		if v.doc.broken(path(i)) || !v.OneOf(path(i), "controller", c.Name, known) {
+			continue
+		}
+		vocab := v.vocab.Controllers[c.Name]
+		if vocab.EveryHost && c.Replicas != 0 {
+			v.Bad(at+".replicas", "the controller %s runs once on every host: leave this out", c.Name)
+		} else if c.Replicas < 2 || c.Replicas > maxReplicas {
+			v.Bad(at+".replicas", "%d: use 2 or %d, or leave it out", c.Replicas, maxReplicas)
+		}
+		if vocab.EveryHost {
+			v.Bad(at+".rateLimit", "the controller %s runs on every host, and its settings determine how often it sends requests: leave this out", c.Name)
+		}
+		if c.RateLimit != nil && c.RateLimit.Every <= 0 {
+			v.Bad(at+".rateLimit.every", "%s: use a positive duration, such as 200ms", time.Duration(c.RateLimit.Every))
+		}
+		if c.RateLimit != nil && c.RateLimit.Burst < 1 {
+			v.Bad(at+".rateLimit.burst", "%d: use at least 1, or the client can never send a request", c.RateLimit.Burst)
+		}
+		if c.Plays != "" {
+			v.OneOf(at+".plays", "part", c.Plays, scenarios.KnownParts)
+		}
+		if len(c.Also) > 0 {
+			v.Bad(at+".also", "only a program plays several parts")
+		}
+		if vocab.Settings == nil {
+			v.Bad(at+".settings", "the controller %s has no settings", c.Name)
+		} else if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
+			v.ask(at+".settings", settings)
+		}
+		if len(vocab.Actions) == 0 {
+			v.Bad(at+".overlay", "the controller %s takes no overlay", c.Name)
+		}
+		for j, rule := range c.Overlay {
+			v.overlay(fmt.Sprintf("%s.overlay[%d]", at, j), rule, vocab)
+		}
+	}
+	v.distinct(names, path)
+}
+
+// ask reports what a value of another package finds wrong with itself.
+func (v *validator) ask(path string, value any) {
+	if value, ok := value.(interface{ Validate() error }); ok {
+		if err := value.Validate(); err != nil {
+			v.Bad(path, "%s", phrase.OneLine(err))
+		}
+	}
+}
+
+func (v *validator) overlay(path string, rule scenarios.Rule, vocab ControllerVocabulary) {
+	ok := v.OneOf(path+".then", "action", rule.Then, vocab.Actions)
+	for _, fact := range slices.Sorted(maps.Keys(rule.When)) {
+		at := join(path+".when", fact)
+		ok = v.OneOf(at, "fact", fact, vocab.Facts) && ok
+		switch rule.When[fact].(type) {
+		case bool, string, float64:
+		default:
+			v.Bad(at, "the value of a fact is text, a number, true or false")
+		}
+	}
+	if ok && vocab.CheckRule != nil {
+		if err := vocab.CheckRule(rule); err != nil {
+			v.Bad(path, "%s", phrase.OneLine(err))
+		}
+	}
+}
+
+// program checks what a controller says of its program.
+func (v *validator) program(at string, c *scenarios.Controller) {
+	p := c.Program
+	switch vocab := v.vocab.Controllers[c.Name]; {
+	case c.Settings == nil:
+	case !p.TakesSettings():
+		v.Bad(at+".settings", "a program has no settings, unless it asks for ${%s}: use program.command and program.env", scenarios.Settings)
+	case vocab.Settings == nil:
+		v.Bad(at+".settings", "there is no controller %s whose settings it could take", c.Name)
+	default:
+		if settings := vocab.Settings(); v.doc.decodeForeign(at+".settings", settings) {
+			v.ask(at+".settings", settings)
+		}
+	}
+	if len(c.Overlay) > 0 {
+		v.Bad(at+".overlay", "a program takes no overlay")
+	}
+	if c.Replicas != 0 {
+		v.Bad(at+".replicas", "a program runs once")
+	}
+	if c.RateLimit != nil {
+		v.Bad(at+".rateLimit", "a program limits its requests itself")
+	}
+	if !dnsLabel.MatchString(c.Name) {
+		v.Bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
+	}
+	if v.vocab.Controllers[c.Name].EveryHost || v.vocab.Controllers[c.Name].StandIn {
+		v.Bad(at+".name", "no program can replace %s", c.Name)
+	}
+	if c.Plays != "" {
+		v.OneOf(at+".plays", "part", c.Plays, scenarios.KnownParts)
+	}
+	v.also(at, c.Also, []string{scenarios.PartOf(c)})
+	at += ".program"
+	if len(p.Command) == 0 && p.Image == "" || len(p.Command) > 0 && p.Command[0] == "" {
+		v.Bad(at+".command", "name the executable")
+	}
+	v.variables(at, p, map[string]string{"ready": p.Ready}, scenarios.Given)
+}
+
+// also checks the parts that a program plays beside others.
+func (v *validator) also(at string, also, plays []string) {
+	for _, part := range also {
+		if v.OneOf(at+".also", "part", part, scenarios.KnownParts) && slices.Contains(plays, part) {
+			v.Bad(at+".also", "it plays %s already", part)
+		}
+	}
+}
+
+// pods checks what a controller says of its Pods. They have no settings and no part: whoever commands them has.
+func (v *validator) pods(at string, c *scenarios.Controller) {
+	for _, no := range []struct {
+		field string
+		said  bool
+	}{
+		{"settings", c.Settings != nil}, {"overlay", len(c.Overlay) > 0}, {"replicas", c.Replicas != 0}, {"rateLimit", c.RateLimit != nil},
+		{"plays", c.Plays != ""}, {"also", len(c.Also) > 0}, {"program", c.Program != nil},
+	} {
+		if no.said {
+			v.Bad(at+"."+no.field, "a controller that is Pods has none: leave this out")
+		}
+	}
+	if !dnsLabel.MatchString(c.Name) {
+		v.Bad(at+".name", "%s is not a valid name: use lower-case letters, digits and dashes", phrase.Quote(c.Name))
+	}
+	if _, taken := v.vocab.Controllers[c.Name]; taken {
+		v.Bad(at+".name", "%s is a controller of fencelab's: give the Pods another name", c.Name)
+	}
+	at += ".pods"
+	if !dnsLabel.MatchString(c.Pods.ServiceAccount) {
+		v.Bad(at+".serviceAccount", "%s is not the name of a ServiceAccount", phrase.Quote(c.Pods.ServiceAccount))
+	}
+	if len(c.Pods.Images) == 0 || slices.Contains(c.Pods.Images, "") {
+		v.Bad(at+".images", "name the files with their images")
+	}
+}
+
+// bmc checks what is said of somebody else's BMCs, if there are any.
+func (v *validator) bmc(at string, b *scenarios.BMC) {
+	if b == nil {
+		return
+	}
+	if len(b.Command) == 0 || b.Command[0] == "" {
+		v.Bad(at+".command", "name the executable")
+	}
+	v.variables(at, b.Program(), map[string]string{"address": b.Address}, scenarios.GivenBMC)
+	if b.System != "" && !scenarios.Variable.MatchString(b.System) {
+		v.Bad(at+".system", "%s is the same for all hosts: use ${HOST}, ${DOMAIN} or ${UUID}", phrase.Quote(b.System))
+	}
+	for _, reference := range scenarios.Variable.FindAllStringSubmatch(b.System, -1) {
+		v.OneOf(at+".system", "variable", reference[1], scenarios.SystemBMC)
+	}
+}
+
+// variables checks the environment of a program, and the references to it in its command and in other texts.
+func (v *validator) variables(at string, p *scenarios.Program, texts map[string]string, given []string) {
+	texts = maps.Clone(texts)
+	for i, word := range p.Command {
+		texts[fmt.Sprintf("command[%d]", i)] = word
+	}
+	names := slices.Sorted(maps.Keys(p.Env))
+	for _, name := range names {
+		if !scenarios.Variable.MatchString("${" + name + "}") {
+			v.Bad(join(at+".env", name), "%s is not a valid name of a variable", phrase.Quote(name))
+		}
+		if slices.Contains(given, name) {
+			v.Bad(join(at+".env", name), "%s is set by fencelab", name)
+		}
+		texts[join("env", name)] = p.Env[name]
+	}
+	known := slices.Compact(slices.Sorted(slices.Values(slices.Concat(given, scenarios.Ambient, names))))
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		for _, reference := range scenarios.Variable.FindAllStringSubmatch(texts[path], -1) {
+			v.OneOf(at+"."+path, "variable", reference[1], known)
+		}
+	}
+}

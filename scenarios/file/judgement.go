@@ -1,0 +1,103 @@
+package file
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/phrase"
+)
+
+// tellable checks that the worlds which are to tell the story can.
+func (v *validator) tellable() {
+	for _, u := range scenarios.Uses(v.spec, v.vocab.Needs) {
+		var others []string
+		reason := ""
+		for _, world := range v.vocab.Worlds {
+			why, lacks := world.Lacks[u.Feature]
+			switch {
+			case !lacks:
+				others = append(others, world.World)
+			case reason == "" && (len(v.spec.Worlds) == 0 || slices.Contains(v.spec.Worlds, world.World)):
+				reason = u.Because(why)
+			}
+		}
+		switch {
+		case reason == "":
+		case len(others) == 0:
+			v.Bad(u.Path, "%s", reason)
+		default:
+			v.Bad(u.Path, "%s: write worlds: [%s] in spec", reason, strings.Join(others, ", "))
+		}
+	}
+}
+
+// claimList checks the claims.
+func (v *validator) claimList() {
+	for i := range v.spec.Claims {
+		c, at := v.spec.Claims[i].Completed(), fmt.Sprintf("spec.claims[%d]", i)
+		if !v.OneOf(at+".kind", "kind of object", c.Kind, v.vocab.Kinds.Names(scenarios.AnyKind)) || v.vocab.CheckField == nil {
+			continue
+		}
+		if err := v.vocab.CheckField(c.Kind, c.Path); err != nil {
+			v.Bad(at+".path", "%s", phrase.OneLine(err))
+		}
+	}
+}
+
+// assertion checks one claim of a scenario about its events.
+func (v *validator) assertion(path string, a *scenarios.Assertion) {
+	switch {
+	case a.Happens.IsZero() == a.Never.IsZero():
+		v.doc.bad(path, "give either happens or never")
+	case !a.Before.IsZero() && a.Within > 0:
+		v.Bad(path+".within", "cannot be combined with before: both set the end, leave one out")
+	}
+	for _, field := range [...]struct {
+		name    string
+		trigger *scenarios.Trigger
+	}{{"happens", &a.Happens}, {"never", &a.Never}, {"after", &a.After}, {"before", &a.Before}} {
+		at := path + "." + field.name
+		if field.trigger.IsZero() {
+			continue
+		}
+		v.Bad(at+".allOf", "is for steps only: write one assertion for each event")
+		v.Bad(at+".since", "is for steps only: use after to name the event")
+		if len(field.trigger.AllOf) == 0 {
+			v.event(at, *field.trigger)
+		}
+	}
+}
+
+func (v *validator) judgement() {
+	inv := func(i int) string { return fmt.Sprintf("spec.invariants[%d]", i) }
+	for i, id := range v.spec.Invariants {
+		v.OneOf(inv(i), "invariant", id, v.invariants)
+	}
+	v.distinct(v.spec.Invariants, inv)
+	judged := v.spec.Invariants
+	if violated := v.spec.Expect.Violated; v.OneOf("spec.expect.violated", "invariant", violated, v.invariants) &&
+		len(judged) > 0 && !slices.Contains(judged, violated) {
+		v.Bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
+	}
+	v.claimList()
+	if events := v.spec.Expect.Events; len(events) > 0 && v.spec.Expect.Violated != "" {
+		v.Bad("spec.expect.events", "cannot be combined with violated: a violation ends the run before the story has been told")
+	}
+	for i := range v.spec.Expect.Events {
+		v.assertion(fmt.Sprintf("spec.expect.events[%d]", i), &v.spec.Expect.Events[i])
+	}
+	world := func(i int) string { return fmt.Sprintf("spec.worlds[%d]", i) }
+	for i, name := range v.spec.Worlds {
+		if names := v.vocab.worlds(); names != nil {
+			v.OneOf(world(i), "world", name, names)
+		}
+	}
+	v.distinct(v.spec.Worlds, world)
+	premise := func(i int) string { return fmt.Sprintf("spec.assumes[%d]", i) }
+	for i, name := range v.spec.Assumes {
+		v.OneOf(premise(i), "premise", name, scenarios.Premises)
+	}
+	v.distinct(v.spec.Assumes, premise)
+}

@@ -1,0 +1,88 @@
+package file
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Vocabulary is the names that a scenario can use beyond those of this package:
+// the controllers, and what they and the BMCs understand. main puts it together.
+type Vocabulary struct {
+	Controllers map[string]ControllerVocabulary
+	// Kinds are those that the API server has.
+	Kinds scenarios.Kinds
+	// Fault returns a pointer to a new rule of a BMC fault. If it has a method
+	// Validate() error, that is asked too. A rule that has a field name gets
+	// the name of its fault there.
+	Fault func() any
+	// CheckPatch says what is wrong with a merge patch of an object of a kind; it
+	// may be nil.
+	CheckPatch func(kind string, merge json.RawMessage) error
+	// CheckField says what is wrong with the JSONPath of a field of objects of a kind; it
+	// may be nil.
+	CheckField func(kind, path string) error
+	// CheckFault says what is wrong with a rule of the BMC of one of the hosts, and
+	// DoubtFault what is only odd; both may be nil.
+	CheckFault func(rule any, host string, hosts []string) error
+	DoubtFault func(rule any) []string
+	// PowerRestores are what a BMC can do when a loss of AC power is over; it may be nil.
+	PowerRestores []string
+	// Worlds are those that there are, nil if nobody knows, and Needs what is needed of
+	// one.
+	Worlds []scenarios.Capabilities
+	Needs  scenarios.Needs
+	// Values are the values of events that have a closed set of them.
+	Values map[history.Kind][]string
+	// Annotations are those that controllers set; CheckAnnotation says what is odd
+	// about the value of one. Both may be nil.
+	Annotations     []string
+	CheckAnnotation func(key, value string) error
+}
+
+// ControllerVocabulary is what can be said to and about one controller.
+type ControllerVocabulary struct {
+	// Settings returns a pointer to a new settings struct that holds the
+	// defaults; nil when there is nothing to set. If it has a method
+	// Validate() error, that is asked too.
+	Settings func() any
+	// Facts and Actions are what an overlay's when and then can name; without
+	// actions the controller takes no overlay.
+	Facts, Actions []string
+	// CheckRule says what is wrong with an overlay rule whose names are right,
+	// such as the value of a fact; it may be nil.
+	CheckRule func(scenarios.Rule) error
+	// Kinds are the kinds of objects in the controller's cache. Left out:
+	// nobody knows.
+	Kinds []string
+	// EveryHost says that a process of it runs on each host.
+	EveryHost bool
+	// Plays is the part by which the guarantees judge the controller; empty for those
+	// that they know by name, and for none.
+	Plays string
+	// StandIn says that the controller takes part without being listed.
+	StandIn bool
+}
+
+// objectPattern is what objects of the kinds that have something can be called.
+func (v *Vocabulary) objectPattern(has func(*scenarios.Kind) bool) string {
+	name := strings.Trim(dnsLabelPattern, "^$")
+	various, single := v.Kinds.Names(func(k *scenarios.Kind) bool { return has(k) && k.Named != scenarios.AfterCluster }), v.Kinds.Names(func(k *scenarios.Kind) bool { return has(k) && k.Named == scenarios.AfterCluster })
+	all := []string{fmt.Sprintf("(%s)/%s", strings.Join(various, "|"), name)}
+	for _, kind := range single {
+		all = append(all, kind+"/"+scenarios.ClusterName)
+	}
+	return "^(" + strings.Join(all, "|") + ")$"
+}
+
+// worlds are the names of those that are known, nil if nobody said.
+func (v *Vocabulary) worlds() []string {
+	var names []string
+	for _, world := range v.Worlds {
+		names = append(names, world.World)
+	}
+	return names
+}
