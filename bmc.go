@@ -9,7 +9,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
 	"github.com/fencelab/fencelab/fakebmc/libvirt"
-	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/exit"
 )
 
 func bmcCommand() *cobra.Command {
@@ -35,33 +35,33 @@ none is needed; elsewhere there is no default.`,
 			o.Ready = cmd.OutOrStdout()
 			o.Warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+text) }
 			if err := o.Complete(cmd.Context()); err != nil {
-				return report.UnlessEnded(cmd.Context(), report.Invalid(err))
+				return exit.UnlessEnded(cmd.Context(), exit.BadInput(err))
 			}
 			log, err := o.OpenLog()
 			if err != nil {
-				return report.Coded(report.ExitEnvironment, err)
+				return exit.Coded(exit.Environment, err)
 			}
 			defer func() { runErr = errors.Join(runErr, log.Close()) }()
 			if uri == "" && len(names) > 0 {
-				return report.Invalid(errors.New("--domain needs --libvirt"))
+				return exit.BadInput(errors.New("--domain needs --libvirt"))
 			}
 			if uri == "" && o.Fake < 1 {
-				return report.Invalid(errors.New("there are no hosts to serve: use --fake or --libvirt"))
+				return exit.BadInput(errors.New("there are no hosts to serve: use --fake or --libvirt"))
 			}
 			if uri != "" {
 				// Ironic and others are told one address for all domains.
 				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
 				disconnect, err := libvirt.Serve(cmd.Context(), &o, libvirt.Options{URI: uri, Names: names})
 				if err != nil {
-					return report.UnlessEnded(cmd.Context(), report.Coded(report.ExitEnvironment, err))
+					return exit.UnlessEnded(cmd.Context(), exit.Coded(exit.Environment, err))
 				}
 				defer func() { runErr = errors.Join(runErr, disconnect()) }()
 			}
 			err = fleet.Run(cmd.Context(), o)
 			if fleet.Environmental(err) {
-				return report.Coded(report.ExitEnvironment, err)
+				return exit.Coded(exit.Environment, err)
 			}
-			return report.Invalid(err) // what else can be wrong is in the options
+			return exit.BadInput(err) // what else can be wrong is in the options
 		},
 	}
 	flags := cmd.Flags()

@@ -9,6 +9,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -46,7 +47,7 @@ func listCommand() *cobra.Command {
 				loaded, err = filter.Of(loaded)
 			}
 			if err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			return report.Scenarios(cmd.OutOrStdout(), loaded)
 		},
@@ -66,12 +67,12 @@ func doctorCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := sim.New(); err != nil {
-				return report.Coded(report.ExitInternal, err)
+				return exit.Coded(exit.Internal, err)
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "sim\n  ok       %-22s %d cores\nlab\n", "simulator", runtime.NumCPU())
 			if !lab.Doctor(cmd.Context(), out) {
-				return report.Ended(report.ExitEnvironment)
+				return exit.Ended(exit.Environment)
 			}
 			return nil
 		},

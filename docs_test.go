@@ -13,10 +13,10 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
-	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -153,7 +153,7 @@ func session(t *testing.T, dir, block, clone string) string {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = dir
 		output, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); err != nil && code != report.ExitViolated {
+		if code := cmd.ProcessState.ExitCode(); err != nil && code != exit.Violated {
 			t.Errorf("%s: %v\n%s", strings.TrimSpace(command), err, output)
 		}
 		text := strings.ReplaceAll(string(output), clone, "/home/you/fencelab")

@@ -18,7 +18,9 @@ import (
 	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/controllers/cli"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/version"
 	"github.com/fencelab/fencelab/sim/search/workers"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -39,7 +41,7 @@ func command(ctx context.Context, args []string, in io.Reader, out, talk io.Writ
 	defer func() {
 		if bug := recover(); bug != nil {
 			fmt.Fprintf(talk, "fencelab: internal error: %v\n%s", bug, debug.Stack())
-			code = report.ExitInternal
+			code = exit.Internal
 		}
 	}()
 	root := &cobra.Command{
@@ -60,7 +62,7 @@ missing, 5 internal error.`,
 			}
 			return nil
 		},
-		Version: report.Version(),
+		Version: version.Built(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -78,5 +80,5 @@ missing, 5 internal error.`,
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(talk, "fencelab: %s\n", err)
 	}
-	return report.CodeOf(err)
+	return exit.Code(err)
 }

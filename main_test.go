@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fencelab/fencelab/ci/container"
-	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -127,8 +127,8 @@ func TestInterrupt(t *testing.T) {
 	})
 	dir := t.TempDir()
 	code := command(ctx, []string{"run", "--trace", "--out", dir, "scenarios/catalog/machine-remediation/cut-off-host.yaml"}, strings.NewReader(""), &out, talk)
-	if code != report.ExitUnknown || !strings.Contains(out.String(), "context canceled") {
-		t.Errorf("exit code %d and this report, want %d and an interrupted run:\n%s", code, report.ExitUnknown, out.String())
+	if code != exit.Unknown || !strings.Contains(out.String(), "context canceled") {
+		t.Errorf("exit code %d and this report, want %d and an interrupted run:\n%s", code, exit.Unknown, out.String())
 	}
 	saved, err := filepath.Glob(filepath.Join(dir, "*", "report.txt"))
 	if err != nil || len(saved) != 1 {

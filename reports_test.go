@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // TestReportsAreDocumented runs a scenario that is violated, and sees to it that
@@ -23,8 +22,8 @@ func TestReportsAreDocumented(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if code := command(t.Context(), []string{"run", "--out", dir, "docs/examples/split-brain.yaml", "docs/examples/slow-bmc.yaml"},
-		strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)); code != report.ExitViolated {
-		t.Fatalf("exit code %d, want %d", code, report.ExitViolated)
+		strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)); code != exit.Violated {
+		t.Fatalf("exit code %d, want %d", code, exit.Violated)
 	}
 	fields := map[string]bool{}
 	var collect func(value any)

@@ -12,8 +12,10 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/sweep"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -91,12 +93,12 @@ func choices() string { return phrase.OneOf(append([]string{benign}, search.Stra
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
 	if err := r.Check(report.WorldNames(worlds)); err != nil {
-		return report.Invalid(err)
+		return exit.BadInput(err)
 	}
 	r.Real = r.World != "sim"
 	switch {
 	case r.Real && r.twin:
-		return report.Invalid(errors.New("--twin: only the simulator plays the same schedule twice; leave out --backend"))
+		return exit.BadInput(errors.New("--twin: only the simulator plays the same schedule twice; leave out --backend"))
 	case !r.Real:
 		r.simulator, err = sim.New()
 		r.Another = r.backend
@@ -104,18 +106,18 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 			r.Twin = r.simulator.Twin
 		}
 	}
-	return report.Coded(report.ExitInternal, err)
+	return exit.Coded(exit.Internal, err)
 }
 
 func (r *runner) run(cmd *cobra.Command, args []string) error {
 	ctx, strategy := cmd.Context(), r.search.Strategy
 	switch {
 	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
-		return report.Invalid(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
+		return exit.BadInput(fmt.Errorf("--strategy %s: choose %s", strategy, choices()))
 	case r.World != "sim" && strategy != benign && strategy != sweeping:
-		return report.Invalid(fmt.Errorf("--strategy %s: in the lab, choose %s or %s", strategy, benign, sweeping))
+		return exit.BadInput(fmt.Errorf("--strategy %s: in the lab, choose %s or %s", strategy, benign, sweeping))
 	case r.search.Schedules < 1 || r.workers < 1:
-		return report.Invalid(errors.New("--schedules and --workers must be at least 1"))
+		return exit.BadInput(errors.New("--schedules and --workers must be at least 1"))
 	case strategy == sweeping && !cmd.Flags().Changed("schedules"):
 		r.search.Schedules = 0 // a sweep ends by itself
 	}
@@ -130,7 +132,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if err != nil {
-		return report.Invalid(err)
+		return exit.BadInput(err)
 	}
 	if err := r.start(cmd); err != nil {
 		return err
@@ -147,7 +149,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 }
 
 // backend returns a world of the chosen kind.
-func (r *runner) backend() scenarios.Backend {
+func (r *runner) backend() play.Backend {
 	if r.Real {
 		return lab.New(r.lab())
 	}
@@ -202,14 +204,14 @@ a step that never came, or that passes no gate.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := walk.Check(r.World); err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			if err := r.start(cmd); err != nil {
 				return err
 			}
 			plan, err := file.LoadPlanFile(args[0], vocabulary())
 			if err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			if r.Real && plan.NamesSteps() {
 				return search.Reproduce(cmd.Context(), &r.Console, plan, r.backend())

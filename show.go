@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
@@ -31,7 +32,7 @@ a history beside it is played in the simulator first.`,
 				output = filepath.Join(dir, page.Name)
 			}
 			if err := page.Write(os.DirFS(dir), output); err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), output)
 			return nil
@@ -46,7 +47,7 @@ a history beside it is played in the simulator first.`,
 func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 	dir, err := page.Dir(name)
 	if err != nil || dir != "" {
-		return dir, report.Invalid(err)
+		return dir, exit.BadInput(err)
 	}
 	if err := r.start(cmd); err != nil {
 		return "", err
@@ -56,5 +57,5 @@ func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 		return "", err
 	}
 	r.Dir = filepath.Join("out", outcome.Plan.Metadata.Name+"-"+outcome.Plan.ID())
-	return r.Dir, report.Coded(report.ExitInternal, outcome.Save(r.Dir, r.Replay(r.Dir)))
+	return r.Dir, exit.Coded(exit.Internal, report.Save(outcome, r.Dir, r.Replay(r.Dir)))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
@@ -88,8 +89,8 @@ func TestAnyProgram(t *testing.T) {
 		code      int
 		says      string
 	}{
-		{"as written", pythonFencer, report.ExitViolated, "fenced-before-release: the Node of worker-1 was deleted"},
-		{"mended", mended(t, pythonFencer, "fencer.py", asWritten, asItShould), report.ExitHeld, "held      unreachable-bmc"},
+		{"as written", pythonFencer, exit.Violated, "fenced-before-release: the Node of worker-1 was deleted"},
+		{"mended", mended(t, pythonFencer, "fencer.py", asWritten, asItShould), exit.Held, "held      unreachable-bmc"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -140,8 +141,8 @@ func TestAnyBMC(t *testing.T) {
 		code      int
 		says      string
 	}{
-		{"as written", pythonBMC, report.ExitViolated, "fenced-before-release: the Node of worker-1 was deleted"},
-		{"mended", mended(t, pythonBMC, "bmc.py", bmcAsWritten, bmcMended), report.ExitHeld, "held      cut-off-host"},
+		{"as written", pythonBMC, exit.Violated, "fenced-before-release: the Node of worker-1 was deleted"},
+		{"mended", mended(t, pythonBMC, "bmc.py", bmcAsWritten, bmcMended), exit.Held, "held      cut-off-host"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -167,8 +168,8 @@ func TestAgentsInPods(t *testing.T) {
 		code      int
 		says      string
 	}{
-		{"as written", right, report.ExitHeld, "held      go-agent-cut-off"},
-		{"with a mistake", mended(t, right, "main.go", asWritten, wrong), report.ExitViolated, "at-most-one: "},
+		{"as written", right, exit.Held, "held      go-agent-cut-off"},
+		{"with a mistake", mended(t, right, "main.go", asWritten, wrong), exit.Violated, "at-most-one: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			program := filepath.Join(c.dir, "go-agent")
@@ -197,8 +198,8 @@ func TestSushyTools(t *testing.T) {
 	if _, err := os.Stat(".cache/sushy-tools/sushy_tools"); err != nil {
 		t.Skipf("%v: install it with systems/sushy-tools/build.sh", err)
 	}
-	code, said := inLab(t, ends(report.ExitHeld, ""), "scenarios/conformance/order-cut-off-host.yaml", "--system", "systems/sushy-tools/system.yaml")
-	if code != report.ExitHeld {
+	code, said := inLab(t, ends(exit.Held, ""), "scenarios/conformance/order-cut-off-host.yaml", "--system", "systems/sushy-tools/system.yaml")
+	if code != exit.Held {
 		t.Errorf("it ended with %d:\n%s", code, said)
 	}
 }
@@ -234,8 +235,8 @@ spec:
 		t.Fatal(err)
 	}
 	const story = "crash-after-each-effect"
-	code, said := inLab(t, ends(report.ExitHeld, "held      "+story), "scenarios/catalog/machine-remediation/"+story+".yaml", "--system", file, "--hosts", "model")
-	if code != report.ExitHeld || !strings.Contains(said, "held      "+story) {
+	code, said := inLab(t, ends(exit.Held, "held      "+story), "scenarios/catalog/machine-remediation/"+story+".yaml", "--system", file, "--hosts", "model")
+	if code != exit.Held || !strings.Contains(said, "held      "+story) {
 		t.Errorf("it ended with %d:\n%s", code, said)
 	}
 }
@@ -260,8 +261,8 @@ func TestUpstream(t *testing.T) {
 		}
 	}
 	var said bytes.Buffer
-	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
-		t.Errorf("they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
+	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != exit.Held {
+		t.Errorf("they ended with %d, want %d:\n%s", code, exit.Held, said.String())
 	}
 	system, err := file.LoadSystem(metal3, vocabulary())
 	if err != nil {
@@ -299,9 +300,9 @@ func TestMetal3(t *testing.T) {
 		}
 	}
 	const want = "claim-is-true: worker-1 was on, and BareMetalHost/worker-1 said by status.poweredOn=false that it was off"
-	code, said := inLab(t, ends(report.ExitViolated, want), upstream+"/f04-second-client-after-a-release.yaml", "--system", metal3, "--hosts", "model")
-	if code != report.ExitViolated || !strings.Contains(said, want) {
-		t.Errorf("it ended with %d, want %d and %q:\n%s", code, report.ExitViolated, want, said)
+	code, said := inLab(t, ends(exit.Violated, want), upstream+"/f04-second-client-after-a-release.yaml", "--system", metal3, "--hosts", "model")
+	if code != exit.Violated || !strings.Contains(said, want) {
+		t.Errorf("it ended with %d, want %d and %q:\n%s", code, exit.Violated, want, said)
 	}
 }
 
@@ -340,8 +341,8 @@ func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), about}, strings.NewReader(""), &said, &said); code != report.ExitHeld {
-		t.Errorf("with fencelab's own controllers they ended with %d, want %d:\n%s", code, report.ExitHeld, said.String())
+	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), about}, strings.NewReader(""), &said, &said); code != exit.Held {
+		t.Errorf("with fencelab's own controllers they ended with %d, want %d:\n%s", code, exit.Held, said.String())
 	}
 	var told []string
 	for _, s := range all {
@@ -368,7 +369,7 @@ func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 			_, guarantee, _ := strings.Cut(says, "violated: `")
 			guarantee, _, violated := strings.Cut(guarantee, "`")
 			asItSays := func(code int, said string) bool {
-				return code == report.ExitHeld && strings.Contains(says, "held") || code == report.ExitViolated && violated && strings.Contains(said, guarantee+":")
+				return code == exit.Held && strings.Contains(says, "held") || code == exit.Violated && violated && strings.Contains(said, guarantee+":")
 			}
 			if code, said := inLab(t, asItSays, filepath.Join(about, name+".yaml"), "--system", system, "--hosts", hosts); !asItSays(code, said) {
 				t.Errorf("it ended with %d, want %s:\n%s", code, says, said)
@@ -397,7 +398,7 @@ func inLab(t *testing.T, asExpected func(code int, said string) bool, story stri
 		t.Logf("it is told once more, alone, since it ended with %d:\n%s", code, said)
 		code, said = tellInLab(t, out, slots.Last, story, flags...)
 	}
-	if code == report.ExitUnknown {
+	if code == exit.Unknown {
 		t.Attr("verdict", "unknown")
 	}
 	return code, said

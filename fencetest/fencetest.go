@@ -36,6 +36,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -93,7 +94,7 @@ func Main(m *testing.M) {
 }
 
 // newLab makes a lab. It needs a build tag, so that tests without it need no C library.
-var newLab func(*controllers.Set) scenarios.Backend
+var newLab func(*controllers.Set) play.Backend
 
 // run is one call of Run or Sweep.
 type run struct {
@@ -121,7 +122,7 @@ func Run(t testing.TB, file string, options ...Option) {
 // Play plays the default schedule of a scenario and returns the outcome, one for each cell
 // of a matrix, for tests that judge it themselves. It fails the test only if the scenario
 // can't be played.
-func Play(t testing.TB, file string, options ...Option) (outcomes []*scenarios.Outcome) {
+func Play(t testing.TB, file string, options ...Option) (outcomes []*play.Outcome) {
 	t.Helper()
 	for _, r := range load(t, file, options) {
 		outcomes = append(outcomes, r.play(r.plan))
@@ -264,15 +265,15 @@ func world() string {
 }
 
 // play plays one plan.
-func (r *run) play(plan *scenarios.Plan) *scenarios.Outcome {
+func (r *run) play(plan *scenarios.Plan) *play.Outcome {
 	r.t.Helper()
 	backend, err := r.backend()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	outcome, err := scenarios.Run(r.t.Context(), plan, backend, nil)
-	var unsupported *scenarios.Unsupported
-	var missing *scenarios.Missing
+	outcome, err := play.Run(r.t.Context(), plan, backend, nil)
+	var unsupported *play.Unsupported
+	var missing *play.Missing
 	switch {
 	case errors.As(err, &unsupported), errors.As(err, &missing):
 		r.t.Skip(err)
@@ -301,14 +302,14 @@ func (r *run) single(plan *scenarios.Plan) {
 	if world() != "sim" {
 		replay = World + "=" + world() + " " + replay
 	}
-	if err := outcome.Save(dir, replay); err != nil {
+	if err := report.Save(outcome, dir, replay); err != nil {
 		r.t.Error(err)
 	}
 	verdict, _ := outcome.Verdict()
-	r.t.Errorf("%s: %s\n%s", plan.Metadata.Name, strings.ToUpper(string(verdict)), outcome.Brief(dir, replay))
+	r.t.Errorf("%s: %s\n%s", plan.Metadata.Name, strings.ToUpper(string(verdict)), report.Brief(outcome, dir, replay))
 }
 
-func (r *run) backend() (scenarios.Backend, error) {
+func (r *run) backend() (play.Backend, error) {
 	switch world() {
 	case "sim":
 		simulator, err := sim.With(r.set)

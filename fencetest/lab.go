@@ -7,11 +7,11 @@ import (
 
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 func init() {
-	newLab = func(set *controllers.Set) scenarios.Backend {
+	newLab = func(set *controllers.Set) play.Backend {
 		return lab.New(lab.Options{Controllers: set, Log: os.Stderr})
 	}
 }

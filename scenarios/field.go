@@ -33,7 +33,7 @@ func (s *Spec) Fields() []Field {
 	}
 	for i := range s.Claims {
 		for j := range s.Topology.Hosts {
-			if field := s.Claims[i].field(&s.Topology.Hosts[j]); !s.Claims[i].told() && !slices.Contains(fields, field) {
+			if field := s.Claims[i].Field(&s.Topology.Hosts[j]); !s.Claims[i].IsUsual() && !slices.Contains(fields, field) {
 				fields = append(fields, field)
 			}
 		}
@@ -48,8 +48,8 @@ func (t Trigger) isState() bool {
 	return t.Event == string(history.FieldIs) && t.Value != "" && t.Occurrence <= 1
 }
 
-// holds reports whether a trigger that is a state is met after the events.
-func (t Trigger) holds(events []history.Event) bool {
+// Holds reports whether a trigger that is a state is met after the events.
+func (t Trigger) Holds(events []history.Event) bool {
 	if !t.isState() {
 		return false
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // OffClaim is a field by which a system says that a host is off, and others act on that: as long as it has the value, the
@@ -49,11 +47,11 @@ func (c OffClaim) Completed() OffClaim {
 	return c
 }
 
-// told reports whether an event of its own tells of the field, in every run.
-func (c *OffClaim) told() bool { return c.Kind == usualClaim && c.Path == usualField }
+// IsUsual reports whether an event of its own tells of the field, in every run.
+func (c *OffClaim) IsUsual() bool { return c.Kind == usualClaim && c.Path == usualField }
 
-// field is the field of a host.
-func (c *OffClaim) field(h *Host) Field {
+// Field is the field of a host.
+func (c *OffClaim) Field(h *Host) Field {
 	name := h.Name
 	switch c.Kind {
 	case "Node":
@@ -62,22 +60,4 @@ func (c *OffClaim) field(h *Host) Field {
 		name = h.Machine()
 	}
 	return Field{c.Kind + "/" + name, c.Path}
-}
-
-// claims are those of all hosts, for the checker.
-func (s *Spec) claims() []invariant.Claim {
-	var all []invariant.Claim
-	for i := range s.Claims {
-		c := &s.Claims[i]
-		for j := range s.Topology.Hosts {
-			h := &s.Topology.Hosts[j]
-			field := c.field(h)
-			claim := invariant.Claim{Host: h.Name, Object: field.Object, Key: field.Key, Value: c.Value, Within: time.Duration(c.Within)}
-			if c.told() {
-				claim.Key = ""
-			}
-			all = append(all, claim)
-		}
-	}
-	return all
 }

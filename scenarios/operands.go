@@ -78,8 +78,8 @@ func (h *HealOp) Paused() []string {
 	return names
 }
 
-// hindrances are the names of those that it doesn't end.
-func (h *HealOp) hindrances(t *Topology) []string {
+// Spared are the names of the hindrances that it doesn't end.
+func (h *HealOp) Spared(t *Topology) []string {
 	var names []string
 	for _, op := range h.Lasting {
 		names = append(names, op.declared().begins(op).clause)

@@ -1,8 +1,7 @@
-// Package scenarios turns a scenario file into a verdict: Load reads it
-// strictly, Compile makes a Plan of it that leaves no choice open, Run plays the
-// plan on a Backend and shows every event to the invariants, and a Report says
-// what came of it. The simulator and the lab are two Backends behind one
-// interface; nothing here knows which of them is at work.
+// Package scenarios is the language of scenarios, as data: who takes part, what goes wrong and
+// when, and which guarantees must hold. Compile makes a Plan of a Scenario, which leaves no
+// choice open. Package file reads both, package play plays a plan, and report prints what came
+// of it.
 package scenarios
 
 import (

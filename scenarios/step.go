@@ -28,8 +28,8 @@ func (t Trigger) Matches(e history.Event) bool {
 		matches(t.Key, e.Key) && matches(t.Value, e.Value)
 }
 
-// host is the host of the event that it waits for, "" if that may be any.
-func (t Trigger) host() string {
+// ItsHost is the host of the event that it waits for, "" if that may be any.
+func (t Trigger) ItsHost() string {
 	if t.Host == "" && t.Object != "" {
 		return nameIn(t.Object)
 	}
@@ -94,3 +94,6 @@ func InForce(steps []Step) []string {
 	}
 	return told
 }
+
+// SinceStart is what since says for the beginning of the story.
+const SinceStart = "start"

@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/model"
 )
@@ -56,7 +57,7 @@ func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
 		return &s.prepared, nil
 	}
 	if reasons := Capabilities.Refuse(plan, objects.Needs); len(reasons) > 0 {
-		return nil, &scenarios.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
+		return nil, &play.Unsupported{Backend: Capabilities.Title, Reasons: reasons}
 	}
 	chosen, err := objects.Controllers(s.set, spec)
 	if err != nil {
@@ -132,9 +133,9 @@ func With(set *controllers.Set) (*Simulator, error) {
 func (s *Simulator) Backend() *Backend { return &Backend{sim: s} }
 
 // Evident returns a world in which a plan is played for a report: with [Backend.Evidence].
-func (s *Simulator) Evident() scenarios.Backend { return &Backend{sim: s, Evidence: true} }
+func (s *Simulator) Evident() play.Backend { return &Backend{sim: s, Evidence: true} }
 
-// Backend is a simulated world. It implements scenarios.Backend.
+// Backend is a simulated world. It implements play.Backend.
 type Backend struct {
 	sim *Simulator
 	// Watch, if set before Start, is shown every step of the story before it is
@@ -578,7 +579,7 @@ func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (t
 
 // Stop forgets the world. What it leaves beside the history is the log of the
 // BMCs, the objects of the API and the trace.
-func (b *Backend) Stop() ([]scenarios.Artifact, error) {
+func (b *Backend) Stop() ([]play.Artifact, error) {
 	if b.w == nil {
 		return nil, nil
 	}
@@ -600,11 +601,11 @@ func (b *Backend) Stop() ([]scenarios.Artifact, error) {
 		}
 	}
 	api, err := b.dump()
-	return []scenarios.Artifact{api, b.requests.Artifact(), trace.Artifact()}, err
+	return []play.Artifact{api, b.requests.Artifact(), trace.Artifact()}, err
 }
 
 // dump is the last state of the API for the report's directory.
-func (b *Backend) dump() (scenarios.Artifact, error) {
+func (b *Backend) dump() (play.Artifact, error) {
 	return b.sim.objects.Dump(func(kind *objects.Kind) ([]client.Object, error) {
 		served, err := b.sim.server.KindOf(kind.New())
 		if err != nil {

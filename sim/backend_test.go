@@ -22,6 +22,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
 
@@ -58,9 +60,9 @@ func scenario(t testing.TB, name string) *scenarios.Scenario {
 	return nil
 }
 
-func play(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *scenarios.Outcome {
+func playOn(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *play.Outcome {
 	t.Helper()
-	outcome, err := scenarios.Run(context.Background(), plan, s.Backend(), nil)
+	outcome, err := play.Run(context.Background(), plan, s.Backend(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +91,13 @@ func TestCatalog(t *testing.T) {
 			if again, err := file.LoadPlan("plan.txt", plan.Text(), objects.Vocabulary()); err != nil || !cmp.Equal(plan, again) {
 				t.Errorf("its plan can't be saved and read again: %v\n%s", err, cmp.Diff(plan, again))
 			}
-			first := play(t, s, plan)
+			first := playOn(t, s, plan)
 			if mismatch := first.Meets(); mismatch != "" {
-				t.Errorf("%s\n%s", mismatch, first.Text(""))
+				t.Errorf("%s\n%s", mismatch, report.Text(first, ""))
 			}
 			world := s.Backend()
 			world.Evidence = true
-			second, err := scenarios.Run(t.Context(), plan, world, nil)
+			second, err := play.Run(t.Context(), plan, world, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,14 +150,14 @@ func TestEveryRule(t *testing.T) {
 				if sim.Capabilities.Lacks[need.Needs] == "" {
 					continue
 				}
-				var refusal *scenarios.Unsupported
+				var refusal *play.Unsupported
 				if _, err := s.Backend().Start(context.Background(), plan); !errors.As(err, &refusal) || len(refusal.Reasons) != 1 || !strings.Contains(refusal.Reasons[0], need.What) {
 					t.Errorf("%s needs what there is not here, and Start says: %v", need.What, err)
 				}
 				return
 			}
-			first, second := play(t, s, plan), play(t, s, plan)
-			bends := func(o *scenarios.Outcome) bool {
+			first, second := playOn(t, s, plan), playOn(t, s, plan)
+			bends := func(o *play.Outcome) bool {
 				return slices.ContainsFunc(o.History.Events(), func(e history.Event) bool { return e.Kind == history.BMCFault && e.Value == "fault" })
 			}
 			if !bends(first) {
@@ -164,7 +166,7 @@ func TestEveryRule(t *testing.T) {
 				if plan, err = scenarios.Compile(&softly, 1); err != nil {
 					t.Fatal(err)
 				}
-				if bent, why := bends(play(t, s, plan)), idle[rule]; bent == (why != "") {
+				if bent, why := bends(playOn(t, s, plan)), idle[rule]; bent == (why != "") {
 					t.Errorf("the rule bends something, of a hard reboot or of a soft one: %t; the table says why nothing: %q", bent, why)
 				}
 			}
@@ -192,7 +194,7 @@ func TestRequestLog(t *testing.T) {
 	}
 	backend := s.Backend()
 	backend.Evidence = true
-	outcome, err := scenarios.Run(context.Background(), plan, backend, nil)
+	outcome, err := play.Run(context.Background(), plan, backend, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,13 +253,13 @@ func TestRequestLog(t *testing.T) {
 	if again, err := backend.Stop(); err != nil || again != nil {
 		t.Errorf("stopped twice, the run leaves %v, %v", again, err)
 	}
-	if searched := play(t, s, plan); len(searched.Artifacts) > 0 || searched.History.Digest() != outcome.History.Digest() {
+	if searched := playOn(t, s, plan); len(searched.Artifacts) > 0 || searched.History.Digest() != outcome.History.Digest() {
 		t.Errorf("without a report the run leaves %v, and its digest is %s instead of %s", searched.Artifacts, searched.History.Digest(), outcome.History.Digest())
 	}
 }
 
 func TestBackend(t *testing.T) {
-	backendtest.Run(t, sim.Capabilities, func(t testing.TB) scenarios.Backend {
+	backendtest.Run(t, sim.Capabilities, func(t testing.TB) play.Backend {
 		s, err := sim.New() // one plays a run at a time
 		if err != nil {
 			t.Fatal(err)
@@ -280,7 +282,7 @@ func TestIdleRefusal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mismatch := play(t, s, plan).Meets()
+		mismatch := playOn(t, s, plan).Meets()
 		if idle := strings.Contains(mismatch, "refused no request"); idle != (kind == "Secret") || !idle && mismatch != "" {
 			t.Errorf("patches of a %s are refused once: %s", kind, mismatch)
 		}
@@ -303,9 +305,9 @@ func TestNodeNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome := play(t, s, plan)
+	outcome := playOn(t, s, plan)
 	if mismatch := outcome.Meets(); mismatch != "" {
-		t.Errorf("%s\n%s", mismatch, outcome.Text(""))
+		t.Errorf("%s\n%s", mismatch, report.Text(outcome, ""))
 	}
 	deleted := slices.ContainsFunc(outcome.History.Events(), func(e history.Event) bool {
 		return e.Kind == history.NodeDeleted && e.Host == "worker-1" && e.Object == "Node/"+story.Spec.Topology.Hosts[0].NodeName
@@ -336,9 +338,9 @@ func TestAdoption(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcome := play(t, s, plan)
+		outcome := playOn(t, s, plan)
 		if mismatch := outcome.Meets(); mismatch != "" {
-			t.Errorf("pod GC after %s: %s\n%s", podGC, mismatch, outcome.Text(""))
+			t.Errorf("pod GC after %s: %s\n%s", podGC, mismatch, report.Text(outcome, ""))
 		}
 		var started []history.Event
 		for _, e := range outcome.History.Events() {

@@ -136,7 +136,7 @@ func TestBadInput(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			outcome := play(t, s, simtest.Compile(t, "bad-input.yaml", text))
+			outcome := playOn(t, s, simtest.Compile(t, "bad-input.yaml", text))
 			for _, e := range outcome.History.Events() {
 				if e.Kind == history.ControllerError && strings.Contains(e.Value, "panic") {
 					t.Errorf("%s", e)

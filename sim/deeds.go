@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Deed is the step as one sees it who stands between its process and the rest of the world: what is done, but not which
@@ -49,7 +50,7 @@ type Told struct {
 	// Untold says of deviations, in the words of the simulator's plan, why they can't be told so.
 	Untold []string
 	// Outcome is what came of the plan in the simulator.
-	Outcome *scenarios.Outcome
+	Outcome *play.Outcome
 }
 
 // Deeds plays a plan and tells which deeds it is that deviate in it.
@@ -96,14 +97,14 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 // playDeeds plays a plan whose steps are shown to watch before they are scheduled, with the deeds
 // that they are, if somebody outside sees any. See [Backend.Watch].
 func (s *Simulator) playDeeds(ctx context.Context, plan *scenarios.Plan,
-	watch func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool)) (*scenarios.Outcome, error) {
+	watch func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool)) (*play.Outcome, error) {
 	var count scenarios.DeedCount
 	backend := s.Backend()
 	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
 		deed, told := step.Deed()
 		return watch(step, count.Next(deed.Actor, deed.Does, step.Effect), told)
 	}
-	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	outcome, err := play.Run(ctx, plan, backend, nil)
 	if err == nil {
 		err = outcome.Err
 	}

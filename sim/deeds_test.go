@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/simtest"
 )
 
@@ -25,7 +26,7 @@ func TestDeedsAreWhatHappens(t *testing.T) {
 		}
 		return scenarios.Deviation{}, false
 	}
-	outcome, err := scenarios.Run(t.Context(), plan, backend, nil)
+	outcome, err := play.Run(t.Context(), plan, backend, nil)
 	if err != nil || outcome.Err != nil {
 		t.Fatal(err, outcome.Err)
 	}
@@ -78,7 +79,7 @@ func TestPlansAreToldByDeeds(t *testing.T) {
 		}
 		return scenarios.Deviation{}, false
 	}
-	if _, err := scenarios.Run(t.Context(), plan, backend, nil); err != nil {
+	if _, err := play.Run(t.Context(), plan, backend, nil); err != nil {
 		t.Fatal(err)
 	}
 	delay := scenarios.Duration(1_000_000)

@@ -47,7 +47,7 @@ func TestFaultsMatter(t *testing.T) {
 		return plan
 	}
 	for _, story := range faulty(t) {
-		outcome := play(t, s, compile(story))
+		outcome := playOn(t, s, compile(story))
 		for i, step := range story.Spec.Steps {
 			if step.Do == nil || step.Do.AddFault == nil {
 				continue
@@ -75,7 +75,7 @@ func TestFaultsMatter(t *testing.T) {
 			without := *story
 			without.Spec.Steps = slices.Clone(story.Spec.Steps)
 			without.Spec.Steps[i].Do = &scenarios.Op{AddFault: &late}
-			if play(t, s, compile(&without)).Meets() == "" {
+			if playOn(t, s, compile(&without)).Meets() == "" {
 				t.Errorf("%s comes out as it says also when the fault %s never comes", story.Metadata.Name, fault.Name)
 			}
 		}
@@ -105,7 +105,7 @@ func TestOwnResets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		events := play(t, s, plan).History.Events()
+		events := playOn(t, s, plan).History.Events()
 		at := slices.IndexFunc(events, func(e history.Event) bool {
 			return e.Kind == history.BMCCommand && e.Host == "worker-1" && e.Actor == c.client && e.Value == string(c.reset)
 		})
@@ -135,7 +135,7 @@ func TestVerdictsRestOnFacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcome := play(t, s, plan)
+		outcome := playOn(t, s, plan)
 		params := invariant.Params{Timings: outcome.Timings}
 		for _, host := range plan.Spec.Topology.Hosts {
 			params.Hosts = append(params.Hosts, host.Name)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/simtest"
 )
@@ -47,10 +47,10 @@ spec:
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := head + strings.ReplaceAll(tc.rest, ", }", "}")
-			outcome := play(t, s, simtest.Compile(t, "fields.yaml", text))
+			outcome := playOn(t, s, simtest.Compile(t, "fields.yaml", text))
 			told := ""
 			for _, r := range outcome.Results {
-				if r.Invariant == scenarios.AsTold {
+				if r.Invariant == play.AsTold {
 					told = string(r.Verdict)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/simtest"
 )
 
@@ -43,7 +44,7 @@ func TestEveryStepSaysWhatItDoes(t *testing.T) {
 				}
 				return scenarios.Deviation{}, false
 			}
-			if _, err := scenarios.Run(context.Background(), plan, b, nil); err != nil {
+			if _, err := play.Run(context.Background(), plan, b, nil); err != nil {
 				t.Fatalf("%s: %v", plan.Metadata.Name, err)
 			}
 		}
@@ -75,7 +76,7 @@ func stopAt(t *testing.T, s *Simulator, plan *scenarios.Plan, n int) *audit {
 		return scenarios.Deviation{}, false
 	}
 	stopped := &stopper{audit: a, left: n}
-	outcome, err := scenarios.Run(context.Background(), plan, stopped, nil)
+	outcome, err := play.Run(context.Background(), plan, stopped, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ type stopper struct {
 	left int
 }
 
-// Advance implements scenarios.Backend.
+// Advance implements play.Backend.
 func (s *stopper) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
 	for {
 		next := s.w.queue.first()
@@ -115,8 +116,8 @@ func (s *stopper) Advance(until time.Duration, each func(history.Event) bool) (t
 	}
 }
 
-// Stop implements scenarios.Backend: the world is still needed.
-func (s *stopper) Stop() ([]scenarios.Artifact, error) { return nil, nil }
+// Stop implements play.Backend: the world is still needed.
+func (s *stopper) Stop() ([]play.Artifact, error) { return nil, nil }
 
 // take takes the first two steps at the time of the later one, in their order or
 // swapped, and returns the identity of the world then; and whether the second one was

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/simtest"
 )
@@ -33,7 +34,7 @@ func TestLeaseAhead(t *testing.T) {
 	}
 	const lease = time.Second
 	for _, watchdog := range []string{"10s", "47s", "95s"} {
-		outcome := play(t, s, simtest.Compile(t, "scenario.yaml", `
+		outcome := playOn(t, s, simtest.Compile(t, "scenario.yaml", `
 apiVersion: fencelab.dev/v1alpha1
 kind: Scenario
 metadata: {name: late-watchdog, description: A watchdog fires long after the story.}
@@ -82,9 +83,9 @@ spec:
   limits: {settle: 20s}
 `)
 	late := plan.With([]scenarios.Deviation{{Step: "reboot.BareMetalHost/deliver/1", Delay: scenarios.Duration(3 * time.Hour)}})
-	outcome := play(t, s, late)
+	outcome := playOn(t, s, late)
 	if mismatch := outcome.Meets(); mismatch != "" {
-		t.Fatalf("%s\n%s", mismatch, outcome.Text(""))
+		t.Fatalf("%s\n%s", mismatch, report.Text(outcome, ""))
 	}
 	healed, off := at(t, outcome.History, history.Healed, 1), at(t, outcome.History, history.PowerOff, 1)
 	if off < healed || off-healed > 5*time.Second {

@@ -21,6 +21,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // fenceAnnotation asks a fencer to delete the Node of a host. It looks like a
@@ -411,7 +412,7 @@ func TestOutage(t *testing.T) {
 		if n := st.count(history.APIFault, "fencer"); n == 0 || hang && n != 1 {
 			t.Errorf("hang %t: %d requests failed", hang, n)
 		}
-		var ineffective *scenarios.Ineffective
+		var ineffective *play.Ineffective
 		if err := st.b.Apply(scenarios.Op{Delete: &scenarios.ObjectOp{Object: "Node/worker-1"}}); !errors.As(err, &ineffective) {
 			t.Errorf("hang %t: a user's request to an API server that is away: %v", hang, err)
 		}

@@ -32,7 +32,7 @@ func TestOneWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		var cut time.Duration
-		for _, e := range play(t, s, plan).History.Events() {
+		for _, e := range playOn(t, s, plan).History.Events() {
 			switch e.Kind {
 			case history.LinkCut:
 				cut = e.At

@@ -15,6 +15,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -222,7 +223,7 @@ func (b *Backend) restoreAPI() {
 // object finds an object that users change.
 func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
 	if !b.api.takes() {
-		return nil, client.ObjectKey{}, &scenarios.Ineffective{Reason: "the API server is away, or cannot write"}
+		return nil, client.ObjectKey{}, &play.Ineffective{Reason: "the API server is away, or cannot write"}
 	}
 	_, obj, err := b.sim.objects.Find(name)
 	if err != nil {
@@ -277,7 +278,7 @@ func (b *Backend) each(which scenarios.Selection, do func(object string) error) 
 		}
 	}
 	if !some {
-		return &scenarios.Ineffective{Reason: which.String() + ": there is none"}
+		return &play.Ineffective{Reason: which.String() + ": there is none"}
 	}
 	return nil
 }
@@ -355,7 +356,7 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 // in another schedule it may be.
 func ineffective(err error) error {
 	if apierrors.IsNotFound(err) {
-		return &scenarios.Ineffective{Reason: err.Error(), Missing: true}
+		return &play.Ineffective{Reason: err.Error(), Missing: true}
 	}
 	return err
 }

@@ -78,7 +78,7 @@ func tell(t *testing.T, s *sim.Simulator, story *scenarios.Scenario, rule *scena
 	if err != nil {
 		t.Fatal(err)
 	}
-	return play(t, s, plan).History
+	return playOn(t, s, plan).History
 }
 
 // TestEveryGuaranteeIsBroken counts the wrong controllers that break each guarantee, as

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Twin plays a plan with fencelab's own controllers in its parts. What deviates in it is named
 // by what is done, since they take other steps.
-func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*scenarios.Twin, error) {
+func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*play.Twin, error) {
 	other, instead, err := plan.Twin()
 	if err != nil {
 		return nil, err
@@ -19,7 +20,7 @@ func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*scenarios.
 	if err != nil {
 		return nil, err
 	}
-	t := &scenarios.Twin{Instead: instead}
+	t := &play.Twin{Instead: instead}
 	t.Outcome, t.Missed, err = s.PlayNamed(ctx, other, deviations)
 	return t, err
 }
@@ -75,7 +76,7 @@ func cutStream(actor string) (process, stream string) {
 
 // PlayNamed plays a plan that has no deviations with some that are named by deeds. Missed are
 // those at whose deeds it never came, or with which such a thing can't go wrong.
-func (s *Simulator) PlayNamed(ctx context.Context, plan *scenarios.Plan, deviations []Named) (outcome *scenarios.Outcome, missed []string, err error) {
+func (s *Simulator) PlayNamed(ctx context.Context, plan *scenarios.Plan, deviations []Named) (outcome *play.Outcome, missed []string, err error) {
 	wanted := make(map[string]Named)
 	for _, d := range deviations {
 		wanted[d.Step] = d

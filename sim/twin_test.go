@@ -8,6 +8,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -32,7 +33,7 @@ func TestTwinOfTheRight(t *testing.T) {
 		singles := search.Singles(steps)
 		for i := 0; i < len(singles); i += len(singles) / 40 {
 			deviant := plan.With(singles[i : i+1])
-			o, err := scenarios.Run(context.Background(), deviant, s.Backend(), nil)
+			o, err := play.Run(context.Background(), deviant, s.Backend(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,8 +11,11 @@ import (
 
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/version"
 )
 
 // Command tells the set with a system, in labs of model hosts.
@@ -48,46 +51,46 @@ type command struct {
 
 func (c *command) run(cmd *cobra.Command, path string, vocabulary file.Vocabulary) error {
 	if c.workers < 1 {
-		return report.Invalid(fmt.Errorf("--workers must be at least 1"))
+		return exit.BadInput(fmt.Errorf("--workers must be at least 1"))
 	}
 	system, err := file.LoadSystem(path, vocabulary)
 	if errors.Is(err, fs.ErrNotExist) {
-		return report.Invalid(fmt.Errorf("%w; name the file of a system, such as one of fencelab systems list", err))
+		return exit.BadInput(fmt.Errorf("%w; name the file of a system, such as one of fencelab systems list", err))
 	}
 	if err != nil {
-		return report.Invalid(err)
+		return exit.BadInput(err)
 	}
 	if system.Spec.BMC != nil {
-		return report.Invalid(fmt.Errorf("%s: its bmc drives domains, and conformance is told of model hosts: use fencelab run %s --backend lab --system %s", path, Stories, path))
+		return exit.BadInput(fmt.Errorf("%s: its bmc drives domains, and conformance is told of model hosts: use fencelab run %s --backend lab --system %s", path, Stories, path))
 	}
 	all, err := load(Stories, vocabulary)
 	if err != nil {
-		return report.Invalid(err)
+		return exit.BadInput(err)
 	}
 	told, err := c.chosen(all)
 	if err != nil {
-		return report.Invalid(err)
+		return exit.BadInput(err)
 	}
 	unfit, err := system.UnderTest(scenariosOf(told))
 	if err != nil {
-		return report.Invalid(err)
+		return exit.BadInput(err)
 	}
 	if err := lab.Check(cmd.Context(), options()); err != nil {
-		return report.Coded(report.ExitEnvironment, err)
+		return exit.Coded(exit.Environment, err)
 	}
 	tested, err := about(system, path, c.release)
 	if err != nil {
-		return report.Coded(report.ExitEnvironment, err)
+		return exit.Coded(exit.Environment, err)
 	}
 	if err := report.Writable(c.dir); err != nil {
-		return report.Invalid(fmt.Errorf("--out %s: %w", c.dir, err))
+		return exit.BadInput(fmt.Errorf("--out %s: %w", c.dir, err))
 	}
 	s := &suite{
 		console: &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "lab", Dir: c.dir, Program: os.Args[0], Parts: []*report.Part{{Flag: "hosts", Of: []string{lab.Guest, lab.Model}, Value: lab.Model}}},
-		world:   func() scenarios.Backend { return lab.New(options()) },
+		world:   func() play.Backend { return lab.New(options()) },
 		workers: c.workers, unfit: unfit,
 	}
-	r := &Report{Partial: len(told) < len(all), Fencelab: report.Version(), System: tested, Lab: "embedded control plane, model hosts"}
+	r := &Report{Partial: len(told) < len(all), Fencelab: version.Built(), System: tested, Lab: "embedded control plane, model hosts"}
 	if r.Results, err = s.tell(cmd.Context(), told); err != nil {
 		return err
 	}
@@ -98,11 +101,11 @@ func (c *command) run(cmd *cobra.Command, path string, vocabulary file.Vocabular
 func (r *Report) finish(to *report.Console) error {
 	r.judge()
 	if err := r.save(to.Dir); err != nil {
-		return report.Coded(report.ExitInternal, err)
+		return exit.Coded(exit.Internal, err)
 	}
 	fmt.Fprintf(to.Out, "%s: %s\n", r.System.Name, r.Counts)
 	fmt.Fprintf(to.Talk, "the report is %s/conformance.md\n", to.Dir)
-	return report.Ended(report.CodeOfVerdict(r.Verdict))
+	return exit.Ended(play.CodeOfVerdict(r.Verdict))
 }
 
 // options are those of each lab. What many have to say at a time nobody can read.

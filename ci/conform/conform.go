@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
@@ -77,7 +79,7 @@ func files(s *scenarios.System) (all []File, err error) {
 // suite tells stories in worlds.
 type suite struct {
 	console *report.Console
-	world   func() scenarios.Backend
+	world   func() play.Backend
 	workers int
 	// unfit says why a scenario is not told with the system, or nothing.
 	unfit func(*scenarios.Scenario) string
@@ -114,7 +116,7 @@ func (s *suite) tell(ctx context.Context, all []story) ([]Result, error) {
 }
 
 // one tells a story.
-func (s *suite) one(ctx context.Context, told story) (Result, *scenarios.Outcome, error) {
+func (s *suite) one(ctx context.Context, told story) (Result, *play.Outcome, error) {
 	meta := &told.scenario.Metadata
 	r := Result{Story: meta.Name, Digest: told.digest}
 	if len(meta.Labels) > 0 {
@@ -130,12 +132,12 @@ func (s *suite) one(ctx context.Context, told story) (Result, *scenarios.Outcome
 	}
 	plan, err := scenarios.Compile(told.scenario, seed)
 	if err != nil {
-		return r, nil, report.Coded(report.ExitInternal, err)
+		return r, nil, exit.Coded(exit.Internal, err)
 	}
 	outcome, err := s.console.Play(ctx, plan, s.world())
 	if err != nil {
 		r.Reason = err.Error()
-		if ctx.Err() != nil || report.CodeOf(err) == report.ExitInternal {
+		if ctx.Err() != nil || exit.Code(err) == exit.Internal {
 			err = nil // another story may be told all the same
 		}
 		return r, nil, err
@@ -151,15 +153,15 @@ func (s *suite) one(ctx context.Context, told story) (Result, *scenarios.Outcome
 		dir := filepath.Join(s.console.Dir, r.Directory)
 		again := *s.console
 		again.Real = s.console.World != "sim"
-		if err := outcome.Save(dir, again.Replay(dir)); err != nil {
-			return r, nil, report.Coded(report.ExitInternal, err)
+		if err := report.Save(outcome, dir, again.Replay(dir)); err != nil {
+			return r, nil, exit.Coded(exit.Internal, err)
 		}
 	}
 	return r, outcome, nil
 }
 
 // say prints a line of the table.
-func (s *suite) say(r Result, outcome *scenarios.Outcome) {
+func (s *suite) say(r Result, outcome *play.Outcome) {
 	text := fmt.Sprintf("%-10s  ", r.Topic)
 	switch {
 	case r.Verdict == skipped:

@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
@@ -36,7 +38,7 @@ func conformed(t *testing.T, change func([]story), unfit func(*scenarios.Scenari
 	var out bytes.Buffer
 	s := &suite{
 		console: &report.Console{Out: &out, Talk: &out, World: "sim", Dir: t.TempDir(), Program: "fencelab"},
-		world:   func() scenarios.Backend { return simulator.Evident() },
+		world:   func() play.Backend { return simulator.Evident() },
 		workers: 1, unfit: unfit,
 	}
 	r = &Report{Fencelab: "v0.0.0", Lab: "the simulator", System: System{
@@ -45,7 +47,7 @@ func conformed(t *testing.T, change func([]story), unfit func(*scenarios.Scenari
 	if r.Results, err = s.tell(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	code = report.CodeOf(r.finish(s.console))
+	code = exit.Code(r.finish(s.console))
 	for _, name := range []string{"conformance.json", "conformance.md"} {
 		data, err := os.ReadFile(filepath.Join(s.console.Dir, name))
 		if err != nil {
@@ -64,7 +66,7 @@ func fit(*scenarios.Scenario) string { return "" }
 // TestOwnControllersConform: fencelab's own controllers hold every story, and each topic has at least two.
 func TestOwnControllersConform(t *testing.T) {
 	r, code, said := conformed(t, func([]story) {}, fit)
-	if code != report.ExitHeld || r.Verdict != invariant.Held {
+	if code != exit.Held || r.Verdict != invariant.Held {
 		t.Errorf("it ended with %d, %s:\n%s", code, r.Verdict, said)
 	}
 	topics := map[string]int{}
@@ -97,7 +99,7 @@ func TestBreachIsReported(t *testing.T) {
 		}
 		return ""
 	})
-	if code != report.ExitViolated || r.Counts.Violated == 0 || r.Counts.Skipped != 2 || !strings.Contains(said, "fenced-before-release: the Node of worker-1 was deleted") {
+	if code != exit.Violated || r.Counts.Violated == 0 || r.Counts.Skipped != 2 || !strings.Contains(said, "fenced-before-release: the Node of worker-1 was deleted") {
 		t.Errorf("it ended with %d, %s:\n%s", code, r.Counts, said)
 	}
 	for _, result := range r.Results {
@@ -110,7 +112,7 @@ func TestBreachIsReported(t *testing.T) {
 // TestNothingToShow: neither a system without a part in any story nor an invocation that was called off conforms.
 func TestNothingToShow(t *testing.T) {
 	r, code, _ := conformed(t, func([]story) {}, func(*scenarios.Scenario) string { return "no part" })
-	if code != report.ExitUnknown || r.Verdict != invariant.Unknown {
+	if code != exit.Unknown || r.Verdict != invariant.Unknown {
 		t.Errorf("without a story it ended with %d, %s", code, r.Verdict)
 	}
 	all, err := load(set, objects.Vocabulary())

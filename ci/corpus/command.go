@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
@@ -27,7 +28,7 @@ must run in the source tree of fencelab.`,
 			}
 			simulator, err := sim.New()
 			if err != nil {
-				return report.Coded(report.ExitInternal, err)
+				return exit.Coded(exit.Internal, err)
 			}
 			to := &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "sim", Program: os.Args[0], Another: simulator.Evident}
 			return run(cmd.Context(), to, simulator, args, vocabulary(), table)

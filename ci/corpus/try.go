@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -45,7 +46,7 @@ type Finding struct {
 func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary file.Vocabulary, table string) error {
 	pairs, err := Load(paths, vocabulary)
 	if err != nil {
-		return &report.Exit{Code: report.ExitInvalid, Err: err}
+		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	began := time.Now()
 	findings, err := tryAll(ctx, ".", pairs, func(f Finding) {
@@ -76,13 +77,13 @@ func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, path
 	}
 	fmt.Fprintf(to.Talk, "%s in %s: %s\n", phrase.Count(len(findings), "pair"), time.Since(began).Round(time.Millisecond), summary)
 	if wrong > 0 {
-		return report.Ended(report.ExitViolated)
+		return exit.Ended(exit.Violated)
 	}
 	if table == "" {
 		return nil
 	}
 	if err := os.WriteFile(table, Record(findings), 0o644); err != nil {
-		return &report.Exit{Code: report.ExitEnvironment, Err: err}
+		return &exit.Error{Code: exit.Environment, Err: err}
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, path
 func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) ([]Finding, error) {
 	dir, done, err := source.Workshop("fencelab-corpus")
 	if err != nil {
-		return nil, &report.Exit{Code: report.ExitEnvironment, Err: err}
+		return nil, &exit.Error{Code: exit.Environment, Err: err}
 	}
 	defer done()
 	ctx, stop := context.WithCancel(ctx)
@@ -135,10 +136,10 @@ func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) 
 func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair) (Finding, error) {
 	f := Finding{Pair: p}
 	if ctx.Err() != nil {
-		return f, &report.Exit{Code: report.ExitUnknown, Err: errors.New("interrupted")}
+		return f, &exit.Error{Code: exit.Unknown, Err: errors.New("interrupted")}
 	}
 	internal := func(err error) (Finding, error) {
-		return f, &report.Exit{Code: report.ExitInternal, Err: fmt.Errorf("%s: %w", p.File, err)}
+		return f, &exit.Error{Code: exit.Internal, Err: fmt.Errorf("%s: %w", p.File, err)}
 	}
 	right, err := scenarios.Compile(p.Right, 1)
 	if err != nil {
@@ -163,7 +164,7 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 		binary, err := source.Build(ctx, root, "./ci/corpus/worker", dir, p.Right.Metadata.Name, p.Changes...)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%s: its mistake is in the source, so this needs go and the directory with fencelab's source: %w", p.File, err)
-			return f, &report.Exit{Code: report.ExitEnvironment, Err: err}
+			return f, &exit.Error{Code: exit.Environment, Err: err}
 		}
 		if err != nil {
 			return internal(err)

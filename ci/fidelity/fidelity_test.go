@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 )
 
@@ -124,7 +125,7 @@ func TestStories(t *testing.T) {
 			}
 			verdict, told := read(t, filepath.Dir(path))
 			simulate := func() []string {
-				outcome, err := scenarios.Run(t.Context(), plan, simulator.Backend(), nil)
+				outcome, err := play.Run(t.Context(), plan, simulator.Backend(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // The phases of a lab, for its account.
@@ -120,15 +120,15 @@ func (b *Backend) keepAccount() {
 }
 
 // Spent implements scenarios.Spender.
-func (b *Backend) Spent() (all []scenarios.Spent) {
+func (b *Backend) Spent() (all []play.Spent) {
 	b.account.mu.Lock()
 	defer b.account.mu.Unlock()
 	for of, took := range b.account.spent {
 		if seconds := took.Round(10 * time.Millisecond).Seconds(); seconds > 0 {
-			all = append(all, scenarios.Spent{Phase: of[0], Part: of[1], Seconds: seconds})
+			all = append(all, play.Spent{Phase: of[0], Part: of[1], Seconds: seconds})
 		}
 	}
-	slices.SortFunc(all, func(a, b scenarios.Spent) int {
+	slices.SortFunc(all, func(a, b play.Spent) int {
 		return cmp.Or(strings.Compare(a.Phase, b.Phase), strings.Compare(a.Part, b.Part))
 	})
 	return all

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -44,7 +44,7 @@ func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Atta
 	o.Name, o.Nodes, o.Manifests, o.Objects = keeper.Name(), nodes, b.set.Manifests(), come
 	a, err := cluster.Attach(b.ctx, o)
 	if err != nil {
-		return nil, &scenarios.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "remove what is in the way, or choose another cluster"}
+		return nil, &play.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "remove what is in the way, or choose another cluster"}
 	}
 	b.logf("everything created in the cluster has the label %s=%s; nothing else there is read or changed", cluster.Label, keeper.Name())
 	return a, nil

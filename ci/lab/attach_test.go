@@ -13,6 +13,8 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // TestClusterOfSomebodysOwn tells stories in a cluster that is there already, with hosts that are models, and expects
@@ -61,12 +63,12 @@ func TestClusterOfSomebodysOwn(t *testing.T) {
 			o.Hosts, o.Cluster, o.Kubeconfig, o.Log = lab.Model, lab.Kubeconfig, file, t.Output()
 			plan := compile(t, story)
 			plan.Spec.Limits.Step = scenarios.Duration(15 * time.Second)
-			outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+			outcome, err := play.Run(t.Context(), plan, lab.New(o), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if mismatch := outcome.Meets(); mismatch != "" {
-				t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
+				t.Errorf("%s\n\n%s", mismatch, report.Brief(outcome, "", ""))
 			}
 		})
 	}

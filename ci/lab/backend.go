@@ -1,4 +1,4 @@
-// Package lab is the real world behind scenarios.Backend: a kube-apiserver, the
+// Package lab is the real world behind play.Backend: a kube-apiserver, the
 // controllers under real managers, hosts that are virtual machines, and a Redfish
 // BMC for each of them.
 //
@@ -43,6 +43,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -112,7 +113,7 @@ func DefaultAssets() string {
 	return cmp.Or(os.Getenv("FENCELAB_LAB"), filepath.Join(filepath.Dir(cluster.DefaultBin()), "lab"))
 }
 
-// Check returns a scenarios.Missing error unless everything that a lab needs is here.
+// Check returns a play.Missing error unless everything that a lab needs is here.
 func Check(ctx context.Context, o Options) error {
 	reasons := o.unattachable()
 	var findings []child.Finding
@@ -141,12 +142,12 @@ func Check(ctx context.Context, o Options) error {
 		}
 	}
 	if len(reasons) > 0 {
-		return &scenarios.Missing{World: "lab", Reasons: reasons, Remedy: o.remedy()}
+		return &play.Missing{World: "lab", Reasons: reasons, Remedy: o.remedy()}
 	}
 	return nil
 }
 
-// Backend is one lab. It implements scenarios.Backend.
+// Backend is one lab. It implements play.Backend.
 type Backend struct {
 	options Options
 	set     *controllers.Set
@@ -216,7 +217,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	can := b.options.Capabilities()
 	reasons := slices.Concat(can.Refuse(plan, objects.Needs), b.impossibleAgents(&plan.Spec), b.impossibleBMCs(&plan.Spec), b.options.replaced(b.set, &plan.Spec))
 	if len(reasons) > 0 {
-		return timings, &scenarios.Unsupported{Backend: can.Title, Reasons: reasons}
+		return timings, &play.Unsupported{Backend: can.Title, Reasons: reasons}
 	}
 	if given := plan.Spec.Topology.Ironic; given != nil {
 		b.options.Power, b.options.ironicBin = Ironic, given.Bin
@@ -478,13 +479,13 @@ func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (t
 }
 
 // Stop removes everything and returns what was said and the last state of the API.
-func (b *Backend) Stop() ([]scenarios.Artifact, error) {
+func (b *Backend) Stop() ([]play.Artifact, error) {
 	if b.stopped || b.ctx == nil {
 		return nil, nil
 	}
 	b.stopped = true
 	b.account.enter(leaving)
-	var artifacts []scenarios.Artifact
+	var artifacts []play.Artifact
 	if !b.options.Kept { // nobody reads them, and an API server that hangs would keep a lab from its end
 		artifacts = b.dump()
 	}

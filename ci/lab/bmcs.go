@@ -13,9 +13,9 @@ import (
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 const (
@@ -103,7 +103,7 @@ func (b *bmcs) heal(but []string) {
 }
 
 // close ends the server, and returns all that was asked.
-func (b *bmcs) close() (scenarios.Artifact, error) {
+func (b *bmcs) close() (play.Artifact, error) {
 	for _, name := range b.names {
 		for _, r := range b.byName[name].Pending() {
 			b.requests.Add(r)

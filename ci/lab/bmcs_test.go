@@ -14,6 +14,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
@@ -47,7 +48,7 @@ func (inMemories) impair(network.Impairment, ...network.Link) {}
 func (inMemories) restore(...network.Link)                    {}
 func (inMemories) restoreAll([]network.Link)                  {}
 func (inMemories) hypervisor() (string, error)                { return "", nil }
-func (inMemories) close() ([]scenarios.Artifact, error)       { return nil, nil }
+func (inMemories) close() ([]play.Artifact, error)            { return nil, nil }
 
 // serveModels returns the BMCs of machines in memory that are on, and what they tell.
 func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {

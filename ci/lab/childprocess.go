@@ -18,8 +18,8 @@ import (
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // childProcesses runs each controller as a process of its own: fencelab's command
@@ -123,10 +123,10 @@ func (r *childProcesses) log(name string) string {
 }
 
 // logs implements runner.
-func (r *childProcesses) logs() (logs []scenarios.Artifact) {
+func (r *childProcesses) logs() (logs []play.Artifact) {
 	for _, file := range r.files {
 		if data, err := os.ReadFile(file); err == nil {
-			logs = append(logs, scenarios.Artifact{Name: filepath.Base(file), Data: data})
+			logs = append(logs, play.Artifact{Name: filepath.Base(file), Data: data})
 		}
 	}
 	return logs

@@ -24,6 +24,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
@@ -183,7 +184,7 @@ func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Obj
 }
 
 // dump is the state of the API for the report's directory, as far as the API answers.
-func (b *Backend) dump() []scenarios.Artifact {
+func (b *Backend) dump() []play.Artifact {
 	if b.admin == nil {
 		return nil
 	}
@@ -201,5 +202,5 @@ func (b *Backend) dump() []scenarios.Artifact {
 		b.logf("%v", err)
 		return nil
 	}
-	return []scenarios.Artifact{api}
+	return []play.Artifact{api}
 }

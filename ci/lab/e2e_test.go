@@ -26,6 +26,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -68,7 +70,7 @@ func TestBackend(t *testing.T) {
 	for name, o := range map[string]lab.Options{"guests and controllers in process": {}, "models and controllers as processes": models} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backendtest.Run(t, o.Capabilities(), func(t testing.TB) scenarios.Backend {
+			backendtest.Run(t, o.Capabilities(), func(t testing.TB) play.Backend {
 				own := o
 				own.Log = t.Output()
 				return lab.New(own)
@@ -326,13 +328,13 @@ func TestModelHosts(t *testing.T) {
 			t.Parallel()
 			plan := compile(t, file)
 			plan.Spec.Limits.Step = scenarios.Duration(15 * time.Second) // a story that is stuck says what it waits for
-			outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+			outcome, err := play.Run(t.Context(), plan, lab.New(o), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			save(t, outcome)
 			if mismatch := outcome.Meets(); mismatch != "" {
-				t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
+				t.Errorf("%s\n\n%s", mismatch, report.Brief(outcome, "", ""))
 			}
 		})
 	}
@@ -356,16 +358,16 @@ func TestDeviationsAtGates(t *testing.T) {
 		{Step: "remediation/patch BareMetalHost/worker-1/2", Delay: scenarios.Duration(5 * time.Second), Fault: scenarios.FaultCrashStale},
 		{Step: "remediation/patch BareMetalHost/worker-1/99", Fault: scenarios.FaultCrashAfter},
 	})
-	outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+	outcome, err := play.Run(t.Context(), plan, lab.New(o), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	save(t, outcome)
 	verdict, reason := outcome.VerdictOfSchedule()
 	if taken := outcome.Injected.Deviations; verdict != "held" || taken.Took != 4 || taken.Of != 5 {
-		t.Errorf("%s: %s, with %s deviations taken\n\n%s", verdict, reason, taken, outcome.Brief("", ""))
+		t.Errorf("%s: %s, with %s deviations taken\n\n%s", verdict, reason, taken, report.Brief(outcome, "", ""))
 	}
-	if word, reason := outcome.Reproduces(nil); word != scenarios.Diverged || !strings.Contains(reason, "worker-1/99") {
+	if word, reason := outcome.Reproduces(nil); word != play.Diverged || !strings.Contains(reason, "worker-1/99") {
 		t.Errorf("it is %s: %s", word, reason)
 	}
 }
@@ -384,13 +386,13 @@ func TestOutageIsForEverybody(t *testing.T) {
 	plan := compile(t, "health-check/api-outage.yaml")
 	back, over := &plan.Spec.Steps[1], &plan.Spec.Steps[2]
 	back.After, over.After = scenarios.Span{Min: 15 * time.Second, Max: 15 * time.Second}, scenarios.Span{Min: 5 * time.Second, Max: 5 * time.Second}
-	outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+	outcome, err := play.Run(t.Context(), plan, lab.New(o), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	save(t, outcome)
 	if verdict, reason := outcome.VerdictOfSchedule(); verdict != "held" {
-		t.Errorf("%s: %s\n\n%s", verdict, reason, outcome.Brief("", ""))
+		t.Errorf("%s: %s\n\n%s", verdict, reason, report.Brief(outcome, "", ""))
 	}
 	isAway, gaveUp := false, 0
 	for _, e := range outcome.History.Events() {
@@ -420,13 +422,13 @@ func TestStoppedEtcdIsNoStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := compile(t, "reboot-annotation/etcd-outage-during-the-reboot.yaml")
-	outcome, err := scenarios.Run(t.Context(), plan, lab.New(o), nil)
+	outcome, err := play.Run(t.Context(), plan, lab.New(o), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	save(t, outcome)
 	if mismatch := outcome.Meets(); mismatch != "" {
-		t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
+		t.Errorf("%s\n\n%s", mismatch, report.Brief(outcome, "", ""))
 	}
 	for _, e := range outcome.History.Events() {
 		// A machine that is busy may stall for a while, too.
@@ -437,7 +439,7 @@ func TestStoppedEtcdIsNoStall(t *testing.T) {
 }
 
 // save leaves what a story that is no spec has shown, among the results of make e2e; elsewhere its history in the log.
-func save(t *testing.T, outcome *scenarios.Outcome) {
+func save(t *testing.T, outcome *play.Outcome) {
 	t.Helper()
 	results := os.Getenv("FENCELAB_OUT")
 	if results == "" {
@@ -447,7 +449,7 @@ func save(t *testing.T, outcome *scenarios.Outcome) {
 		return
 	}
 	dir := filepath.Join(results, directoryOf(t.Name()))
-	if err := outcome.Save(dir, ""); err != nil {
+	if err := report.Save(outcome, dir, ""); err != nil {
 		t.Error(err)
 	}
 	verdict, _ := outcome.VerdictOfSchedule()
@@ -581,17 +583,17 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	GinkgoHelper()
 	o.Log = GinkgoWriter
 	plan := compile(GinkgoT(), file)
-	outcome := play(ctx, plan, o)
+	outcome := playIn(ctx, plan, o)
 	if why := outcome.TooSlow(); why != "" && outcome.Meets() != "" {
 		AddReportEntry("repeated", outcome.Meets()+"; the machine was too slow: "+why)
 		fmt.Printf("%s is told once more, alone: %s\n", plan.Metadata.Name, why)
 		o.Alone = true
-		outcome = play(ctx, plan, o)
+		outcome = playIn(ctx, plan, o)
 	}
 	verdict, _ := outcome.Verdict()
 	AddReportEntry("verdict", string(verdict))
 	for _, want := range []string{page.Trace, page.Lines} {
-		i := slices.IndexFunc(outcome.Artifacts, func(a scenarios.Artifact) bool { return a.Name == want && len(a.Data) > 0 })
+		i := slices.IndexFunc(outcome.Artifacts, func(a play.Artifact) bool { return a.Name == want && len(a.Data) > 0 })
 		Expect(i).To(BeNumerically(">=", 0), want+" is evidence")
 		if decided := bytes.Contains(outcome.Artifacts[i].Data, []byte(`"what":"decided"`)); want == page.Trace {
 			Expect(decided).To(Equal(!o.Processes && decides(plan)), "decisions of controllers in this process are known")
@@ -606,25 +608,25 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 		dir = filepath.Join(results, directoryOf(CurrentSpecReport().FullText()))
 	}
 	replay := "bin/fencelab replay --backend lab" + flagsOf(o) + " " + fromRoot(filepath.Join(dir, "plan.txt"))
-	Expect(outcome.Save(dir, replay)).To(Succeed())
+	Expect(report.Save(outcome, dir, replay)).To(Succeed())
 	AddReportEntry("artifacts", fromRoot(dir))
 	if mismatch != "" {
-		Fail(mismatch + "\n\n" + outcome.Brief(fromRoot(dir), replay))
+		Fail(mismatch + "\n\n" + report.Brief(outcome, fromRoot(dir), replay))
 	}
 }
 
-// play tells a story in a lab of its own.
-func play(ctx context.Context, plan *scenarios.Plan, o lab.Options) *scenarios.Outcome {
+// playIn tells a story in a lab of its own.
+func playIn(ctx context.Context, plan *scenarios.Plan, o lab.Options) *play.Outcome {
 	GinkgoHelper()
 	began := time.Now()
-	outcome, err := scenarios.Run(ctx, plan, lab.New(o), nil)
-	if unsupported := new(scenarios.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
+	outcome, err := play.Run(ctx, plan, lab.New(o), nil)
+	if unsupported := new(play.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
 		Skip(err.Error())
 	}
 	Expect(err).NotTo(HaveOccurred())
 	verdict, _ := outcome.Verdict()
 	// Not into the report: whoever waits for the run wants to see it now.
-	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(outcome.Elapsed(), "\n  "))
+	fmt.Printf("%-9s %-40s wall time %s\n  %s\n", verdict, plan.Metadata.Name, time.Since(began).Round(100*time.Millisecond), strings.Join(report.Elapsed(outcome), "\n  "))
 	return outcome
 }
 

@@ -17,6 +17,7 @@ import (
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms"
 )
 
@@ -154,7 +155,7 @@ func (f *foreignBMCs) close() error {
 }
 
 // logs is what the program has said.
-func (f *foreignBMCs) logs() []scenarios.Artifact {
+func (f *foreignBMCs) logs() []play.Artifact {
 	if f == nil {
 		return nil
 	}
@@ -162,7 +163,7 @@ func (f *foreignBMCs) logs() []scenarios.Artifact {
 	if err != nil {
 		return nil
 	}
-	return []scenarios.Artifact{{Name: "bmc.log", Data: data}}
+	return []play.Artifact{{Name: "bmc.log", Data: data}}
 }
 
 // toForeignBMC sends what is asked of a host's BMC to the program, and tells the history of resets.

@@ -13,8 +13,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Controllers speak through the history. controller-runtime's own logger complains
@@ -65,7 +65,7 @@ func (r inProcess) start(ctx context.Context, name string, c controllers.Selecti
 }
 
 // logs implements runner: who speaks through the history says nothing else.
-func (inProcess) logs() []scenarios.Artifact { return nil }
+func (inProcess) logs() []play.Artifact { return nil }
 
 // managed is a controller under a manager in this process.
 type managed struct {

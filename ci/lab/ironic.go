@@ -19,6 +19,7 @@ import (
 	rebootcontroller "github.com/fencelab/fencelab/controllers/reboot"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // ironicActor is what the history calls Ironic where nobody has asked it for what it does.
@@ -95,14 +96,14 @@ func (b *Backend) startIronic() error {
 }
 
 // close ends Ironic, or has it forget the hosts, and returns what it has logged.
-func (o *ironicOwner) close(ctx context.Context) ([]scenarios.Artifact, error) {
+func (o *ironicOwner) close(ctx context.Context) ([]play.Artifact, error) {
 	if o == nil {
 		return nil, nil
 	}
 	var errs []error
-	var logs []scenarios.Artifact
+	var logs []play.Artifact
 	if o.process != nil {
-		logs = append(logs, scenarios.Artifact{Name: "ironic.log", Data: append(o.process.Log(), '\n')})
+		logs = append(logs, play.Artifact{Name: "ironic.log", Data: append(o.process.Log(), '\n')})
 		errs = append(errs, o.process.Stop())
 	} else if o.endpoint != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)

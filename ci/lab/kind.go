@@ -6,8 +6,8 @@ import (
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/cluster/kind"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // kindPlane is a cluster of kind's, which is the lab's alone. The lab is a guest there all the same: the cluster's node and
@@ -23,7 +23,7 @@ func (b *Backend) startKind(nodes []string) (*kindPlane, error) {
 		return nil, errors.Join(context.Cause(b.ctx), err)
 	}
 	if err != nil {
-		return nil, &scenarios.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: b.options.remedy()}
+		return nil, &play.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: b.options.remedy()}
 	}
 	a, err := b.attach(nodes, cluster.AttachOptions{Kubeconfig: k.Kubeconfig(), Dial: k.Dial, Join: b.options.Hosts == Node})
 	if err != nil {

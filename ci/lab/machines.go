@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
@@ -30,7 +31,7 @@ type machines interface {
 	hypervisor() (uri string, err error)
 	// close ends every machine, and returns what they said on their consoles. No event comes
 	// after it.
-	close() ([]scenarios.Artifact, error)
+	close() ([]play.Artifact, error)
 }
 
 // machine is one of them, as its BMC and the scenario have it.

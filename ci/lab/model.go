@@ -14,6 +14,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/model"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
@@ -153,7 +154,7 @@ func (a *modelMachines) carries(from, to string) bool {
 func (*modelMachines) hypervisor() (string, error) { return "", nil }
 
 // close implements machines.
-func (a *modelMachines) close() ([]scenarios.Artifact, error) {
+func (a *modelMachines) close() ([]play.Artifact, error) {
 	a.do(func() {
 		a.closed = true
 		for _, m := range a.models {
@@ -168,7 +169,7 @@ func (a *modelMachines) close() ([]scenarios.Artifact, error) {
 			return nil, fmt.Errorf("record what the hosts said: %w", err)
 		}
 	}
-	return []scenarios.Artifact{{Name: page.Lines, Data: file.Bytes()}}, nil
+	return []play.Artifact{{Name: page.Lines, Data: file.Bytes()}}, nil
 }
 
 // modelled is a host that is a model, as the machine behind a BMC. It implements machine, and

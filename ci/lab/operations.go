@@ -19,6 +19,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -353,7 +354,7 @@ func (o operations) each(which scenarios.Selection, do func(object string) error
 		return fmt.Errorf("find %s: %w", which, err)
 	}
 	if meta.LenList(list) == 0 {
-		return &scenarios.Ineffective{Reason: which.String() + ": there is none"}
+		return &play.Ineffective{Reason: which.String() + ": there is none"}
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		return do(which.Kind + "/" + item.(client.Object).GetName())
@@ -363,7 +364,7 @@ func (o operations) each(which scenarios.Selection, do func(object string) error
 // writable is an error while users can write nothing.
 func (o operations) writable() error {
 	if !o.door.takes() {
-		return &scenarios.Ineffective{Reason: "the API server is away, or cannot write"}
+		return &play.Ineffective{Reason: "the API server is away, or cannot write"}
 	}
 	return nil
 }
@@ -395,7 +396,7 @@ func (o operations) patch(name, by string, object, status []byte, options []clie
 		err = o.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), user)
 	}
 	if apierrors.IsNotFound(err) {
-		return &scenarios.Ineffective{Reason: err.Error(), Missing: true}
+		return &play.Ineffective{Reason: err.Error(), Missing: true}
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // restartDelay is how long a controller is down at least.
@@ -34,7 +35,7 @@ type runner interface {
 	// the API goes the way through, and to the BMCs that the API names.
 	start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error)
 	// logs are what the controllers had to say.
-	logs() []scenarios.Artifact
+	logs() []play.Artifact
 }
 
 // way makes the transport of an API client.

@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // TestRefuse holds the requests of a controller against a failAPI.
@@ -71,7 +72,7 @@ func (r hands) start(_ context.Context, _ string, _ controllers.Selection, _ str
 	return h, nil
 }
 
-func (hands) logs() []scenarios.Artifact { return nil }
+func (hands) logs() []play.Artifact { return nil }
 
 func (h *hand) kill() {
 	select {

@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/processtest"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // TestProcesses runs the contract of processes on the lab's: real managers, a real API
@@ -168,7 +169,7 @@ func (r *hearing) start(ctx context.Context, name string, c controllers.Selectio
 	return m, nil
 }
 
-func (*hearing) logs() []scenarios.Artifact { return nil }
+func (*hearing) logs() []play.Artifact { return nil }
 
 // ears are those of a process: what it watches passes them.
 type ears struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
@@ -104,13 +105,13 @@ func (v *virtualMachines) restoreAll(but []network.Link) {
 func (v *virtualMachines) hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }
 
 // close implements machines.
-func (v *virtualMachines) close() (artifacts []scenarios.Artifact, err error) {
+func (v *virtualMachines) close() (artifacts []play.Artifact, err error) {
 	err = v.vms.Close()
 	v.tasks.Wait()
 	for _, name := range v.names {
 		for _, file := range []string{name + ".console", name + ".journal"} {
 			if data, err := os.ReadFile(filepath.Join(v.dir, file)); err == nil {
-				artifacts = append(artifacts, scenarios.Artifact{Name: file, Data: data})
+				artifacts = append(artifacts, play.Artifact{Name: file, Data: data})
 			}
 		}
 	}
@@ -119,15 +120,15 @@ func (v *virtualMachines) close() (artifacts []scenarios.Artifact, err error) {
 }
 
 // consoleLines are the lines of all consoles, at their times.
-func (v *virtualMachines) consoleLines() (scenarios.Artifact, error) {
+func (v *virtualMachines) consoleLines() (play.Artifact, error) {
 	var file bytes.Buffer
 	for _, l := range v.vms.ConsoleLines() {
 		line := page.Line{At: v.offset + l.At, Host: l.Host, Text: l.Text}
 		if err := json.NewEncoder(&file).Encode(line); err != nil {
-			return scenarios.Artifact{}, fmt.Errorf("record the consoles: %w", err)
+			return play.Artifact{}, fmt.Errorf("record the consoles: %w", err)
 		}
 	}
-	return scenarios.Artifact{Name: page.Lines, Data: file.Bytes()}, nil
+	return play.Artifact{Name: page.Lines, Data: file.Bytes()}, nil
 }
 
 // worldEvents translates what the hypervisor and the guest saw. A line of a boot

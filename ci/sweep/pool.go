@@ -11,7 +11,8 @@ import (
 	"sync"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -25,7 +26,7 @@ type pool struct {
 	errs    []error
 }
 
-func start(ctx context.Context, n int, story *search.Story, known *log, world func() scenarios.Backend) *pool {
+func start(ctx context.Context, n int, story *search.Story, known *log, world func() play.Backend) *pool {
 	p := &pool{jobs: make(chan search.Schedule, search.Ahead), results: make(chan search.Result, search.Ahead)}
 	ctx, stop := context.WithCancel(ctx)
 	for range n {
@@ -47,7 +48,7 @@ func start(ctx context.Context, n int, story *search.Story, known *log, world fu
 }
 
 // work plays schedules until there are none, or somebody has had enough.
-func (p *pool) work(ctx context.Context, story *search.Story, known *log, world func() scenarios.Backend) error {
+func (p *pool) work(ctx context.Context, story *search.Story, known *log, world func() play.Backend) error {
 	for {
 		var schedule search.Schedule
 		var more bool
@@ -59,7 +60,7 @@ func (p *pool) work(ctx context.Context, story *search.Story, known *log, world 
 		if !more {
 			return nil
 		}
-		result, err := play(ctx, story, schedule, known, world)
+		result, err := playOne(ctx, story, schedule, known, world)
 		switch {
 		case ctx.Err() != nil:
 			return nil // half a schedule says nothing
@@ -73,16 +74,16 @@ func (p *pool) work(ctx context.Context, story *search.Story, known *log, world 
 // attempts is how often a world is started that fails to start: a busy machine may be too slow for one.
 const attempts = 3
 
-func play(ctx context.Context, story *search.Story, schedule search.Schedule, known *log, world func() scenarios.Backend) (search.Result, error) {
+func playOne(ctx context.Context, story *search.Story, schedule search.Schedule, known *log, world func() play.Backend) (search.Result, error) {
 	plan := story.PlanOf(schedule)
 	if result, ok := known.find(plan); ok {
 		result.Number = schedule.Number
 		return result, nil
 	}
-	var outcome *scenarios.Outcome
+	var outcome *play.Outcome
 	var err error
 	for range attempts {
-		if outcome, err = scenarios.Run(ctx, plan, world(), nil); err == nil || ctx.Err() != nil || report.CodeOfUnplayed(err) != report.ExitInternal {
+		if outcome, err = play.Run(ctx, plan, world(), nil); err == nil || ctx.Err() != nil || play.CodeOfUnplayed(err) != exit.Internal {
 			break
 		}
 	}

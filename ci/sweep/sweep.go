@@ -10,14 +10,16 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
 // World is one that can tell which deeds passed its gates.
 type World interface {
-	scenarios.Backend
+	play.Backend
 	// Deeds are those of the story, in order.
 	Deeds() []scenarios.Deed
 }
@@ -38,26 +40,26 @@ type Options struct {
 func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
 	benign := world(true)
 	code, err = to.Single(ctx, plan, benign)
-	if err != nil || code != report.ExitHeld || plan.Spec.Expect.Violated != "" {
+	if err != nil || code != exit.Held || plan.Spec.Expect.Violated != "" {
 		return code, err // there is nothing to search for
 	}
 	deeds := underTest(plan, benign.Deeds())
 	s := search.Over(plan, Singles(deeds), o.Schedules, fmt.Sprintf("single deviations from %s", phrase.Count(len(deeds), "deed")))
 	known, err := open(to.Dir, plan)
 	if err != nil {
-		return 0, report.Coded(report.ExitInternal, err)
+		return 0, exit.Coded(exit.Internal, err)
 	}
 	defer known.close()
 	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
-	pool := start(ctx, max(1, o.Workers), s.Story, known, func() scenarios.Backend { return world(false) })
+	pool := start(ctx, max(1, o.Workers), s.Story, known, func() play.Backend { return world(false) })
 	tally := s.Run(pool, func(t search.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) })
 	err = pool.close()
 	bar.Clear()
 	if err != nil {
-		return 0, report.Coded(report.ExitInternal, err)
+		return 0, exit.Coded(exit.Internal, err)
 	}
 	s.Report(to, tally)
-	code = report.CodeOfVerdict(tally.Verdict(s.Total))
+	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	for _, f := range tally.Failures() {
 		if ctx.Err() != nil || f.Invariant == "" {
 			continue
@@ -80,16 +82,16 @@ func again(ctx context.Context, to *report.Console, plan *scenarios.Plan, f sear
 		if came == 0 {
 			code, err = to.Single(ctx, plan, world(false))
 		} else {
-			var o *scenarios.Outcome
+			var o *play.Outcome
 			if o, err = quiet.Play(ctx, plan, world(false)); err == nil {
 				verdict, _ := o.Verdict()
-				code = report.CodeOfVerdict(verdict)
+				code = play.CodeOfVerdict(verdict)
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if code == report.ExitViolated {
+		if code == exit.Violated {
 			came++
 		}
 	}

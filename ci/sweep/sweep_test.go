@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
@@ -21,7 +23,7 @@ import (
 // simulated is a world of the simulator that plays a lab: it has said which deeds passed, and one of them, if it is in
 // the plan, is made to deviate by a wrong controller.
 type simulated struct {
-	scenarios.Backend
+	play.Backend
 	deeds []scenarios.Deed
 	plays func(plan *scenarios.Plan) (*scenarios.Plan, error)
 }
@@ -150,7 +152,7 @@ func TestASweepFindsAndGoesOn(t *testing.T) {
 		started.Store(0)
 		out.Reset()
 		code, err := Run(t.Context(), to, plan, world, Options{Schedules: 14, Workers: 1, Again: 3})
-		if err != nil || code != report.ExitViolated {
+		if err != nil || code != exit.Violated {
 			t.Errorf("it ended with %d, %v:\n%s", code, err, out.String())
 		}
 		for _, want := range []string{"14 of 32 single deviations from 5 deeds: 13 held, 1 violated", "reboot/bmc ForceOff worker-1/1 ignore", "always: it came again 3 of 3 times"} {
@@ -188,7 +190,7 @@ func TestAWorldThatNeverStarts(t *testing.T) {
 	}
 	var out bytes.Buffer
 	_, err = Run(t.Context(), &report.Console{Out: &out, Talk: &out, World: "lab"}, plan, world, Options{Workers: 1})
-	if report.CodeOf(err) != report.ExitInternal || !strings.Contains(err.Error(), "there is no room") {
+	if exit.Code(err) != exit.Internal || !strings.Contains(err.Error(), "there is no room") {
 		t.Errorf("it ended with %v:\n%s", err, out.String())
 	}
 }

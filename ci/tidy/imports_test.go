@@ -44,8 +44,11 @@ const (
 var layers = []layer{
 	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
 
-	{"scenarios", slices.Concat([]string{"./scenarios/history", "./scenarios/invariant", "./scenarios/page", "./scenarios/phrase"}, []string{"sigs.k8s.io/yaml"}), whyScenarios},
+	{"scenarios", []string{"./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "sigs.k8s.io/yaml"}, whyScenarios},
 	{"scenarios/file", []string{"./scenarios/.", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "go.yaml.in/yaml/v3"}, "to read a scenario nobody has to play it"},
+	{"scenarios/play", []string{"./scenarios/.", "./scenarios/exit", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase"}, whyScenarios},
+	{"scenarios/version", nil, "what the program was built from is the same wherever it is asked"},
+	{"scenarios/exit", nil, "whoever ends with a code need not know what came of what"},
 	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/phrase", nil, "how to put something depends on nothing that is said"},
@@ -64,7 +67,7 @@ var layers = []layer{
 	{"controllers/processtest", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "the contract of processes fits whatever runs them"},
 	{"controllers/onhost", slices.Concat([]string{"./controllers", "./fakebmc/front"}, kubernetes, capi, everyClient, anyYAML, system),
 		"what a real host grants its agents, which meet hostile clients as BMCs do"},
-	{"controllers/cli", []string{"./controllers/.", "./controllers/manifests", "./controllers/onhost", "./scenarios/report", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
+	{"controllers/cli", []string{"./controllers/.", "./controllers/manifests", "./controllers/onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, everyClient),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
@@ -103,7 +106,7 @@ var layers = []layer{
 	{"ci/cluster/kind/runc", system, "it runs in a node, and depends on nothing there"},
 	{"ci/container", []string{"github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "golang.org/x/sys"}, "whoever runs an image need not know what is in it"},
 	{"ci/image", []string{"github.com/google/go-containerregistry/pkg"}, "an image has a program in it, whichever"},
-	{"ci/image/fencelab", []string{"./controllers/cli", "./scenarios/report", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
+	{"ci/image/fencelab", []string{"./controllers/cli", "./scenarios/exit", "./scenarios/version", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", "./ci/machine", gophercloud}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},

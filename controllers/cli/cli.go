@@ -9,7 +9,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/controllers/onhost"
-	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/exit"
 )
 
 // Controllers is the command that runs the controllers.
@@ -30,9 +30,9 @@ controller. Install the CRDs, roles and policies first:
 				return manifests.Write(cmd.OutOrStdout())
 			}
 			if err := options.Complete(cmd.ErrOrStderr()); err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
-			return report.Coded(report.ExitInternal, controllers.Run(cmd.Context(), options))
+			return exit.Coded(exit.Internal, controllers.Run(cmd.Context(), options))
 		},
 	}
 	flags := cmd.Flags()
@@ -63,9 +63,9 @@ CRDs and roles first, then a DaemonSet of agents, whose image make image builds:
 				return err
 			}
 			if err := options.Complete(cmd.ErrOrStderr()); err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
-			return report.Coded(report.ExitInternal, onhost.Run(cmd.Context(), options))
+			return exit.Coded(exit.Internal, onhost.Run(cmd.Context(), options))
 		},
 	}
 	flags := cmd.Flags()

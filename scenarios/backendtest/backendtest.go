@@ -1,4 +1,4 @@
-// Package backendtest is the contract of scenarios.Backend as a test suite: what
+// Package backendtest is the contract of play.Backend as a test suite: what
 // the run loop relies on, and what no world may do differently.
 package backendtest
 
@@ -12,11 +12,12 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Run checks the backends of a world that open returns, each of which is used for one
 // run: it does every operation to them that the world doesn't lack. They run side by side.
-func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scenarios.Backend) {
+func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) play.Backend) {
 	var driven sync.Map
 	t.Run("walks", func(t *testing.T) {
 		walks := []struct {
@@ -60,7 +61,7 @@ func Run(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scena
 
 // refuses shows that what the world lacks is refused before anything starts, and
 // nothing else.
-func refuses(t *testing.T, world scenarios.Capabilities, open func(testing.TB) scenarios.Backend) {
+func refuses(t *testing.T, world scenarios.Capabilities, open func(testing.TB) play.Backend) {
 	plan := compile(t)
 	plan.Spec.Controllers[0].Replicas = 2
 	plan.Deviations = []scenarios.Deviation{{Step: "reboot/api/1", Fault: scenarios.FaultCrashBefore}}
@@ -82,7 +83,7 @@ func refuses(t *testing.T, world scenarios.Capabilities, open func(testing.TB) s
 	}
 	b := open(t)
 	_, err := b.Start(context.Background(), plan)
-	var refusal *scenarios.Unsupported
+	var refusal *play.Unsupported
 	if !errors.As(err, &refusal) || !slices.Equal(refusal.Reasons, want) {
 		t.Errorf("start a plan that cannot be performed: %v, want an Unsupported error with\n%q", err, want)
 	}

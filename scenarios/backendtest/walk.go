@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // The hosts of the plan that is played: guarded has a watchdog, and plain is alone in its
@@ -47,14 +48,14 @@ func compile(t testing.TB) *scenarios.Plan {
 // Advance is held against the contract.
 type walk struct {
 	*testing.T
-	b      scenarios.Backend
+	b      play.Backend
 	driven *sync.Map // the names of the operations that walks have done
 	now    time.Duration
 	seen   []history.Event
 }
 
 // start brings the topology up.
-func start(t *testing.T, b scenarios.Backend, driven *sync.Map, ironic *scenarios.Ironic) *walk {
+func start(t *testing.T, b play.Backend, driven *sync.Map, ironic *scenarios.Ironic) *walk {
 	t.Helper()
 	t.Cleanup(func() {
 		for range 2 {
@@ -66,7 +67,7 @@ func start(t *testing.T, b scenarios.Backend, driven *sync.Map, ironic *scenario
 	plan := compile(t)
 	plan.Spec.Topology.Ironic = ironic
 	_, err := b.Start(context.Background(), plan)
-	if missing := new(scenarios.Missing); ironic != nil && errors.As(err, &missing) {
+	if missing := new(play.Missing); ironic != nil && errors.As(err, &missing) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -200,12 +201,12 @@ func (w *walk) do(op scenarios.Op) {
 }
 
 // ineffective performs an operation for which there is nothing to do it to.
-func (w *walk) ineffective(op scenarios.Op) scenarios.Ineffective {
+func (w *walk) ineffective(op scenarios.Op) play.Ineffective {
 	w.Helper()
-	var ineffective *scenarios.Ineffective
+	var ineffective *play.Ineffective
 	if err := w.b.Apply(op); !errors.As(err, &ineffective) {
 		w.Errorf("%s: %v, want an Ineffective error", op, err)
-		return scenarios.Ineffective{}
+		return play.Ineffective{}
 	}
 	return *ineffective
 }

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/fencelab/fencelab/scenarios/play"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/fencelab/fencelab/scenarios"
 )
 
 // Dump is what a report has of the API: the last state of the objects of those kinds that are dumped.
-func (kinds Kinds) Dump(list func(*Kind) ([]client.Object, error)) (scenarios.Artifact, error) {
+func (kinds Kinds) Dump(list func(*Kind) ([]client.Object, error)) (play.Artifact, error) {
 	dumped := []client.Object{}
 	for _, kind := range kinds {
 		if !kind.Dumped {
@@ -18,7 +17,7 @@ func (kinds Kinds) Dump(list func(*Kind) ([]client.Object, error)) (scenarios.Ar
 		}
 		objs, err := list(kind)
 		if err != nil {
-			return scenarios.Artifact{}, fmt.Errorf("dump every %s: %w", kind.Name, err)
+			return play.Artifact{}, fmt.Errorf("dump every %s: %w", kind.Name, err)
 		}
 		for _, obj := range objs {
 			obj = obj.DeepCopyObject().(client.Object)
@@ -29,7 +28,7 @@ func (kinds Kinds) Dump(list func(*Kind) ([]client.Object, error)) (scenarios.Ar
 	}
 	data, err := json.MarshalIndent(dumped, "", "  ")
 	if err != nil {
-		return scenarios.Artifact{}, fmt.Errorf("dump the API: %w", err)
+		return play.Artifact{}, fmt.Errorf("dump the API: %w", err)
 	}
-	return scenarios.Artifact{Name: "api.json", Data: append(data, '\n')}, nil
+	return play.Artifact{Name: "api.json", Data: append(data, '\n')}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Requests has every request to the BMCs as a line of JSON, in either world: when it
@@ -28,8 +28,8 @@ func (q *Requests) Add(r fakebmc.Record) {
 }
 
 // Artifact is what a report has of them.
-func (q *Requests) Artifact() scenarios.Artifact {
+func (q *Requests) Artifact() play.Artifact {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return scenarios.Artifact{Name: "bmc.jsonl", Data: bytes.Clone(q.lines.Bytes())}
+	return play.Artifact{Name: "bmc.jsonl", Data: bytes.Clone(q.lines.Bytes())}
 }

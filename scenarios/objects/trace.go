@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Trace is what a report shows beside the history: how objects changed, and what the
@@ -84,10 +84,10 @@ func (t *Trace) Changed(at time.Duration, actor, object string, before, after me
 }
 
 // Artifact is what a report has of it.
-func (t *Trace) Artifact() scenarios.Artifact {
+func (t *Trace) Artifact() play.Artifact {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return scenarios.Artifact{Name: page.Trace, Data: bytes.Clone(t.lines.Bytes())}
+	return play.Artifact{Name: page.Trace, Data: bytes.Clone(t.lines.Bytes())}
 }
 
 // bookkeeping is what every write changes.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
@@ -28,7 +29,7 @@ func LintCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 		Short: "Check scenario files without running them",
 		Args:  ScenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return Invalid(lint(cmd.OutOrStdout(), args, vocabulary()))
+			return exit.BadInput(lint(cmd.OutOrStdout(), args, vocabulary()))
 		},
 	}
 }
@@ -64,7 +65,7 @@ func SchemaCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			schema, err := file.Schema(vocabulary())
 			if err != nil {
-				return Coded(ExitInternal, err)
+				return exit.Coded(exit.Internal, err)
 			}
 			_, err = cmd.OutOrStdout().Write(schema)
 			return err

@@ -1,5 +1,4 @@
 // Package report prints what comes of runs and searches, for people at a terminal.
-// The text and the files of one run are scenarios.Outcome's.
 package report
 
 import (
@@ -16,9 +15,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/version"
 )
 
 // Console prints results to Out, and what else there is to say to Talk.
@@ -45,10 +47,10 @@ type Console struct {
 
 	// Another makes a world like that of a run, to play a plan like its own in; nil in the
 	// lab, where no run is like another.
-	Another func() scenarios.Backend
+	Another func() play.Backend
 
 	// Twin plays a plan again with fencelab's own controllers; nil if nobody wants to know.
-	Twin func(context.Context, *scenarios.Plan) (*scenarios.Twin, error)
+	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)
 
 	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
 	entry *Entry
@@ -112,7 +114,7 @@ func (c *Console) Check(worlds []string) error {
 }
 
 // Play plays a plan. The error has an exit code.
-func (c *Console) Play(ctx context.Context, plan *scenarios.Plan, backend scenarios.Backend) (*scenarios.Outcome, error) {
+func (c *Console) Play(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (*play.Outcome, error) {
 	var listen func(history.Event)
 	switch {
 	case c.Trace:
@@ -124,29 +126,29 @@ func (c *Console) Play(ctx context.Context, plan *scenarios.Plan, backend scenar
 			}
 		}
 	}
-	outcome, err := scenarios.Run(ctx, plan, backend, listen)
+	outcome, err := play.Run(ctx, plan, backend, listen)
 	if err != nil {
-		switch name, code := plan.Metadata.Name, CodeOfUnplayed(err); {
-		case code == ExitEnvironment:
-			return nil, &Exit{code, err}
-		case code == ExitInternal && ctx.Err() != nil:
-			return nil, &Exit{ExitUnknown, fmt.Errorf("%s: interrupted", name)}
+		switch name, code := plan.Metadata.Name, play.CodeOfUnplayed(err); {
+		case code == exit.Environment:
+			return nil, exit.Coded(code, err)
+		case code == exit.Internal && ctx.Err() != nil:
+			return nil, exit.Coded(exit.Unknown, fmt.Errorf("%s: interrupted", name))
 		default:
-			return nil, &Exit{code, fmt.Errorf("%s: %w", name, err)}
+			return nil, exit.Coded(code, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	outcome.World, outcome.Version = c.World, Version()
+	outcome.World, outcome.Version = c.World, version.Built()
 	return outcome, nil
 }
 
 // Single plays a plan, reports on it and returns the exit code.
-func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scenarios.Backend) (code int, err error) {
+func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (code int, err error) {
 	began := time.Now()
 	outcome, err := c.Play(ctx, plan, backend)
 	if err != nil {
 		return 0, err
 	}
-	code = CodeOfOutcome(outcome)
+	code = play.CodeOfOutcome(outcome)
 	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && c.Another != nil {
 		outcome.Nearest = c.nearest(ctx, plan)
 	}
@@ -158,8 +160,8 @@ func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scen
 	}
 	if err := failed; err != nil {
 		fmt.Fprintf(c.Talk, "fencelab: %v\n", err)
-		if code == ExitHeld {
-			code = ExitInternal
+		if code == exit.Held {
+			code = exit.Internal
 		}
 	}
 	return code, nil
@@ -167,7 +169,7 @@ func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend scen
 
 // nearest returns a run of the same story that held and whose schedule is near to the
 // plan's: without one of its deviations, or without any.
-func (c *Console) nearest(ctx context.Context, plan *scenarios.Plan) *scenarios.Outcome {
+func (c *Console) nearest(ctx context.Context, plan *scenarios.Plan) *play.Outcome {
 	quiet := *c
 	quiet.Trace = false
 	var fewer [][]scenarios.Deviation
@@ -193,17 +195,17 @@ func (c *Console) nearest(ctx context.Context, plan *scenarios.Plan) *scenarios.
 const nearestTried = 8
 
 // Beside plays the twin of a run, and prints both side by side. The error has an exit code.
-func (c *Console) Beside(ctx context.Context, o *scenarios.Outcome) error {
+func (c *Console) Beside(ctx context.Context, o *play.Outcome) error {
 	twin, err := c.Twin(ctx, o.Plan)
 	if err != nil {
-		return &Exit{ExitInvalid, err}
+		return exit.Coded(exit.Invalid, err)
 	}
-	fmt.Fprint(c.Out, o.Beside(twin))
+	fmt.Fprint(c.Out, Beside(o, twin))
 	return nil
 }
 
 // Headline prints what came of a run in one line.
-func (c *Console) Headline(o *scenarios.Outcome) {
+func (c *Console) Headline(o *play.Outcome) {
 	mismatch := o.Meets()
 	verdict, _ := o.Verdict()
 	text := fmt.Sprintf("%s, %d events, digest %s", o.Duration().Round(time.Millisecond), o.History.Len(), o.History.Digest())
@@ -218,14 +220,14 @@ func (c *Console) Headline(o *scenarios.Outcome) {
 
 // outcome prints what came of a run that took so long, and saves what is worth keeping.
 // The error is that nothing could be saved.
-func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
+func (c *Console) outcome(o *play.Outcome, took time.Duration) error {
 	mismatch := o.Meets()
 	c.Headline(o)
 	if c.Real {
 		fmt.Fprintf(c.Out, "  wall time %s\n", took.Round(100*time.Millisecond))
 	}
 	if c.Real && mismatch == "" {
-		for _, line := range o.Elapsed() {
+		for _, line := range Elapsed(o) {
 			fmt.Fprintf(c.Out, "  %s\n", line)
 		}
 	}
@@ -238,12 +240,12 @@ func (c *Console) outcome(o *scenarios.Outcome, took time.Duration) error {
 	if dir != "" {
 		dir = filepath.Join(dir, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, o.World, o.Plan.ID()))
 		replay = c.Replay(dir)
-		if failed = o.Save(dir, replay); failed != nil {
+		if failed = Save(o, dir, replay); failed != nil {
 			dir, replay = "", "" // there is nothing to replay
 		}
 	}
 	if mismatch != "" {
-		fmt.Fprint(c.Out, o.Brief(dir, replay))
+		fmt.Fprint(c.Out, Brief(o, dir, replay))
 	}
 	c.entry.ran(o, dir, replay)
 	return failed

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Ledger is what came of an invocation, scenario by scenario: report.json, as
@@ -128,11 +130,11 @@ func (l *Ledger) begin(s *scenarios.Scenario) *Entry {
 func (e *Entry) end(code int, took time.Duration) {
 	e.Wall = took.Seconds()
 	switch code {
-	case ExitHeld:
+	case exit.Held:
 		e.Status = Passed
-	case ExitViolated:
+	case exit.Violated:
 		e.Status = Failed
-	case ExitUnknown:
+	case exit.Unknown:
 		e.Status = Unknown
 	default:
 		e.Status = Broken
@@ -149,11 +151,11 @@ func (e *Entry) end(code int, took time.Duration) {
 func (e *Entry) skip(reason string) { e.Status, e.Reason = Skipped, reason }
 
 // ran takes over a run that was reported on.
-func (e *Entry) ran(o *scenarios.Outcome, dir, replay string) {
+func (e *Entry) ran(o *play.Outcome, dir, replay string) {
 	if e == nil {
 		return
 	}
-	e.Runs = append(e.Runs, &Shown{dir, o.JSON(replay), o.Brief(dir, replay), replay})
+	e.Runs = append(e.Runs, &Shown{dir, JSON(o, replay), Brief(o, dir, replay), replay})
 	if mismatch := o.Meets(); mismatch != "" && e.Search == nil {
 		e.Reason = mismatch
 	}

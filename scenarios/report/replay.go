@@ -8,15 +8,17 @@ import (
 	"path/filepath"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // PlayFile plays a saved plan. The error has an exit code.
-func (c *Console) PlayFile(ctx context.Context, path string, vocabulary file.Vocabulary, backend scenarios.Backend) (*scenarios.Outcome, error) {
+func (c *Console) PlayFile(ctx context.Context, path string, vocabulary file.Vocabulary, backend play.Backend) (*play.Outcome, error) {
 	plan, err := file.LoadPlanFile(path, vocabulary)
 	if err != nil {
-		return nil, &Exit{ExitInvalid, err}
+		return nil, exit.Coded(exit.Invalid, err)
 	}
 	return c.Play(ctx, plan, backend)
 }
@@ -24,17 +26,17 @@ func (c *Console) PlayFile(ctx context.Context, path string, vocabulary file.Voc
 // Again reports on a plan that was played again, saves the run where the user wants it,
 // lets him look at it, and says whether it came out as before. File is the plan's, and
 // in is where the user says what he wants to see. The error has an exit code.
-func (c *Console) Again(ctx context.Context, o *scenarios.Outcome, file string, walk Walk, in io.Reader) error {
+func (c *Console) Again(ctx context.Context, o *play.Outcome, file string, walk Walk, in io.Reader) error {
 	c.Headline(o)
-	fmt.Fprint(c.Out, o.Brief(c.Dir, ""))
+	fmt.Fprint(c.Out, Brief(o, c.Dir, ""))
 	if c.Twin != nil {
 		if err := c.Beside(ctx, o); err != nil {
 			return err
 		}
 	}
 	if c.Dir != "" {
-		if err := o.Save(c.Dir, c.Replay(c.Dir)); err != nil {
-			return &Exit{ExitInternal, err}
+		if err := Save(o, c.Dir, c.Replay(c.Dir)); err != nil {
+			return exit.Coded(exit.Internal, err)
 		}
 	}
 	if err := walk.Take(in, c.Out, o); err != nil {
@@ -45,51 +47,51 @@ func (c *Console) Again(ctx context.Context, o *scenarios.Outcome, file string, 
 			return err
 		}
 	}
-	return Ended(CodeOfOutcome(o))
+	return exit.Ended(play.CodeOfOutcome(o))
 }
 
 // Reproduce plays a plan, whose deviations are named by deeds, and says whether it breaks what it broke in the simulator.
 // The error has an exit code.
-func (c *Console) Reproduce(ctx context.Context, plan *scenarios.Plan, broke []string, backend scenarios.Backend) error {
+func (c *Console) Reproduce(ctx context.Context, plan *scenarios.Plan, broke []string, backend play.Backend) error {
 	o, err := c.Play(ctx, plan, backend)
 	if err != nil {
 		return err
 	}
 	c.Headline(o)
-	fmt.Fprint(c.Out, o.Brief(c.Dir, ""))
+	fmt.Fprint(c.Out, Brief(o, c.Dir, ""))
 	if c.Dir != "" {
-		if err := o.Save(c.Dir, c.Replay(c.Dir)); err != nil {
-			return &Exit{ExitInternal, err}
+		if err := Save(o, c.Dir, c.Replay(c.Dir)); err != nil {
+			return exit.Coded(exit.Internal, err)
 		}
 	}
 	word, reason := o.Reproduces(broke)
 	fmt.Fprintf(c.Out, "%s: %s\n", word, reason)
-	if word == scenarios.Diverged {
-		return Ended(ExitUnknown)
+	if word == play.Diverged {
+		return exit.Ended(exit.Unknown)
 	}
 	verdict, _ := o.Verdict()
-	return Ended(CodeOfVerdict(verdict))
+	return exit.Ended(play.CodeOfVerdict(verdict))
 }
 
 // Untold says which deviations a world has no hand in, so that it would only diverge. The error has an exit code.
 func (c *Console) Untold(name string, reasons []string) error {
 	c.Line(invariant.Unknown, false, name, "not played")
 	for _, reason := range reasons {
-		fmt.Fprintf(c.Out, "%s: at %s\n", scenarios.Diverged, reason)
+		fmt.Fprintf(c.Out, "%s: at %s\n", play.Diverged, reason)
 	}
-	return Ended(ExitUnknown)
+	return exit.Ended(exit.Unknown)
 }
 
 // asBefore says whether a replay came out as its plan was saved, with the history that
 // was saved beside it. The error has an exit code.
-func (c *Console) asBefore(o *scenarios.Outcome, saved string) error {
+func (c *Console) asBefore(o *play.Outcome, saved string) error {
 	err := o.Replayed(saved)
-	var different *scenarios.Different
+	var different *play.Different
 	switch {
 	case errors.As(err, &different) && different.Plan:
-		return &Exit{ExitInvalid, err}
+		return exit.Coded(exit.Invalid, err)
 	case err != nil:
-		return &Exit{ExitInternal, err}
+		return exit.Coded(exit.Internal, err)
 	case o.Plan.Digest != "":
 		fmt.Fprintf(c.Out, "replayed: %d events, every one as before\n", o.History.Len())
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/version"
 )
 
 // Suite runs scenarios one after the other, each with a plan of its own that is compiled
@@ -17,7 +19,7 @@ import (
 // came of it all is saved in Dir, if there is one, and in the format json it is all that is
 // printed.
 func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, strategy string, seed uint64, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
-	ledger := &Ledger{Version: Version(), Backend: c.World, Seed: seed, Strategy: strategy, Began: time.Now(), Results: []*Entry{}}
+	ledger := &Ledger{Version: version.Built(), Backend: c.World, Seed: seed, Strategy: strategy, Began: time.Now(), Results: []*Entry{}}
 	if c.Real {
 		ledger.Controllers, ledger.Hosts, ledger.Cluster, ledger.Power = c.Chosen("controllers"), c.Chosen("hosts"), c.Chosen("cluster"), c.Chosen("power")
 	}
@@ -26,7 +28,7 @@ func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, strategy
 		c.Out = io.Discard
 	}
 	ended := c.suite(ctx, ledger, all, play)
-	ledger.close(CodeOf(ended), time.Since(ledger.Began))
+	ledger.close(exit.Code(ended), time.Since(ledger.Began))
 	failed := error(nil)
 	if c.Dir != "" {
 		failed = ledger.save(c.Dir)
@@ -40,7 +42,7 @@ func (c *Console) Suite(ctx context.Context, all []*scenarios.Scenario, strategy
 	if failed != nil {
 		fmt.Fprintf(c.Talk, "fencelab: %v\n", failed)
 		if ended == nil {
-			ended = Ended(ExitInternal)
+			ended = exit.Ended(exit.Internal)
 		}
 	}
 	return ended
@@ -59,7 +61,7 @@ func (c *Console) unfit(s *scenarios.Scenario) string {
 
 // suite runs the scenarios, and keeps a ledger of them.
 func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Scenario, play func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
-	ran, unexpected, worst := 0, 0, ExitHeld
+	ran, unexpected, worst := 0, 0, exit.Held
 	var ended error
 	for _, scenario := range all {
 		c.entry = ledger.begin(scenario)
@@ -75,24 +77,24 @@ func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 		began := time.Now()
 		plan, err := scenarios.Compile(scenario, ledger.Seed)
 		if err != nil {
-			err = &Exit{ExitInternal, err}
+			err = exit.Coded(exit.Internal, err)
 		}
-		code := ExitHeld
+		code := exit.Held
 		if err == nil {
 			code, err = play(scenario, plan)
 		}
 		if err != nil {
 			c.entry.Reason = err.Error()
-			c.entry.end(CodeOf(err), time.Since(began))
+			c.entry.end(exit.Code(err), time.Since(began))
 			ended = err
 			continue
 		}
 		c.entry.end(code, time.Since(began))
 		ran++
-		if code != ExitHeld {
+		if code != exit.Held {
 			unexpected++
 		}
-		worst = Worse(worst, code)
+		worst = exit.Worse(worst, code)
 	}
 	if ended != nil {
 		return ended
@@ -106,10 +108,10 @@ func (c *Console) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 		left = fmt.Sprintf(", interrupted before the other %d", len(all)-ran)
 	}
 	fmt.Fprintf(c.Talk, "%s in %s: %s%s\n", phrase.Count(ran, "scenario"), time.Since(ledger.Began).Round(time.Millisecond), summary, left)
-	if ran == 0 && worst == ExitHeld {
-		return &Exit{ExitUnknown, fmt.Errorf("none of the scenarios can be told in the %s", c.World)}
+	if ran == 0 && worst == exit.Held {
+		return exit.Coded(exit.Unknown, fmt.Errorf("none of the scenarios can be told in the %s", c.World))
 	}
-	return Ended(worst)
+	return exit.Ended(worst)
 }
 
 // WorldNames are what the command line calls worlds.

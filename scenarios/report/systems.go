@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 )
 
@@ -33,7 +34,7 @@ func SystemsCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 with, which scripts build it and whether that was done here, what was adapted, and what
 a run with it says nothing about.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			return Invalid(systems(cmd.OutOrStdout(), files, vocabulary()))
+			return exit.BadInput(systems(cmd.OutOrStdout(), files, vocabulary()))
 		},
 	})
 	return cmd

@@ -9,9 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // Walk says how a replay is looked at: up to an event, or event by event.
@@ -34,15 +35,15 @@ func (w Walk) Check(world string) error {
 }
 
 // Take shows a run that was replayed, as far as the user wants to see it.
-func (w Walk) Take(in io.Reader, out io.Writer, o *scenarios.Outcome) error {
-	run, err := o.Look()
+func (w Walk) Take(in io.Reader, out io.Writer, o *play.Outcome) error {
+	run, err := Look(o)
 	switch {
 	case w == (Walk{}):
 		return nil
 	case err != nil:
-		return &Exit{ExitInternal, err}
+		return exit.Coded(exit.Internal, err)
 	case w.Until > len(run.Events):
-		return &Exit{ExitInvalid, fmt.Errorf("--until %d: the run has %d events", w.Until, len(run.Events))}
+		return exit.Coded(exit.Invalid, fmt.Errorf("--until %d: the run has %d events", w.Until, len(run.Events)))
 	}
 	v := &viewer{run: run, out: out, at: w.Until}
 	for seq := max(1, w.Until-before); seq <= w.Until; seq++ {

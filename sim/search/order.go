@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 )
 
@@ -39,7 +40,7 @@ func plain(steps []told) []sim.Step {
 func (t *told) kind() kind { return kind{t.Actor, t.Class, t.Verb, t.Object, t.phase} }
 
 // tell plays the plan as it is and returns the steps of its story.
-func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, *scenarios.Outcome, error) {
+func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, *play.Outcome, error) {
 	var steps []told
 	known, last, phases, phase := make(rows), make(map[decider]Point), make(map[string]int), 0
 	backend := s.Backend()
@@ -59,7 +60,7 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 		steps = append(steps, told{step, phase})
 		return scenarios.Deviation{}, false
 	}
-	outcome, err := scenarios.Run(ctx, plan, backend, nil)
+	outcome, err := play.Run(ctx, plan, backend, nil)
 	return steps, outcome, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
@@ -61,11 +62,11 @@ func NewPlayer(simulator *sim.Simulator, story *Story) *Player {
 
 // Play plays a schedule to its end. It returns the schedule with the deviations that
 // were drawn.
-func (p *Player) Play(schedule Schedule) (*scenarios.Outcome, Schedule, error) {
+func (p *Player) Play(schedule Schedule) (*play.Outcome, Schedule, error) {
 	return p.play(schedule, nil)
 }
 
-func (p *Player) play(schedule Schedule, reached *coverage) (*scenarios.Outcome, Schedule, error) {
+func (p *Player) play(schedule Schedule, reached *coverage) (*play.Outcome, Schedule, error) {
 	backend := p.simulator.Backend()
 	var drawn []scenarios.Deviation
 	if schedule.Draw {
@@ -76,7 +77,7 @@ func (p *Player) play(schedule Schedule, reached *coverage) (*scenarios.Outcome,
 	}
 	// Half a schedule says nothing, so that nobody interrupts it.
 	plan := p.story.PlanOf(schedule)
-	outcome, err := scenarios.Run(context.Background(), plan, backend, nil)
+	outcome, err := play.Run(context.Background(), plan, backend, nil)
 	if schedule.Draw {
 		schedule.Draw, schedule.Deviations = false, distinct(append(drawn, schedule.Deviations...))
 	}
@@ -150,7 +151,7 @@ type Result struct {
 
 // Benign plays the plan as it is and returns the steps of its story, in the order in
 // which they were scheduled.
-func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *scenarios.Outcome, error) {
+func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *play.Outcome, error) {
 	steps, outcome, err := tell(ctx, s, plan)
 	return plain(steps), outcome, err
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 	"github.com/fencelab/fencelab/sim/simtest"
@@ -95,7 +97,7 @@ func TestRandom(t *testing.T) {
 		}
 		switch verdict, reason := outcome.Verdict(); verdict {
 		case invariant.Violated:
-			t.Errorf("seed %d: %s\n%s", seed, reason, outcome.Text(""))
+			t.Errorf("seed %d: %s\n%s", seed, reason, report.Text(outcome, ""))
 		case invariant.Unknown:
 			t.Errorf("seed %d: %s", seed, reason)
 		}
@@ -106,7 +108,7 @@ func TestRandom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := scenarios.Run(context.Background(), replay, s.Backend(), nil)
+		again, err := play.Run(context.Background(), replay, s.Backend(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 )
 
@@ -36,7 +37,7 @@ type Search struct {
 
 // New plays the benign schedule of a scenario and plans a search around it. The
 // outcome is the benign one's.
-func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*Search, *scenarios.Outcome, error) {
+func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*Search, *play.Outcome, error) {
 	steps, benign, err := tell(ctx, simulator, plan)
 	if err != nil {
 		return nil, nil, err

@@ -14,21 +14,22 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/search"
 	"github.com/google/go-cmp/cmp"
 )
 
-func broken(id string, first, second history.Event) *scenarios.Outcome {
+func broken(id string, first, second history.Event) *play.Outcome {
 	v := &invariant.Violation{Invariant: id, First: first, Second: second, Sentence: "something"}
-	return &scenarios.Outcome{
+	return &play.Outcome{
 		Plan: new(scenarios.Plan), History: new(history.History), Broken: v,
 		// Another guarantee that is broken as well doesn't make it another failure.
 		Results: []invariant.Result{{Invariant: id, Verdict: invariant.Violated, Violation: v}, {Invariant: "other", Verdict: invariant.Violated}},
 	}
 }
 
-func stuck(reason string) *scenarios.Outcome {
-	return &scenarios.Outcome{Plan: new(scenarios.Plan), History: new(history.History), Stuck: reason}
+func stuck(reason string) *play.Outcome {
+	return &play.Outcome{Plan: new(scenarios.Plan), History: new(history.History), Stuck: reason}
 }
 
 // TestTally groups schedules by what went wrong in them, and comes to the
@@ -38,7 +39,7 @@ func TestTally(t *testing.T) {
 		return history.Event{Kind: history.NodeDeleted, Host: host, Actor: actor}
 	}
 	on := history.Event{Kind: history.BootStarted, Host: "worker-1"}
-	outcomes := []*scenarios.Outcome{
+	outcomes := []*play.Outcome{
 		stuck(`step 7 (a) waited 2m6.002s for node-deleted host=worker-1, which came at 15.160s (event 53), before step 6 was done`),
 		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
 		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-1, which came at 1.5s (event 9), before step 6 was done`),
@@ -177,7 +178,7 @@ spec:
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := scenarios.Run(context.Background(), saved, s.Backend(), nil)
+		again, err := play.Run(context.Background(), saved, s.Backend(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

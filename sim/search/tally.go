@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
@@ -45,7 +45,7 @@ type Failure struct {
 }
 
 // ResultOf is what the outcome of a schedule comes to.
-func ResultOf(o *scenarios.Outcome) Result {
+func ResultOf(o *play.Outcome) Result {
 	r := Result{Idle: len(o.Injected.Idle) > 0, Simulated: o.Played()}
 	for _, result := range o.Results {
 		if result.Judged > 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/controllers/cli"
-	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/version"
 )
 
 func main() {
@@ -21,7 +22,7 @@ func main() {
 	root := &cobra.Command{
 		Use:           "fencelab",
 		Short:         "Run fencelab's controllers and agents in a cluster",
-		Version:       report.Version(),
+		Version:       version.Built(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -33,5 +34,5 @@ func main() {
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(os.Stderr, "fencelab: %s\n", err)
 	}
-	os.Exit(report.CodeOf(err))
+	os.Exit(exit.Code(err))
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
-	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/vms"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -58,18 +58,18 @@ controllers act, and you run yours beside them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := chosen(args[0], vocabulary(), set, seed)
 			if err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			job.Plan = plan.Text()
 			status, err := Up(cmd.Context(), job, saying(cmd.ErrOrStderr()), "lab", "keep")
 			var failure *Failure
 			switch {
 			case errors.As(err, &failure):
-				return report.Coded(failure.Code, err)
+				return exit.Coded(failure.Code, err)
 			case cmd.Context().Err() != nil:
-				return report.Coded(report.ExitUnknown, errors.New("interrupted: the lab has been removed"))
+				return exit.Coded(exit.Unknown, errors.New("interrupted: the lab has been removed"))
 			case err != nil:
-				return report.Coded(report.ExitInternal, err)
+				return exit.Coded(exit.Internal, err)
 			}
 			describe(cmd.OutOrStdout(), status, program)
 			return nil
@@ -136,7 +136,7 @@ func statusCommand(program string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			labs, err := named(args)
 			if err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			if len(labs) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
@@ -149,7 +149,7 @@ func statusCommand(program string) *cobra.Command {
 				good = l.tell(cmd.Context(), cmd.OutOrStdout(), program) && good
 			}
 			if !good {
-				return report.Ended(report.ExitEnvironment)
+				return exit.Ended(exit.Environment)
 			}
 			return nil
 		},
@@ -200,13 +200,13 @@ your own cluster.`,
 			}
 			labs, err := named(args)
 			if err != nil {
-				return report.Invalid(err)
+				return exit.BadInput(err)
 			}
 			if len(labs) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "no lab is up")
 			}
 			if len(labs) > 1 && len(args) == 0 && !all {
-				return report.Invalid(fmt.Errorf("there are %d labs: name those to remove (%s), or use --all", len(labs), phrase.OneOf(names(labs))))
+				return exit.BadInput(fmt.Errorf("there are %d labs: name those to remove (%s), or use --all", len(labs), phrase.OneOf(names(labs))))
 			}
 			var errs []error
 			for _, l := range labs {
@@ -219,7 +219,7 @@ your own cluster.`,
 			if len(args) == 0 {
 				errs = append(errs, sweepKilled(cmd))
 			}
-			return report.Coded(report.ExitInternal, errors.Join(errs...))
+			return exit.Coded(exit.Internal, errors.Join(errs...))
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "remove what the labs of these names have left in the cluster of this file")
@@ -231,17 +231,17 @@ your own cluster.`,
 func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
 	labs, err := Find()
 	if err != nil {
-		return report.Coded(report.ExitInternal, err)
+		return exit.Coded(exit.Internal, err)
 	}
 	if len(names) == 0 {
-		return report.Invalid(fmt.Errorf("name the labs whose leftovers are in the cluster of %s: they have the label %s=NAME", kubeconfig, cluster.Label))
+		return exit.BadInput(fmt.Errorf("name the labs whose leftovers are in the cluster of %s: they have the label %s=NAME", kubeconfig, cluster.Label))
 	}
 	for _, name := range names {
 		if !keeper.IsName(name) || slices.ContainsFunc(labs, func(l Lab) bool { return l.Name == name }) {
-			return report.Invalid(fmt.Errorf("%q is up, or not the name of a lab: run lab down %[1]s without --kubeconfig first", name))
+			return exit.BadInput(fmt.Errorf("%q is up, or not the name of a lab: run lab down %[1]s without --kubeconfig first", name))
 		}
 		if err := cluster.Release(cmd.Context(), kubeconfig, name); err != nil {
-			return report.Coded(report.ExitEnvironment, err)
+			return exit.Coded(exit.Environment, err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "nothing of lab %s is left in the cluster\n", name)
 	}
@@ -255,7 +255,7 @@ func keepCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return report.Coded(report.ExitInternal, Keep(cmd.Context(), os.Stdin, os.Stdout, vocabulary()))
+			return exit.Coded(exit.Internal, Keep(cmd.Context(), os.Stdin, os.Stdout, vocabulary()))
 		},
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -56,7 +56,7 @@ func Keep(ctx context.Context, in io.Reader, out *os.File, vocabulary file.Vocab
 	k := &keep{talker: talker{to: []*json.Encoder{json.NewEncoder(out)}}}
 	err := k.run(ctx, in, out, vocabulary)
 	if err != nil {
-		k.send(message{Error: &failed{err.Error(), report.CodeOfUnplayed(err)}})
+		k.send(message{Error: &failed{err.Error(), play.CodeOfUnplayed(err)}})
 	}
 	return err
 }

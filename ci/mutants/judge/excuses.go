@@ -20,6 +20,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -69,7 +70,7 @@ func answerAll() error {
 	}
 }
 
-func answerOf(o *scenarios.Outcome, missed int) (*answer, error) {
+func answerOf(o *play.Outcome, missed int) (*answer, error) {
 	excused, err := o.Excused()
 	if err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func audits(catalog, first, right string, limit time.Duration) (*finding.Audit, 
 		}
 		for i := range singles[:min(share, len(singles))] {
 			deviant := plan.With(singles[i : i+1])
-			o, err := scenarios.Run(context.Background(), deviant, a.s.Backend(), nil)
+			o, err := play.Run(context.Background(), deviant, a.s.Backend(), nil)
 			if err != nil {
 				return nil, err
 			}
@@ -195,7 +196,7 @@ func audits(catalog, first, right string, limit time.Duration) (*finding.Audit, 
 
 // look asks the twin of a run in which something was excused. One that is violated all the
 // same lets nobody off.
-func (a *auditor) look(o *scenarios.Outcome, plan *scenarios.Plan) error {
+func (a *auditor) look(o *play.Outcome, plan *scenarios.Plan) error {
 	a.audit.Schedules++
 	if o.Err != nil || o.Broken != nil || o.Violation() != nil {
 		return nil

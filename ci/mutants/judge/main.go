@@ -25,6 +25,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -54,7 +55,7 @@ func main() {
 	case *audit:
 		found, err = audits(*catalog, *first, *right, *limit)
 	case *replay:
-		found, err = play()
+		found, err = playAll()
 	case *strategy != "":
 		found, err = hunt(*catalog, *first, *right, search.Options{Strategy: *strategy, Seed: *seed, Schedules: *schedules})
 	default:
@@ -77,8 +78,8 @@ type story struct {
 	random  uint64
 }
 
-// play plays the plan on standard input.
-func play() (*finding.Finding, error) {
+// playAll plays the plan on standard input.
+func playAll() (*finding.Finding, error) {
 	data, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func play() (*finding.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := scenarios.Run(context.Background(), plan, s.Backend(), nil)
+	o, err := play.Run(context.Background(), plan, s.Backend(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func play() (*finding.Finding, error) {
 }
 
 // excused reports whether the right controllers break the same in a schedule.
-func excused(right string, o *scenarios.Outcome, deviations []scenarios.Deviation) (bool, error) {
+func excused(right string, o *play.Outcome, deviations []scenarios.Deviation) (bool, error) {
 	if right == "" {
 		return false, nil
 	}
@@ -129,7 +130,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 	}
 	began := time.Now()
 	tried := 0
-	judge := func(o *scenarios.Outcome, err error, strategy string, deviations []scenarios.Deviation) (*finding.Finding, error) {
+	judge := func(o *play.Outcome, err error, strategy string, deviations []scenarios.Deviation) (*finding.Finding, error) {
 		tried++
 		f := &finding.Finding{Scenario: o.Plan.Metadata.Name, Strategy: strategy, Schedules: tried, Took: time.Since(began)}
 		for _, d := range deviations {
@@ -304,7 +305,7 @@ func (h *hunter) judge(s search.Schedule) (ok bool) {
 }
 
 // broken names the guarantees that were broken, or what else was, and says how.
-func broken(o *scenarios.Outcome) (what, reason string) {
+func broken(o *play.Outcome) (what, reason string) {
 	var ids []string
 	for _, r := range o.Results {
 		if r.Verdict == invariant.Violated {

@@ -22,6 +22,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 	"github.com/fencelab/fencelab/vms/keeper"
@@ -102,8 +104,8 @@ func reproduce(ctx context.Context, catalog, story, right string, times, plans i
 			if verbose {
 				options.Log = os.Stderr
 			}
-			o, err := scenarios.Run(ctx, told.Plan, lab.New(options), nil)
-			if unsupported := (*scenarios.Unsupported)(nil); errors.As(err, &unsupported) {
+			o, err := play.Run(ctx, told.Plan, lab.New(options), nil)
+			if unsupported := (*play.Unsupported)(nil); errors.As(err, &unsupported) {
 				r.Refused = unsupported.Reasons[0]
 				return r, nil
 			}
@@ -112,12 +114,12 @@ func reproduce(ctx context.Context, catalog, story, right string, times, plans i
 			}
 			word, reason := o.Reproduces(broke)
 			if verbose {
-				fmt.Fprintf(os.Stderr, "%s (%s): %s: %s\n%s\n", r.Deed, r.Deviation, word, reason, o.Text(""))
+				fmt.Fprintf(os.Stderr, "%s (%s): %s: %s\n%s\n", r.Deed, r.Deviation, word, reason, report.Text(o, ""))
 			}
 			switch word {
-			case scenarios.Reproduced:
+			case play.Reproduced:
 				r.Times++
-			case scenarios.Diverged:
+			case play.Diverged:
 				r.Diverged++
 			}
 			r.Of++
@@ -155,7 +157,7 @@ func load(catalog, name string) (*scenarios.Plan, error) {
 }
 
 // excused reports whether the right controllers break the same in a schedule.
-func excused(right string, o *scenarios.Outcome) (bool, error) {
+func excused(right string, o *play.Outcome) (bool, error) {
 	f, err := finding.OfRight(right, o.Plan)
 	if err != nil {
 		return false, err

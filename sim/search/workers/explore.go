@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -17,7 +19,7 @@ import (
 // has to have [Command]. When the context ends, what was found so far counts.
 func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
 	o search.Options, n int) (code int, err error) {
-	internal := func(err error) (int, error) { return 0, &report.Exit{Code: report.ExitInternal, Err: err} }
+	internal := func(err error) (int, error) { return 0, &exit.Error{Code: exit.Internal, Err: err} }
 	show := func(ctx context.Context, plan *scenarios.Plan) (int, error) {
 		return to.Single(ctx, plan, simulator.Evident())
 	}
@@ -46,12 +48,12 @@ func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, 
 	}
 	s.Report(to, tally)
 	fmt.Fprintf(to.Talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
-	code = report.CodeOfVerdict(tally.Verdict(s.Total))
+	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	// What an interrupted search has found is still shown.
 	ctx = context.WithoutCancel(ctx)
 	err = s.ReportFailures(to, tally, func(plan *scenarios.Plan) error {
 		shown, err := show(ctx, plan)
-		code = report.Worse(code, shown)
+		code = exit.Worse(code, shown)
 		return err
 	})
 	return code, err

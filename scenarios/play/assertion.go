@@ -1,4 +1,4 @@
-package scenarios
+package play
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -16,7 +17,7 @@ const AsTold = "as-told"
 
 // asTold judges the assertions of a plan. told says, when the run is over, whether the
 // story was told to its end: what didn't happen in half a story could still have come.
-func asTold(plan *Plan, skew time.Duration, told func() bool) invariant.Invariant {
+func asTold(plan *scenarios.Plan, skew time.Duration, told func() bool) invariant.Invariant {
 	return invariant.Invariant{
 		ID:       AsTold,
 		Claim:    "The events come as the scenario expects them.",
@@ -48,7 +49,7 @@ type assertions struct {
 // claim is one assertion and how far it has come. It is open from opening to closing,
 // and over when nothing can change any more.
 type claim struct {
-	Assertion
+	scenarios.Assertion
 	seen, opened, closed int // how many events matched
 	opening, closing     history.Event
 	over                 bool
@@ -92,11 +93,11 @@ func (c *assertions) observe(one *claim, e *history.Event) {
 		switch {
 		case one.After.IsZero():
 			one.opening = *e // the beginning of the story
-			already = event.holds(c.fields)
+			already = event.Holds(c.fields)
 		case one.After.Matches(*e):
 			if one.opened++; one.opened == cmp.Or(one.After.Occurrence, 1) {
 				one.opening = *e
-				already = event.holds(c.fields)
+				already = event.Holds(c.fields)
 			}
 			if !already {
 				return
@@ -202,11 +203,11 @@ func (c *assertions) Finish(complete bool) invariant.Result {
 }
 
 // event is the one that is claimed or forbidden.
-func (a *Assertion) event() Trigger {
-	if a.Never.IsZero() {
-		return a.Happens
+func (c *claim) event() scenarios.Trigger {
+	if c.Never.IsZero() {
+		return c.Happens
 	}
-	return a.Never
+	return c.Never
 }
 
 func (c *claim) waits() bool { return !c.over && c.Never.IsZero() && c.opening.Kind != "" }
@@ -216,20 +217,20 @@ func (c *claim) missing() string {
 }
 
 // bounds completes a sentence with when an event should come, or should not.
-func (a *Assertion) bounds() string {
+func (c *claim) bounds() string {
 	text := ""
-	if a.Within > 0 {
-		text += fmt.Sprintf(" within %s", time.Duration(a.Within))
-		if a.After.IsZero() {
+	if c.Within > 0 {
+		text += fmt.Sprintf(" within %s", time.Duration(c.Within))
+		if c.After.IsZero() {
 			text += " of the beginning"
 		} else {
-			text += fmt.Sprintf(" of %s", a.After)
+			text += fmt.Sprintf(" of %s", c.After)
 		}
-	} else if !a.After.IsZero() {
-		text += fmt.Sprintf(" after %s", a.After)
+	} else if !c.After.IsZero() {
+		text += fmt.Sprintf(" after %s", c.After)
 	}
-	if !a.Before.IsZero() {
-		text += fmt.Sprintf(" before %s", a.Before)
+	if !c.Before.IsZero() {
+		text += fmt.Sprintf(" before %s", c.Before)
 	}
 	return text
 }

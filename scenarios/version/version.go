@@ -1,10 +1,11 @@
-package report
+// Package version says which version of the program is running.
+package version
 
 import "runtime/debug"
 
-// Version says what this program was built from: the version or the commit, and whether
+// Built says what this program was built from: the version or the commit, and whether
 // it was changed.
-func Version() string {
+func Built() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "of an unknown version"

@@ -1,4 +1,4 @@
-package scenarios
+package report
 
 import (
 	"cmp"
@@ -7,48 +7,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
-
-// Excused are the guarantees that a run would have violated if nothing had held anybody up,
-// and hasn't.
-func (o *Outcome) Excused() ([]invariant.Result, error) {
-	chosen, err := chosen(o.Plan)
-	if err != nil {
-		return nil, err
-	}
-	var excused []invariant.Result
-	for _, r := range invariant.JudgeStrictly(o.History, chosen, params(o.Plan, o.Timings)) {
-		lenient := slices.ContainsFunc(o.Results, func(mine invariant.Result) bool {
-			return mine.Invariant == r.Invariant && mine.Verdict != invariant.Violated
-		})
-		if r.Verdict == invariant.Violated && lenient {
-			excused = append(excused, r)
-		}
-	}
-	return excused, nil
-}
 
 // besideLength is how many lines show what two runs did differently, and besideWidth how many
 // columns each of them has.
 const besideLength, besideWidth = 20, 56
 
-// Twin is a run with fencelab's own controllers in the parts of those of another run, in a
-// schedule that is as much like that one's as there can be.
-type Twin struct {
-	Outcome *Outcome
-	// Instead are the controllers of the other run, and who is in the place of each.
-	Instead map[string]string
-	// Missed are the deviations of the other run at whose deeds this one never came.
-	Missed []string
-}
-
 // Beside shows side by side what came of a run and of its twin, and what was done in each
 // from where they part.
-func (o *Outcome) Beside(twin *Twin) string {
-	mine, other := o.deeds(twin.Instead), twin.Outcome.deeds(nil)
+func Beside(o *play.Outcome, twin *play.Twin) string {
+	mine, other := deeds(o, twin.Instead), deeds(twin.Outcome, nil)
 	same := 0
 	for same < len(mine) && same < len(other) && mine[same] == other[same] {
 		same++
@@ -64,7 +36,7 @@ func (o *Outcome) Beside(twin *Twin) string {
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	line("", "this run", "its twin: fencelab's "+strings.Join(replacing(twin.Instead), ", "))
-	line("", o.said(), twin.Outcome.said())
+	line("", inWords(o), inWords(twin.Outcome))
 	for _, missed := range list("the twin came to no such deed", twin.Missed) {
 		b.WriteString("  " + missed + "\n")
 	}
@@ -87,7 +59,7 @@ func (o *Outcome) Beside(twin *Twin) string {
 }
 
 // said is a verdict in a few words: "violated: at-most-one".
-func (o *Outcome) said() string {
+func inWords(o *play.Outcome) string {
 	verdict, reason := o.Verdict()
 	if v := o.Violation(); v != nil {
 		return string(verdict) + ": " + v.Invariant
@@ -129,7 +101,7 @@ type done struct {
 const comparable = 4
 
 // deeds are what matters of a run in its story, with controllers called as their twins are.
-func (o *Outcome) deeds(names map[string]string) []done {
+func deeds(o *play.Outcome, names map[string]string) []done {
 	var all []done
 	begun := false
 	for _, e := range o.History.Events() {
@@ -137,7 +109,7 @@ func (o *Outcome) deeds(names map[string]string) []done {
 		if !begun || weights[e.Kind] < comparable || e.Kind == history.Deviated {
 			continue
 		}
-		e.Actor = Renamed(e.Actor, names)
+		e.Actor = scenarios.Renamed(e.Actor, names)
 		all = append(all, done{e.At, withAuthor(&e)})
 	}
 	return all

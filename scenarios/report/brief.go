@@ -1,4 +1,4 @@
-package scenarios
+package report
 
 import (
 	"cmp"
@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // briefLength is how many lines a terminal shows of a run that did not come out as
@@ -21,7 +23,7 @@ const briefLength = 14
 // the events that matter in their order, what was true and what was said of the hosts
 // then, and where the rest is. Dir is where the run was saved and replay the command
 // that plays it again; both may be empty.
-func (o *Outcome) Brief(dir, replay string) string {
+func Brief(o *play.Outcome, dir, replay string) string {
 	var head, foot []string
 	verdict, reason := o.Verdict()
 	if reason != "" {
@@ -32,7 +34,7 @@ func (o *Outcome) Brief(dir, replay string) string {
 	}
 	broken := o.Violation()
 	var hosts, actors []string
-	last := o.storyEnd()
+	last := storyEnd(o)
 	switch {
 	case broken != nil:
 		if inv, err := invariant.Lookup(broken.Invariant); err == nil {
@@ -44,12 +46,12 @@ func (o *Outcome) Brief(dir, replay string) string {
 		hosts = []string{o.Plan.Spec.Steps[o.Steps].When.Host}
 	}
 	if broken != nil || verdict.Undecided() {
-		foot = append(foot, o.sides(hosts, actors, last)...)
+		foot = append(foot, sides(o, hosts, actors, last)...)
 	}
 	if broken != nil {
 		foot = append(foot, margin(broken))
 	} else if verdict.Undecided() {
-		foot = append(foot, list("still in force", InForce(o.Plan.Spec.Steps[:o.Steps]))...)
+		foot = append(foot, list("still in force", scenarios.InForce(o.Plan.Spec.Steps[:o.Steps]))...)
 		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
 			foot = append(foot, list("without effect", idle)...)
 		}
@@ -67,7 +69,7 @@ func (o *Outcome) Brief(dir, replay string) string {
 	}
 	var story []string
 	if broken != nil || verdict.Undecided() {
-		story = o.landmarks(hosts, last, briefLength-len(head)-len(foot), broken)
+		story = landmarks(o, hosts, last, briefLength-len(head)-len(foot), broken)
 	}
 	lines := slices.Concat(head, story, foot)
 	if len(lines) == 0 {
@@ -101,7 +103,7 @@ func margin(v *invariant.Violation) string {
 
 // Look is the run as one looks at it: event by event, with what was true and what was
 // believed.
-func (o *Outcome) Look() (*page.Run, error) {
+func Look(o *play.Outcome) (*page.Run, error) {
 	run := &page.Run{Events: o.History.Events()}
 	for _, a := range o.Artifacts {
 		read := map[string]func([]byte) error{page.Requests: run.ReadRequests, page.Trace: run.ReadTrace}[a.Name]
@@ -117,11 +119,11 @@ func (o *Outcome) Look() (*page.Run, error) {
 
 // sides says of each host what was true of it when an event had just happened, and
 // what its BMC, its status and the caches of these actors said.
-func (o *Outcome) sides(hosts, actors []string, seq int) (lines []string) {
+func sides(o *play.Outcome, hosts, actors []string, seq int) (lines []string) {
 	if seq < 1 {
 		return nil
 	}
-	run, err := o.Look()
+	run, err := Look(o)
 	if err != nil {
 		return []string{"what was believed is not known: " + err.Error()}
 	}
@@ -172,7 +174,7 @@ var weights = map[history.Kind]int{
 // landmarks are at most n lines for the events of the story up to the last one that
 // say most about how it came to it: of the hosts that matter, or of all if none does.
 // Those that broke the claim are marked.
-func (o *Outcome) landmarks(hosts []string, last, n int, broken *invariant.Violation) []string {
+func landmarks(o *play.Outcome, hosts []string, last, n int, broken *invariant.Violation) []string {
 	type landmark struct {
 		event  history.Event
 		weight int

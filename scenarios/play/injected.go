@@ -1,10 +1,11 @@
-package scenarios
+package play
 
 import (
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -52,21 +53,21 @@ type injections struct {
 
 // injection is one of them, and whether it took effect.
 type injection struct {
-	Injection
+	scenarios.Injection
 	took bool
 }
 
 // expect notes the deviations that a plan names.
-func (i *injections) expect(deviations []Deviation) {
+func (i *injections) expect(deviations []scenarios.Deviation) {
 	for _, d := range deviations {
-		i.all = append(i.all, injection{Injection: Injection{
+		i.all = append(i.all, injection{Injection: scenarios.Injection{
 			Name: fmt.Sprintf("the deviation %s was never taken: no such step came", d), Event: history.Deviated, Value: d.String(),
 		}})
 	}
 }
 
 // add notes the operation of a step, counted from 1, if it can come to nothing.
-func (i *injections) add(op *Op, step int) {
+func (i *injections) add(op *scenarios.Op, step int) {
 	if shows, can := op.Shows(step); can {
 		i.all = append(i.all, injection{Injection: shows})
 	}

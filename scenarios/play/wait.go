@@ -1,21 +1,19 @@
-package scenarios
+package play
 
 import (
 	"fmt"
 	"strings"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// SinceStart is what since says for the beginning of the story.
-const SinceStart = "start"
-
 // since returns from where on events count for a step: 0 is the beginning of the
 // story, n is when the n-th step was done.
-func (p *Plan) since(step int) int {
+func since(p *scenarios.Plan, step int) int {
 	name := p.Spec.Steps[step].When.Since
-	if name == SinceStart {
+	if name == scenarios.SinceStart {
 		return 0
 	}
 	for i := range step {
@@ -29,14 +27,14 @@ func (p *Plan) since(step int) int {
 // wait is a trigger that is looked out for.
 type wait struct {
 	// triggers are single events, and left says how many more of each must come.
-	triggers []Trigger
+	triggers []scenarios.Trigger
 	left     []int
 }
 
-func waitFor(t Trigger) *wait {
+func waitFor(t scenarios.Trigger) *wait {
 	w := &wait{triggers: t.AllOf}
 	if len(t.AllOf) == 0 {
-		w.triggers = []Trigger{t}
+		w.triggers = []scenarios.Trigger{t}
 	}
 	for _, t := range w.triggers {
 		w.left = append(w.left, max(t.Occurrence, 1))
@@ -49,7 +47,7 @@ func waitFor(t Trigger) *wait {
 func (w *wait) held(before []history.Event) bool {
 	over := true
 	for i, t := range w.triggers {
-		if t.holds(before) {
+		if t.Holds(before) {
 			w.left[i] = 0
 		}
 		over = over && w.left[i] == 0
@@ -70,8 +68,8 @@ func (w *wait) see(e history.Event) bool {
 }
 
 // open are the triggers that have not been seen.
-func (w *wait) open() []Trigger {
-	var open []Trigger
+func (w *wait) open() []scenarios.Trigger {
+	var open []scenarios.Trigger
 	for i, t := range w.triggers {
 		if w.left[i] > 0 {
 			open = append(open, t)

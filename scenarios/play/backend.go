@@ -1,10 +1,11 @@
-package scenarios
+package play
 
 import (
 	"context"
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -19,11 +20,11 @@ type Backend interface {
 	// are refused up front, all reasons joined in an Unsupported error, and
 	// then nothing is left behind. The events of bringing up come out of the
 	// first Advance, followed by one history.RunStarted.
-	Start(ctx context.Context, plan *Plan) (invariant.Timings, error)
+	Start(ctx context.Context, plan *scenarios.Plan) (invariant.Timings, error)
 	// Apply performs one operation at the present time and returns when it has
 	// been accepted. What it leads to comes out of Advance. An Ineffective error
 	// says that there was nothing to do it to.
-	Apply(op Op) error
+	Apply(op scenarios.Op) error
 	// Advance lets the world run until the given time and hands over every
 	// event in order, each exactly once. When each returns true the world
 	// stops at that event's time. It returns the present time: until, or an

@@ -1,4 +1,8 @@
-package scenarios
+// Package play plays one plan in a world and says what came of it: Run does the steps of the
+// story on a Backend and shows every event to the guarantees, and an Outcome has their verdict
+// and the evidence. The simulator and the lab are two Backends behind one interface; nothing
+// here knows which of them is at work.
+package play
 
 import (
 	"cmp"
@@ -9,13 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // Outcome is what came of playing a plan.
 type Outcome struct {
-	Plan    *Plan
+	Plan    *scenarios.Plan
 	Timings invariant.Timings
 	History *history.History
 	// Results are the invariants' verdicts, in the plan's order.
@@ -57,7 +62,7 @@ type Outcome struct {
 // happens later is in the outcome.
 //
 // listen is shown every event as it happens; it may be nil.
-func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.Event)) (*Outcome, error) {
+func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func(history.Event)) (*Outcome, error) {
 	r := &run{ctx: ctx, backend: backend, listen: listen, outcome: &Outcome{Plan: plan, History: new(history.History)}}
 	r.injected.expect(plan.Deviations)
 	timings, err := backend.Start(ctx, plan)
@@ -94,7 +99,7 @@ func Run(ctx context.Context, plan *Plan, backend Backend, listen func(history.E
 
 // judges builds the checkers of the plan's invariants, and of its own claims; told says
 // in the end whether the story was told.
-func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant.Panel, error) {
+func judges(plan *scenarios.Plan, timings invariant.Timings, told func() bool) (*invariant.Panel, error) {
 	chosen, err := chosen(plan)
 	if err != nil {
 		return nil, err
@@ -106,7 +111,7 @@ func judges(plan *Plan, timings invariant.Timings, told func() bool) (*invariant
 }
 
 // chosen are the guarantees by which a plan is judged: those that it names, or all.
-func chosen(plan *Plan) ([]invariant.Invariant, error) {
+func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 	if len(plan.Spec.Invariants) == 0 {
 		return invariant.All(), nil
 	}
@@ -122,8 +127,8 @@ func chosen(plan *Plan) ([]invariant.Invariant, error) {
 }
 
 // params are what the checkers must know of the plan.
-func params(plan *Plan, timings invariant.Timings) invariant.Params {
-	p := invariant.Params{Timings: timings, Claims: plan.Spec.claims(), Patience: time.Duration(plan.Spec.Limits.Settle)}
+func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
+	p := invariant.Params{Timings: timings, Claims: claims(&plan.Spec), Patience: time.Duration(plan.Spec.Limits.Settle)}
 	for _, host := range plan.Spec.Topology.Hosts {
 		p.Hosts = append(p.Hosts, host.Name)
 		if host.Watchdog == 0 {
@@ -131,7 +136,7 @@ func params(plan *Plan, timings invariant.Timings) invariant.Params {
 		}
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
-		for _, part := range append([]string{PartOf(&c)}, c.Also...) {
+		for _, part := range append([]string{scenarios.PartOf(&c)}, c.Also...) {
 			switch part {
 			case "power":
 				p.Roles.Power = cmp.Or(p.Roles.Power, c.Name)
@@ -181,7 +186,7 @@ type run struct {
 	// late is by how much the schedule's own delays may hold the story up.
 	late time.Duration
 	// lasting are the operations that were done for good.
-	lasting []*Op
+	lasting []*scenarios.Op
 	// deviates says that the schedule has left its default, and may again; strayed that it
 	// has, and won't.
 	deviates, strayed bool
@@ -217,7 +222,7 @@ func (r *run) begin() {
 }
 
 // step waits for a step's trigger and does what it says.
-func (r *run) step(i int, s *Step) {
+func (r *run) step(i int, s *scenarios.Step) {
 	if r.over() {
 		return
 	}
@@ -242,11 +247,11 @@ func (r *run) step(i int, s *Step) {
 
 // await waits for a step's trigger, which may have been seen already if the step
 // says since when it counts.
-func (r *run) await(i int, s *Step) bool {
+func (r *run) await(i int, s *scenarios.Step) bool {
 	plan := r.outcome.Plan
 	events := r.outcome.History.Events()
 	wait := waitFor(s.When)
-	mark := r.marks[plan.since(i)]
+	mark := r.marks[since(plan, i)]
 	if wait.held(events[:mark]) {
 		return true
 	}
@@ -268,7 +273,7 @@ func (r *run) await(i int, s *Step) bool {
 		r.outcome.Stuck = fmt.Sprintf("step %d (%s) waited %s for %s", i+1, s.Title(), (r.now-began).Round(time.Millisecond),
 			wait.missing(events[r.marks[0]:r.marks[i]], i)) + warned(wait, r.outcome.History.Events()[r.marks[0]:])
 		for _, t := range wait.open() { // a guarantee may have promised it
-			r.record(history.Event{At: r.now, Kind: history.StepOverdue, Host: t.host(), Object: t.Object, Key: t.Key, Value: t.Event, Note: s.Title()})
+			r.record(history.Event{At: r.now, Kind: history.StepOverdue, Host: t.ItsHost(), Object: t.Object, Key: t.Key, Value: t.Event, Note: s.Title()})
 		}
 	}
 	return seen
@@ -279,7 +284,7 @@ func (r *run) await(i int, s *Step) bool {
 func warned(w *wait, events []history.Event) string {
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
-		if e.Kind == history.ControllerWarning && slices.ContainsFunc(w.triggers, func(t Trigger) bool { return t.Host == e.Object || t.Host == "" && t.Object == "" }) {
+		if e.Kind == history.ControllerWarning && slices.ContainsFunc(w.triggers, func(t scenarios.Trigger) bool { return t.Host == e.Object || t.Host == "" && t.Object == "" }) {
 			return fmt.Sprintf("; %s has warned: %s: %s", e.Actor, e.Value, e.Note)
 		}
 	}
@@ -324,7 +329,7 @@ func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
 // longest is how long nothing may come any closer once a schedule is over that has left its
 // default: it may have brought a controller to wait for as long as it ever does, be it for
 // a time in its settings or for its queue to try again what has failed often.
-func (r *run) longest(limit Duration) time.Duration {
+func (r *run) longest(limit scenarios.Duration) time.Duration {
 	if !r.strayed {
 		return time.Duration(limit)
 	}
@@ -351,7 +356,7 @@ func (r *run) settle() {
 		return
 	}
 	r.withdraw()
-	r.apply(Op{Heal: new(HealOp)}, -1)
+	r.apply(scenarios.Op{Heal: new(scenarios.HealOp)}, -1)
 	r.deviates, r.strayed, r.late = false, r.strayed || r.deviates, 0
 	budget := time.Duration(r.outcome.Plan.Spec.Limits.Settle)
 	told := r.outcome.Stuck == ""
@@ -388,7 +393,7 @@ func (r *run) rest() bool {
 }
 
 // quiet is what the plan says, or what the world knows of its controllers.
-func quiet(plan *Plan, timings *invariant.Timings) time.Duration {
+func quiet(plan *scenarios.Plan, timings *invariant.Timings) time.Duration {
 	return cmp.Or(time.Duration(plan.Spec.Limits.Quiet), timings.Quiet)
 }
 
@@ -408,7 +413,7 @@ func (r *run) withdraw() {
 
 // obstacle reports whether objects of a user's making keep controllers from what they
 // are to do.
-func obstacle(which Selection) bool {
+func obstacle(which scenarios.Selection) bool {
 	kind, _, _ := strings.Cut(cmp.Or(which.Object, which.Kind), "/")
 	return kind == "PodDisruptionBudget" || kind == "VolumeAttachment"
 }
@@ -420,9 +425,9 @@ func (r *run) finish() {
 }
 
 // apply performs an operation: that of a step, or the healing.
-func (r *run) apply(op Op, step int) {
+func (r *run) apply(op scenarios.Op, step int) {
 	if op.Heal != nil {
-		op = HealAllBut(r.lasting...)
+		op = scenarios.HealAllBut(r.lasting...)
 	}
 	err := r.backend.Apply(op)
 	if ineffective := (*Ineffective)(nil); errors.As(err, &ineffective) {
@@ -449,7 +454,7 @@ func (r *run) apply(op Op, step int) {
 		Hinders: op.Hinders(&r.outcome.Timings), Frees: op.Ends(),
 	}
 	if op.Heal != nil { // the event ends all but these
-		e.Frees, e.Lasting = nil, op.Heal.hindrances(&r.outcome.Plan.Spec.Topology)
+		e.Frees, e.Lasting = nil, op.Heal.Spared(&r.outcome.Plan.Spec.Topology)
 	}
 	r.record(e)
 }
@@ -480,4 +485,22 @@ func (r *run) record(e history.Event) history.Event {
 		r.listen(e)
 	}
 	return e
+}
+
+// claims are those of all hosts, for the checker.
+func claims(s *scenarios.Spec) []invariant.Claim {
+	var all []invariant.Claim
+	for i := range s.Claims {
+		c := &s.Claims[i]
+		for j := range s.Topology.Hosts {
+			h := &s.Topology.Hosts[j]
+			field := c.Field(h)
+			claim := invariant.Claim{Host: h.Name, Object: field.Object, Key: field.Key, Value: c.Value, Within: time.Duration(c.Within)}
+			if c.IsUsual() {
+				claim.Key = ""
+			}
+			all = append(all, claim)
+		}
+	}
+	return all
 }

@@ -1,0 +1,187 @@
+package play
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
+)
+
+// Verdict is the verdict on the whole run. A violation that was seen stands,
+// whatever else went wrong. Held needs a story that was told to its end, and a
+// guarantee that it put to the test; one that the scenario names itself must be
+// among those.
+//
+// A fault, a crash or a deviation that had no effect leaves the verdict unknown:
+// what the scenario is about was not tested.
+func (o *Outcome) Verdict() (invariant.Verdict, string) {
+	verdict, reason := o.VerdictOfSchedule()
+	if verdict == invariant.Held && len(o.Injected.Idle) > 0 {
+		return invariant.Unknown, strings.Join(o.Injected.Idle, "; ")
+	}
+	return verdict, reason
+}
+
+// VerdictOfSchedule is the verdict on one schedule out of many. There a fault may
+// come to nothing: that it can do something is seen in the default schedule, and
+// others may lead past it.
+func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
+	if v := o.Violation(); v != nil {
+		return invariant.Violated, v.Invariant + ": " + v.Sentence
+	}
+	tested := false
+	var doubt string
+	for _, r := range o.Results {
+		switch {
+		case r.Verdict == invariant.Held:
+			tested = true
+		case doubt == "" && (r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0):
+			doubt = r.Invariant + ": " + r.Reason
+		}
+	}
+	switch {
+	case o.Err != nil:
+		return invariant.Unknown, o.Err.Error()
+	case o.Stuck != "":
+		return invariant.Unknown, o.Stuck
+	case len(o.Plan.Spec.Steps) == 0:
+		return invariant.Unknown, "the scenario has no steps: nothing was put to the test"
+	case len(o.Unjudged) > 0:
+		return invariant.Unjudged, o.sayUnjudged()
+	case doubt != "":
+		return invariant.Unknown, doubt
+	case o.Idle != "":
+		return invariant.Unknown, o.Idle
+	case !tested:
+		return invariant.Unknown, "no guarantee was put to the test"
+	}
+	return invariant.Held, ""
+}
+
+// sayUnjudged names the first harm at which no guarantee has looked, and what would make one.
+func (o *Outcome) sayUnjudged() string {
+	h := &o.Unjudged[0]
+	reason := fmt.Sprintf("%s at %s (event %d) by %s, and no guarantee has ruled on that", h.Event.Phrase(), history.Seconds(h.Event.At), h.Event.Seq, h.Event.Actor)
+	if h.NoPart {
+		reason += fmt.Sprintf(": %s would, but nobody knows which part %s plays; give it plays: PART in spec.controllers", h.Judge, h.Event.Actor)
+	} else {
+		reason += fmt.Sprintf(": %s would look at it", h.Judge)
+	}
+	if more := len(o.Unjudged) - 1; more > 0 {
+		reason += fmt.Sprintf("; and %s more", phrase.Count(more, "harm"))
+	}
+	return reason
+}
+
+// Bypassed reports whether a schedule has led past a step of the story, or has kept all
+// controllers from it, which says nothing against those as long as the guarantees were judged:
+// they rule on what happened instead.
+func (o *Outcome) Bypassed() bool {
+	ledPast := o.Stuck != "" && o.Steps < len(o.Plan.Spec.Steps) || o.Idle != ""
+	if !ledPast || o.Err != nil || len(o.Unjudged) > 0 ||
+		!slices.ContainsFunc(o.History.Events(), func(e history.Event) bool { return e.Kind == history.Deviated }) {
+		return false
+	}
+	tested := false
+	for _, r := range o.Results {
+		if r.Invariant == AsTold { // which speaks of the story
+			continue
+		}
+		if r.Verdict == invariant.Violated || r.Verdict == invariant.Unknown && (r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0) {
+			return false
+		}
+		tested = tested || r.Verdict == invariant.Held
+	}
+	return tested
+}
+
+// Meets compares the verdict with what the scenario expects of it. It returns ""
+// or what is different.
+func (o *Outcome) Meets() (mismatch string) {
+	verdict, reason := o.Verdict()
+	expected := o.Plan.Spec.Expect.Violated
+	if expected == "" {
+		if verdict == invariant.Held {
+			return ""
+		}
+		return reason
+	}
+	for _, r := range o.Results {
+		if r.Invariant == expected && r.Verdict == invariant.Violated {
+			return ""
+		}
+	}
+	if verdict == invariant.Violated {
+		return fmt.Sprintf("expected %s to be violated, but it was another: %s", expected, reason)
+	}
+	if reason != "" {
+		reason = ": " + reason
+	}
+	return fmt.Sprintf("expected %s to be violated, but the verdict is %s%s", expected, verdict, reason)
+}
+
+// TooSlow says by what the machine, and nobody under test, may have spoilt the run: it names who got too little of it, and for how
+// long. It is "" if nothing was noticed.
+func (o *Outcome) TooSlow() string {
+	var stalls []string
+	for _, e := range o.History.Events() {
+		switch e.Kind {
+		case history.LabStalled:
+			stalls = append(stalls, "at "+history.Seconds(e.At)+" "+cmp.Or(e.Note, e.Phrase()))
+		case history.LabRecovered:
+			if n := len(stalls); n > 0 {
+				stalls[n-1] += ", for " + e.Value + " in all"
+			}
+		}
+	}
+	if n := len(stalls); n > maxStalls {
+		stalls = append(stalls[:maxStalls], fmt.Sprintf("and %d times more", n-maxStalls))
+	}
+	return strings.Join(stalls, "; ")
+}
+
+// maxStalls are how many are named.
+const maxStalls = 3
+
+// Interrupted reports whether the run was ended from outside.
+func (o *Outcome) Interrupted() bool { return errors.Is(o.Err, context.Canceled) }
+
+// Violation returns the violation that the verdict and the report are about, or
+// nil: the one that ended the run, and else the first of what was missing in the
+// end.
+func (o *Outcome) Violation() *invariant.Violation {
+	if o.Broken != nil {
+		return o.Broken
+	}
+	for _, r := range o.Results {
+		if r.Violation != nil {
+			return r.Violation
+		}
+	}
+	return nil
+}
+
+// Duration is how much of the world's time the run took until nothing was missing
+// any more: the quiet time after that is not counted.
+func (o *Outcome) Duration() time.Duration {
+	if o.Settled > 0 {
+		return o.Settled
+	}
+	return o.Played()
+}
+
+// Played is how much of the world's time the run took in all.
+func (o *Outcome) Played() time.Duration {
+	events := o.History.Events()
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].At
+}
