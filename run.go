@@ -1,17 +1,21 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/sweep"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -28,6 +32,7 @@ const benign, sweeping = "benign", "sweep"
 // runner is one invocation of run or replay.
 type runner struct {
 	report.Console
+	session   campaign.Session
 	search    search.Options
 	workers   int
 	filter    file.Filter
@@ -73,7 +78,7 @@ is saved below --out.`,
 // flags are those that run and replay have in common.
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+phrase.OneOf(report.WorldNames(worlds)))
+	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+phrase.OneOf(worldNames()))
 	for _, part := range lab.Parts {
 		p := &report.Part{Flag: part.Flag, Of: part.Of}
 		flags.StringVar(&p.Value, p.Flag, p.Of[0], fmt.Sprintf(part.Help, phrase.OneOf(p.Of)))
@@ -92,18 +97,19 @@ func choices() string { return phrase.OneOf(append([]string{benign}, search.Stra
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
 	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
-	if err := r.Check(report.WorldNames(worlds)); err != nil {
+	if err := r.Check(worldNames()); err != nil {
 		return exit.BadInput(err)
 	}
 	r.Real = r.World != "sim"
+	r.session.World, r.session.To, r.session.Now = r.World, &r.Console, time.Now
 	switch {
 	case r.Real && r.twin:
 		return exit.BadInput(errors.New("--twin: only the simulator plays the same schedule twice; leave out --backend"))
 	case !r.Real:
 		r.simulator, err = sim.New()
-		r.Another = r.backend
+		r.session.Another = r.backend
 		if r.twin {
-			r.Twin = r.simulator.Twin
+			r.session.Twin = r.simulator.Twin
 		}
 	}
 	return exit.Coded(exit.Internal, err)
@@ -128,7 +134,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	if err == nil && r.system != "" {
 		var system *scenarios.System
 		if system, err = file.LoadSystem(r.system, vocabulary()); err == nil {
-			r.Unfit, err = system.UnderTest(loaded)
+			r.session.Unfit, err = system.UnderTest(loaded)
 		}
 	}
 	if err != nil {
@@ -137,15 +143,28 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	if err := r.start(cmd); err != nil {
 		return err
 	}
-	return r.Suite(ctx, loaded, strategy, r.search.Seed, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
+	ledger, out := r.Ledger(strategy, r.search.Seed), r.Out
+	if r.Format == "json" {
+		r.Out = io.Discard // the ledger has it all
+	}
+	ended := r.session.Suite(ctx, ledger, loaded, func(s *scenarios.Scenario, plan *scenarios.Plan) (int, error) {
 		switch {
 		case strategy == benign:
-			return r.Single(ctx, plan, r.backend())
+			return r.session.Single(ctx, plan, r.backend())
 		case r.Real:
-			return sweep.Run(ctx, &r.Console, plan, r.sweepable, r.bounds())
+			return sweep.Run(ctx, &r.session, &r.Console, plan, r.sweepable, r.bounds())
 		}
-		return workers.Explore(ctx, &r.Console, r.simulator, s, plan, r.search, r.workers)
+		return workers.Explore(ctx, &r.session, &r.Console, r.simulator, s, plan, r.search, r.workers)
 	})
+	return r.Finish(ledger, out, ended)
+}
+
+// worldNames are what the command line calls worlds.
+func worldNames() (names []string) {
+	for _, world := range worlds {
+		names = append(names, world.World)
+	}
+	return names
 }
 
 // backend returns a world of the chosen kind.
@@ -214,17 +233,42 @@ a step that never came, or that passes no gate.`,
 				return exit.BadInput(err)
 			}
 			if r.Real && plan.NamesSteps() {
-				return search.Reproduce(cmd.Context(), &r.Console, plan, r.backend())
+				return r.reproduce(cmd.Context(), plan)
 			}
-			outcome, err := r.Play(cmd.Context(), plan, r.backend())
+			outcome, err := r.session.Play(cmd.Context(), plan, r.backend())
 			if err != nil {
 				return err
 			}
-			return r.Again(cmd.Context(), outcome, args[0], walk, cmd.InOrStdin())
+			r.Replayed(outcome)
+			if err := r.session.Beside(cmd.Context(), outcome); err != nil {
+				return err
+			}
+			return r.Again(outcome, args[0], walk, cmd.InOrStdin())
 		},
 	}
 	r.flags(cmd, "replay", "directory for the report (default: none)")
 	cmd.Flags().IntVar(&walk.Until, "until", 0, "show what was true and what was believed just after the event with this number")
 	cmd.Flags().BoolVar(&walk.Step, "step", false, "walk through the run, event by event")
 	return cmd
+}
+
+// reproduce plays a plan of the simulator in the lab, and says whether that breaks what the plan
+// broke in the simulator. The error has an exit code.
+func (r *runner) reproduce(ctx context.Context, plan *scenarios.Plan) error {
+	simulator, err := sim.New()
+	if err != nil {
+		return exit.Coded(exit.Internal, err)
+	}
+	told, err := simulator.Deeds(ctx, plan)
+	if err != nil {
+		return exit.Coded(exit.Invalid, err)
+	}
+	if len(told.Untold) > 0 {
+		return r.Untold(plan.Metadata.Name, told.Untold)
+	}
+	outcome, err := r.session.Play(ctx, told.Plan, r.backend())
+	if err != nil {
+		return err
+	}
+	return r.Reproduced(outcome, told.Outcome.Broke())
 }

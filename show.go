@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/scenarios/report"
 )
@@ -52,7 +53,11 @@ func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 	if err := r.start(cmd); err != nil {
 		return "", err
 	}
-	outcome, err := r.PlayFile(cmd.Context(), name, vocabulary(), r.backend())
+	plan, err := file.LoadPlanFile(name, vocabulary())
+	if err != nil {
+		return "", exit.BadInput(err)
+	}
+	outcome, err := r.session.Play(cmd.Context(), plan, r.backend())
 	if err != nil {
 		return "", err
 	}

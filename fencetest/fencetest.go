@@ -33,6 +33,7 @@ import (
 	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -150,7 +151,7 @@ func (r *run) sweep() {
 	t.Helper()
 	s, tally := r.search()
 	var text bytes.Buffer
-	s.Report(&report.Console{Out: &text}, tally)
+	s.Report(new(campaign.Session), &report.Console{Out: &text}, tally)
 	t.Log(text.String())
 	if tally.Verdict(s.Total) == invariant.Held {
 		return

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -134,7 +135,8 @@ func (s *suite) one(ctx context.Context, told story) (Result, *play.Outcome, err
 	if err != nil {
 		return r, nil, exit.Coded(exit.Internal, err)
 	}
-	outcome, err := s.console.Play(ctx, plan, s.world())
+	session := campaign.Session{World: s.console.World, To: s.console}
+	outcome, err := session.Play(ctx, plan, s.world())
 	if err != nil {
 		r.Reason = err.Error()
 		if ctx.Err() != nil || exit.Code(err) == exit.Internal {

@@ -2,9 +2,11 @@ package corpus
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -30,8 +32,9 @@ must run in the source tree of fencelab.`,
 			if err != nil {
 				return exit.Coded(exit.Internal, err)
 			}
-			to := &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "sim", Program: os.Args[0], Another: simulator.Evident}
-			return run(cmd.Context(), to, simulator, args, vocabulary(), table)
+			to := &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "sim", Program: os.Args[0]}
+			session := &campaign.Session{World: to.World, To: to, Now: time.Now, Another: simulator.Evident}
+			return run(cmd.Context(), session, to, simulator, args, vocabulary(), table)
 		},
 	}
 	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file if all is as expected")

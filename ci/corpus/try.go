@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -43,7 +44,7 @@ type Finding struct {
 // tells of each in order. If all is as expected it writes the [Record] into the file
 // table, unless that is empty. It needs the module's source in the working directory when
 // a mistake is in the source. The error has an exit code.
-func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary file.Vocabulary, table string) error {
+func run(ctx context.Context, session *campaign.Session, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary file.Vocabulary, table string) error {
 	pairs, err := Load(paths, vocabulary)
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}
@@ -66,7 +67,7 @@ func run(ctx context.Context, to *report.Console, simulator *sim.Simulator, path
 			wrong++
 		}
 		if f.Broken != nil {
-			if _, err := to.Single(ctx, f.Broken, simulator.Evident()); err != nil {
+			if _, err := session.Single(ctx, f.Broken, simulator.Evident()); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/play"
@@ -37,9 +38,9 @@ type Options struct {
 // Run sweeps the story of a plan, reports what it found, and returns the exit code. World makes a world; one that is to
 // record what reaches caches, too, is asked for once. When the context ends, what was found so far counts. What came of
 // each schedule is kept below the console's directory, if it has one: a sweep that was interrupted goes on from there.
-func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
+func Run(ctx context.Context, session *campaign.Session, to *report.Console, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
 	benign := world(true)
-	code, err = to.Single(ctx, plan, benign)
+	code, err = session.Single(ctx, plan, benign)
 	if err != nil || code != exit.Held || plan.Spec.Expect.Violated != "" {
 		return code, err // there is nothing to search for
 	}
@@ -58,13 +59,13 @@ func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world fu
 	if err != nil {
 		return 0, exit.Coded(exit.Internal, err)
 	}
-	s.Report(to, tally)
+	s.Report(session, to, tally)
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	for _, f := range tally.Failures() {
 		if ctx.Err() != nil || f.Invariant == "" {
 			continue
 		}
-		if err := again(ctx, to, s.Story.PlanOf(f.Schedule), f, world, o.Again); err != nil {
+		if err := again(ctx, session, to, s.Story.PlanOf(f.Schedule), f, world, o.Again); err != nil {
 			return code, err
 		}
 	}
@@ -72,18 +73,17 @@ func Run(ctx context.Context, to *report.Console, plan *scenarios.Plan, world fu
 }
 
 // again plays a violation some more times, and reports on the first that comes again.
-func again(ctx context.Context, to *report.Console, plan *scenarios.Plan, f search.Failure, world func(bool) World, times int) error {
+func again(ctx context.Context, session *campaign.Session, to *report.Console, plan *scenarios.Plan, f search.Failure, world func(bool) World, times int) error {
 	fmt.Fprintf(to.Out, "\n%s, first with %s\n", f.Signature, plan.Deviations[0])
 	came := 0
-	quiet := *to
 	for range times {
 		var code int
 		var err error
 		if came == 0 {
-			code, err = to.Single(ctx, plan, world(false))
+			code, err = session.Single(ctx, plan, world(false))
 		} else {
 			var o *play.Outcome
-			if o, err = quiet.Play(ctx, plan, world(false)); err == nil {
+			if o, err = session.Play(ctx, plan, world(false)); err == nil {
 				verdict, _ := o.Verdict()
 				code = play.CodeOfVerdict(verdict)
 			}

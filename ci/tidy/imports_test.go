@@ -48,6 +48,8 @@ var layers = []layer{
 	{"scenarios/file", []string{"./scenarios/.", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "go.yaml.in/yaml/v3"}, "to read a scenario nobody has to play it"},
 	{"scenarios/play", []string{"./scenarios/.", "./scenarios/exit", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase"}, whyScenarios},
 	{"scenarios/version", nil, "what the program was built from is the same wherever it is asked"},
+	{"scenarios/campaign", []string{"./scenarios/.", "./scenarios/exit", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "./scenarios/play", "./scenarios/version"},
+		"to play many is to play one often, whatever the world, and whoever takes over what came of it"},
 	{"scenarios/exit", nil, "whoever ends with a code need not know what came of what"},
 	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},

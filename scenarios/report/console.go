@@ -1,8 +1,8 @@
-// Package report prints what comes of runs and searches, for people at a terminal.
+// Package report prints what comes of runs and searches and writes it into files. It plays
+// nothing: a Console is a sink of what a campaign plays.
 package report
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -40,20 +40,6 @@ type Console struct {
 	Format string
 	// Program is this program, as the user called it.
 	Program string
-
-	// Unfit says why a scenario is not played beside what it says itself, or nothing. It may
-	// be nil.
-	Unfit func(*scenarios.Scenario) string
-
-	// Another makes a world like that of a run, to play a plan like its own in; nil in the
-	// lab, where no run is like another.
-	Another func() play.Backend
-
-	// Twin plays a plan again with fencelab's own controllers; nil if nobody wants to know.
-	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)
-
-	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
-	entry *Entry
 }
 
 // Part is a choice of what the lab is made of.
@@ -113,96 +99,27 @@ func (c *Console) Check(worlds []string) error {
 	return nil
 }
 
-// Play plays a plan. The error has an exit code.
-func (c *Console) Play(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (*play.Outcome, error) {
-	var listen func(history.Event)
+// Listen implements campaign.Sink: with Trace every event is printed, and in a world where time
+// passes those of the world and of the scenario are.
+func (c *Console) Listen() func(history.Event) {
 	switch {
 	case c.Trace:
-		listen = func(e history.Event) { fmt.Fprintf(c.Talk, "%5d %s\n", e.Seq, e) }
+		return func(e history.Event) { fmt.Fprintf(c.Talk, "%5d %s\n", e.Seq, e) }
 	case c.Real:
-		listen = func(e history.Event) {
+		return func(e history.Event) {
 			if layer := e.Kind.Layer(); layer == history.World || layer == history.Engine {
 				fmt.Fprintf(c.Talk, "  %s\n", e)
 			}
 		}
 	}
-	outcome, err := play.Run(ctx, plan, backend, listen)
-	if err != nil {
-		switch name, code := plan.Metadata.Name, play.CodeOfUnplayed(err); {
-		case code == exit.Environment:
-			return nil, exit.Coded(code, err)
-		case code == exit.Internal && ctx.Err() != nil:
-			return nil, exit.Coded(exit.Unknown, fmt.Errorf("%s: interrupted", name))
-		default:
-			return nil, exit.Coded(code, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	outcome.World, outcome.Version = c.World, version.Built()
-	return outcome, nil
-}
-
-// Single plays a plan, reports on it and returns the exit code.
-func (c *Console) Single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (code int, err error) {
-	began := time.Now()
-	outcome, err := c.Play(ctx, plan, backend)
-	if err != nil {
-		return 0, err
-	}
-	code = play.CodeOfOutcome(outcome)
-	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && c.Another != nil {
-		outcome.Nearest = c.nearest(ctx, plan)
-	}
-	failed := c.outcome(outcome, time.Since(began))
-	if c.Twin != nil && outcome.Meets() != "" {
-		if err := c.Beside(ctx, outcome); err != nil {
-			return 0, err
-		}
-	}
-	if err := failed; err != nil {
-		fmt.Fprintf(c.Talk, "fencelab: %v\n", err)
-		if code == exit.Held {
-			code = exit.Internal
-		}
-	}
-	return code, nil
-}
-
-// nearest returns a run of the same story that held and whose schedule is near to the
-// plan's: without one of its deviations, or without any.
-func (c *Console) nearest(ctx context.Context, plan *scenarios.Plan) *play.Outcome {
-	quiet := *c
-	quiet.Trace = false
-	var fewer [][]scenarios.Deviation
-	for i := range plan.Deviations[:min(nearestTried, len(plan.Deviations))] {
-		fewer = append(fewer, slices.Delete(slices.Clone(plan.Deviations), i, i+1))
-	}
-	if len(plan.Deviations) > 1 {
-		fewer = append(fewer, nil)
-	}
-	for _, deviations := range fewer {
-		near, err := quiet.Play(ctx, plan.With(deviations), c.Another())
-		if err != nil {
-			return nil // it is only for comparison
-		}
-		if verdict, _ := near.VerdictOfSchedule(); verdict == invariant.Held {
-			return near
-		}
-	}
 	return nil
 }
 
-// nearestTried is how many deviations are left out, one by one, before all are.
-const nearestTried = 8
+// Say implements campaign.Sink.
+func (c *Console) Say(format string, args ...any) { fmt.Fprintf(c.Talk, format, args...) }
 
-// Beside plays the twin of a run, and prints both side by side. The error has an exit code.
-func (c *Console) Beside(ctx context.Context, o *play.Outcome) error {
-	twin, err := c.Twin(ctx, o.Plan)
-	if err != nil {
-		return exit.Coded(exit.Invalid, err)
-	}
-	fmt.Fprint(c.Out, Beside(o, twin))
-	return nil
-}
+// Beside implements campaign.Sink: it prints both runs side by side.
+func (c *Console) Beside(o *play.Outcome, twin *play.Twin) { fmt.Fprint(c.Out, Beside(o, twin)) }
 
 // Headline prints what came of a run in one line.
 func (c *Console) Headline(o *play.Outcome) {
@@ -218,9 +135,9 @@ func (c *Console) Headline(o *play.Outcome) {
 	c.Line(verdict, mismatch == "", o.Plan.Metadata.Name, text)
 }
 
-// outcome prints what came of a run that took so long, and saves what is worth keeping.
-// The error is that nothing could be saved.
-func (c *Console) outcome(o *play.Outcome, took time.Duration) error {
+// Outcome implements campaign.Sink: it prints what came of a run that took so long, and saves
+// what is worth keeping.
+func (c *Console) Outcome(o *play.Outcome, took time.Duration) (*campaign.Shown, error) {
 	mismatch := o.Meets()
 	c.Headline(o)
 	if c.Real {
@@ -244,11 +161,42 @@ func (c *Console) outcome(o *play.Outcome, took time.Duration) error {
 			dir, replay = "", "" // there is nothing to replay
 		}
 	}
+	brief := Brief(o, dir, replay)
 	if mismatch != "" {
-		fmt.Fprint(c.Out, Brief(o, dir, replay))
+		fmt.Fprint(c.Out, brief)
 	}
-	c.entry.ran(o, dir, replay)
-	return failed
+	return &campaign.Shown{Directory: dir, Report: JSON(o, replay), Text: brief, Replay: replay}, failed
+}
+
+// Finish saves the ledger of a suite in Dir, if there is one, and prints it on out in the format
+// json. It returns how the suite ended, or else that it couldn't.
+func (c *Console) Finish(ledger *campaign.Ledger, out io.Writer, ended error) error {
+	failed := error(nil)
+	if c.Dir != "" {
+		failed = saveLedger(ledger, c.Dir)
+	}
+	if c.Format == "json" && failed == nil {
+		var report []byte
+		if report, failed = ledgerJSON(ledger); failed == nil {
+			_, failed = out.Write(report)
+		}
+	}
+	if failed != nil {
+		c.Say("fencelab: %v\n", failed)
+		if ended == nil {
+			ended = exit.Ended(exit.Internal)
+		}
+	}
+	return ended
+}
+
+// Ledger is an empty one of a suite with this strategy and seed.
+func (c *Console) Ledger(strategy string, seed uint64) *campaign.Ledger {
+	ledger := &campaign.Ledger{Version: version.Built(), Backend: c.World, Seed: seed, Strategy: strategy, Began: time.Now(), Results: []*campaign.Entry{}}
+	if c.Real {
+		ledger.Controllers, ledger.Hosts, ledger.Cluster, ledger.Power = c.Chosen("controllers"), c.Chosen("hosts"), c.Chosen("cluster"), c.Chosen("power")
+	}
+	return ledger
 }
 
 // Replay is the command that plays a saved run again. It calls this program as the

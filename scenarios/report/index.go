@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"path/filepath"
 
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/page"
 )
 
@@ -17,13 +18,13 @@ var indexPage = template.Must(template.New("index").Parse(indexMarkup))
 
 // index is the page of an invocation, which leads to those of its runs.
 type index struct {
-	*Ledger
+	*campaign.Ledger
 	Word string
 	dir  string
 }
 
 // Link is where the page of a run is, seen from the index; empty if it wasn't saved.
-func (i index) Link(run *Shown) string {
+func (i index) Link(run *campaign.Shown) string {
 	if run.Directory == "" {
 		return ""
 	}
@@ -38,9 +39,9 @@ func (i index) Link(run *Shown) string {
 func (i index) Number(n int) int { return n + 1 }
 
 // index draws the page of the invocation whose reports are in dir.
-func (l *Ledger) index(dir string) ([]byte, error) {
+func indexOf(l *campaign.Ledger, dir string) ([]byte, error) {
 	var b bytes.Buffer
-	if err := indexPage.Execute(&b, index{l, l.word(), dir}); err != nil {
+	if err := indexPage.Execute(&b, index{l, word(l), dir}); err != nil {
 		return nil, fmt.Errorf("draw the index: %w", err)
 	}
 	return b.Bytes(), nil

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
@@ -44,7 +45,7 @@ type (
 
 // junit is junit.xml. A scenario that came out as expected passes, be it that a
 // guarantee was to be violated; one without a verdict is an error.
-func (l *Ledger) junit() ([]byte, error) {
+func junitOf(l *campaign.Ledger) ([]byte, error) {
 	suite := junitSuite{
 		Name: "fencelab", Tests: l.Counts.Scenarios, Failures: l.Counts.Failed, Errors: l.Counts.Unknown + l.Counts.Errors, Skipped: l.Counts.Skipped,
 		Seconds: fmt.Sprintf("%.3f", l.Wall), Began: l.Began.Format(time.RFC3339),
@@ -56,16 +57,16 @@ func (l *Ledger) junit() ([]byte, error) {
 		c := junitCase{Class: "fencelab." + l.Backend, Name: e.Scenario, Seconds: fmt.Sprintf("%.3f", e.Wall)}
 		m := &junitMessage{Message: e.Reason}
 		for _, run := range e.Runs {
-			m.Text += run.text
+			m.Text += run.Text
 		}
 		switch e.Status {
-		case Passed:
+		case campaign.Passed:
 			if e.Expected != string(invariant.Held) {
 				c.Said = "as expected: " + e.Expected
 			}
-		case Failed:
+		case campaign.Failed:
 			c.Failure = m
-		case Skipped:
+		case campaign.Skipped:
 			c.Skipped = m
 		default:
 			c.Error = m

@@ -1,39 +1,26 @@
 package report
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
-	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// PlayFile plays a saved plan. The error has an exit code.
-func (c *Console) PlayFile(ctx context.Context, path string, vocabulary file.Vocabulary, backend play.Backend) (*play.Outcome, error) {
-	plan, err := file.LoadPlanFile(path, vocabulary)
-	if err != nil {
-		return nil, exit.Coded(exit.Invalid, err)
-	}
-	return c.Play(ctx, plan, backend)
-}
-
-// Again reports on a plan that was played again, saves the run where the user wants it,
-// lets him look at it, and says whether it came out as before. File is the plan's, and
-// in is where the user says what he wants to see. The error has an exit code.
-func (c *Console) Again(ctx context.Context, o *play.Outcome, file string, walk Walk, in io.Reader) error {
+// Replayed prints what came of a plan that was played again.
+func (c *Console) Replayed(o *play.Outcome) {
 	c.Headline(o)
 	fmt.Fprint(c.Out, Brief(o, c.Dir, ""))
-	if c.Twin != nil {
-		if err := c.Beside(ctx, o); err != nil {
-			return err
-		}
-	}
+}
+
+// Again saves a run that was replayed where the user wants it, lets him look at it, and says
+// whether it came out as before. File is the plan's, and in is where the user says what he wants
+// to see. The error has an exit code.
+func (c *Console) Again(o *play.Outcome, file string, walk Walk, in io.Reader) error {
 	if c.Dir != "" {
 		if err := Save(o, c.Dir, c.Replay(c.Dir)); err != nil {
 			return exit.Coded(exit.Internal, err)
@@ -50,15 +37,10 @@ func (c *Console) Again(ctx context.Context, o *play.Outcome, file string, walk 
 	return exit.Ended(play.CodeOfOutcome(o))
 }
 
-// Reproduce plays a plan, whose deviations are named by deeds, and says whether it breaks what it broke in the simulator.
-// The error has an exit code.
-func (c *Console) Reproduce(ctx context.Context, plan *scenarios.Plan, broke []string, backend play.Backend) error {
-	o, err := c.Play(ctx, plan, backend)
-	if err != nil {
-		return err
-	}
-	c.Headline(o)
-	fmt.Fprint(c.Out, Brief(o, c.Dir, ""))
+// Reproduced says whether a plan that was played broke what it broke in the simulator, and saves
+// the run where the user wants it. The error has an exit code.
+func (c *Console) Reproduced(o *play.Outcome, broke []string) error {
+	c.Replayed(o)
 	if c.Dir != "" {
 		if err := Save(o, c.Dir, c.Replay(c.Dir)); err != nil {
 			return exit.Coded(exit.Internal, err)

@@ -2,24 +2,26 @@ package report
 
 import (
 	"fmt"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 	"strings"
 	"time"
+
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // summary is summary.md, for the summary of a job: what needs attention first.
-func (l *Ledger) summary() []byte {
+func summaryOf(l *campaign.Ledger) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## fencelab: %s\n\n", l.word())
+	fmt.Fprintf(&b, "## fencelab: %s\n\n", word(l))
 	fmt.Fprintf(&b, "%s in %s: %d passed (%d of them by a violation that was expected), %d failed, %d unknown, %d errors, %d skipped. ",
 		phrase.Count(l.Counts.Scenarios, "scenario"), time.Duration(l.Wall*float64(time.Second)).Round(time.Millisecond),
 		l.Counts.Passed, l.Counts.Expected, l.Counts.Failed, l.Counts.Unknown, l.Counts.Errors, l.Counts.Skipped)
 	fmt.Fprintf(&b, "World %s, seed %d, strategy %s, fencelab %s.\n", l.Backend, l.Seed, l.Strategy, Cell(l.Version))
-	var bad, skipped []*Entry
+	var bad, skipped []*campaign.Entry
 	for _, e := range l.Results {
 		switch e.Status {
-		case Passed:
-		case Skipped:
+		case campaign.Passed:
+		case campaign.Skipped:
 			skipped = append(skipped, e)
 		default:
 			bad = append(bad, e)
@@ -31,8 +33,8 @@ func (l *Ledger) summary() []byte {
 	for _, e := range bad {
 		replays := ""
 		for _, run := range e.Runs {
-			if run.replay != "" {
-				replays += Cell(run.replay) + "<br>"
+			if run.Replay != "" {
+				replays += Cell(run.Replay) + "<br>"
 			}
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", Cell(e.Scenario), e.Status, Cell(e.Reason), strings.TrimSuffix(replays, "<br>"))
@@ -57,7 +59,7 @@ func (l *Ledger) summary() []byte {
 }
 
 // word sums an invocation up.
-func (l *Ledger) word() string {
+func word(l *campaign.Ledger) string {
 	if bad := l.Counts.Failed + l.Counts.Unknown + l.Counts.Errors; bad > 0 {
 		return fmt.Sprintf("%d not as expected", bad)
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
-	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 )
 
@@ -133,7 +133,7 @@ type Result struct {
 	// Bypassed says that the schedule led past a step of the story.
 	Bypassed bool `json:"bypassed,omitempty"`
 	// Rulings are how often each guarantee was put to the test.
-	Rulings map[string]report.Rulings `json:"rulings,omitempty"`
+	Rulings map[string]campaign.Rulings `json:"rulings,omitempty"`
 	// Simulated is how much virtual time was played.
 	Simulated time.Duration `json:"simulated"`
 	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -15,15 +16,15 @@ import (
 const failuresShown = 10
 
 // Report prints what came of a search in all.
-func (s *Search) Report(to *report.Console, t Tally) {
+func (s *Search) Report(session *campaign.Session, to *report.Console, t Tally) {
 	verdict := t.Verdict(s.Total)
-	found := &report.Searched{
+	found := &campaign.Searched{
 		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown, Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
 	}
 	for _, f := range t.Failures() {
-		found.Failures = append(found.Failures, report.Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
+		found.Failures = append(found.Failures, campaign.Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
 	}
-	to.Searched(found)
+	session.Searched(found)
 	to.Line(verdict, verdict == invariant.Held, s.Story.Plan.Metadata.Name, fmt.Sprintf("%s: %d held, %d violated, %d unknown; %s simulated",
 		s.Describe(t.Tried), t.Held, t.Violated, t.Unknown, t.Simulated.Round(time.Second)))
 	if s.Partial() {

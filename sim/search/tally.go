@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
-	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // Tally counts results and keeps the first of each kind that was not expected.
@@ -24,7 +24,7 @@ type Tally struct {
 	// how many led past a step of the story. Those count as held.
 	Idle, Bypassed int
 	// Rulings are how often each guarantee was put to the test in all schedules.
-	Rulings map[string]report.Rulings
+	Rulings map[string]campaign.Rulings
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration
 	// Failed has one failure for each signature.
@@ -50,9 +50,9 @@ func ResultOf(o *play.Outcome) Result {
 	for _, result := range o.Results {
 		if result.Judged > 0 {
 			if r.Rulings == nil {
-				r.Rulings = make(map[string]report.Rulings)
+				r.Rulings = make(map[string]campaign.Rulings)
 			}
-			r.Rulings[result.Invariant] = report.Rulings{Judged: result.Judged, Excused: result.Excused}
+			r.Rulings[result.Invariant] = campaign.Rulings{Judged: result.Judged, Excused: result.Excused}
 		}
 	}
 	var reason string
@@ -93,11 +93,11 @@ func (t *Tally) Add(s Schedule, r Result) {
 		t.Bypassed++
 	}
 	if t.Rulings == nil {
-		t.Rulings = make(map[string]report.Rulings)
+		t.Rulings = make(map[string]campaign.Rulings)
 	}
 	for id, more := range r.Rulings { // order does not matter: sums
 		sum := t.Rulings[id]
-		t.Rulings[id] = report.Rulings{Judged: sum.Judged + more.Judged, Excused: sum.Excused + more.Excused}
+		t.Rulings[id] = campaign.Rulings{Judged: sum.Judged + more.Judged, Excused: sum.Excused + more.Excused}
 	}
 	switch r.Verdict {
 	case invariant.Held:

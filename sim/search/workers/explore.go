@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -17,11 +18,11 @@ import (
 // Explore searches the schedules of a scenario in worker processes, at most n of them,
 // reports what they found and returns the exit code. A worker is this very program, which
 // has to have [Command]. When the context ends, what was found so far counts.
-func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
+func Explore(ctx context.Context, session *campaign.Session, to *report.Console, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
 	o search.Options, n int) (code int, err error) {
 	internal := func(err error) (int, error) { return 0, &exit.Error{Code: exit.Internal, Err: err} }
 	show := func(ctx context.Context, plan *scenarios.Plan) (int, error) {
-		return to.Single(ctx, plan, simulator.Evident())
+		return session.Single(ctx, plan, simulator.Evident())
 	}
 	s, benign, err := search.New(ctx, simulator, scenario, plan, o)
 	if err != nil {
@@ -46,7 +47,7 @@ func Explore(ctx context.Context, to *report.Console, simulator *sim.Simulator, 
 	if err != nil {
 		return internal(err)
 	}
-	s.Report(to, tally)
+	s.Report(session, to, tally)
 	fmt.Fprintf(to.Talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	// What an interrupted search has found is still shown.

@@ -1,11 +1,8 @@
-package report
+package campaign
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -113,7 +110,9 @@ type Shown struct {
 	// Report is the report.json of the run.
 	Report json.RawMessage `json:"report"`
 
-	text, replay string
+	// Text is what was printed of it, and Replay the command that plays it again.
+	Text   string `json:"-"`
+	Replay string `json:"-"`
 }
 
 // begin opens the entry of a scenario.
@@ -150,21 +149,14 @@ func (e *Entry) end(code int, took time.Duration) {
 // skip says why a scenario was not run.
 func (e *Entry) skip(reason string) { e.Status, e.Reason = Skipped, reason }
 
-// ran takes over a run that was reported on.
-func (e *Entry) ran(o *play.Outcome, dir, replay string) {
+// ran takes over a run and how it was shown.
+func (e *Entry) ran(o *play.Outcome, shown *Shown) {
 	if e == nil {
 		return
 	}
-	e.Runs = append(e.Runs, &Shown{dir, JSON(o, replay), Brief(o, dir, replay), replay})
+	e.Runs = append(e.Runs, shown)
 	if mismatch := o.Meets(); mismatch != "" && e.Search == nil {
 		e.Reason = mismatch
-	}
-}
-
-// Searched takes over what came of a search.
-func (c *Console) Searched(found *Searched) {
-	if c.entry != nil {
-		c.entry.Search = found
 	}
 }
 
@@ -188,37 +180,4 @@ func (l *Ledger) close(code int, took time.Duration) {
 			l.Counts.Skipped++
 		}
 	}
-}
-
-// JSON is report.json.
-func (l *Ledger) JSON() ([]byte, error) {
-	var b bytes.Buffer
-	to := json.NewEncoder(&b)
-	to.SetIndent("", "  ")
-	if err := to.Encode(l); err != nil {
-		return nil, fmt.Errorf("write the report of the invocation: %w", err)
-	}
-	return b.Bytes(), nil
-}
-
-// save writes the files of an invocation.
-func (l *Ledger) save(dir string) error {
-	report, err := l.JSON()
-	if err != nil {
-		return err
-	}
-	junit, err := l.junit()
-	if err != nil {
-		return err
-	}
-	index, err := l.index(dir)
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{"report.json": report, "junit.xml": junit, "summary.md": l.summary(), "index.html": index} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return fmt.Errorf("save the report of the invocation: %w", err)
-		}
-	}
-	return nil
 }

@@ -1,0 +1,153 @@
+// Package campaign plays many runs and says what came of them: single plans and their nearest
+// neighbours, and suites of scenarios. What comes of them goes to a Sink; nothing here prints.
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/version"
+)
+
+// Session plays plans in a world, one after the other, and hands over what came of each.
+type Session struct {
+	// World is what reports call the world.
+	World string
+	// To takes over what came of the runs.
+	To Sink
+	// Now is the clock on the wall, by which it is told how long a run took; nil if nobody
+	// wants to know.
+	Now func() time.Time
+	// Unfit says why a scenario is not played beside what it says itself, or nothing. It may
+	// be nil.
+	Unfit func(*scenarios.Scenario) string
+	// Another makes a world like that of a run, to play a plan like its own in; nil in the
+	// lab, where no run is like another.
+	Another func() play.Backend
+	// Twin plays a plan again with fencelab's own controllers; nil if nobody wants to know.
+	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)
+
+	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
+	entry *Entry
+}
+
+// Sink takes over what comes of runs: a terminal and a directory, for one.
+type Sink interface {
+	// Listen returns who is shown the events of a run as they happen; nil is nobody.
+	Listen() func(history.Event)
+	// Outcome takes over what came of a run that took so long, and returns how it was shown.
+	// The error is that it could not be saved.
+	Outcome(o *play.Outcome, took time.Duration) (*Shown, error)
+	// Beside takes over a run together with its twin.
+	Beside(o *play.Outcome, twin *play.Twin)
+	// Say takes over what there is to say beside results.
+	Say(format string, args ...any)
+}
+
+func (s *Session) now() time.Time {
+	if s.Now == nil {
+		return time.Time{}
+	}
+	return s.Now()
+}
+
+// Play plays a plan. The error has an exit code.
+func (s *Session) Play(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (*play.Outcome, error) {
+	return s.play(ctx, plan, backend, s.To.Listen())
+}
+
+func (s *Session) play(ctx context.Context, plan *scenarios.Plan, backend play.Backend, listen func(history.Event)) (*play.Outcome, error) {
+	outcome, err := play.Run(ctx, plan, backend, listen)
+	if err != nil {
+		switch name, code := plan.Metadata.Name, play.CodeOfUnplayed(err); {
+		case code == exit.Environment:
+			return nil, exit.Coded(code, err)
+		case code == exit.Internal && ctx.Err() != nil:
+			return nil, exit.Coded(exit.Unknown, fmt.Errorf("%s: interrupted", name))
+		default:
+			return nil, exit.Coded(code, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	outcome.World, outcome.Version = s.World, version.Built()
+	return outcome, nil
+}
+
+// Single plays a plan, hands over what came of it and returns the exit code.
+func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (code int, err error) {
+	began := s.now()
+	outcome, err := s.Play(ctx, plan, backend)
+	if err != nil {
+		return 0, err
+	}
+	code = play.CodeOfOutcome(outcome)
+	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && s.Another != nil {
+		outcome.Nearest = s.nearest(ctx, plan)
+	}
+	shown, failed := s.To.Outcome(outcome, s.now().Sub(began))
+	s.entry.ran(outcome, shown)
+	if outcome.Meets() != "" {
+		if err := s.Beside(ctx, outcome); err != nil {
+			return 0, err
+		}
+	}
+	if failed != nil {
+		s.To.Say("fencelab: %v\n", failed)
+		if code == exit.Held {
+			code = exit.Internal
+		}
+	}
+	return code, nil
+}
+
+// Searched takes over what came of a search, for the ledger.
+func (s *Session) Searched(found *Searched) {
+	if s.entry != nil {
+		s.entry.Search = found
+	}
+}
+
+// nearestTried is how many deviations are left out, one by one, before all are.
+const nearestTried = 8
+
+// nearest returns a run of the same story that held and whose schedule is near to the
+// plan's: without one of its deviations, or without any.
+func (s *Session) nearest(ctx context.Context, plan *scenarios.Plan) *play.Outcome {
+	var fewer [][]scenarios.Deviation
+	for i := range plan.Deviations[:min(nearestTried, len(plan.Deviations))] {
+		fewer = append(fewer, slices.Delete(slices.Clone(plan.Deviations), i, i+1))
+	}
+	if len(plan.Deviations) > 1 {
+		fewer = append(fewer, nil)
+	}
+	for _, deviations := range fewer {
+		near, err := s.play(ctx, plan.With(deviations), s.Another(), nil)
+		if err != nil {
+			return nil // it is only for comparison
+		}
+		if verdict, _ := near.VerdictOfSchedule(); verdict == invariant.Held {
+			return near
+		}
+	}
+	return nil
+}
+
+// Beside plays the twin of a run, if anybody wants to know, and hands over both. The error has
+// an exit code.
+func (s *Session) Beside(ctx context.Context, o *play.Outcome) error {
+	if s.Twin == nil {
+		return nil
+	}
+	twin, err := s.Twin(ctx, o.Plan)
+	if err != nil {
+		return exit.Coded(exit.Invalid, err)
+	}
+	s.To.Beside(o, twin)
+	return nil
+}
