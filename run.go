@@ -152,9 +152,9 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 		case strategy == benign:
 			return r.session.Single(ctx, plan, r.backend())
 		case r.Real:
-			return sweep.Run(ctx, &r.session, &r.Console, plan, r.sweepable, r.bounds())
+			return sweep.Run(ctx, &r.session, plan, r.sweepable, r.bounds())
 		}
-		return workers.Explore(ctx, &r.session, &r.Console, r.simulator, s, plan, r.search, r.workers)
+		return workers.Explore(ctx, &r.session, r.simulator, s, plan, r.search, r.workers)
 	})
 	return r.Finish(ledger, out, ended)
 }
@@ -198,7 +198,7 @@ const violationsAgain = 5
 
 // bounds are those of a sweep in the lab. Virtual machines want a machine for themselves.
 func (r *runner) bounds() sweep.Options {
-	o := sweep.Options{Schedules: r.search.Schedules, Workers: r.workers, Again: violationsAgain}
+	o := sweep.Options{Schedules: r.search.Schedules, Workers: r.workers, Again: violationsAgain, Dir: r.Dir}
 	if r.Chosen("hosts") != lab.Model {
 		o.Workers = 1
 	}

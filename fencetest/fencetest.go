@@ -151,13 +151,14 @@ func (r *run) sweep() {
 	t.Helper()
 	s, tally := r.search()
 	var text bytes.Buffer
-	s.Report(new(campaign.Session), &report.Console{Out: &text}, tally)
+	session := campaign.Session{To: &report.Console{Out: &text}}
+	session.To.Searched(s, tally)
 	t.Log(text.String())
 	if tally.Verdict(s.Total) == invariant.Held {
 		return
 	}
 	text.Reset()
-	err := s.ReportFailures(&report.Console{Out: &text}, tally, func(plan *scenarios.Plan) error {
+	err := session.Failures(s, tally, func(plan *scenarios.Plan) error {
 		r.single(plan)
 		return nil
 	})
@@ -234,7 +235,7 @@ func load(t testing.TB, path string, options []Option) []*run {
 }
 
 // search tries the schedules of the strategy.
-func (r *run) search() (*search.Search, search.Tally) {
+func (r *run) search() (*campaign.Search, campaign.Tally) {
 	r.t.Helper()
 	if world() != "sim" {
 		r.t.Skip("only the simulator can choose among schedules")
@@ -252,8 +253,8 @@ func (r *run) search() (*search.Search, search.Tally) {
 	}
 	workers := search.NewAlone(simulator, s.Story)
 	tally := s.Run(workers, nil)
-	if workers.Err != nil {
-		r.t.Fatal(workers.Err)
+	if err := workers.Close(); err != nil {
+		r.t.Fatal(err)
 	}
 	return s, tally
 }

@@ -6,16 +6,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -87,33 +86,17 @@ type suite struct {
 }
 
 // tell tells the stories, at most so many at a time as there are workers, and returns what came of each, in order. The
-// error, which has an exit code, is that one could not be told at all.
+// error, which has an exit code, is that one could not be told at all: what one world lacks, the next does.
 func (s *suite) tell(ctx context.Context, all []story) ([]Result, error) {
-	results := make([]Result, len(all))
-	var failures []error
-	var mu sync.Mutex // of what the console prints, and the failures
-	var tasks sync.WaitGroup
-	slots := make(chan struct{}, max(1, s.workers))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for i, told := range all {
-		slots <- struct{}{}
-		tasks.Go(func() {
-			defer func() { <-slots }()
-			result, outcome, err := s.one(ctx, told)
-			mu.Lock()
-			defer mu.Unlock()
-			results[i] = result
-			if err != nil {
-				failures = append(failures, err)
-				cancel() // what one world lacks, the next does
-				return
-			}
-			s.say(result, outcome)
-		})
-	}
-	tasks.Wait()
-	return results, errors.Join(failures...)
+	results, outcomes := make([]Result, len(all)), make([]*play.Outcome, len(all))
+	err := pool.Each(ctx, s.workers, len(all), func(ctx context.Context, _, i int) (err error) {
+		results[i], outcomes[i], err = s.one(ctx, all[i])
+		return err
+	}, func(i int) {
+		s.say(results[i], outcomes[i])
+		outcomes[i] = nil // it is large
+	})
+	return results, err
 }
 
 // one tells a story.

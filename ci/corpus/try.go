@@ -8,12 +8,12 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -96,38 +96,19 @@ func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) 
 		return nil, &exit.Error{Code: exit.Environment, Err: err}
 	}
 	defer done()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	findings, errs := make([]Finding, len(pairs)), make([]error, len(pairs))
-	tried := make([]chan struct{}, len(pairs))
-	next := make(chan int, len(pairs))
-	for i := range pairs {
-		tried[i] = make(chan struct{})
-		next <- i
-	}
-	close(next)
-	var crew sync.WaitGroup
-	defer crew.Wait()
-	defer stop()
-	for range runtime.NumCPU() {
-		crew.Go(func() {
-			simulator, err := sim.New() // each its own: a simulator plays one schedule at a time
-			for i := range next {
-				if errs[i] = err; err != nil {
-					close(tried[i])
-					continue
-				}
-				findings[i], errs[i] = try(ctx, simulator, root, dir, pairs[i])
-				close(tried[i])
+	findings := make([]Finding, len(pairs))
+	simulators := make([]*sim.Simulator, runtime.NumCPU()) // one plays one schedule at a time
+	err = pool.Each(ctx, len(simulators), len(pairs), func(ctx context.Context, worker, i int) (err error) {
+		if simulators[worker] == nil {
+			if simulators[worker], err = sim.New(); err != nil {
+				return err
 			}
-		})
-	}
-	for i := range pairs {
-		<-tried[i]
-		if errs[i] != nil {
-			return nil, errs[i]
 		}
-		tell(findings[i])
+		findings[i], err = try(ctx, simulators[worker], root, dir, pairs[i])
+		return err
+	}, func(i int) { tell(findings[i]) })
+	if err != nil {
+		return nil, err
 	}
 	return findings, nil
 }
@@ -155,12 +136,12 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 		return f, nil
 	}
 	story := *sweep.Story
-	var wrong players
+	var wrong campaign.Pool
 	if p.Overlaid != nil {
 		if story.Plan, err = scenarios.Compile(p.Overlaid, 1); err != nil {
 			return internal(err)
 		}
-		wrong = alone{search.NewAlone(simulator, &story)}
+		wrong = search.NewAlone(simulator, &story)
 	} else {
 		binary, err := source.Build(ctx, root, "./ci/corpus/worker", dir, p.Right.Metadata.Name, p.Changes...)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -194,27 +175,15 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 	return f, nil
 }
 
-// players play the schedules of the wrong half.
-type players interface {
-	search.Workers
-	// Close ends them and returns what went wrong with them.
-	Close() error
-}
-
-// alone are players that need no process.
-type alone struct{ *search.Alone }
-
-func (a alone) Close() error { return a.Err }
-
 // hunt plays the default schedule, and then every single deviation from it until the
 // guarantee is broken. A smaller cause than the one that it finds there is not.
-func (f *Finding) hunt(wrong players, sweep *search.Search) (search.Schedule, bool) {
-	given := []search.Schedule{{}}
+func (f *Finding) hunt(wrong campaign.Pool, sweep *campaign.Search) (campaign.Schedule, bool) {
+	given := []campaign.Schedule{{}}
 	wrong.Give(given[0])
 	for f.Schedules < len(given) {
 		result, ok := wrong.Take()
 		if !ok {
-			return search.Schedule{}, false
+			return campaign.Schedule{}, false
 		}
 		f.Schedules++
 		switch {
@@ -222,9 +191,9 @@ func (f *Finding) hunt(wrong players, sweep *search.Search) (search.Schedule, bo
 			return given[result.Number], true
 		case result.Number == 0 && result.Invariant != "":
 			f.Problem = fmt.Sprintf("the wrong half breaks %s, not %s", result.Invariant, f.Breaks)
-			return search.Schedule{}, false
+			return campaign.Schedule{}, false
 		}
-		for f.Overlaid == nil && len(given)-f.Schedules < search.Ahead {
+		for f.Overlaid == nil && len(given)-f.Schedules < campaign.Ahead {
 			schedule, ok := sweep.Next(len(given) - 1)
 			if !ok {
 				break
@@ -235,7 +204,7 @@ func (f *Finding) hunt(wrong players, sweep *search.Search) (search.Schedule, bo
 		}
 	}
 	f.Problem = fmt.Sprintf("the wrong half broke %s in none of %s", f.Breaks, phrase.Count(f.Schedules, "schedule"))
-	return search.Schedule{}, false
+	return campaign.Schedule{}, false
 }
 
 // cause says in which schedule the guarantee was broken.

@@ -11,11 +11,10 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/play"
-	"github.com/fencelab/fencelab/scenarios/report"
-	"github.com/fencelab/fencelab/sim/search"
 )
 
 // World is one that can tell which deeds passed its gates.
@@ -33,48 +32,74 @@ type Options struct {
 	Workers int
 	// Again is how often a violation is played again, to see how often it comes.
 	Again int
+	// Dir is where what came of each schedule is kept, if anywhere: a sweep that was
+	// interrupted goes on from there.
+	Dir string
 }
 
 // Run sweeps the story of a plan, reports what it found, and returns the exit code. World makes a world; one that is to
-// record what reaches caches, too, is asked for once. When the context ends, what was found so far counts. What came of
-// each schedule is kept below the console's directory, if it has one: a sweep that was interrupted goes on from there.
-func Run(ctx context.Context, session *campaign.Session, to *report.Console, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
+// record what reaches caches, too, is asked for once. When the context ends, what was found so far counts.
+func Run(ctx context.Context, session *campaign.Session, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
 	benign := world(true)
 	code, err = session.Single(ctx, plan, benign)
 	if err != nil || code != exit.Held || plan.Spec.Expect.Violated != "" {
 		return code, err // there is nothing to search for
 	}
 	deeds := underTest(plan, benign.Deeds())
-	s := search.Over(plan, Singles(deeds), o.Schedules, fmt.Sprintf("single deviations from %s", phrase.Count(len(deeds), "deed")))
-	known, err := open(to.Dir, plan)
+	s := campaign.Over(plan, Singles(deeds), o.Schedules, fmt.Sprintf("single deviations from %s", phrase.Count(len(deeds), "deed")))
+	known, err := pool.Open(o.Dir, plan)
 	if err != nil {
 		return 0, exit.Coded(exit.Internal, err)
 	}
-	defer known.close()
-	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
-	pool := start(ctx, max(1, o.Workers), s.Story, known, func() play.Backend { return world(false) })
-	tally := s.Run(pool, func(t search.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) })
-	err = pool.close()
-	bar.Clear()
+	defer known.Close()
+	tally, err := session.Search(s, pool.Start(ctx, max(1, o.Workers), func(ctx context.Context, schedule campaign.Schedule) (campaign.Result, error) {
+		return playOne(ctx, s.Story, schedule, known, func() play.Backend { return world(false) })
+	}))
 	if err != nil {
-		return 0, exit.Coded(exit.Internal, err)
+		return 0, err
 	}
-	s.Report(session, to, tally)
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	for _, f := range tally.Failures() {
 		if ctx.Err() != nil || f.Invariant == "" {
 			continue
 		}
-		if err := again(ctx, session, to, s.Story.PlanOf(f.Schedule), f, world, o.Again); err != nil {
+		if err := again(ctx, session, s.Story.PlanOf(f.Schedule), f, world, o.Again); err != nil {
 			return code, err
 		}
 	}
 	return code, nil
 }
 
+// attempts is how often a world is started that fails to start: a busy machine may be too slow for one.
+const attempts = 3
+
+func playOne(ctx context.Context, story *campaign.Story, schedule campaign.Schedule, known *pool.Log, world func() play.Backend) (campaign.Result, error) {
+	plan := story.PlanOf(schedule)
+	if result, ok := known.Find(plan); ok {
+		result.Number = schedule.Number
+		return result, nil
+	}
+	var outcome *play.Outcome
+	var err error
+	for range attempts {
+		if outcome, err = play.Run(ctx, plan, world(), nil); err == nil || ctx.Err() != nil || play.CodeOfUnplayed(err) != exit.Internal {
+			break
+		}
+	}
+	if err != nil {
+		return campaign.Result{}, fmt.Errorf("play %s: %w", plan.Deviations[0], err)
+	}
+	result := campaign.ResultOf(outcome)
+	result.Number = schedule.Number
+	if outcome.Err != nil {
+		return result, nil // a lab that failed says nothing, and is tried again when the sweep goes on
+	}
+	return result, known.Add(plan, result)
+}
+
 // again plays a violation some more times, and reports on the first that comes again.
-func again(ctx context.Context, session *campaign.Session, to *report.Console, plan *scenarios.Plan, f search.Failure, world func(bool) World, times int) error {
-	fmt.Fprintf(to.Out, "\n%s, first with %s\n", f.Signature, plan.Deviations[0])
+func again(ctx context.Context, session *campaign.Session, plan *scenarios.Plan, f campaign.Failure, world func(bool) World, times int) error {
+	session.To.Print("\n%s, first with %s\n", f.Signature, plan.Deviations[0])
 	came := 0
 	for range times {
 		var code int
@@ -95,7 +120,7 @@ func again(ctx context.Context, session *campaign.Session, to *report.Console, p
 			came++
 		}
 	}
-	fmt.Fprintf(to.Out, "  %s: it came again %d of %d times\n", rate(came, times), came, times)
+	session.To.Print("  %s: it came again %d of %d times\n", rate(came, times), came, times)
 	return nil
 }
 

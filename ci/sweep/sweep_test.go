@@ -152,7 +152,7 @@ func TestASweepFindsAndGoesOn(t *testing.T) {
 		t.Helper()
 		started.Store(0)
 		out.Reset()
-		code, err := Run(t.Context(), &campaign.Session{World: to.World, To: to}, to, plan, world, Options{Schedules: 14, Workers: 1, Again: 3})
+		code, err := Run(t.Context(), &campaign.Session{World: to.World, To: to}, plan, world, Options{Schedules: 14, Workers: 1, Again: 3, Dir: to.Dir})
 		if err != nil || code != exit.Violated {
 			t.Errorf("it ended with %d, %v:\n%s", code, err, out.String())
 		}
@@ -191,7 +191,7 @@ func TestAWorldThatNeverStarts(t *testing.T) {
 	}
 	var out bytes.Buffer
 	to := &report.Console{Out: &out, Talk: &out, World: "lab"}
-	_, err = Run(t.Context(), &campaign.Session{World: to.World, To: to}, to, plan, world, Options{Workers: 1})
+	_, err = Run(t.Context(), &campaign.Session{World: to.World, To: to}, plan, world, Options{Workers: 1})
 	if exit.Code(err) != exit.Internal || !strings.Contains(err.Error(), "there is no room") {
 		t.Errorf("it ended with %v:\n%s", err, out.String())
 	}

@@ -25,7 +25,7 @@ import (
 // The processes of a search are not in it: what they play is; nor is what a real host grants its agents; nor is what tells people how long a run took. The core of
 // fakebmc runs in the simulator; its faces, which lie below it, don't.
 func deterministic(dir string) bool {
-	if under(dir, "sim/search/workers") || under(dir, "sim/bubble") || under(dir, "scenarios/report") || under(dir, "controllers/onhost") {
+	if under(dir, "sim/search/workers") || under(dir, "sim/bubble") || under(dir, "scenarios/report") || under(dir, "scenarios/campaign/pool") || under(dir, "controllers/onhost") {
 		return false
 	}
 	return under(dir, "sim") || under(dir, "scenarios") || strings.HasPrefix(dir, "controllers/") || dir == "fakebmc" || dir == "fakebmc/memory"

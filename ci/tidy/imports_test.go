@@ -50,6 +50,7 @@ var layers = []layer{
 	{"scenarios/version", nil, "what the program was built from is the same wherever it is asked"},
 	{"scenarios/campaign", []string{"./scenarios/.", "./scenarios/exit", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "./scenarios/play", "./scenarios/version"},
 		"to play many is to play one often, whatever the world, and whoever takes over what came of it"},
+	{"scenarios/campaign/pool", []string{"./scenarios/.", "./scenarios/campaign"}, "a pool plays what it is given, and knows no world"},
 	{"scenarios/exit", nil, "whoever ends with a code need not know what came of what"},
 	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
@@ -121,7 +122,7 @@ var layers = []layer{
 	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim", "github.com/spf13/cobra"}, anyYAML), "known bugs are reproduced in the simulator"},
 	{"ci/e2e", []string{"./ci/machine", "./ci/slots", "./vms/keeper"}, "what runs the tests depends on nothing that they test"},
 	{"ci/fidelity", []string{"./scenarios", "./sim/."}, "what the lab told is on disk, so that who compares it with the simulator needs no lab"},
-	{"ci/sweep", []string{"./scenarios", "./sim/search"}, "a sweep is a search, of whatever world tells what passed its gates"},
+	{"ci/sweep", []string{"./scenarios"}, "a sweep is a search, of whatever world tells what passed its gates"},
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
 

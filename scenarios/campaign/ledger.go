@@ -181,3 +181,15 @@ func (l *Ledger) close(code int, took time.Duration) {
 		}
 	}
 }
+
+// searched is what the ledger has of a search.
+func (s *Search) searched(t Tally) *Searched {
+	found := &Searched{
+		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown,
+		Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
+	}
+	for _, f := range t.Failures() {
+		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
+	}
+	return found
+}

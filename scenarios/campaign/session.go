@@ -1,5 +1,5 @@
 // Package campaign plays many runs and says what came of them: single plans and their nearest
-// neighbours, and suites of scenarios. What comes of them goes to a Sink; nothing here prints.
+// neighbours, searches of schedules, and suites of scenarios. Begin with [Session] and [Search.Run]. What comes of them goes to a Sink; nothing here prints.
 package campaign
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/version"
 )
@@ -47,7 +48,13 @@ type Sink interface {
 	Outcome(o *play.Outcome, took time.Duration) (*Shown, error)
 	// Beside takes over a run together with its twin.
 	Beside(o *play.Outcome, twin *play.Twin)
-	// Say takes over what there is to say beside results.
+	// Progress is told how far a search of so many schedules has come, until it is done.
+	Progress(name string, total int) (at func(Tally), done func())
+	// Searched takes over what came of a search in all.
+	Searched(s *Search, t Tally)
+	// Print takes over what there is to say among results, and Say what there is to say beside
+	// them.
+	Print(format string, args ...any)
 	Say(format string, args ...any)
 }
 
@@ -106,13 +113,6 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 	return code, nil
 }
 
-// Searched takes over what came of a search, for the ledger.
-func (s *Session) Searched(found *Searched) {
-	if s.entry != nil {
-		s.entry.Search = found
-	}
-}
-
 // nearestTried is how many deviations are left out, one by one, before all are.
 const nearestTried = 8
 
@@ -149,5 +149,48 @@ func (s *Session) Beside(ctx context.Context, o *play.Outcome) error {
 		return exit.Coded(exit.Invalid, err)
 	}
 	s.To.Beside(o, twin)
+	return nil
+}
+
+// Pool is workers that end when they are closed, with what went wrong with them.
+type Pool interface {
+	Workers
+	Close() error
+}
+
+// Search has the schedules of a search played by a pool, which it closes, and hands over what
+// came of them. The error has an exit code.
+func (s *Session) Search(search *Search, pool Pool) (Tally, error) {
+	at, done := s.To.Progress(search.Story.Plan.Metadata.Name, search.Total)
+	tally := search.Run(pool, at)
+	err := pool.Close()
+	done()
+	if err != nil {
+		return tally, exit.Coded(exit.Internal, err)
+	}
+	if s.entry != nil {
+		s.entry.Search = search.searched(tally)
+	}
+	s.To.Searched(search, tally)
+	return tally, nil
+}
+
+// failuresShown bounds how many kinds of failures are shown.
+const failuresShown = 10
+
+// Failures shows the kinds of failures of a search. Show plays the first schedule of a kind
+// alone and hands over what came of it.
+func (s *Session) Failures(search *Search, t Tally, show func(*scenarios.Plan) error) error {
+	failures := t.Failures()
+	for i, f := range failures {
+		if i == failuresShown {
+			s.To.Print("\nand %s of failure\n", phrase.Count(len(failures)-i, "more kind"))
+			break
+		}
+		s.To.Print("\n%s like this one, schedule %d:\n", phrase.Count(f.Count, "schedule"), f.Schedule.Number+1)
+		if err := show(search.Story.PlanOf(f.Schedule)); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -115,7 +115,9 @@ func (c *Console) Listen() func(history.Event) {
 	return nil
 }
 
-// Say implements campaign.Sink.
+// Print and Say implement campaign.Sink.
+func (c *Console) Print(format string, args ...any) { fmt.Fprintf(c.Out, format, args...) }
+
 func (c *Console) Say(format string, args ...any) { fmt.Fprintf(c.Talk, format, args...) }
 
 // Beside implements campaign.Sink: it prints both runs side by side.

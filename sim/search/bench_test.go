@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -23,9 +24,9 @@ func BenchmarkSchedules(b *testing.B) {
 	}
 	b.Run("benign", func(b *testing.B) {
 		var simulated time.Duration
-		player := search.NewPlayer(s, &search.Story{Plan: plan})
+		player := search.NewPlayer(s, &campaign.Story{Plan: plan})
 		for b.Loop() {
-			outcome, _, err := player.Play(search.Schedule{})
+			outcome, _, err := player.Play(campaign.Schedule{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
 // guided is the strategy coverage: it keeps the schedules that reached something new,
@@ -18,21 +19,21 @@ type guided struct {
 	// at is where in singles those of a step begin.
 	at map[string]int
 	// reached counts in how many schedules a point was reached.
-	reached map[Point]int
+	reached map[campaign.Point]int
 	corpus  []*specimen
 }
 
 // specimen is a schedule that reached something new.
 type specimen struct {
-	Schedule
+	campaign.Schedule
 	// fresh is what it reached first.
-	fresh Points
+	fresh campaign.Points
 	// varied is how often it was.
 	varied int
 }
 
 func newGuided(from *space) chosen {
-	g := &guided{space: from, at: make(map[string]int), reached: make(map[Point]int)}
+	g := &guided{space: from, at: make(map[string]int), reached: make(map[campaign.Point]int)}
 	for i, d := range from.singles {
 		if _, ok := g.at[d.Step]; !ok {
 			g.at[d.Step] = i
@@ -57,18 +58,18 @@ const (
 
 // Next varies a schedule that reached something which few others reach. Now and then,
 // and as long as there is nothing to vary, it draws one at random.
-func (g *guided) Next(n int) (Schedule, bool) {
+func (g *guided) Next(n int) (campaign.Schedule, bool) {
 	seed := g.seedOf(n)
 	stream := scenarios.Stream(seed, "coverage")
 	if len(g.corpus) == 0 || len(g.singles) == 0 || stream.IntN(freshOneIn) == 0 {
 		if len(g.singles) == 0 || stream.IntN(singleOneIn) != 0 {
-			return Schedule{Number: n, Seed: seed, Draw: true}, true
+			return campaign.Schedule{Number: n, Seed: seed, Draw: true}, true
 		}
-		return Schedule{Number: n, Seed: seed, Deviations: []scenarios.Deviation{g.single(stream)}}, true
+		return campaign.Schedule{Number: n, Seed: seed, Deviations: []scenarios.Deviation{g.single(stream)}}, true
 	}
 	parent := g.choose(stream)
 	parent.varied++
-	child := Schedule{Number: n, Seed: parent.Seed, Deviations: g.vary(parent.Deviations, stream)}
+	child := campaign.Schedule{Number: n, Seed: parent.Seed, Deviations: g.vary(parent.Deviations, stream)}
 	if stream.IntN(drawnOneIn) == 0 {
 		child.Seed, child.Draw = seed, true
 	}
@@ -76,8 +77,8 @@ func (g *guided) Next(n int) (Schedule, bool) {
 }
 
 // Learn keeps what reached something new.
-func (g *guided) Learn(s Schedule, r Result) {
-	var fresh Points
+func (g *guided) Learn(s campaign.Schedule, r campaign.Result) {
+	var fresh campaign.Points
 	for _, p := range r.Reached {
 		if g.reached[p]++; g.reached[p] == 1 {
 			fresh = append(fresh, p)

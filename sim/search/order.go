@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
 )
@@ -42,7 +43,7 @@ func (t *told) kind() kind { return kind{t.Actor, t.Class, t.Verb, t.Object, t.p
 // tell plays the plan as it is and returns the steps of its story.
 func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, *play.Outcome, error) {
 	var steps []told
-	known, last, phases, phase := make(rows), make(map[decider]Point), make(map[string]int), 0
+	known, last, phases, phase := make(rows), make(map[decider]campaign.Point), make(map[string]int), 0
 	backend := s.Backend()
 	backend.Decided = func(d sim.Decision) {
 		who, now := decider{d.Process, d.Key}, known.point(row{d.Controller, d.Facts, d.Action})

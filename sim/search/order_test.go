@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
 // chosen are the first n deviations of a search.
-func chosen(t *testing.T, s *search.Search, n int) []scenarios.Deviation {
+func chosen(t *testing.T, s *campaign.Search, n int) []scenarios.Deviation {
 	t.Helper()
 	var deviations []scenarios.Deviation
 	for i := range n {

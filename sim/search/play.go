@@ -15,58 +15,28 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// Story is what the schedules of a search are schedules of: all that a worker needs
-// to know. It is plain data.
-type Story struct {
-	Plan *scenarios.Plan `json:"plan"`
-	// Spans are what the scenario says of the steps' after, where it has a range.
-	Spans []scenarios.Span `json:"spans,omitempty"`
-	// Cover says that the strategy learns from what schedules reach.
-	Cover bool `json:"cover,omitempty"`
-}
-
-const (
-	// patient is how many schedules there are to each one that goes on for as long
-	// as a single run does when nothing is missing any more; the others do so for
-	// brief only.
-	patient = 8
-	brief   = 15 * time.Second
-	// recheck is how many schedules there are to each one that is played twice,
-	// to see that it comes out the same.
-	recheck = 50
-)
-
-// PlanOf is the plan of a schedule, with those of its deviations that are known.
-func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
-	plan := *s.Plan
-	if len(s.Spans) > 0 && schedule.Seed != 0 {
-		plan.Redraw(s.Spans, schedule.Seed)
-	}
-	if quiet := &plan.Spec.Limits.Quiet; *quiet == 0 && schedule.Number%patient != 0 {
-		*quiet = scenarios.Duration(brief)
-	}
-	return plan.With(schedule.Deviations)
-}
+// Every recheck-th schedule is played twice, to see that it comes out the same.
+const recheck = 50
 
 // Player plays the schedules of one story.
 type Player struct {
 	simulator *sim.Simulator
-	story     *Story
+	story     *campaign.Story
 	rows      rows
 }
 
 // NewPlayer returns a player of a story.
-func NewPlayer(simulator *sim.Simulator, story *Story) *Player {
+func NewPlayer(simulator *sim.Simulator, story *campaign.Story) *Player {
 	return &Player{simulator: simulator, story: story, rows: make(rows)}
 }
 
 // Play plays a schedule to its end. It returns the schedule with the deviations that
 // were drawn.
-func (p *Player) Play(schedule Schedule) (*play.Outcome, Schedule, error) {
+func (p *Player) Play(schedule campaign.Schedule) (*play.Outcome, campaign.Schedule, error) {
 	return p.play(schedule, nil)
 }
 
-func (p *Player) play(schedule Schedule, reached *coverage) (*play.Outcome, Schedule, error) {
+func (p *Player) play(schedule campaign.Schedule, reached *coverage) (*play.Outcome, campaign.Schedule, error) {
 	backend := p.simulator.Backend()
 	var drawn []scenarios.Deviation
 	if schedule.Draw {
@@ -97,56 +67,30 @@ func eventAt(h *history.History, at int) string {
 
 // Try plays a schedule and says what came of it. Now and then it makes sure that
 // the simulator is deterministic.
-func (p *Player) Try(schedule Schedule) (Result, error) {
+func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	var reached *coverage
 	if p.story.Cover {
 		reached = newCoverage(p.rows)
 	}
 	outcome, played, err := p.play(schedule, reached)
 	if err != nil {
-		return Result{}, err
+		return campaign.Result{}, err
 	}
 	if schedule.Number%recheck == 0 {
 		again, _, err := p.play(played, nil)
 		if err != nil {
-			return Result{}, err
+			return campaign.Result{}, err
 		}
 		if at := history.Diff(outcome.History, again.History); at >= 0 {
-			return Result{}, fmt.Errorf("the simulator is not deterministic: replaying %s, event %d differs: %s and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
+			return campaign.Result{}, fmt.Errorf("the simulator is not deterministic: replaying %s, event %d differs: %s and %s", few(played.Deviations), at+1, eventAt(outcome.History, at), eventAt(again.History, at))
 		}
 	}
-	result := ResultOf(outcome)
+	result := campaign.ResultOf(outcome)
 	result.Number, result.Reached = schedule.Number, reached.points()
 	if schedule.Draw && (result.Verdict != invariant.Held || p.story.Cover) {
 		result.Drawn = played.Deviations
 	}
 	return result, nil
-}
-
-// Result is what came of one schedule, as plain data.
-type Result struct {
-	// Number is the schedule's.
-	Number  int               `json:"number"`
-	Verdict invariant.Verdict `json:"verdict"`
-	// Idle says that a fault, a crash or a deviation had no effect.
-	Idle bool `json:"idle,omitempty"`
-	// Bypassed says that the schedule led past a step of the story.
-	Bypassed bool `json:"bypassed,omitempty"`
-	// Rulings are how often each guarantee was put to the test.
-	Rulings map[string]campaign.Rulings `json:"rulings,omitempty"`
-	// Simulated is how much virtual time was played.
-	Simulated time.Duration `json:"simulated"`
-	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:
-	// one event can break several.
-	Invariant string   `json:"invariant,omitempty"`
-	Broke     []string `json:"broke,omitempty"`
-	// Signature is what a schedule that didn't hold has in common with others.
-	Signature string `json:"signature,omitempty"`
-	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule
-	// that didn't hold, and where the strategy learns.
-	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
-	// Reached is what the schedule covered, where the strategy learns.
-	Reached Points `json:"reached,omitempty"`
 }
 
 // Benign plays the plan as it is and returns the steps of its story, in the order in

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -27,7 +28,7 @@ func load(t testing.TB, file string) *scenarios.Plan {
 }
 
 // newSearch plans a search of a plan without ranges.
-func newSearch(t testing.TB, simulator *sim.Simulator, plan *scenarios.Plan, o search.Options) *search.Search {
+func newSearch(t testing.TB, simulator *sim.Simulator, plan *scenarios.Plan, o search.Options) *campaign.Search {
 	t.Helper()
 	s, _, err := search.New(context.Background(), simulator, new(scenarios.Scenario), plan, o)
 	if err != nil {
@@ -37,12 +38,12 @@ func newSearch(t testing.TB, simulator *sim.Simulator, plan *scenarios.Plan, o s
 }
 
 // run runs a search in this process.
-func run(t testing.TB, simulator *sim.Simulator, s *search.Search) search.Tally {
+func run(t testing.TB, simulator *sim.Simulator, s *campaign.Search) campaign.Tally {
 	t.Helper()
 	alone := search.NewAlone(simulator, s.Story)
 	tally := s.Run(alone, nil)
-	if alone.Err != nil {
-		t.Fatal(alone.Err)
+	if alone.Close() != nil {
+		t.Fatal(alone.Close())
 	}
 	return tally
 }
@@ -87,11 +88,11 @@ func TestSweep(t *testing.T) {
 // TestRandom plays random schedules, and each again from the deviations that it
 // drew, by way of the plan's text: the history must be the same.
 func TestRandom(t *testing.T) {
-	s, story := simulator(t), &search.Story{Plan: load(t, "machine-remediation/three-hosts.yaml")}
+	s, story := simulator(t), &campaign.Story{Plan: load(t, "machine-remediation/three-hosts.yaml")}
 	player := search.NewPlayer(s, story)
 	deviated, different := 0, map[string]bool{}
 	for seed := range uint64(150) {
-		outcome, played, err := player.Play(search.Schedule{Seed: seed, Draw: true})
+		outcome, played, err := player.Play(campaign.Schedule{Seed: seed, Draw: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func TestDeviationsBite(t *testing.T) {
 	s, biting := simulator(t), map[scenarios.StepFault]bool{}
 	for _, file := range []string{"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml"} {
 		plan := load(t, file)
-		player := search.NewPlayer(s, &search.Story{Plan: plan})
+		player := search.NewPlayer(s, &campaign.Story{Plan: plan})
 		steps, benign, err := search.Benign(context.Background(), s, plan)
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +137,7 @@ func TestDeviationsBite(t *testing.T) {
 			if deviation.Fault == "" || biting[deviation.Fault] {
 				continue
 			}
-			outcome, _, err := player.Play(search.Schedule{Deviations: []scenarios.Deviation{deviation}})
+			outcome, _, err := player.Play(campaign.Schedule{Deviations: []scenarios.Deviation{deviation}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,9 +199,9 @@ func TestPremises(t *testing.T) {
 		if got := search.Singles(steps); len(want) == len(all) || !slices.Equal(got, want) {
 			t.Errorf("%s: %d of %d deviations remain, want %d", premise, len(got), len(all), len(want))
 		}
-		drawn, player := 0, search.NewPlayer(simulator, &search.Story{Plan: plan})
+		drawn, player := 0, search.NewPlayer(simulator, &campaign.Story{Plan: plan})
 		for seed := range uint64(60) {
-			_, played, err := player.Play(search.Schedule{Seed: seed, Draw: true})
+			_, played, err := player.Play(campaign.Schedule{Seed: seed, Draw: true})
 			if err != nil {
 				t.Fatal(err)
 			}

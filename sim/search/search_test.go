@@ -10,72 +10,13 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/search"
-	"github.com/google/go-cmp/cmp"
 )
-
-func broken(id string, first, second history.Event) *play.Outcome {
-	v := &invariant.Violation{Invariant: id, First: first, Second: second, Sentence: "something"}
-	return &play.Outcome{
-		Plan: new(scenarios.Plan), History: new(history.History), Broken: v,
-		// Another guarantee that is broken as well doesn't make it another failure.
-		Results: []invariant.Result{{Invariant: id, Verdict: invariant.Violated, Violation: v}, {Invariant: "other", Verdict: invariant.Violated}},
-	}
-}
-
-func stuck(reason string) *play.Outcome {
-	return &play.Outcome{Plan: new(scenarios.Plan), History: new(history.History), Stuck: reason}
-}
-
-// TestTally groups schedules by what went wrong in them, and comes to the
-// same in whatever order they come.
-func TestTally(t *testing.T) {
-	deleted := func(host, actor string) history.Event {
-		return history.Event{Kind: history.NodeDeleted, Host: host, Actor: actor}
-	}
-	on := history.Event{Kind: history.BootStarted, Host: "worker-1"}
-	outcomes := []*play.Outcome{
-		stuck(`step 7 (a) waited 2m6.002s for node-deleted host=worker-1, which came at 15.160s (event 53), before step 6 was done`),
-		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
-		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-1, which came at 1.5s (event 9), before step 6 was done`),
-		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-2, which came at 1.5s (event 9), before step 6 was done`),
-		broken("fenced-before-release", on, deleted("worker-1", "user")),
-		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
-		broken("at-most-one", on, deleted("worker-1", "remediation")),
-	}
-	want := []struct{ first, count int }{{1, 2}, {4, 1}, {6, 1}, {0, 2}, {3, 1}}
-	var results []search.Tally
-	for first := range outcomes {
-		var sum search.Tally
-		for i := range outcomes {
-			n := (first + i*3) % len(outcomes) // in any order
-			result := search.ResultOf(outcomes[n])
-			result.Number = n
-			sum.Add(search.Schedule{Number: n, Deviations: []scenarios.Deviation{{Step: "s", Delay: scenarios.Duration(n)}}}, result)
-		}
-		sum.Failed = sum.Failures()
-		results = append(results, sum)
-	}
-	for i, sum := range results {
-		if diff := cmp.Diff(results[0], sum); diff != "" {
-			t.Errorf("beginning with result %d (-with the first +with it):\n%s", i, diff)
-		}
-	}
-	got := results[0]
-	if got.Violated != 4 || got.Unknown != 3 || len(got.Failed) != len(want) {
-		t.Fatalf("%d violated, %d unknown, %d kinds, want 4, 3 and %d: %+v", got.Violated, got.Unknown, len(got.Failed), len(want), got.Failed)
-	}
-	for i, f := range got.Failed {
-		if n := f.Schedule.Number; n != want[i].first || f.Count != want[i].count || f.Schedule.Deviations[0].Delay != scenarios.Duration(n) {
-			t.Errorf("kind %d is %+v, want schedule %d and a count of %d", i, f, want[i].first, want[i].count)
-		}
-	}
-}
 
 // TestSeeds: two searches whose seeds are next to each other have no schedule in
 // common.
@@ -127,7 +68,7 @@ func TestPairs(t *testing.T) {
 		t.Errorf("%d different histories in 30 schedules: those are no pairs", len(different))
 	}
 	quiet := func(n int) scenarios.Duration {
-		return pairs.Story.PlanOf(search.Schedule{Number: n}).Spec.Limits.Quiet
+		return pairs.Story.PlanOf(campaign.Schedule{Number: n}).Spec.Limits.Quiet
 	}
 	if first := quiet(0); first != 0 {
 		t.Errorf("schedule 0 has a quiet time of %v of its own, want what a run has", first)
@@ -215,8 +156,8 @@ func TestStrategiesAreDescribed(t *testing.T) {
 func TestCoverageLearns(t *testing.T) {
 	s := newSearch(t, simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml"), search.Options{Strategy: "coverage", Seed: 1, Schedules: 1})
 	// No schedule has these by chance: the story has no such steps.
-	special := func(step string) search.Schedule {
-		return search.Schedule{Deviations: []scenarios.Deviation{{Step: step + "/api/1", Delay: scenarios.Duration(time.Second)}}}
+	special := func(step string) campaign.Schedule {
+		return campaign.Schedule{Deviations: []scenarios.Deviation{{Step: step + "/api/1", Delay: scenarios.Duration(time.Second)}}}
 	}
 	count := func(step string) (n int) {
 		for i := range 200 {
@@ -230,32 +171,16 @@ func TestCoverageLearns(t *testing.T) {
 		}
 		return n
 	}
-	s.Learn(special("first"), search.Result{Reached: search.Points{1, 2}})
+	s.Learn(special("first"), campaign.Result{Reached: campaign.Points{1, 2}})
 	if n := count("first"); n < 30 {
 		t.Errorf("%d of 200 schedules vary the first that reached something", n)
 	}
-	s.Learn(special("second"), search.Result{Reached: search.Points{2}})
-	s.Learn(special("broken"), search.Result{Reached: search.Points{3}, Signature: "it broke a guarantee, and ended"})
-	s.Learn(special("third"), search.Result{Reached: search.Points{2, 4}})
+	s.Learn(special("second"), campaign.Result{Reached: campaign.Points{2}})
+	s.Learn(special("broken"), campaign.Result{Reached: campaign.Points{3}, Signature: "it broke a guarantee, and ended"})
+	s.Learn(special("third"), campaign.Result{Reached: campaign.Points{2, 4}})
 	for step, varied := range map[string]bool{"first": true, "second": false, "broken": false, "third": true} {
 		if n := count(step); n > 0 != varied {
 			t.Errorf("%d of 200 schedules vary the %s one, which is to be varied: %t", n, step, varied)
 		}
-	}
-}
-
-// TestPoints: what a schedule reached comes over the wire as it was.
-func TestPoints(t *testing.T) {
-	points := search.Points{0, 1, 1 << 31, 1<<32 - 1}
-	text, err := points.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back search.Points
-	if err := back.UnmarshalText(text); err != nil || !slices.Equal(back, points) {
-		t.Errorf("%v became %v (%v)", points, back, err)
-	}
-	if err := back.UnmarshalText([]byte("AAA=")); err == nil {
-		t.Error("half a point was accepted")
 	}
 }

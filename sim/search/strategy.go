@@ -6,36 +6,8 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 )
-
-// Strategy chooses the schedules of a search.
-//
-// A search calls it in one order, however many workers there are and however fast
-// they are: Next for the schedules 0 to Ahead-1, and then in turns Learn for the
-// schedule k and Next for the schedule k+Ahead. So what it chooses depends on
-// nothing but what it is made of and what came of its schedules.
-type Strategy interface {
-	// Next returns the n-th schedule, or false when there is none any more.
-	Next(n int) (Schedule, bool)
-	// Learn is told what came of a schedule.
-	Learn(Schedule, Result)
-}
-
-// Schedule is one schedule of a story, as plain data: where it is played makes no
-// difference.
-type Schedule struct {
-	// Number is its place in the search, from 0.
-	Number int `json:"number"`
-	// Seed is what the ranges of the scenario are drawn from; 0 leaves them as the
-	// plan has them.
-	Seed uint64 `json:"seed,omitempty"`
-	// Draw says that deviations are drawn from the seed while it is played, and come
-	// before those that it has.
-	Draw bool `json:"draw,omitempty"`
-	// Deviations are where it leaves the default; those that were drawn, when it was
-	// played.
-	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
-}
 
 // space is what a strategy can choose from.
 type space struct {
@@ -67,7 +39,7 @@ var strategies = []struct {
 
 // chosen is a strategy for one search.
 type chosen struct {
-	Strategy
+	campaign.Strategy
 	// what is what it tries here: "single deviations from 201 steps".
 	what string
 	// total is how many schedules it has, unless it is endless.
@@ -103,34 +75,14 @@ func choose(name string, from *space) (chosen, error) {
 	return strategies[i].new(from), nil
 }
 
-// unteachable is a strategy that learns nothing.
-type unteachable struct{}
-
-// Learn does nothing.
-func (unteachable) Learn(Schedule, Result) {}
-
-// sweep tries every single deviation from the benign schedule, or as many of them as there
-// is time for.
-type sweep struct {
-	unteachable
-	order []scenarios.Deviation
-}
-
 func newSweep(from *space) chosen {
 	order := ordered(from.steps)
-	return chosen{Strategy: sweep{order: order}, what: fmt.Sprintf("single deviations from %d steps", len(from.steps)), total: len(order)}
-}
-
-func (s sweep) Next(n int) (Schedule, bool) {
-	if n >= len(s.order) {
-		return Schedule{}, false
-	}
-	return Schedule{Number: n, Deviations: s.order[n : n+1]}, true
+	return chosen{Strategy: campaign.Listed{Order: order}, what: fmt.Sprintf("single deviations from %d steps", len(from.steps)), total: len(order)}
 }
 
 // pairs tries random pairs of single deviations.
 type pairs struct {
-	unteachable
+	campaign.Unteachable
 	*space
 }
 
@@ -139,14 +91,14 @@ func newPairs(from *space) chosen {
 }
 
 // Next draws two deviations of different steps, if there are any.
-func (p pairs) Next(n int) (Schedule, bool) {
+func (p pairs) Next(n int) (campaign.Schedule, bool) {
 	if len(p.singles) == 0 {
-		return Schedule{}, false
+		return campaign.Schedule{}, false
 	}
 	seed := p.seedOf(n)
 	stream := scenarios.Stream(seed, "explore pair")
 	first := p.singles[stream.IntN(len(p.singles))]
-	schedule := Schedule{Number: n, Seed: seed, Deviations: []scenarios.Deviation{first}}
+	schedule := campaign.Schedule{Number: n, Seed: seed, Deviations: []scenarios.Deviation{first}}
 	for range 100 {
 		if second := p.singles[stream.IntN(len(p.singles))]; second.Step != first.Step {
 			schedule.Deviations = append(schedule.Deviations, second)
@@ -158,7 +110,7 @@ func (p pairs) Next(n int) (Schedule, bool) {
 
 // random tries schedules in which any step may deviate.
 type random struct {
-	unteachable
+	campaign.Unteachable
 	*space
 }
 
@@ -166,14 +118,6 @@ func newRandom(from *space) chosen {
 	return chosen{Strategy: random{space: from}, what: fmt.Sprintf("random schedules from seed %d", from.seed), endless: true}
 }
 
-func (r random) Next(n int) (Schedule, bool) {
-	return Schedule{Number: n, Seed: r.seedOf(n), Draw: true}, true
-}
-
-// Over returns a search of the single deviations that somebody else has chosen, for worlds in which this package can't
-// choose: of so many of them, or with 0 of all. What says what they are.
-func Over(plan *scenarios.Plan, singles []scenarios.Deviation, schedules int, what string) *Search {
-	s := &Search{Strategy: sweep{order: singles}, Story: &Story{Plan: plan}, what: what}
-	s.bound(len(singles), schedules)
-	return s
+func (r random) Next(n int) (campaign.Schedule, bool) {
+	return campaign.Schedule{Number: n, Seed: r.seedOf(n), Draw: true}, true
 }

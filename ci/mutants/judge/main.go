@@ -22,6 +22,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -172,7 +173,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 		if plan.Spec.Expect.Violated != "" || f != nil {
 			continue
 		}
-		t := &story{Player: search.NewPlayer(s, &search.Story{Plan: plan}), plan: plan, singles: search.Singles(steps), random: uint64(i) << 32}
+		t := &story{Player: search.NewPlayer(s, &campaign.Story{Plan: plan}), plan: plan, singles: search.Singles(steps), random: uint64(i) << 32}
 		shuffle := rand.New(rand.NewPCG(1, uint64(i)))
 		shuffle.Shuffle(len(t.singles), func(a, b int) { t.singles[a], t.singles[b] = t.singles[b], t.singles[a] })
 		stories = append(stories, t)
@@ -189,7 +190,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 			if t.plan.Metadata.Name == first {
 				share = len(t.singles)
 			}
-			try := func(strategy string, schedule search.Schedule) (*finding.Finding, error) {
+			try := func(strategy string, schedule campaign.Schedule) (*finding.Finding, error) {
 				o, played, err := t.Play(schedule)
 				if o == nil {
 					return nil, err
@@ -197,7 +198,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 				return judge(o, err, strategy, played.Deviations)
 			}
 			for range min(share, len(t.singles)) {
-				single := search.Schedule{Deviations: t.singles[:1]}
+				single := campaign.Schedule{Deviations: t.singles[:1]}
 				t.singles = t.singles[1:]
 				if f, err := try(finding.Sweep, single); f != nil || err != nil {
 					return f, err
@@ -205,7 +206,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 			}
 			for range 4 {
 				t.random++
-				if f, err := try(finding.Random, search.Schedule{Seed: t.random, Draw: true}); f != nil || err != nil {
+				if f, err := try(finding.Random, campaign.Schedule{Seed: t.random, Draw: true}); f != nil || err != nil {
 					return f, err
 				}
 			}
@@ -239,9 +240,9 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 		return nil, fmt.Errorf("there is nothing to search for: the benign schedule of %s breaks already: %s", scenario, why)
 	}
 	began := time.Now()
-	h := &hunter{Alone: search.NewAlone(s, tried.Story), player: search.NewPlayer(s, tried.Story), right: right, given: map[int]search.Schedule{}}
+	h := &hunter{Alone: search.NewAlone(s, tried.Story), player: search.NewPlayer(s, tried.Story), right: right, given: map[int]campaign.Schedule{}}
 	tally := tried.Run(h, nil)
-	if err := errors.Join(h.err, h.Err); err != nil {
+	if err := errors.Join(h.err, h.Alone.Close()); err != nil {
 		return nil, err
 	}
 	f := h.found
@@ -258,21 +259,21 @@ type hunter struct {
 	*search.Alone
 	player *search.Player
 	right  string
-	given  map[int]search.Schedule
+	given  map[int]campaign.Schedule
 	found  *finding.Finding
 	err    error
 }
 
 // Give implements search.Workers.
-func (h *hunter) Give(s search.Schedule) {
+func (h *hunter) Give(s campaign.Schedule) {
 	h.given[s.Number] = s
 	h.Alone.Give(s)
 }
 
 // Take implements search.Workers.
-func (h *hunter) Take() (search.Result, bool) {
+func (h *hunter) Take() (campaign.Result, bool) {
 	if h.found != nil {
-		return search.Result{}, false
+		return campaign.Result{}, false
 	}
 	r, ok := h.Alone.Take()
 	if ok && r.Invariant != "" {
@@ -283,7 +284,7 @@ func (h *hunter) Take() (search.Result, bool) {
 }
 
 // judge plays a schedule again that broke a guarantee.
-func (h *hunter) judge(s search.Schedule) (ok bool) {
+func (h *hunter) judge(s campaign.Schedule) (ok bool) {
 	o, played, err := h.player.Play(s)
 	if err != nil {
 		h.err = err

@@ -19,6 +19,7 @@ import (
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -67,7 +68,7 @@ func reproduce(ctx context.Context, catalog, story, right string, times, plans i
 		return nil, fmt.Errorf("there is nothing to search for: the benign schedule of %s breaks already: %s", story, why)
 	}
 	best := &finding.Reproduced{}
-	player := search.NewPlayer(s, &search.Story{Plan: plan})
+	player := search.NewPlayer(s, &campaign.Story{Plan: plan})
 	tried := make(map[string]bool)
 	for i, single := range search.Singles(steps) {
 		if len(tried) == plans || ctx.Err() != nil {
@@ -76,7 +77,7 @@ func reproduce(ctx context.Context, catalog, story, right string, times, plans i
 		if !passesGate(single.Step) {
 			continue
 		}
-		o, _, err := player.Play(search.Schedule{Number: i, Deviations: []scenarios.Deviation{single}})
+		o, _, err := player.Play(campaign.Schedule{Number: i, Deviations: []scenarios.Deviation{single}})
 		if err != nil {
 			return nil, err
 		}

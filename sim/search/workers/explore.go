@@ -10,7 +10,6 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/play"
-	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -18,7 +17,7 @@ import (
 // Explore searches the schedules of a scenario in worker processes, at most n of them,
 // reports what they found and returns the exit code. A worker is this very program, which
 // has to have [Command]. When the context ends, what was found so far counts.
-func Explore(ctx context.Context, session *campaign.Session, to *report.Console, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
+func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
 	o search.Options, n int) (code int, err error) {
 	internal := func(err error) (int, error) { return 0, &exit.Error{Code: exit.Internal, Err: err} }
 	show := func(ctx context.Context, plan *scenarios.Plan) (int, error) {
@@ -38,21 +37,15 @@ func Explore(ctx context.Context, session *campaign.Session, to *report.Console,
 		return internal(fmt.Errorf("find the own executable: %w", err))
 	}
 	began := time.Now()
-	bar := report.NewProgress(to.Talk, plan.Metadata.Name, s.Total)
-	pool := Start(ctx, min(n, max(1, s.Total)), s.Story, self, Command().Name())
-	tally := s.Run(pool, func(t search.Tally) { bar.At(t.Tried, t.Violated+t.Unknown) })
-	err = pool.Close()
-	took := time.Since(began)
-	bar.Clear()
+	tally, err := session.Search(s, Start(ctx, min(n, max(1, s.Total)), s.Story, self, Command().Name()))
 	if err != nil {
-		return internal(err)
+		return 0, err
 	}
-	s.Report(session, to, tally)
-	fmt.Fprintf(to.Talk, "  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
+	session.To.Say("  %.0f schedules/s\n", float64(tally.Tried)/time.Since(began).Seconds())
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
 	// What an interrupted search has found is still shown.
 	ctx = context.WithoutCancel(ctx)
-	err = s.ReportFailures(to, tally, func(plan *scenarios.Plan) error {
+	err = session.Failures(s, tally, func(plan *scenarios.Plan) error {
 		shown, err := show(ctx, plan)
 		code = exit.Worse(code, shown)
 		return err

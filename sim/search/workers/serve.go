@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
@@ -41,20 +42,20 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var story search.Story
+	var story campaign.Story
 	from := json.NewDecoder(in)
 	if err := from.Decode(&story); err != nil {
 		return fmt.Errorf("read the story: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	batches := make(chan []search.Schedule, inHand)
+	batches := make(chan []campaign.Schedule, inHand)
 	broken := make(chan error, 1)
 	go func() {
 		defer close(batches)
 		defer stop() // nobody wants the rest
 		for {
-			var batch []search.Schedule
+			var batch []campaign.Schedule
 			if err := from.Decode(&batch); err != nil {
 				broken <- err
 				return
@@ -68,7 +69,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		if !ok {
 			break
 		}
-		found := make([]search.Result, 0, len(batch))
+		found := make([]campaign.Result, 0, len(batch))
 		for _, schedule := range batch {
 			if ctx.Err() != nil {
 				break

@@ -15,15 +15,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
 // Pool is a number of worker processes. It implements search.Workers.
 type Pool struct {
 	// batch is how many schedules a worker is given at once, at most.
 	batch   int
-	jobs    chan search.Schedule
-	results chan search.Result
+	jobs    chan campaign.Schedule
+	results chan campaign.Result
 	closed  sync.Once
 
 	crew sync.WaitGroup
@@ -44,10 +44,10 @@ const (
 // Start starts worker processes for a story: the command calls [Serve]. They stop when
 // their input ends, which is when the pool is closed, when the context ends, and when
 // this process is gone, however it ended.
-func Start(ctx context.Context, n int, story *search.Story, command ...string) *Pool {
+func Start(ctx context.Context, n int, story *campaign.Story, command ...string) *Pool {
 	p := &Pool{
-		batch: min(max(1, search.Ahead/(2*inHand*n)), most),
-		jobs:  make(chan search.Schedule, search.Ahead), results: make(chan search.Result, search.Ahead),
+		batch: min(max(1, campaign.Ahead/(2*inHand*n)), most),
+		jobs:  make(chan campaign.Schedule, campaign.Ahead), results: make(chan campaign.Result, campaign.Ahead),
 	}
 	ctx, stop := context.WithCancel(ctx)
 	for i := range n {
@@ -69,10 +69,10 @@ func Start(ctx context.Context, n int, story *search.Story, command ...string) *
 }
 
 // Give implements search.Workers.
-func (p *Pool) Give(s search.Schedule) { p.jobs <- s }
+func (p *Pool) Give(s campaign.Schedule) { p.jobs <- s }
 
 // Take implements search.Workers.
-func (p *Pool) Take() (search.Result, bool) {
+func (p *Pool) Take() (campaign.Result, bool) {
 	r, ok := <-p.results
 	return r, ok
 }
@@ -87,7 +87,7 @@ func (p *Pool) Close() error {
 }
 
 // work runs one worker process.
-func (p *Pool) work(ctx context.Context, story *search.Story, command []string) error {
+func (p *Pool) work(ctx context.Context, story *campaign.Story, command []string) error {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr, cmd.Env, cmd.WaitDelay = &said, append(os.Environ(), "GOMAXPROCS=1"), lastWords
@@ -129,7 +129,7 @@ func (p *Pool) work(ctx context.Context, story *search.Story, command []string) 
 }
 
 // send gives a worker the story, and then batches as long as there are any.
-func (p *Pool) send(ctx context.Context, to *json.Encoder, story *search.Story, free chan<- struct{}) error {
+func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story, free chan<- struct{}) error {
 	err := to.Encode(story)
 	for err == nil {
 		select {
@@ -137,7 +137,7 @@ func (p *Pool) send(ctx context.Context, to *json.Encoder, story *search.Story, 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		var batch []search.Schedule
+		var batch []campaign.Schedule
 		select {
 		case s, ok := <-p.jobs:
 			if !ok {
@@ -165,7 +165,7 @@ func (p *Pool) send(ctx context.Context, to *json.Encoder, story *search.Story, 
 // receive takes over what a worker finds, until its output ends.
 func (p *Pool) receive(from *json.Decoder, free <-chan struct{}) error {
 	for {
-		var found []search.Result
+		var found []campaign.Result
 		switch err := from.Decode(&found); err {
 		case nil:
 		case io.EOF:

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim"
@@ -55,7 +56,7 @@ func TestMain(m *testing.M) {
 }
 
 // pool starts workers that are this test binary in a role.
-func pool(t testing.TB, n int, story *search.Story, as string) *workers.Pool {
+func pool(t testing.TB, n int, story *campaign.Story, as string) *workers.Pool {
 	t.Helper()
 	t.Setenv(role, as)
 	return workers.Start(t.Context(), n, story, os.Args[0])
@@ -93,7 +94,7 @@ spec:
   invariants: [fenced-before-release]
 `
 
-func newSearch(strategy string, schedules int) (*sim.Simulator, *search.Search, error) {
+func newSearch(strategy string, schedules int) (*sim.Simulator, *campaign.Search, error) {
 	simulator, err := sim.New()
 	if err != nil {
 		return nil, nil, err
@@ -115,7 +116,7 @@ func newSearch(strategy string, schedules int) (*sim.Simulator, *search.Search, 
 func TestWorkersMakeNoDifference(t *testing.T) {
 	for _, strategy := range search.Strategies() {
 		t.Run(strategy, func(t *testing.T) {
-			const schedules = 4 * search.Ahead
+			const schedules = 4 * campaign.Ahead
 			simulator, s, err := newSearch(strategy, schedules)
 			if err != nil {
 				t.Fatal(err)
@@ -123,8 +124,8 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 			s.Total = schedules
 			alone := search.NewAlone(simulator, s.Story)
 			want := s.Run(alone, nil)
-			if alone.Err != nil {
-				t.Fatal(alone.Err)
+			if alone.Close() != nil {
+				t.Fatal(alone.Close())
 			}
 			if want.Tried != schedules || want.Violated == 0 && strategy != "sweep" {
 				t.Fatalf("%d of %d schedules were tried, and %d were violated: that compares nothing", want.Tried, schedules, want.Violated)
@@ -182,16 +183,16 @@ func TestInterrupt(t *testing.T) {
 	t.Setenv(role, "worker")
 	ctx, interrupt := context.WithCancel(t.Context())
 	crew := workers.Start(ctx, 2, s.Story, os.Args[0])
-	tally := s.Run(crew, func(so search.Tally) {
-		if so.Tried == 2*search.Ahead {
+	tally := s.Run(crew, func(so campaign.Tally) {
+		if so.Tried == 2*campaign.Ahead {
 			interrupt()
 		}
 	})
 	if err := crew.Close(); err != nil {
 		t.Error(err)
 	}
-	if tally.Tried < 2*search.Ahead || tally.Held+tally.Violated+tally.Unknown != tally.Tried {
-		t.Errorf("after %d schedules the tally is %+v", 2*search.Ahead, tally)
+	if tally.Tried < 2*campaign.Ahead || tally.Held+tally.Violated+tally.Unknown != tally.Tried {
+		t.Errorf("after %d schedules the tally is %+v", 2*campaign.Ahead, tally)
 	}
 }
 
@@ -210,16 +211,16 @@ func TestWorkerStops(t *testing.T) {
 		outWriter.Close()
 	}()
 	to, from := json.NewEncoder(in), json.NewDecoder(out)
-	endless := make([]search.Schedule, 1<<16)
+	endless := make([]campaign.Schedule, 1<<16)
 	for i := range endless {
-		endless[i] = search.Schedule{Number: i, Seed: uint64(i), Draw: true}
+		endless[i] = campaign.Schedule{Number: i, Seed: uint64(i), Draw: true}
 	}
-	var found []search.Result
+	var found []campaign.Result
 	for _, batch := range []any{s.Story, endless[:3], endless} {
 		if err := to.Encode(batch); err != nil {
 			t.Fatal(err)
 		}
-		if batch, ok := batch.([]search.Schedule); ok && len(batch) == 3 {
+		if batch, ok := batch.([]campaign.Schedule); ok && len(batch) == 3 {
 			if err := from.Decode(&found); err != nil || len(found) != len(batch) {
 				t.Fatalf("%d results of %d schedules (%v)", len(found), len(batch), err)
 			}
@@ -245,8 +246,8 @@ func coordinate() error {
 		return err
 	}
 	crew := workers.Start(context.Background(), 2, s.Story, os.Args[0])
-	s.Run(crew, func(so search.Tally) {
-		if so.Tried == search.Ahead {
+	s.Run(crew, func(so campaign.Tally) {
+		if so.Tried == campaign.Ahead {
 			fmt.Println("under way")
 		}
 	})

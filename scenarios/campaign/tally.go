@@ -1,4 +1,4 @@
-package search
+package campaign
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
@@ -24,7 +23,7 @@ type Tally struct {
 	// how many led past a step of the story. Those count as held.
 	Idle, Bypassed int
 	// Rulings are how often each guarantee was put to the test in all schedules.
-	Rulings map[string]campaign.Rulings
+	Rulings map[string]Rulings
 	// Simulated is the virtual time of all schedules.
 	Simulated time.Duration
 	// Failed has one failure for each signature.
@@ -50,9 +49,9 @@ func ResultOf(o *play.Outcome) Result {
 	for _, result := range o.Results {
 		if result.Judged > 0 {
 			if r.Rulings == nil {
-				r.Rulings = make(map[string]campaign.Rulings)
+				r.Rulings = make(map[string]Rulings)
 			}
-			r.Rulings[result.Invariant] = campaign.Rulings{Judged: result.Judged, Excused: result.Excused}
+			r.Rulings[result.Invariant] = Rulings{Judged: result.Judged, Excused: result.Excused}
 		}
 	}
 	var reason string
@@ -93,11 +92,11 @@ func (t *Tally) Add(s Schedule, r Result) {
 		t.Bypassed++
 	}
 	if t.Rulings == nil {
-		t.Rulings = make(map[string]campaign.Rulings)
+		t.Rulings = make(map[string]Rulings)
 	}
 	for id, more := range r.Rulings { // order does not matter: sums
 		sum := t.Rulings[id]
-		t.Rulings[id] = campaign.Rulings{Judged: sum.Judged + more.Judged, Excused: sum.Excused + more.Excused}
+		t.Rulings[id] = Rulings{Judged: sum.Judged + more.Judged, Excused: sum.Excused + more.Excused}
 	}
 	switch r.Verdict {
 	case invariant.Held:

@@ -1,0 +1,128 @@
+// Package pool plays several runs at a time, each on a goroutine of this process.
+package pool
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/fencelab/fencelab/scenarios/campaign"
+)
+
+// Pool plays schedules. It implements campaign.Pool.
+type Pool struct {
+	jobs    chan campaign.Schedule
+	results chan campaign.Result
+	crew    sync.WaitGroup
+	closed  sync.Once
+	mu      sync.Mutex // of errs
+	errs    []error
+}
+
+// Try plays a schedule and says what came of it.
+type Try func(context.Context, campaign.Schedule) (campaign.Result, error)
+
+// Start starts a pool that plays n schedules at a time. It ends when it is closed, when the
+// context ends, and when a schedule can't be played: a machine that can't run one world can't
+// run others.
+func Start(ctx context.Context, n int, try Try) *Pool {
+	p := &Pool{jobs: make(chan campaign.Schedule, campaign.Ahead), results: make(chan campaign.Result, campaign.Ahead)}
+	ctx, stop := context.WithCancel(ctx)
+	for range n {
+		p.crew.Go(func() {
+			if err := p.work(ctx, try); err != nil {
+				stop()
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.errs = append(p.errs, err)
+			}
+		})
+	}
+	go func() {
+		p.crew.Wait()
+		stop()
+		close(p.results)
+	}()
+	return p
+}
+
+// work plays schedules until there are none, or somebody has had enough.
+func (p *Pool) work(ctx context.Context, try Try) error {
+	for {
+		var schedule campaign.Schedule
+		var more bool
+		select {
+		case <-ctx.Done():
+			return nil
+		case schedule, more = <-p.jobs:
+		}
+		if !more {
+			return nil
+		}
+		result, err := try(ctx, schedule)
+		switch {
+		case ctx.Err() != nil:
+			return nil // half a schedule says nothing
+		case err != nil:
+			return err
+		}
+		p.results <- result
+	}
+}
+
+// Give implements campaign.Workers.
+func (p *Pool) Give(s campaign.Schedule) { p.jobs <- s }
+
+// Take implements campaign.Workers.
+func (p *Pool) Take() (campaign.Result, bool) {
+	r, ok := <-p.results
+	return r, ok
+}
+
+// Close ends the pool and returns what went wrong.
+func (p *Pool) Close() error {
+	p.closed.Do(func() { close(p.jobs) })
+	for range p.results {
+	}
+	return errors.Join(p.errs...)
+}
+
+// Each does something with each of so many things, n at a time. Do is told which of the n
+// goroutines it is on. Then, one at a time and in order, it is told of each that was done as soon
+// as those before it are. When one fails, the context of the others ends, and those that have not
+// begun are left out: the error is the first.
+func Each(ctx context.Context, n, things int, do func(ctx context.Context, worker, i int) error, then func(i int)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	next := make(chan int, things)
+	for i := range things {
+		next <- i
+	}
+	close(next)
+	var crew sync.WaitGroup
+	var mu sync.Mutex // of what follows
+	var failed error
+	done, told := make([]bool, things), 0
+	for worker := range min(max(1, n), things) {
+		crew.Go(func() {
+			for i := range next {
+				err := do(ctx, worker, i)
+				mu.Lock()
+				if failed == nil && err != nil {
+					failed = err
+					stop()
+				}
+				for done[i] = true; failed == nil && told < things && done[told]; told++ {
+					then(told)
+				}
+				ended := failed != nil
+				mu.Unlock()
+				if ended {
+					return
+				}
+			}
+		})
+	}
+	crew.Wait()
+	return failed
+}

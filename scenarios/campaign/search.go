@@ -1,0 +1,105 @@
+package campaign
+
+import "fmt"
+
+// Search is the schedules of one scenario that are to be tried.
+type Search struct {
+	Strategy
+	Story *Story
+	// Total is how many schedules are to be tried, and All how many there are with a
+	// strategy that ends by itself: a sweep of a long story has more than anybody can wait
+	// for.
+	Total, All int
+	// What is what they are: "single deviations from 201 steps".
+	What string
+}
+
+// Bound has a search end after so many schedules of all that there are, or 0 for all.
+func (s *Search) Bound(all, schedules int) {
+	s.All, s.Total = all, all
+	if schedules > 0 {
+		s.Total = min(all, schedules)
+	}
+}
+
+// Partial reports whether there are schedules that were not to be tried.
+func (s *Search) Partial() bool { return s.Total < s.All }
+
+// Ahead is how many schedules a strategy chooses before it learns what came of the
+// first one. It keeps workers busy that play several at a time and report in any
+// order, and is the same for any number of them: see [Strategy].
+const Ahead = 64
+
+// Workers play schedules.
+type Workers interface {
+	// Give hands over a schedule to be played, and never waits. It is not called
+	// more than Ahead times before a Take.
+	Give(Schedule)
+	// Take returns what came of any of them as soon as one has been played, or false
+	// when there will be nothing more: the workers were told to stop, or failed.
+	Take() (Result, bool)
+}
+
+// Run has the schedules played and adds up what came of them. Done, which may be nil,
+// is told what has come of those that were played.
+func (s *Search) Run(workers Workers, done func(Tally)) Tally {
+	var tally Tally
+	given, learned := 0, 0
+	under := make(map[int]Schedule, Ahead) // under way, or played before their turn to be learned of
+	early := make(map[int]Result)
+	give := func() {
+		if given == s.Total {
+			return
+		}
+		if schedule, ok := s.Next(given); ok {
+			under[given] = schedule
+			given++
+			workers.Give(schedule)
+		}
+	}
+	for range Ahead {
+		give()
+	}
+	for learned < given {
+		result, ok := workers.Take()
+		if !ok {
+			break
+		}
+		schedule := under[result.Number].played(result)
+		under[result.Number], early[result.Number] = schedule, result
+		tally.Add(schedule, result)
+		if done != nil {
+			done(tally)
+		}
+		for result, ok := early[learned]; ok; result, ok = early[learned] {
+			s.Learn(under[learned], result)
+			delete(early, learned)
+			delete(under, learned)
+			learned++
+			give()
+		}
+	}
+	return tally
+}
+
+// played is the schedule with the deviations that were drawn, as far as the result
+// tells.
+func (s Schedule) played(r Result) Schedule {
+	if s.Draw {
+		s.Draw, s.Deviations = false, r.Drawn
+	}
+	return s
+}
+
+// Describe says what a search has tried: "834 single deviations from 201 steps", or "500 of
+// 71180 single deviations from 6960 steps".
+func (s *Search) Describe(tried int) string {
+	text := fmt.Sprintf("%d %s", tried, s.What)
+	if s.Partial() {
+		text = fmt.Sprintf("%d of %d %s", tried, s.All, s.What)
+	}
+	if tried < s.Total {
+		text += fmt.Sprintf(" (interrupted, of %d)", s.Total)
+	}
+	return text
+}

@@ -1,0 +1,63 @@
+package campaign
+
+import (
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// Story is what the schedules of a search are schedules of: all that a worker needs
+// to know. It is plain data.
+type Story struct {
+	Plan *scenarios.Plan `json:"plan"`
+	// Spans are what the scenario says of the steps' after, where it has a range.
+	Spans []scenarios.Span `json:"spans,omitempty"`
+	// Cover says that the strategy learns from what schedules reach.
+	Cover bool `json:"cover,omitempty"`
+}
+
+const (
+	// Once nothing is missing any more, every patient-th schedule goes on for as long as a
+	// single run does; the others go on for brief.
+	patient = 8
+	brief   = 15 * time.Second
+)
+
+// PlanOf is the plan of a schedule, with those of its deviations that are known.
+func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
+	plan := *s.Plan
+	if len(s.Spans) > 0 && schedule.Seed != 0 {
+		plan.Redraw(s.Spans, schedule.Seed)
+	}
+	if quiet := &plan.Spec.Limits.Quiet; *quiet == 0 && schedule.Number%patient != 0 {
+		*quiet = scenarios.Duration(brief)
+	}
+	return plan.With(schedule.Deviations)
+}
+
+// Result is what came of one schedule, as plain data.
+type Result struct {
+	// Number is the schedule's.
+	Number  int               `json:"number"`
+	Verdict invariant.Verdict `json:"verdict"`
+	// Idle says that a fault, a crash or a deviation had no effect.
+	Idle bool `json:"idle,omitempty"`
+	// Bypassed says that the schedule led past a step of the story.
+	Bypassed bool `json:"bypassed,omitempty"`
+	// Rulings are how often each guarantee was put to the test.
+	Rulings map[string]Rulings `json:"rulings,omitempty"`
+	// Simulated is how much virtual time was played.
+	Simulated time.Duration `json:"simulated"`
+	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:
+	// one event can break several.
+	Invariant string   `json:"invariant,omitempty"`
+	Broke     []string `json:"broke,omitempty"`
+	// Signature is what a schedule that didn't hold has in common with others.
+	Signature string `json:"signature,omitempty"`
+	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule
+	// that didn't hold, and where the strategy learns.
+	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
+	// Reached is what the schedule covered, where the strategy learns.
+	Reached Points `json:"reached,omitempty"`
+}

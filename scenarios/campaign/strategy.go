@@ -1,0 +1,59 @@
+package campaign
+
+import "github.com/fencelab/fencelab/scenarios"
+
+// Strategy chooses the schedules of a search.
+//
+// A search calls it in one order, however many workers there are and however fast
+// they are: Next for the schedules 0 to Ahead-1, and then in turns Learn for the
+// schedule k and Next for the schedule k+Ahead. So what it chooses depends on
+// nothing but what it is made of and what came of its schedules.
+type Strategy interface {
+	// Next returns the n-th schedule, or false when there is none any more.
+	Next(n int) (Schedule, bool)
+	// Learn is told what came of a schedule.
+	Learn(Schedule, Result)
+}
+
+// Schedule is one schedule of a story, as plain data: where it is played makes no
+// difference.
+type Schedule struct {
+	// Number is its place in the search, from 0.
+	Number int `json:"number"`
+	// Seed is what the ranges of the scenario are drawn from; 0 leaves them as the
+	// plan has them.
+	Seed uint64 `json:"seed,omitempty"`
+	// Draw says that deviations are drawn from the seed while it is played, and come
+	// before those that it has.
+	Draw bool `json:"draw,omitempty"`
+	// Deviations are where it leaves the default; those that were drawn, when it was
+	// played.
+	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
+}
+
+// Unteachable is a strategy that learns nothing.
+type Unteachable struct{}
+
+// Learn does nothing.
+func (Unteachable) Learn(Schedule, Result) {}
+
+// Listed tries deviations one at a time, in the order in which somebody has listed them.
+type Listed struct {
+	Unteachable
+	Order []scenarios.Deviation
+}
+
+func (s Listed) Next(n int) (Schedule, bool) {
+	if n >= len(s.Order) {
+		return Schedule{}, false
+	}
+	return Schedule{Number: n, Deviations: s.Order[n : n+1]}, true
+}
+
+// Over returns a search of the single deviations that somebody else has chosen, for worlds in which this package can't
+// choose: of so many of them, or with 0 of all. What says what they are.
+func Over(plan *scenarios.Plan, singles []scenarios.Deviation, schedules int, what string) *Search {
+	s := &Search{Strategy: Listed{Order: singles}, Story: &Story{Plan: plan}, What: what}
+	s.Bound(len(singles), schedules)
+	return s
+}

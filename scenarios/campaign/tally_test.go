@@ -1,0 +1,88 @@
+package campaign_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/play"
+)
+
+func broken(id string, first, second history.Event) *play.Outcome {
+	v := &invariant.Violation{Invariant: id, First: first, Second: second, Sentence: "something"}
+	return &play.Outcome{
+		Plan: new(scenarios.Plan), History: new(history.History), Broken: v,
+		// Another guarantee that is broken as well doesn't make it another failure.
+		Results: []invariant.Result{{Invariant: id, Verdict: invariant.Violated, Violation: v}, {Invariant: "other", Verdict: invariant.Violated}},
+	}
+}
+
+func stuck(reason string) *play.Outcome {
+	return &play.Outcome{Plan: new(scenarios.Plan), History: new(history.History), Stuck: reason}
+}
+
+// TestTally groups schedules by what went wrong in them, and comes to the
+// same in whatever order they come.
+func TestTally(t *testing.T) {
+	deleted := func(host, actor string) history.Event {
+		return history.Event{Kind: history.NodeDeleted, Host: host, Actor: actor}
+	}
+	on := history.Event{Kind: history.BootStarted, Host: "worker-1"}
+	outcomes := []*play.Outcome{
+		stuck(`step 7 (a) waited 2m6.002s for node-deleted host=worker-1, which came at 15.160s (event 53), before step 6 was done`),
+		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
+		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-1, which came at 1.5s (event 9), before step 6 was done`),
+		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-2, which came at 1.5s (event 9), before step 6 was done`),
+		broken("fenced-before-release", on, deleted("worker-1", "user")),
+		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
+		broken("at-most-one", on, deleted("worker-1", "remediation")),
+	}
+	want := []struct{ first, count int }{{1, 2}, {4, 1}, {6, 1}, {0, 2}, {3, 1}}
+	var results []campaign.Tally
+	for first := range outcomes {
+		var sum campaign.Tally
+		for i := range outcomes {
+			n := (first + i*3) % len(outcomes) // in any order
+			result := campaign.ResultOf(outcomes[n])
+			result.Number = n
+			sum.Add(campaign.Schedule{Number: n, Deviations: []scenarios.Deviation{{Step: "s", Delay: scenarios.Duration(n)}}}, result)
+		}
+		sum.Failed = sum.Failures()
+		results = append(results, sum)
+	}
+	for i, sum := range results {
+		if diff := cmp.Diff(results[0], sum); diff != "" {
+			t.Errorf("beginning with result %d (-with the first +with it):\n%s", i, diff)
+		}
+	}
+	got := results[0]
+	if got.Violated != 4 || got.Unknown != 3 || len(got.Failed) != len(want) {
+		t.Fatalf("%d violated, %d unknown, %d kinds, want 4, 3 and %d: %+v", got.Violated, got.Unknown, len(got.Failed), len(want), got.Failed)
+	}
+	for i, f := range got.Failed {
+		if n := f.Schedule.Number; n != want[i].first || f.Count != want[i].count || f.Schedule.Deviations[0].Delay != scenarios.Duration(n) {
+			t.Errorf("kind %d is %+v, want schedule %d and a count of %d", i, f, want[i].first, want[i].count)
+		}
+	}
+}
+
+// TestPoints: what a schedule reached comes over the wire as it was.
+func TestPoints(t *testing.T) {
+	points := campaign.Points{0, 1, 1 << 31, 1<<32 - 1}
+	text, err := points.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back campaign.Points
+	if err := back.UnmarshalText(text); err != nil || !slices.Equal(back, points) {
+		t.Errorf("%v became %v (%v)", points, back, err)
+	}
+	if err := back.UnmarshalText([]byte("AAA=")); err == nil {
+		t.Error("half a point was accepted")
+	}
+}
