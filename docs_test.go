@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencelab/fencelab/cmd"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
@@ -261,7 +262,7 @@ func TestComplete(t *testing.T) {
 			mentions(reference, fmt.Sprintf("`%s`", kind))
 		}
 	}
-	schema, err := file.Schema(vocabulary())
+	schema, err := file.Schema(cmd.Vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func TestKinds(t *testing.T) {
 	var table, others strings.Builder
 	head := "| kind | name | `annotate` | `patch`, `delete` | `create` |\n"
 	table.WriteString(head + "|---|---|---|---|---|\n")
-	for _, k := range vocabulary().Kinds {
+	for _, k := range cmd.Vocabulary().Kinds {
 		if !k.Changed && !k.Made {
 			fmt.Fprintf(&others, ", `%s`", k.Name)
 			continue
@@ -344,7 +345,7 @@ func TestWorlds(t *testing.T) {
 	names[scenarios.Feature(fakebmc.NeedsIPMI)] = "`via: ipmi` of a fault's `rule`"
 	var table strings.Builder
 	table.WriteString("| |")
-	for _, world := range worlds {
+	for _, world := range cmd.Worlds {
 		fmt.Fprintf(&table, " %s |", world.World)
 		for feature := range world.Lacks {
 			if !slices.Contains(known, feature) {
@@ -352,11 +353,11 @@ func TestWorlds(t *testing.T) {
 			}
 		}
 	}
-	table.WriteString("\n|---|" + strings.Repeat("---|", len(worlds)) + "\n")
+	table.WriteString("\n|---|" + strings.Repeat("---|", len(cmd.Worlds)) + "\n")
 	row, last := "", ""
 	for _, feature := range known {
 		cells, lacking := "", false
-		for _, world := range worlds {
+		for _, world := range cmd.Worlds {
 			why, lacks := world.Lacks[feature]
 			lacking = lacking || lacks
 			if !lacks {

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fencelab/fencelab/ci/container"
+	"github.com/fencelab/fencelab/cmd"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -126,7 +127,7 @@ func TestInterrupt(t *testing.T) {
 		}
 	})
 	dir := t.TempDir()
-	code := command(ctx, []string{"run", "--trace", "--out", dir, "scenarios/catalog/machine-remediation/cut-off-host.yaml"}, strings.NewReader(""), &out, talk)
+	code := cmd.Execute(ctx, []string{"run", "--trace", "--out", dir, "scenarios/catalog/machine-remediation/cut-off-host.yaml"}, strings.NewReader(""), &out, talk)
 	if code != exit.Unknown || !strings.Contains(out.String(), "context canceled") {
 		t.Errorf("exit code %d and this report, want %d and an interrupted run:\n%s", code, exit.Unknown, out.String())
 	}

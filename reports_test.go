@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/fencelab/fencelab/scenarios/exit"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencelab/fencelab/cmd"
+	"github.com/fencelab/fencelab/scenarios/exit"
 )
 
 // TestReportsAreDocumented runs a scenario that is violated, and sees to it that
@@ -21,7 +23,7 @@ func TestReportsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if code := command(t.Context(), []string{"run", "--out", dir, "docs/examples/split-brain.yaml", "docs/examples/slow-bmc.yaml"},
+	if code := cmd.Execute(t.Context(), []string{"run", "--out", dir, "docs/examples/split-brain.yaml", "docs/examples/slow-bmc.yaml"},
 		strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)); code != exit.Violated {
 		t.Fatalf("exit code %d, want %d", code, exit.Violated)
 	}

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/ci/slots"
+	"github.com/fencelab/fencelab/cmd"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
-	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // The system of docs/systems.md, and what mends its mistake.
@@ -33,12 +33,12 @@ func TestSystemsLoad(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("found %v: %v", files, err)
 	}
-	presets, err := filepath.Glob(report.Presets + "/*/system.yaml")
+	presets, err := filepath.Glob(cmd.Presets + "/*/system.yaml")
 	if err != nil || len(presets) == 0 {
 		t.Fatalf("found %v: %v", presets, err)
 	}
 	for _, path := range append(files, presets...) {
-		system, err := file.LoadSystem(path, vocabulary())
+		system, err := file.LoadSystem(path, cmd.Vocabulary())
 		if err != nil {
 			t.Error(err)
 			continue
@@ -247,7 +247,7 @@ const metal3, upstream = "systems/metal3/system.yaml", "scenarios/upstream/metal
 // TestUpstream: the stories ask for no more than fencelab's own controllers keep, and each has its
 // page, with the command that tells it.
 func TestUpstream(t *testing.T) {
-	all, err := file.LoadFiles([]string{upstream}, vocabulary(), nil)
+	all, err := file.LoadFiles([]string{upstream}, cmd.Vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,10 +261,10 @@ func TestUpstream(t *testing.T) {
 		}
 	}
 	var said bytes.Buffer
-	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != exit.Held {
+	if code := cmd.Execute(t.Context(), []string{"run", "--out", t.TempDir(), upstream}, strings.NewReader(""), &said, &said); code != exit.Held {
 		t.Errorf("they ended with %d, want %d:\n%s", code, exit.Held, said.String())
 	}
-	system, err := file.LoadSystem(metal3, vocabulary())
+	system, err := file.LoadSystem(metal3, cmd.Vocabulary())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestUpstream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := file.LoadPlan(s.Metadata.Name, plan.Text(), vocabulary()); err != nil {
+		if _, err := file.LoadPlan(s.Metadata.Name, plan.Text(), cmd.Vocabulary()); err != nil {
 			t.Errorf("what a report says to replay is refused: %v", err)
 		}
 	}
@@ -332,7 +332,7 @@ func TestKubeVirtBMC(t *testing.T) {
 func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	t.Helper()
 	t.Parallel()
-	all, err := file.LoadFiles([]string{about}, vocabulary(), nil)
+	all, err := file.LoadFiles([]string{about}, cmd.Vocabulary(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	if code := command(t.Context(), []string{"run", "--out", t.TempDir(), about}, strings.NewReader(""), &said, &said); code != exit.Held {
+	if code := cmd.Execute(t.Context(), []string{"run", "--out", t.TempDir(), about}, strings.NewReader(""), &said, &said); code != exit.Held {
 		t.Errorf("with fencelab's own controllers they ended with %d, want %d:\n%s", code, exit.Held, said.String())
 	}
 	var told []string

@@ -40,11 +40,16 @@ type Finding struct {
 	Broken *scenarios.Plan
 }
 
-// run tries all pairs of files and directories, as many at once as there are cores, and
+// Run tries all pairs of files and directories, as many at once as there are cores, and
 // tells of each in order. If all is as expected it writes the [Record] into the file
 // table, unless that is empty. It needs the module's source in the working directory when
 // a mistake is in the source. The error has an exit code.
-func run(ctx context.Context, session *campaign.Session, to *report.Console, simulator *sim.Simulator, paths []string, vocabulary file.Vocabulary, table string) error {
+func Run(ctx context.Context, to *report.Console, paths []string, vocabulary file.Vocabulary, table string) error {
+	simulator, err := sim.New()
+	if err != nil {
+		return exit.Coded(exit.Internal, err)
+	}
+	session := &campaign.Session{World: to.World, To: to, Now: time.Now, Another: simulator.Evident}
 	pairs, err := Load(paths, vocabulary)
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}

@@ -42,7 +42,9 @@ const (
 )
 
 var layers = []layer{
-	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, "the command joins everything"},
+	{".", []string{"./cmd/.", "./ci/container", "./vms/keeper"}, "the program is its command, and what has to come before that"},
+	{"cmd", []string{"./", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "the command joins everything"},
+	{"cmd/incluster", []string{"./controllers/.", "./controllers/manifests", "./controllers/onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
 
 	{"scenarios", []string{"./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "sigs.k8s.io/yaml"}, whyScenarios},
 	{"scenarios/file", []string{"./scenarios/.", "./scenarios/history", "./scenarios/invariant", "./scenarios/phrase", "go.yaml.in/yaml/v3"}, "to read a scenario nobody has to play it"},
@@ -52,7 +54,7 @@ var layers = []layer{
 		"to play many is to play one often, whatever the world, and whoever takes over what came of it"},
 	{"scenarios/campaign/pool", []string{"./scenarios/.", "./scenarios/campaign"}, "a pool plays what it is given, and knows no world"},
 	{"scenarios/exit", nil, "whoever ends with a code need not know what came of what"},
-	{"scenarios/report", []string{"./scenarios", "golang.org/x/term", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "a report is of outcomes, whatever world they come from"},
+	{"scenarios/report", []string{"./scenarios", "golang.org/x/term"}, "a report is of outcomes, whatever world they come from"},
 	{"scenarios/history", nil, "the history is the leaf that everything shares"},
 	{"scenarios/phrase", nil, "how to put something depends on nothing that is said"},
 	{"scenarios/invariant", []string{"./scenarios/history", "./scenarios/phrase"}, "an invariant judges recorded events and nothing else"},
@@ -70,7 +72,6 @@ var layers = []layer{
 	{"controllers/processtest", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "the contract of processes fits whatever runs them"},
 	{"controllers/onhost", slices.Concat([]string{"./controllers", "./fakebmc/front"}, kubernetes, capi, everyClient, anyYAML, system),
 		"what a real host grants its agents, which meet hostile clients as BMCs do"},
-	{"controllers/cli", []string{"./controllers/.", "./controllers/manifests", "./controllers/onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, everyClient),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
@@ -109,7 +110,7 @@ var layers = []layer{
 	{"ci/cluster/kind/runc", system, "it runs in a node, and depends on nothing there"},
 	{"ci/container", []string{"github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "golang.org/x/sys"}, "whoever runs an image need not know what is in it"},
 	{"ci/image", []string{"github.com/google/go-containerregistry/pkg"}, "an image has a program in it, whichever"},
-	{"ci/image/fencelab", []string{"./controllers/cli", "./scenarios/exit", "./scenarios/version", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
+	{"ci/image/fencelab", []string{"./cmd/incluster", "./scenarios/exit", "./scenarios/version", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", "./ci/machine", gophercloud}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
@@ -118,8 +119,8 @@ var layers = []layer{
 	{"ci/mutants", slices.Concat([]string{"./ci/corpus/.", "./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim", "./vms/keeper"}, anyYAML), "mistakes in the controllers, those of known bugs too, are found by scenarios and searches, in the simulator"},
 	{"ci/mutants/reproduce", []string{"./ci/mutants/finding", "./ci/lab", "./scenarios", "./sim", "./vms/keeper"}, "what is found in the simulator is reproduced in the lab"},
 	{"ci/mutants/source", []string{"./vms/keeper"}, "to build a program with a mistake nobody has to know what finds it"},
-	{"ci/conform", []string{"./scenarios", "./ci/lab/.", "github.com/spf13/cobra"}, "conformance is shown in labs, by stories alone"},
-	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim", "github.com/spf13/cobra"}, anyYAML), "known bugs are reproduced in the simulator"},
+	{"ci/conform", []string{"./scenarios", "./ci/lab/."}, "conformance is shown in labs, by stories alone"},
+	{"ci/corpus", slices.Concat([]string{"./ci/mutants/source", "./scenarios", "./sim"}, anyYAML), "known bugs are reproduced in the simulator"},
 	{"ci/e2e", []string{"./ci/machine", "./ci/slots", "./vms/keeper"}, "what runs the tests depends on nothing that they test"},
 	{"ci/fidelity", []string{"./scenarios", "./sim/."}, "what the lab told is on disk, so that who compares it with the simulator needs no lab"},
 	{"ci/sweep", []string{"./scenarios"}, "a sweep is a search, of whatever world tells what passed its gates"},
@@ -128,6 +129,7 @@ var layers = []layer{
 
 // testLayers are what tests may import in addition. everything in testTools may be used by any test.
 var testLayers = []layer{
+	{".", []string{"./", "github.com", "golang.org", "go.yaml.in", "k8s.io", "sigs.k8s.io"}, ""},
 	{"sim", []string{"./fakebmc/systemtest"}, ""},
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./ci/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/controllers/cli"
+	"github.com/fencelab/fencelab/cmd/incluster"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/version"
 )
@@ -28,7 +28,7 @@ func main() {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
-	root.AddCommand(cli.Controllers(), cli.Agent())
+	root.AddCommand(incluster.Controllers(), incluster.Agent())
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil && err.Error() != "" {

@@ -1,13 +1,12 @@
 package conform
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"runtime"
-
-	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/scenarios"
@@ -18,39 +17,22 @@ import (
 	"github.com/fencelab/fencelab/scenarios/version"
 )
 
-// Command tells the set with a system, in labs of model hosts.
-func Command(vocabulary func() file.Vocabulary) *cobra.Command {
-	var c command
-	cmd := &cobra.Command{
-		Use:   "conform SYSTEM",
-		Short: "Tell the stories of conformance with a system under test",
-		Long: `Conform tells the fixed set of stories in ` + Stories + ` with the programs that the
-file SYSTEM names, in labs of model hosts: what comes first, holds, several clients,
-crashes, BMCs that lie, and partitions. It prints a table, and writes a report that can
-be published: conformance.json and conformance.md, below --out.
-
-Exit codes: 0 every story held, 1 a guarantee was violated, 2 a story has no verdict, 3 the
-system has no part in any.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], vocabulary()) },
-	}
-	flags := cmd.Flags()
-	flags.StringVar(&c.dir, "out", "out/conformance", "directory for the report, and for what is needed to look into each run")
-	flags.StringVar(&c.release, "release", "", "what the report calls the release of the system (default: what its file says that it was tried with)")
-	flags.IntVar(&c.workers, "workers", runtime.NumCPU(), "how many labs at a time")
-	flags.Var(&c.filter, "filter", file.FilterUsage+"; the report says that it is a part")
-	return cmd
+// Options are those of one invocation.
+type Options struct {
+	// Dir is the directory for the report, and for what is needed to look into each run.
+	Dir string
+	// Release is what the report calls the release of the system; empty: what its file says
+	// that it was tried with.
+	Release string
+	// Workers is how many labs there are at a time.
+	Workers int
+	// Filter chooses among the stories; the report says if it is a part.
+	Filter file.Filter
 }
 
-// command is one invocation.
-type command struct {
-	dir, release string
-	workers      int
-	filter       file.Filter
-}
-
-func (c *command) run(cmd *cobra.Command, path string, vocabulary file.Vocabulary) error {
-	if c.workers < 1 {
+// Run tells the set with the system in a file, in labs of model hosts, and writes the report. The error has an exit code.
+func Run(ctx context.Context, out, talk io.Writer, path string, vocabulary file.Vocabulary, o Options) error {
+	if o.Workers < 1 {
 		return exit.BadInput(fmt.Errorf("--workers must be at least 1"))
 	}
 	system, err := file.LoadSystem(path, vocabulary)
@@ -67,7 +49,7 @@ func (c *command) run(cmd *cobra.Command, path string, vocabulary file.Vocabular
 	if err != nil {
 		return exit.BadInput(err)
 	}
-	told, err := c.chosen(all)
+	told, err := chosen(all, &o.Filter)
 	if err != nil {
 		return exit.BadInput(err)
 	}
@@ -75,23 +57,23 @@ func (c *command) run(cmd *cobra.Command, path string, vocabulary file.Vocabular
 	if err != nil {
 		return exit.BadInput(err)
 	}
-	if err := lab.Check(cmd.Context(), options()); err != nil {
+	if err := lab.Check(ctx, options()); err != nil {
 		return exit.Coded(exit.Environment, err)
 	}
-	tested, err := about(system, path, c.release)
+	tested, err := about(system, path, o.Release)
 	if err != nil {
 		return exit.Coded(exit.Environment, err)
 	}
-	if err := report.Writable(c.dir); err != nil {
-		return exit.BadInput(fmt.Errorf("--out %s: %w", c.dir, err))
+	if err := report.Writable(o.Dir); err != nil {
+		return exit.BadInput(fmt.Errorf("--out %s: %w", o.Dir, err))
 	}
 	s := &suite{
-		console: &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "lab", Dir: c.dir, Program: os.Args[0], Parts: []*report.Part{{Flag: "hosts", Of: []string{lab.Guest, lab.Model}, Value: lab.Model}}},
+		console: &report.Console{Out: out, Talk: talk, World: "lab", Dir: o.Dir, Program: os.Args[0], Parts: []*report.Part{{Flag: "hosts", Of: []string{lab.Guest, lab.Model}, Value: lab.Model}}},
 		world:   func() play.Backend { return lab.New(options()) },
-		workers: c.workers, unfit: unfit,
+		workers: o.Workers, unfit: unfit,
 	}
 	r := &Report{Partial: len(told) < len(all), Fencelab: version.Built(), System: tested, Lab: "embedded control plane, model hosts"}
-	if r.Results, err = s.tell(cmd.Context(), told); err != nil {
+	if r.Results, err = s.tell(ctx, told); err != nil {
 		return err
 	}
 	return r.finish(s.console)
@@ -112,8 +94,8 @@ func (r *Report) finish(to *report.Console) error {
 func options() lab.Options { return lab.Options{Hosts: lab.Model} }
 
 // chosen are the stories that fit the filter.
-func (c *command) chosen(all []story) (told []story, err error) {
-	fit, err := c.filter.Of(scenariosOf(all))
+func chosen(all []story, filter *file.Filter) (told []story, err error) {
+	fit, err := filter.Of(scenariosOf(all))
 	if err != nil {
 		return nil, err
 	}

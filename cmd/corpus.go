@@ -1,21 +1,17 @@
-package corpus
+package cmd
 
 import (
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/scenarios/campaign"
-	"github.com/fencelab/fencelab/scenarios/exit"
-	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/scenarios/report"
-	"github.com/fencelab/fencelab/sim"
 )
 
-// Command plays the pairs among stories that are told in the words of a vocabulary.
-func Command(vocabulary func() file.Vocabulary) *cobra.Command {
-	const known = report.Catalog + "/regression"
+// corpusCommand plays the pairs of a known bug and the right controllers.
+func corpusCommand() *cobra.Command {
+	const known = Catalog + "/regression"
 	table := ""
 	cmd := &cobra.Command{
 		Use:   "corpus [FILE|DIR...]",
@@ -28,13 +24,8 @@ must run in the source tree of fencelab.`,
 			if len(args) == 0 {
 				args = []string{known}
 			}
-			simulator, err := sim.New()
-			if err != nil {
-				return exit.Coded(exit.Internal, err)
-			}
 			to := &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "sim", Program: os.Args[0]}
-			session := &campaign.Session{World: to.World, To: to, Now: time.Now, Another: simulator.Evident}
-			return run(cmd.Context(), session, to, simulator, args, vocabulary(), table)
+			return corpus.Run(cmd.Context(), to, args, Vocabulary(), table)
 		},
 	}
 	cmd.Flags().StringVar(&table, "table", "", "write the track record to this file if all is as expected")

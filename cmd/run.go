@@ -1,7 +1,6 @@
-package main
+package cmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +58,7 @@ The simulator plays the schedules that a strategy chooses:
 ` + search.Described() + `
 Everything needed to investigate and replay a run that did not come out as expected
 is saved below --out.`,
-		Args: report.ScenarioArgs,
+		Args: scenarioArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
@@ -127,13 +126,13 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	case strategy == sweeping && !cmd.Flags().Changed("schedules"):
 		r.search.Schedules = 0 // a sweep ends by itself
 	}
-	loaded, err := file.LoadFiles(args, vocabulary(), r.set)
+	loaded, err := file.LoadFiles(args, Vocabulary(), r.set)
 	if err == nil {
 		loaded, err = r.filter.Of(loaded)
 	}
 	if err == nil && r.system != "" {
 		var system *scenarios.System
-		if system, err = file.LoadSystem(r.system, vocabulary()); err == nil {
+		if system, err = file.LoadSystem(r.system, Vocabulary()); err == nil {
 			r.session.Unfit, err = system.UnderTest(loaded)
 		}
 	}
@@ -161,7 +160,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 
 // worldNames are what the command line calls worlds.
 func worldNames() (names []string) {
-	for _, world := range worlds {
+	for _, world := range Worlds {
 		names = append(names, world.World)
 	}
 	return names
@@ -203,72 +202,4 @@ func (r *runner) bounds() sweep.Options {
 		o.Workers = 1
 	}
 	return o
-}
-
-func replayCommand() *cobra.Command {
-	r := &runner{}
-	var walk report.Walk
-	cmd := &cobra.Command{
-		Use:   "replay PLAN",
-		Short: "Replay a saved plan",
-		Long: `Replay plays the plan.txt of a saved run. In the simulator every event must come
-out as before: if the plan has the digest of its history, that is checked, and the
-first event that differs from the history.jsonl beside it is shown. With --until or
---step you can inspect an event or walk through the run: type help.
-
-In the lab the plan's deviations are made at the gates of the controllers: in effects,
-reads, and what reaches caches. The answer is reproduced (exit code 1) if a guarantee
-that is broken in the simulator is broken here, not reproduced (0), or diverged (2) at
-a step that never came, or that passes no gate.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := walk.Check(r.World); err != nil {
-				return exit.BadInput(err)
-			}
-			if err := r.start(cmd); err != nil {
-				return err
-			}
-			plan, err := file.LoadPlanFile(args[0], vocabulary())
-			if err != nil {
-				return exit.BadInput(err)
-			}
-			if r.Real && plan.NamesSteps() {
-				return r.reproduce(cmd.Context(), plan)
-			}
-			outcome, err := r.session.Play(cmd.Context(), plan, r.backend())
-			if err != nil {
-				return err
-			}
-			r.Replayed(outcome)
-			if err := r.session.Beside(cmd.Context(), outcome); err != nil {
-				return err
-			}
-			return r.Again(outcome, args[0], walk, cmd.InOrStdin())
-		},
-	}
-	r.flags(cmd, "replay", "directory for the report (default: none)")
-	cmd.Flags().IntVar(&walk.Until, "until", 0, "show what was true and what was believed just after the event with this number")
-	cmd.Flags().BoolVar(&walk.Step, "step", false, "walk through the run, event by event")
-	return cmd
-}
-
-// reproduce plays a plan of the simulator in the lab, and says whether that breaks what the plan
-// broke in the simulator. The error has an exit code.
-func (r *runner) reproduce(ctx context.Context, plan *scenarios.Plan) error {
-	simulator, err := sim.New()
-	if err != nil {
-		return exit.Coded(exit.Internal, err)
-	}
-	told, err := simulator.Deeds(ctx, plan)
-	if err != nil {
-		return exit.Coded(exit.Invalid, err)
-	}
-	if len(told.Untold) > 0 {
-		return r.Untold(plan.Metadata.Name, told.Untold)
-	}
-	outcome, err := r.session.Play(ctx, told.Plan, r.backend())
-	if err != nil {
-		return err
-	}
-	return r.Reproduced(outcome, told.Outcome.Broke())
 }

@@ -1,4 +1,4 @@
-package report
+package cmd
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// UnknownCommand is the error of a command that isn't there. It names the nearest one.
-func UnknownCommand(root *cobra.Command, name string) error {
+// unknownCommand is the error of a command that isn't there. It names the nearest one.
+func unknownCommand(root *cobra.Command, name string) error {
 	var names []string
 	for _, cmd := range root.Commands() {
 		if !cmd.Hidden {
@@ -31,8 +31,8 @@ var flagValues = map[string]string{
 	"uint64":   "a whole number from 0 to 18446744073709551615",
 }
 
-// WrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there, and says what a value should be.
-func WrongFlag(cmd *cobra.Command, err error) error {
+// wrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there, and says what a value should be.
+func wrongFlag(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		f := invalid.GetFlag()
@@ -53,17 +53,28 @@ func WrongFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 }
 
-// HelpCommand is the usual one, but that a topic which isn't there is an error.
-func HelpCommand() *cobra.Command {
+// helpCommand is the usual one, but that a topic which isn't there is an error.
+func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Help about any command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return UnknownCommand(cmd.Root(), args[0])
+				return unknownCommand(cmd.Root(), args[0])
 			}
 			return topic.Help()
 		},
 	}
+}
+
+// Catalog is where the stories are that come with fencelab.
+const Catalog = "scenarios/catalog"
+
+// scenarioArgs wants at least one scenario file or directory.
+func scenarioArgs(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("name the scenario files or directories, such as %s", Catalog)
+	}
+	return nil
 }

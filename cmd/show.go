@@ -1,4 +1,4 @@
-package main
+package cmd
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func (r *runner) saved(cmd *cobra.Command, name string) (string, error) {
 	if err := r.start(cmd); err != nil {
 		return "", err
 	}
-	plan, err := file.LoadPlanFile(name, vocabulary())
+	plan, err := file.LoadPlanFile(name, Vocabulary())
 	if err != nil {
 		return "", exit.BadInput(err)
 	}

@@ -1,7 +1,7 @@
-// Package cli has the commands that run fencelab's controllers and agents in a real
+// Package incluster has the commands that run fencelab's controllers and agents in a real
 // cluster. The program fencelab has them, and so has the one in the image of make image,
 // which has no worlds to test them in.
-package cli
+package incluster
 
 import (
 	"github.com/spf13/cobra"

@@ -1,4 +1,4 @@
-package report
+package cmd
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ import (
 // Presets is where the systems are that come with fencelab.
 const Presets = "systems"
 
-// SystemsCommand says what systems under test there are, in the words of a vocabulary.
-func SystemsCommand(vocabulary func() file.Vocabulary) *cobra.Command {
+// systemsCommand says what systems under test there are.
+func systemsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "systems",
 		Short: "Say what systems under test come with fencelab",
@@ -34,7 +34,7 @@ func SystemsCommand(vocabulary func() file.Vocabulary) *cobra.Command {
 with, which scripts build it and whether that was done here, what was adapted, and what
 a run with it says nothing about.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
-			return exit.BadInput(systems(cmd.OutOrStdout(), files, vocabulary()))
+			return exit.BadInput(systems(cmd.OutOrStdout(), files, Vocabulary()))
 		},
 	})
 	return cmd

@@ -1,0 +1,46 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/phrase"
+)
+
+// lintCommand checks scenario files.
+func lintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "lint FILE|DIR...",
+		Short: "Check scenario files without running them",
+		Args:  scenarioArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return exit.BadInput(lint(cmd.OutOrStdout(), args, Vocabulary()))
+		},
+	}
+}
+
+// lint prints a warning for each problem of scenario files that doesn't make them
+// invalid, and how many there were.
+func lint(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
+	loaded, err := file.LoadFiles(paths, vocabulary, nil)
+	if err != nil {
+		return err
+	}
+	warnings := 0
+	err = file.EachFile(paths, func(path string, data []byte) error {
+		problems, err := file.Lint(path, data, vocabulary)
+		for _, p := range problems {
+			fmt.Fprintf(w, "warning: %s\n", p)
+			warnings++
+		}
+		return err
+	})
+	if err == nil {
+		fmt.Fprintf(w, "%s valid, %s\n", phrase.Count(len(loaded), "scenario"), phrase.Count(warnings, "warning"))
+	}
+	return err
+}

@@ -1,0 +1,83 @@
+// Package cmd is the command: one file for each of its verbs. A verb reads the command line, joins
+// the packages that do the work, and prints by scenarios/report.
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/lab/kept"
+	"github.com/fencelab/fencelab/cmd/incluster"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/version"
+	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/search/workers"
+)
+
+// Execute is the whole program but for its process: results go to out, talk to
+// talk.
+func Execute(ctx context.Context, args []string, in io.Reader, out, talk io.Writer) (code int) {
+	// Go's own exit code for a panic is that of a run without a verdict.
+	defer func() {
+		if bug := recover(); bug != nil {
+			fmt.Fprintf(talk, "fencelab: internal error: %v\n%s", bug, debug.Stack())
+			code = exit.Internal
+		}
+	}()
+	root := &cobra.Command{
+		Use:   "fencelab",
+		Short: "Test the controllers that fence bare-metal Kubernetes nodes",
+		Long: `fencelab answers one question about a set of controllers: is a fenced host really
+off, and does it boot again only after its Node is deleted, whatever goes wrong in
+between? The same scenario runs in a deterministic simulator and in a real lab of
+virtual machines, and the same guarantees judge both.
+
+Exit codes: 0 held, 1 violated, 2 unknown, 3 invalid input, 4 environment
+missing, 5 internal error.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		Version: version.Built(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(),
+		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), kept.Command(os.Args[0], Vocabulary), doctorCommand(),
+		incluster.Controllers(), incluster.Agent(), bmcCommand(), workers.Command())
+	root.SetFlagErrorFunc(wrongFlag)
+	root.SetHelpCommand(helpCommand())
+	root.SetVersionTemplate("fencelab {{.Version}}\n")
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(talk)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(talk, "fencelab: %s\n", err)
+	}
+	return exit.Code(err)
+}
+
+// Vocabulary is what the scenario files of this program may speak of.
+func Vocabulary() file.Vocabulary {
+	vocabulary := objects.Vocabulary()
+	vocabulary.Worlds = Worlds
+	return vocabulary
+}
+
+// Worlds are those that scenarios run in.
+var Worlds = []scenarios.Capabilities{sim.Capabilities, lab.Capabilities}
