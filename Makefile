@@ -220,7 +220,7 @@ golden: controlplane ## Write the golden files anew; review the difference befor
 
 .PHONY: image
 image: ## Build bin/image.tar, an image of the controllers and agents for a cluster (IMAGE=name); docker load, ctr images import and kind load read it
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/image/fencelab ./ci/image/fencelab
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/image/fencelab ./cmd/incluster/fencelab
 	$(GO) run ./ci/image bin/image/fencelab '$(IMAGE)' bin/image.tar
 
 .PHONY: generate

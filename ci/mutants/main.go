@@ -20,12 +20,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -133,23 +133,12 @@ func isChosen(only, id string) bool {
 
 // inParallel does something n times, as often at once as there are cores, unless ctx ends before.
 func inParallel(ctx context.Context, n int, do func(i int)) {
-	next := make(chan int, n)
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	var crew sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		crew.Go(func() {
-			for i := range next {
-				if ctx.Err() != nil {
-					return
-				}
-				do(i)
-			}
-		})
-	}
-	crew.Wait()
+	_ = pool.Each(ctx, runtime.GOMAXPROCS(0), n, func(ctx context.Context, _, i int) error {
+		if ctx.Err() == nil {
+			do(i)
+		}
+		return ctx.Err()
+	}, nil) // who calls this asks ctx
 }
 
 // judge builds the simulator with one mutant and lets it search.

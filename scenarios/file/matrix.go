@@ -67,7 +67,7 @@ func textOf(value any) string {
 	return fmt.Sprint(value)
 }
 
-// node is a value in the place of a reference.
+// nodeOf is a value in the place of a reference.
 func nodeOf(value any, at *yaml.Node) *yaml.Node {
 	tag := "!!str"
 	switch value := value.(type) {

@@ -58,7 +58,7 @@ func Beside(o *play.Outcome, twin *play.Twin) string {
 	return b.String()
 }
 
-// said is a verdict in a few words: "violated: at-most-one".
+// inWords is a verdict in a few words: "violated: at-most-one".
 func inWords(o *play.Outcome) string {
 	verdict, reason := o.Verdict()
 	if v := o.Violation(); v != nil {

@@ -38,7 +38,7 @@ func (i index) Link(run *campaign.Shown) string {
 // Number counts from 1.
 func (i index) Number(n int) int { return n + 1 }
 
-// index draws the page of the invocation whose reports are in dir.
+// indexOf draws the page of the invocation whose reports are in dir.
 func indexOf(l *campaign.Ledger, dir string) ([]byte, error) {
 	var b bytes.Buffer
 	if err := indexPage.Execute(&b, index{l, word(l), dir}); err != nil {

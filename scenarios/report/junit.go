@@ -43,7 +43,7 @@ type (
 	}
 )
 
-// junit is junit.xml. A scenario that came out as expected passes, be it that a
+// junitOf is junit.xml. A scenario that came out as expected passes, be it that a
 // guarantee was to be violated; one without a verdict is an error.
 func junitOf(l *campaign.Ledger) ([]byte, error) {
 	suite := junitSuite{

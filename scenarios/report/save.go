@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
-// JSON is report.json.
+// ledgerJSON is report.json.
 func ledgerJSON(l *campaign.Ledger) ([]byte, error) {
 	var b bytes.Buffer
 	to := json.NewEncoder(&b)
@@ -21,7 +21,7 @@ func ledgerJSON(l *campaign.Ledger) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// save writes the files of an invocation.
+// saveLedger writes the files of an invocation.
 func saveLedger(l *campaign.Ledger, dir string) error {
 	report, err := ledgerJSON(l)
 	if err != nil {

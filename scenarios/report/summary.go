@@ -9,7 +9,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// summary is summary.md, for the summary of a job: what needs attention first.
+// summaryOf is summary.md, for the summary of a job: what needs attention first.
 func summaryOf(l *campaign.Ledger) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## fencelab: %s\n\n", word(l))

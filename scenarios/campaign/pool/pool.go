@@ -89,9 +89,12 @@ func (p *Pool) Close() error {
 
 // Each does something with each of so many things, n at a time. Do is told which of the n
 // goroutines it is on. Then, one at a time and in order, it is told of each that was done as soon
-// as those before it are. When one fails, the context of the others ends, and those that have not
+// as those before it are; it may be nil. When one fails, the context of the others ends, and those that have not
 // begun are left out: the error is the first.
 func Each(ctx context.Context, n, things int, do func(ctx context.Context, worker, i int) error, then func(i int)) error {
+	if then == nil {
+		then = func(int) {}
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	next := make(chan int, things)
