@@ -180,36 +180,43 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 	return f, nil
 }
 
-// hunt plays the default schedule, and then every single deviation from it until the
-// guarantee is broken. A smaller cause than the one that it finds there is not.
-func (f *Finding) hunt(wrong campaign.Pool, sweep *campaign.Search) (campaign.Schedule, bool) {
-	given := []campaign.Schedule{{}}
-	wrong.Give(given[0])
-	for f.Schedules < len(given) {
-		result, ok := wrong.Take()
-		if !ok {
-			return campaign.Schedule{}, false
-		}
-		f.Schedules++
-		switch {
-		case slices.Contains(result.Broke, f.Breaks):
-			return given[result.Number], true
-		case result.Number == 0 && result.Invariant != "":
-			f.Problem = fmt.Sprintf("the wrong half breaks %s, not %s", result.Invariant, f.Breaks)
-			return campaign.Schedule{}, false
-		}
-		for f.Overlaid == nil && len(given)-f.Schedules < campaign.Ahead {
-			schedule, ok := sweep.Next(len(given) - 1)
-			if !ok {
-				break
-			}
-			schedule.Number = len(given)
-			given = append(given, schedule)
-			wrong.Give(schedule)
-		}
+// defaultFirst tries the default schedule before those of another strategy.
+type defaultFirst struct{ campaign.Strategy }
+
+// Next implements campaign.Strategy.
+func (d defaultFirst) Next(n int) (campaign.Schedule, bool) {
+	if n == 0 {
+		return campaign.Schedule{}, true
 	}
-	f.Problem = fmt.Sprintf("the wrong half broke %s in none of %s", f.Breaks, phrase.Count(f.Schedules, "schedule"))
-	return campaign.Schedule{}, false
+	schedule, ok := d.Strategy.Next(n - 1)
+	schedule.Number = n
+	return schedule, ok
+}
+
+// hunt plays the default schedule, and then every single deviation from it until the
+// guarantee is broken. A smaller cause than the one that it finds there is not. A mistake that is
+// an overlay shows in the default schedule.
+func (f *Finding) hunt(wrong campaign.Pool, sweep *campaign.Search) (cause campaign.Schedule, found bool) {
+	hunt := campaign.Search{Strategy: defaultFirst{sweep.Strategy}, Story: sweep.Story, Total: 1}
+	if f.Overlaid == nil {
+		hunt.Total += sweep.Total
+	}
+	hunt.Until = func(s campaign.Schedule, r campaign.Result) bool {
+		found = slices.Contains(r.Broke, f.Breaks)
+		switch {
+		case found:
+			cause = s
+		case r.Number == 0 && r.Invariant != "":
+			f.Problem = fmt.Sprintf("the wrong half breaks %s, not %s", r.Invariant, f.Breaks)
+			return true
+		}
+		return found
+	}
+	f.Schedules = hunt.Run(wrong, nil).Tried
+	if !found && f.Problem == "" {
+		f.Problem = fmt.Sprintf("the wrong half broke %s in none of %s", f.Breaks, phrase.Count(f.Schedules, "schedule"))
+	}
+	return cause, found
 }
 
 // cause says in which schedule the guarantee was broken.

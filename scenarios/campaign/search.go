@@ -12,6 +12,8 @@ type Search struct {
 	Total, All int
 	// What is what they are: "single deviations from 201 steps".
 	What string
+	// Until ends the search with the first schedule of which it returns true; nil: none does.
+	Until func(Schedule, Result) bool
 }
 
 // Bound has a search end after so many schedules of all that there are, or 0 for all.
@@ -70,6 +72,9 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		tally.Add(schedule, result)
 		if done != nil {
 			done(tally)
+		}
+		if s.Until != nil && s.Until(schedule, result) {
+			break
 		}
 		for result, ok := early[learned]; ok; result, ok = early[learned] {
 			s.Learn(under[learned], result)

@@ -240,69 +240,39 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 		return nil, fmt.Errorf("there is nothing to search for: the benign schedule of %s breaks already: %s", scenario, why)
 	}
 	began := time.Now()
-	h := &hunter{Alone: search.NewAlone(s, tried.Story), player: search.NewPlayer(s, tried.Story), right: right, given: map[int]campaign.Schedule{}}
-	tally := tried.Run(h, nil)
-	if err := errors.Join(h.err, h.Alone.Close()); err != nil {
-		return nil, err
+	f, player := new(finding.Finding), search.NewPlayer(s, tried.Story)
+	var failed error
+	tried.Until = func(schedule campaign.Schedule, r campaign.Result) bool {
+		if r.Invariant == "" {
+			return false
+		}
+		failed = confirm(f, player, schedule, right)
+		return failed != nil || f.Broken != ""
 	}
-	f := h.found
-	if f == nil {
-		f = new(finding.Finding)
+	alone := search.NewAlone(s, tried.Story)
+	tally := tried.Run(alone, nil)
+	if err := errors.Join(failed, alone.Close()); err != nil {
+		return nil, err
 	}
 	f.Scenario, f.Strategy, f.Schedules, f.Took = scenario, o.Strategy, tally.Tried, time.Since(began)
 	return f, nil
 }
 
-// hunter plays schedules until one breaks a guarantee that the right controllers don't
-// break in it.
-type hunter struct {
-	*search.Alone
-	player *search.Player
-	right  string
-	given  map[int]campaign.Schedule
-	found  *finding.Finding
-	err    error
-}
-
-// Give implements search.Workers.
-func (h *hunter) Give(s campaign.Schedule) {
-	h.given[s.Number] = s
-	h.Alone.Give(s)
-}
-
-// Take implements search.Workers.
-func (h *hunter) Take() (campaign.Result, bool) {
-	if h.found != nil {
-		return campaign.Result{}, false
-	}
-	r, ok := h.Alone.Take()
-	if ok && r.Invariant != "" {
-		ok = h.judge(h.given[r.Number])
-	}
-	delete(h.given, r.Number)
-	return r, ok
-}
-
-// judge plays a schedule again that broke a guarantee.
-func (h *hunter) judge(s campaign.Schedule) (ok bool) {
-	o, played, err := h.player.Play(s)
+// confirm plays a schedule again that broke a guarantee, and notes what it broke unless the right
+// controllers break the same in it.
+func confirm(f *finding.Finding, player *search.Player, schedule campaign.Schedule, right string) error {
+	o, played, err := player.Play(schedule)
 	if err != nil {
-		h.err = err
-		return false
+		return err
 	}
-	same, err := excused(h.right, o, played.Deviations)
-	if err != nil {
-		h.err = err
-		return false
+	if same, err := excused(right, o, played.Deviations); same || err != nil {
+		return err
 	}
-	if !same {
-		h.found = new(finding.Finding)
-		h.found.Broken, h.found.Reason = broken(o)
-		for _, d := range played.Deviations {
-			h.found.Deviations = append(h.found.Deviations, d.String())
-		}
+	f.Broken, f.Reason = broken(o)
+	for _, d := range played.Deviations {
+		f.Deviations = append(f.Deviations, d.String())
 	}
-	return true
+	return nil
 }
 
 // broken names the guarantees that were broken, or what else was, and says how.
