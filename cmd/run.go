@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/sweep"
 	"github.com/fencelab/fencelab/scenarios"
@@ -40,6 +41,7 @@ type runner struct {
 	cluster   string // its kubeconfig
 	system    string
 	twin      bool
+	shelf     *cluster.Shelf // nil where there is one lab
 	simulator *sim.Simulator
 }
 
@@ -114,7 +116,7 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 	return exit.Coded(exit.Internal, err)
 }
 
-func (r *runner) run(cmd *cobra.Command, args []string) error {
+func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	ctx, strategy := cmd.Context(), r.search.Strategy
 	switch {
 	case strategy != benign && !slices.Contains(search.Strategies(), strategy):
@@ -141,6 +143,14 @@ func (r *runner) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := r.start(cmd); err != nil {
 		return err
+	}
+	if r.Real && (len(loaded) > 1 || strategy == sweeping) {
+		r.shelf = new(cluster.Shelf)
+		defer func() {
+			if failed := r.shelf.Close(); failed != nil {
+				err = errors.Join(err, exit.Coded(exit.Internal, failed))
+			}
+		}()
 	}
 	ledger, out := r.Ledger(strategy, r.search.Seed), r.Out
 	if r.Format == "json" {
@@ -176,7 +186,7 @@ func (r *runner) backend() play.Backend {
 
 // lab are the options of a lab with the chosen parts.
 func (r *runner) lab() lab.Options {
-	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic, Kubeconfig: r.cluster}
+	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic, Kubeconfig: r.cluster, Shelf: r.shelf}
 	for _, p := range r.Parts {
 		options.Choose(p.Flag, p.Value)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -49,7 +50,7 @@ var Service = netip.MustParseAddrPort("10.96.0.1:443")
 var Services = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 96, 0, 0}), 16)
 
 // apiServerArgs are those of the server at a port. With accounts it gives Pods the tokens of their ServiceAccounts.
-func apiServerArgs(port uint16, accounts bool) []string {
+func apiServerArgs(port uint16, o *Options) []string {
 	args := []string{
 		"--etcd-servers=" + etcdClients,
 		"--bind-address=" + loopback.String(),
@@ -75,7 +76,10 @@ func apiServerArgs(port uint16, accounts bool) []string {
 		"--min-request-timeout=31536000",
 		"--profiling=false",
 	}
-	if !accounts {
+	if o.lasting {
+		args = append(args, "--etcd-compaction-interval=0")
+	}
+	if o.Standard == nil || !o.Standard.Accounts {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	return args
@@ -83,10 +87,6 @@ func apiServerArgs(port uint16, accounts bool) []string {
 
 // writeFiles writes what the arguments name.
 func (c *Cluster) writeFiles(dir string) error {
-	servingCert, servingKey, err := c.authority.issueServing()
-	if err != nil {
-		return err
-	}
 	key, err := newKey()
 	if err != nil {
 		return err
@@ -96,9 +96,6 @@ func (c *Cluster) writeFiles(dir string) error {
 		return err
 	}
 	files := map[string][]byte{
-		caFile:             c.authority.certificate,
-		servingCertFile:    servingCert,
-		servingKeyFile:     servingKey,
 		serviceAccountFile: serviceAccountKey,
 		tokenFile:          tokenLines(c.nodeTokens),
 	}
@@ -114,6 +111,19 @@ func (c *Cluster) writeFiles(dir string) error {
 			}
 		}
 	}
+	return errors.Join(c.writeCredentials(dir), write(dir, files))
+}
+
+// writeCredentials writes by what the API server is known and whom it knows, which it reads again when it changes.
+func (c *Cluster) writeCredentials(dir string) error {
+	certificate, key, err := c.authority.issueServing()
+	if err != nil {
+		return err
+	}
+	return write(dir, map[string][]byte{caFile: c.authority.certificate, servingCertFile: certificate, servingKeyFile: key})
+}
+
+func write(dir string, files map[string][]byte) error {
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return err

@@ -19,7 +19,7 @@ func TestArgs(t *testing.T) {
 		name string
 		args []string
 	}{
-		{"etcd", etcdArgs()}, {"kube-apiserver", apiServerArgs(6443, false)},
+		{"etcd", etcdArgs()}, {"kube-apiserver", apiServerArgs(6443, new(Options))},
 		{"kube-controller-manager", controllerManagerArgs(&Standard{GracePeriod: 4 * time.Second})}, {"kube-scheduler", schedulerArgs()},
 	} {
 		got += c.name + "\n  " + strings.Join(c.args, "\n  ") + "\n"

@@ -14,8 +14,10 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,6 +44,18 @@ type Options struct {
 	Nodes []string
 	// Standard has the standard controllers run as well; nil: the API server alone.
 	Standard *Standard
+	// Manifests are installed once it is up, see [Cluster.Install].
+	Manifests []fs.FS
+	// Log is told what becomes of control planes that could be handed on; may be nil.
+	Log func(format string, args ...any)
+
+	lasting bool // it is to be handed on
+}
+
+func (o *Options) logf(format string, args ...any) {
+	if o.Log != nil {
+		o.Log(format, args...)
+	}
 }
 
 // Cluster is a running control plane.
@@ -58,6 +72,12 @@ type Cluster struct {
 	etcd, apiServer *child.Process
 	// Both are nil while they don't run.
 	controllerManager, scheduler *child.Process
+
+	// Of one that can be handed on; nil: it can't.
+	shelf     *Shelf
+	kind      [sha256.Size]byte
+	original  versions // when it was new
+	disturbed bool     // it was made to stand still
 
 	stop    sync.Once
 	stopErr error
@@ -108,11 +128,19 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	if c.etcd, err = c.start(o.Bin, "etcd", etcdArgs()); err != nil {
 		return err
 	}
-	if c.apiServer, err = c.start(o.Bin, "kube-apiserver", apiServerArgs(c.port.Number(), o.Standard != nil && o.Standard.Accounts)); err != nil {
+	if c.apiServer, err = c.start(o.Bin, "kube-apiserver", apiServerArgs(c.port.Number(), &o)); err != nil {
 		return err
 	}
-	if err := c.awaitReady(ctx); err != nil || o.Standard == nil {
+	if err := c.awaitReady(ctx); err != nil {
 		return err
+	}
+	for _, files := range o.Manifests {
+		if err := c.Install(ctx, files); err != nil {
+			return err
+		}
+	}
+	if o.Standard == nil {
+		return nil
 	}
 	admin, err := client.New(c.admin, client.Options{})
 	if err != nil {
@@ -155,23 +183,33 @@ func (c *Cluster) start(bin, name string, args []string) (*child.Process, error)
 const ServerName = "kubernetes"
 
 // Pause stops the API server where it stands, as a hung machine would; clients see open connections without answers.
-func (c *Cluster) Pause() error { return c.apiServer.Pause() }
+func (c *Cluster) Pause() error {
+	c.disturbed = true
+	return c.apiServer.Pause()
+}
 
 // Resume undoes [Cluster.Pause].
 func (c *Cluster) Resume() error { return c.apiServer.Resume() }
 
-// Stop ends the processes and removes the directory. Its error also tells if a process had ended before it was asked
+// Stop ends the processes and removes the directory, or leaves both to the [Shelf] that it is from. Its error also tells if a process had ended before it was asked
 // to: then what was observed says nothing about controllers. Later calls return the same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
-		// Nothing is to be seen failing without what it depends on.
-		var errs []error
-		for _, p := range []*child.Process{c.scheduler, c.controllerManager} {
-			errs = append(errs, p.Stop())
+		if c.shelf == nil || !c.shelf.keep(c) {
+			c.stopErr = c.end()
 		}
-		c.stopErr = errors.Join(append(errs, c.apiServer.Stop(), c.etcd.Stop(), c.release())...)
 	})
 	return c.stopErr
+}
+
+// end ends the processes and removes the directory.
+func (c *Cluster) end() error {
+	// Nothing is to be seen failing without what it depends on.
+	var errs []error
+	for _, p := range []*child.Process{c.scheduler, c.controllerManager} {
+		errs = append(errs, p.Stop())
+	}
+	return errors.Join(append(errs, c.apiServer.Stop(), c.etcd.Stop(), c.release())...)
 }
 
 // release gives back what was taken, killing what still runs.

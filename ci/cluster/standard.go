@@ -170,7 +170,10 @@ func (c *Cluster) ResumeControllerManager() error {
 }
 
 // PauseStore has etcd stand still: what needs it waits for its answer, or gives up.
-func (c *Cluster) PauseStore() error { return c.etcd.Pause() }
+func (c *Cluster) PauseStore() error {
+	c.disturbed = true
+	return c.etcd.Pause()
+}
 
 // ResumeStore undoes PauseStore.
 func (c *Cluster) ResumeStore() error { return c.etcd.Resume() }

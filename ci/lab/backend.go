@@ -102,6 +102,9 @@ type Options struct {
 	Record bool
 	// Alone has the lab wait until nothing else that is heavy runs on this machine, and lets nothing else begin.
 	Alone bool
+	// Shelf is from where an embedded control plane is taken, and where it goes again; nil: it is the lab's own. Not for one
+	// that is kept.
+	Shelf *cluster.Shelf
 	// Log is told what the lab is doing; may be nil.
 	Log io.Writer
 	// Controllers are those that a plan can name; nil: fencelab's own.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,12 +68,18 @@ func (b *Backend) startControlPlane() (err error) {
 			return err
 		}
 		b.plane = a
+		if err := b.installManifests(a); err != nil {
+			return err
+		}
 	case Kind:
 		k, err := b.startKind(nodes)
 		if err != nil {
 			return err
 		}
 		b.plane = k
+		if err := b.installManifests(k); err != nil {
+			return err
+		}
 	default:
 		o := b.options.cluster()
 		o.Nodes = nodes
@@ -85,7 +92,11 @@ func (b *Backend) startControlPlane() (err error) {
 				return b.wire.Address(), nil
 			}
 		}
-		c, err := cluster.Launch(b.ctx, o)
+		o.Manifests, o.Log = b.set.Manifests(), b.logf
+		if b.options.Shelf != nil {
+			o.Nodes = usualNodes(nodes)
+		}
+		c, err := b.options.Shelf.Launch(b.ctx, o)
 		if err != nil {
 			return err
 		}
@@ -97,16 +108,32 @@ func (b *Backend) startControlPlane() (err error) {
 	if runs := b.plane.Runs(); len(runs) > 0 {
 		b.logf("the control plane runs %s", strings.Join(runs, ", "))
 	}
-	for _, files := range b.set.Manifests() {
-		if err := b.plane.Install(b.ctx, files); err != nil {
-			return err
-		}
-	}
 	scheme, err := b.scheme()
 	if err == nil {
 		b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
 	}
 	return err
+}
+
+// installManifests installs what the lab's own controllers need.
+func (b *Backend) installManifests(plane controlPlane) error {
+	for _, files := range b.set.Manifests() {
+		if err := plane.Install(b.ctx, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usualNodes adds those that most topologies have, of which a control plane that is handed on has to know when it starts.
+func usualNodes(nodes []string) []string {
+	all := slices.Clone(nodes)
+	for i := range 5 {
+		if usual := fmt.Sprintf("worker-%d", i+1); !slices.Contains(all, usual) {
+			all = append(all, usual)
+		}
+	}
+	return all
 }
 
 // scheme knows all objects that the lab makes.

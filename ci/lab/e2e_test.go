@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
@@ -43,8 +45,16 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := shelf.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
+
+// shelf hands control planes on from one lab of this process to the next.
+var shelf cluster.Shelf
 
 func runControllers(args []string) error {
 	var options controllers.Options
@@ -72,7 +82,7 @@ func TestBackend(t *testing.T) {
 			t.Parallel()
 			backendtest.Run(t, o.Capabilities(), func(t testing.TB) play.Backend {
 				own := o
-				own.Log = t.Output()
+				own.Log, own.Shelf = t.Output(), &shelf
 				return lab.New(own)
 			})
 		})
@@ -319,7 +329,7 @@ func TestModelHosts(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}
-	o := lab.Options{Hosts: lab.Model, Log: t.Output()}
+	o := lab.Options{Hosts: lab.Model, Log: t.Output(), Shelf: &shelf}
 	if err := lab.Check(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +357,7 @@ func TestDeviationsAtGates(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
 		t.Skip("it runs with make e2e")
 	}
-	o := lab.Options{Hosts: lab.Model, Log: t.Output()}
+	o := lab.Options{Hosts: lab.Model, Log: t.Output(), Shelf: &shelf}
 	if err := lab.Check(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -619,6 +629,7 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 func playIn(ctx context.Context, plan *scenarios.Plan, o lab.Options) *play.Outcome {
 	GinkgoHelper()
 	began := time.Now()
+	o.Shelf = &shelf
 	outcome, err := play.Run(ctx, plan, lab.New(o), nil)
 	if unsupported := new(play.Unsupported); o.Hosts == lab.Model && errors.As(err, &unsupported) {
 		Skip(err.Error())
@@ -665,9 +676,10 @@ func flagsOf(o lab.Options) (flags string) {
 }
 
 // leftovers are our child processes, but for the keepers, which wait for our end, and our
-// directories, but for that of the embedded hypervisor, which no process can leave.
+// directories, but for that of the embedded hypervisor, which no process can leave. What stands on the shelf is none.
 func leftovers() []string {
 	var left []string
+	waiting, theirs := shelf.Holds()
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
 		data, _ := os.ReadFile(file) // it may have ended meanwhile
@@ -681,12 +693,13 @@ func leftovers() []string {
 			continue
 		}
 		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if !bytes.Contains(command, []byte("keeper")) {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if !bytes.Contains(command, []byte("keeper")) && !slices.Contains(waiting, pid) {
 			left = append(left, string(bytes.ReplaceAll(command, []byte{0}, []byte(" "))))
 		}
 	}
 	directories, _ := filepath.Glob(filepath.Join(os.TempDir(), "*-"+keeper.Name()+"-*"))
 	return append(left, slices.DeleteFunc(directories, func(dir string) bool {
-		return strings.HasPrefix(filepath.Base(dir), "fencelab-vms-")
+		return strings.HasPrefix(filepath.Base(dir), "fencelab-vms-") || slices.Contains(theirs, dir)
 	})...)
 }
