@@ -1,10 +1,8 @@
-// Package fidelity_test compares what the lab told with what the simulator tells.
-package fidelity_test
+package fidelity
 
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,69 +20,6 @@ import (
 
 // known says in which stories the worlds may differ, and why.
 const known = "../../docs/fidelity.md"
-
-// ordered are the events that both worlds have to tell of a host in the same order: what
-// became of its power, and what was done to the objects by which it was fenced.
-var ordered = []history.Kind{
-	history.PowerOn, history.PowerOff, history.WatchdogFired, history.BootComplete,
-	history.NodeDeleted, history.NodeCreated, history.NodeCordoned, history.NodeUncordoned,
-	history.AnnotationSet, history.AnnotationRemoved, history.FenceRequested, history.FenceEnded,
-}
-
-// orders are the events of each host in a story, from its beginning on.
-func orders(events []history.Event) map[string][]string {
-	of := make(map[string][]string)
-	began := false
-	for i := range events {
-		e := &events[i]
-		began = began || e.Kind == history.RunStarted
-		// What the story itself does to objects, and its users, comes when its steps do.
-		told := e.Actor == string(history.Engine) || e.Actor == history.User
-		if began && e.Host != "" && slices.Contains(ordered, e.Kind) && !(told && e.Object != "") {
-			of[e.Host] = append(of[e.Host], strings.TrimSpace(string(e.Kind)+" "+e.Key))
-		}
-	}
-	return of
-}
-
-// differences are those of the orders of a lab's events from those of a simulator's, by
-// host. Of a run that a violation ended, which each world does in its own time, only what
-// both had told by then counts.
-func differences(lab, simulator map[string][]string, ended bool) (all []string) {
-	for host := range union(lab, simulator) {
-		a, b := lab[host], simulator[host]
-		if ended {
-			n := min(len(a), len(b))
-			a, b = a[:n], b[:n]
-		}
-		if !slices.Equal(a, b) {
-			at := 0
-			for at < len(a) && at < len(b) && a[at] == b[at] {
-				at++
-			}
-			all = append(all, fmt.Sprintf("%s, after %d events of its own: %s in the lab, %s in the simulator", host, at, next(a, at), next(b, at)))
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
-func union(a, b map[string][]string) map[string]bool {
-	keys := make(map[string]bool)
-	for _, m := range []map[string][]string{a, b} {
-		for key := range m {
-			keys[key] = true
-		}
-	}
-	return keys
-}
-
-func next(of []string, at int) string {
-	if at == len(of) {
-		return "nothing more"
-	}
-	return strings.Join(of[at:min(at+3, len(of))], ", ")
-}
 
 // TestStories holds what the lab told, in the directory that FENCELAB_OUT names, against the simulator: the verdict, and the
 // order of events.
@@ -134,9 +69,9 @@ func TestStories(t *testing.T) {
 				}
 				simulated := outcome.History.Events()
 				if outcome.Broken != nil {
-					simulated = upTo(simulated, outcome.Broken.Second.Seq)
+					simulated = UpTo(simulated, outcome.Broken.Second.Seq)
 				}
-				return differences(orders(told), orders(simulated), verdict == "violated")
+				return Differences(Telling{"in the lab", Orders(told)}, Telling{"in the simulator", Orders(simulated)}, verdict == "violated")
 			}
 			differ := simulate()
 			if boot := slowestBoot(told); len(differ) > 0 && boot > 0 {
@@ -176,16 +111,6 @@ func slowestBoot(events []history.Event) (longest time.Duration) {
 	return longest
 }
 
-// upTo are the events up to one. A run goes on for a while after it was violated, in a world
-// that nothing holds together any more.
-func upTo(events []history.Event, seq int) []history.Event {
-	n, found := slices.BinarySearchFunc(events, seq, func(e history.Event, seq int) int { return e.Seq - seq })
-	if found {
-		n++
-	}
-	return events[:n]
-}
-
 // read returns the verdict of a run that was saved, and its history, up to a violation.
 func read(t *testing.T, dir string) (verdict string, events []history.Event) {
 	t.Helper()
@@ -217,7 +142,7 @@ func read(t *testing.T, dir string) (verdict string, events []history.Event) {
 	}
 	for _, i := range report.Invariants {
 		if i.Verdict == "violated" && i.Second > 0 {
-			events = upTo(events, i.Second)
+			events = UpTo(events, i.Second)
 		}
 	}
 	return report.Verdict, events
@@ -252,7 +177,7 @@ func TestOrders(t *testing.T) {
 		}
 		return e
 	}
-	told := orders([]history.Event{
+	told := Orders([]history.Event{
 		event(history.PowerOn, "worker-1", "", engine),
 		event(history.RunStarted, "", "", engine),
 		event(history.AnnotationSet, "worker-1", "a", history.User),
@@ -274,11 +199,11 @@ func TestOrders(t *testing.T) {
 		{[]string{"annotation-set b", off}, true, ""},
 		{[]string{"annotation-set a", off}, true, "worker-1, after 0 events of its own: annotation-set b, power-off in the lab, annotation-set a, power-off in the simulator"},
 	} {
-		if got := strings.Join(differences(told, map[string][]string{"worker-1": c.of, "worker-2": {"power-on"}}, c.ended), "; "); got != c.want {
+		if got := strings.Join(Differences(Telling{"in the lab", told}, Telling{"in the simulator", map[string][]string{"worker-1": c.of, "worker-2": {"power-on"}}}, c.ended), "; "); got != c.want {
 			t.Errorf("%v, ended %v: %q, want %q", c.of, c.ended, got, c.want)
 		}
 	}
-	if got := differences(told, map[string][]string{"worker-1": told["worker-1"]}, false); len(got) != 1 {
+	if got := Differences(Telling{"in the lab", told}, Telling{"in the simulator", map[string][]string{"worker-1": told["worker-1"]}}, false); len(got) != 1 {
 		t.Errorf("a host of whom only one world tells: %q", got)
 	}
 }

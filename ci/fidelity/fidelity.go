@@ -1,0 +1,88 @@
+// Package fidelity says what of a story has to be the same, whoever tells it: a lab, another one, or the simulator.
+package fidelity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// ordered are the events that whoever tells a story has to tell of a host in the same order: what
+// became of its power, and what was done to the objects by which it was fenced.
+var ordered = []history.Kind{
+	history.PowerOn, history.PowerOff, history.WatchdogFired, history.BootComplete,
+	history.NodeDeleted, history.NodeCreated, history.NodeCordoned, history.NodeUncordoned,
+	history.AnnotationSet, history.AnnotationRemoved, history.FenceRequested, history.FenceEnded,
+}
+
+// Orders are the events of each host in a story, from its beginning on, that are compared.
+func Orders(events []history.Event) map[string][]string {
+	of := make(map[string][]string)
+	began := false
+	for i := range events {
+		e := &events[i]
+		began = began || e.Kind == history.RunStarted
+		// What the story itself does to objects, and its users, comes when its steps do.
+		told := e.Actor == string(history.Engine) || e.Actor == history.User
+		if began && e.Host != "" && slices.Contains(ordered, e.Kind) && !(told && e.Object != "") {
+			of[e.Host] = append(of[e.Host], strings.TrimSpace(string(e.Kind)+" "+e.Key))
+		}
+	}
+	return of
+}
+
+// Telling is what somebody has told of a story, and who: "in the lab".
+type Telling struct {
+	Where  string
+	Orders map[string][]string // by host
+}
+
+// Differences are those of the orders of two tellings, by host. Of a run that a violation ended, which each does in its own time,
+// only what both had told by then counts.
+func Differences(one, other Telling, ended bool) (all []string) {
+	for host := range union(one.Orders, other.Orders) {
+		a, b := one.Orders[host], other.Orders[host]
+		if ended {
+			n := min(len(a), len(b))
+			a, b = a[:n], b[:n]
+		}
+		if !slices.Equal(a, b) {
+			at := 0
+			for at < len(a) && at < len(b) && a[at] == b[at] {
+				at++
+			}
+			all = append(all, fmt.Sprintf("%s, after %d events of its own: %s %s, %s %s", host, at, next(a, at), one.Where, next(b, at), other.Where))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func union(a, b map[string][]string) map[string]bool {
+	keys := make(map[string]bool)
+	for _, m := range []map[string][]string{a, b} {
+		for key := range m {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+func next(of []string, at int) string {
+	if at == len(of) {
+		return "nothing more"
+	}
+	return strings.Join(of[at:min(at+3, len(of))], ", ")
+}
+
+// UpTo are the events up to one, by its number. A run goes on for a while after it was violated, in a world
+// that nothing holds together any more.
+func UpTo(events []history.Event, seq int) []history.Event {
+	n, found := slices.BinarySearchFunc(events, seq, func(e history.Event, seq int) int { return e.Seq - seq })
+	if found {
+		n++
+	}
+	return events[:n]
+}
