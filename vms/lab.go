@@ -126,7 +126,7 @@ func (l *Lab) Now() time.Duration { return time.Since(l.opened) }
 type HostConfig struct {
 	Name      string
 	MemoryMiB uint          // 0: 160, and 256 more with Programs; 1024 for a real node
-	Heartbeat time.Duration // between two heartbeats of each process; 0: 200 ms
+	Heartbeat time.Duration // between two heartbeats of each process; 0: half a second, since each costs an emulated host 3 ms
 	// Watchdog is the margin of the guest's watchdog in whole seconds; 0: the guest has none. It is softdog unless it is said to
 	// be a device of the machine, an i6300ESB. A softdog resets a guest whose
 	// user space hangs, but not one whose kernel hangs or that is paused.
@@ -196,7 +196,7 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	if s.kernel, err = filepath.Abs(s.kernel); err != nil {
 		return nil, fmt.Errorf("define host %s: %w", c.Name, err)
 	}
-	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 200*time.Millisecond), Watchdog: c.Watchdog, WatchdogDevice: c.WatchdogDevice, Kubelet: c.Kubelet,
+	config := evidence.Config{Name: c.Name, Heartbeat: cmp.Or(c.Heartbeat, 500*time.Millisecond), Watchdog: c.Watchdog, WatchdogDevice: c.WatchdogDevice, Kubelet: c.Kubelet,
 		Network: &evidence.Network{Address: netip.PrefixFrom(l.network.Address(network.Host(c.Name)), network.Prefix), Peers: map[string]netip.Addr{}}}
 	for _, peer := range c.Peers {
 		config.Network.Peers[peer] = l.network.Address(network.Host(peer))
