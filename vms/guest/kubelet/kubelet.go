@@ -23,6 +23,8 @@ const stopsAnnotation = "fencelab.dev/stops"
 
 const (
 	retryInterval = 500 * time.Millisecond
+	// reportInterval is how often the Node's status is written although it says what it should, as the real one does at times.
+	reportInterval = time.Minute
 	// notice is how long it takes to notice that a container has ended. A real one looks every second.
 	notice = 100 * time.Millisecond
 )
@@ -44,8 +46,9 @@ type Kubelet struct {
 	workloads Workloads
 	complain  func(trouble string)
 	nodeUID   string
-	readyAt   string // the Ready condition's last transition
-	failing   bool   // so that trouble is told when it begins, not at each attempt
+	readyAt   string    // the Ready condition's last transition
+	reported  time.Time // when the status was written
+	failing   bool      // so that trouble is told when it begins, not at each attempt
 	// asked is when the workloads that take their time, by their UIDs, were asked to stop.
 	asked map[string]time.Time
 }
@@ -111,7 +114,7 @@ func (k *Kubelet) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-status:
-			k.report(k.patchStatus(ctx))
+			k.report(k.syncStatus(ctx))
 		case <-pods:
 			k.report(k.syncPods(ctx))
 		}
@@ -151,6 +154,20 @@ func (k *Kubelet) register(ctx context.Context) error {
 	return k.patchStatus(ctx)
 }
 
+// syncStatus has the Node say what it should. What it says already is not written again but now and then: all who watch Nodes
+// would have to read it, and the Lease is there to tell that the kubelet lives.
+func (k *Kubelet) syncStatus(ctx context.Context) error {
+	var n node
+	if err := k.api.get(ctx, k.nodePath()+"?resourceVersion=0", &n); err != nil {
+		return err
+	}
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c condition) bool { return c.Type == "Ready" && c.Status == "True" })
+	if ready && n.Status.NodeInfo != nil && n.Status.NodeInfo.BootID == k.machine.Boot && time.Since(k.reported) < reportInterval {
+		return nil
+	}
+	return k.patchStatus(ctx)
+}
+
 func (k *Kubelet) patchStatus(ctx context.Context) error {
 	status := nodeStatus{
 		Conditions: []condition{{
@@ -166,7 +183,11 @@ func (k *Kubelet) patchStatus(ctx context.Context) error {
 			ContainerRuntimeVersion: "process://1", KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
 		},
 	}
-	return k.api.patch(ctx, k.nodePath()+"/status", map[string]any{"status": status})
+	if err := k.api.patch(ctx, k.nodePath()+"/status", map[string]any{"status": status}); err != nil {
+		return err
+	}
+	k.reported = time.Now()
+	return nil
 }
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
