@@ -29,17 +29,24 @@ import (
 
 const ownerVariable = "CLUSTER_TEST_OWNER"
 
+// standing is what an owner's cluster does on a shelf.
+const standing = "standing still"
+
 func TestMain(m *testing.M) {
 	keeper.Main()
-	if os.Getenv(ownerVariable) != "" {
-		own()
+	if of := os.Getenv(ownerVariable); of != "" {
+		own(of == standing)
 	}
 	os.Exit(m.Run())
 }
 
-// own is the process that gets killed: it launches a cluster, says where, and holds it.
-func own() {
-	c, err := Launch(context.Background(), Options{})
+// own is the process that gets killed: it launches a cluster, says where, and holds it, or has it stand on a shelf.
+func own(still bool) {
+	var shelf Shelf
+	c, err := shelf.Launch(context.Background(), Options{})
+	if err == nil && still {
+		err = c.Stop()
+	}
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
@@ -251,8 +258,14 @@ func testPause(t *testing.T, c *Cluster) {
 
 func TestNothingOutlivesAKilledOwner(t *testing.T) {
 	needBinaries(t)
+	for _, how := range []string{"running", standing} {
+		t.Run(how, func(t *testing.T) { killOwner(t, how) })
+	}
+}
+
+func killOwner(t *testing.T, how string) {
 	owner := exec.Command("/proc/self/exe")
-	owner.Env = append(os.Environ(), ownerVariable+"=1")
+	owner.Env = append(os.Environ(), ownerVariable+"="+how)
 	stdout, err := owner.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
