@@ -202,8 +202,8 @@ func (a *api) get(ctx context.Context, path string, out any) error {
 func (a *api) create(ctx context.Context, path string, in, out any) error {
 	return a.do(ctx, http.MethodPost, path, plainJSON, in, out)
 }
-func (a *api) update(ctx context.Context, path string, in any) error {
-	return a.do(ctx, http.MethodPut, path, plainJSON, in, nil)
+func (a *api) update(ctx context.Context, path string, in, out any) error {
+	return a.do(ctx, http.MethodPut, path, plainJSON, in, out)
 }
 func (a *api) patch(ctx context.Context, path string, in any) error {
 	return a.do(ctx, http.MethodPatch, path, strategic, in, nil)

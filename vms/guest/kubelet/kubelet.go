@@ -46,6 +46,7 @@ type Kubelet struct {
 	workloads Workloads
 	complain  func(trouble string)
 	nodeUID   string
+	lease     *lease    // as it was written last, if that is known; of the Lease's goroutine alone
 	readyAt   string    // the Ready condition's last transition
 	reported  time.Time // when the status was written
 	failing   bool      // so that trouble is told when it begins, not at each attempt
@@ -192,24 +193,37 @@ func (k *Kubelet) patchStatus(ctx context.Context) error {
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
-// renewLease keeps silent about failures: silence is what a Lease is for.
+// renewLease keeps silent about failures: silence is what a Lease is for. The Lease is read only if it is not known, or if the
+// API server says that it is not what this kubelet wrote last.
 func (k *Kubelet) renewLease(ctx context.Context) {
-	l := lease{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Metadata: metadata{
+	if k.lease != nil {
+		if err := k.writeLease(ctx, k.lease); !isStatus(err, http.StatusConflict) && !isStatus(err, http.StatusNotFound) {
+			return
+		}
+	}
+	l := &lease{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Metadata: metadata{
 		Name: k.node, Namespace: "kube-node-lease",
 		OwnerReferences: []ownerReference{{APIVersion: "v1", Kind: "Node", Name: k.node, UID: k.nodeUID}},
 	}}
-	err := k.api.get(ctx, leases+"/"+k.node, &l)
-	if err != nil && !isStatus(err, http.StatusNotFound) {
-		return
+	if err := k.api.get(ctx, leases+"/"+k.node, l); err == nil || isStatus(err, http.StatusNotFound) {
+		_ = k.writeLease(ctx, l)
 	}
-	exists := err == nil
+}
+
+// writeLease creates a Lease that has no version yet, or updates it, and remembers how it is stored then.
+func (k *Kubelet) writeLease(ctx context.Context, l *lease) (err error) {
+	k.lease = nil
 	// Four renewals may fail before the Lease expires, the ratio of the real kubelet's defaults.
 	l.Spec = leaseSpec{HolderIdentity: k.node, LeaseDurationSeconds: max(1, int(4*k.config.Lease/time.Second)), RenewTime: now()}
-	if exists {
-		k.api.update(ctx, leases+"/"+k.node, l)
+	if l.Metadata.ResourceVersion == "" {
+		err = k.api.create(ctx, leases, l, l)
 	} else {
-		k.api.create(ctx, leases, l, nil)
+		err = k.api.update(ctx, leases+"/"+k.node, l, l)
 	}
+	if err == nil {
+		k.lease = l
+	}
+	return err
 }
 
 // syncPods makes the running workloads match the Pods bound to this Node.

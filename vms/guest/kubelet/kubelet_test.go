@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +60,76 @@ func TestStatus(t *testing.T) {
 		}
 		if written != c.want {
 			t.Errorf("%s: the status was written %d times, want %d", c.what, written, c.want)
+		}
+	}
+}
+
+// TestLease: a Lease is read when it isn't known and when it isn't what was written last, and is there after each renewal.
+func TestLease(t *testing.T) {
+	var stored *lease // nil: there is none
+	version, away := 0, false
+	var asked []string
+	store := func(l *lease) {
+		version++
+		l.Metadata.ResourceVersion = strconv.Itoa(version)
+		stored = l
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method)
+		var sent lease
+		if r.Method != http.MethodGet {
+			if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+				t.Error(err)
+			}
+		}
+		code := 0
+		switch {
+		case away:
+			code = http.StatusInternalServerError
+		case r.Method == http.MethodPost && stored != nil:
+			code = http.StatusConflict
+		case r.Method != http.MethodPost && stored == nil:
+			code = http.StatusNotFound
+		case r.Method == http.MethodPut && sent.Metadata.ResourceVersion != stored.Metadata.ResourceVersion:
+			code = http.StatusConflict
+		case r.Method != http.MethodGet:
+			store(&sent)
+		}
+		if code != 0 {
+			w.WriteHeader(code)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(stored); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	k, err := New(&evidence.Kubelet{Server: server.URL, Lease: time.Second}, Machine{Name: "worker-1"}, nil, nil, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what   string
+		before func()
+		want   string
+	}{
+		{"there is none", func() {}, "GET POST"},
+		{"it is known", func() {}, "PUT"},
+		{"and still is", func() {}, "PUT"},
+		{"somebody else wrote it", func() { store(stored) }, "PUT GET PUT"},
+		{"it was deleted", func() { stored = nil }, "PUT GET POST"},
+		{"nobody answers", func() { away = true }, "PUT"},
+		{"nor now", func() {}, "GET"},
+		{"what became of the last is not known", func() { away = false }, "GET PUT"},
+	} {
+		c.before()
+		asked = nil
+		k.renewLease(context.Background())
+		if got := strings.Join(asked, " "); got != c.want {
+			t.Errorf("%s: it asked %s, want %s", c.what, got, c.want)
+		}
+		if !away && (stored == nil || stored.Spec.HolderIdentity != "worker-1" || k.lease == nil || k.lease.Metadata.ResourceVersion != stored.Metadata.ResourceVersion) {
+			t.Errorf("%s: afterwards %+v is stored and %+v known", c.what, stored, k.lease)
 		}
 	}
 }
