@@ -10,7 +10,8 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/fidelity"
 	"github.com/fencelab/fencelab/ci/lab"
-	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/scenarios/report"
 )
 
 // TestHandedOn tells six stories on control planes of their own, and on one that goes from each to the next: that nobody can tell
@@ -29,7 +30,7 @@ func TestHandedOn(t *testing.T) {
 		"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml",
 		"machine-remediation/wrong-deletes-node-before-power-off.yaml", "machine-remediation/wrong-powers-on-before-node-deleted.yaml",
 	}
-	fresh := make([]*scenarios.Outcome, len(stories))
+	fresh := make([]*play.Outcome, len(stories))
 	t.Run("new", func(t *testing.T) {
 		for i, file := range stories {
 			t.Run(filepath.Base(file), func(t *testing.T) {
@@ -58,22 +59,22 @@ func TestHandedOn(t *testing.T) {
 }
 
 // hear is what comes of a story in a lab.
-func hear(t *testing.T, file string, o lab.Options) *scenarios.Outcome {
+func hear(t *testing.T, file string, o lab.Options) *play.Outcome {
 	t.Helper()
 	o.Log = t.Output()
-	outcome, err := scenarios.Run(t.Context(), compile(t, file), lab.New(o), nil)
+	outcome, err := play.Run(t.Context(), compile(t, file), lab.New(o), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	save(t, outcome)
 	if mismatch := outcome.Meets(); mismatch != "" {
-		t.Errorf("%s\n\n%s", mismatch, outcome.Brief("", ""))
+		t.Errorf("%s\n\n%s", mismatch, report.Brief(outcome, "", ""))
 	}
 	return outcome
 }
 
 // compare holds two tellings of a story against each other.
-func compare(t *testing.T, fresh, handedOn *scenarios.Outcome) {
+func compare(t *testing.T, fresh, handedOn *play.Outcome) {
 	t.Helper()
 	if fresh == nil {
 		t.Fatal("it could not be told on a new control plane")
@@ -81,7 +82,7 @@ func compare(t *testing.T, fresh, handedOn *scenarios.Outcome) {
 	was, _ := fresh.Verdict()
 	is, _ := handedOn.Verdict()
 	tellings := [2]fidelity.Telling{{Where: "on a new control plane"}, {Where: "on one that was handed on"}}
-	for i, o := range []*scenarios.Outcome{fresh, handedOn} {
+	for i, o := range []*play.Outcome{fresh, handedOn} {
 		events := o.History.Events()
 		if o.Broken != nil {
 			events = fidelity.UpTo(events, o.Broken.Second.Seq)
