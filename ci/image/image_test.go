@@ -23,7 +23,7 @@ import (
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "fencelab")
-	build := exec.Command("go", "build", "-o", program, "./fencelab")
+	build := exec.Command("go", "build", "-o", program, "../../cmd/incluster/fencelab")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
