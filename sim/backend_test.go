@@ -133,6 +133,7 @@ func TestEveryRule(t *testing.T) {
 	idle := map[string]string{ // rules that bend nothing in such a story
 		`{"preset": "dell-redundant-off-409"}`: redundant, `{"preset": "ilo-power-is-off-400"}`: redundant, `{"preset": "swallowed-in-transition"}`: redundant,
 		`{"preset": "idrac8-graceful-restart-is-hard"}`: never, `{"preset": "hpe-no-boot-change-in-post"}`: never, `{"preset": "dell-lockdown"}`: never,
+		`{"preset": "cycle-ends-off"}`: never, `{"preset": "login-redirects"}`: "no controller logs in here", `{"preset": "reset-of-the-bmc-powers-on"}`: never,
 		`{"preset": "openbmc-watchdog-resets"}`: unwatched, `{"preset": "openbmc-watchdog-powers-on"}`: unwatched,
 	}
 	story := scenario(t, "cut-off-host")

@@ -367,7 +367,7 @@ type apiServer struct {
 	requests int
 	bodies   map[string]map[string]any // the last body by "METHOD path"
 	node     bool
-	lease    bool
+	lease    int // its version, 0 if there is none
 	pods     []map[string]any
 }
 
@@ -404,11 +404,15 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(meta("node-uid"))
 	case strings.HasPrefix(key, "PATCH /api/v1/nodes/worker-1") && s.node:
 		answer(meta("node-uid"))
-	case strings.HasPrefix(key, "POST ") && strings.HasSuffix(key, "/leases"):
-		s.lease = true
-		answer(meta("lease-uid"))
-	case strings.HasSuffix(r.URL.Path, "/leases/worker-1") && s.lease:
-		answer(meta("lease-uid"))
+	case strings.HasPrefix(key, "POST ") && strings.HasSuffix(key, "/leases") && s.lease == 0, strings.HasSuffix(key, "/leases/worker-1") && s.lease > 0:
+		if r.Method != http.MethodGet {
+			if s.lease > 0 && version(body) != strconv.Itoa(s.lease) {
+				fail(http.StatusConflict)
+				break
+			}
+			s.lease++
+		}
+		answer(map[string]any{"metadata": map[string]any{"uid": "lease-uid", "resourceVersion": strconv.Itoa(s.lease)}})
 	case key == "GET /api/v1/pods" && r.URL.RawQuery == "fieldSelector="+url.QueryEscape("spec.nodeName=worker-1"):
 		answer(map[string]any{"items": s.pods})
 	case key == "DELETE /api/v1/namespaces/default/pods/bank":
@@ -420,6 +424,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusNotFound)
 	}
 	s.seen <- key
+}
+
+// version is that of an object in a request.
+func version(body map[string]any) string {
+	metadata, _ := body["metadata"].(map[string]any)
+	v, _ := metadata["resourceVersion"].(string)
+	return v
 }
 
 func (s *apiServer) await(t *testing.T, key string) map[string]any {

@@ -82,7 +82,11 @@ func (s *subject) phases(w word) []time.Duration {
 	)
 	for passed := s.Step; passed < s.Limit; passed += s.Step {
 		s.Advance(s.Step)
-		if now := s.state(); now != state {
+		now := s.state()
+		if s.Real && now == w.final && passed-since >= s.Hold {
+			break // real time is not waited for longer than that
+		}
+		if now != state {
 			if middle := ((since + passed) / 2).Truncate(s.Step); middle > 0 {
 				all = append(all, middle)
 			}
@@ -106,6 +110,11 @@ func (s *subject) interrupt(first word, at time.Duration, second word) {
 		want = states(first.final)
 	case second.soft:
 		want = states(first.final, second.final)
+	}
+	if s.Real && err == nil && len(want) == 1 {
+		s.until("the system is "+string(want[0]), func() bool { return s.state() == want[0] })
+		s.stays(want[0])
+		return
 	}
 	final := s.settle()
 	if !slices.Contains(want, final) {
