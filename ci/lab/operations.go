@@ -311,9 +311,6 @@ func (b *Backend) resumeStore() error {
 	return b.standard.ResumeStore()
 }
 
-// user is who does what users do.
-const user = client.FieldOwner("user")
-
 func (o operations) Annotate(op *scenarios.AnnotateOp) error { return o.annotate(op, &op.Value) }
 
 func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error { return o.annotate(op, nil) }
@@ -374,7 +371,7 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 	if err = errors.Join(err, o.writable()); err != nil {
 		return err
 	}
-	options := []client.PatchOption{user}
+	options := []client.PatchOption{client.FieldOwner(op.By())}
 	if op.Foreign { // what the definition hasn't would be dropped without a word
 		options = append(options, client.FieldValidation(metav1.FieldValidationStrict))
 	}
@@ -393,7 +390,7 @@ func (o operations) patch(name, by string, object, status []byte, options []clie
 		}
 	}
 	if err == nil && status != nil {
-		err = o.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), user)
+		err = o.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), client.FieldOwner(by))
 	}
 	if apierrors.IsNotFound(err) {
 		return &play.Ineffective{Reason: err.Error(), Missing: true}

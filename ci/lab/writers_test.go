@@ -158,7 +158,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	value, user := "", operations{b, t.Context()}
 	for range 2 {
 		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain}, &value))
-		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, &value))
+		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a", As: "backup"}, &value))
 		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, nil))
 		var bmh api.BareMetalHost
 		must(controller.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &bmh))
@@ -178,7 +178,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	must(controller.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{}))
 
 	once := []string{
-		"annotation-set reboot.metal3.io by user", "annotation-set reboot.metal3.io/a by user",
+		"annotation-set reboot.metal3.io by user", "annotation-set reboot.metal3.io/a by user/backup",
 		"annotation-removed reboot.metal3.io/a by user", "annotation-removed reboot.metal3.io by reboot",
 	}
 	want := slices.Concat(once, once)

@@ -101,11 +101,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // old, by when it was seen to say anything new: its clock may be behind, and it may
 // have written the Node's status before its Lease.
 func (r *Reconciler) heard(ctx context.Context, node *corev1.Node) (time.Time, error) {
-	renewed, err := r.renewed(ctx, node)
+	said, err := r.renewed(ctx, node)
 	if err != nil {
 		return time.Time{}, err
 	}
-	now := sign{node: node.UID, renewed: renewed, seen: r.Clock.Now()}
+	renewed := said // never before it registered
+	if renewed.Before(node.CreationTimestamp.Time) {
+		renewed = node.CreationTimestamp.Time
+	}
+	now := sign{node: node.UID, renewed: said, seen: r.Clock.Now()}
 	if ready := readyCondition(node); ready != nil {
 		now.heartbeat, now.transition = ready.LastHeartbeatTime.Time, ready.LastTransitionTime.Time
 	}
@@ -131,15 +135,15 @@ func (r *Reconciler) forget(node string) {
 	delete(r.signs, node)
 }
 
-// renewed is when the kubelet says it renewed the Lease: never before it registered.
+// renewed is when the kubelet says it renewed the Lease; zero is never.
 func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
 	var lease coordinationv1.Lease
 	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
 	if err := r.Live.Get(ctx, key, &lease, client.UnsafeDisableDeepCopy); err != nil && !apierrors.IsNotFound(err) {
 		return time.Time{}, fmt.Errorf("read Lease %s: %w", key, err)
 	}
-	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Before(&metav1.MicroTime{Time: node.CreationTimestamp.Time}) {
-		return node.CreationTimestamp.Time, nil
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}, nil
 	}
 	return lease.Spec.RenewTime.Time, nil
 }

@@ -133,24 +133,25 @@ func TestLeaseOfTheBootBefore(t *testing.T) {
 	}
 }
 
-// TestKubeletWhoseClockIsBehind has a host that stood still, as one that was paused:
-// each renewal is older than the grace period when it is written.
+// TestKubeletWhoseClockIsBehind has a host that stood still, as one that was paused, or whose clock was set back to before
+// its Node was there: each renewal is older than the grace period when it is written.
 func TestKubeletWhoseClockIsBehind(t *testing.T) {
-	l := newLab(t, corev1.ConditionTrue, &epoch)
-	l.step()
-	behind := grace + 20*time.Second
-	now := epoch.Add(time.Hour)
-	for range 5 {
-		now = now.Add(grace)
-		l.clock.SetTime(now)
-		l.renew(now.Add(-behind))
-		if got := l.step(); got != grace || readyStatus(l.node()) != corev1.ConditionTrue {
-			t.Fatalf("%s: Ready is %s, looks again after %s", now.Sub(epoch), readyStatus(l.node()), got)
+	for _, behind := range []time.Duration{grace + 20*time.Second, 2 * time.Hour} {
+		l := newLab(t, corev1.ConditionTrue, &epoch)
+		l.step()
+		now := epoch.Add(time.Hour)
+		for range 5 {
+			now = now.Add(grace)
+			l.clock.SetTime(now)
+			l.renew(now.Add(-behind))
+			if got := l.step(); got != grace || readyStatus(l.node()) != corev1.ConditionTrue {
+				t.Fatalf("%s behind, %s: Ready is %s, looks again after %s", behind, now.Sub(epoch), readyStatus(l.node()), got)
+			}
 		}
-	}
-	l.clock.SetTime(now.Add(grace)) // and now it is dead
-	if l.step(); readyStatus(l.node()) != corev1.ConditionUnknown {
-		t.Errorf("Ready is %s", readyStatus(l.node()))
+		l.clock.SetTime(now.Add(grace)) // and now it is dead
+		if l.step(); readyStatus(l.node()) != corev1.ConditionUnknown {
+			t.Errorf("%s behind: Ready is %s", behind, readyStatus(l.node()))
+		}
 	}
 }
 
