@@ -41,6 +41,7 @@ type runner struct {
 	cluster   string // its kubeconfig
 	system    string
 	twin      bool
+	asFound   bool
 	shelf     *cluster.Shelf // nil where there is one lab
 	simulator *sim.Simulator
 }
@@ -72,6 +73,7 @@ is saved below --out.`,
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep the maximum, and without this flag all")
+	flags.BoolVar(&r.asFound, "no-shrink", false, "show failing schedules as they were found, with deviations that they don't need")
 	flags.IntVar(&r.workers, "workers", runtime.NumCPU(), "how many worker processes a search uses, or how many labs of model hosts a sweep")
 	return cmd
 }
@@ -102,6 +104,7 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 		return exit.BadInput(err)
 	}
 	r.Real = r.World != "sim"
+	r.session.AsFound = r.asFound || r.Real // in the lab a sweep's schedules have one deviation, and take a minute
 	r.session.World, r.session.To, r.session.Now = r.World, &r.Console, time.Now
 	switch {
 	case r.Real && r.twin:

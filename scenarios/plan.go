@@ -37,6 +37,19 @@ type Plan struct {
 	Spec Spec `json:"spec"`
 	// deviations are where the schedule leaves its default.
 	Deviations []Deviation `json:"deviations,omitempty"`
+	// shrunk says how the deviations were reduced to those that it takes, if they were.
+	Shrunk *Shrunk `json:"shrunk,omitempty"`
+}
+
+// Shrunk says how the deviations of a schedule were reduced.
+type Shrunk struct {
+	// from is how many deviations the schedule had that was found.
+	From int `json:"from"`
+	// tried is how many schedules were played to find out which of them it takes.
+	Tried int `json:"tried"`
+	// needed says that each one that is left is needed: without it the run does not fail in
+	// the same way.
+	Needed bool `json:"needed,omitempty"`
 }
 
 // Deviation makes one scheduling step differ from the default. Steps are named
@@ -88,19 +101,46 @@ const (
 )
 
 // stepFaults are all faults of single steps: what each holds up, which is something that had
-// been decided, for as long as the fault's extent, or nothing; and whether its actor tries
-// again what has failed, which one that has just started doesn't know of. A list that is old
-// is no excuse: who acts can read.
+// been decided, for as long as the fault's extent, or nothing; whether its actor tries
+// again what has failed, which one that has just started doesn't know of; and a fault that is
+// less of the same. A list that is old is no excuse: who acts can read.
 var stepFaults = []stepFault{
-	{FaultCrashBefore, false, false}, {FaultCrashAfter, false, false}, {FaultCrashLate, true, false}, {FaultCrashStale, false, false},
-	{FaultErrorBefore, false, true}, {FaultErrorAfter, false, true}, {FaultLate, true, true},
-	{FaultForbidden, false, true}, {FaultNotFound, false, true}, {FaultConflict, false, true}, {FaultTooMany, false, true}, {FaultInternal, false, true},
-	{FaultIgnore, false, true}, {FaultRelist, false, false}, {FaultStaleList, false, false},
+	{FaultCrashBefore, false, false, FaultErrorBefore}, {FaultCrashAfter, false, false, FaultErrorAfter},
+	{FaultCrashLate, true, false, FaultLate}, {FaultCrashStale, false, false, FaultCrashBefore},
+	{FaultErrorBefore, false, true, ""}, {FaultErrorAfter, false, true, ""}, {FaultLate, true, true, ""},
+	{FaultForbidden, false, true, ""}, {FaultNotFound, false, true, ""}, {FaultConflict, false, true, ""}, {FaultTooMany, false, true, ""},
+	{FaultInternal, false, true, ""}, {FaultIgnore, false, true, ""}, {FaultRelist, false, false, ""}, {FaultStaleList, false, false, ""},
 }
 
 type stepFault struct {
 	fault        StepFault
 	holds, fails bool
+	lesser       StepFault
+}
+
+// Lesser are deviations of the same step that are slighter, the slightest first: a lesser
+// fault, none of the delay beside a fault, or the delays of these that are shorter.
+func (d Deviation) Lesser(delays []time.Duration) []Deviation {
+	var lesser []Deviation
+	add := func(fault StepFault, delay Duration) {
+		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay})
+	}
+	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
+		if less := stepFaults[i].lesser; less.HasExtent() == d.Fault.HasExtent() && less != "" {
+			add(less, d.Delay)
+		} else if less != "" {
+			add(less, 0)
+		}
+		if d.Delay > 0 && !d.Fault.HasExtent() {
+			add(d.Fault, 0)
+		}
+	}
+	for _, delay := range delays {
+		if delay < time.Duration(d.Delay) {
+			add(d.Fault, Duration(delay))
+		}
+	}
+	return lesser
 }
 
 // StepFaults are all faults of single steps.
@@ -268,7 +308,7 @@ func (p *Plan) With(deviations []Deviation) *Plan {
 	q := *p
 	q.Deviations = slices.Clone(deviations)
 	slices.SortStableFunc(q.Deviations, func(a, b Deviation) int { return bytes.Compare([]byte(a.Step), []byte(b.Step)) })
-	q.Digest = ""
+	q.Digest, q.Shrunk = "", nil
 	return &q
 }
 
@@ -289,7 +329,7 @@ func (p *Plan) Text() []byte {
 // ID identifies the plan by its content.
 func (p *Plan) ID() string {
 	q := *p
-	q.Digest, q.Version = "", ""
+	q.Digest, q.Version, q.Shrunk = "", "", nil
 	sum := sha256.Sum256(q.Text())
 	return hex.EncodeToString(sum[:])[:12]
 }

@@ -14,6 +14,10 @@ type Search struct {
 	What string
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
 	Until func(Schedule, Result) bool
+
+	// waiting is how many schedules the workers were given and have not told of, and variants how many of those were
+	// tried in place of others.
+	waiting, variants int
 }
 
 // Bound has a search end after so many schedules of all that there are, or 0 for all.
@@ -56,6 +60,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		if schedule, ok := s.Next(given); ok {
 			under[given] = schedule
 			given++
+			s.waiting++
 			workers.Give(schedule)
 		}
 	}
@@ -67,6 +72,7 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 		if !ok {
 			break
 		}
+		s.waiting--
 		schedule := under[result.Number].played(result)
 		under[result.Number], early[result.Number] = schedule, result
 		tally.Add(schedule, result)

@@ -35,6 +35,9 @@ type Session struct {
 	// Twin plays a plan again with fencelab's own controllers; nil if nobody wants to know.
 	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)
 
+	// AsFound says that the schedules of failures are not shrunk.
+	AsFound bool
+
 	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
 	entry *Entry
 }
@@ -163,6 +166,9 @@ type Pool interface {
 func (s *Session) Search(search *Search, pool Pool) (Tally, error) {
 	at, done := s.To.Progress(search.Story.Plan.Metadata.Name, search.Total)
 	tally := search.Run(pool, at)
+	if !s.AsFound {
+		search.Shrink(pool, &tally)
+	}
 	err := pool.Close()
 	done()
 	if err != nil {

@@ -33,13 +33,16 @@ func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
 	if quiet := &plan.Spec.Limits.Quiet; *quiet == 0 && schedule.Number%patient != 0 {
 		*quiet = scenarios.Duration(brief)
 	}
-	return plan.With(schedule.Deviations)
+	planned := plan.With(schedule.Deviations)
+	planned.Shrunk = schedule.Shrunk
+	return planned
 }
 
 // Result is what came of one schedule, as plain data.
 type Result struct {
-	// Number is the schedule's.
+	// Number is the schedule's, and Variant too.
 	Number  int               `json:"number"`
+	Variant int               `json:"variant,omitempty"`
 	Verdict invariant.Verdict `json:"verdict"`
 	// Idle says that a fault, a crash or a deviation had no effect.
 	Idle bool `json:"idle,omitempty"`

@@ -29,6 +29,11 @@ type Schedule struct {
 	// Deviations are where it leaves the default; those that were drawn, when it was
 	// played.
 	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
+	// Variant tells apart the schedules that are tried in place of this one while it is
+	// shrunk, from 1; 0 is itself.
+	Variant int `json:"variant,omitempty"`
+	// Shrunk says how its deviations were reduced to these, if they were.
+	Shrunk *scenarios.Shrunk `json:"-"`
 }
 
 // Unteachable is a strategy that learns nothing.

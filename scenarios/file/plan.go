@@ -58,7 +58,7 @@ func (v *validator) plan(p *scenarios.Plan) {
 		v.Bad("spec", "%s", phrase.OneLine(err))
 		return
 	}
-	again.Version, again.Digest, again.Deviations = p.Version, p.Digest, p.Deviations
+	again.Version, again.Digest, again.Deviations, again.Shrunk = p.Version, p.Digest, p.Deviations, p.Shrunk
 	if before, after := p.Text(), again.Text(); !bytes.Equal(before, after) {
 		v.Bad("spec", "leaves something open, which a plan must not: %s", firstDifference(before, after))
 	}

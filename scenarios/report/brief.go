@@ -60,7 +60,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	for _, d := range o.Plan.Deviations {
 		deviations = append(deviations, d.String())
 	}
-	foot = append(foot, list("deviations", deviations)...)
+	foot = append(foot, list(deviationsOf(o.Plan), deviations)...)
 	if replay != "" {
 		foot = append(foot, "replay: "+replay)
 	}
@@ -76,6 +76,20 @@ func Brief(o *play.Outcome, dir, replay string) string {
 		return ""
 	}
 	return "  " + strings.Join(lines, "\n  ") + "\n"
+}
+
+// deviationsOf says what the deviations of a plan are: all that were found, or those that it takes.
+func deviationsOf(plan *scenarios.Plan) string {
+	switch s := plan.Shrunk; {
+	case s == nil:
+		return "deviations"
+	case s.From == len(plan.Deviations):
+		return "deviations, each needed"
+	case s.Needed:
+		return fmt.Sprintf("deviations, each needed, of %d found", s.From)
+	default:
+		return fmt.Sprintf("deviations left of %d", s.From)
+	}
 }
 
 // listed bounds how many things stand in one line.

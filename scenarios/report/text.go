@@ -66,6 +66,13 @@ func Text(o *play.Outcome, replay string) string {
 	for _, idle := range o.Injected.Idle {
 		fmt.Fprintf(&b, "  without effect: %s\n", idle)
 	}
+	if s := o.Plan.Shrunk; s != nil {
+		fmt.Fprintf(&b, "  shrunk from %s to %d in %s", phrase.Count(s.From, "deviation"), len(o.Plan.Deviations), phrase.Count(s.Tried, "schedule"))
+		if s.Needed {
+			fmt.Fprintf(&b, ": without any one of them, or with a slighter one, it does not fail in the same way")
+		}
+		fmt.Fprintln(&b)
+	}
 	for i, d := range o.Plan.Deviations {
 		if i == deviationsShown {
 			fmt.Fprintf(&b, "  ... and %d more, in the plan\n", len(o.Plan.Deviations)-i)

@@ -76,7 +76,7 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	if err != nil {
 		return campaign.Result{}, err
 	}
-	if schedule.Number%recheck == 0 {
+	if schedule.Number%recheck == 0 && schedule.Variant == 0 {
 		again, _, err := p.play(played, nil)
 		if err != nil {
 			return campaign.Result{}, err
@@ -86,7 +86,7 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 		}
 	}
 	result := campaign.ResultOf(outcome)
-	result.Number, result.Reached = schedule.Number, reached.points()
+	result.Number, result.Variant, result.Reached = schedule.Number, schedule.Variant, reached.points()
 	if schedule.Draw && (result.Verdict != invariant.Held || p.story.Cover) {
 		result.Drawn = played.Deviations
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/sim/simtest"
 )
 
 // TestSeeds: two searches whose seeds are next to each other have no schedule in
@@ -181,6 +182,62 @@ func TestCoverageLearns(t *testing.T) {
 	for step, varied := range map[string]bool{"first": true, "second": false, "broken": false, "third": true} {
 		if n := count(step); n > 0 != varied {
 			t.Errorf("%d of 200 schedules vary the %s one, which is to be varied: %t", n, step, varied)
+		}
+	}
+}
+
+// TestShrunk: a schedule that was shrunk fails as the one did that was found; each of its deviations is needed for that, and
+// its plan comes out the same whenever it is played.
+func TestShrunk(t *testing.T) {
+	simulator := simulator(t)
+	for _, tried := range []struct {
+		seed  uint64
+		story string
+	}{{1, "fenced-in-time"}, {2, "fenced-in-time"}, {1, "answer-about-the-boot-before"}} {
+		seed, story := tried.seed, tried.story
+		s := newSearch(t, simulator, simtest.Plan(t, "../../docs/examples/"+story+".yaml"), search.Options{Strategy: "random", Seed: seed, Schedules: 300})
+		alone := search.NewAlone(simulator, s.Story)
+		tally := s.Run(alone, nil)
+		found := tally.Failures()
+		if len(found) == 0 {
+			t.Fatalf("seed %d: nothing fails: that shrinks nothing", seed)
+		}
+		s.Shrink(alone, &tally)
+		player := search.NewPlayer(simulator, s.Story)
+		for _, f := range tally.Failures() {
+			left := f.Schedule
+			if !left.Shrunk.Needed || len(left.Deviations) > 3 {
+				t.Errorf("seed %d: left are %v: %+v", seed, left.Deviations, left.Shrunk)
+			}
+			signature := func(deviations []scenarios.Deviation) string {
+				schedule := left
+				schedule.Deviations = deviations
+				result, err := player.Try(schedule)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.Signature
+			}
+			if got := signature(left.Deviations); got != f.Signature {
+				t.Errorf("seed %d: %q became %q", seed, f.Signature, got)
+			}
+			for i, d := range left.Deviations {
+				if signature(slices.Delete(slices.Clone(left.Deviations), i, i+1)) == f.Signature {
+					t.Errorf("seed %d: it fails without %v, too", seed, d)
+				}
+			}
+			first, _, err := player.Play(left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := file.LoadPlan("plan.txt", first.Plan.Text(), objects.Vocabulary())
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := play.Run(t.Context(), plan, simulator.Backend(), nil)
+			if err != nil || again.History.Digest() != first.History.Digest() {
+				t.Errorf("seed %d: the plan came out differently: %v", seed, err)
+			}
 		}
 	}
 }

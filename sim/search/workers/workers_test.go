@@ -112,7 +112,7 @@ func newSearch(strategy string, schedules int) (*sim.Simulator, *campaign.Search
 }
 
 // TestWorkersMakeNoDifference: a search comes to the same with any number of workers,
-// however fast each of them is, and without any.
+// however fast each of them is, and without any; and so do the schedules that it shrinks.
 func TestWorkersMakeNoDifference(t *testing.T) {
 	for _, strategy := range search.Strategies() {
 		t.Run(strategy, func(t *testing.T) {
@@ -124,6 +124,7 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 			s.Total = schedules
 			alone := search.NewAlone(simulator, s.Story)
 			want := s.Run(alone, nil)
+			s.Shrink(alone, &want)
 			if alone.Close() != nil {
 				t.Fatal(alone.Close())
 			}
@@ -139,6 +140,7 @@ func TestWorkersMakeNoDifference(t *testing.T) {
 				s.Total = schedules
 				crew := pool(t, n, s.Story, "worker")
 				got := s.Run(crew, nil)
+				s.Shrink(crew, &got)
 				if err := crew.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -1,0 +1,154 @@
+package campaign
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+)
+
+const (
+	// shrinkAtOnce is how many candidates are under way at a time. The first of them that fails is taken, and the others
+	// were played for nothing, so that more would be waste.
+	shrinkAtOnce = 4
+	// shrinkMost bounds how many schedules are played to shrink one.
+	shrinkMost = 2000
+)
+
+// Shrink reduces the schedules of the failures that a report shows to what they need. The workers are those of the search,
+// which has ended; what they find has no influence on what is counted.
+func (s *Search) Shrink(workers Workers, t *Tally) {
+	for i, f := range t.Failures() {
+		if i == failuresShown {
+			return
+		}
+		at := slices.IndexFunc(t.Failed, func(g Failure) bool { return g.Signature == f.Signature })
+		trials := &trials{workers: workers, signature: f.Signature, waiting: &s.waiting, variants: &s.variants}
+		t.Failed[at].Schedule = trials.shrink(f.Schedule)
+	}
+}
+
+// trials are schedules that are tried in place of one that failed.
+type trials struct {
+	workers Workers
+	// signature is what has to come of them, too.
+	signature string
+	// waiting counts all schedules that were given to the workers and not taken back, and variants those tried in place
+	// of others. The search that has ended may have left some to be taken.
+	waiting, variants *int
+	// tried is how many candidates were needed to answer all questions so far.
+	tried int
+	// stopped says that the workers won't play any more.
+	stopped bool
+}
+
+// shrink returns the schedule with as few of its deviations as it needs to fail in the same way, each as slight as it can be.
+// Everything else about it stays as it is.
+func (t *trials) shrink(s Schedule) Schedule {
+	found := len(s.Deviations)
+	first := func(candidates [][]scenarios.Deviation) int {
+		return t.first(len(candidates), func(i int) Schedule {
+			candidate := s
+			candidate.Deviations = candidates[i]
+			return candidate
+		})
+	}
+	left := s.Deviations
+	for slighter := true; slighter && !t.over(); {
+		left = without(left, first)
+		left, slighter = weakened(left, first)
+	}
+	s.Deviations = left
+	s.Shrunk = &scenarios.Shrunk{From: found, Tried: t.tried, Needed: !t.over()}
+	return s
+}
+
+// over says that nothing more is tried.
+func (t *trials) over() bool { return t.stopped || t.tried >= shrinkMost }
+
+// first returns the first of n candidates that fails in the same way, or -1 if none does. Neither which one that is nor how
+// many were tried until then depends on the workers: what they played beyond it doesn't count.
+func (t *trials) first(n int, candidate func(i int) Schedule) int {
+	n = min(n, shrinkMost-t.tried)
+	base, given := *t.variants+1, 0
+	failed := make(map[int]bool)
+	for learned := 0; learned < n; {
+		for given < n && *t.waiting < shrinkAtOnce {
+			next := candidate(given)
+			*t.variants++
+			next.Variant = *t.variants
+			given++
+			*t.waiting++
+			t.workers.Give(next)
+		}
+		result, ok := t.workers.Take()
+		if !ok {
+			t.stopped = true
+			return -1
+		}
+		*t.waiting--
+		if result.Variant < base {
+			continue // of the search, or left over from an earlier question
+		}
+		failed[result.Variant-base] = result.Signature == t.signature
+		for fails, played := failed[learned]; played; fails, played = failed[learned] {
+			learned++
+			if t.tried++; fails {
+				return learned - 1
+			}
+		}
+	}
+	return -1
+}
+
+// without leaves out what first finds not to be needed: large pieces before small ones, and single parts as long as any can
+// go. None of what it returns can go alone, unless first gave up.
+func without[T any](parts []T, first func([][]T) int) []T {
+	for size := len(parts); size > 0; {
+		left, gone := pass(parts, size, first)
+		if parts = left; size == 1 && gone {
+			continue // what was needed before may not be any more
+		}
+		size = min(size/2, len(parts))
+	}
+	return parts
+}
+
+// pass goes through the parts once and leaves out each piece of a size that can go.
+func pass[T any](parts []T, size int, first func([][]T) int) (left []T, gone bool) {
+	for from := 0; from < len(parts); {
+		var candidates [][]T
+		for at := from; at < len(parts); at += size {
+			candidates = append(candidates, slices.Concat(parts[:at], parts[min(at+size, len(parts)):]))
+		}
+		found := first(candidates)
+		if found < 0 {
+			break
+		}
+		from += found * size
+		parts, gone = candidates[found], true
+	}
+	return parts, gone
+}
+
+// weakened makes each deviation as slight as it can be, and tells whether any is slighter than it was.
+func weakened(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, slighter bool) {
+	for i := range deviations {
+		var candidates [][]scenarios.Deviation
+		for _, lesser := range deviations[i].Lesser(shrinkDelays) {
+			candidate := slices.Clone(deviations)
+			candidate[i] = lesser
+			candidates = append(candidates, candidate)
+		}
+		if found := first(candidates); found >= 0 {
+			deviations, slighter = candidates[found], true
+		}
+	}
+	return deviations, slighter
+}
+
+// shrinkDelays are the delays that are tried in place of longer ones: such as people would choose.
+var shrinkDelays = []time.Duration{
+	time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute, 90 * time.Second,
+}

@@ -1,0 +1,172 @@
+package campaign
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// TestWithout: what is left is what is needed, in its order, however it is spread; and it takes far fewer questions than there
+// are subsets.
+func TestWithout(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		n := 1 + random.IntN(200)
+		var parts, needed []int
+		for i := range n {
+			if parts = append(parts, i); random.IntN(n) < 3 {
+				needed = append(needed, i)
+			}
+		}
+		asked := 0
+		first := func(candidates [][]int) int {
+			for i, candidate := range candidates {
+				asked++
+				if !slices.ContainsFunc(needed, func(part int) bool { return !slices.Contains(candidate, part) }) {
+					return i
+				}
+			}
+			return -1
+		}
+		if left := without(parts, first); !slices.Equal(left, needed) {
+			t.Fatalf("of %d parts %v are needed, left are %v", n, needed, left)
+		}
+		if most := 40 * (2 + len(needed)); asked > most {
+			t.Errorf("of %d parts %v are needed: it took %d questions, want at most %d", n, needed, asked, most)
+		}
+	}
+}
+
+// TestWithoutTwoWays has two ways to fail: what is left is one of them, and no part of it can go.
+func TestWithoutTwoWays(t *testing.T) {
+	fails := func(parts []int) bool {
+		has := func(part int) bool { return slices.Contains(parts, part) }
+		return has(3) && has(17) || has(9) && !has(17)
+	}
+	left := without([]int{1, 3, 5, 9, 17, 20}, func(candidates [][]int) int { return slices.IndexFunc(candidates, fails) })
+	if !slices.Equal(left, []int{9}) && !slices.Equal(left, []int{3, 17}) {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// cluttered plays schedules that fail if a request is late by 40 s at least and a crash comes with it: the workers may hand
+// their results over in any order, and may still have some of the search.
+type cluttered struct {
+	random  *rand.Rand
+	waiting []Schedule
+	// stops is after how many schedules the workers do; 0 is never.
+	stops, played int
+	most          int
+}
+
+func (c *cluttered) Give(s Schedule) {
+	c.waiting = append(c.waiting, s)
+	c.most = max(c.most, len(c.waiting))
+}
+
+func (c *cluttered) Take() (Result, bool) {
+	if c.played++; c.stops > 0 && c.played > c.stops {
+		return Result{}, false
+	}
+	at := c.random.IntN(len(c.waiting))
+	s := c.waiting[at]
+	c.waiting = slices.Delete(c.waiting, at, at+1)
+	r := Result{Number: s.Number, Variant: s.Variant, Verdict: invariant.Held}
+	var late, crash bool
+	for _, d := range s.Deviations {
+		late = late || d.Step == "reboot/api/16" && time.Duration(d.Delay) >= 40*time.Second
+		crash = crash || d.Step == "reboot/api/3" && d.Fault != ""
+	}
+	if late && crash {
+		r.Verdict, r.Invariant, r.Signature = invariant.Violated, "at-most-one", "at-most-one: a, b"
+	}
+	return r, true
+}
+
+// TestShrink: the schedule that is left is the same whatever the workers do, and the tally is as it was.
+func TestShrink(t *testing.T) {
+	var found []scenarios.Deviation
+	for i := range 30 {
+		found = append(found, scenarios.Deviation{Step: fmt.Sprintf("reboot/api/%d", i+1), Delay: scenarios.Duration(70 * time.Second)})
+	}
+	found[2].Fault = scenarios.FaultCrashAfter
+	want := []scenarios.Deviation{
+		{Step: "reboot/api/3", Fault: scenarios.FaultErrorAfter},
+		{Step: "reboot/api/16", Delay: scenarios.Duration(time.Minute)},
+	}
+	shrink := func(order uint64, stops int) (Schedule, *cluttered) {
+		workers := &cluttered{random: rand.New(rand.NewPCG(order, 0)), stops: stops}
+		s := &Search{Story: &Story{Plan: new(scenarios.Plan)}, Total: 1}
+		for range 10 {
+			workers.Give(Schedule{Number: 4})
+			s.waiting++
+		}
+		var tally Tally
+		tally.Add(Schedule{Number: 7, Seed: 3, Deviations: found}, Result{Number: 7, Verdict: invariant.Violated, Invariant: "at-most-one", Signature: "at-most-one: a, b"})
+		s.Shrink(workers, &tally)
+		if tally.Tried != 1 || len(tally.Failed) != 1 || tally.Failed[0].Schedule.Number != 7 || tally.Failed[0].Schedule.Seed != 3 {
+			t.Errorf("afterwards the tally is %+v", tally)
+		}
+		return tally.Failed[0].Schedule, workers
+	}
+	tried := -1
+	for order := range uint64(20) {
+		left, workers := shrink(order, 0)
+		if diff := cmp.Diff(want, left.Deviations); diff != "" {
+			t.Errorf("order %d: %s", order, diff)
+		}
+		if left.Shrunk.From != len(found) || !left.Shrunk.Needed || left.Shrunk.Tried < 10 || left.Shrunk.Tried > 200 {
+			t.Errorf("order %d: %+v", order, left.Shrunk)
+		}
+		if workers.most > Ahead {
+			t.Errorf("order %d: %d schedules were under way", order, workers.most)
+		}
+		if tried >= 0 && tried != left.Shrunk.Tried {
+			t.Errorf("order %d: it tried %d schedules, and %d in another order", order, left.Shrunk.Tried, tried)
+		}
+		tried = left.Shrunk.Tried
+	}
+	// Workers that stop leave what is known so far, without a claim.
+	for stops := 10; stops < 40; stops += 3 {
+		left, _ := shrink(1, stops)
+		if left.Shrunk.Needed || len(left.Deviations) < len(want) {
+			t.Errorf("after %d schedules left are %d deviations: %+v", stops, len(left.Deviations), left.Shrunk)
+		}
+	}
+}
+
+// TestLesser: what is slighter than a deviation comes in its order, and ends: none leads back.
+func TestLesser(t *testing.T) {
+	for _, fault := range append(scenarios.StepFaults(), "") {
+		d := scenarios.Deviation{Step: "a/api/1", Fault: fault, Delay: scenarios.Duration(time.Hour)}
+		seen := map[scenarios.Deviation]bool{d: true}
+		for n := 0; ; n++ {
+			lesser := d.Lesser(shrinkDelays)
+			if len(lesser) == 0 {
+				break
+			}
+			if d = lesser[len(lesser)-1]; seen[d] {
+				t.Fatalf("%v leads back to itself", d)
+			}
+			seen[d] = true
+		}
+		if d.Fault.HasExtent() && d.Delay == 0 {
+			t.Errorf("%s ends as %v, which has no extent", fault, d)
+		}
+	}
+	got := scenarios.Deviation{Step: "a/api/1", Fault: scenarios.FaultCrashLate, Delay: scenarios.Duration(2 * time.Second)}.Lesser([]time.Duration{time.Second, 5 * time.Second})
+	want := []scenarios.Deviation{
+		{Step: "a/api/1", Fault: scenarios.FaultLate, Delay: scenarios.Duration(2 * time.Second)},
+		{Step: "a/api/1", Fault: scenarios.FaultCrashLate, Delay: scenarios.Duration(time.Second)},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
