@@ -55,7 +55,7 @@ missing, 5 internal error.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), replayCommand(), showCommand(), listCommand(), lintCommand(),
+	root.AddCommand(runCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
 		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), kept.Command(os.Args[0], Vocabulary), doctorCommand(),
 		incluster.Controllers(), incluster.Agent(), bmcCommand(), workers.Command())
 	root.SetFlagErrorFunc(wrongFlag)

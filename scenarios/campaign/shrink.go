@@ -47,18 +47,16 @@ type trials struct {
 func (t *trials) shrink(s Schedule) Schedule {
 	found := len(s.Deviations)
 	first := func(candidates [][]scenarios.Deviation) int {
-		return t.first(len(candidates), func(i int) Schedule {
+		return t.first(len(candidates), func(i int) *Schedule {
 			candidate := s
 			candidate.Deviations = candidates[i]
-			return candidate
+			return &candidate
 		})
 	}
-	left := s.Deviations
 	for slighter := true; slighter && !t.over(); {
-		left = without(left, first)
-		left, slighter = weakened(left, first)
+		s.Deviations = without(s.Deviations, first)
+		s.Deviations, slighter = weakened(s.Deviations, first)
 	}
-	s.Deviations = left
 	s.Shrunk = &scenarios.Shrunk{From: found, Tried: t.tried, Needed: !t.over()}
 	return s
 }
@@ -66,31 +64,37 @@ func (t *trials) shrink(s Schedule) Schedule {
 // over says that nothing more is tried.
 func (t *trials) over() bool { return t.stopped || t.tried >= shrinkMost }
 
-// first returns the first of n candidates that fails in the same way, or -1 if none does. Neither which one that is nor how
-// many were tried until then depends on the workers: what they played beyond it doesn't count.
-func (t *trials) first(n int, candidate func(i int) Schedule) int {
+// first returns the first of n candidates that fails in the same way, or -1 if none does. A candidate that can't be played is
+// nil. Neither which one that is nor how many were tried until then depends on the workers: what they played beyond it doesn't
+// count.
+func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 	n = min(n, shrinkMost-t.tried)
 	base, given := *t.variants+1, 0
 	failed := make(map[int]bool)
 	for learned := 0; learned < n; {
 		for given < n && *t.waiting < shrinkAtOnce {
-			next := candidate(given)
 			*t.variants++
-			next.Variant = *t.variants
+			if next := candidate(given); next != nil {
+				next.Variant = *t.variants
+				*t.waiting++
+				t.workers.Give(*next)
+			} else {
+				failed[given] = false
+			}
 			given++
-			*t.waiting++
-			t.workers.Give(next)
 		}
-		result, ok := t.workers.Take()
-		if !ok {
-			t.stopped = true
-			return -1
+		if _, known := failed[learned]; !known {
+			result, ok := t.workers.Take()
+			if !ok {
+				t.stopped = true
+				return -1
+			}
+			*t.waiting--
+			if result.Variant < base {
+				continue // of the search, or left over from an earlier question
+			}
+			failed[result.Variant-base] = result.Signature == t.signature
 		}
-		*t.waiting--
-		if result.Variant < base {
-			continue // of the search, or left over from an earlier question
-		}
-		failed[result.Variant-base] = result.Signature == t.signature
 		for fails, played := failed[learned]; played; fails, played = failed[learned] {
 			learned++
 			if t.tried++; fails {

@@ -27,6 +27,9 @@ const (
 // PlanOf is the plan of a schedule, with those of its deviations that are known.
 func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
 	plan := *s.Plan
+	if schedule.Plan != nil {
+		plan = *schedule.Plan
+	}
 	if len(s.Spans) > 0 && schedule.Seed != 0 {
 		plan.Redraw(s.Spans, schedule.Seed)
 	}

@@ -29,6 +29,8 @@ type Schedule struct {
 	// Deviations are where it leaves the default; those that were drawn, when it was
 	// played.
 	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
+	// Plan takes the place of the story's, while that is shrunk, too.
+	Plan *scenarios.Plan `json:"plan,omitempty"`
 	// Variant tells apart the schedules that are tried in place of this one while it is
 	// shrunk, from 1; 0 is itself.
 	Variant int `json:"variant,omitempty"`
