@@ -16,9 +16,12 @@ type Rule struct {
 	// When has facts by their names and the values that they must have. A fact
 	// that is left out may have any.
 	When map[string]any `json:"when"`
-	// Then is the action to take instead of what the controller would do.
+	// Then is the action to take instead of what the controller would do, or Panic.
 	Then string `json:"then"`
 }
+
+// Panic is what any controller can be told to do instead of an action.
+const Panic = "Panic"
 
 // Overlaid returns decide with rules before it: the first rule whose facts all
 // match decides, and decide itself if none does. S is a struct of facts, named
@@ -44,7 +47,7 @@ func Overlaid[S any, A ~string](decide func(S) A, actions []A, rules []Rule) (fu
 			problems = append(problems, fmt.Errorf("rule %d: "+format, append([]any{i + 1}, args...)...))
 		}
 		l := line{then: A(rule.Then)}
-		if !slices.Contains(actions, l.then) {
+		if rule.Then != Panic && !slices.Contains(actions, l.then) {
 			problem("there is no action %q; %s", rule.Then, suggest(rule.Then, actions))
 		}
 		for _, name := range slices.Sorted(maps.Keys(rule.When)) {
@@ -73,6 +76,9 @@ func Overlaid[S any, A ~string](decide func(S) A, actions []A, rules []Rule) (fu
 				if !v.Field(f.field).Equal(f.want) {
 					continue next
 				}
+			}
+			if l.then == Panic {
+				panic("an overlay wants it to")
 			}
 			return l.then
 		}

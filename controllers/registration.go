@@ -406,6 +406,7 @@ func overlayable[S any, A ~string](r Registration, decide func(S) A, actions []A
 	for _, a := range actions {
 		r.Actions = append(r.Actions, string(a))
 	}
+	r.Actions = append(r.Actions, Panic)
 	r.check = func(rules []Rule) error {
 		_, err := Overlaid(decide, actions, rules)
 		return err

@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/fencelab/fencelab/scenarios/history"
 )
 
 // Plan is a scenario with every choice made: the unit of replay. Playing the
@@ -50,162 +47,6 @@ type Shrunk struct {
 	// needed says that each one that is left is needed: without it the run does not fail in
 	// the same way.
 	Needed bool `json:"needed,omitempty"`
-}
-
-// Deviation makes one scheduling step differ from the default. Steps are named
-// by who takes them and which of that actor's steps it is, so that a deviation
-// keeps its meaning when others are added or taken away.
-type Deviation struct {
-	// step names the step: ACTOR/CLASS/N, N counted from 1.
-	Step string `json:"step"`
-	// delay is added to the time at which the step would be taken. Of late,
-	// crash-late, crash-stale and stale-list it is how late, or how old.
-	Delay Duration `json:"delay,omitzero"`
-	// fault is what goes wrong with the step instead.
-	Fault StepFault `json:"fault,omitempty"`
-}
-
-// StepFault is something that goes wrong with one step.
-type StepFault string
-
-// The faults of single steps.
-const (
-	// FaultCrashBefore and FaultCrashAfter kill the actor's process around the
-	// step.
-	FaultCrashBefore StepFault = "crash-before"
-	FaultCrashAfter  StepFault = "crash-after"
-	// FaultErrorBefore fails the call, which has no effect; FaultErrorAfter
-	// fails it although its effect stands.
-	FaultErrorBefore StepFault = "error-before"
-	FaultErrorAfter  StepFault = "error-after"
-	// FaultIgnore has a BMC accept a command and do nothing.
-	FaultIgnore StepFault = "ignore"
-	// These fail the call with an HTTP status: 403 and the others. It has no effect.
-	FaultForbidden StepFault = "error-403"
-	FaultNotFound  StepFault = "error-404"
-	FaultConflict  StepFault = "error-409"
-	FaultTooMany   StepFault = "error-429"
-	FaultInternal  StepFault = "error-500"
-	// FaultLate has the client of a request give up on it, which is executed later
-	// all the same; FaultCrashLate has the client die instead. What the request
-	// demands is checked when it is executed.
-	FaultLate      StepFault = "late"
-	FaultCrashLate StepFault = "crash-late"
-	// FaultStaleList has a process that starts fill its caches from an API server
-	// that is behind; FaultCrashStale kills it before the step, for such a start.
-	FaultStaleList  StepFault = "stale-list"
-	FaultCrashStale StepFault = "crash-stale"
-	// FaultRelist has a cache skip to the present state: what lies between is
-	// never seen.
-	FaultRelist StepFault = "relist"
-)
-
-// stepFaults are all faults of single steps: what each holds up, which is something that had
-// been decided, for as long as the fault's extent, or nothing; whether its actor tries
-// again what has failed, which one that has just started doesn't know of; and a fault that is
-// less of the same. A list that is old is no excuse: who acts can read.
-var stepFaults = []stepFault{
-	{FaultCrashBefore, false, false, FaultErrorBefore}, {FaultCrashAfter, false, false, FaultErrorAfter},
-	{FaultCrashLate, true, false, FaultLate}, {FaultCrashStale, false, false, FaultCrashBefore},
-	{FaultErrorBefore, false, true, ""}, {FaultErrorAfter, false, true, ""}, {FaultLate, true, true, ""},
-	{FaultForbidden, false, true, ""}, {FaultNotFound, false, true, ""}, {FaultConflict, false, true, ""}, {FaultTooMany, false, true, ""},
-	{FaultInternal, false, true, ""}, {FaultIgnore, false, true, ""}, {FaultRelist, false, false, ""}, {FaultStaleList, false, false, ""},
-}
-
-type stepFault struct {
-	fault        StepFault
-	holds, fails bool
-	lesser       StepFault
-}
-
-// Lesser are deviations of the same step that are slighter, the slightest first: a lesser
-// fault, none of the delay beside a fault, or the delays of these that are shorter.
-func (d Deviation) Lesser(delays []time.Duration) []Deviation {
-	var lesser []Deviation
-	add := func(fault StepFault, delay Duration) {
-		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay})
-	}
-	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
-		if less := stepFaults[i].lesser; less.HasExtent() == d.Fault.HasExtent() && less != "" {
-			add(less, d.Delay)
-		} else if less != "" {
-			add(less, 0)
-		}
-		if d.Delay > 0 && !d.Fault.HasExtent() {
-			add(d.Fault, 0)
-		}
-	}
-	for _, delay := range delays {
-		if delay < time.Duration(d.Delay) {
-			add(d.Fault, Duration(delay))
-		}
-	}
-	return lesser
-}
-
-// StepFaults are all faults of single steps.
-func StepFaults() []StepFault {
-	faults := make([]StepFault, len(stepFaults))
-	for i := range stepFaults {
-		faults[i] = stepFaults[i].fault
-	}
-	return faults
-}
-
-// clientPatience is how long clients wait at least for an answer, before they try again.
-const clientPatience = 5 * time.Second
-
-// Hinders is whom a deviation holds up that a party's step takes, which was to come so much
-// later. A step that is sent says something that had been decided before.
-func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
-	h := &history.Hindrance{Party: party, After: later}
-	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
-	h.Fails = i >= 0 && stepFaults[i].fails || i < 0 && sent && time.Duration(d.Delay) > clientPatience
-	if !d.Fault.HasExtent() {
-		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
-		return h
-	}
-	if h.Decided = stepFaults[i].holds; h.Decided {
-		h.For = time.Duration(d.Delay)
-	}
-	return h
-}
-
-// Status returns the HTTP status that the fault answers with, or 0.
-func (f StepFault) Status() int {
-	switch f {
-	case FaultForbidden:
-		return http.StatusForbidden
-	case FaultNotFound:
-		return http.StatusNotFound
-	case FaultConflict:
-		return http.StatusConflict
-	case FaultTooMany:
-		return http.StatusTooManyRequests
-	case FaultInternal:
-		return http.StatusInternalServerError
-	}
-	return 0
-}
-
-// HasExtent reports whether a deviation's delay says how late or how old the
-// fault makes something, instead of when the step is taken. Without one the fault
-// would be another, or none.
-func (f StepFault) HasExtent() bool {
-	return f == FaultLate || f == FaultCrashLate || f == FaultStaleList || f == FaultCrashStale
-}
-
-func (d Deviation) String() string {
-	switch {
-	case d.Fault.HasExtent():
-		return fmt.Sprintf("%s %s by %s", d.Step, d.Fault, time.Duration(d.Delay))
-	case d.Fault == "":
-		return fmt.Sprintf("%s delayed by %s", d.Step, time.Duration(d.Delay))
-	case d.Delay == 0:
-		return fmt.Sprintf("%s %s", d.Step, d.Fault)
-	default:
-		return fmt.Sprintf("%s %s, delayed by %s", d.Step, d.Fault, time.Duration(d.Delay))
-	}
 }
 
 // Defaults of a scenario. Timings are those of the fast virtual machines of the

@@ -87,7 +87,7 @@ func (p *process) stepAfter(pause time.Duration) {
 			return err
 		}, done: func(f *flight) {
 			if f.err != nil {
-				p.w.emit(history.Event{Kind: history.ControllerError, Host: p.host.name, Actor: p.actor.name, Value: f.err.Error()})
+				p.failed("", f.err)
 			}
 			p.stepAfter(controllers.Pause(next))
 		}})

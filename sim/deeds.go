@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -31,6 +32,18 @@ func (s Step) Deed() (scenarios.Deed, bool) {
 		d.Does = "start Process/" + s.Actor
 	}
 	return d, d.Does != ""
+}
+
+// told is who takes a step that is scheduled now, and what it does, also where nobody outside sees it.
+func told(s Step) (actor, does string) {
+	if deed, seen := s.Deed(); seen {
+		return deed.Actor, deed.Does
+	}
+	does = s.Verb
+	if s.Object.Kind != "" || s.Object.Name != "" {
+		does += " " + strings.Trim(s.Object.Kind+"/"+s.Object.Name, "/")
+	}
+	return s.Actor, does
 }
 
 // tells names what the delivery that is scheduled now will tell of.

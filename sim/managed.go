@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/sim/bubble"
 	"github.com/fencelab/fencelab/sim/kube"
 )
@@ -236,7 +235,7 @@ func (o observed) Reconcile(ctx context.Context, request reconcile.Request) (res
 	defer func() {
 		failure := recover()
 		if failure != nil {
-			err = fmt.Errorf("panic: %v", failure)
+			err = recovered(failure)
 		}
 		if err != nil {
 			o.m.say(func() { o.m.failed(request, err) })
@@ -254,5 +253,5 @@ func (m *managed) failed(request reconcile.Request, err error) {
 		m.p.w.fail(fmt.Errorf("controller %s: %w", m.p.actor.name, unmodelled))
 		return
 	}
-	m.p.w.emit(history.Event{Kind: history.ControllerError, Actor: m.p.actor.name, Object: request.Name, Value: err.Error()})
+	m.p.failed(request.Name, err)
 }

@@ -138,7 +138,7 @@ type flight struct {
 	done   func(*flight)
 	result reconcile.Result
 	err    error
-	panic  any
+	panic  *panicked
 	// sent are the calls that are on their way to whom they are for: one, unless the
 	// reconcile has goroutines of its own.
 	sent []*call
@@ -577,7 +577,7 @@ func (f *flight) run() {
 	defer func() {
 		if v := recover(); v != nil {
 			if _, ok := v.(killed); !ok {
-				f.panic = v
+				f.panic = recovered(v)
 			}
 		}
 	}()
@@ -600,7 +600,7 @@ func (p *process) next(f *flight, c *call) {
 	p.threads.put(f.thread)
 	if f.panic != nil {
 		// controller-runtime recovers panics and retries as well.
-		f.err = fmt.Errorf("panic: %v", f.panic)
+		f.err = f.panic
 	}
 	if f.done != nil {
 		f.done(f)
@@ -624,7 +624,7 @@ func (p *process) finish(f *flight) {
 			p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
 			return
 		}
-		p.w.emit(history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: e.request.Name, Value: f.err.Error()})
+		p.failed(e.request.Name, f.err)
 		if !errors.Is(f.err, reconcile.TerminalError(nil)) { // which waits for an event, and its failures still count
 			q.addRateLimited(e, priority)
 		}
@@ -641,6 +641,18 @@ func (p *process) finish(f *flight) {
 	default:
 		e.failures = 0
 	}
+}
+
+// failed records what went wrong with what a process ran about an object, or about nothing.
+func (p *process) failed(about string, err error) {
+	e := history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: about, Value: err.Error()}
+	if v := (*panicked)(nil); errors.As(err, &v) {
+		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(v.value), v.where
+	}
+	if p.agent != nil {
+		e.Host = p.host.name
+	}
+	p.w.emit(e)
 }
 
 // serve performs the call that a reconcile waits for, as a step of its own.

@@ -324,6 +324,10 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 			Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts,
 			Hinders: deviation.Hinders(a.party(class), delay, class.sends()),
 		})
+		if w.trace != nil {
+			actor, does := told(Step{Actor: a.name, Class: class, Effect: d.effect, Verb: d.verb, Object: d.on, by: d.by})
+			w.trace.Deviated(s.at, deviation.String(), actor, does)
+		}
 	}
 	w.order++
 	s.order = w.order

@@ -280,6 +280,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if b.runs(cluster.PodGC) {
 		timings.Release = podGC
 	}
+	timings.Unseen = []history.Kind{history.ControllerPanicked}
 	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
 	if b.options.Hosts == Node {
 		timings.Slack = nodeSlack

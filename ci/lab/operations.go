@@ -74,14 +74,15 @@ func (o *Options) Choose(flag, value string) {
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureDeviations:                "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
-		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
-		scenarios.FeatureLateRequests:              "in the lab, nothing is in flight to a server at that moment",
-		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stops with it",
-		scenarios.FeatureControllerClocks:          "controllers have the clock of the machine that the lab is on",
-		scenarios.FeatureClockRates:                "a virtual machine's clock runs at the rate of the machine that it is on",
-		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
-		scenarios.Feature(history.ControllerError): "the lab does not see what a reconcile returns",
+		scenarios.FeatureDeviations:                   "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
+		scenarios.FeatureControllerLinks:              "the lab's network is that of the hosts",
+		scenarios.FeatureLateRequests:                 "in the lab, nothing is in flight to a server at that moment",
+		scenarios.FeaturePausedWatchdog:               "the watchdog of a virtual machine stops with it",
+		scenarios.FeatureControllerClocks:             "controllers have the clock of the machine that the lab is on",
+		scenarios.FeatureClockRates:                   "a virtual machine's clock runs at the rate of the machine that it is on",
+		scenarios.Feature(fakebmc.NeedsIPMI):          "the lab's controllers speak Redfish, not IPMI",
+		scenarios.Feature(history.ControllerError):    "the lab does not see what a reconcile returns",
+		scenarios.Feature(history.ControllerPanicked): "the lab does not see what happens in a reconcile",
 	},
 }
 

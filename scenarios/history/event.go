@@ -203,6 +203,9 @@ const (
 	ControllerEffect Kind = "controller-effect"
 	// ControllerError is an error that a reconcile returned.
 	ControllerError Kind = "controller-error"
+	// ControllerPanicked is a panic of a reconcile, which is tried again like one that
+	// failed. Value is what it panicked with, and Note where.
+	ControllerPanicked Kind = "controller-panicked"
 	// APIFault says that a request to the API server failed because the scenario
 	// wanted it to. Object is what it was about, Value the HTTP status, "outage" or "etcd";
 	// Note is its verb.
@@ -255,7 +258,7 @@ var layers = map[Kind]Layer{
 	MachineDeleting: API, DeletionPhase: API, DrainTimeout: API, FieldIs: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
-	ControllerError: Controller, APIFault: Controller, ControllerWarning: Controller,
+	ControllerError: Controller, ControllerPanicked: Controller, APIFault: Controller, ControllerWarning: Controller,
 	RunStarted: Engine, OpApplied: Engine, Deviated: Engine, ScheduleEnded: Engine, StepOverdue: Engine, Healed: Engine,
 	LabStalled: Engine, LabRecovered: Engine, Done: Engine,
 }
@@ -413,6 +416,7 @@ var phrases = map[Kind]string{
 	ControllerStarted:    "{actor} started",
 	ControllerCrashed:    "{actor} crashed",
 	ControllerError:      "{actor} failed: {value}",
+	ControllerPanicked:   "{actor} panicked: {value}",
 	RunStarted:           "the run started",
 	OpApplied:            "the scenario: {value}",
 	Deviated:             "the schedule left its default: {value}",

@@ -26,6 +26,8 @@ func (e *Event) Lacks() string {
 		return first(e.Object, "object", e.UID, "uid")
 	case Stamped:
 		return first(e.Host, "host", e.Object, "object", e.Key, "key")
+	case ControllerPanicked:
+		return first(e.Actor, "actor")
 	case FieldIs:
 		return first(e.Object, "object", e.Key, "key")
 	case AnnotationSet, AnnotationRemoved:

@@ -50,6 +50,9 @@ type Invariant struct {
 	// Liveness says that it is judged after healing; otherwise it is safety,
 	// judged at every event. A claim with both sides is marked by its liveness.
 	Liveness bool
+	// Never is a kind of event that breaks the claim whenever a controller under test is its
+	// actor; "" for a claim about an order, or a time.
+	Never history.Kind
 	// New returns a checker for one history.
 	New func(Params) Checker
 }
@@ -105,6 +108,8 @@ type Timings struct {
 	// StandIns are the controllers that the world has in the place of Kubernetes' own. They are
 	// not under test.
 	StandIns []string
+	// Unseen are the kinds of events that the world never records.
+	Unseen []history.Kind
 	// Faults are the names of the faults of BMCs that hold up what is asked of them.
 	Faults []string
 	// Slack is how much longer a sequence of reconciles may take than its parts.
@@ -194,7 +199,7 @@ type Closest struct {
 func All() []Invariant {
 	return []Invariant{
 		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode,
+		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
 	}

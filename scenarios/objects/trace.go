@@ -45,6 +45,13 @@ func (t *Trace) Decided(at time.Duration, process, key string, facts any, action
 	t.add(page.Entry{At: at, What: "decided", Process: process, Key: key, Facts: known, Action: action})
 }
 
+// Deviated records which step it is that deviates, which is taken at a time, and what it does.
+func (t *Trace) Deviated(at time.Duration, deviation, actor, does string) {
+	if t != nil {
+		t.add(page.Entry{At: at, What: "deviated", Process: actor, Key: deviation, Action: does})
+	}
+}
+
 // Forgot records that a process begins with an empty cache.
 func (t *Trace) Forgot(at time.Duration, process string) {
 	if t != nil {

@@ -188,7 +188,7 @@ func (d *drawer) event(e history.Event) {
 		return
 	case history.Controller:
 		p := d.process(e.Actor)
-		if e.Kind == history.ControllerError || e.Kind == history.ControllerWarning || e.Kind == history.APIFault || e.Kind == history.ControllerCrashed {
+		if e.Kind == history.ControllerError || e.Kind == history.ControllerPanicked || e.Kind == history.ControllerWarning || e.Kind == history.APIFault || e.Kind == history.ControllerCrashed {
 			mark.Kind = "trouble"
 		}
 		p.marks = append(p.marks, mark)

@@ -109,7 +109,7 @@ type Request struct {
 // Entry is one line of trace.jsonl, as docs/reports.md describes it.
 type Entry struct {
 	At time.Duration `json:"at"`
-	// What is what is told: an object changed, or a process decided, learned or forgot.
+	// What is what is told: an object changed, a process decided, learned or forgot, or a step deviated.
 	What    string          `json:"what"`
 	Process string          `json:"process,omitempty"`
 	Key     string          `json:"key,omitempty"`

@@ -16,10 +16,10 @@ import (
 )
 
 // briefLength is how many lines a terminal shows of a run that did not come out as
-// expected, below its headline.
+// expected, below its headline, where at most one deviation led to it.
 const briefLength = 14
 
-// Brief is the report for a terminal, at most 14 lines: what came of the run and why,
+// Brief is the report for a terminal, 14 lines and one more for each of several deviations: what came of the run and why,
 // the events that matter in their order, what was true and what was said of the hosts
 // then, and where the rest is. Dir is where the run was saved and replay the command
 // that plays it again; both may be empty.
@@ -49,18 +49,15 @@ func Brief(o *play.Outcome, dir, replay string) string {
 		foot = append(foot, sides(o, hosts, actors, last)...)
 	}
 	if broken != nil {
-		foot = append(foot, margin(broken))
+		foot = append(foot, margin(broken)...)
 	} else if verdict.Undecided() {
 		foot = append(foot, list("still in force", scenarios.InForce(o.Plan.Spec.Steps[:o.Steps]))...)
 		if idle := o.Injected.Idle; len(idle) > 0 && !strings.Contains(reason, idle[0]) {
 			foot = append(foot, list("without effect", idle)...)
 		}
 	}
-	var deviations []string
-	for _, d := range o.Plan.Deviations {
-		deviations = append(deviations, d.String())
-	}
-	foot = append(foot, list(deviationsOf(o.Plan), deviations)...)
+	deviated := each(deviationsOf(o.Plan), deviations(o))
+	foot = append(foot, deviated...)
 	if replay != "" {
 		foot = append(foot, "replay: "+replay)
 	}
@@ -69,7 +66,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	}
 	var story []string
 	if broken != nil || verdict.Undecided() {
-		story = landmarks(o, hosts, last, briefLength-len(head)-len(foot), broken)
+		story = landmarks(o, hosts, last, briefLength-len(head)-len(foot)+max(0, len(deviated)-1), broken)
 	}
 	lines := slices.Concat(head, story, foot)
 	if len(lines) == 0 {
@@ -92,7 +89,22 @@ func deviationsOf(plan *scenarios.Plan) string {
 	}
 }
 
-// listed bounds how many things stand in one line.
+// each is a line for each thing below what they are, or one if there is but one.
+func each(what string, things []string) []string {
+	if len(things) < 2 {
+		return list(what, things)
+	}
+	lines := []string{what + ":"}
+	for _, thing := range things[:min(listed, len(things))] {
+		lines = append(lines, "  "+thing)
+	}
+	if more := len(things) - listed; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return lines
+}
+
+// listed bounds how many things of a kind are shown.
 const listed = 4
 
 // list is a line of things, or none if there are none.
@@ -107,12 +119,15 @@ func list(what string, things []string) []string {
 	return []string{line}
 }
 
-// margin says by how much the order was missed.
-func margin(v *invariant.Violation) string {
-	if v.Open {
-		return fmt.Sprintf("margin: event %d came, and what had to come before it had not come when the run ended", v.Second.Seq)
+// margin says by how much the order was missed, of two events that have one.
+func margin(v *invariant.Violation) []string {
+	switch {
+	case v.First.Seq == v.Second.Seq:
+		return nil
+	case v.Open:
+		return []string{fmt.Sprintf("margin: event %d came, and what had to come before it had not come when the run ended", v.Second.Seq)}
 	}
-	return fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)
+	return []string{fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)}
 }
 
 // Look is the run as one looks at it: event by event, with what was true and what was
@@ -178,7 +193,7 @@ var weights = map[history.Kind]int{
 	history.BootStarted: 4, history.DeletionPhase: 4, history.DrainTimeout: 3, history.Stamped: 2, history.PodTerminating: 4, history.NodeCordoned: 4,
 	history.NodeNotReady: 4, history.NodeCreated: 4, history.PowerReported: 4, history.FieldIs: 4, history.BMCCommand: 4, history.OnlineWanted: 4,
 	history.NodeReady: 3, history.PodBound: 3, history.BMCFault: 3, history.APIFault: 3, history.NodeUncordoned: 3, history.HostConsumer: 3,
-	history.ProvisioningState: 3, history.ControllerError: 2, history.ControllerWarning: 2,
+	history.ProvisioningState: 3, history.ControllerError: 2, history.ControllerPanicked: 6, history.ControllerWarning: 2,
 	history.LinkCut: 1, history.LinkRestored: 1, history.LinkImpaired: 1, history.PowerError: 1, history.PendingRebootSince: 1, history.LastPoweredOn: 1, history.HeldOffFor: 1,
 	history.BootEnded: 0, history.EvidenceRegained: 0, history.NodeLabels: 0, history.MachineNode: 0, history.MachineCreated: 0,
 	history.BareMetalHostCreated: 0, history.ControllerStarted: 0, history.ControllerEffect: 0,

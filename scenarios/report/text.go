@@ -73,7 +73,7 @@ func Text(o *play.Outcome, replay string) string {
 		}
 		fmt.Fprintln(&b)
 	}
-	for i, d := range o.Plan.Deviations {
+	for i, d := range deviations(o) {
 		if i == deviationsShown {
 			fmt.Fprintf(&b, "  ... and %d more, in the plan\n", len(o.Plan.Deviations)-i)
 			break

@@ -1,0 +1,217 @@
+package scenarios
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Deviation makes one scheduling step differ from the default. Steps are named
+// by who takes them and which of that actor's steps it is, so that a deviation
+// keeps its meaning when others are added or taken away.
+type Deviation struct {
+	// step names the step: ACTOR/CLASS/N, N counted from 1.
+	Step string `json:"step"`
+	// delay is added to the time at which the step would be taken. Of late,
+	// crash-late, crash-stale and stale-list it is how late, or how old.
+	Delay Duration `json:"delay,omitzero"`
+	// fault is what goes wrong with the step instead.
+	Fault StepFault `json:"fault,omitempty"`
+}
+
+// StepFault is something that goes wrong with one step.
+type StepFault string
+
+// The faults of single steps.
+const (
+	// FaultCrashBefore and FaultCrashAfter kill the actor's process around the
+	// step.
+	FaultCrashBefore StepFault = "crash-before"
+	FaultCrashAfter  StepFault = "crash-after"
+	// FaultErrorBefore fails the call, which has no effect; FaultErrorAfter
+	// fails it although its effect stands.
+	FaultErrorBefore StepFault = "error-before"
+	FaultErrorAfter  StepFault = "error-after"
+	// FaultIgnore has a BMC accept a command and do nothing.
+	FaultIgnore StepFault = "ignore"
+	// These fail the call with an HTTP status: 403 and the others. It has no effect.
+	FaultForbidden StepFault = "error-403"
+	FaultNotFound  StepFault = "error-404"
+	FaultConflict  StepFault = "error-409"
+	FaultTooMany   StepFault = "error-429"
+	FaultInternal  StepFault = "error-500"
+	// FaultLate has the client of a request give up on it, which is executed later
+	// all the same; FaultCrashLate has the client die instead. What the request
+	// demands is checked when it is executed.
+	FaultLate      StepFault = "late"
+	FaultCrashLate StepFault = "crash-late"
+	// FaultStaleList has a process that starts fill its caches from an API server
+	// that is behind; FaultCrashStale kills it before the step, for such a start.
+	FaultStaleList  StepFault = "stale-list"
+	FaultCrashStale StepFault = "crash-stale"
+	// FaultRelist has a cache skip to the present state: what lies between is
+	// never seen.
+	FaultRelist StepFault = "relist"
+)
+
+// stepFaults are all faults of single steps: what each holds up, which is something that had
+// been decided, for as long as the fault's extent, or nothing; whether its actor tries
+// again what has failed, which one that has just started doesn't know of; a fault that is
+// less of the same; and what happens, in words. A list that is old is no excuse: who acts can
+// read.
+var stepFaults = []stepFault{
+	{FaultCrashBefore, false, false, FaultErrorBefore, "ACTOR died before its DEED"},
+	{FaultCrashAfter, false, false, FaultErrorAfter, "ACTOR died right after its DEED"},
+	{FaultCrashLate, true, false, FaultLate, "ACTOR died as it sent its DEED, which was carried out BY later"},
+	{FaultCrashStale, false, false, FaultCrashBefore, "ACTOR died before its DEED, and started again with caches BY old"},
+	{FaultErrorBefore, false, true, "", "ACTOR's DEED failed, and nothing was done"},
+	{FaultErrorAfter, false, true, "", "ACTOR's DEED was carried out, and ACTOR was told that it failed"},
+	{FaultLate, true, true, "", "ACTOR gave up on its DEED, which was carried out BY later"},
+	{FaultForbidden, false, true, "", "ACTOR's DEED was answered 403 Forbidden"},
+	{FaultNotFound, false, true, "", "ACTOR's DEED was answered 404 Not Found"},
+	{FaultConflict, false, true, "", "ACTOR's DEED was answered 409 Conflict"},
+	{FaultTooMany, false, true, "", "ACTOR's DEED was answered 429 Too Many Requests"},
+	{FaultInternal, false, true, "", "ACTOR's DEED was answered 500 Internal Server Error"},
+	{FaultIgnore, false, true, "", "the BMC accepted ACTOR's DEED and did nothing"},
+	{FaultRelist, false, false, "", "ACTOR's cache skipped to the present in place of its DEED"},
+	{FaultStaleList, false, false, "", "ACTOR started with caches BY old"},
+}
+
+// delayed is what happens where there is no fault, but a delay.
+const delayed = "ACTOR's DEED came BY late"
+
+type stepFault struct {
+	fault        StepFault
+	holds, fails bool
+	lesser       StepFault
+	told         string
+}
+
+// nouns say what the verbs of deeds do to their object, or alone. Those above the line pass a gate, and the others happen in
+// the simulator, within a process or in the world.
+var nouns = map[string]string{
+	"get": "read of OBJECT", "list": "list of OBJECT", "read": "question to OBJECT", "create": "creation of OBJECT", "update": "update of OBJECT",
+	"patch": "patch of OBJECT", "apply": "patch of OBJECT", "delete": "deletion of OBJECT", "deletecollection": "deletion of OBJECT", "evict": "eviction of OBJECT",
+	"bmc": "command OBJECT", "deliver": "news of OBJECT", "start": "start",
+
+	"register": "registration of OBJECT", "renew": "renewal of the Lease of OBJECT", "sync": "look at its Pods", "report": "report of its Pods",
+	"elect": "turn in the election of OBJECT", "take": "next turn", "add": "timer for OBJECT", "step": "next look", "give up": "patience with OBJECT",
+	"answer": "timer", "ask": "question to OBJECT", "feed": "feeding of the watchdog", "reboot": "reset of OBJECT", "stop": "stop of OBJECT",
+	"power on": "power-on", "force off": "power-off", "shut down": "shutdown", "boot": "boot", "fire": "watchdog",
+}
+
+// Tell says what a deviation did, in words: who took the step, and what it does, as [Deed] has it.
+func (d Deviation) Tell(actor, does string) string {
+	verb, object := does, ""
+	for known := range nouns { // a verb may have a space; no other begins with it and one
+		if rest, ok := strings.CutPrefix(does, known+" "); ok {
+			verb, object = known, rest
+		}
+	}
+	deed := verb + " of OBJECT"
+	if noun, ok := nouns[verb]; ok {
+		deed = noun
+	}
+	told, by := delayed, time.Duration(d.Delay).String()
+	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
+		if told = stepFaults[i].told; d.Delay > 0 && !d.Fault.HasExtent() {
+			told += ", BY late"
+		}
+	}
+	told = strings.ReplaceAll(told, "DEED", deed)
+	return strings.NewReplacer("ACTOR", actor, "OBJECT", object, "BY", by).Replace(told)
+}
+
+// Lesser are deviations of the same step that are slighter, the slightest first: a lesser
+// fault, none of the delay beside a fault, or the delays of these that are shorter.
+func (d Deviation) Lesser(delays []time.Duration) []Deviation {
+	var lesser []Deviation
+	add := func(fault StepFault, delay Duration) {
+		lesser = append(lesser, Deviation{Step: d.Step, Fault: fault, Delay: delay})
+	}
+	if i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault }); i >= 0 {
+		if less := stepFaults[i].lesser; less.HasExtent() == d.Fault.HasExtent() && less != "" {
+			add(less, d.Delay)
+		} else if less != "" {
+			add(less, 0)
+		}
+		if d.Delay > 0 && !d.Fault.HasExtent() {
+			add(d.Fault, 0)
+		}
+	}
+	for _, delay := range delays {
+		if delay < time.Duration(d.Delay) {
+			add(d.Fault, Duration(delay))
+		}
+	}
+	return lesser
+}
+
+// StepFaults are all faults of single steps.
+func StepFaults() []StepFault {
+	faults := make([]StepFault, len(stepFaults))
+	for i := range stepFaults {
+		faults[i] = stepFaults[i].fault
+	}
+	return faults
+}
+
+// clientPatience is how long clients wait at least for an answer, before they try again.
+const clientPatience = 5 * time.Second
+
+// Hinders is whom a deviation holds up that a party's step takes, which was to come so much
+// later. A step that is sent says something that had been decided before.
+func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
+	h := &history.Hindrance{Party: party, After: later}
+	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })
+	h.Fails = i >= 0 && stepFaults[i].fails || i < 0 && sent && time.Duration(d.Delay) > clientPatience
+	if !d.Fault.HasExtent() {
+		h.For, h.Decided = time.Duration(d.Delay), sent && d.Delay > 0
+		return h
+	}
+	if h.Decided = stepFaults[i].holds; h.Decided {
+		h.For = time.Duration(d.Delay)
+	}
+	return h
+}
+
+// Status returns the HTTP status that the fault answers with, or 0.
+func (f StepFault) Status() int {
+	switch f {
+	case FaultForbidden:
+		return http.StatusForbidden
+	case FaultNotFound:
+		return http.StatusNotFound
+	case FaultConflict:
+		return http.StatusConflict
+	case FaultTooMany:
+		return http.StatusTooManyRequests
+	case FaultInternal:
+		return http.StatusInternalServerError
+	}
+	return 0
+}
+
+// HasExtent reports whether a deviation's delay says how late or how old the
+// fault makes something, instead of when the step is taken. Without one the fault
+// would be another, or none.
+func (f StepFault) HasExtent() bool {
+	return f == FaultLate || f == FaultCrashLate || f == FaultStaleList || f == FaultCrashStale
+}
+
+func (d Deviation) String() string {
+	switch {
+	case d.Fault.HasExtent():
+		return fmt.Sprintf("%s %s by %s", d.Step, d.Fault, time.Duration(d.Delay))
+	case d.Fault == "":
+		return fmt.Sprintf("%s delayed by %s", d.Step, time.Duration(d.Delay))
+	case d.Delay == 0:
+		return fmt.Sprintf("%s %s", d.Step, d.Fault)
+	default:
+		return fmt.Sprintf("%s %s, delayed by %s", d.Step, d.Fault, time.Duration(d.Delay))
+	}
+}

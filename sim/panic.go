@@ -1,0 +1,60 @@
+package sim
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// panicked is a panic of what runs in a process, and where it came from.
+type panicked struct {
+	value any
+	where string
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// recovered describes a panic. It is called by the function that recovers it.
+func recovered(value any) *panicked { return &panicked{value, origin()} }
+
+// platforms begin the packages in which a controller's own mistakes show up but don't stand: those that it is built on.
+var platforms = []string{"k8s.io/", "sigs.k8s.io/", "github.com/fencelab/fencelab/sim"}
+
+// origin is the innermost function on the way to a panic that belongs to the controller, with its file and line.
+func origin() string {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	first, panics := "", false
+	for {
+		frame, more := frames.Next()
+		domain, _, _ := strings.Cut(frame.Function, "/")
+		switch {
+		case strings.HasPrefix(frame.Function, "runtime."):
+			panics = panics || frame.Function == "runtime.gopanic"
+		case panics:
+			here := fmt.Sprintf("%s, %s:%d", short(frame.Function), filepath.Base(frame.File), frame.Line)
+			if first == "" {
+				first = here // of the standard library, say, if nothing better comes
+			}
+			if !platform(frame.Function) && (strings.Contains(domain, ".") || strings.HasPrefix(frame.Function, "main.")) {
+				return here
+			}
+		}
+		if !more {
+			return first
+		}
+	}
+}
+
+func platform(function string) bool {
+	for _, prefix := range platforms {
+		if strings.HasPrefix(function, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// short is the name of a function without the path of its package.
+func short(function string) string { return function[strings.LastIndexByte(function, '/')+1:] }
