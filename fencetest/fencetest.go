@@ -293,6 +293,9 @@ func (r *run) single(plan *scenarios.Plan) {
 	if outcome.Meets() == "" {
 		verdict, _ := outcome.Verdict()
 		r.t.Logf("%s: %s, %d events, digest %s", plan.Metadata.Name, verdict, outcome.History.Len(), outcome.History.Digest())
+		for _, note := range outcome.Notes {
+			r.t.Logf("note: %s", note)
+		}
 		return
 	}
 	dir := filepath.Join(r.out, fmt.Sprintf("%s-%s-%s", plan.Metadata.Name, world(), plan.ID()))

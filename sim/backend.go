@@ -158,6 +158,7 @@ type Backend struct {
 	processes []*process
 	faults    *objects.Faults
 	requests  objects.Requests
+	notes     []string
 	// waiting is what the topology lacks before the story can begin.
 	waiting map[string]bool
 }
@@ -577,6 +578,9 @@ func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (t
 	return now, err
 }
 
+// Notes implements play.Noter.
+func (b *Backend) Notes() []string { return b.notes }
+
 // Stop forgets the world. What it leaves beside the history is the log of the
 // BMCs, the objects of the API and the trace.
 func (b *Backend) Stop() ([]play.Artifact, error) {
@@ -591,6 +595,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		b.w.bubble.Close()
 	}
 	trace := b.w.trace
+	b.notes = b.w.notes
 	b.w, b.processes = nil, nil
 	if !b.Evidence || b.store == nil { // or it refused to start
 		return nil, nil

@@ -1,6 +1,9 @@
 package sim
 
-import "iter"
+import (
+	"iter"
+	"sync/atomic"
+)
 
 // coroutine runs one reconcile after the other and is suspended at their calls.
 // It outlives reconciles, processes and worlds: starting one, and growing its
@@ -12,6 +15,8 @@ type coroutine struct {
 	yield  func(*call) bool
 	// dying makes the call that it is suspended at panic instead of returning.
 	dying bool
+	// since is when it was resumed, as the watch counts; 0 while it is suspended.
+	since atomic.Int64
 }
 
 // killed unwinds the reconcile of a process that died. Calls that deferred
@@ -20,6 +25,7 @@ type killed struct{}
 
 func newCoroutine() *coroutine {
 	c := new(coroutine)
+	watched(c)
 	c.next, _ = iter.Pull(func(yield func(*call) bool) {
 		c.yield = yield
 		for {
@@ -41,7 +47,9 @@ func (c *coroutine) run(f *flight) *call {
 
 // resume goes on behind the call that it is suspended at.
 func (c *coroutine) resume() *call {
+	c.since.Store(watch.seconds.Load())
 	next, _ := c.next()
+	c.since.Store(0)
 	return next
 }
 

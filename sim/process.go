@@ -58,6 +58,8 @@ type process struct {
 	bmcs    map[string]*fakebmc.BMC
 	threads *threads
 
+	// slow is how often it has kept the simulator waiting.
+	slow int
 	// life numbers the incarnations, so that a step of a dead one does nothing.
 	life int
 	// starting says that the first one was asked for.
@@ -567,7 +569,9 @@ func (p *process) launch(f *flight) {
 	f.thread, f.sent = p.threads.get(), f.first[:0]
 	p.flights = append(p.flights, f)
 	p.running = f
+	began := p.w.clock()
 	c := f.thread.run(f)
+	p.timed(began)
 	p.running = nil
 	p.next(f, c)
 }
@@ -614,6 +618,7 @@ func (p *process) next(f *flight, c *call) {
 // finish does with the request what its reconcile asked for.
 func (p *process) finish(f *flight) {
 	e, q := f.entry, &p.queue
+	p.w.trace.Ran(p.w.now, p.actor.name, e.request.Name, f.result, f.err)
 	priority := e.priority
 	if f.result.Priority != nil {
 		priority = *f.result.Priority
@@ -635,6 +640,7 @@ func (p *process) finish(f *flight) {
 	switch {
 	case f.result.RequeueAfter > 0:
 		e.failures = 0
+		p.rests(e, f.result.RequeueAfter)
 		q.add(e, f.result.RequeueAfter, priority)
 	case again:
 		q.addRateLimited(e, priority)
@@ -794,7 +800,9 @@ func (p *process) proceed(f *flight, c *call) {
 		return
 	}
 	p.running = f
+	began := p.w.clock()
 	then := f.thread.resume()
+	p.timed(began)
 	p.running = nil
 	p.next(f, then)
 }

@@ -48,6 +48,8 @@ type entry struct {
 	// order is that among entries of the same priority.
 	order    uint64
 	failures int
+	// again is how often it was asked for again at once, since which effect of anybody's.
+	again, effects int
 }
 
 // What an entry's priority is by default, and when a list of everything brings it.

@@ -63,6 +63,10 @@ type world struct {
 	notice func(history.Event)
 	// trace is told of more than the history has; nil in a search.
 	trace *objects.Trace
+	// notes are what is worth saying of the run beside its history, and effects how many
+	// there were of controllers.
+	notes   []string
+	effects int
 	// events are what has happened and was not handed over yet.
 	events []history.Event
 	// broken is why the simulation cannot go on: something was asked of it that
@@ -361,6 +365,9 @@ func (w *world) cancel(s *step) {
 
 // emit records an event at the present time.
 func (w *world) emit(e history.Event) {
+	if e.Kind == history.ControllerEffect {
+		w.effects++
+	}
 	e.At = w.now
 	w.events = append(w.events, e)
 	w.notice(e)

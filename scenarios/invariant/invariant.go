@@ -16,7 +16,9 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -51,7 +53,8 @@ type Invariant struct {
 	// judged at every event. A claim with both sides is marked by its liveness.
 	Liveness bool
 	// Never is a kind of event that breaks the claim whenever a controller under test is its
-	// actor; "" for a claim about an order, or a time.
+	// actor; "" for a claim about an order, or a time. Such a claim is always judged, and that
+	// it held doesn't say that anything was put to the test: see [Always].
 	Never history.Kind
 	// New returns a checker for one history.
 	New func(Params) Checker
@@ -203,6 +206,18 @@ func All() []Invariant {
 		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
 		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
 	}
+}
+
+// Always are the invariants that are judged whatever a scenario names.
+func Always() []Invariant { return always() }
+
+var always = sync.OnceValue(func() []Invariant {
+	return slices.DeleteFunc(All(), func(inv Invariant) bool { return inv.Never == "" })
+})
+
+// IsAlways reports whether the invariant with this ID is one of those.
+func IsAlways(id string) bool {
+	return slices.ContainsFunc(always(), func(inv Invariant) bool { return inv.ID == id })
 }
 
 // Lookup returns the invariant with an ID, or an error that names the nearest.

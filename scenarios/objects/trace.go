@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/page"
@@ -43,6 +44,24 @@ func (t *Trace) Decided(at time.Duration, process, key string, facts any, action
 		known = fmt.Appendf(nil, "%q", err) // facts are plain data: this cannot be
 	}
 	t.add(page.Entry{At: at, What: "decided", Process: process, Key: key, Facts: known, Action: action})
+}
+
+// Ran records that a process has reconciled a key, and when it asked to be called again: "" if at no time.
+func (t *Trace) Ran(at time.Duration, process, key string, result reconcile.Result, err error) {
+	if t == nil {
+		return
+	}
+	again := ""
+	switch {
+	case err != nil:
+		again = page.Failed
+	case result.RequeueAfter > 0:
+		again = result.RequeueAfter.String()
+	//lint:ignore SA1019 others' controllers use it
+	case result.Requeue:
+		again = page.AtOnce
+	}
+	t.add(page.Entry{At: at, What: "ran", Process: process, Key: key, Action: again})
 }
 
 // Deviated records which step it is that deviates, which is taken at a time, and what it does.

@@ -109,7 +109,7 @@ type Request struct {
 // Entry is one line of trace.jsonl, as docs/reports.md describes it.
 type Entry struct {
 	At time.Duration `json:"at"`
-	// What is what is told: an object changed, a process decided, learned or forgot, or a step deviated.
+	// What is what is told: an object changed, a process decided, ran, learned or forgot, or a step deviated.
 	What    string          `json:"what"`
 	Process string          `json:"process,omitempty"`
 	Key     string          `json:"key,omitempty"`
@@ -120,6 +120,12 @@ type Entry struct {
 	// Event is what a process learned, as the history has it of the API.
 	Event *history.Event `json:"event,omitempty"`
 }
+
+// What the Action of an entry says of a reconcile that has run, beside a time after which it is to run again.
+const (
+	Failed = "failed"
+	AtOnce = "at once"
+)
 
 // Field is a field of an object that is different now. What is not there is empty.
 type Field struct {

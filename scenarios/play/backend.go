@@ -48,6 +48,12 @@ type Spender interface {
 	Spent() []Spent
 }
 
+// A Noter is a Backend that has something to say of a run that is not part of its history, such as that a controller never
+// rests. It says so after Stop.
+type Noter interface {
+	Notes() []string
+}
+
 // Spent is how much time of the processors a part of a world took in a phase.
 type Spent struct {
 	Phase   string  `json:"phase"`

@@ -48,6 +48,8 @@ type Outcome struct {
 	// Nearest is the nearest run that held, for a report to show beside this one; nil
 	// if nobody looked for it.
 	Nearest *Outcome
+	// Notes are what the backend has to say beside the history, whatever came of the run.
+	Notes []string
 	// Spent is what the backend took of the machine's processors, if it knows.
 	Spent []Spent
 	// World and Version say where this was played, for whoever reads the report;
@@ -90,6 +92,9 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 	r.outcome.Injected = r.injected.counted()
 	artifacts, stopErr := backend.Stop()
 	r.outcome.Artifacts = artifacts
+	if noter, ok := backend.(Noter); ok {
+		r.outcome.Notes = noter.Notes()
+	}
 	if spender, ok := backend.(Spender); ok {
 		r.outcome.Spent = spender.Spent()
 	}
@@ -110,7 +115,7 @@ func judges(plan *scenarios.Plan, timings invariant.Timings, told func() bool) (
 	return invariant.NewPanel(chosen, params(plan, timings)), nil
 }
 
-// chosen are the guarantees by which a plan is judged: those that it names, or all.
+// chosen are the guarantees by which a plan is judged: those that it names and those that always are, or all.
 func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 	if len(plan.Spec.Invariants) == 0 {
 		return invariant.All(), nil
@@ -122,6 +127,11 @@ func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 			return nil, err
 		}
 		chosen = append(chosen, inv)
+	}
+	for _, inv := range invariant.Always() {
+		if !slices.Contains(plan.Spec.Invariants, inv.ID) {
+			chosen = append(chosen, inv)
+		}
 	}
 	return chosen, nil
 }

@@ -41,8 +41,8 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 	for _, r := range o.Results {
 		switch {
 		case r.Verdict == invariant.Held:
-			tested = true
-		case doubt == "" && (r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0):
+			tested = tested || !invariant.IsAlways(r.Invariant)
+		case doubt == "" && o.promised(r):
 			doubt = r.Invariant + ": " + r.Reason
 		}
 	}
@@ -63,6 +63,12 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 		return invariant.Unknown, "no guarantee was put to the test"
 	}
 	return invariant.Held, ""
+}
+
+// promised reports whether it matters that a guarantee is not known to have held: it was put to the test, or the scenario
+// names what is to be.
+func (o *Outcome) promised(r invariant.Result) bool {
+	return r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0 && !invariant.IsAlways(r.Invariant)
 }
 
 // sayUnjudged names the first harm at which no guarantee has looked, and what would make one.
@@ -94,10 +100,10 @@ func (o *Outcome) Bypassed() bool {
 		if r.Invariant == AsTold { // which speaks of the story
 			continue
 		}
-		if r.Verdict == invariant.Violated || r.Verdict == invariant.Unknown && (r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0) {
+		if r.Verdict == invariant.Violated || r.Verdict == invariant.Unknown && o.promised(r) {
 			return false
 		}
-		tested = tested || r.Verdict == invariant.Held
+		tested = tested || r.Verdict == invariant.Held && !invariant.IsAlways(r.Invariant)
 	}
 	return tested
 }

@@ -32,6 +32,9 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	if mismatch := o.Meets(); mismatch != "" && mismatch != reason {
 		head = append(head, phrase.FirstLine(mismatch))
 	}
+	for _, note := range o.Notes {
+		head = append(head, "note: "+note)
+	}
 	broken := o.Violation()
 	var hosts, actors []string
 	last := storyEnd(o)
@@ -44,6 +47,9 @@ func Brief(o *play.Outcome, dir, replay string) string {
 		actors = []string{broken.First.Actor, broken.Second.Actor}
 	case verdict.Undecided() && o.Steps < len(o.Plan.Spec.Steps):
 		hosts = []string{o.Plan.Spec.Steps[o.Steps].When.Host}
+	}
+	if stuck := broken == nil && verdict.Undecided(); stuck || broken != nil && lively(broken) {
+		head = append(head, causes(o, hosts, last, causesShown)...)
 	}
 	if broken != nil || verdict.Undecided() {
 		foot = append(foot, sides(o, hosts, actors, last)...)
@@ -102,6 +108,15 @@ func each(what string, things []string) []string {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
 	return lines
+}
+
+// causesShown bounds how many controllers are told of that something waits for.
+const causesShown = 3
+
+// lively reports whether a violation is of something that never came, or came too late.
+func lively(v *invariant.Violation) bool {
+	inv, err := invariant.Lookup(v.Invariant)
+	return err == nil && inv.Liveness
 }
 
 // listed bounds how many things of a kind are shown.

@@ -145,6 +145,11 @@ func (c *Console) Outcome(o *play.Outcome, took time.Duration) (*campaign.Shown,
 	if c.Real {
 		fmt.Fprintf(c.Out, "  wall time %s\n", took.Round(100*time.Millisecond))
 	}
+	if mismatch == "" { // else the brief report has them
+		for _, note := range o.Notes {
+			fmt.Fprintf(c.Out, "  note: %s\n", note)
+		}
+	}
 	if c.Real && mismatch == "" {
 		for _, line := range Elapsed(o) {
 			fmt.Fprintf(c.Out, "  %s\n", line)

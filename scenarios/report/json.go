@@ -32,6 +32,7 @@ type result struct {
 	Deviations []deviationResult `json:"deviations,omitempty"`
 	Invariants []invariantResult `json:"invariants"`
 	Timings    timingsResult     `json:"timings"`
+	Notes      []string          `json:"notes,omitempty"`
 	Processors []play.Spent      `json:"processors,omitempty"`
 }
 
@@ -89,6 +90,7 @@ func JSON(o *play.Outcome, replay string) []byte {
 		Steps:      stepsResult{o.Steps, len(o.Plan.Spec.Steps), o.Stuck},
 		Injected:   injectedResult(o.Injected),
 		Timings:    timingsResult{t.Boot.Seconds(), t.SoftOff.Seconds(), t.HardOff.Seconds(), t.Skew.Seconds(), t.Quiet.Seconds()},
+		Notes:      o.Notes,
 		Processors: o.Spent,
 	}
 	for _, d := range o.Plan.Deviations {

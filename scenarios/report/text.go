@@ -66,6 +66,9 @@ func Text(o *play.Outcome, replay string) string {
 	for _, idle := range o.Injected.Idle {
 		fmt.Fprintf(&b, "  without effect: %s\n", idle)
 	}
+	for _, note := range o.Notes {
+		fmt.Fprintf(&b, "  note: %s\n", note)
+	}
 	if s := o.Plan.Shrunk; s != nil {
 		fmt.Fprintf(&b, "  shrunk from %s to %d in %s", phrase.Count(s.From, "deviation"), len(o.Plan.Deviations), phrase.Count(s.Tried, "schedule"))
 		if s.Needed {

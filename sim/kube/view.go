@@ -320,7 +320,7 @@ func (v *View) stream(verb string, obj runtime.Object, key client.ObjectKey) (*K
 	s := v.of(k)
 	switch {
 	case !s.watched:
-		return nil, nil, v.store.refuse(verb, k, key, "a cached read of a kind that the process doesn't watch")
+		return nil, nil, v.store.refuse(verb, k, key, "a cached read of a kind that the process doesn't watch (add it to Reads, or read it from Live)")
 	case !s.synced:
 		return nil, nil, v.store.refuse(verb, k, key, "a cached read before the cache has synced")
 	}

@@ -173,7 +173,7 @@ func TestCachedList(t *testing.T) {
 		{"without an index", &corev1.PodList{}, []client.ListOption{client.MatchingFields{"status.phase": "Running"}}, "Index with name field:status.phase does not exist"},
 		{"continued", &corev1.PodList{}, []client.ListOption{client.Continue("x")}, "continue list option is not supported by the cache"},
 		{"before the cache has synced", &api.BareMetalHostList{}, nil, "list BareMetalHost /: a cached read before the cache has synced is not modelled by the simulated API server"},
-		{"of a kind that isn't watched", &corev1.SecretList{}, nil, "list Secret /: a cached read of a kind that the process doesn't watch is not modelled by the simulated API server"},
+		{"of a kind that isn't watched", &corev1.SecretList{}, nil, "list Secret /: a cached read of a kind that the process doesn't watch (add it to Reads, or read it from Live) is not modelled by the simulated API server"},
 	} {
 		if got := names(test.list, test.opts...); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.what, got, test.want)

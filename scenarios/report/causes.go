@@ -1,0 +1,191 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/phrase"
+	"github.com/fencelab/fencelab/scenarios/play"
+)
+
+// causes are at most n lines that say how the controllers under test stood when an event had happened for which something
+// else should have come: which fail, which wait for nothing that is due, and which decide the same again and again. What is
+// told of keys is told of the hosts that matter, or of all if none does.
+func causes(o *play.Outcome, hosts []string, last, n int) []string {
+	if last < 1 || last > o.History.Len() {
+		return nil
+	}
+	events := o.History.Events()[:last]
+	run, err := Look(o)
+	if err != nil {
+		return nil // the report says so where it says what was believed
+	}
+	found := stood(events, run.Trace, o.Timings.StandIns)
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return host == "" })
+	var all []cause
+	for _, process := range slices.Sorted(maps.Keys(found)) {
+		if c := found[process].cause(process, hosts); c.text != "" {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b cause) int { return cmp.Compare(b.weight, a.weight) })
+	var lines []string
+	for _, c := range all[:min(n, len(all))] {
+		if c.weight >= min(all[0].weight, idle) { // who waits is no news beside one who can't go on
+			lines = append(lines, c.text)
+		}
+	}
+	return lines
+}
+
+// What a cause weighs.
+const (
+	waiting = iota + 1
+	idle
+	failing
+)
+
+// cause is a line, and how much it tells.
+type cause struct {
+	weight int
+	text   string
+}
+
+// standing is how a process stood at some time.
+type standing struct {
+	// failures are the errors and panics of its reconciles.
+	failures []history.Event
+	// ran is what came last of each key, and lastRan the last of all.
+	ran     map[string]page.Entry
+	lastRan page.Entry
+	// decided is what was decided last about each key, since when, and how often.
+	decided map[string]*streak
+	// effect is when it last changed anything, and since how often it has run.
+	effect time.Duration
+	since  int
+}
+
+// streak is decisions that were the same, one after the other.
+type streak struct {
+	page.Entry
+	from time.Duration
+	n    int
+}
+
+// stood gathers how the processes under test stood after the last of these events.
+func stood(events []history.Event, trace []page.Entry, standIns []string) map[string]*standing {
+	found := make(map[string]*standing)
+	of := func(process string) *standing {
+		if found[process] == nil {
+			found[process] = &standing{ran: make(map[string]page.Entry), decided: make(map[string]*streak)}
+		}
+		return found[process]
+	}
+	until := events[len(events)-1].At
+	for _, e := range events {
+		if e.Kind == history.ControllerStarted && !slices.Contains(standIns, e.Actor) {
+			of(e.Actor)
+		}
+		p := found[e.Actor]
+		switch {
+		case p == nil:
+		case e.Kind == history.ControllerError, e.Kind == history.ControllerPanicked:
+			p.failures = append(p.failures, e)
+		case e.Kind == history.ControllerEffect:
+			p.effect, p.since = e.At, 0
+		}
+	}
+	for _, t := range trace {
+		p := found[t.Process]
+		if p == nil || t.At > until {
+			continue
+		}
+		switch t.What {
+		case "ran":
+			p.ran[t.Key], p.lastRan = t, t
+			if t.At > p.effect {
+				p.since++
+			}
+		case "decided":
+			if s := p.decided[t.Key]; s != nil && s.Action == t.Action && string(s.Facts) == string(t.Facts) {
+				s.n, s.At = s.n+1, t.At
+			} else {
+				p.decided[t.Key] = &streak{t, t.At, 1}
+			}
+		}
+	}
+	return found
+}
+
+// often is from how many decisions on it is worth telling that they were the same.
+const often = 3
+
+// cause is what there is to say of a process.
+func (p *standing) cause(process string, hosts []string) cause {
+	fails := p.lastRan.What == "" || p.ran[p.lastRan.Key].Action == page.Failed
+	if n := len(p.failures); n > 0 && fails {
+		last := p.failures[n-1]
+		about := ""
+		if last.Object != "" {
+			about = " about " + last.Object
+		}
+		where := ""
+		if last.Note != "" {
+			where = ", in " + last.Note
+		}
+		return cause{failing, fmt.Sprintf("%s has failed %s, last at %s%s: %s%s", process, phrase.Times(n), history.Seconds(last.At), about, phrase.FirstLine(last.Value), where)}
+	}
+	due := slices.ContainsFunc(slices.Collect(maps.Values(p.ran)), func(e page.Entry) bool { return e.Action != "" })
+	if p.lastRan.What != "" && !due {
+		return cause{idle, fmt.Sprintf("%s last ran at %s, about %s, and nothing is due: it waits for an event%s", process, history.Seconds(p.lastRan.At), p.lastRan.Key, p.decision(p.lastRan.Key))}
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.decided)) {
+		if s := p.decided[key]; s.n >= often && (len(hosts) == 0 || slices.ContainsFunc(hosts, func(host string) bool { return strings.Contains(key, host) })) {
+			return cause{waiting, fmt.Sprintf("%s has decided the same about %s %s since %s%s", process, key, phrase.Times(s.n), history.Seconds(s.from), p.decision(key))}
+		}
+	}
+	if len(p.decided) == 0 && p.since >= often {
+		since := "and has changed nothing"
+		if p.effect > 0 {
+			since = "since it last changed anything, at " + history.Seconds(p.effect)
+		}
+		return cause{waiting, fmt.Sprintf("%s has run %s %s; it asks to run again, as if it waited for a time", process, phrase.Times(p.since), since)}
+	}
+	return cause{}
+}
+
+// decision is what was decided last about a key, and on which facts that were true, for the end of a sentence.
+func (p *standing) decision(key string) string {
+	s := p.decided[key]
+	if s == nil {
+		return ""
+	}
+	facts := map[string]any{}
+	if err := json.Unmarshal(s.Facts, &facts); err != nil {
+		return ": " + s.Action
+	}
+	var known []string
+	for _, name := range slices.Sorted(maps.Keys(facts)) {
+		switch value := facts[name].(type) {
+		case bool:
+			if value {
+				known = append(known, name)
+			}
+		case string:
+			if value != "" {
+				known = append(known, name+" "+value)
+			}
+		}
+	}
+	if len(known) == 0 {
+		return ": " + s.Action
+	}
+	return fmt.Sprintf(": %s (%s)", s.Action, strings.Join(known, ", "))
+}

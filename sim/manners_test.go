@@ -1,0 +1,40 @@
+package sim
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// blocking is an environment variable that has TestNeverBack block.
+const blocking = "FENCELAB_TEST_BLOCKING"
+
+// TestNeverBack: whoever waits for something that the simulator doesn't have is told where it waits, instead of waiting with
+// it for ever.
+func TestNeverBack(t *testing.T) {
+	if os.Getenv(blocking) != "" {
+		lost = 1
+		newCoroutine().run(&flight{body: waitsForNobody})
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestNeverBack$")
+	cmd.Env = append(os.Environ(), blocking+"=1")
+	said, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("it came to an end:\n%s", said)
+	}
+	for _, want := range []string{"fencelab: a reconcile does not come back", "sim.waitsForNobody(", "let it wait for nothing but"} {
+		if !strings.Contains(string(said), want) {
+			t.Errorf("it doesn't say %q:\n%s", want, said)
+		}
+	}
+	if strings.Contains(string(said), "testing.tRunner") {
+		t.Errorf("it shows what is none of the user's business:\n%s", said)
+	}
+}
+
+func waitsForNobody() error {
+	<-make(chan struct{})
+	return nil
+}
