@@ -57,6 +57,20 @@ func TestScripts(t *testing.T) {
 			env.Setenv("FENCELAB_BIN", empty)
 			env.Setenv("FENCELAB_LAB", empty)
 			env.Setenv("KUBECONFIG", filepath.Join(empty, "kubeconfig"))
+			// What fencelab builds for --module stays here, and is built from what Go has already.
+			root, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			env.Setenv("REPO", root)
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+			for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
+				value, err := exec.Command("go", "env", name).Output()
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, strings.TrimSpace(string(value)))
+			}
 			return os.Mkdir(empty, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": field},

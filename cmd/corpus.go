@@ -24,7 +24,7 @@ must run in the source tree of fencelab.`,
 			if len(args) == 0 {
 				args = []string{known}
 			}
-			to := &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "sim", Program: os.Args[0]}
+			to := &report.Console{Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr(), World: "sim", Program: os.Args[:1]}
 			return corpus.Run(cmd.Context(), to, args, Vocabulary(), table)
 		},
 	}

@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,9 +54,16 @@ missing, 5 internal error.`,
 		Version: version.Built(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	module := root.PersistentFlags().String(moduleFlag, "", moduleUsage)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if *module == "" {
+			return nil
+		}
+		return withModule(cmd.Context(), *module, withoutModule(args), talk)
+	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
-		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), kept.Command(os.Args[0], Vocabulary), doctorCommand(),
+		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), kept.Command(strings.Join(called(), " "), Vocabulary), doctorCommand(),
 		incluster.Controllers(), incluster.Agent(), bmcCommand(), workers.Command())
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetHelpCommand(helpCommand())

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -99,7 +98,7 @@ func choices() string { return phrase.OneOf(append([]string{benign}, search.Stra
 
 // start checks what run and replay have in common, and makes what they need.
 func (r *runner) start(cmd *cobra.Command) (err error) {
-	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), os.Args[0]
+	r.Out, r.Talk, r.Program = cmd.OutOrStdout(), cmd.ErrOrStderr(), called()
 	if err := r.Check(worldNames()); err != nil {
 		return exit.BadInput(err)
 	}

@@ -174,14 +174,39 @@ type Deps struct {
 	Decided func(facts any, action string)
 }
 
-// Default is fencelab's own controllers alone.
-var Default = sync.OnceValue(func() *Set {
-	s, err := NewSet()
-	if err != nil {
-		panic(err) // a test reads the manifests
+// Default is what this program has: fencelab's own controllers, and those of the modules that were added.
+func Default() *Set {
+	program.Lock()
+	defer program.Unlock()
+	if program.set == nil {
+		s, err := NewSet()
+		if err != nil {
+			panic(err) // a test reads the manifests
+		}
+		program.set = s
 	}
-	return s
-})
+	return program.set
+}
+
+// Add makes modules a part of this program, before it does anything else: see [Default].
+func Add(modules ...Module) error {
+	set, err := NewSet(modules...)
+	if err != nil {
+		return err
+	}
+	program.Lock()
+	defer program.Unlock()
+	if program.set != nil {
+		return errors.New("add modules to the program: its controllers are in use already")
+	}
+	program.set = set
+	return nil
+}
+
+var program struct {
+	sync.Mutex
+	set *Set
+}
 
 // All returns every controller of fencelab's own, in a fixed order.
 func All() []Registration { return slices.Clone(registrations) }
@@ -190,7 +215,7 @@ func All() []Registration { return slices.Clone(registrations) }
 func List(w io.Writer) error {
 	orNone := func(names []string) string { return cmp.Or(strings.Join(names, " "), "none") }
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, r := range registrations {
+	for _, r := range Default().registrations {
 		note := ""
 		if r.StandIn() {
 			note = "(stand-in, runs by itself)"

@@ -37,7 +37,7 @@ func conformed(t *testing.T, change func([]story), unfit func(*scenarios.Scenari
 	}
 	var out bytes.Buffer
 	s := &suite{
-		console: &report.Console{Out: &out, Talk: &out, World: "sim", Dir: t.TempDir(), Program: "fencelab"},
+		console: &report.Console{Out: &out, Talk: &out, World: "sim", Dir: t.TempDir(), Program: []string{"fencelab"}},
 		world:   func() play.Backend { return simulator.Evident() },
 		workers: 1, unfit: unfit,
 	}

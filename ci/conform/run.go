@@ -68,7 +68,7 @@ func Run(ctx context.Context, out, talk io.Writer, path string, vocabulary file.
 		return exit.BadInput(fmt.Errorf("--out %s: %w", o.Dir, err))
 	}
 	s := &suite{
-		console: &report.Console{Out: out, Talk: talk, World: "lab", Dir: o.Dir, Program: os.Args[0], Parts: []*report.Part{{Flag: "hosts", Of: []string{lab.Guest, lab.Model}, Value: lab.Model}}},
+		console: &report.Console{Out: out, Talk: talk, World: "lab", Dir: o.Dir, Program: os.Args[:1], Parts: []*report.Part{{Flag: "hosts", Of: []string{lab.Guest, lab.Model}, Value: lab.Model}}},
 		world:   func() play.Backend { return lab.New(options()) },
 		workers: o.Workers, unfit: unfit,
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -26,7 +27,15 @@ func (v *validator) controllerList() {
 			v.program(at, c)
 			continue
 		}
-		if v.doc.broken(path(i)) || !v.OneOf(path(i), "controller", c.Name, known) {
+		if v.doc.broken(path(i)) {
+			continue
+		}
+		if !slices.Contains(known, c.Name) {
+			text := unknown("controller", c.Name, known)
+			if !strings.HasSuffix(text, "?") {
+				text += "; one of your own comes with fencelab --module DIR, or with fencetest.With in a Go test"
+			}
+			v.Bad(path(i), "%s", text)
 			continue
 		}
 		vocab := v.vocab.Controllers[c.Name]

@@ -62,8 +62,8 @@ func Brief(o *play.Outcome, dir, replay string) string {
 			foot = append(foot, list("without effect", idle)...)
 		}
 	}
-	deviated := each(deviationsOf(o.Plan), deviations(o))
-	foot = append(foot, deviated...)
+	deviating := each(deviationsOf(o.Plan), deviations(o))
+	foot = append(foot, deviating...)
 	if replay != "" {
 		foot = append(foot, "replay: "+replay)
 	}
@@ -72,7 +72,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	}
 	var story []string
 	if broken != nil || verdict.Undecided() {
-		story = landmarks(o, hosts, last, briefLength-len(head)-len(foot)+max(0, len(deviated)-1), broken)
+		story = landmarks(o, hosts, last, briefLength-len(head)-len(foot)+max(0, len(deviating)-1), broken)
 	}
 	lines := slices.Concat(head, story, foot)
 	if len(lines) == 0 {
@@ -263,13 +263,18 @@ func landmarks(o *play.Outcome, hosts []string, last, n int, broken *invariant.V
 	})
 	all = all[:max(0, min(n, len(all)))]
 	slices.SortFunc(all, func(a, b landmark) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
+	words := deviated(o)
 	var lines []string
 	for _, l := range all {
-		mark := " "
+		mark, text := " ", withAuthor(&l.event)
 		if marked(&l.event) {
 			mark = ">"
 		}
-		lines = append(lines, fmt.Sprintf("%s %4d %9s  %s", mark, l.event.Seq, history.Seconds(l.event.At), withAuthor(&l.event)))
+		i := slices.IndexFunc(words, func(d deviation) bool { return l.event.Kind == history.Deviated && l.event.Value == d.String() })
+		if i >= 0 && words[i].words != "" {
+			text = "the schedule deviates: " + words[i].words
+		}
+		lines = append(lines, fmt.Sprintf("%s %4d %9s  %s", mark, l.event.Seq, history.Seconds(l.event.At), text))
 	}
 	return lines
 }

@@ -38,8 +38,8 @@ type Console struct {
 	Dir string
 	// Format is what is printed: text, or json for programs.
 	Format string
-	// Program is this program, as the user called it.
-	Program string
+	// Program is this program as the user called it, with what comes before its verbs.
+	Program []string
 }
 
 // Part is a choice of what the lab is made of.
@@ -209,7 +209,11 @@ func (c *Console) Ledger(strategy string, seed uint64) *campaign.Ledger {
 // Replay is the command that plays a saved run again. It calls this program as the
 // user did, so that it works where the user is.
 func (c *Console) Replay(dir string) string {
-	command := fmt.Sprintf("%s replay %s", quoted(c.Program), quoted(filepath.Join(dir, "plan.txt")))
+	var words []string
+	for _, word := range slices.Concat(c.Program, []string{"replay", filepath.Join(dir, "plan.txt")}) {
+		words = append(words, quoted(word))
+	}
+	command := strings.Join(words, " ")
 	if c.Real {
 		command += " --backend " + c.World
 	}

@@ -13,31 +13,43 @@ import (
 
 // deviations say what each deviation of the plan did, in words, and how the plan names its step. Only the trace knows what a
 // step of the simulator does; one that never came is told by its name.
-func deviations(o *play.Outcome) []string {
-	var trace []page.Entry
-	if run, err := Look(o); err == nil {
-		trace = run.Trace
-	}
-	var told []string
-	for _, d := range o.Plan.Deviations {
-		told = append(told, deviation(trace, d))
+func deviations(o *play.Outcome) (told []string) {
+	for _, d := range deviated(o) {
+		switch {
+		case d.words == "":
+			told = append(told, d.String())
+		case d.writes == "":
+			told = append(told, fmt.Sprintf("%s (%s)", d.words, d.Step))
+		default:
+			told = append(told, fmt.Sprintf("%s: %s (%s)", d.words, d.writes, d.Step))
+		}
 	}
 	return told
 }
 
-func deviation(trace []page.Entry, d scenarios.Deviation) string {
-	if deed, err := scenarios.ParseDeed(d.Step); scenarios.NamesDeed(d.Step) && err == nil {
-		return fmt.Sprintf("%s (%s)", d.Tell(deed.Actor, deed.Does), d.Step)
+// deviation is one of a plan, with what it did in words and what its step wrote, as far as that is known.
+type deviation struct {
+	scenarios.Deviation
+	words, writes string
+}
+
+// deviated are the deviations of a plan, as they came out.
+func deviated(o *play.Outcome) (all []deviation) {
+	var trace []page.Entry
+	if run, err := Look(o); err == nil {
+		trace = run.Trace
 	}
-	at := slices.IndexFunc(trace, func(e page.Entry) bool { return e.What == "deviated" && e.Key == d.String() })
-	if at < 0 {
-		return d.String()
+	for _, d := range o.Plan.Deviations {
+		told := deviation{Deviation: d}
+		at := slices.IndexFunc(trace, func(e page.Entry) bool { return e.What == "deviated" && e.Key == d.String() })
+		if deed, err := scenarios.ParseDeed(d.Step); scenarios.NamesDeed(d.Step) && err == nil {
+			told.words = d.Tell(deed.Actor, deed.Does)
+		} else if at >= 0 {
+			told.words, told.writes = d.Tell(trace[at].Process, trace[at].Action), writes(trace[at:], d)
+		}
+		all = append(all, told)
 	}
-	text := d.Tell(trace[at].Process, trace[at].Action)
-	if said := writes(trace[at:], d); said != "" {
-		text += ": " + said
-	}
-	return fmt.Sprintf("%s (%s)", text, d.Step)
+	return all
 }
 
 // fieldsTold bounds how many fields of a write are told.

@@ -73,7 +73,10 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 		reached = newCoverage(p.rows)
 	}
 	outcome, played, err := p.play(schedule, reached)
-	if err != nil {
+	switch {
+	case err != nil && schedule.Plan != nil: // what is left of a story may be one that can't be told
+		return campaign.Result{Number: schedule.Number, Variant: schedule.Variant, Verdict: invariant.Unknown, Signature: err.Error()}, nil
+	case err != nil:
 		return campaign.Result{}, err
 	}
 	if schedule.Number%recheck == 0 && schedule.Variant == 0 {

@@ -40,6 +40,12 @@ func Module(giveUp time.Duration) controllers.Module {
 	}
 }
 
+// Patient is the fencer that waits for as long as it takes, for fencelab --module.
+func Patient() controllers.Module { return Module(0) }
+
+// Impatient is its first version.
+func Impatient() controllers.Module { return Module(20 * time.Second) }
+
 const (
 	// key is the fencer's own reboot annotation, which holds a host off.
 	key        = "team-fencer"
