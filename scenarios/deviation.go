@@ -107,7 +107,7 @@ var nouns = map[string]string{
 // Tell says what a deviation did, in words: who took the step, and what it does, as [Deed] has it.
 func (d Deviation) Tell(actor, does string) string {
 	verb, object := does, ""
-	for known := range nouns { // a verb may have a space; no other begins with it and one
+	for known := range nouns { // order does not matter: a verb may have a space, and no other begins with it and one
 		if rest, ok := strings.CutPrefix(does, known+" "); ok {
 			verb, object = known, rest
 		}

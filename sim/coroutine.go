@@ -2,7 +2,8 @@ package sim
 
 import (
 	"iter"
-	"sync/atomic"
+
+	"github.com/fencelab/fencelab/sim/stall"
 )
 
 // coroutine runs one reconcile after the other and is suspended at their calls.
@@ -15,8 +16,7 @@ type coroutine struct {
 	yield  func(*call) bool
 	// dying makes the call that it is suspended at panic instead of returning.
 	dying bool
-	// since is when it was resumed, as the watch counts; 0 while it is suspended.
-	since atomic.Int64
+	mark  *stall.Mark
 }
 
 // killed unwinds the reconcile of a process that died. Calls that deferred
@@ -24,8 +24,7 @@ type coroutine struct {
 type killed struct{}
 
 func newCoroutine() *coroutine {
-	c := new(coroutine)
-	watched(c)
+	c := &coroutine{mark: stall.New("sim.(*flight).run")}
 	c.next, _ = iter.Pull(func(yield func(*call) bool) {
 		c.yield = yield
 		for {
@@ -47,9 +46,9 @@ func (c *coroutine) run(f *flight) *call {
 
 // resume goes on behind the call that it is suspended at.
 func (c *coroutine) resume() *call {
-	c.since.Store(watch.seconds.Load())
+	c.mark.Go()
 	next, _ := c.next()
-	c.since.Store(0)
+	c.mark.Back()
 	return next
 }
 

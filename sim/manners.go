@@ -2,18 +2,12 @@ package sim
 
 import (
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
-	"weak"
 )
 
-// What a controller does that no event of the world tells: it runs without a rest, it takes the time of the machine instead of
-// the run's, or it never comes back.
+// What a controller does that no event of the world tells: it runs without a rest, or takes the time of the machine instead of
+// the run's. One that never comes back is noticed by package stall.
 
 const (
 	// restless is how often in a row a reconcile asks to run again at once, while nobody changes anything, before that is
@@ -25,9 +19,6 @@ const (
 	slow   = 200 * time.Millisecond
 	slowly = 3
 )
-
-// lost is after how many seconds a reconcile is taken for one that never comes back.
-var lost int64 = 60
 
 // note says something of the run that is not part of its history, once.
 func (w *world) note(text string) {
@@ -47,77 +38,12 @@ func (p *process) rests(e *entry, after time.Duration) {
 	}
 }
 
-// clock is that of the machine, in a run whose manners are looked at; zero in a search, which has no time for that.
-func (w *world) clock() time.Time {
-	if w.trace == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
-// timed notices a reconcile that takes its time: began is when it went on, by the clock of the machine.
-func (p *process) timed(began time.Time) {
-	if began.IsZero() || time.Since(began) < slow {
+// timed notices a reconcile that takes its time, in a run whose manners are looked at: a search has no time for that.
+func (p *process) timed(c *coroutine) {
+	if p.w.trace == nil || c.mark.Took() < slow {
 		return
 	}
 	if p.slow++; p.slow == slowly {
 		p.w.note(fmt.Sprintf("%s has kept the simulator waiting for more than %s %d times: it sleeps, or computes, by the clock of the machine; take the run's from Deps.Clock", p.actor.name, slow, slowly))
 	}
-}
-
-// watch looks after all coroutines of this process: one that is not suspended for very long never comes back, and nothing can
-// stop it.
-var watch struct {
-	once sync.Once
-	// seconds counts while the machine runs.
-	seconds atomic.Int64
-	mu      sync.Mutex
-	all     []weak.Pointer[coroutine]
-}
-
-// watched has a coroutine looked after.
-func watched(c *coroutine) {
-	watch.once.Do(func() {
-		watch.seconds.Store(1)
-		go func() {
-			for range time.Tick(time.Second) {
-				if now := watch.seconds.Add(1); anyLost(now) {
-					fmt.Fprint(os.Stderr, "fencelab: a reconcile does not come back, and the simulator can't go on without it:\n"+stacks()+
-						"let it wait for nothing but its client, its BMC and what it asks to run again after\n")
-					os.Exit(2)
-				}
-			}
-		}()
-	})
-	watch.mu.Lock()
-	defer watch.mu.Unlock()
-	watch.all = append(watch.all, weak.Make(c))
-}
-
-func anyLost(now int64) bool {
-	watch.mu.Lock()
-	defer watch.mu.Unlock()
-	watch.all = slices.DeleteFunc(watch.all, func(c weak.Pointer[coroutine]) bool { return c.Value() == nil })
-	return slices.ContainsFunc(watch.all, func(c weak.Pointer[coroutine]) bool {
-		running := c.Value()
-		if running == nil {
-			return false
-		}
-		since := running.since.Load()
-		return since > 0 && now-since > lost
-	})
-}
-
-// stacks are those of the reconciles that run, without what lies below them.
-func stacks() string {
-	all := make([]byte, 1<<20)
-	all = all[:runtime.Stack(all, true)]
-	var found strings.Builder
-	for _, goroutine := range strings.Split(string(all), "\n\n") {
-		head, _, _ := strings.Cut(goroutine, "\n")
-		if above, _, ok := strings.Cut(goroutine, "github.com/fencelab/fencelab/sim.(*flight).run("); ok && !strings.Contains(head, "[coroutine") {
-			found.WriteString(above)
-		}
-	}
-	return found.String()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
@@ -567,11 +568,11 @@ func (p *process) begin(e *entry) {
 // launch runs a flight up to its first call.
 func (p *process) launch(f *flight) {
 	f.thread, f.sent = p.threads.get(), f.first[:0]
+	f.thread.mark.Timed = p.w.trace != nil
 	p.flights = append(p.flights, f)
 	p.running = f
-	began := p.w.clock()
 	c := f.thread.run(f)
-	p.timed(began)
+	p.timed(f.thread)
 	p.running = nil
 	p.next(f, c)
 }
@@ -615,10 +616,24 @@ func (p *process) next(f *flight, c *call) {
 	p.wake()
 }
 
+// again is when the flight asked to be called again, as the trace has it.
+func (f *flight) again() string {
+	switch {
+	case f.err != nil:
+		return page.Failed
+	case f.result.RequeueAfter > 0:
+		return f.result.RequeueAfter.String()
+	//lint:ignore SA1019 others' controllers use it
+	case f.result.Requeue:
+		return page.AtOnce
+	}
+	return ""
+}
+
 // finish does with the request what its reconcile asked for.
 func (p *process) finish(f *flight) {
 	e, q := f.entry, &p.queue
-	p.w.trace.Ran(p.w.now, p.actor.name, e.request.Name, f.result, f.err)
+	p.w.trace.Ran(p.w.now, p.actor.name, e.request.Name, f.again())
 	priority := e.priority
 	if f.result.Priority != nil {
 		priority = *f.result.Priority
@@ -800,9 +815,8 @@ func (p *process) proceed(f *flight, c *call) {
 		return
 	}
 	p.running = f
-	began := p.w.clock()
 	then := f.thread.resume()
-	p.timed(began)
+	p.timed(f.thread)
 	p.running = nil
 	p.next(f, then)
 }

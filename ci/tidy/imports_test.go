@@ -42,7 +42,8 @@ const (
 )
 
 var layers = []layer{
-	{".", []string{"./cmd/.", "./ci/container", "./vms/keeper"}, "the program is its command, and what has to come before that"},
+	{".", []string{"./cli"}, "the program is the command without any controllers of others"},
+	{"cli", []string{"./cmd/.", "./controllers/.", "./scenarios/exit", "./ci/container", "./vms/keeper"}, "a program is its command, its controllers, and what has to come before that"},
 	{"cmd", []string{"./", "github.com/spf13/cobra", "github.com/spf13/pflag"}, "the command joins everything"},
 	{"cmd/incluster", []string{"./controllers/.", "./controllers/manifests", "./controllers/onhost", "./scenarios/exit", "github.com/spf13/cobra"}, "who runs the controllers in a cluster has no world to test them in"},
 
@@ -83,6 +84,7 @@ var layers = []layer{
 	{"docs/systems/*", nil, "a system under test knows nothing of fencelab"},
 
 	{"sim/model", []string{"./scenarios/history", "./fakebmc/."}, "the model of a host is the same in every world, and has neither time nor thread of its own"},
+	{"sim/stall", nil, "who looks after what runs knows the clock of the machine and nothing else"},
 	{"sim/bubble", nil, "whatever runs in a bubble, it is only about goroutines and time"},
 	{"sim/kube", slices.Concat(kubernetes, client, merging), "an API store knows objects, not fencing"},
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),

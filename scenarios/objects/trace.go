@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/page"
@@ -46,22 +45,12 @@ func (t *Trace) Decided(at time.Duration, process, key string, facts any, action
 	t.add(page.Entry{At: at, What: "decided", Process: process, Key: key, Facts: known, Action: action})
 }
 
-// Ran records that a process has reconciled a key, and when it asked to be called again: "" if at no time.
-func (t *Trace) Ran(at time.Duration, process, key string, result reconcile.Result, err error) {
-	if t == nil {
-		return
+// Ran records that a process has reconciled a key, and after which time it asked to be called again, [page.AtOnce],
+// [page.Failed], or "" if at no time.
+func (t *Trace) Ran(at time.Duration, process, key, again string) {
+	if t != nil {
+		t.add(page.Entry{At: at, What: "ran", Process: process, Key: key, Action: again})
 	}
-	again := ""
-	switch {
-	case err != nil:
-		again = page.Failed
-	case result.RequeueAfter > 0:
-		again = result.RequeueAfter.String()
-	//lint:ignore SA1019 others' controllers use it
-	case result.Requeue:
-		again = page.AtOnce
-	}
-	t.add(page.Entry{At: at, What: "ran", Process: process, Key: key, Action: again})
 }
 
 // Deviated records which step it is that deviates, which is taken at a time, and what it does.

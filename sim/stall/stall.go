@@ -1,0 +1,108 @@
+// Package stall looks after what runs in the simulator by the clock of the machine: the simulator, whose own clock stands still
+// meanwhile, can't. What it finds never reaches a history.
+package stall
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+)
+
+// limit is after how many seconds something is taken for what never comes back.
+var limit int64 = 60
+
+// A Mark says whether something runs that has to come back. Its methods are called by one goroutine at a time, and the watch
+// reads it beside them.
+type Mark struct {
+	// Timed says that somebody wants to know what it took, which costs a little.
+	Timed bool
+	// since is when it went on, as the watch counts seconds; 0 while it is suspended.
+	since atomic.Int64
+	// began and took are by the clock of the machine.
+	began time.Time
+	took  time.Duration
+}
+
+// Go says that it goes on, and Back that it has come back.
+func (m *Mark) Go() {
+	if m.since.Store(watch.seconds.Load()); m.Timed {
+		m.began = time.Now()
+	}
+}
+
+// Back ends what Go began.
+func (m *Mark) Back() {
+	if m.since.Store(0); m.Timed {
+		m.took = time.Since(m.began)
+	}
+}
+
+// Took is how long it has run, the last time that it was timed.
+func (m *Mark) Took() time.Duration { return m.took }
+
+// watch looks after all marks of this process.
+var watch struct {
+	once sync.Once
+	// seconds counts while the machine runs.
+	seconds atomic.Int64
+	mu      sync.Mutex
+	all     []weak.Pointer[Mark]
+	below   string
+}
+
+// New returns a mark that is looked after: when what it marks doesn't come back for a minute, nothing can stop it, and the
+// program ends with its stack, down to the function called below.
+func New(below string) *Mark {
+	watch.once.Do(func() {
+		watch.seconds.Store(1)
+		watch.below = below
+		go func() {
+			for range time.Tick(time.Second) {
+				if anyLost(watch.seconds.Add(1)) {
+					fmt.Fprint(os.Stderr, "fencelab: a reconcile does not come back, and the simulator can't go on without it:\n"+stacks()+
+						"let it wait for nothing but its client, its BMC and what it asks to run again after\n")
+					os.Exit(2)
+				}
+			}
+		}()
+	})
+	m := new(Mark)
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	watch.all = append(watch.all, weak.Make(m))
+	return m
+}
+
+func anyLost(now int64) bool {
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	watch.all = slices.DeleteFunc(watch.all, func(m weak.Pointer[Mark]) bool { return m.Value() == nil })
+	return slices.ContainsFunc(watch.all, func(m weak.Pointer[Mark]) bool {
+		running := m.Value()
+		if running == nil {
+			return false
+		}
+		since := running.since.Load()
+		return since > 0 && now-since > limit
+	})
+}
+
+// stacks are those of what runs, without what lies below it.
+func stacks() string {
+	all := make([]byte, 1<<20)
+	all = all[:runtime.Stack(all, true)]
+	var found strings.Builder
+	for _, goroutine := range strings.Split(string(all), "\n\n") {
+		head, _, _ := strings.Cut(goroutine, "\n")
+		if above, _, ok := strings.Cut(goroutine, watch.below+"("); ok && !strings.Contains(head, "[coroutine") {
+			found.WriteString(above)
+		}
+	}
+	return found.String()
+}
