@@ -97,7 +97,8 @@
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
     if (x < board.scrollLeft || x > board.scrollLeft + board.clientWidth - 200) board.scrollLeft = x - board.clientWidth / 2;
-    if (scroll) row.scrollIntoView({ block: "nearest" });
+    // The moment stands beside the lanes: as long as those are in view, nobody has to go to the table.
+    if (scroll && board.getBoundingClientRect().bottom < innerHeight / 4) row.scrollIntoView({ block: "nearest" });
     show(row);
     if (!quietly && location.hash !== "#" + row.id) history.replaceState(null, "", "#" + row.id);
   };

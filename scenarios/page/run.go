@@ -67,7 +67,17 @@ type Report struct {
 		Step  string  `json:"step"`
 		Delay float64 `json:"delaySeconds"`
 		Fault string  `json:"fault"`
+		Told  string  `json:"told"`
 	} `json:"deviations"`
+	Causes []string `json:"causes"`
+	Notes  []string `json:"notes"`
+	// Story is how it came to a failure, event by event.
+	Story []struct {
+		Event   int     `json:"event"`
+		Seconds float64 `json:"atSeconds"`
+		Text    string  `json:"text"`
+		Marked  bool    `json:"marked"`
+	} `json:"story"`
 	Invariants []Guarantee `json:"invariants"`
 }
 

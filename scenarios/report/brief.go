@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -36,23 +37,15 @@ func Brief(o *play.Outcome, dir, replay string) string {
 		head = append(head, "note: "+note)
 	}
 	broken := o.Violation()
-	var hosts, actors []string
-	last := storyEnd(o)
-	switch {
-	case broken != nil:
+	if broken != nil {
 		if inv, err := invariant.Lookup(broken.Invariant); err == nil {
 			head = append(head, fmt.Sprintf("claim: %s (seed %s)", inv.Claim, inv.Seed))
 		}
-		last, hosts = broken.Second.Seq, []string{broken.First.Host, broken.Second.Host}
-		actors = []string{broken.First.Actor, broken.Second.Actor}
-	case verdict.Undecided() && o.Steps < len(o.Plan.Spec.Steps):
-		hosts = []string{o.Plan.Spec.Steps[o.Steps].When.Host}
 	}
-	if stuck := broken == nil && verdict.Undecided(); stuck || broken != nil && lively(broken) {
-		head = append(head, causes(o, hosts, last, causesShown)...)
-	}
+	about := subjectOf(o)
+	head = append(head, about.causes(o)...)
 	if broken != nil || verdict.Undecided() {
-		foot = append(foot, sides(o, hosts, actors, last)...)
+		foot = append(foot, sides(o, about.hosts, about.actors, about.last)...)
 	}
 	if broken != nil {
 		foot = append(foot, margin(broken)...)
@@ -71,8 +64,12 @@ func Brief(o *play.Outcome, dir, replay string) string {
 		foot = append(foot, "page: "+filepath.Join(dir, page.Name))
 	}
 	var story []string
-	if broken != nil || verdict.Undecided() {
-		story = landmarks(o, hosts, last, briefLength-len(head)-len(foot)+max(0, len(deviating)-1), broken)
+	for _, l := range about.landmarks(o, briefLength-len(head)-len(foot)+max(0, len(deviating)-1)) {
+		mark := " "
+		if l.Marked {
+			mark = ">"
+		}
+		story = append(story, fmt.Sprintf("%s %4d %9s  %s", mark, l.Event, history.Seconds(l.at), l.Text))
 	}
 	lines := slices.Concat(head, story, foot)
 	if len(lines) == 0 {
@@ -108,6 +105,35 @@ func each(what string, things []string) []string {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
 	}
 	return lines
+}
+
+// subject is what a report of a run that came to no good is about: the hosts and the actors that matter, and the last event
+// that does. It is empty for a run that held.
+type subject struct {
+	hosts, actors []string
+	last          int
+	broken        *invariant.Violation
+}
+
+func subjectOf(o *play.Outcome) subject {
+	verdict, _ := o.Verdict()
+	switch v := o.Violation(); {
+	case v != nil:
+		return subject{[]string{v.First.Host, v.Second.Host}, []string{v.First.Actor, v.Second.Actor}, v.Second.Seq, v}
+	case !verdict.Undecided():
+		return subject{}
+	case o.Steps < len(o.Plan.Spec.Steps):
+		return subject{hosts: []string{o.Plan.Spec.Steps[o.Steps].When.Host}, last: storyEnd(o)}
+	}
+	return subject{last: storyEnd(o)}
+}
+
+// causes say how the controllers stood where something never came, or came too late.
+func (s subject) causes(o *play.Outcome) []string {
+	if s.last == 0 || s.broken != nil && !lively(s.broken) {
+		return nil
+	}
+	return causes(o, s.hosts, s.last, causesShown)
 }
 
 // causesShown bounds how many controllers are told of that something waits for.
@@ -215,22 +241,32 @@ var weights = map[history.Kind]int{
 	history.RunStarted: 0, history.ScheduleEnded: 0, history.StepOverdue: 0, history.LabRecovered: 0, history.Healed: 0, history.Done: 0,
 }
 
-// landmarks are at most n lines for the events of the story up to the last one that
-// say most about how it came to it: of the hosts that matter, or of all if none does.
-// Those that broke the claim are marked.
-func landmarks(o *play.Outcome, hosts []string, last, n int, broken *invariant.Violation) []string {
-	type landmark struct {
+// landmark is an event that says much about how it came to the last one, in words. Those that broke the claim are marked.
+type landmark struct {
+	Event   int     `json:"event"`
+	Seconds float64 `json:"atSeconds"`
+	Text    string  `json:"text"`
+	Marked  bool    `json:"marked,omitempty"`
+
+	at time.Duration
+}
+
+// landmarks are the n events of the story up to the last one that say most about how it came to it: of the hosts that matter,
+// or of all if none does.
+func (s subject) landmarks(o *play.Outcome, n int) (told []landmark) {
+	type weighed struct {
 		event  history.Event
 		weight int
 	}
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return host == "" })
+	broken := s.broken
+	hosts := slices.DeleteFunc(slices.Clone(s.hosts), func(host string) bool { return host == "" })
 	marked := func(e *history.Event) bool {
 		return broken != nil && (e.Seq == broken.First.Seq || e.Seq == broken.Second.Seq)
 	}
-	var all []landmark
+	var all []weighed
 	story := false
 	faults := map[string]bool{}
-	for _, e := range o.History.Events()[:last] {
+	for _, e := range o.History.Events()[:s.last] {
 		weight := weights[e.Kind]
 		if e.Kind == history.BMCFault || e.Kind == history.APIFault {
 			if what := e.Host + " " + e.Object + " " + e.Value; faults[what] {
@@ -255,28 +291,27 @@ func landmarks(o *play.Outcome, hosts []string, last, n int, broken *invariant.V
 		}
 		story = story || e.Kind == history.RunStarted
 		if weight > 0 {
-			all = append(all, landmark{e, weight})
+			all = append(all, weighed{e, weight})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b landmark) int {
+	slices.SortStableFunc(all, func(a, b weighed) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.event.Seq, a.event.Seq))
 	})
 	all = all[:max(0, min(n, len(all)))]
-	slices.SortFunc(all, func(a, b landmark) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
+	slices.SortFunc(all, func(a, b weighed) int { return cmp.Compare(a.event.Seq, b.event.Seq) })
 	words := deviated(o)
-	var lines []string
 	for _, l := range all {
-		mark, text := " ", withAuthor(&l.event)
-		if marked(&l.event) {
-			mark = ">"
-		}
+		text := withAuthor(&l.event)
 		i := slices.IndexFunc(words, func(d deviation) bool { return l.event.Kind == history.Deviated && l.event.Value == d.String() })
 		if i >= 0 && words[i].words != "" {
 			text = "the schedule deviates: " + words[i].words
 		}
-		lines = append(lines, fmt.Sprintf("%s %4d %9s  %s", mark, l.event.Seq, history.Seconds(l.event.At), text))
+		if marked(&l.event) || l.event.Kind == history.NodeDeleted { // which releases whatever ran there
+			text += decisionBehind(o, &l.event)
+		}
+		told = append(told, landmark{l.event.Seq, l.event.At.Seconds(), text, marked(&l.event), l.event.At})
 	}
-	return lines
+	return told
 }
 
 // withAuthor says what happened, and by whom unless the phrase begins with that.

@@ -163,13 +163,31 @@ func (p *standing) cause(process string, hosts []string) cause {
 
 // decision is what was decided last about a key, and on which facts that were true, for the end of a sentence.
 func (p *standing) decision(key string) string {
-	s := p.decided[key]
-	if s == nil {
+	if s := p.decided[key]; s != nil {
+		return ": " + decision(&s.Entry)
+	}
+	return ""
+}
+
+// decisionBehind is the last decision of an event's actor about its host before it happened, for the end of a sentence.
+func decisionBehind(o *play.Outcome, e *history.Event) string {
+	run, err := Look(o)
+	if err != nil || e.Actor == "" || e.Host == "" {
 		return ""
 	}
+	for _, t := range slices.Backward(run.Trace) {
+		if t.What == "decided" && t.Process == e.Actor && t.At <= e.At && strings.Contains(t.Key, e.Host) {
+			return ", which had decided " + decision(&t)
+		}
+	}
+	return ""
+}
+
+// decision is an action, and the facts that were true when it was chosen.
+func decision(e *page.Entry) string {
 	facts := map[string]any{}
-	if err := json.Unmarshal(s.Facts, &facts); err != nil {
-		return ": " + s.Action
+	if err := json.Unmarshal(e.Facts, &facts); err != nil {
+		return e.Action
 	}
 	var known []string
 	for _, name := range slices.Sorted(maps.Keys(facts)) {
@@ -185,7 +203,7 @@ func (p *standing) decision(key string) string {
 		}
 	}
 	if len(known) == 0 {
-		return ": " + s.Action
+		return e.Action
 	}
-	return fmt.Sprintf(": %s (%s)", s.Action, strings.Join(known, ", "))
+	return fmt.Sprintf("%s (%s)", e.Action, strings.Join(known, ", "))
 }

@@ -32,6 +32,8 @@ type result struct {
 	Deviations []deviationResult `json:"deviations,omitempty"`
 	Invariants []invariantResult `json:"invariants"`
 	Timings    timingsResult     `json:"timings"`
+	Causes     []string          `json:"causes,omitempty"`
+	Story      []landmark        `json:"story,omitempty"`
 	Notes      []string          `json:"notes,omitempty"`
 	Processors []play.Spent      `json:"processors,omitempty"`
 }
@@ -53,6 +55,7 @@ type deviationResult struct {
 	Step  string              `json:"step"`
 	Delay float64             `json:"delaySeconds,omitempty"`
 	Fault scenarios.StepFault `json:"fault,omitempty"`
+	Told  string              `json:"told,omitempty"`
 }
 
 type invariantResult struct {
@@ -75,6 +78,9 @@ type timingsResult struct {
 	Quiet   float64 `json:"quietSeconds"`
 }
 
+// landmarksDrawn is how many events the page shows of how it came to a failure.
+const landmarksDrawn = 14
+
 // JSON is the report for programs.
 func JSON(o *play.Outcome, replay string) []byte {
 	verdict, reason := o.Verdict()
@@ -93,8 +99,14 @@ func JSON(o *play.Outcome, replay string) []byte {
 		Notes:      o.Notes,
 		Processors: o.Spent,
 	}
-	for _, d := range o.Plan.Deviations {
-		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault})
+	about := subjectOf(o)
+	r.Causes, r.Story = about.causes(o), about.landmarks(o, landmarksDrawn)
+	for _, d := range deviated(o) {
+		told := d.words
+		if d.writes != "" {
+			told += ": " + d.writes
+		}
+		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault, told})
 	}
 	for _, res := range o.Results {
 		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged, Excused: res.Excused}
