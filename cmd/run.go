@@ -103,7 +103,7 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 		return exit.BadInput(err)
 	}
 	r.Real = r.World != "sim"
-	r.session.AsFound = r.asFound || r.Real // in the lab a sweep's schedules have one deviation, and take a minute
+	r.session.AsFound = r.asFound
 	r.session.World, r.session.To, r.session.Now = r.World, &r.Console, time.Now
 	switch {
 	case r.Real && r.twin:
@@ -165,7 +165,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 		case r.Real:
 			return sweep.Run(ctx, &r.session, plan, r.sweepable, r.bounds())
 		}
-		return workers.Explore(ctx, &r.session, r.simulator, s, plan, r.search, r.workers)
+		return search.Explore(ctx, &r.session, r.simulator, s, plan, r.search, workers.Of(ctx, r.workers))
 	})
 	return r.Finish(ledger, out, ended)
 }

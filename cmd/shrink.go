@@ -3,7 +3,6 @@ package cmd
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -58,11 +57,10 @@ func (r *runner) shrink(cmd *cobra.Command, plan *scenarios.Plan) error {
 	if failed.Verdict == invariant.Held {
 		return exit.BadInput(fmt.Errorf("shrink %s: it holds, so that nothing could be kept; give it the plan.txt of a run that failed", plan.Metadata.Name))
 	}
-	self, err := os.Executable()
+	pool, err := workers.Of(cmd.Context(), r.workers)(&campaign.Search{Story: &campaign.Story{Plan: plan}, Total: r.workers})
 	if err != nil {
-		return exit.Coded(exit.Internal, fmt.Errorf("find the own executable: %w", err))
+		return exit.Coded(exit.Internal, err)
 	}
-	pool := workers.Start(cmd.Context(), r.workers, &campaign.Story{Plan: plan}, self, workers.Command().Name())
 	reduced, err := campaign.Reduce(pool, plan, failed, func(spec map[string]any) *scenarios.Plan { return toldAgain(plan, spec) })
 	if closed := pool.Close(); err == nil {
 		err = closed

@@ -34,8 +34,8 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
+	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -85,6 +85,9 @@ func Strategy(name string, schedules int) Option {
 // default is out, beside the test.
 func Out(dir string) Option { return func(r *run) { r.out = dir } }
 
+// AsFound has Sweep show failing schedules as they were found, with deviations that they don't need.
+func AsFound() Option { return func(r *run) { r.asFound = true } }
+
 // Main is the TestMain of a module that runs scenarios in the lab: other processes of the
 // same binary, which start here, become the programs of images, and remove what the lab has
 // started.
@@ -105,6 +108,7 @@ type run struct {
 	settle  time.Duration
 	options search.Options
 	out     string
+	asFound bool
 
 	set      *controllers.Set
 	scenario *scenarios.Scenario
@@ -147,25 +151,77 @@ func Sweep(t testing.TB, file string, options ...Option) {
 
 // sweep tries the schedules of the strategy and reports on those that fail.
 func (r *run) sweep() {
-	t := r.t
-	t.Helper()
-	s, tally := r.search()
-	var text bytes.Buffer
-	session := campaign.Session{To: &report.Console{Out: &text}}
-	session.To.Searched(s, tally)
-	t.Log(text.String())
-	if tally.Verdict(s.Total) == invariant.Held {
-		return
-	}
-	text.Reset()
-	err := session.Failures(s, tally, func(plan *scenarios.Plan) error {
-		r.single(plan)
-		return nil
+	r.t.Helper()
+	simulator := r.simulator()
+	session, to := r.session(simulator)
+	code, err := search.Explore(r.t.Context(), session, simulator, r.scenario, r.plan, r.options, func(s *campaign.Search) (campaign.Pool, error) {
+		return search.NewAlone(simulator, s.Story), nil
 	})
-	if err != nil {
-		t.Error(err)
+	r.ended(to, code, err)
+}
+
+// session plays plans as the command does. What comes of them goes to the test.
+func (r *run) session(simulator *sim.Simulator) (*campaign.Session, *sink) {
+	to := &sink{Console: report.Console{World: world()}, run: r}
+	to.Out, to.Talk = &to.text, &to.text
+	session := &campaign.Session{World: world(), To: to, AsFound: r.asFound}
+	if simulator != nil {
+		session.Another = func() play.Backend { return simulator.Evident() }
 	}
-	t.Errorf("%s: %d of %d schedules violate a guarantee, %d are unknown", r.plan.Metadata.Name, tally.Violated, tally.Tried, tally.Unknown)
+	return session, to
+}
+
+// ended says what a session has printed, and fails the test unless all came out as expected.
+func (r *run) ended(to *sink, code int, err error) {
+	r.t.Helper()
+	var unsupported *play.Unsupported
+	var missing *play.Missing
+	switch text := strings.TrimRight(to.text.String(), "\n"); {
+	case errors.As(err, &unsupported), errors.As(err, &missing):
+		r.t.Skip(err)
+	case err != nil:
+		r.t.Fatal(err)
+	case code != exit.Held:
+		r.t.Error(text)
+	default:
+		r.t.Log(text)
+	}
+}
+
+// sink takes over what comes of the runs of a test.
+type sink struct {
+	report.Console
+	run  *run
+	text bytes.Buffer
+}
+
+// Outcome implements campaign.Sink: it saves what did not come out as expected beside the test, and says how the test plays it
+// again.
+func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error) {
+	s.Headline(o)
+	if o.Meets() == "" {
+		for _, note := range o.Notes {
+			s.Print("  note: %s\n", note)
+		}
+		return &campaign.Shown{Report: report.JSON(o, "")}, nil
+	}
+	dir := filepath.Join(s.run.out, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, world(), o.Plan.ID()))
+	saved, err := filepath.Abs(filepath.Join(dir, "plan.txt"))
+	if err != nil {
+		return nil, err
+	}
+	replay := fmt.Sprintf("%s=%s go test -run '^%s$'", Replay, saved, s.run.t.Name())
+	if world() != "sim" {
+		replay = World + "=" + world() + " " + replay
+	}
+	text := report.Brief(o, dir, replay)
+	s.Print("%s", text)
+	return &campaign.Shown{Directory: dir, Report: report.JSON(o, replay), Text: text, Replay: replay}, report.Save(o, dir, replay)
+}
+
+// Progress implements campaign.Sink: a test shows none.
+func (s *sink) Progress(string, int) (func(campaign.Tally), func()) {
+	return func(campaign.Tally) {}, func() {}
 }
 
 // Broken returns the guarantees that a Sweep would find violated, each once, in the order
@@ -174,7 +230,7 @@ func Broken(t testing.TB, file string, options ...Option) []string {
 	t.Helper()
 	var broken []string
 	for _, r := range load(t, file, options) {
-		_, tally := r.search()
+		tally := r.search()
 		for _, f := range tally.Failures() {
 			if f.Invariant != "" && !slices.Contains(broken, f.Invariant) {
 				broken = append(broken, f.Invariant)
@@ -235,15 +291,9 @@ func load(t testing.TB, path string, options []Option) []*run {
 }
 
 // search tries the schedules of the strategy.
-func (r *run) search() (*campaign.Search, campaign.Tally) {
+func (r *run) search() campaign.Tally {
 	r.t.Helper()
-	if world() != "sim" {
-		r.t.Skip("only the simulator can choose among schedules")
-	}
-	simulator, err := sim.With(r.set)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	simulator := r.simulator()
 	s, first, err := search.New(r.t.Context(), simulator, r.scenario, r.plan, r.options)
 	if err == nil {
 		err = first.Err
@@ -256,7 +306,20 @@ func (r *run) search() (*campaign.Search, campaign.Tally) {
 	if err := workers.Close(); err != nil {
 		r.t.Fatal(err)
 	}
-	return s, tally
+	return tally
+}
+
+// simulator is what can choose among schedules; elsewhere the test is skipped.
+func (r *run) simulator() *sim.Simulator {
+	r.t.Helper()
+	if world() != "sim" {
+		r.t.Skip("only the simulator can choose among schedules")
+	}
+	simulator, err := sim.With(r.set)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return simulator
 }
 
 func world() string {
@@ -289,29 +352,17 @@ func (r *run) play(plan *scenarios.Plan) *play.Outcome {
 // single plays one plan and reports on it.
 func (r *run) single(plan *scenarios.Plan) {
 	r.t.Helper()
-	outcome := r.play(plan)
-	if outcome.Meets() == "" {
-		verdict, _ := outcome.Verdict()
-		r.t.Logf("%s: %s, %d events, digest %s", plan.Metadata.Name, verdict, outcome.History.Len(), outcome.History.Digest())
-		for _, note := range outcome.Notes {
-			r.t.Logf("note: %s", note)
-		}
-		return
+	var simulator *sim.Simulator
+	if world() == "sim" {
+		simulator = r.simulator()
 	}
-	dir := filepath.Join(r.out, fmt.Sprintf("%s-%s-%s", plan.Metadata.Name, world(), plan.ID()))
-	saved, err := filepath.Abs(filepath.Join(dir, "plan.txt"))
+	backend, err := r.backend()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	replay := fmt.Sprintf("%s=%s go test -run '^%s$'", Replay, saved, r.t.Name())
-	if world() != "sim" {
-		replay = World + "=" + world() + " " + replay
-	}
-	if err := report.Save(outcome, dir, replay); err != nil {
-		r.t.Error(err)
-	}
-	verdict, _ := outcome.Verdict()
-	r.t.Errorf("%s: %s\n%s", plan.Metadata.Name, strings.ToUpper(string(verdict)), report.Brief(outcome, dir, replay))
+	session, to := r.session(simulator)
+	code, err := session.Single(r.t.Context(), plan, backend)
+	r.ended(to, code, err)
 }
 
 func (r *run) backend() (play.Backend, error) {

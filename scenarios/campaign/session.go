@@ -61,7 +61,8 @@ type Sink interface {
 	Say(format string, args ...any)
 }
 
-func (s *Session) now() time.Time {
+// Time is the time on the wall, or zero if nobody wants to know.
+func (s *Session) Time() time.Time {
 	if s.Now == nil {
 		return time.Time{}
 	}
@@ -91,7 +92,7 @@ func (s *Session) play(ctx context.Context, plan *scenarios.Plan, backend play.B
 
 // Single plays a plan, hands over what came of it and returns the exit code.
 func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play.Backend) (code int, err error) {
-	began := s.now()
+	began := s.Time()
 	outcome, err := s.Play(ctx, plan, backend)
 	if err != nil {
 		return 0, err
@@ -100,7 +101,7 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 	if verdict, _ := outcome.Verdict(); verdict == invariant.Violated && s.Another != nil {
 		outcome.Nearest = s.nearest(ctx, plan)
 	}
-	shown, failed := s.To.Outcome(outcome, s.now().Sub(began))
+	shown, failed := s.To.Outcome(outcome, s.Time().Sub(began))
 	s.entry.ran(outcome, shown)
 	if outcome.Meets() != "" {
 		if err := s.Beside(ctx, outcome); err != nil {

@@ -18,7 +18,7 @@ import (
 func (s *Session) Suite(ctx context.Context, ledger *Ledger, all []*scenarios.Scenario, one func(*scenarios.Scenario, *scenarios.Plan) (int, error)) error {
 	ended := s.suite(ctx, ledger, all, one)
 	s.entry = nil
-	ledger.close(exit.Code(ended), s.now().Sub(ledger.Began))
+	ledger.close(exit.Code(ended), s.Time().Sub(ledger.Began))
 	return ended
 }
 
@@ -48,7 +48,7 @@ func (s *Session) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 			s.To.Say("skipped   %s: %s\n", scenario.Metadata.Name, s.entry.Reason)
 			continue
 		}
-		began := s.now()
+		began := s.Time()
 		plan, err := scenarios.Compile(scenario, ledger.Seed)
 		if err != nil {
 			err = exit.Coded(exit.Internal, err)
@@ -59,11 +59,11 @@ func (s *Session) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 		}
 		if err != nil {
 			s.entry.Reason = err.Error()
-			s.entry.end(exit.Code(err), s.now().Sub(began))
+			s.entry.end(exit.Code(err), s.Time().Sub(began))
 			ended = err
 			continue
 		}
-		s.entry.end(code, s.now().Sub(began))
+		s.entry.end(code, s.Time().Sub(began))
 		ran++
 		if code != exit.Held {
 			unexpected++
@@ -81,7 +81,7 @@ func (s *Session) suite(ctx context.Context, ledger *Ledger, all []*scenarios.Sc
 	if ctx.Err() != nil && ran < len(all) {
 		left = fmt.Sprintf(", interrupted before the other %d", len(all)-ran)
 	}
-	s.To.Say("%s in %s: %s%s\n", phrase.Count(ran, "scenario"), s.now().Sub(ledger.Began).Round(time.Millisecond), summary, left)
+	s.To.Say("%s in %s: %s%s\n", phrase.Count(ran, "scenario"), s.Time().Sub(ledger.Began).Round(time.Millisecond), summary, left)
 	if ran == 0 && worst == exit.Held {
 		return exit.Coded(exit.Unknown, fmt.Errorf("none of the scenarios can be told in the %s", s.World))
 	}

@@ -306,7 +306,7 @@ func (s subject) landmarks(o *play.Outcome, n int) (told []landmark) {
 		if i >= 0 && words[i].words != "" {
 			text = "the schedule deviates: " + words[i].words
 		}
-		if marked(&l.event) || l.event.Kind == history.NodeDeleted { // which releases whatever ran there
+		if l.event.Kind == history.NodeDeleted || marked(&l.event) && l.event.Kind.Layer() == history.API { // what happens to a host was decided earlier
 			text += decisionBehind(o, &l.event)
 		}
 		told = append(told, landmark{l.event.Seq, l.event.At.Seconds(), text, marked(&l.event), l.event.At})

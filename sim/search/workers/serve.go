@@ -20,7 +20,7 @@ import (
 // its end, so that the collector has the less to do the later it runs.
 const memory = 200 << 20
 
-// Command is the hidden command that is the other side of [Explore].
+// Command is the hidden command that is the other side of [Of].
 func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:    "worker",
