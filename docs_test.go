@@ -250,11 +250,19 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	for _, inv := range invariant.All() {
-		mentions("README.md", fmt.Sprintf("| `%s` | %s | %s |", inv.ID, inv.Claim, inv.Seed))
+		mentions("docs/guarantees.md", fmt.Sprintf("| `%s` | %s | %s |", inv.ID, inv.Claim, inv.Seed))
 	}
 	for _, name := range search.Strategies() {
-		mentions("README.md", `\|`+name)
+		mentions("docs/commands.md", `\|`+name)
 		mentions("docs/design.md", "- *"+name+"*")
+	}
+	for page := range texts { // order does not matter: each is looked for by itself
+		if dir, name := filepath.Split(page); dir == "docs/" && name != "README.md" {
+			mentions("docs/README.md", "| ["+name+"]("+name+") | ")
+		}
+	}
+	for _, verb := range cmd.Verbs() {
+		mentions("docs/commands.md", "`fencelab "+verb)
 	}
 	const reference = "docs/scenarios.md"
 	for _, layer := range []history.Layer{history.World, history.API, history.BMC, history.Controller} {

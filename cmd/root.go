@@ -33,6 +33,30 @@ func Execute(ctx context.Context, args []string, in io.Reader, out, talk io.Writ
 			code = exit.Internal
 		}
 	}()
+	root := command(args, talk)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(talk)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(talk, "fencelab: %s\n", err)
+	}
+	return exit.Code(err)
+}
+
+// Verbs are what fencelab can be told to do, apart from what is hidden.
+func Verbs() (names []string) {
+	for _, verb := range command(nil, io.Discard).Commands() {
+		if !verb.Hidden {
+			names = append(names, verb.Name())
+		}
+	}
+	return names
+}
+
+// command is the command with all of its verbs.
+func command(args []string, talk io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fencelab",
 		Short: "Test the controllers that fence bare-metal Kubernetes nodes",
@@ -68,15 +92,7 @@ missing, 5 internal error.`,
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetHelpCommand(helpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")
-	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(talk)
-	err := root.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
-		fmt.Fprintf(talk, "fencelab: %s\n", err)
-	}
-	return exit.Code(err)
+	return root
 }
 
 // Vocabulary is what the scenario files of this program may speak of.

@@ -139,7 +139,7 @@ spec:
 // TestStrategiesAreDescribed: who adds a strategy says what it does, where users look
 // and where those do who change the search.
 func TestStrategiesAreDescribed(t *testing.T) {
-	for file, form := range map[string]string{"../../README.md": `\|%s`, "../../docs/design.md": "- *%s*: "} {
+	for file, form := range map[string]string{"../../docs/commands.md": `\|%s`, "../../docs/design.md": "- *%s*: "} {
 		page, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
