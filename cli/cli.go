@@ -21,10 +21,10 @@ import (
 
 // Main is the command, from its arguments to its exit code: it does not return. Each module is a [controllers.Module], several
 // of them, or a function that returns either.
-func Main(modules ...any) {
+func Main(given ...any) {
 	container.Main() // does not return in a process that becomes the program of an image
 	keeper.Main()    // does not return in the process that cleans up after us
-	if err := add(modules); err != nil {
+	if err := add(given); err != nil {
 		fmt.Fprintf(os.Stderr, "fencelab: %v\n", err)
 		os.Exit(exit.Invalid)
 	}
@@ -35,23 +35,28 @@ func Main(modules ...any) {
 }
 
 func add(given []any) error {
-	var modules []controllers.Module
+	all, err := modules(given)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return controllers.Add(all...)
+}
+
+// modules are those that were given, in any of their forms.
+func modules(given []any) (all []controllers.Module, err error) {
 	for _, m := range given {
 		switch m := m.(type) {
 		case controllers.Module:
-			modules = append(modules, m)
+			all = append(all, m)
 		case []controllers.Module:
-			modules = append(modules, m...)
+			all = append(all, m...)
 		case func() controllers.Module:
-			modules = append(modules, m())
+			all = append(all, m())
 		case func() []controllers.Module:
-			modules = append(modules, m()...)
+			all = append(all, m()...)
 		default:
-			return fmt.Errorf("a module is a controllers.Module, several, or a function without arguments that returns them; this is a %T", m)
+			return nil, fmt.Errorf("a module is a controllers.Module, several, or a function without arguments that returns them; this is a %T", m)
 		}
 	}
-	if len(modules) == 0 {
-		return nil
-	}
-	return controllers.Add(modules...)
+	return all, nil
 }

@@ -72,6 +72,11 @@ func buildModule(ctx context.Context, dir, name string, talk io.Writer) (program
 	if err != nil {
 		return "", err
 	}
+	unlock, err := lock(place) // a module may be built for several terminals at a time
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	if err := copyModule(pkg.Module.GoMod, place); err != nil {
 		return "", err
 	}
@@ -130,6 +135,18 @@ func moduleCache(dir, name string) (string, error) {
 	sum := sha256.Sum256([]byte(dir + ":" + name))
 	place := filepath.Join(cache, "fencelab", "modules", hex.EncodeToString(sum[:8]))
 	return place, os.MkdirAll(place, 0o755)
+}
+
+// lock waits until nobody else builds in a place.
+func lock(place string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(place, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err == nil {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", place, err)
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 // copyModule copies a go.mod and its go.sum, which may change as the program needs more packages than the module does.
