@@ -230,7 +230,7 @@ func checkCreate(c Checker, path string, op *CreateOp) {
 	switch {
 	case kind == "":
 	case len(op.With) == 0 && c.Kinds().Get(kind).Named == Freely:
-		c.Bad(path+".with", "the topology has no %s: give its content", kind)
+		c.Bad(path, "the topology has no %s: give its content, in with", kind)
 	case len(op.With) > 0:
 		c.Content(path+".with", kind, op.With)
 	}

@@ -135,7 +135,10 @@ func (v *validator) program(at string, c *scenarios.Controller) {
 	}
 	v.also(at, c.Also, []string{scenarios.PartOf(c)})
 	at += ".program"
-	if len(p.Command) == 0 && p.Image == "" || len(p.Command) > 0 && p.Command[0] == "" {
+	switch {
+	case len(p.Command) == 0 && p.Image == "":
+		v.Bad(at, "has neither a command nor an image: name the executable")
+	case len(p.Command) > 0 && p.Command[0] == "":
 		v.Bad(at+".command", "name the executable")
 	}
 	v.variables(at, p, map[string]string{"ready": p.Ready}, scenarios.Given)
