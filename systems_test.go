@@ -64,9 +64,16 @@ func TestSystemsLoad(t *testing.T) {
 			continue
 		}
 		named := []string{system.About.Stories}
-		for _, command := range system.About.Builds {
-			if script, _, _ := strings.Cut(command, " "); strings.Contains(script, "/") {
+		needs := strings.Join(system.About.Needs, "\n")
+		for _, need := range system.About.Needs {
+			if script, _, _ := strings.Cut(need, " "); strings.Contains(script, "/") {
 				named = append(named, script)
+				needs += " .cache/" + filepath.Base(filepath.Dir(script)) // which it makes
+			}
+		}
+		for _, file := range system.Files() {
+			if _, below, kept := strings.Cut(file, ".cache/"); kept && !strings.Contains(needs, ".cache/"+strings.Split(below, "/")[0]) && !strings.Contains(needs, "systems/") {
+				t.Errorf("%s doesn't say what it needs as .cache/%s", path, below)
 			}
 		}
 		for _, name := range named {
@@ -196,7 +203,7 @@ func TestSushyTools(t *testing.T) {
 		t.Skip("it runs with make e2e")
 	}
 	if _, err := os.Stat(".cache/sushy-tools/sushy_tools"); err != nil {
-		t.Skipf("%v: install it with systems/sushy-tools/build.sh", err)
+		t.Skipf("%v: systems/sushy-tools/system.yaml says what it needs", err)
 	}
 	code, said := inLab(t, ends(exit.Held, ""), "scenarios/conformance/order-cut-off-host.yaml", "--system", "systems/sushy-tools/system.yaml")
 	if code != exit.Held {
@@ -296,7 +303,7 @@ func TestMetal3(t *testing.T) {
 	}
 	for _, needed := range []string{".cache/metal3/baremetal-operator", ".cache/ironic/bin/ironic"} {
 		if _, err := os.Stat(needed); err != nil {
-			t.Skipf("%v: build it with systems/metal3/build.sh, and install Ironic with ci/ironic/install.sh sid", err)
+			t.Skipf("%v: systems/metal3/system.yaml says what it needs", err)
 		}
 	}
 	const want = "claim-is-true: worker-1 was on, and BareMetalHost/worker-1 said by status.poweredOn=false that it was off"
@@ -319,12 +326,12 @@ const medik8s, aboutMedik8s = "systems/medik8s/system.yaml", "scenarios/upstream
 
 // TestMedik8s tells the stories with medik8s' own operators, where they have been built.
 func TestMedik8s(t *testing.T) {
-	tellsAsItSays(t, "model", medik8s, aboutMedik8s, ".cache/medik8s/bin/fence-agents-remediation: build it with systems/medik8s/build.sh")
+	tellsAsItSays(t, "model", medik8s, aboutMedik8s, ".cache/medik8s/bin/fence-agents-remediation: systems/medik8s/system.yaml says what it needs")
 }
 
 // TestKubeVirtBMC tells the stories with the BMC of kubevirtbmc, where it has been built.
 func TestKubeVirtBMC(t *testing.T) {
-	tellsAsItSays(t, "guest", "systems/kubevirtbmc/system.yaml", "scenarios/upstream/kubevirtbmc", ".cache/kubevirtbmc/virtbmc: build it with systems/kubevirtbmc/build.sh")
+	tellsAsItSays(t, "guest", "systems/kubevirtbmc/system.yaml", "scenarios/upstream/kubevirtbmc", ".cache/kubevirtbmc/virtbmc: systems/kubevirtbmc/system.yaml says what it needs")
 }
 
 // tellsAsItSays tells stories of such hosts with a system, where a file says that it was built. Each has the verdict that docs/systems.md says; those

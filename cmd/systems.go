@@ -83,7 +83,7 @@ func describe(w io.Writer, file string, s *scenarios.System) {
 	say("plays", strings.Join(plays, ", "))
 	if about := s.About; about != nil {
 		say("tried with", about.Tried...)
-		say("built by", about.Builds...)
+		say("needs", about.Needs...)
 	}
 	here := "all that it runs"
 	if missing := missingOf(s); len(missing) > 0 {

@@ -47,8 +47,9 @@ type SystemMetadata struct {
 type About struct {
 	// tried are the programs, each with the version that the system was tried with.
 	Tried []string `json:"tried"`
-	// builds are the commands that make its executables.
-	Builds []string `json:"builds"`
+	// needs is what has to be there for it, each a command of fencelab's that puts it there, or
+	// what its user brings, and where.
+	Needs []string `json:"needs"`
 	// stories is the directory of those that it was tried with.
 	Stories string `json:"stories"`
 	// adapted is what differs from how it is released and deployed.

@@ -29,6 +29,7 @@ var rules = []struct {
 	{"determinism", determinism},
 	{"packagecomments", packageComments},
 	{"registryhosts", registryHosts},
+	{"recipes", recipes},
 	{"scenarios", scenarios},
 }
 

@@ -1,0 +1,38 @@
+package tidy
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// foreign is what a recipe for another project's source begins with: fetching it, changing it, or building it in a place that
+// somebody names.
+var foreign = regexp.MustCompile(`\bgit (clone|fetch|checkout|apply|-C) |\bgo build\b.*(-overlay|-C "?\$[A-Za-z0-9{]*(source|checkout))|\bpatch -p[0-9]`)
+
+// recipes lists lines of scripts and documents that fetch, patch or build other projects' source: what fencelab tests is what
+// others release, and comes to it as executables and images.
+func recipes(t *tree) (problems []string, err error) {
+	for _, name := range t.files {
+		script := path.Ext(name) == ".sh" || path.Ext(name) == ".py" || path.Ext(name) == ".md" || path.Base(name) == "Makefile" || path.Base(name) == "system.yaml"
+		if !script || strings.Contains(name, "testdata/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(t.root, name))
+		if err != nil {
+			return nil, err
+		}
+		number := 0
+		for line := range bytes.Lines(text) {
+			number++
+			if found := foreign.Find(line); found != nil && !bytes.Contains(line, []byte("`go build -overlay`")) { // which is of our own mutants
+				problems = append(problems, fmt.Sprintf("%s:%d: %s: others' source has no recipe here; say what executable or image it takes", name, number, found))
+			}
+		}
+	}
+	return problems, nil
+}
