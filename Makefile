@@ -36,7 +36,7 @@ OF.agents   := .
 OF.browser  := ./scenarios/page
 OF.fidelity := ./ci/fidelity
 # How many tests of a suite there are at once: enough for all slots, for which they wait.
-SIDE      := $(shell echo $$((2 * $$(nproc))))
+SIDE      := $(shell echo $$((3 * $$(nproc))))
 STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(SIDE) -timeout 1000h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' $(OF.stories) -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // gateIn has eight slots.
 func gateIn(dir string) *Gate {
-	return &Gate{Dir: dir, Size: machine.Size{Cores: 2, Memory: 1 << 40}, HasRoom: func() bool { return true }}
+	return &Gate{Dir: dir, Size: machine.Size{Cores: 1, Memory: 1 << 40}, HasRoom: func() bool { return true }}
 }
 
 func gate(t *testing.T) *Gate {
@@ -63,9 +63,9 @@ func refused(t *testing.T, g *Gate, cost int) {
 
 func TestCount(t *testing.T) {
 	for size, want := range map[machine.Size]int{
-		{Cores: 2, Memory: 24 << 30}:   8,
+		{Cores: 2, Memory: 24 << 30}:   16,
 		{Cores: 64, Memory: 4 << 30}:   8,
-		{Cores: 1, Memory: 6 << 30}:    4,
+		{Cores: 1, Memory: 6 << 30}:    8,
 		{Cores: 0.1, Memory: 64 << 20}: 1,
 	} {
 		if got := (&Gate{Size: size}).Count(); got != want {
