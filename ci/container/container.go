@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -31,8 +32,8 @@ var mainCalled bool
 
 // Life is one run of an image's program.
 type Life struct {
-	// Command is what runs instead of what the image says.
-	Command []string
+	// Command is what runs instead of what the image says, and Args are the arguments of its entrypoint instead of its own.
+	Command, Args []string
 	// Env is the environment, in addition to the image's.
 	Env []string
 	// Own is an empty directory, where it has its files.
@@ -70,8 +71,14 @@ func (i *Image) Run(l Life) (*exec.Cmd, error) {
 		return nil, errors.New("run a container: call container.Main first in main or TestMain")
 	}
 	p := prepared{Root: i.root, Own: l.Own, Shared: l.Shared, ReadOnly: l.ReadOnly, Dir: i.config.WorkingDir, Command: l.Command}
-	if len(p.Command) == 0 {
-		p.Command = append(append(p.Command, i.config.Entrypoint...), i.config.Cmd...)
+	switch {
+	case len(p.Command) > 0:
+	case len(l.Args) > 0 && len(i.config.Entrypoint) == 0:
+		return nil, errors.New("the image has no entrypoint for arguments: say what it runs as its command")
+	case len(l.Args) > 0:
+		p.Command = slices.Concat(i.config.Entrypoint, l.Args)
+	default:
+		p.Command = slices.Concat(i.config.Entrypoint, i.config.Cmd)
 	}
 	if len(p.Command) == 0 {
 		return nil, errors.New("the image has neither an entrypoint nor a command: say what it runs")

@@ -3,23 +3,18 @@ package container
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"log"
-	"net/http/httptest"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
@@ -84,31 +79,13 @@ func layer(t *testing.T, headers ...tar.Header) v1.Layer {
 	return l
 }
 
-// TestLives: the program of an image, from a file and from a registry, sees the image's files
-// and environment, what it is given, and nothing else of the host; what it writes ends with
-// its life.
+// TestLives: the program of an image, wherever that comes from, sees the image's files and environment, what it is given, and
+// nothing else of the host; what it writes ends with its life.
 func TestLives(t *testing.T) {
 	image := testImage(t)
-	file := filepath.Join(t.TempDir(), "witness.tar")
-	tag, err := name.NewTag("localhost/witness:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tarball.WriteToFile(file, tag, image); err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	pulled := strings.TrimPrefix(server.URL, "http://") + "/witness:1"
-	reference, err := name.ParseReference(pulled)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(reference, image); err != nil {
-		t.Fatal(err)
-	}
-	for _, from := range []string{file, pulled} {
-		unpacked, err := Unpack(t.Context(), from, t.TempDir())
+	store := &Store{Dir: t.TempDir(), Say: t.Logf}
+	for _, from := range []string{saved(t, image), laid(t, image), served(t, nil, image)} {
+		ready, err := store.Open(t.Context(), from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +94,7 @@ func TestLives(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // a second life finds the files as the first did
-			said := run(t, unpacked, Life{Env: []string{"GIVEN=" + given, "READONLY=" + readOnly, "SELF=me"}, Own: t.TempDir(), Shared: []string{given}, ReadOnly: []string{readOnly}})
+			said := run(t, ready, Life{Env: []string{"GIVEN=" + given, "READONLY=" + readOnly, "SELF=me"}, Own: t.TempDir(), Shared: []string{given}, ReadOnly: []string{readOnly}})
 			for _, want := range []string{"pid 1", "dir /app", "uid 0", "FROM=image SELF=me", "app: new witness;", "question: who?", "write to app: <nil>", "write to given: <nil>",
 				"read-only file system", "processes: 1", "null: 0 <nil>", "role: \"\""} {
 				if !strings.Contains(said, want) {
@@ -128,28 +105,24 @@ func TestLives(t *testing.T) {
 		if answer, err := os.ReadFile(filepath.Join(given, "answer")); err != nil || string(answer) != "me" {
 			t.Errorf("the program has answered %q, %v", answer, err)
 		}
-		if said := run(t, unpacked, Life{Command: []string{"/app/witness", "other", "words"}, Env: []string{"GIVEN=/", "READONLY=/"}, Own: t.TempDir()}); !strings.Contains(said, "words: other words\n") {
+		if said := run(t, ready, Life{Command: []string{"/app/witness", "other", "words"}, Env: []string{"GIVEN=/", "READONLY=/"}, Own: t.TempDir()}); !strings.Contains(said, "words: other words\n") {
 			t.Errorf("with another command it says:\n%s", said)
+		}
+		files, err := ready.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := fs.ReadFile(files, "app/new"); err != nil || string(data) != "new" {
+			t.Errorf("its file is %q, %v", data, err)
+		}
+		if err := ready.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
-// TestErrors: what can't be had, or run, is told with its reason.
-func TestErrors(t *testing.T) {
-	for image, want := range map[string]string{
-		"/nowhere/image.tar":        "open the image /nowhere/image.tar: ",
-		"No Reference":              "open the image No Reference: ",
-		"127.0.0.1:1/no/registry:1": "open the image 127.0.0.1:1/no/registry:1: ",
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		if strings.HasPrefix(image, "127") {
-			cancel() // it would be tried again and again
-		}
-		if _, err := Unpack(ctx, image, t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; it should say %q", image, err, want)
-		}
-		cancel()
-	}
+// TestNoProgram: what can't be run is told with its reason.
+func TestNoProgram(t *testing.T) {
 	i := &Image{root: t.TempDir()}
 	if _, err := i.Run(Life{Own: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "say what it runs") {
 		t.Errorf("an image that runs nothing: %v", err)

@@ -2,71 +2,121 @@ package container
 
 import (
 	"archive/tar"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // platform is that of the programs that this machine can run.
-var platform = v1.Platform{OS: "linux", Architecture: "amd64"}
+var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+
+// runsHere reports whether this machine runs programs of a platform. An image that says nothing is taken at its word.
+func runsHere(p v1.Platform) bool {
+	return (p.OS == "" || p.OS == platform.OS) && (p.Architecture == "" || p.Architecture == platform.Architecture)
+}
 
 // defaultPath is the PATH of an image that has none, as container engines have it.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Image is one that was unpacked.
+// Image is one whose files are in a store.
 type Image struct {
 	root   string
 	config v1.Config
+	inUse  *os.File // the directory of its files, locked
 }
 
-// IsFile reports whether an image is named by a file, as docker save writes it, and not by a
-// reference into a registry.
-func IsFile(image string) bool { return strings.HasSuffix(image, ".tar") }
-
-// Unpack has the files of an image in a new directory below dir. A reference is pulled from
-// its registry, with the credentials that Docker and Podman would use.
-func Unpack(ctx context.Context, image, dir string) (*Image, error) {
-	from, err := open(ctx, image)
-	if err != nil {
-		return nil, fmt.Errorf("open the image %s: %w", image, err)
+// Close lets the files of the image go, at some time; the nil Image has none.
+func (i *Image) Close() error {
+	if i == nil {
+		return nil
 	}
-	config, err := from.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration of the image %s: %w", image, err)
-	}
-	i := &Image{config: config.Config}
-	if i.root, err = os.MkdirTemp(dir, "image-"); err != nil {
-		return nil, fmt.Errorf("unpack the image %s: %w", image, err)
-	}
-	files := mutate.Extract(from)
-	err = errors.Join(unpack(files, i.root), files.Close())
-	if err != nil {
-		return nil, fmt.Errorf("unpack the image %s: %w", image, err)
-	}
-	return i, nil
+	return i.inUse.Close()
 }
 
-func open(ctx context.Context, image string) (v1.Image, error) {
-	if IsFile(image) {
-		return tarball.ImageFromPath(image, nil)
-	}
-	reference, err := name.ParseReference(image)
+// Files are those of the image. No link leads out of them.
+func (i *Image) Files() (fs.FS, error) {
+	root, err := os.OpenRoot(i.root)
 	if err != nil {
 		return nil, err
 	}
-	return remote.Image(reference, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	return root.FS(), nil
+}
+
+// archived is the image in a file that docker save writes.
+func archived(file string) (v1.Image, error) {
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(file) })
+	if err != nil {
+		return nil, err
+	}
+	if len(manifest) > 1 {
+		return nil, fmt.Errorf("the archive has %d images: save one", len(manifest))
+	}
+	return tarball.ImageFromPath(file, nil)
+}
+
+// laidOut is the image for this machine in a directory with an OCI layout.
+func laidOut(dir string) (v1.Image, error) {
+	at, err := layout.FromPath(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the OCI layout: %w", err)
+	}
+	index, err := at.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
+	var fit []v1.Image
+	var others []string
+	if err := choose(index, &fit, &others); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(fit) > 1:
+		return nil, fmt.Errorf("the OCI layout has %d images for %s: keep one", len(fit), platform)
+	case len(others) > 0:
+		return nil, fmt.Errorf("it is for %s, and this machine runs %s", strings.Join(others, ", "), platform)
+	}
+	return nil, errors.New("the OCI layout has no image")
+}
+
+// choose looks through an index, and those in it, for images that run here, and notes for what the others are.
+func choose(index v1.ImageIndex, fit *[]v1.Image, others *[]string) error {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return err
+	}
+	for _, m := range manifest.Manifests {
+		switch {
+		case m.MediaType.IsIndex():
+			inner, err := index.ImageIndex(m.Digest)
+			if err == nil {
+				err = choose(inner, fit, others)
+			}
+			if err != nil {
+				return err
+			}
+		case !m.MediaType.IsImage() || m.Platform != nil && m.Platform.OS == "unknown": // such as an attestation
+		case m.Platform == nil || runsHere(*m.Platform):
+			image, err := index.Image(m.Digest)
+			if err != nil {
+				return err
+			}
+			*fit = append(*fit, image)
+		default:
+			*others = append(*others, m.Platform.String())
+		}
+	}
+	return nil
 }
 
 // unpack writes the files of an archive, all of them as ours: whatever runs there is mapped
