@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/cmd"
 	"github.com/fencelab/fencelab/scenarios"
@@ -441,8 +442,8 @@ func tellInLab(t *testing.T, out, turn, story string, flags ...string) (code int
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = append([]string{program, "run", story, "--backend", "lab", "--out", out}, flags...)
-	cmd.Env = append(os.Environ(), ours(t), slots.Variable+"="+turn)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
+	cmd.Env = append(os.Environ(), ours(t), slots.Variable+"="+turn, container.Variable+"="+t.TempDir()) // and no images of the user's
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }                                // it cleans up
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

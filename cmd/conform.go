@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/conform"
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/file"
 )
 
@@ -30,6 +31,7 @@ system has no part in any.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "out", "out/conformance", "directory for the report, and for what is needed to look into each run")
 	flags.StringVar(&o.Release, "release", "", "what the report calls the release of the system (default: what its file says that it was tried with)")
+	flags.StringArrayVar(&o.Images, "image", nil, scenarios.ImagesUsage)
 	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how many labs at a time")
 	flags.Var(&o.Filter, "filter", file.FilterUsage+"; the report says that it is a part")
 	return cmd

@@ -31,18 +31,21 @@ const benign, sweeping = "benign", "sweep"
 // runner is one invocation of run or replay.
 type runner struct {
 	report.Console
-	session   campaign.Session
-	search    search.Options
-	workers   int
-	filter    file.Filter
-	set       map[string]string
-	ironic    string
-	cluster   string // its kubeconfig
-	system    string
-	twin      bool
-	asFound   bool
-	shelf     *cluster.Shelf // nil where there is one lab
-	simulator *sim.Simulator
+	session     campaign.Session
+	search      search.Options
+	workers     int
+	filter      file.Filter
+	set         map[string]string
+	ironic      string
+	cluster     string // its kubeconfig
+	system      string
+	images      []string // of the system's programs
+	own         string   // the image of an Ironic that the lab starts, as it was given
+	ironicImage scenarios.Image
+	twin        bool
+	asFound     bool
+	shelf       *cluster.Shelf // nil where there is one lab
+	simulator   *sim.Simulator
 }
 
 func runCommand() *cobra.Command {
@@ -69,6 +72,7 @@ is saved below --out.`,
 	flags.StringToStringVar(&r.set, "set", nil, "parameter of the scenarios, as NAME=VALUE, overriding their matrices; may be repeated")
 	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+phrase.OneOf(report.Formats))
 	flags.StringVar(&r.system, "system", "", "file that lists the programs to test in place of the scenarios' controllers (--backend lab)")
+	flags.StringArrayVar(&r.images, "image", nil, scenarios.ImagesUsage)
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the strategy")
 	flags.StringVar(&r.search.Strategy, "strategy", benign, "schedules to try: "+choices()+" in the simulator, "+benign+" or "+sweeping+" in the lab")
 	flags.IntVar(&r.search.Schedules, "schedules", 1000, "how many schedules to try for each scenario; with sweep the maximum, and without this flag all")
@@ -88,6 +92,7 @@ func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	}
 	flags.StringVar(&r.cluster, "kubeconfig", "", lab.KubeconfigUsage)
 	flags.StringVar(&r.ironic, "ironic-endpoint", "", lab.IronicUsage)
+	flags.StringVar(&r.own, "ironic-image", "", lab.IronicImageUsage)
 	flags.StringVar(&r.Dir, "out", "", out)
 	flags.BoolVar(&r.twin, "twin", false, "play a run that did not come out as expected again with fencelab's own controllers in the same parts, and show both side by side (in the simulator)")
 	flags.BoolVarP(&r.Trace, "trace", "v", false, "print every event as it happens")
@@ -103,9 +108,14 @@ func (r *runner) start(cmd *cobra.Command) (err error) {
 		return exit.BadInput(err)
 	}
 	r.Real = r.World != "sim"
+	if r.ironicImage, err = file.ImageHere(r.own); err != nil {
+		return exit.BadInput(err)
+	}
 	r.session.AsFound = r.asFound
 	r.session.World, r.session.To, r.session.Now = r.World, &r.Console, time.Now
 	switch {
+	case r.own != "" && r.ironic != "":
+		return exit.BadInput(errors.New("--ironic-image is for an Ironic that the lab starts: leave out --ironic-endpoint"))
 	case r.Real && r.twin:
 		return exit.BadInput(errors.New("--twin: only the simulator plays the same schedule twice; leave out --backend"))
 	case !r.Real:
@@ -127,6 +137,8 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 		return exit.BadInput(fmt.Errorf("--strategy %s: in the lab, choose %s or %s", strategy, benign, sweeping))
 	case r.search.Schedules < 1 || r.workers < 1:
 		return exit.BadInput(errors.New("--schedules and --workers must be at least 1"))
+	case len(r.images) > 0 && r.system == "":
+		return exit.BadInput(errors.New("--image is for a program of a system: name its file with --system"))
 	case strategy == sweeping && !cmd.Flags().Changed("schedules"):
 		r.search.Schedules = 0 // a sweep ends by itself
 	}
@@ -136,7 +148,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	if err == nil && r.system != "" {
 		var system *scenarios.System
-		if system, err = file.LoadSystem(r.system, Vocabulary()); err == nil {
+		if system, err = file.LoadSystemFrom(r.system, r.images, Vocabulary()); err == nil {
 			r.session.Unfit, err = system.UnderTest(loaded)
 		}
 	}
@@ -188,7 +200,7 @@ func (r *runner) backend() play.Backend {
 
 // lab are the options of a lab with the chosen parts.
 func (r *runner) lab() lab.Options {
-	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic, Kubeconfig: r.cluster, Shelf: r.shelf}
+	options := lab.Options{Log: r.Talk, IronicEndpoint: r.ironic, IronicImage: r.ironicImage, Kubeconfig: r.cluster, Shelf: r.shelf}
 	for _, p := range r.Parts {
 		options.Choose(p.Flag, p.Value)
 	}

@@ -15,8 +15,13 @@ import (
 // loopback interface.
 type BMC struct {
 	// command is the executable and its arguments. One that is named with a slash is found from the directory of the
-	// file, any other along PATH.
-	Command []string `json:"command"`
+	// file, any other along PATH. Left out: what the image runs.
+	Command []string `json:"command,omitempty"`
+	// args are the arguments of what the image runs by itself, in the place of those that it has there. Left out: those of the
+	// image.
+	Args []string `json:"args,omitempty"`
+	// image is a container image that the executable is in, as that of a program. Left out: it is an executable of the host.
+	Image Image `json:"image,omitempty"`
 	// env is its environment, beside what it is given.
 	Env map[string]string `json:"env,omitempty"`
 	// address is the URL of its Redfish service; it is up when the root of the service answers 200. Default:
@@ -36,7 +41,9 @@ var (
 )
 
 // Program is it as a program, without the defaults.
-func (b *BMC) Program() *Program { return &Program{Command: b.Command, Env: b.Env, Dir: b.Dir} }
+func (b *BMC) Program() *Program {
+	return &Program{Command: b.Command, Args: b.Args, Image: b.Image, Env: b.Env, Dir: b.Dir}
+}
 
 // AddressIn is the URL of its service.
 func (b *BMC) AddressIn(variables map[string]string) string {

@@ -23,15 +23,20 @@ type Program struct {
 	// found from the directory of the file, any other along PATH. Left out: what the image
 	// runs.
 	Command []string `json:"command,omitempty"`
+	// args are the arguments of what the image runs by itself, in the place of those that it has
+	// there. Left out: those of the image.
+	Args []string `json:"args,omitempty"`
 	// image is a container image that the executable is in: a file that docker save
-	// writes, which ends in .tar, or a reference into a registry. It runs without an
-	// engine, with the host's network, as fencelab's user, and sees the directory of the
-	// file. Left out: it is an executable of the host.
-	Image string `json:"image,omitempty"`
+	// writes, which ends in .tar; a directory with an OCI layout, which begins with ./, ../
+	// or /; or a reference into a registry. It runs without an engine, with the host's
+	// network, as fencelab's user, and sees the directory of the file. Left out: it is an
+	// executable of the host.
+	Image Image `json:"image,omitempty"`
 	// env is its environment, beside what it is given.
 	Env map[string]string `json:"env,omitempty"`
 	// installs are the files, and the directories of *.yaml files, with the custom
-	// resources, roles and objects that are made before it starts.
+	// resources, roles and objects that are made before it starts. With image: before a name
+	// it is in the image.
 	Installs []string `json:"installs,omitempty"`
 	// clusterRoles are what it may do to the API. Left out: everything.
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
@@ -57,7 +62,7 @@ var Ambient = []string{"HOME", "PATH"}
 
 // TakesSettings reports whether the program asks for those of the story.
 func (p *Program) TakesSettings() bool {
-	texts := slices.Clone(p.Command)
+	texts := slices.Concat(p.Command, p.Args)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		texts = append(texts, p.Env[name])
 	}
@@ -75,27 +80,35 @@ func expand(text string, variables map[string]string) string {
 	})
 }
 
-// In is its command and its environment where it is given variables, to which those of env are added.
-func (p *Program) In(variables map[string]string) (command, environment []string) {
+// Call is how a program is called: its command, or the arguments of what its image runs, and its environment.
+type Call struct {
+	Command, Args, Env []string
+}
+
+// In is how it is called where it is given variables, to which those of env are added.
+func (p *Program) In(variables map[string]string) (call Call) {
 	given := maps.Clone(variables)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		variables[name] = expand(p.Env[name], given)
 	}
 	for _, word := range p.Command {
-		command = append(command, expand(word, variables))
+		call.Command = append(call.Command, expand(word, variables))
+	}
+	for _, word := range p.Args {
+		call.Args = append(call.Args, expand(word, variables))
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		environment = append(environment, name+"="+variables[name])
+		call.Env = append(call.Env, name+"="+variables[name])
 	}
-	return command, environment
+	return call
 }
 
-// ImageFile is the file that its image is in; empty if it has none, or one in a registry.
-func (p *Program) ImageFile() string {
-	if !strings.HasSuffix(p.Image, ".tar") {
-		return ""
+// From has the program run from an image, as that runs it, with its own arguments.
+func (p *Program) From(image Image) {
+	if len(p.Command) > 0 {
+		p.Command, p.Args = nil, p.Command[1:]
 	}
-	return p.File(p.Image)
+	p.Image = image
 }
 
 // File is a file that the program names.

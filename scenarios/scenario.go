@@ -130,6 +130,8 @@ type Ironic struct {
 	// bin is the directory with Ironic's executables, ironic and ironic-dbsync. Default:
 	// /usr/bin, where Debian installs them.
 	Bin string `json:"bin,omitempty"`
+	// image is a container image with Ironic's executables, as that of a program. Default: those of bin.
+	Image Image `json:"image,omitempty"`
 	// enrolls says that clients enroll hosts of their own, as baremetal-operator does with a new BareMetalHost, and that
 	// Ironic has the interfaces that it asks for then. That needs Ironic 24.
 	Enrolls bool `json:"enrolls,omitempty"`

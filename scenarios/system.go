@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -279,6 +280,48 @@ func (s *System) UnderTest(all []*Scenario) (unfit func(*Scenario) string, err e
 	return func(scenario *Scenario) string { return reasons[scenario] }, nil
 }
 
+// ImagesUsage says what [System.UseImages] takes.
+const ImagesUsage = "container image for a program of the system, in the place of what it runs, as [NAME=]IMAGE: an archive, a directory with an OCI layout, or a reference; may be repeated"
+
+// UseImages has programs run from other images, each given as IMAGE or, where there are several programs, as NAME=IMAGE. The BMCs'
+// is called bmc. What is on this machine is found from a directory.
+func (s *System) UseImages(given []string, dir string) error {
+	programs := make(map[string]func(Image))
+	for i := range s.Spec.Controllers {
+		if c := &s.Spec.Controllers[i]; c.Program != nil {
+			programs[c.Name] = c.Program.From
+		}
+	}
+	if b := s.Spec.BMC; b != nil {
+		programs["bmc"] = func(image Image) {
+			p := b.Program()
+			p.From(image)
+			b.Command, b.Args, b.Image = p.Command, p.Args, p.Image
+		}
+	}
+	names := slices.Sorted(maps.Keys(programs))
+	for _, text := range given {
+		name, image, named := strings.Cut(text, "=")
+		if !named {
+			image = text
+			if name = ""; len(names) == 1 {
+				name = names[0]
+			}
+		}
+		use := programs[name]
+		switch {
+		case image == "":
+			return fmt.Errorf("--image %s: name an image", text)
+		case use == nil && !named:
+			return fmt.Errorf("--image %s: the system %s has %d programs; say whose it is, as NAME=IMAGE, of %s", text, s.Metadata.Name, len(names), strings.Join(names, ", "))
+		case use == nil:
+			return fmt.Errorf("--image %s: the system %s has no program %s; choose %s", text, s.Metadata.Name, name, strings.Join(names, ", "))
+		}
+		use(Image(image).In(dir))
+	}
+	return nil
+}
+
 // Files are those that the system runs and whose names are written in its commands: executables,
 // which are looked for along PATH where they have no slash, scripts, images, and those of its Ironic.
 func (s *System) Files() (files []string) {
@@ -304,8 +347,8 @@ func (s *System) Files() (files []string) {
 		}
 	}
 	for p := range programs {
-		if image := p.ImageFile(); image != "" {
-			add(image)
+		if image := p.Image.In(p.Dir); image.Local() {
+			add(string(image))
 		}
 		for i, word := range p.Command {
 			switch {
@@ -318,7 +361,9 @@ func (s *System) Files() (files []string) {
 			}
 		}
 	}
-	if i := s.Spec.Ironic; i != nil && i.Bin != "" {
+	if i := s.Spec.Ironic; i != nil && i.Image.Local() {
+		add(string(i.Image))
+	} else if i != nil && i.Bin != "" {
 		add(filepath.Join(i.Bin, "ironic"))
 	}
 	return files

@@ -28,6 +28,8 @@ type Options struct {
 	Workers int
 	// Filter chooses among the stories; the report says if it is a part.
 	Filter file.Filter
+	// Images are those of the system's programs, as [scenarios.System.UseImages] has them.
+	Images []string
 }
 
 // Run tells the set with the system in a file, in labs of model hosts, and writes the report. The error has an exit code.
@@ -35,7 +37,7 @@ func Run(ctx context.Context, out, talk io.Writer, path string, vocabulary file.
 	if o.Workers < 1 {
 		return exit.BadInput(fmt.Errorf("--workers must be at least 1"))
 	}
-	system, err := file.LoadSystem(path, vocabulary)
+	system, err := file.LoadSystemFrom(path, o.Images, vocabulary)
 	if errors.Is(err, fs.ErrNotExist) {
 		return exit.BadInput(fmt.Errorf("%w; name the file of a system, such as one of fencelab systems list", err))
 	}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
@@ -36,6 +37,9 @@ const readyTimeout = 3 * time.Minute
 type Options struct {
 	// Bin is the directory with ironic and ironic-dbsync; empty means /usr/bin.
 	Bin string
+	// Image is where the two are instead, along its PATH; nil means on this machine. It runs with our configuration, and not as its
+	// entrypoint would have it. A program that uses it calls [container.Main] first thing in main or TestMain.
+	Image *container.Image
 	// SyncInterval is how often Ironic compares each host's power state with its database and, where they differ, brings
 	// the host back to the database's; 0 is 60 s.
 	SyncInterval time.Duration
@@ -89,8 +93,10 @@ func Launch(ctx context.Context, o Options) (*Ironic, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("launch ironic: %w", err)
 	}
-	if err := Installed(o.Bin); err != nil {
-		return nil, fmt.Errorf("launch ironic: %w", err)
+	if o.Image == nil {
+		if err := Installed(o.Bin); err != nil {
+			return nil, fmt.Errorf("launch ironic: %w", err)
+		}
 	}
 	i := &Ironic{options: o}
 	if err := i.launch(ctx, o); err != nil {
@@ -119,15 +125,24 @@ func (i *Ironic) launch(ctx context.Context, o Options) (err error) {
 	if err := i.writeConfig(o); err != nil {
 		return err
 	}
-	schema := i.command(ctx, o, "ironic-dbsync", "create_schema")
-	if output, err := schema.CombinedOutput(); err != nil {
-		return fmt.Errorf("create ironic's database: %w; its last lines:\n%s\n%s", errors.Join(err, context.Cause(ctx)), output, child.Tail(i.log))
+	schema, err := i.command("ironic-dbsync", "create_schema")
+	if err != nil {
+		return err
+	}
+	var output bytes.Buffer
+	schema.Stdout, schema.Stderr = &output, &output
+	if err := run(ctx, schema); err != nil {
+		return fmt.Errorf("create ironic's database: %w; its last lines:\n%s\n%s", err, &output, child.Tail(i.log))
 	}
 	return i.start(ctx)
 }
 
 func (i *Ironic) start(ctx context.Context) (err error) {
-	if i.process, err = child.Start("ironic", i.command(context.Background(), i.options, "ironic"), i.log); err != nil {
+	command, err := i.command("ironic")
+	if err != nil {
+		return err
+	}
+	if i.process, err = child.Start("ironic", command, i.log); err != nil {
 		return err
 	}
 	// The driver is there once a conductor has registered it.
@@ -188,16 +203,45 @@ func (i *Ironic) writeConfig(o Options) error {
 
 // command is one of Ironic's executables with our configuration, in an environment that has nothing of ours: a proxy would
 // be asked for the way to the BMCs, and OS_* variables override the configuration.
-func (i *Ironic) command(ctx context.Context, o Options, name string, args ...string) *exec.Cmd {
-	options := []string{"--config-file", filepath.Join(i.dir, "ironic.conf"), "--config-dir", filepath.Join(i.dir, "conf.d")}
-	cmd := exec.CommandContext(ctx, filepath.Join(o.Bin, name), append(options, args...)...)
-	cmd.Dir = i.dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + i.dir, "TMPDIR=" + i.dir, "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", i.keeper.Mark()}
+func (i *Ironic) command(name string, args ...string) (*exec.Cmd, error) {
+	words := append([]string{name, "--config-file", filepath.Join(i.dir, "ironic.conf"), "--config-dir", filepath.Join(i.dir, "conf.d")}, args...)
+	var cmd *exec.Cmd
+	path := "/usr/bin:/bin"
+	if image := i.options.Image; image != nil {
+		files, err := os.MkdirTemp(i.dir, "files-")
+		if err != nil {
+			return nil, err
+		}
+		if cmd, err = image.Run(container.Life{Command: words, Own: files, Shared: []string{i.dir}}); err != nil {
+			return nil, err
+		}
+		path = image.Path()
+	} else {
+		cmd = exec.Command(filepath.Join(i.options.Bin, name), words[1:]...)
+		cmd.Dir = i.dir
+	}
+	cmd.Env = append(cmd.Env, "PATH="+path, "HOME="+i.dir, "TMPDIR="+i.dir, "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", i.keeper.Mark())
 	// Ironic 39 writes its title over its environment otherwise, where the keeper looks for the mark.
 	cmd.Env = append(cmd.Env, "SPT_NOENV=1")
 	// Ctrl-C reaches a whole process group, but we still need Ironic to clean up and to report.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid = true
+	return cmd, nil
+}
+
+// run runs a command to its end, or until there is no more time for it.
+func run(ctx context.Context, cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may just have ended
+	defer stop()
+	if err := cmd.Wait(); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return nil
 }
 
 // Log is what Ironic has logged, at its end.

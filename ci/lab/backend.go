@@ -90,7 +90,9 @@ type Options struct {
 	Power string
 	// IronicEndpoint is the URL of somebody's Ironic, on this machine; empty: one of our own.
 	IronicEndpoint string
-	ironicBin      string // of the plan's
+	// IronicImage is the image that an Ironic of our own comes from; empty: what the plan names.
+	IronicImage scenarios.Image
+	ironic      scenarios.Ironic // how it behaves, and where it comes from
 	// Processes runs each controller as a process of its own instead of within this one.
 	Processes bool
 	// Executable is fencelab's, for Processes; empty: this process's.
@@ -139,8 +141,8 @@ func Check(ctx context.Context, o Options) error {
 			}
 		}
 	}
-	if o.Power == Ironic && o.IronicEndpoint == "" {
-		if err := ironic.Installed(o.ironicBin); err != nil {
+	if o.Power == Ironic && o.IronicEndpoint == "" && o.ironic.Image == "" {
+		if err := ironic.Installed(o.ironic.Bin); err != nil {
 			reasons = append(reasons, fmt.Sprintf("ironic: %v", err))
 		}
 	}
@@ -188,6 +190,7 @@ type Backend struct {
 	schedule  *schedule
 	versions  versions
 	ironic    *ironicOwner // nil without one
+	images    images
 
 	stream  *stream
 	trace   objects.Trace
@@ -223,7 +226,10 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		return timings, &play.Unsupported{Backend: can.Title, Reasons: reasons}
 	}
 	if given := plan.Spec.Topology.Ironic; given != nil {
-		b.options.Power, b.options.ironicBin = Ironic, given.Bin
+		b.options.Power, b.options.ironic = Ironic, *given
+	}
+	if own := b.options.IronicImage; own != "" {
+		b.options.ironic.Image, b.options.ironic.Bin = own, ""
 	}
 	if b.options.Kept || plan.Spec.Topology.BMC != nil {
 		vms.OpenToOthers()
@@ -238,6 +244,9 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.fields = fields
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.plan, b.called = plan, objects.NamesOf(&plan.Spec.Topology)
+	if err := b.openImages(); err != nil {
+		return timings, &play.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "see docs/systems.md#images"}
+	}
 	if err := b.enter(); err != nil {
 		return timings, err
 	}
@@ -530,6 +539,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	if b.keeper != nil {
 		errs = append(errs, b.keeper.Close())
 	}
+	errs = append(errs, b.images.close())
 	b.turn.Release()
 	return artifacts, errors.Join(errs...)
 }

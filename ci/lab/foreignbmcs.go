@@ -52,7 +52,7 @@ func (b *Backend) serveForeignBMCs() error {
 	b.bmcs.foreign = f
 	address, err := b.startForeignBMCs(bmc)
 	if err != nil {
-		return fmt.Errorf("start %s, which takes the place of the BMCs: %w", bmc.Command[0], err)
+		return fmt.Errorf("start the program that takes the place of the BMCs: %w", err)
 	}
 	b.tasks.Go(func() {
 		select {
@@ -114,12 +114,11 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 		"PORT": strconv.Itoa(port), "TMPDIR": tmp, "HOME": tmp, "PATH": os.Getenv("PATH"),
 	}
 	program := bmc.Program()
-	words, environment := program.In(variables)
-	cmd, err := commandOf(program, words)
+	cmd, err := executable{program, b.imageOf(program)}.call(own, variables)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env = append(environment, b.keeper.Mark())
+	cmd.Env = append(cmd.Env, b.keeper.Mark())
 	if b.bmcs.foreign.process, err = child.Start("fencelab-bmc", cmd, b.bmcs.foreign.log); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	ironicpower "github.com/fencelab/fencelab/controllers/ironic"
 	rebootcontroller "github.com/fencelab/fencelab/controllers/reboot"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
@@ -59,13 +58,10 @@ func (b *Backend) startIronic() error {
 	b.ironic = o
 	endpoint := b.options.IronicEndpoint
 	if endpoint == "" {
-		var behaves scenarios.Ironic
-		if given := b.plan.Spec.Topology.Ironic; given != nil {
-			behaves = *given
-		}
+		behaves := &b.options.ironic
 		var err error
 		o.process, err = ironic.Launch(b.ctx, ironic.Options{
-			Bin: behaves.Bin, SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
+			Bin: behaves.Bin, Image: b.images.open[behaves.Image], SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
 			Enrolls: behaves.Enrolls,
 		})
 		if err != nil {

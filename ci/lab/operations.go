@@ -55,10 +55,11 @@ var Parts = []Part{
 		func(o *Options, power string) { o.Power = power }},
 }
 
-// What the flags for Options.Kubeconfig and Options.IronicEndpoint say of themselves.
+// What the flags for Options.Kubeconfig, Options.IronicEndpoint and Options.IronicImage say of themselves.
 const (
-	KubeconfigUsage = "kubeconfig file for --cluster kubeconfig, of a user who may do everything"
-	IronicUsage     = "URL of an Ironic on this machine for --power ironic (default: the lab starts one)"
+	KubeconfigUsage  = "kubeconfig file for --cluster kubeconfig, of a user who may do everything"
+	IronicUsage      = "URL of an Ironic on this machine for --power ironic (default: the lab starts one)"
+	IronicImageUsage = "container image with the Ironic that the lab starts: an archive, a directory with an OCI layout, or a reference (default: what the scenario names, or Debian's)"
 )
 
 // Choose makes the lab of a part.

@@ -67,7 +67,7 @@ func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error 
 		}
 	}
 	for _, installed := range given.Installs {
-		if err := b.install(given.File(installed)); err != nil {
+		if err := b.install(manifestsOf(given.File(installed))); err != nil {
 			return fmt.Errorf("install %s: %w", installed, err)
 		}
 	}

@@ -121,9 +121,7 @@ func (b *Backend) startControllers() error {
 		}
 		p := &process{b: b, name: c.Name, controller: c}
 		if p.program = b.programOf(c.Name); p.program != nil {
-			if p.programs, err = b.starts(p.program); err != nil {
-				return fmt.Errorf("prepare the program of %s: %w", c.Name, err)
-			}
+			p.programs = b.starts(p.program)
 		}
 		b.processes = append(b.processes, p)
 		if err := b.replicate(p); err != nil {

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,6 +46,11 @@ const (
 // of its own to the Ironic.
 type programs struct {
 	childProcesses
+	executable
+}
+
+// executable is what a program runs, of the host or of an image.
+type executable struct {
 	program *scenarios.Program
 	image   *container.Image // nil if it is an executable of the host
 }
@@ -61,14 +66,10 @@ func (b *Backend) programOf(controller string) *scenarios.Program {
 }
 
 // starts is what starts a program. Its logs are kept with those of the other controllers.
-func (b *Backend) starts(p *scenarios.Program) (*programs, error) {
-	r := &programs{childProcesses{plane: b.plane, door: b.door, dir: b.dir, mark: b.keeper.Mark()}, p, nil}
+func (b *Backend) starts(p *scenarios.Program) *programs {
+	r := &programs{childProcesses{plane: b.plane, door: b.door, dir: b.dir, mark: b.keeper.Mark()}, executable{p, b.imageOf(p)}}
 	b.others = append(b.others, r)
-	var err error
-	if p.Image != "" {
-		r.image, err = container.Unpack(b.ctx, cmp.Or(p.ImageFile(), p.Image), b.dir)
-	}
-	return r, err
+	return r
 }
 
 // requester is the role by which programs pass the policies of fencelab's manifests: those
@@ -93,7 +94,7 @@ func (b *Backend) installPrograms() error {
 			continue
 		}
 		for _, name := range c.Program.Installs {
-			if err := b.install(c.Program.File(name)); err != nil {
+			if err := b.install(b.manifestsFor(c.Program, name)); err != nil {
 				return fmt.Errorf("install %s for the program of %s: %w", name, c.Name, err)
 			}
 		}
@@ -115,17 +116,43 @@ func (b *Backend) installPrograms() error {
 	return nil
 }
 
-// install makes what manifests say, in a file or the files of a directory.
-func (b *Backend) install(path string) error {
-	info, err := os.Stat(path)
+// install makes what manifests say.
+func (b *Backend) install(manifests fs.FS, err error) error {
 	if err != nil {
 		return err
 	}
-	files := os.DirFS(path)
-	if !info.IsDir() {
-		files = only{os.DirFS(filepath.Dir(path)), filepath.Base(path)}
+	return b.plane.Install(b.ctx, manifests)
+}
+
+// manifestsFor are what a program installs, from the host or from its image.
+func (b *Backend) manifestsFor(p *scenarios.Program, name string) (fs.FS, error) {
+	inside, ok := scenarios.FromImage(name)
+	if !ok {
+		return manifestsOf(p.File(name))
 	}
-	return b.plane.Install(b.ctx, files)
+	files, err := b.imageOf(p).Files()
+	if err != nil {
+		return nil, err
+	}
+	return manifestsAt(files, inside)
+}
+
+// manifestsOf are those at a path of the host.
+func manifestsOf(path string) (fs.FS, error) {
+	return manifestsAt(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+}
+
+// manifestsAt are a file, or the files of a directory.
+func manifestsAt(files fs.FS, name string) (fs.FS, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return fs.Sub(files, name)
+	}
+	dir, err := fs.Sub(files, path.Dir(name))
+	return only{dir, path.Base(name)}, err
 }
 
 // only is one file of a directory.
@@ -193,48 +220,41 @@ func (r *programs) execute(name string, c controllers.Selection, config *rest.Co
 			return nil, "", err
 		}
 	}
-	if r.image != nil {
-		variables["PATH"] = r.image.Path()
-	}
-	words, environment := r.program.In(variables)
-	cmd, err := r.prepare(name, own, words)
+	cmd, err := r.call(own, variables)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("prepare the program of %s: %w", name, err)
 	}
-	cmd.Env = append(append(cmd.Env, environment...), r.mark)
+	cmd.Env = append(cmd.Env, r.mark)
 	p, err := child.Start("fencelab-"+name, cmd, r.log(name))
 	return p, r.program.Expand(r.program.Ready, variables), err
 }
 
-// prepare is what runs words, of the host or of an image, where the directory own is the
-// program's.
-func (r *programs) prepare(name, own string, words []string) (*exec.Cmd, error) {
-	if r.image != nil {
-		files := own + "-files"
-		if err := os.Mkdir(files, 0o700); err != nil {
-			return nil, err
+// call is how the program is called where it is given variables, and has a directory of its own.
+func (e executable) call(own string, variables map[string]string) (*exec.Cmd, error) {
+	if e.image == nil {
+		call := e.program.In(variables)
+		if strings.Contains(call.Command[0], "/") {
+			call.Command[0] = e.program.File(call.Command[0])
 		}
-		dir, err := filepath.Abs(r.program.Dir)
-		if err != nil {
-			return nil, err
-		}
-		return r.image.Run(container.Life{Command: words, Own: files, Shared: []string{own}, ReadOnly: []string{dir}})
+		cmd := exec.Command(call.Command[0], call.Command[1:]...)
+		cmd.Dir, cmd.Env = e.program.Dir, call.Env
+		return cmd, cmd.Err
 	}
-	cmd, err := commandOf(r.program, words)
+	variables["PATH"] = e.image.Path()
+	call := e.program.In(variables)
+	files := own + "-files"
+	if err := os.Mkdir(files, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(e.program.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("find the executable of %s: %w", name, err)
+		return nil, err
 	}
-	return cmd, nil
-}
-
-// commandOf runs words, which are the program's, as an executable of the host.
-func commandOf(p *scenarios.Program, words []string) (*exec.Cmd, error) {
-	if strings.Contains(words[0], "/") {
-		words[0] = p.File(words[0])
+	cmd, err := e.image.Run(container.Life{Command: call.Command, Args: call.Args, Own: files, Shared: []string{own}, ReadOnly: []string{dir}})
+	if err == nil {
+		cmd.Env = append(cmd.Env, call.Env...)
 	}
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Dir = p.Dir
-	return cmd, cmd.Err
+	return cmd, err
 }
 
 func freePort() (int, error) {

@@ -135,13 +135,27 @@ func (v *validator) program(at string, c *scenarios.Controller) {
 	}
 	v.also(at, c.Also, []string{scenarios.PartOf(c)})
 	at += ".program"
+	v.executable(at, p)
+	for i, name := range p.Installs {
+		if _, inImage := scenarios.FromImage(name); inImage && p.Image == "" {
+			v.Bad(fmt.Sprintf("%s.installs[%d]", at, i), "%s is in an image, and there is none: name it, or a file", phrase.Quote(name))
+		}
+	}
+	v.variables(at, p, map[string]string{"ready": p.Ready}, scenarios.Given)
+}
+
+// executable checks what a program runs.
+func (v *validator) executable(at string, p *scenarios.Program) {
 	switch {
 	case len(p.Command) == 0 && p.Image == "":
 		v.Bad(at, "has neither a command nor an image: name the executable")
 	case len(p.Command) > 0 && p.Command[0] == "":
 		v.Bad(at+".command", "name the executable")
+	case len(p.Args) > 0 && p.Image == "":
+		v.Bad(at+".args", "are for what an image runs, and there is none: add them to command")
+	case len(p.Args) > 0 && len(p.Command) > 0:
+		v.Bad(at+".args", "are for what the image runs by itself: add them to command")
 	}
-	v.variables(at, p, map[string]string{"ready": p.Ready}, scenarios.Given)
 }
 
 // also checks the parts that a program plays beside others.
@@ -186,9 +200,7 @@ func (v *validator) bmc(at string, b *scenarios.BMC) {
 	if b == nil {
 		return
 	}
-	if len(b.Command) == 0 || b.Command[0] == "" {
-		v.Bad(at+".command", "name the executable")
-	}
+	v.executable(at, b.Program())
 	v.variables(at, b.Program(), map[string]string{"address": b.Address}, scenarios.GivenBMC)
 	if b.System != "" && !scenarios.Variable.MatchString(b.System) {
 		v.Bad(at+".system", "%s is the same for all hosts: use ${HOST}, ${DOMAIN} or ${UUID}", phrase.Quote(b.System))
@@ -203,6 +215,9 @@ func (v *validator) variables(at string, p *scenarios.Program, texts map[string]
 	texts = maps.Clone(texts)
 	for i, word := range p.Command {
 		texts[fmt.Sprintf("command[%d]", i)] = word
+	}
+	for i, word := range p.Args {
+		texts[fmt.Sprintf("args[%d]", i)] = word
 	}
 	names := slices.Sorted(maps.Keys(p.Env))
 	for _, name := range names {

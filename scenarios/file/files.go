@@ -155,6 +155,9 @@ func placed(dir string, programs []scenarios.Controller, ironic *scenarios.Ironi
 	if ironic != nil && ironic.Bin != "" {
 		in(&ironic.Bin)
 	}
+	if ironic != nil {
+		ironic.Image = ironic.Image.In(dir)
+	}
 	if bmc != nil {
 		in(&bmc.Dir)
 	}

@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -35,6 +36,25 @@ func LoadSystem(file string, vocab Vocabulary) (*scenarios.System, error) {
 	}
 	placed(dir, programs, system.Spec.Ironic, system.Spec.BMC)
 	return system, nil
+}
+
+// LoadSystemFrom reads the system in a file, and has its programs come from images, as [scenarios.System.UseImages] does.
+func LoadSystemFrom(file string, images []string, vocab Vocabulary) (*scenarios.System, error) {
+	system, err := LoadSystem(file, vocab)
+	if err != nil {
+		return nil, err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	return system, system.UseImages(images, here)
+}
+
+// ImageHere is an image that was named on the command line.
+func ImageHere(name string) (scenarios.Image, error) {
+	here, err := os.Getwd()
+	return scenarios.Image(name).In(here), err
 }
 
 // system checks what a system says.

@@ -238,6 +238,9 @@ func (v *validator) ironicTimes(at string, ironic *scenarios.Ironic) {
 	if ironic != nil {
 		v.wholeSeconds(at+".syncInterval", ironic.SyncInterval, time.Second)
 		v.wholeSeconds(at+".powerTimeout", ironic.PowerTimeout, 2*time.Second)
+		if ironic.Image != "" && ironic.Bin != "" {
+			v.Bad(at+".image", "its executables are in bin already: leave one of the two out")
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ func upCommand(program string, vocabulary func() file.Vocabulary) *cobra.Command
 	job := Job{Parts: make(map[string]string)}
 	var set map[string]string
 	var seed uint64
+	var ironicImage string
 	cmd := &cobra.Command{
 		Use:   "up SCENARIO",
 		Short: "Create the lab of a scenario, and keep it",
@@ -61,6 +62,9 @@ controllers act, and you run yours beside them.`,
 				return exit.BadInput(err)
 			}
 			job.Plan = plan.Text()
+			if job.IronicImage, err = file.ImageHere(ironicImage); err != nil {
+				return exit.BadInput(err)
+			}
 			status, err := Up(cmd.Context(), job, saying(cmd.ErrOrStderr()), "lab", "keep")
 			var failure *Failure
 			switch {
@@ -87,6 +91,7 @@ controllers act, and you run yours beside them.`,
 	}
 	flags.StringVar(&job.Kubeconfig, "kubeconfig", "", lab.KubeconfigUsage)
 	flags.StringVar(&job.IronicEndpoint, "ironic-endpoint", "", lab.IronicUsage)
+	flags.StringVar(&ironicImage, "ironic-image", "", lab.IronicImageUsage)
 	flags.StringToStringVar(&set, "set", nil, "parameter of the scenario, as NAME=VALUE; may be repeated")
 	flags.Uint64Var(&seed, "seed", 1, "seed for the scenario's choices")
 	return cmd

@@ -29,9 +29,10 @@ type Job struct {
 	Plan []byte `json:"plan"`
 	// Parts are what was chosen of each of [lab.Parts], by flag. Of the controllers that may also be Bare.
 	Parts map[string]string `json:"parts"`
-	// IronicEndpoint and Kubeconfig are those of lab.Options.
-	IronicEndpoint string `json:"ironicEndpoint,omitempty"`
-	Kubeconfig     string `json:"kubeconfig,omitempty"`
+	// IronicEndpoint, IronicImage and Kubeconfig are those of lab.Options.
+	IronicEndpoint string          `json:"ironicEndpoint,omitempty"`
+	IronicImage    scenarios.Image `json:"ironicImage,omitempty"`
+	Kubeconfig     string          `json:"kubeconfig,omitempty"`
 }
 
 // made names the parts that the lab has.
@@ -48,7 +49,7 @@ func (j *Job) made() string {
 }
 
 func (j *Job) options(log io.Writer) lab.Options {
-	o := lab.Options{Log: log, Kept: true, IronicEndpoint: j.IronicEndpoint, Kubeconfig: j.Kubeconfig}
+	o := lab.Options{Log: log, Kept: true, IronicEndpoint: j.IronicEndpoint, IronicImage: j.IronicImage, Kubeconfig: j.Kubeconfig}
 	for flag, value := range j.Parts {
 		o.Choose(flag, value)
 	}
