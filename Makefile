@@ -81,6 +81,7 @@ check: ## Check format, vet, staticcheck, generated files and the rules of ci/ti
 	cd docs/examples/cluster-api && $(GO) vet ./...
 	go tool -modfile=ci/tools/go.mod staticcheck -tags $(TAGS) ./...
 	$(GO) test ./ci/tidy
+	@$(TOOL) actionlint docs/ci/workflow.yaml
 	@ci/generate.sh --check
 
 .PHONY: run

@@ -38,6 +38,9 @@ type Scenario struct {
 	Matrix *Matrix `json:"matrix,omitempty"`
 	// spec is the story.
 	Spec Spec `json:"spec"`
+
+	// File is the file that it was loaded from, as its user named it.
+	File string `json:"-"`
 }
 
 // Metadata names a scenario and says what it is for.

@@ -13,7 +13,7 @@ import (
 )
 
 // Ledger is what came of an invocation, scenario by scenario: report.json, as
-// docs/reports.md describes it, from which junit.xml and summary.md are made.
+// docs/reports.md describes it, from which the other files for CI are made.
 type Ledger struct {
 	Version     string    `json:"version"`
 	Backend     string    `json:"backend"`
@@ -57,6 +57,7 @@ const (
 // Entry is what came of one scenario.
 type Entry struct {
 	Scenario string `json:"scenario"`
+	File     string `json:"file,omitempty"`
 	Status   Status `json:"status"`
 	// Expected is what the scenario expects: held, or "violated: " and the guarantee.
 	Expected string `json:"expected"`
@@ -117,7 +118,7 @@ type Shown struct {
 
 // begin opens the entry of a scenario.
 func (l *Ledger) begin(s *scenarios.Scenario) *Entry {
-	e := &Entry{Scenario: s.Metadata.Name, Expected: string(invariant.Held)}
+	e := &Entry{Scenario: s.Metadata.Name, File: s.File, Expected: string(invariant.Held)}
 	if v := s.Spec.Expect.Violated; v != "" {
 		e.Expected = "violated: " + v
 	}

@@ -31,6 +31,7 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*scenario
 			return err
 		}
 		for _, s := range cells {
+			s.File = file
 			placed(dir, s.Spec.Controllers, s.Spec.Topology.Ironic, s.Spec.Topology.BMC)
 			if other, ok := names[s.Metadata.Name]; ok {
 				return fmt.Errorf("%s: the name %s is already used by %s", file, s.Metadata.Name, other)

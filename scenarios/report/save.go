@@ -35,7 +35,7 @@ func saveLedger(l *campaign.Ledger, dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"report.json": report, "junit.xml": junit, "summary.md": summaryOf(l), "index.html": index} {
+	for name, data := range map[string][]byte{"report.json": report, "junit.xml": junit, "summary.md": summaryOf(l), "annotations.txt": annotationsOf(l), "index.html": index} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return fmt.Errorf("save the report of the invocation: %w", err)
 		}
