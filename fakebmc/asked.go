@@ -20,7 +20,7 @@ type asked struct {
 // and to none where several share it.
 const anybodys = "/redfish"
 
-// sessionsPath is where clients log in.
+// sessionsPath is where clients log in, unless a mockup has another place.
 const sessionsPath = "/redfish/v1/SessionService/Sessions"
 
 // everyAsked are the requests that this BMC can get.
@@ -54,7 +54,9 @@ func (b *BMC) everyAsked() []asked {
 				add(reset, t, request(methodPost, b.resetPath, r))
 			}
 		}
-		add(managerReset, t, request(methodPost, b.managerPath, ResetForceRestart))
+		if b.managerPath != "" {
+			add(managerReset, t, request(methodPost, b.managerPath, ResetForceRestart))
+		}
 		add(other, t, request(methodPatch, b.systemPath, ""))
 		add(other, t, request(methodGet, ManagersPath+"/"+b.id, ""))
 	}
@@ -68,7 +70,7 @@ func (b *BMC) everyAsked() []asked {
 		all = append(all, asked{kind: other, traits: sessions, Request: Request{Via: ViaRedfish, Method: method}, below: below})
 	}
 	if !b.shares {
-		for _, path := range []string{sessionsPath, sessionsPath + "/Members"} {
+		for _, path := range []string{b.sessionsPath, b.sessionsPath + "/Members"} {
 			add(other, Traits{Header: header, Login: true}, Request{Via: ViaRedfish, Method: methodPost, Path: path})
 		}
 	}

@@ -25,21 +25,22 @@ const (
 // within a reply; no lock is held while the System is read or reset, nor during
 // the record hook or a reply.
 type BMC struct {
-	host        string
-	id          string // of its Redfish resources
-	uuid        string // of the system; empty is derived from the host
-	sys         System
-	peers       map[string]System
-	clk         Clock
-	onRecord    func(Record)
-	onReset     func(client string, t ResetType)
-	restartTime time.Duration
-	noIPMI      bool
-	shares      bool        // its Redfish service, with other hosts' BMCs
-	resets      []ResetType // what the System executes, in the order of everyReset
-	systemPath  string
-	resetPath   string
-	managerPath string // of Manager.Reset
+	host         string
+	id           string // of its Redfish resources
+	uuid         string // of the system; empty is derived from the host
+	sys          System
+	peers        map[string]System
+	clk          Clock
+	onRecord     func(Record)
+	onReset      func(client string, t ResetType)
+	restartTime  time.Duration
+	noIPMI       bool
+	shares       bool        // its Redfish service, with other hosts' BMCs
+	resets       []ResetType // what the System executes, in the order of everyReset
+	systemPath   string
+	resetPath    string
+	managerPath  string // of Manager.Reset
+	sessionsPath string
 
 	seq   atomic.Uint64
 	life  atomic.Int32            // up, down or closed
@@ -109,6 +110,14 @@ func UUID(uuid string) Option {
 	return func(b *BMC) { b.id, b.uuid = uuid, uuid }
 }
 
+// Paths are those of the host's ComputerSystem, of its reset and the manager's, and of the sessions, where its Redfish service
+// has other ones than fencelab's own. A manager that can't be reset has an empty one.
+func Paths(system, reset, managerReset, sessions string) Option {
+	return func(b *BMC) {
+		b.systemPath, b.resetPath, b.managerPath, b.sessionsPath = system, reset, managerReset, sessions
+	}
+}
+
 // New returns the BMC of a host. The Id of its Redfish resources, which is the
 // host's name without UUID, must be non-empty and fit a path segment.
 func New(host string, sys System, clk Clock, opts ...Option) *BMC {
@@ -134,8 +143,12 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 	return b
 }
 
-// locate derives the paths of the host's resources from their Id.
+// locate derives the paths of the host's resources from their Id, unless they are given.
 func (b *BMC) locate() {
+	if b.systemPath != "" {
+		return
+	}
+	b.sessionsPath = sessionsPath
 	b.systemPath = SystemsPath + "/" + b.id
 	b.resetPath = b.systemPath + ResetAction
 	b.managerPath = ManagersPath + "/" + b.id + ManagerResetAction

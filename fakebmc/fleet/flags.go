@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
 )
 
 // Flags are the options that a command line can say; they have their defaults then.
@@ -35,6 +36,10 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.StringVar(&o.certificate, "tls-certificate", "", "serve HTTPS with the certificate in this file")
 	flags.StringVar(&o.key, "tls-key", "", "private key of --tls-certificate")
 	flags.Func("media", "URL `prefixes` of the images that may be inserted as virtual media (default: none)", list(&o.Media))
+	flags.Func("mockup", "look like the Redfish service in this `directory`, as DMTF's mockup tools and fencelab bmc record write it", func(dir string) (err error) {
+		o.Mockup, err = redfish.LoadMockup(dir)
+		return err
+	})
 	flags.Func("preset", "misbehave like this from the start: `names` of fencelab bmc faults", list(&o.presets))
 	flags.StringVar(&o.rulesFile, "rules", "", "file with a list of fault rules, in YAML or JSON, in force from the start")
 	flags.StringVar(&o.logFile, "log", "", "file to which each request is appended as a line of JSON, with what was reported and what was true")

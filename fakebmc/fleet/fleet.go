@@ -73,6 +73,8 @@ type Options struct {
 	Media []string
 	// RestartTime is how long a BMC is away after a Manager.Reset: see fakebmc.RestartTime.
 	RestartTime time.Duration
+	// Mockup is what each host's Redfish service looks like; nil is fencelab's own tree. Not with Shared.
+	Mockup *redfish.Mockup
 	// Rules are in force on every host from the start.
 	Rules []fakebmc.Rule
 	// Admin is the address of the admin API, on loopback; empty serves none.
@@ -101,6 +103,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if o.Changes != nil && (!o.Shared || o.IPMI != "") {
 		return errors.New("running bmcs: hosts that come and go need one address for all, and have no IPMI")
+	}
+	if o.Mockup != nil && o.Shared {
+		return errors.New("running bmcs: a mockup is the tree of one host's service, and they share one: give each an address of its own (--shared=false)")
 	}
 	group, err := redfish.NewGroup()
 	if err != nil {
@@ -182,6 +187,9 @@ func (f *fleet) bmc(h Host) (*fakebmc.BMC, error) {
 	if f.o.Shared {
 		options = append(options, fakebmc.SharesService())
 	}
+	if f.o.Mockup != nil {
+		options = append(options, f.o.Mockup.Locate())
+	}
 	if h.UUID != "" {
 		options = append(options, fakebmc.UUID(h.UUID))
 	}
@@ -262,7 +270,7 @@ func (f *fleet) serveRedfish() (urls []string, err error) {
 	cfg := redfish.Config{
 		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
 		OldestTLS: f.o.OldestTLS, NewestTLS: f.o.NewestTLS, MaxSessions: f.o.MaxSessions,
-		SessionTimeout: f.o.SessionTimeout, Warn: f.o.Warn,
+		SessionTimeout: f.o.SessionTimeout, Warn: f.o.Warn, Mockup: f.o.Mockup,
 	}
 	host, port, err := splitAddress(f.o.Listen)
 	if err != nil {

@@ -158,9 +158,19 @@ func (x *exchange) await(hold time.Duration, lost, closing <-chan struct{}) (rep
 	return reply{}, false
 }
 
-// content is what is sent with an answer: that of run, unless a rule answered instead,
-// or what the BMC's own answer leads to.
+// content is what is sent with an answer, as a mockup has it.
 func (x *exchange) content(a reply) *content {
+	c := x.own(a)
+	if c == nil || c.body == nil || x.e.dress == nil {
+		return c
+	}
+	c.body = x.e.dress(c.body)
+	return c
+}
+
+// own is what is sent with an answer: that of run, unless a rule answered instead,
+// or what the BMC's own answer leads to.
+func (x *exchange) own(a reply) *content {
 	switch {
 	case a.Refusal != nil || a.Status >= 400:
 		return nil

@@ -43,6 +43,8 @@ type Config struct {
 	HoldLimit time.Duration
 	// Warn is told of what is served and hardly meant; nil is nobody.
 	Warn func(string)
+	// Mockup is what each listener of one host looks like, whose BMC knows that by [Mockup.Locate]; nil is fencelab's own tree.
+	Mockup *Mockup
 	// OnRequest has the Record of the requests to a listener of several hosts that
 	// concern none of them, such as a login. All others go to their BMC's hook.
 	OnRequest func(fakebmc.Record)
@@ -175,6 +177,7 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 	name := addr.String()
 	if only != nil {
 		name = only.Host() // the same at whatever port
+		svc.mockup = s.cfg.Mockup
 	} else {
 		svc.common = fakebmc.New("", nil, s.cfg.Clock, fakebmc.OnRequest(s.cfg.OnRequest))
 	}

@@ -28,6 +28,7 @@ type service struct {
 	sessions *sessions
 	guesses  *front.Throttle
 	allowed  []*url.URL    // where virtual media may lie
+	mockup   *Mockup       // what it looks like; nil is fencelab's own tree
 	streams  chan struct{} // a place for each event stream
 	hold     time.Duration
 	closing  <-chan struct{}
@@ -48,6 +49,10 @@ type endpoint struct {
 	settings func() string
 	// public needs no authentication to GET, login none to POST.
 	public, login bool
+	// resets are the only ones that a mockup's action has; nil are all that the BMC executes.
+	resets []fakebmc.ResetType
+	// dress makes of a resource what a mockup has in its place; nil leaves it.
+	dress func(object) object
 }
 
 // shows is an endpoint's get of a resource that is always there.
@@ -297,7 +302,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
 	}
-	x := &exchange{w: w, r: r, e: s.resolve(path), answer: make(chan reply, 1)}
+	e := s.resolve
+	if s.mockup != nil {
+		e = s.resolveMockup
+	}
+	x := &exchange{w: w, r: r, e: e(path), answer: make(chan reply, 1)}
 	req := fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path}
 	s.prepare(&req, x)
 
@@ -365,6 +374,8 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		var a response
 		if req.ResetType, a = parseReset(body, "ComputerSystem.Reset"); req.ResetType == "" {
 			refuse(a)
+		} else if e.resets != nil && !slices.Contains(e.resets, req.ResetType) {
+			refuse(refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, string(req.ResetType), "ResetType", "ComputerSystem.Reset"))
 		}
 	case e.manager:
 		var a response

@@ -1,0 +1,297 @@
+package redfish_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stmcginnis/gofish"
+	standard "github.com/stmcginnis/gofish/redfish"
+
+	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/wall"
+)
+
+// The mockups are made by hand, in the shapes of services that reports describe: long names and jobs of a vendor's; a slash at the
+// end of every path; resets that an ActionInfo lists, and a manager that can't be reset; and a small one of open firmware, also in the
+// short form of the directory.
+var mockups = []struct {
+	name, system, manager, sessions string
+	resets                          []string // that the mockup lists and a host in memory executes
+	slash                           string
+}{
+	{"embedded", "/Systems/System.Embedded.1", "/Managers/Manager.Embedded.1", "/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulShutdown", "PushPowerButton", "Nmi", "PowerCycle"}, ""},
+	{"slashes", "/Systems/1", "/Managers/1", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton", "GracefulRestart"}, "/"},
+	{"action-info", "/Systems/1", "", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi"}, ""},
+	{"open", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}, ""},
+	{"short", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}, ""},
+}
+
+const v1 = "/redfish/v1"
+
+// mockupRig serves one host that looks like a mockup.
+func mockupRig(t *testing.T, name string, cfg redfish.Config, options ...fakebmc.Option) *rig {
+	t.Helper()
+	m, err := redfish.LoadMockup(filepath.Join("testdata/mockups", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Mockup = m
+	r := &rig{t: t, user: [2]string{cfg.Username, cfg.Password}, seen: make(chan fakebmc.Record, 1000)}
+	h := memory.New(wall.Clock(), memory.Timing{}, true)
+	options = append(options, m.Locate(), fakebmc.OnRequest(func(rec fakebmc.Record) { r.seen <- rec }))
+	r.hosts, r.bmcs = []*memory.Host{h}, []*fakebmc.BMC{fakebmc.New("node-1", h, wall.Clock(), options...)}
+	if r.server, err = redfish.NewServer(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if r.url, err = r.server.Listen("127.0.0.1:0", r.bmcs[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	t.Cleanup(func() {
+		if err := r.server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// TestMockups: each resource is what the mockup's file says, but for what is alive, which is true.
+func TestMockups(t *testing.T) {
+	for _, m := range mockups {
+		t.Run(m.name, func(t *testing.T) {
+			r := mockupRig(t, m.name, redfish.Config{})
+			seen := 0
+			dir := filepath.Join("testdata/mockups", m.name)
+			err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+				if err != nil || filepath.Base(file) != "index.json" {
+					return err
+				}
+				at := strings.TrimPrefix(filepath.Dir(file), dir)
+				if m.name == "short" {
+					at = v1 + at
+				}
+				data, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				var want map[string]any
+				if err := json.Unmarshal(data, &want); err != nil {
+					return err
+				}
+				for _, path := range []string{at, at + "/"} { // as clients ask
+					got := r.do("GET", path, "").json(t)
+					for key, value := range want {
+						switch key {
+						case "Members", "Members@odata.count", "Boot", "HostWatchdogTimer", "Actions", "ServerSentEventUri", "Parameters", "PowerRestorePolicy":
+							continue // what is alive is judged below
+						}
+						if a, b := mustJSON(t, got[key]), mustJSON(t, value); a != b {
+							t.Errorf("%s has %s %s, want %s", path, key, a, b)
+						}
+					}
+				}
+				seen++
+				return nil
+			})
+			if err != nil || seen < 15 {
+				t.Fatalf("%d resources were seen: %v", seen, err)
+			}
+			for _, unknown := range []string{v1 + "/Systems/node-1", v1 + "/AccountService", v1 + "/Systems/nobody"} {
+				if got := r.do("GET", unknown, ""); got.status != http.StatusNotFound {
+					t.Errorf("%s, which the mockup has not, answers %d", unknown, got.status)
+				}
+			}
+
+			system, power := v1+m.system, func() any { return r.do("GET", v1+m.system, "").json(t)["PowerState"] }
+			actions := inSystem(r.do("GET", system, "").json(t), "Actions", "#ComputerSystem.Reset").(map[string]any)
+			listed := actions["ResetType@Redfish.AllowableValues"]
+			if info, ok := actions["@Redfish.ActionInfo"].(string); ok {
+				listed = r.do("GET", info, "").json(t)["Parameters"].([]any)[0].(map[string]any)["AllowableValues"]
+			}
+			if got, want := mustJSON(t, listed), mustJSON(t, m.resets); got != want {
+				t.Errorf("it allows %s, want %s", got, want)
+			}
+			reset := actions["target"].(string)
+			if got := r.do("POST", reset, resetBody("ForceOff")); got.status >= 300 {
+				t.Fatalf("ForceOff: %d %s", got.status, got.body)
+			}
+			eventually(t, said("the host is not off"), func() bool { return power() == "Off" })
+			for _, refused := range []string{"ForceOn", "FullPowerCycle", "Suspend"} {
+				if got := r.do("POST", reset, resetBody(fakebmc.ResetType(refused))); got.status != http.StatusBadRequest {
+					t.Errorf("%s, which it doesn't list or can't do, answers %d", refused, got.status)
+				}
+			}
+			if !slices.Contains(m.resets, "PushPowerButton") {
+				if got := r.do("POST", reset, resetBody("PushPowerButton")); got.status != http.StatusBadRequest {
+					t.Errorf("PushPowerButton, which it doesn't list, answers %d", got.status)
+				}
+			}
+			if got := r.do("PATCH", v1+m.system+"/Processors", "{}"); got.status != http.StatusMethodNotAllowed {
+				t.Errorf("a change of what is not alive answers %d", got.status)
+			}
+			manager := v1 + "/Managers/1/Actions/Manager.Reset"
+			want := http.StatusNotFound
+			if m.manager != "" {
+				manager, want = v1+m.manager+"/Actions/Manager.Reset", http.StatusNoContent
+			}
+			if got := r.do("POST", manager, resetBody("ForceRestart")); got.status != want {
+				t.Errorf("a reset of the manager answers %d, want %d", got.status, want)
+			}
+		})
+	}
+}
+
+func inSystem(o map[string]any, keys ...string) any {
+	var v any = o
+	for _, key := range keys {
+		v = v.(map[string]any)[key]
+	}
+	return v
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestMockupSettings: what the mockup's system has of the settings is alive; what it hasn't stays away.
+func TestMockupSettings(t *testing.T) {
+	r := mockupRig(t, "embedded", redfish.Config{}, fakebmc.UUID("11111111-2222-3333-4444-555555555555"))
+	system := v1 + "/Systems/System.Embedded.1"
+	if got := r.do("PATCH", system, `{"Boot": {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Once"}}`); got.status != http.StatusNoContent {
+		t.Fatalf("a boot override answers %d %s", got.status, got.body)
+	}
+	got := r.do("GET", system, "").json(t)
+	if target, order := inSystem(got, "Boot", "BootSourceOverrideTarget"), inSystem(got, "Boot", "BootOrder"); target != "Pxe" || mustJSON(t, order) != `["Boot0001","Boot0003"]` {
+		t.Errorf("it boots from %v once, then %v", target, order)
+	}
+	if got["UUID"] != "11111111-2222-3333-4444-555555555555" || got["PowerRestorePolicy"] != nil || got["SerialNumber"] != "SERIAL-1" {
+		t.Errorf("the UUID is %v, the policy %v, the serial number %v", got["UUID"], got["PowerRestorePolicy"], got["SerialNumber"])
+	}
+	bios := mockupRig(t, "slashes", redfish.Config{}).do("GET", v1+"/Systems/1/Bios/", "")
+	if bios.header.Get("X-Acme") != "yes" || bios.header.Get("ETag") == `W/"1"` || bios.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("headers: %v", bios.header)
+	}
+}
+
+// TestMockupRules: rules name the mockup's paths, and those that it hasn't are refused.
+func TestMockupRules(t *testing.T) {
+	r := mockupRig(t, "embedded", redfish.Config{})
+	r.rule(`{"when": {"path": "/redfish/v1/Systems/System.Embedded.1"}, "effect": {"refuse": {"status": 503}}}`)
+	if got := r.do("GET", v1+"/Systems/System.Embedded.1", ""); got.status != http.StatusServiceUnavailable {
+		t.Errorf("the system answers %d", got.status)
+	}
+	r.rule(`{"name": "ignored", "when": {"reset": ["ForceOff"]}, "effect": {"ignore": true}}`)
+	if got := r.do("POST", v1+"/Systems/System.Embedded.1/Actions/ComputerSystem.Reset", resetBody("ForceOff")); got.status >= 300 || r.hosts[0].Boots() != 1 {
+		t.Errorf("a ForceOff that is ignored answers %d", got.status)
+	}
+	if state, err := r.hosts[0].PowerState(); err != nil || state != fakebmc.On {
+		t.Errorf("the host is %s, %v", state, err)
+	}
+}
+
+// TestMockupGofish: a client of somebody's follows the mockup's links, logs in where they lead, and switches the host off and on.
+func TestMockupGofish(t *testing.T) {
+	for _, m := range mockups {
+		t.Run(m.name, func(t *testing.T) {
+			r := mockupRig(t, m.name, account)
+			client, err := gofish.ConnectContext(t.Context(), gofish.ClientConfig{Endpoint: r.url, Username: account.Username, Password: account.Password, HTTPClient: r.client})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Logout()
+			systems, err := client.Service.Systems()
+			if err != nil || len(systems) != 1 {
+				t.Fatalf("systems %v, %v", systems, err)
+			}
+			for _, step := range []struct {
+				reset standard.ResetType
+				want  standard.PowerState
+			}{{"ForceOff", "Off"}, {"On", "On"}} {
+				if err := systems[0].Reset(step.reset); err != nil {
+					t.Fatalf("%s: %v", step.reset, err)
+				}
+				eventually(t, said("%s has no effect", step.reset), func() bool {
+					systems, err = client.Service.Systems()
+					return err == nil && systems[0].PowerState == step.want
+				})
+			}
+			sessions, err := client.Service.Sessions()
+			if err != nil || len(sessions) != 1 || !strings.HasPrefix(sessions[0].ODataID, v1+m.sessions+"/") {
+				t.Errorf("sessions %v, %v", sessions, err)
+			}
+			if cpus, err := systems[0].Processors(); err != nil || len(cpus) != 1 || cpus[0].TotalCores != 16 {
+				t.Errorf("processors %v, %v", cpus, err)
+			}
+		})
+	}
+}
+
+// TestNoMockup: a directory that is none, or can't be what a host looks like, is refused with the reason and the file.
+func TestNoMockup(t *testing.T) {
+	whole := func(change func(files map[string]string)) string {
+		files := make(map[string]string)
+		const dir = "testdata/mockups/open"
+		err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(file)
+			files[strings.TrimPrefix(file, dir+"/")] = string(data)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(files)
+		to := t.TempDir()
+		for name, text := range files {
+			file := filepath.Join(to, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return to
+	}
+	replace := func(file, old, new string) func(map[string]string) {
+		return func(files map[string]string) {
+			if !strings.Contains(files[file], old) {
+				t.Fatalf("%s has no %s", file, old)
+			}
+			files[file] = strings.ReplaceAll(files[file], old, new)
+		}
+	}
+	for _, c := range []struct{ name, dir, want string }{
+		{"nothing", t.TempDir(), "neither redfish/v1/index.json nor index.json"},
+		{"not there", "/nowhere", "neither redfish/v1/index.json nor index.json"},
+		{"no JSON", whole(func(files map[string]string) { files["redfish/v1/Systems/system/index.json"] = "{" }), "redfish/v1/Systems/system/index.json: unexpected EOF"},
+		{"no systems", whole(replace("redfish/v1/index.json", `"Systems"`, `"Servers"`)), "leads to no Systems"},
+		{"no reset", whole(replace("redfish/v1/Systems/system/index.json", "#ComputerSystem.Reset", "#ComputerSystem.Restart")), "none of its 1 systems has the action ComputerSystem.Reset"},
+		{"no login", whole(func(files map[string]string) {
+			replace("redfish/v1/index.json", `"Sessions"`, `"Logins"`)(files)
+			replace("redfish/v1/SessionService/index.json", `"Sessions"`, `"Logins"`)(files)
+		}), "no Links.Sessions, without which nobody can log in"},
+		{"too large", whole(func(files map[string]string) {
+			files["redfish/v1/Log/index.json"] = `{"Log": "` + strings.Repeat("x", 5<<20) + `"}`
+		}), "redfish/v1/Log/index.json has "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := redfish.LoadMockup(c.dir); err == nil || !strings.Contains(err.Error(), "load the mockup "+c.dir) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
