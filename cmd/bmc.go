@@ -3,14 +3,60 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
 	"github.com/fencelab/fencelab/fakebmc/libvirt"
+	"github.com/fencelab/fencelab/fakebmc/recording"
 	"github.com/fencelab/fencelab/scenarios/exit"
 )
+
+// recordCommand takes a mockup of a BMC.
+func recordCommand() *cobra.Command {
+	o := recording.Options{}
+	cmd := &cobra.Command{
+		Use:   "record URL DIR",
+		Short: "Take a mockup of a BMC, by reads alone",
+		Long: `Record reads a Redfish service, one resource at a time and with pauses, and writes it to
+a directory that --mockup serves. Nothing is changed at the BMC. Serial numbers, UUIDs,
+MAC and IP addresses, names of hosts and users, and certificates have other values in
+the directory, the same wherever they stand. Look through it before you publish it.
+
+An interrupted recording goes on with the same command; until it is whole, what was
+read is in DIR/.raw, as it was read. The password of --username is read from ` + fleet.PasswordVariable + `.`,
+		Example: `  fencelab bmc record https://bmc.example.org DIR --username root --insecure`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Password = os.Getenv(fleet.PasswordVariable); (o.Username == "") != (o.Password == "") {
+				return exit.BadInput(fmt.Errorf("--username and the environment variable %s go together: set both or none", fleet.PasswordVariable))
+			}
+			o.URL = args[0]
+			o.Say = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
+			recorded, err := recording.Record(cmd.Context(), args[1], o)
+			if errors.Is(err, recording.ErrInput) {
+				return exit.BadInput(err)
+			}
+			if err != nil {
+				return exit.UnlessEnded(cmd.Context(), exit.Coded(exit.Environment, err))
+			}
+			for _, refused := range recorded.Refused {
+				fmt.Fprintln(cmd.OutOrStdout(), "not read:", refused)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d resources are in %s; %d values that tell whose they are were replaced\n", recorded.Resources, args[1], recorded.Replaced)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Username, "username", "", "account to read with (default: none)")
+	flags.BoolVar(&o.Insecure, "insecure", false, "accept any certificate")
+	flags.DurationVar(&o.Pause, "pause", 200*time.Millisecond, "how long to wait between two reads")
+	flags.StringSliceVar(&o.Skip, "skip", recording.Volatile, "patterns of paths that are not read, nor what is below them")
+	return cmd
+}
 
 func bmcCommand() *cobra.Command {
 	o := fleet.Options{}
@@ -29,6 +75,8 @@ The password of --username is read from ` + fleet.PasswordVariable + `. On loopb
 none is needed; elsewhere there is no default.`,
 		Example: `  fencelab bmc --fake 3 --listen 127.0.0.1:8000
   fencelab bmc --libvirt qemu:///system --media http://127.0.0.1:8080/images/
+  fencelab bmc --fake 1 --mockup DIR
+  fencelab bmc record https://bmc.example.org DIR --username root
   fencelab bmc faults`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (runErr error) {
@@ -68,7 +116,7 @@ none is needed; elsewhere there is no default.`,
 	flags.AddGoFlagSet(o.Flags())
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(recordCommand(), &cobra.Command{
 		Use:   "faults",
 		Short: "List the named faults of real BMCs",
 		Args:  cobra.NoArgs,

@@ -75,6 +75,28 @@ func TestSushy(t *testing.T) {
 	}
 }
 
+// TestSushyMockups: the client of Ironic finds its way in every mockup.
+func TestSushyMockups(t *testing.T) {
+	requireClient(t, systemPython, "-c", "import sushy")
+	for _, m := range mockups {
+		t.Run(m.name, func(t *testing.T) {
+			r := mockupRig(t, m.name, account)
+			out, err := exec.CommandContext(t.Context(), systemPython, "-W", "ignore", "testdata/sushy_mockup.py", r.url, "admin", "s3cret").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, want := range []string{v1 + m.system + " ", "ForceOff Off\nOn On\nForceRestart On\nprocessors 16\n"} {
+				if n := strings.Count(string(out), want); n != 2 {
+					t.Errorf("with a session and without, %q stands there %d times:\n%s", want, n, out)
+				}
+			}
+			if boots := r.hosts[0].Boots(); boots != 5 {
+				t.Errorf("the host has booted %d times, want 5", boots)
+			}
+		})
+	}
+}
+
 func TestFenceRedfish(t *testing.T) {
 	requireClient(t, "fence_redfish", "--action", "metadata")
 	r := newRig(t, secured(t), "node-1")

@@ -26,13 +26,12 @@ import (
 var mockups = []struct {
 	name, system, manager, sessions string
 	resets                          []string // that the mockup lists and a host in memory executes
-	slash                           string
 }{
-	{"embedded", "/Systems/System.Embedded.1", "/Managers/Manager.Embedded.1", "/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulShutdown", "PushPowerButton", "Nmi", "PowerCycle"}, ""},
-	{"slashes", "/Systems/1", "/Managers/1", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton", "GracefulRestart"}, "/"},
-	{"action-info", "/Systems/1", "", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi"}, ""},
-	{"open", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}, ""},
-	{"short", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}, ""},
+	{"embedded", "/Systems/System.Embedded.1", "/Managers/Manager.Embedded.1", "/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulShutdown", "PushPowerButton", "Nmi", "PowerCycle"}},
+	{"slashes", "/Systems/1", "/Managers/1", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton", "GracefulRestart"}},
+	{"action-info", "/Systems/1", "", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi"}},
+	{"open", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
+	{"short", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
 }
 
 const v1 = "/redfish/v1"
