@@ -85,7 +85,7 @@ func TestAnyImage(t *testing.T) {
 		cases = append(cases, imageCase{"Cluster API's manager", exit.Held, "held      capi-no-hooks", aboutClusterAPI + "/capi-no-hooks.yaml", []string{"--system", system}})
 	}
 	if _, err := os.Stat("/usr/bin/ironic-dbsync"); err == nil {
-		image := packed(t, nil, append(python(t), from("/usr/lib/python3", ""), from("/usr/lib/x86_64-linux-gnu/ossl-modules", ""), from("/usr/bin/ironic", ""), from("/usr/bin/ironic-dbsync", ""))...)
+		image := packed(t, nil, append(python(t), from("/usr/lib/python3", ""), from("/usr/lib/x86_64-linux-gnu/ossl-modules", ""), from("/usr/share/zoneinfo", ""), from("/usr/share/ironic-common", ""), from("/etc/ssl", ""), from("/usr/bin/ironic", ""), from("/usr/bin/ironic-dbsync", ""))...)
 		cases = append(cases, imageCase{"Ironic", exit.Held, "held      cut-off-host", "scenarios/catalog/machine-remediation/cut-off-host.yaml", []string{"--power", "ironic", "--ironic-image", laidOut(t, image)}})
 	}
 	for _, c := range cases {
