@@ -3,10 +3,13 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"os"
 
-	"github.com/fencelab/fencelab/scenarios/phrase"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fencelab/fencelab/scenarios/catalog"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // unknownCommand is the error of a command that isn't there. It names the nearest one.
@@ -68,13 +71,21 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// Catalog is where the stories are that come with fencelab.
+// Catalog is where the stories are that come with fencelab, in its source.
 const Catalog = "scenarios/catalog"
+
+// catalogue is where they are here: in the source, or else in this binary.
+func catalogue() string {
+	if info, err := os.Stat(Catalog); err == nil && info.IsDir() {
+		return Catalog
+	}
+	return catalog.Prefix
+}
 
 // scenarioArgs wants at least one scenario file or directory.
 func scenarioArgs(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("name the scenario files or directories, such as %s", Catalog)
+		return fmt.Errorf("name the scenario files or directories; %s are the stories that come with fencelab", catalogue())
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [FILE|DIR...]",
 		Short: "List scenarios, invariants or controllers",
-		Long:  "List shows the scenarios in the given files and directories, or those in " + Catalog + ".",
+		Long:  "List shows the scenarios in the given files and directories, or those that come with fencelab.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case invariants:
@@ -22,7 +22,7 @@ func listCommand() *cobra.Command {
 			case registered:
 				return controllers.List(cmd.OutOrStdout())
 			case len(args) == 0:
-				args = []string{Catalog}
+				args = []string{catalogue()}
 			}
 			loaded, err := file.LoadFiles(args, Vocabulary(), nil)
 			if err == nil {

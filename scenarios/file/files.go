@@ -1,16 +1,19 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/catalog"
 )
 
 // LoadFiles reads the scenario files and all those in the directories, each once and
@@ -52,11 +55,16 @@ func LoadFiles(paths []string, vocabulary Vocabulary, given Values) ([]*scenario
 }
 
 // EachFile does something with each scenario file of the paths, which are files and
-// directories, and joins the errors.
+// directories, or such of the catalogue, and joins the errors.
 func EachFile(paths []string, do func(file string, data []byte) error) error {
 	var failures []error
 	var seen []os.FileInfo
+	taken := make(map[string]bool) // of the catalogue
 	for _, path := range paths {
+		if name, ok := strings.CutPrefix(path, catalog.Prefix); ok {
+			failures = append(failures, eachOfCatalog(name, taken, do))
+			continue
+		}
 		files, err := scenarioFiles(path)
 		if err != nil {
 			failures = append(failures, err)
@@ -76,6 +84,32 @@ func EachFile(paths []string, do func(file string, data []byte) error) error {
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// eachOfCatalog does something with a story of the catalogue, or with each in a directory there, but not with those that were taken.
+func eachOfCatalog(name string, taken map[string]bool, do func(file string, data []byte) error) error {
+	var failures []error
+	err := fs.WalkDir(catalog.Stories, cmp.Or(path.Clean(name), "."), func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || taken[file] {
+			return err
+		}
+		taken[file] = true
+		data, err := catalog.Stories.ReadFile(file)
+		if err == nil {
+			err = do(catalog.Prefix+file, data)
+		}
+		failures = append(failures, err)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
+		var directories []string
+		entries, _ := catalog.Stories.ReadDir(".") // which is always there
+		for _, entry := range entries {
+			directories = append(directories, entry.Name())
+		}
+		err = fmt.Errorf("%s%s: the catalogue has no such story or directory; it has the directories %s", catalog.Prefix, name, strings.Join(directories, ", "))
+	}
+	return errors.Join(append(failures, err)...)
 }
 
 // scenarioFiles returns the file itself, or the .yaml and .yml files below a
