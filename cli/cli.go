@@ -35,28 +35,16 @@ func Main(given ...any) {
 }
 
 func add(given []any) error {
-	all, err := modules(given)
-	if err != nil || len(all) == 0 {
-		return err
+	var all []controllers.Module
+	for _, g := range given {
+		modules, err := controllers.ModulesOf(g)
+		if err != nil {
+			return err
+		}
+		all = append(all, modules...)
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return controllers.Add(all...)
-}
-
-// modules are those that were given, in any of their forms.
-func modules(given []any) (all []controllers.Module, err error) {
-	for _, m := range given {
-		switch m := m.(type) {
-		case controllers.Module:
-			all = append(all, m)
-		case []controllers.Module:
-			all = append(all, m...)
-		case func() controllers.Module:
-			all = append(all, m())
-		case func() []controllers.Module:
-			all = append(all, m()...)
-		default:
-			return nil, fmt.Errorf("a module is a controllers.Module, several, or a function without arguments that returns them; this is a %T", m)
-		}
-	}
-	return all, nil
 }

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,6 +51,24 @@ func called() []string {
 		return []string{os.Args[0], "--" + moduleFlag, module}
 	}
 	return os.Args[:1]
+}
+
+// moduleExpression is what Go calls the module in its own package; empty without one.
+func moduleExpression() string {
+	module := os.Getenv(moduleVariable)
+	if module == "" {
+		return ""
+	}
+	_, name, _ := strings.Cut(module, ":")
+	return cmp.Or(name, moduleName)
+}
+
+// relative is a directory as go test wants it named.
+func relative(dir string) string {
+	if filepath.IsAbs(dir) || dir == "." || strings.HasPrefix(dir, "..") {
+		return dir
+	}
+	return "./" + dir
 }
 
 // userPackage is what go list tells of a package and its module.

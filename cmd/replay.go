@@ -2,6 +2,9 @@ package cmd
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +18,7 @@ import (
 func replayCommand() *cobra.Command {
 	r := &runner{}
 	var walk report.Walk
+	var test string
 	cmd := &cobra.Command{
 		Use:   "replay PLAN",
 		Short: "Replay a saved plan",
@@ -39,6 +43,9 @@ a step that never came, or that passes no gate.`,
 			if err != nil {
 				return exit.BadInput(err)
 			}
+			if test != "" && r.Real {
+				return exit.BadInput(errors.New("--test: a test plays a plan in the simulator; leave out --backend"))
+			}
 			if r.Real && plan.NamesSteps() {
 				return r.reproduce(cmd.Context(), plan)
 			}
@@ -47,6 +54,13 @@ a step that never came, or that passes no gate.`,
 				return err
 			}
 			r.Replayed(outcome)
+			if test != "" {
+				name, err := report.WriteTest(outcome, test, moduleExpression())
+				if err != nil {
+					return exit.BadInput(err)
+				}
+				fmt.Fprintf(r.Out, "test: go test -run '^%s$' %s\n", name, relative(filepath.Dir(test)))
+			}
 			if err := r.session.Beside(cmd.Context(), outcome); err != nil {
 				return err
 			}
@@ -55,6 +69,7 @@ a step that never came, or that passes no gate.`,
 	}
 	r.flags(cmd, "replay", "directory for the report (default: none)")
 	cmd.Flags().IntVar(&walk.Until, "until", 0, "show what was true and what was believed just after the event with this number")
+	cmd.Flags().StringVar(&test, "test", "", "write a Go test that plays the plan, to this file of the module, which ends in _test.go")
 	cmd.Flags().BoolVar(&walk.Step, "step", false, "walk through the run, event by event")
 	return cmd
 }

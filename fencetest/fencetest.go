@@ -56,9 +56,10 @@ const (
 // An Option says how to run a scenario.
 type Option func(*run)
 
-// With adds the controllers and kinds of a module. It may be given several times.
-func With(m controllers.Module) Option {
-	return func(r *run) { r.modules = append(r.modules, m) }
+// With adds the controllers and kinds of a module, or of several, or of what a function returns. It may be given several times.
+func With[M controllers.Given](given M) Option {
+	modules, _ := controllers.ModulesOf(given) // the compiler has seen to that
+	return func(r *run) { r.modules = append(r.modules, modules...) }
 }
 
 // Instead runs the controller by in place of the controller of, with its own default
@@ -133,6 +134,21 @@ func Play(t testing.TB, file string, options ...Option) (outcomes []*play.Outcom
 		outcomes = append(outcomes, r.play(r.plan))
 	}
 	return outcomes
+}
+
+// Plan plays the plan in a file, as fencelab replay --test saves it, and fails the test unless it comes out as the plan expects.
+// Deviations at steps that the controllers no longer take have no effect; the report says how many had one.
+func Plan(t testing.TB, path string, options ...Option) {
+	t.Helper()
+	r := configured(t, options)
+	data, err := file.ReadFile(path)
+	if err == nil {
+		r.plan, err = file.LoadPlan(path, data, objects.VocabularyOf(r.set))
+	}
+	if err != nil {
+		t.Fatalf("read the plan: %v", err)
+	}
+	r.single(r.plan)
 }
 
 // Sweep plays every schedule that differs from the default one in a single place, or
@@ -210,7 +226,10 @@ func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error
 	if err != nil {
 		return nil, err
 	}
-	replay := fmt.Sprintf("%s=%s go test -run '^%s$'", Replay, saved, s.run.t.Name())
+	replay := fmt.Sprintf("go test -run '^%s$'", s.run.t.Name())
+	if s.run.scenario != nil { // otherwise it is the plan that the test names
+		replay = fmt.Sprintf("%s=%s %s", Replay, saved, replay)
+	}
 	if world() != "sim" {
 		replay = World + "=" + world() + " " + replay
 	}
@@ -240,9 +259,8 @@ func Broken(t testing.TB, file string, options ...Option) []string {
 	return broken
 }
 
-// load reads the scenarios of a file, one for each cell of its matrix, and makes plans of
-// them, or reads the plan to be replayed.
-func load(t testing.TB, path string, options []Option) []*run {
+// configured is a run with options.
+func configured(t testing.TB, options []Option) *run {
 	t.Helper()
 	r := &run{t: t, options: search.Options{Strategy: "sweep", Seed: 1}, out: "out"}
 	for _, o := range options {
@@ -252,6 +270,14 @@ func load(t testing.TB, path string, options []Option) []*run {
 	if r.set, err = controllers.NewSet(r.modules...); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// load reads the scenarios of a file, one for each cell of its matrix, and makes plans of
+// them, or reads the plan to be replayed.
+func load(t testing.TB, path string, options []Option) []*run {
+	t.Helper()
+	r := configured(t, options)
 	vocabulary := objects.VocabularyOf(r.set)
 	data, err := file.ReadFile(path)
 	if err != nil {
