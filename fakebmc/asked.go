@@ -80,6 +80,9 @@ func (b *BMC) everyAsked() []asked {
 // ChassisControls are the resets of IPMI's Chassis Control, in the order of its numbers (section 28.3).
 var ChassisControls = []ResetType{ResetForceOff, ResetOn, ResetPowerCycle, ResetForceRestart, ResetNmi, ResetGracefulShutdown}
 
+// withBodies are the methods of requests that say something.
+var withBodies = []string{methodPost, methodPatch, "PUT"}
+
 // meets reports whether a rule fires on such a request: in some state of the host and at some time.
 func (a *asked) meets(r *rule, s *Selector) bool {
 	return r.concerns.meets(a.kind, a.Request, a.traits) &&
@@ -88,6 +91,7 @@ func (a *asked) meets(r *rule, s *Selector) bool {
 		(s.Method == "" || s.Method == a.Method) &&
 		(s.Path == "" || a.at(s.Path)) &&
 		(s.Header == "" || a.traits.wired()) &&
+		(s.Body == nil || a.traits.wired() && slices.Contains(withBodies, a.Method)) &&
 		(len(s.Reset) == 0 || a.kind == reset && slices.Contains(s.Reset, a.ResetType))
 }
 
@@ -135,6 +139,7 @@ func (b *BMC) neverFires(r *rule) error {
 		{"method", r.When.Method, func() { without.Method = "" }},
 		{"reset", r.When.Reset, func() { without.Reset = nil }},
 		{"header", r.When.Header, func() { without.Header = "" }},
+		{"body", r.When.Body, func() { without.Body = nil }},
 		{"client", r.When.Client, func() { without.Client = "" }},
 	} {
 		before := without

@@ -30,7 +30,8 @@ func tour(shared bool) []visit {
 	add := func(t fakebmc.Traits, via, method, path string, reset fakebmc.ResetType) {
 		all = append(all, visit{fakebmc.Request{Client: "somebody", Via: via, Method: method, Path: path, ResetType: reset}, t})
 	}
-	session := fakebmc.Traits{Header: func(string) string { return "here" }, Auth: fakebmc.AuthSession}
+	says := func(string) (string, bool) { return "here", true }
+	session := fakebmc.Traits{Header: func(string) string { return "here" }, Body: says, Auth: fakebmc.AuthSession}
 	for _, r := range []fakebmc.ResetType{"On", "ForceOff", "GracefulShutdown", "ForceOn"} {
 		add(session, "", "POST", system+fakebmc.ResetAction, r)
 	}
@@ -38,10 +39,14 @@ func tour(shared bool) []visit {
 	paths := []string{system, manager, manager + "/VirtualMedia/1", system + fakebmc.ResetAction, manager + fakebmc.ManagerResetAction, "/redfish/v1/TaskService/Tasks/node-1-1"}
 	if !shared {
 		paths = append(paths, fakebmc.SystemsPath, "/redfish/v1", fakebmc.SystemsPath+"/node-2", "/redfish/v1/SessionService/Sessions")
-		add(fakebmc.Traits{Header: session.Header, Login: true}, "", "POST", "/redfish/v1/SessionService/Sessions", "")
+		add(fakebmc.Traits{Header: session.Header, Body: says, Login: true}, "", "POST", "/redfish/v1/SessionService/Sessions", "")
 	}
 	for _, method := range []string{"GET", "HEAD", "POST", "PATCH", "DELETE"} { // what can't be done is asked for, too
 		for _, path := range paths {
+			session := session
+			if method != "POST" && method != "PATCH" {
+				session.Body = nil
+			}
 			add(session, "", method, path, "")
 		}
 	}
@@ -62,7 +67,7 @@ func TestRulesFireOrAreRefused(t *testing.T) {
 	effects := map[string]fakebmc.Effect{
 		"delay": {Delay: 1}, "hang": {Hang: true}, "ignore": {Ignore: true}, "stuck": {Stuck: &fakebmc.Stuck{}},
 		"transition": {Transition: &fakebmc.Transition{For: 1}}, "substitute": {Substitute: "On"}, "duplicate": {Duplicate: 1},
-		"auto": {Auto: &fakebmc.Auto{Reset: "On"}}, "swap": {Swap: "node-2"}, "lag": {Lag: 1}, "report": {Report: "Off"},
+		"auto": {Auto: &fakebmc.Auto{Reset: "On"}}, "swap": {Swap: "node-2"}, "also": {Also: "node-2"}, "lose": {Lose: []string{"Boot"}}, "lag": {Lag: 1}, "report": {Report: "Off"},
 		"unreachable": {Unreachable: true}, "refuse": {Refuse: &fakebmc.Refusal{Status: 503}}, "restart": {Restart: &fakebmc.Restart{Downtime: 1}},
 		"cap": {Cap: 1}, "expire": {Expire: true}, "auth": {Auth: "basic"}, "etag": {Etag: "required"}, "drop": {Drop: "ETag"},
 		"omit": {Omit: "Links"}, "set": {Set: map[string]json.RawMessage{"Name": json.RawMessage(`1`)}}, "advertise": {Advertise: []fakebmc.ResetType{"On"}}, "task": {Task: &fakebmc.TaskFault{}},
@@ -117,7 +122,7 @@ func selectors() (all []fakebmc.Selector) {
 	for _, via := range []string{"", fakebmc.ViaRedfish, fakebmc.ViaIPMI} {
 		for _, method := range []string{"", "GET", "POST", "PATCH"} {
 			for _, path := range paths {
-				for _, more := range []fakebmc.Selector{{}, {Phase: []fakebmc.PowerState{fakebmc.On}}, {Reset: []fakebmc.ResetType{"GracefulShutdown"}}, {Reset: []fakebmc.ResetType{"ForceOn"}}, {Header: "X-A: *"}, {Count: 1}} {
+				for _, more := range []fakebmc.Selector{{}, {Phase: []fakebmc.PowerState{fakebmc.On}}, {Reset: []fakebmc.ResetType{"GracefulShutdown"}}, {Reset: []fakebmc.ResetType{"ForceOn"}}, {Header: "X-A: *"}, {Body: map[string]string{"Boot": "*"}}, {Count: 1}} {
 					more.Via, more.Method, more.Path = via, method, path
 					all = append(all, more)
 				}

@@ -327,6 +327,7 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 		}
 		rec.Executed = now
 		b.overtake(nil)
+		b.spread(e, rec.Request.Client, t)
 	case later.Stuck != nil:
 		b.overtake(&underway{report: string(later.Stuck.Report), from: b.actual(), until: end(now, later.Stuck.For)})
 	case later.Transition != nil && !b.mem.transits(t): // asking again doesn't begin it again
@@ -375,6 +376,20 @@ func (b *BMC) swapped(effects Effects) System {
 		}
 	}
 	return nil
+}
+
+// spread has other hosts reset as well. What those make of it is answered to nobody.
+func (b *BMC) spread(effects Effects, client string, t ResetType) {
+	for _, e := range effects {
+		if e.Also == "" {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(b.peers)) {
+			if name != b.host && glob(e.Also, name) {
+				_ = resetFor(b.peers[name], client, t)
+			}
+		}
+	}
 }
 
 // reported bends the actual state into what the client is told.

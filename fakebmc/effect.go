@@ -33,6 +33,9 @@ type Effect struct {
 	// Swap acts upon another host: the first one, in order of names, whose name
 	// matches this glob. See Peers.
 	Swap string `json:"swap,omitempty"`
+	// Also acts upon other hosts as well: those whose names match this glob, which share a supply or an enclosure with the host. See
+	// Peers.
+	Also string `json:"also,omitempty"`
 	// Lag lets the reported power state follow the actual one so much later.
 	Lag Duration `json:"lag,omitempty"`
 	// Report is the power state that is reported, whatever the actual one: any
@@ -65,6 +68,8 @@ type Effect struct {
 	Drop string `json:"drop,omitempty"`
 	// Omit leaves a property out of the body, such as Links/ManagedBy.
 	Omit string `json:"omit,omitempty"`
+	// Lose leaves properties of a change out, as with omit, and answers as if all were made.
+	Lose []string `json:"lose,omitempty"`
 	// Set gives properties of the body other values, whatever they are: the path of each, as with
 	// omit, and its value in JSON. All others stay alive.
 	Set map[string]json.RawMessage `json:"set,omitempty"`
@@ -224,6 +229,7 @@ var effects = []struct {
 	{"auto", "", func(e *Effect) bool { return e.Auto != nil }, during(func(e *Effect) Duration { return e.Auto.After }), concern{kinds: reset}},
 	{"unasked", "", func(e *Effect) bool { return e.Unasked != nil }, attempt, concern{}},
 	{"swap", NeedsPeers, func(e *Effect) bool { return e.Swap != "" }, attempt, concern{kinds: read | reset}},
+	{"also", NeedsPeers, func(e *Effect) bool { return e.Also != "" }, nothing, concern{kinds: reset}},
 	{"lag", "", func(e *Effect) bool { return e.Lag != 0 }, during(func(e *Effect) Duration { return e.Lag }), concern{kinds: read}},
 	{"report", "", func(e *Effect) bool { return e.Report != "" }, attempt, concern{kinds: read}},
 	{"unreachable", "", func(e *Effect) bool { return e.Unreachable }, attempt, concern{kinds: anything}},
@@ -239,6 +245,7 @@ var effects = []struct {
 	}}},
 	{"drop", NeedsWire, func(e *Effect) bool { return e.Drop != "" }, nothing, concern{anything, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"omit", NeedsWire, func(e *Effect) bool { return e.Omit != "" }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
+	{"lose", NeedsWire, func(e *Effect) bool { return len(e.Lose) > 0 }, attempt, concern{other, func(r Request, t Traits) bool { return t.wired() && r.Method == methodPatch }}},
 	{"set", NeedsWire, func(e *Effect) bool { return len(e.Set) > 0 }, attempt, concern{anything, func(r Request, t Traits) bool { return t.wired() && r.Method == methodGet }}},
 	{"advertise", NeedsWire, func(e *Effect) bool { return len(e.Advertise) > 0 }, nothing, concern{read, func(_ Request, t Traits) bool { return t.wired() }}},
 	{"task", "", func(e *Effect) bool { return e.Task != nil }, during(func(e *Effect) Duration { return e.Task.After }), concern{reset, func(r Request, _ Traits) bool { return r.via() != ViaIPMI }}},
@@ -332,11 +339,19 @@ func (e *Effect) validate(bad func(string, ...any)) {
 	if e.Swap != "" && !isGlob(e.Swap) {
 		bad("swap %q is not a glob", e.Swap)
 	}
+	if e.Also != "" && !isGlob(e.Also) {
+		bad("also %q is not a glob", e.Also)
+	}
+	for _, path := range e.Lose {
+		if !isProperty(path) {
+			bad("lose %q is no path of a property, such as Boot/BootSourceOverrideTarget", path)
+		}
+	}
 	if e.Drop != "" && !headerName.MatchString(e.Drop) {
 		bad("drop %q is not the name of a header", e.Drop)
 	}
 	for _, path := range slices.Sorted(maps.Keys(e.Set)) {
-		if path == "" || slices.Contains(strings.Split(path, "/"), "") {
+		if !isProperty(path) {
 			bad("set %q is no path of a property, such as Boot/BootSourceOverrideTarget", path)
 		}
 	}

@@ -25,13 +25,18 @@ func (r Rule) Fits(host string, hosts []string) error {
 		if x.When.Host != "" && !glob(x.When.Host, host) {
 			errs = append(errs, fmt.Errorf("when.host %q leaves out %s, whose BMC it is", x.When.Host, host))
 		}
+		if x.When.Ends != "" {
+			errs = append(errs, fmt.Errorf("ends %q would end the fault while the story counts on it: withdraw it by a step", x.When.Ends))
+		}
 		for _, t := range x.When.Reset {
 			if !slices.Contains(redfishResets, t) {
 				errs = append(errs, fmt.Errorf("reset type %q is none of %v", t, redfishResets))
 			}
 		}
-		if swap := x.Effect.Swap; swap != "" && !slices.ContainsFunc(hosts, func(name string) bool { return name != host && glob(swap, name) }) {
-			errs = append(errs, fmt.Errorf("swap %q is no other host", swap))
+		for key, others := range map[string]string{"swap": x.Effect.Swap, "also": x.Effect.Also} { // one at most
+			if others != "" && !slices.ContainsFunc(hosts, func(name string) bool { return name != host && glob(others, name) }) {
+				errs = append(errs, fmt.Errorf("%s %q is no other host", key, others))
+			}
 		}
 		if len(errs) == 0 {
 			if err := b.neverFires(newRule(x, &r)); err != nil {
@@ -86,6 +91,7 @@ var selectors = []struct {
 	set   func(*Selector) bool
 }{
 	{"header", NeedsWire, func(s *Selector) bool { return s.Header != "" }},
+	{"body", NeedsWire, func(s *Selector) bool { return s.Body != nil }},
 	{"via", NeedsIPMI, func(s *Selector) bool { return s.Via == ViaIPMI }},
 }
 

@@ -86,12 +86,15 @@ func TestHolds(t *testing.T) {
 // nothing says that it did.
 func TestDirectCalls(t *testing.T) {
 	effects := map[string]string{
-		"cap": `1`, "expire": `true`, "auth": `"session"`, "etag": `"required"`, "drop": `"ETag"`, "omit": `"Links"`, "set": `{"Name": 1}`, "advertise": `["On"]`,
+		"cap": `1`, "expire": `true`, "auth": `"session"`, "etag": `"required"`, "drop": `"ETag"`, "omit": `"Links"`, "set": `{"Name": 1}`, "lose": `["Boot"]`, "advertise": `["On"]`,
 	}
 	for _, key := range fakebmc.KeysThatNeed(fakebmc.NeedsWire) {
 		rule := fmt.Sprintf(`{"effect": {%q: %s}}`, key, effects[key])
 		if key == "header" {
 			rule = `{"when": {"header": "X-A: b"}, "effect": {"hang": true}}`
+		}
+		if key == "body" {
+			rule = `{"when": {"body": {"ResetType": "*"}}, "effect": {"hang": true}}`
 		}
 		var fired []string
 		clk := &systemtest.Clock{}

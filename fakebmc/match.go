@@ -140,6 +140,7 @@ func (s *Selector) matches(a *arrival) bool {
 		(s.Method == "" || s.Method == a.Method) &&
 		(s.Path == "" || glob(s.Path, a.Path)) &&
 		(s.Header == "" || s.matchesHeader(a)) &&
+		(s.Body == nil || s.matchesBody(a)) &&
 		(len(s.Reset) == 0 || a.kind == reset && slices.Contains(s.Reset, a.ResetType)) &&
 		(len(s.Phase) == 0 || slices.Contains(s.Phase, a.phase())) &&
 		(s.Within == 0 || a.bmc.mem.changedWithin(a.now, time.Duration(s.Within)))
@@ -163,6 +164,19 @@ func (s *Selector) matchesHeader(a *arrival) bool {
 	return value != "" && glob(pattern, value)
 }
 
+func (s *Selector) matchesBody(a *arrival) bool {
+	if a.traits.Body == nil {
+		return false
+	}
+	for property, pattern := range s.Body { // in any order: all have to match
+		value, ok := a.traits.Body(property)
+		if ok != (pattern != "") || ok && !glob(pattern, value) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Selector) inWindow(now time.Duration) bool {
 	return now >= time.Duration(s.From) && (s.Until == 0 || now < time.Duration(s.Until))
 }
@@ -173,7 +187,7 @@ func (s *Selector) everything() bool {
 }
 
 func (s *Selector) everyRequest() bool {
-	return s.Client == "" && s.Via == "" && s.Method == "" && s.Path == "" && s.Header == "" && len(s.Reset) == 0 && s.Skip == 0 && s.Count == 0
+	return s.Client == "" && s.Via == "" && s.Method == "" && s.Path == "" && s.Header == "" && s.Body == nil && len(s.Reset) == 0 && s.Skip == 0 && s.Count == 0
 }
 
 // cutsOff tells whether the rule stops connections and not only some requests.

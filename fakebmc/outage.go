@@ -201,6 +201,11 @@ func (b *BMC) boot(o *outage) {
 	late := b.late
 	b.late = nil
 	b.mu.Unlock()
+	for _, r := range b.Rules() {
+		if r.ends(EndsRestart) {
+			b.RemoveRule(r.Name)
+		}
+	}
 	if o.report != "" {
 		b.mem.insist(o.report, end(b.clk.Now(), Duration(o.insist)))
 	}
@@ -237,8 +242,8 @@ func (b *BMC) performable(whole Rule, rules []*rule) error {
 		if _, ok := b.sys.(GuestSystem); r.Effect.Guest != nil && !ok {
 			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: this system can't be told how its guest behaves: %w", r.Name, b.host, ErrUnsupported))
 		}
-		if r.Effect.Swap != "" && len(b.peers) < 2 {
-			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: it knows no other host to swap with: %w", r.Name, b.host, ErrUnsupported))
+		if (r.Effect.Swap != "" || r.Effect.Also != "") && len(b.peers) < 2 {
+			errs = append(errs, fmt.Errorf("adding rule %q to the bmc of %s: it knows no other host to act upon: %w", r.Name, b.host, ErrUnsupported))
 		}
 	}
 	return errors.Join(errs...)

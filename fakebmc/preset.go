@@ -16,7 +16,7 @@ import (
 // catalogue, with where it was seen. A Rule refers to it by that name.
 type Preset struct {
 	Name    string `json:"name"`
-	Row     int    `json:"row"`    // of the catalogue, 1 to 52
+	Row     int    `json:"row"`    // of the catalogue, 1 to 54
 	Vendor  string `json:"vendor"` // whose BMCs, or clients, do it
 	Source  string `json:"source"` // issues, commits and bugs that tell of it
 	Summary string `json:"summary"`

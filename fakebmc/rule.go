@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -31,20 +32,27 @@ type Rule struct {
 // Selector says which requests a Rule concerns. Every field that is set must
 // match; the zero Selector selects all but those that the BMC makes itself.
 type Selector struct {
-	Host   string       `json:"host,omitempty"`   // glob (package path) on the host name
-	Client string       `json:"client,omitempty"` // glob on who asks; the BMC's own resets have ClientBMC, ClientWatchdog and ClientRestore, and are selected by their name only
-	Via    string       `json:"via,omitempty"`    // redfish or ipmi
-	Method string       `json:"method,omitempty"` // GET, HEAD, POST, PATCH, PUT or DELETE
-	Path   string       `json:"path,omitempty"`   // glob (package path) on the path without trailing slash
-	Header string       `json:"header,omitempty"` // name: glob on the value, of an HTTP header
-	Reset  []ResetType  `json:"reset,omitempty"`  // any of these, known or not
-	Phase  []PowerState `json:"phase,omitempty"`  // the actual state on arrival is any of these
-	Within Duration     `json:"within,omitempty"` // the actual state has changed so short ago
-	From   Duration     `json:"from,omitempty"`   // on the BMC's clock, inclusive
-	Until  Duration     `json:"until,omitempty"`  // on the BMC's clock, exclusive; 0 is for ever
-	Skip   uint64       `json:"skip,omitempty"`   // lets the first Skip matches pass
-	Count  uint64       `json:"count,omitempty"`  // then fires Count times; 0 is always
+	Host   string `json:"host,omitempty"`   // glob (package path) on the host name
+	Client string `json:"client,omitempty"` // glob on who asks; the BMC's own resets have ClientBMC, ClientWatchdog and ClientRestore, and are selected by their name only
+	Via    string `json:"via,omitempty"`    // redfish or ipmi
+	Method string `json:"method,omitempty"` // GET, HEAD, POST, PATCH, PUT or DELETE
+	Path   string `json:"path,omitempty"`   // glob (package path) on the path without trailing slash
+	Header string `json:"header,omitempty"` // name: glob on the value, of an HTTP header
+	// Body are properties of what a request says, as paths such as Boot/BootSourceOverrideTarget, each with a glob on its value: a
+	// string as it is, anything else as JSON; an empty glob is for a property that isn't there. All have to match.
+	Body   map[string]string `json:"body,omitempty"`
+	Reset  []ResetType       `json:"reset,omitempty"`  // any of these, known or not
+	Phase  []PowerState      `json:"phase,omitempty"`  // the actual state on arrival is any of these
+	Within Duration          `json:"within,omitempty"` // the actual state has changed so short ago
+	From   Duration          `json:"from,omitempty"`   // on the BMC's clock, inclusive
+	Until  Duration          `json:"until,omitempty"`  // on the BMC's clock, exclusive; 0 is for ever
+	Skip   uint64            `json:"skip,omitempty"`   // lets the first Skip matches pass
+	Count  uint64            `json:"count,omitempty"`  // then fires Count times; 0 is always
+	Ends   string            `json:"ends,omitempty"`   // with what the rule is over for good: EndsRestart, or empty for nothing
 }
+
+// EndsRestart is the end of a rule when the BMC is up again after a restart.
+const EndsRestart = "restart"
 
 var (
 	methods    = []string{methodGet, methodHead, methodPost, methodPatch, "PUT", "DELETE"}
@@ -118,6 +126,11 @@ func (r Rule) Validate() error {
 	return errors.Join(errs...)
 }
 
+// ends reports whether the rule is over for good with an event, as it says or as the rules of its preset do.
+func (r Rule) ends(with string) bool {
+	return slices.ContainsFunc(r.expand(), func(x Rule) bool { return x.When.Ends == with })
+}
+
 // expand returns the rules that r stands for. Their names begin with r's.
 func (r Rule) expand() []Rule {
 	if r.Preset == "" {
@@ -138,7 +151,7 @@ func (r Rule) expand() []Rule {
 // overlaid returns s with what o sets instead.
 func (s Selector) overlaid(o Selector) Selector {
 	for _, f := range []struct{ into, from *string }{
-		{&s.Host, &o.Host}, {&s.Client, &o.Client}, {&s.Via, &o.Via}, {&s.Method, &o.Method}, {&s.Path, &o.Path}, {&s.Header, &o.Header},
+		{&s.Host, &o.Host}, {&s.Client, &o.Client}, {&s.Via, &o.Via}, {&s.Method, &o.Method}, {&s.Path, &o.Path}, {&s.Header, &o.Header}, {&s.Ends, &o.Ends},
 	} {
 		if *f.from != "" {
 			*f.into = *f.from
@@ -159,6 +172,9 @@ func (s Selector) overlaid(o Selector) Selector {
 	}
 	if o.Phase != nil {
 		s.Phase = o.Phase
+	}
+	if o.Body != nil {
+		s.Body = o.Body
 	}
 	return s
 }
@@ -189,6 +205,17 @@ func (s Selector) validate(bad func(string, ...any)) {
 			bad("phase %q is none of %v", p, powerStates)
 		}
 	}
+	for _, property := range slices.Sorted(maps.Keys(s.Body)) {
+		if !isProperty(property) {
+			bad("body %q is no path of a property, such as Boot/BootSourceOverrideTarget", property)
+		}
+		if !isGlob(s.Body[property]) {
+			bad("body %q: %q is not a glob", property, s.Body[property])
+		}
+	}
+	if s.Ends != "" && s.Ends != EndsRestart {
+		bad("ends %q is not %s", s.Ends, EndsRestart)
+	}
 	if s.From < 0 || s.Until < 0 {
 		bad("from and until must not be negative")
 	}
@@ -200,12 +227,19 @@ func (s Selector) validate(bad func(string, ...any)) {
 	}
 }
 
-// IsZero reports whether s selects all requests.
-func (s Selector) IsZero() bool { return s.Host == "" && s.From == 0 && s.Until == 0 && s.everything() }
+// IsZero reports whether s selects all requests, for ever.
+func (s Selector) IsZero() bool {
+	return s.Host == "" && s.From == 0 && s.Until == 0 && s.Ends == "" && s.everything()
+}
 
 func (s *Selector) header() (name, glob string, ok bool) {
 	name, glob, ok = strings.Cut(s.Header, ":")
 	return name, strings.TrimSpace(glob), ok
+}
+
+// isProperty reports whether a path names a property of a resource.
+func isProperty(path string) bool {
+	return path != "" && !slices.Contains(strings.Split(path, "/"), "")
 }
 
 func isGlob(pattern string) bool {
@@ -238,5 +272,8 @@ func (r Rule) validateTogether(bad func(string, ...any)) {
 	}
 	if w.Header != "" && w.Via == ViaIPMI {
 		bad("ipmi has no headers")
+	}
+	if w.Body != nil && w.Via == ViaIPMI {
+		bad("ipmi has no bodies")
 	}
 }

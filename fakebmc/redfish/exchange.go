@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -20,6 +21,8 @@ type exchange struct {
 	// must not be executed; nil leaves it to the BMC.
 	run     func(fakebmc.Effects) response
 	refused bool   // run refuses it, whatever the rules
+	body    []byte // what it says
+	said    any    // the same, decoded when a rule first asks for it
 	auth    string // how the client authenticated: see fakebmc.Traits
 	expire  func() // ends the client's session
 
@@ -64,7 +67,63 @@ func (x *exchange) login() bool { return x.e.login && x.r.Method == http.MethodP
 
 // Traits implements fakebmc.Wire.
 func (x *exchange) Traits() fakebmc.Traits {
-	return fakebmc.Traits{Own: x.run != nil, Login: x.login(), Auth: x.auth, Header: x.r.Header.Get}
+	return fakebmc.Traits{Own: x.run != nil, Login: x.login(), Auth: x.auth, Header: x.r.Header.Get, Body: x.says}
+}
+
+// says is the value of a property of the request's body.
+func (x *exchange) says(property string) (string, bool) {
+	if x.said == nil && json.Unmarshal(x.body, &x.said) != nil {
+		return "", false
+	}
+	v := x.said
+	for key := range strings.SplitSeq(property, "/") {
+		o, ok := v.(map[string]any)
+		if !ok {
+			return "", false
+		}
+		if v, ok = o[key]; !ok {
+			return "", false
+		}
+	}
+	if text, ok := v.(string); ok {
+		return text, true
+	}
+	data, err := json.Marshal(v)
+	return string(data), err == nil
+}
+
+// losing is a body without the properties that rules have a change lose. What is no object is left to whoever reads it.
+func losing(body []byte, effects fakebmc.Effects) []byte {
+	var in map[string]any
+	for _, e := range effects {
+		for _, path := range e.Lose {
+			if in == nil && json.Unmarshal(body, &in) != nil {
+				return body
+			}
+			lose(in, strings.Split(path, "/"))
+		}
+	}
+	if in == nil {
+		return body
+	}
+	rest, err := json.Marshal(in)
+	if err != nil {
+		return body
+	}
+	return rest
+}
+
+// lose removes a property, and what held nothing else.
+func lose(o map[string]any, path []string) {
+	inner, ok := o[path[0]].(map[string]any)
+	switch {
+	case len(path) == 1:
+		delete(o, path[0])
+	case ok:
+		if lose(inner, path[1:]); len(inner) == 0 {
+			delete(o, path[0])
+		}
+	}
 }
 
 // Execute implements fakebmc.Wire.

@@ -90,6 +90,8 @@ var scripts = map[string]string{
 	"gateway-time-out":                "get off",
 	"login-redirects":                 "login login get",
 	"reset-of-the-bmc-powers-on":      "off +2s get manager +10s get +4s get",
+	"shared-supply":                   "get off +2s get",
+	"target-before-enabled":           "enable boot",
 }
 
 // onlyIPMI are shown by ipmi.TestPresets: HTTP doesn't show them.
@@ -265,6 +267,8 @@ func (st *stage) request(step string) string {
 	case "get", "types", "managers":
 	case "boot":
 		method, body = "PATCH", `{"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"}}`
+	case "enable":
+		method, body = "PATCH", `{"Boot": {"BootSourceOverrideEnabled": "Once"}}`
 	case "login":
 		method, path, body = "POST", loginURL, `{"UserName": "admin", "Password": "s3cret"}`
 		headers, st.session = nil, nil

@@ -340,6 +340,7 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		x.refused = true
 	}
 	body, err := front.ReadBody(x.w, r)
+	x.body = body
 	if a, ok := s.admits(x, req.Path); !ok {
 		refuse(a)
 		return
@@ -389,7 +390,7 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 	case r.Method == http.MethodPost:
 		x.run = func(effects fakebmc.Effects) response { return e.post(effects, body) }
 	case r.Method == http.MethodPatch:
-		run(func() response { return e.patch(body) })
+		x.run = func(effects fakebmc.Effects) response { return e.patch(losing(body, effects)) }
 	case r.Method == http.MethodDelete:
 		run(e.delete)
 	case e.get != nil:
