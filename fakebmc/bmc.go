@@ -327,7 +327,7 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 		}
 		rec.Executed = now
 		b.overtake(nil)
-		b.spread(e, rec.Request.Client, t)
+		b.spread(e, t)
 	case later.Stuck != nil:
 		b.overtake(&underway{report: string(later.Stuck.Report), from: b.actual(), until: end(now, later.Stuck.For)})
 	case later.Transition != nil && !b.mem.transits(t): // asking again doesn't begin it again
@@ -378,15 +378,16 @@ func (b *BMC) swapped(effects Effects) System {
 	return nil
 }
 
-// spread has other hosts reset as well. What those make of it is answered to nobody.
-func (b *BMC) spread(effects Effects, client string, t ResetType) {
+// spread has other hosts reset as well, which nobody has asked for: it is the BMC's own deed. What they make of it is answered to
+// nobody.
+func (b *BMC) spread(effects Effects, t ResetType) {
 	for _, e := range effects {
 		if e.Also == "" {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.peers)) {
 			if name != b.host && glob(e.Also, name) {
-				_ = resetFor(b.peers[name], client, t)
+				_ = resetFor(b.peers[name], ClientBMC, t)
 			}
 		}
 	}
