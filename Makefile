@@ -221,8 +221,8 @@ golden: controlplane ## Write the golden files anew; review the difference befor
 
 .PHONY: image
 image: ## Build bin/image.tar, an image of the controllers and agents for a cluster (IMAGE=name); docker load, ctr images import and kind load read it
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/image/fencelab ./cmd/incluster/fencelab
-	$(GO) run ./ci/image bin/image/fencelab '$(IMAGE)' bin/image.tar
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -buildvcs=true -o bin/image/fencelab ./cmd/incluster/fencelab
+	$(GO) run ./ci/image -user 65532:65532 bin/image/fencelab '$(IMAGE)' bin/image.tar
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs, RBAC and the schema's descriptions

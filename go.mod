@@ -24,6 +24,7 @@ require libvirt.org/go/libvirt v1.11002.0
 require libvirt.org/go/libvirtxml v1.11002.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.9.2
 	github.com/beevik/etree v1.8.1
 	github.com/chromedp/cdproto v0.0.0-20260321001828-e3e3800016bc
 	github.com/chromedp/chromedp v0.15.1

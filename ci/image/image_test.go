@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ func TestImage(t *testing.T) {
 	container := daemonSet(t).Spec.Template.Spec.Containers[0]
 	first, second := filepath.Join(dir, "first.tar"), filepath.Join(dir, "second.tar")
 	for _, file := range []string{first, second} {
-		if err := write(program, container.Image, file); err != nil {
+		if err := write(program, container.Image, file, "65532:65532"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,6 +52,9 @@ func TestImage(t *testing.T) {
 	if want := []string{"/fencelab"}; !slices.Equal(config.Config.Entrypoint, want) {
 		t.Errorf("the image runs %q, and not %q", config.Config.Entrypoint, want)
 	}
+	if config.Config.User != "65532:65532" || !strings.HasSuffix(config.Config.Labels["org.opencontainers.image.source"], "/fencelab/fencelab") {
+		t.Errorf("the image runs as %q, with the labels %v", config.Config.User, config.Config.Labels)
+	}
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("the image has %d layers (%v)", len(layers), err)
@@ -62,6 +66,19 @@ func TestImage(t *testing.T) {
 	defer content.Close()
 	root := filepath.Join(dir, "root")
 	unpack(t, content, root)
+
+	var list struct{ Components []struct{ Purl string } }
+	for _, file := range []string{filepath.Join(root, "sbom.cdx.json"), filepath.Join(dir, "first.cdx.json")} {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &list)
+		}
+		if err != nil || !slices.ContainsFunc(list.Components, func(c struct{ Purl string }) bool {
+			return strings.HasPrefix(c.Purl, "pkg:golang/sigs.k8s.io/controller-runtime@v")
+		}) {
+			t.Errorf("%s lists %v, %v", file, list, err)
+		}
+	}
 
 	// In an empty root there is nothing that it could load.
 	run := exec.Command(filepath.Join(root, "fencelab"), append(container.Args, "--print-manifests")...)
@@ -81,8 +98,9 @@ func TestErrors(t *testing.T) {
 	for _, c := range []struct{ program, name, want string }{
 		{"/nowhere/fencelab", "localhost/fencelab:latest", "read the program of the image localhost/fencelab:latest"},
 		{os.Args[0], "Fence Lab", "name the image"},
+		{"image_test.go", "localhost/fencelab:latest", "find out what is in the program of the image localhost/fencelab:latest"},
 	} {
-		if err := write(c.program, c.name, file); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := write(c.program, c.name, file, ""); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s as %q: %v; it should say %q", c.program, c.name, err, c.want)
 		}
 	}
