@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+
+	"github.com/fencelab/fencelab/ci/machine"
 )
 
 // Shelf hands control planes on within a program, since coming up is most of what one costs: the next of the same kind takes
@@ -30,8 +32,12 @@ type Shelf struct {
 	idle   []*Cluster
 }
 
-// mostIdle bounds the memory that is held for a next one.
-const mostIdle = 2
+// mostIdle bounds the memory that is held for a next one, and memoryToSpare is how much others have to have left for that: each
+// process of a suite has a shelf, and what is on it takes 300 to 450 MB.
+const (
+	mostIdle      = 2
+	memoryToSpare = 4 << 30
+)
 
 // kindOf is what control planes have to have in common for one to take the other's place, besides the tokens of their Nodes.
 func kindOf(o *Options) (kind [sha256.Size]byte, err error) {
@@ -112,6 +118,9 @@ func (c *Cluster) knows(nodes []string) bool {
 func (s *Shelf) keep(c *Cluster) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if machine.Available(machine.Root) < memoryToSpare {
+		return false
+	}
 	// What was changed by stopping it would show in the next life.
 	if s.closed || len(s.idle) == mostIdle || c.disturbed || c.original == nil || c.pause() != nil {
 		return false

@@ -84,6 +84,38 @@ func groups(root fs.FS, controller string) (dirs []string) {
 	return dirs
 }
 
+// Available is how much memory a program may still use, in bytes: what the machine could give, and no more than its cgroups let it
+// have. What files have in memory can be taken back, and isn't counted.
+func Available(root fs.FS) int64 {
+	available := int64(math.MaxInt64)
+	for line := range strings.Lines(read(root, "proc/meminfo")) {
+		words := strings.Fields(line)
+		if len(words) > 1 && words[0] == "MemAvailable:" {
+			if kib, err := strconv.ParseInt(words[1], 10, 64); err == nil {
+				available = kib << 10
+			}
+		}
+	}
+	for _, dir := range groups(root, "memory") {
+		for _, files := range [][3]string{{"memory.max", "memory.current", "inactive_file "}, {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}} {
+			limit, err := strconv.ParseInt(read(root, path.Join(dir, files[0])), 10, 64) // "max" is none
+			used, usedErr := strconv.ParseInt(read(root, path.Join(dir, files[1])), 10, 64)
+			if err != nil || usedErr != nil {
+				continue
+			}
+			for line := range strings.Lines(read(root, path.Join(dir, "memory.stat"))) {
+				if text, ok := strings.CutPrefix(strings.TrimSpace(line), files[2]); ok {
+					if files, err := strconv.ParseInt(text, 10, 64); err == nil {
+						used -= files
+					}
+				}
+			}
+			available = min(available, limit-used)
+		}
+	}
+	return available
+}
+
 // quota is how many cores a cgroup lets its processes have.
 func quota(root fs.FS, dir string) float64 {
 	words := strings.Fields(cmp.Or(read(root, path.Join(dir, "cpu.max")),

@@ -50,6 +50,28 @@ func TestLook(t *testing.T) {
 	}
 }
 
+func TestAvailable(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing is known": {nil, math.MaxInt64},
+		"no limit":         {map[string]string{"proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n", "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "7\n"}, 60 << 10},
+		"a limit": {map[string]string{
+			"proc/meminfo": "MemAvailable: 60 kB\n", "proc/self/cgroup": "0::/run\n", "sys/fs/cgroup/run/memory.max": "1000\n", "sys/fs/cgroup/run/memory.current": "700\n",
+			"sys/fs/cgroup/run/memory.stat": "anon 500\ninactive_file 150\nactive_file 50\n",
+		}, 450},
+		"a limit of version 1": {map[string]string{
+			"proc/meminfo": "MemAvailable: 60 kB\n", "proc/self/cgroup": "4:memory:/run\n", "sys/fs/cgroup/memory/run/memory.limit_in_bytes": "1000\n",
+			"sys/fs/cgroup/memory/run/memory.usage_in_bytes": "900\n", "sys/fs/cgroup/memory/run/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n",
+		}, 300},
+	} {
+		if got := Available(files(c.files)); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 func TestStalled(t *testing.T) {
 	const machine, own = "some avg10=1.00 avg60=0.00 avg300=0.00 total=2000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n", "some avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n"
 	for name, c := range map[string]struct {

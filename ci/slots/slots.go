@@ -16,6 +16,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,12 +58,17 @@ type Gate struct {
 	Size machine.Size
 	// HasRoom reports whether there is time of the cores to be had.
 	HasRoom func() bool
+	// Available is how much memory there is to be had, in bytes.
+	Available func() int64
 }
 
 // Machine is the gate of this machine.
 func Machine() *Gate {
 	size := machine.Look(machine.Root)
-	return &Gate{Dir: "/tmp/fencelab-slots", Size: size, HasRoom: new(pressure).hasRoom}
+	return &Gate{
+		Dir: "/tmp/fencelab-slots", Size: size, HasRoom: (&pressure{limited: size.Cores < float64(runtime.NumCPU())}).hasRoom,
+		Available: func() int64 { return machine.Available(machine.Root) },
+	}
 }
 
 // Count is how many slots there are.
@@ -72,6 +78,9 @@ func (g *Gate) Count() int {
 
 // pressure looks at how busy the machine is, by what the kernel counts, and where it is busy by trying.
 type pressure struct {
+	// limited says that a cgroup grants less than the cores that there are. Whether it is used up shows by trying alone: what waits
+	// for it waits for no core.
+	limited bool
 	at      time.Time
 	stalled time.Duration
 }
@@ -88,7 +97,7 @@ func (p *pressure) hasRoom() bool {
 	share := (stalled - p.stalled).Seconds() / now.Sub(p.at).Seconds()
 	first := p.at.IsZero()
 	p.at, p.stalled = now, stalled
-	if known && !first && share < busy {
+	if known && !first && share < busy && !p.limited {
 		return true
 	}
 	return machine.Measure().Got >= enough
@@ -151,7 +160,7 @@ func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format 
 	}
 }
 
-// fill takes slots if there are as many as it costs, and time to be had, or if nobody else has any.
+// fill takes slots if there are as many as it costs, and time and memory to be had, or if nobody else has any.
 func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 	others := 0
 	for i := range count {
@@ -162,7 +171,7 @@ func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 		}
 		t.slots = append(t.slots, slot)
 	}
-	if len(t.slots) >= cost && (others == 0 || g.HasRoom()) {
+	if len(t.slots) >= cost && (others == 0 || g.Available() >= int64(cost)*perSlot && g.HasRoom()) {
 		free(t.slots[cost:])
 		t.slots = t.slots[:cost]
 		return true

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // gateIn has eight slots.
 func gateIn(dir string) *Gate {
-	return &Gate{Dir: dir, Size: machine.Size{Cores: 1, Memory: 1 << 40}, HasRoom: func() bool { return true }}
+	return &Gate{Dir: dir, Size: machine.Size{Cores: 1, Memory: 1 << 40}, HasRoom: func() bool { return true }, Available: func() int64 { return 1 << 40 }}
 }
 
 func gate(t *testing.T) *Gate {
