@@ -65,6 +65,8 @@ func (b *BMC) everyAsked() []asked {
 			add(reset, Traits{}, Request{Client: own, own: true, Method: methodPost, Path: b.resetPath, ResetType: r})
 		}
 	}
+	events := Request{Client: ClientEvents, own: true, Method: methodPost}
+	all = append(all, asked{kind: other, traits: Traits{Own: true}, Request: events, below: []string{"/redfish/v1/EventService/Subscriptions/*"}})
 	add(read, sessions, Request{Via: ViaRedfish, Method: methodHead, Path: b.systemPath})
 	for _, method := range methods {
 		all = append(all, asked{kind: other, traits: sessions, Request: Request{Via: ViaRedfish, Method: method}, below: below})

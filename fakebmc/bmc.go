@@ -195,6 +195,11 @@ func (b *BMC) Do(req Request, reply func(Answer)) { b.handle(req, caller{reply: 
 // execute, or refuses: so that rules and the record hook see all.
 func (b *BMC) Serve(req Request, w Wire) { b.handle(req, caller{wire: w}) }
 
+// Tell has an event go to who has subscribed to it, at a path, unless rules for [ClientEvents] hold it up or lose it.
+func (b *BMC) Tell(path string, w Wire) {
+	b.handle(Request{Client: ClientEvents, Method: methodPost, Path: path, own: true}, caller{wire: w})
+}
+
 func (b *BMC) handle(req Request, from caller) {
 	rec := Record{
 		Seq: b.seq.Add(1), Host: b.host, Request: req,

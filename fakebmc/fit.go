@@ -33,7 +33,7 @@ func (r Rule) Fits(host string, hosts []string) error {
 				errs = append(errs, fmt.Errorf("reset type %q is none of %v", t, redfishResets))
 			}
 		}
-		for key, others := range map[string]string{"swap": x.Effect.Swap, "also": x.Effect.Also} { // one at most
+		for key, others := range map[string]string{"swap": x.Effect.Swap, "also": x.Effect.Also} { // order does not matter: one at most is set
 			if others != "" && !slices.ContainsFunc(hosts, func(name string) bool { return name != host && glob(others, name) }) {
 				errs = append(errs, fmt.Errorf("%s %q is no other host", key, others))
 			}

@@ -168,7 +168,7 @@ func (s *Selector) matchesBody(a *arrival) bool {
 	if a.traits.Body == nil {
 		return false
 	}
-	for property, pattern := range s.Body { // in any order: all have to match
+	for property, pattern := range s.Body { // order does not matter: all have to match
 		value, ok := a.traits.Body(property)
 		if ok != (pattern != "") || ok && !glob(pattern, value) {
 			return false

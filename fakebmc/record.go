@@ -59,6 +59,7 @@ const (
 const (
 	ClientBMC      = "bmc"      // a transition, an automatic or a duplicate reset
 	ClientWatchdog = "watchdog" // the host watchdog timer has expired
+	ClientEvents   = "events"   // an event is told to who has subscribed
 	ClientRestore  = "restore"  // a power restore policy
 )
 

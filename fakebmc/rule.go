@@ -33,7 +33,7 @@ type Rule struct {
 // match; the zero Selector selects all but those that the BMC makes itself.
 type Selector struct {
 	Host   string `json:"host,omitempty"`   // glob (package path) on the host name
-	Client string `json:"client,omitempty"` // glob on who asks; the BMC's own resets have ClientBMC, ClientWatchdog and ClientRestore, and are selected by their name only
+	Client string `json:"client,omitempty"` // glob on who asks; the BMC's own resets have ClientBMC, ClientWatchdog and ClientRestore, its events ClientEvents, and are selected by their name only
 	Via    string `json:"via,omitempty"`    // redfish or ipmi
 	Method string `json:"method,omitempty"` // GET, HEAD, POST, PATCH, PUT or DELETE
 	Path   string `json:"path,omitempty"`   // glob (package path) on the path without trailing slash

@@ -36,6 +36,7 @@ func (o *Options) Flags() *flag.FlagSet {
 	flags.StringVar(&o.certificate, "tls-certificate", "", "serve HTTPS with the certificate in this file")
 	flags.StringVar(&o.key, "tls-key", "", "private key of --tls-certificate")
 	flags.Func("media", "URL `prefixes` of the images that may be inserted as virtual media (default: none)", list(&o.Media))
+	flags.Func("events-to", "URL `prefixes` to which clients may have events pushed (default: none)", list(&o.Destinations))
 	flags.Func("mockup", "look like the Redfish service in this `directory`, as DMTF's mockup tools and fencelab bmc record write it", func(dir string) (err error) {
 		o.Mockup, err = redfish.LoadMockup(dir)
 		return err

@@ -71,6 +71,8 @@ type Options struct {
 	Suites []int
 	// Media are where the images lie that may be inserted: see redfish.Config.
 	Media []string
+	// Destinations are where events may be pushed: see redfish.Config.
+	Destinations []string
 	// RestartTime is how long a BMC is away after a Manager.Reset: see fakebmc.RestartTime.
 	RestartTime time.Duration
 	// Mockup is what each host's Redfish service looks like; nil is fencelab's own tree. Not with Shared.
@@ -268,7 +270,7 @@ func (f *fleet) report(err error) {
 
 func (f *fleet) serveRedfish() (urls []string, err error) {
 	cfg := redfish.Config{
-		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
+		Username: f.o.Username, Password: f.o.Password, Media: f.o.Media, Destinations: f.o.Destinations, Clock: f.clk, OnRequest: f.record(), Certificate: f.o.Certificate,
 		OldestTLS: f.o.OldestTLS, NewestTLS: f.o.NewestTLS, MaxSessions: f.o.MaxSessions,
 		SessionTimeout: f.o.SessionTimeout, Warn: f.o.Warn, Mockup: f.o.Mockup,
 	}

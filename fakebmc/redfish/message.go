@@ -31,6 +31,7 @@ const (
 	msgPropertyOutOfRange   = fakebmc.Registry + "PropertyValueOutOfRange"
 	msgPropertyNotInList    = fakebmc.Registry + "PropertyValueNotInList"
 	msgAccessDenied         = fakebmc.Registry + "AccessDenied"
+	msgEventsExceeded       = fakebmc.Registry + "EventSubscriptionLimitExceeded"
 	msgResourceInUse        = fakebmc.Registry + "ResourceInUse"
 	msgUnavailable          = fakebmc.Registry + "ServiceTemporarilyUnavailable"
 	msgQueryNotSupported    = fakebmc.Registry + "QueryNotSupported"
@@ -42,37 +43,38 @@ type message struct{ text, severity, resolution string }
 // messages holds the texts as the Base registry publishes them, because clients
 // match on them, by the key that ends a message id.
 var messages = map[string]message{
-	"GeneralError":                  {"A general error has occurred.  See Resolution for information on how to resolve the error, or @Message.ExtendedInfo if Resolution is not provided.", "Critical", "None."},
-	"InternalError":                 {"The request failed due to an internal service error.  The service is still operational.", "Critical", "Resubmit the request.  If the problem persists, consider resetting the service."},
-	"ResourceMissingAtURI":          {"The resource at the URI '%1' was not found.", "Critical", "Place a valid resource at the URI or correct the URI and resubmit the request."},
-	"ResourceInUse":                 {"The change to the requested resource failed because the resource is in use or in transition.", "Warning", "Remove the condition and resubmit the request if the operation failed."},
-	"ServiceTemporarilyUnavailable": {"The service is temporarily unavailable.  Retry in %1 seconds.", "Critical", "Wait for the indicated retry duration and retry the operation."},
-	"ActionParameterMissing":        {"The action %1 requires the parameter %2 to be present in the request body.", "Critical", "Supply the action with the required parameter in the request body when the request is resubmitted."},
-	"ActionParameterValueNotInList": {"The value '%1' for the parameter %2 in the action %3 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
-	"ActionParameterValueConflict":  {"The parameter '%1' with the requested value of '%2' does not meet the constraints of the implementation.", "Warning", "None."},
-	"ActionNotSupported":            {"The action %1 is not supported by the resource.", "Critical", "Check the Actions property in the resource for the supported actions."},
-	"OperationNotAllowed":           {"The HTTP method is not allowed on this resource.", "Critical", "None."},
-	"MalformedJSON":                 {"The request body submitted was malformed JSON and could not be parsed by the receiving service.", "Critical", "Ensure that the request body is valid JSON and resubmit the request."},
-	"UnrecognizedRequestBody":       {"The service detected a malformed request body that it was unable to interpret.", "Warning", "Correct the request body and resubmit the request if it failed."},
-	"HeaderInvalid":                 {"Header '%1' is invalid.", "Critical", "Resubmit the request with a valid request header."},
-	"PropertyMissing":               {"The property %1 is a required property and must be included in the request.", "Warning", "Ensure that the property is in the request body and has a valid value and resubmit the request if the operation failed."},
-	"PreconditionFailed":            {"The ETag supplied did not match the ETag required to change this resource.", "Critical", "Try the operation again using the appropriate ETag."},
-	"PreconditionRequired":          {"A precondition header or annotation is required to change this resource.", "Critical", "Try the operation again using an If-Match or If-None-Match header and appropriate ETag."},
-	"InsufficientPrivilege":         {"There are insufficient privileges for the account or credentials associated with the current session to perform the requested operation.", "Critical", "Either abandon the operation or change the associated access rights and resubmit the request if the operation failed."},
-	"NoValidSession":                {"There is no valid session established with the implementation.", "Critical", "Establish a session before attempting any operations."},
-	"ResourceAtUriUnauthorized":     {"While accessing the resource at '%1', the service received an authorization error '%2'.", "Critical", "Ensure that the appropriate access is provided for the service in order for it to access the URI."},
-	"PropertyUnknown":               {"The property %1 is not in the list of valid properties for the resource.", "Warning", "Remove the unknown property from the request body and resubmit the request if the operation failed."},
-	"PropertyDuplicate":             {"The property %1 was duplicated in the request.", "Warning", "Remove the duplicate property from the request body and resubmit the request if the operation failed."},
-	"PropertyValueTypeError":        {"The value '%1' for the property %2 is not a type that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
-	"PropertyValueOutOfRange":       {"The value '%1' for the property %2 is not in the supported range of acceptable values.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
-	"PropertyValueNotInList":        {"The value '%1' for the property %2 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
-	"AccessDenied":                  {"While attempting to establish a connection to '%1', the service denied access.", "Critical", "Attempt to ensure that the URI is correct and that the service has the appropriate credentials."},
-	"ResourcePoweredOn":             {"The resource '%1' has powered on.", "OK", "None."},
-	"ResourcePoweringOn":            {"The resource '%1' is powering on.", "OK", "None."},
-	"ResourcePoweredOff":            {"The resource '%1' has powered off.", "OK", "None."},
-	"ResourcePoweringOff":           {"The resource '%1' is powering off.", "OK", "None."},
-	"ResourcePaused":                {"The resource '%1' was paused.", "OK", "None."},
-	"SessionLimitExceeded":          {"The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.", "Critical", "Reduce the number of other sessions before trying to establish the session or increase the limit of simultaneous sessions, if supported."},
+	"GeneralError":                   {"A general error has occurred.  See Resolution for information on how to resolve the error, or @Message.ExtendedInfo if Resolution is not provided.", "Critical", "None."},
+	"InternalError":                  {"The request failed due to an internal service error.  The service is still operational.", "Critical", "Resubmit the request.  If the problem persists, consider resetting the service."},
+	"ResourceMissingAtURI":           {"The resource at the URI '%1' was not found.", "Critical", "Place a valid resource at the URI or correct the URI and resubmit the request."},
+	"ResourceInUse":                  {"The change to the requested resource failed because the resource is in use or in transition.", "Warning", "Remove the condition and resubmit the request if the operation failed."},
+	"ServiceTemporarilyUnavailable":  {"The service is temporarily unavailable.  Retry in %1 seconds.", "Critical", "Wait for the indicated retry duration and retry the operation."},
+	"EventSubscriptionLimitExceeded": {"The event subscription failed due to the number of simultaneous subscriptions exceeding the limit of the implementation.", "Critical", "Reduce the number of other subscriptions before trying to establish the event subscription or increase the limit of simultaneous subscriptions, if supported."},
+	"ActionParameterMissing":         {"The action %1 requires the parameter %2 to be present in the request body.", "Critical", "Supply the action with the required parameter in the request body when the request is resubmitted."},
+	"ActionParameterValueNotInList":  {"The value '%1' for the parameter %2 in the action %3 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
+	"ActionParameterValueConflict":   {"The parameter '%1' with the requested value of '%2' does not meet the constraints of the implementation.", "Warning", "None."},
+	"ActionNotSupported":             {"The action %1 is not supported by the resource.", "Critical", "Check the Actions property in the resource for the supported actions."},
+	"OperationNotAllowed":            {"The HTTP method is not allowed on this resource.", "Critical", "None."},
+	"MalformedJSON":                  {"The request body submitted was malformed JSON and could not be parsed by the receiving service.", "Critical", "Ensure that the request body is valid JSON and resubmit the request."},
+	"UnrecognizedRequestBody":        {"The service detected a malformed request body that it was unable to interpret.", "Warning", "Correct the request body and resubmit the request if it failed."},
+	"HeaderInvalid":                  {"Header '%1' is invalid.", "Critical", "Resubmit the request with a valid request header."},
+	"PropertyMissing":                {"The property %1 is a required property and must be included in the request.", "Warning", "Ensure that the property is in the request body and has a valid value and resubmit the request if the operation failed."},
+	"PreconditionFailed":             {"The ETag supplied did not match the ETag required to change this resource.", "Critical", "Try the operation again using the appropriate ETag."},
+	"PreconditionRequired":           {"A precondition header or annotation is required to change this resource.", "Critical", "Try the operation again using an If-Match or If-None-Match header and appropriate ETag."},
+	"InsufficientPrivilege":          {"There are insufficient privileges for the account or credentials associated with the current session to perform the requested operation.", "Critical", "Either abandon the operation or change the associated access rights and resubmit the request if the operation failed."},
+	"NoValidSession":                 {"There is no valid session established with the implementation.", "Critical", "Establish a session before attempting any operations."},
+	"ResourceAtUriUnauthorized":      {"While accessing the resource at '%1', the service received an authorization error '%2'.", "Critical", "Ensure that the appropriate access is provided for the service in order for it to access the URI."},
+	"PropertyUnknown":                {"The property %1 is not in the list of valid properties for the resource.", "Warning", "Remove the unknown property from the request body and resubmit the request if the operation failed."},
+	"PropertyDuplicate":              {"The property %1 was duplicated in the request.", "Warning", "Remove the duplicate property from the request body and resubmit the request if the operation failed."},
+	"PropertyValueTypeError":         {"The value '%1' for the property %2 is not a type that the property can accept.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
+	"PropertyValueOutOfRange":        {"The value '%1' for the property %2 is not in the supported range of acceptable values.", "Warning", "Correct the value for the property in the request body and resubmit the request if the operation failed."},
+	"PropertyValueNotInList":         {"The value '%1' for the property %2 is not in the list of acceptable values.", "Warning", "Choose a value from the enumeration list that the implementation can support and resubmit the request if the operation failed."},
+	"AccessDenied":                   {"While attempting to establish a connection to '%1', the service denied access.", "Critical", "Attempt to ensure that the URI is correct and that the service has the appropriate credentials."},
+	"ResourcePoweredOn":              {"The resource '%1' has powered on.", "OK", "None."},
+	"ResourcePoweringOn":             {"The resource '%1' is powering on.", "OK", "None."},
+	"ResourcePoweredOff":             {"The resource '%1' has powered off.", "OK", "None."},
+	"ResourcePoweringOff":            {"The resource '%1' is powering off.", "OK", "None."},
+	"ResourcePaused":                 {"The resource '%1' was paused.", "OK", "None."},
+	"SessionLimitExceeded":           {"The session establishment failed due to the number of simultaneous sessions exceeding the limit of the implementation.", "Critical", "Reduce the number of other sessions before trying to establish the session or increase the limit of simultaneous sessions, if supported."},
 }
 
 // fill puts arguments into a message's text.

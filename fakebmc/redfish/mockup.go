@@ -25,12 +25,13 @@ type Mockup struct {
 	headers   map[string]http.Header // of the answers to GET, by path
 	metadata  []byte                 // nil is that of fencelab's own tree
 
-	system, manager, chassis     string // the paths of the host's resources; manager and chassis may be empty
-	resetTarget, managerReset    string // of the actions; managerReset may be empty
-	sessionService, sessions     string
-	taskService, tasks, eventing string // which may be empty
-	resets                       []fakebmc.ResetType
-	actionInfo                   string // the path of what lists the resets, if that isn't the system
+	system, manager, chassis  string // the paths of the host's resources; manager and chassis may be empty
+	resetTarget, managerReset string // of the actions; managerReset may be empty
+	sessionService, sessions  string
+	taskService, tasks        string // which may be empty
+	eventing, subscriptions   string // which may be empty
+	resets                    []fakebmc.ResetType
+	actionInfo                string // the path of what lists the resets, if that isn't the system
 }
 
 // Limits of a mockup: real ones have some hundreds of resources, of some kilobytes.
@@ -211,6 +212,7 @@ func (m *Mockup) find() error {
 	m.taskService = linked(root, "Tasks")
 	m.tasks = linked(m.resources[m.taskService], "Tasks")
 	m.eventing = linked(root, "EventService")
+	m.subscriptions = linked(m.resources[m.eventing], "Subscriptions")
 	return m.findResets(system)
 }
 
@@ -290,6 +292,9 @@ func (s *service) resolveMockup(path string) endpoint {
 		if base != nil {
 			e.get = func() response { return m.showChassis(b, base) }
 		}
+	case m.subscriptions:
+		e = s.resolve(subscriptionsPath)
+		e.dress = func(o object) object { return m.dressList(base, o) }
 	case metadataPath:
 		e = s.resolve(path)
 		if m.metadata != nil {
@@ -310,7 +315,7 @@ func (s *service) resolveMockup(path string) endpoint {
 // resolveMockupMember finds a session or a task, or what the mockup says of a path.
 func (s *service) resolveMockupMember(path string, base object, e *endpoint) {
 	m, b := s.mockup, s.common
-	for outer, inner := range map[string]string{m.sessions: sessionsPath, m.tasks: tasksPath, monitorsPath: monitorsPath} { // one at most
+	for outer, inner := range map[string]string{m.sessions: sessionsPath, m.tasks: tasksPath, monitorsPath: monitorsPath, m.subscriptions: subscriptionsPath} { // one at most
 		if rest, ok := strings.CutPrefix(path, outer+"/"); ok && outer != "" {
 			*e = s.resolve(inner + "/" + rest)
 			e.dress = m.rename
@@ -418,7 +423,7 @@ func (m *Mockup) renamed(v any) any {
 		}
 		return all
 	case string:
-		for _, place := range []struct{ inner, outer string }{{sessionsPath, m.sessions}, {tasksPath, m.tasks}} {
+		for _, place := range []struct{ inner, outer string }{{sessionsPath, m.sessions}, {tasksPath, m.tasks}, {subscriptionsPath, m.subscriptions}} {
 			if rest, ok := strings.CutPrefix(v, place.inner); ok && place.outer != "" && (rest == "" || rest[0] == '/') {
 				return place.outer + rest
 			}

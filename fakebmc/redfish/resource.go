@@ -29,6 +29,7 @@ const (
 	roleType           = "#Role.v1_3_1.Role"
 	eventServiceType   = "#EventService.v1_8_0.EventService"
 	registryFileType   = "#MessageRegistryFile.v1_1_3.MessageRegistryFile"
+	destinationType    = "#EventDestination.v1_13_0.EventDestination"
 	eventType          = "#Event.v1_7_0.Event"
 	redfishVersion     = "1.15.0"
 
@@ -43,6 +44,7 @@ const (
 	accountsPath       = accountServicePath + "/Accounts"
 	rolesPath          = accountServicePath + "/Roles"
 	eventServicePath   = rootPath + "/EventService"
+	subscriptionsPath  = eventServicePath + "/Subscriptions"
 	eventStreamPath    = eventServicePath + "/SSE"
 	registriesPath     = rootPath + "/Registries"
 	metadataPath       = rootPath + "/$metadata"
@@ -237,12 +239,17 @@ func role(id string, privileges []string) object {
 	return r
 }
 
-func eventService() object {
+// eventService says where to subscribe only where somebody may.
+func eventService(pushes bool) object {
 	r := resource(eventServicePath, eventServiceType, "EventService", "Event Service")
 	r["ServiceEnabled"] = true
 	r["Status"] = healthy()
 	r["ServerSentEventUri"] = eventStreamPath
 	r["EventFormatTypes"] = []string{"Event"}
+	if pushes {
+		r["Subscriptions"] = link(subscriptionsPath)
+		r["DeliveryRetryAttempts"], r["DeliveryRetryIntervalSeconds"] = deliveryAttempts, seconds(deliveryInterval)
+	}
 	return r
 }
 

@@ -36,6 +36,8 @@ type Config struct {
 	// Media are the URLs of images, or of directories of images, that may be inserted
 	// as virtual media; none by default. The server itself never fetches one.
 	Media []string
+	// Destinations are the URLs, or what is below them, to which clients may have events pushed; none by default.
+	Destinations []string
 	// Clock is what sessions age on; nil is the wall clock.
 	Clock fakebmc.Clock
 	// HoldLimit is how long a request without an answer holds its connection if
@@ -54,11 +56,12 @@ type Config struct {
 // are, and lets each crash, hang or be cut off for itself; a listener of a Group
 // of hosts is there for scale, and for hosts that come and go.
 type Server struct {
-	cfg     Config
-	media   []*url.URL
-	gate    *front.Gate
-	closing chan struct{}
-	running sync.WaitGroup // accept loops and connections
+	cfg          Config
+	media        []*url.URL
+	destinations []*url.URL
+	gate         *front.Gate
+	closing      chan struct{}
+	running      sync.WaitGroup // accept loops and connections
 
 	mu     sync.Mutex
 	closed bool
@@ -97,6 +100,14 @@ func NewServer(cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("serving bmcs: virtual media may lie at %q, which is neither a URL with a scheme and a host nor a file:///path", m)
 		}
 		s.media = append(s.media, u)
+	}
+	for _, d := range cfg.Destinations {
+		u, err := url.Parse(d)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return nil, fmt.Errorf("serving bmcs: events may be pushed to %q, which is no URL such as http://127.0.0.1:8080/events/", d)
+		}
+		u.Path = strings.TrimSuffix(u.Path, "/")
+		s.destinations = append(s.destinations, u)
 	}
 	return s, nil
 }
@@ -172,7 +183,7 @@ func (s *Server) service(g *Group, only *fakebmc.BMC, addr net.Addr) *service {
 		sessions: &sessions{clk: s.cfg.Clock, limit: s.cfg.MaxSessions, timeout: s.cfg.SessionTimeout},
 		guesses:  front.NewThrottle(s.cfg.Clock.Now),
 		hold:     s.cfg.HoldLimit, closing: s.closing, common: only, allowed: s.media,
-		streams: make(chan struct{}, maxStreams),
+		streams: make(chan struct{}, maxStreams), subscriptions: &subscriptions{allowed: s.destinations, run: s.running.Go},
 	}
 	name := addr.String()
 	if only != nil {

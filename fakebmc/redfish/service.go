@@ -21,17 +21,18 @@ var methods = []string{
 
 // service answers the HTTP requests of one listener.
 type service struct {
-	group    *Group
-	uuid     string
-	common   *fakebmc.BMC // whose rules concern what belongs to no single host
-	account  account
-	sessions *sessions
-	guesses  *front.Throttle
-	allowed  []*url.URL    // where virtual media may lie
-	mockup   *Mockup       // what it looks like; nil is fencelab's own tree
-	streams  chan struct{} // a place for each event stream
-	hold     time.Duration
-	closing  <-chan struct{}
+	group         *Group
+	uuid          string
+	common        *fakebmc.BMC // whose rules concern what belongs to no single host
+	account       account
+	sessions      *sessions
+	guesses       *front.Throttle
+	allowed       []*url.URL    // where virtual media may lie
+	mockup        *Mockup       // what it looks like; nil is fencelab's own tree
+	streams       chan struct{} // a place for each event stream
+	subscriptions *subscriptions
+	hold          time.Duration
+	closing       <-chan struct{}
 }
 
 // endpoint is what a path leads to.
@@ -54,6 +55,9 @@ type endpoint struct {
 	// dress makes of a resource what a mockup has in its place; nil leaves it.
 	dress func(object) object
 }
+
+// pushes reports whether a client may subscribe to events.
+func (s *service) pushes() bool { return len(s.subscriptions.allowed) > 0 }
 
 // shows is an endpoint's get of a resource that is always there.
 func shows(f func() object) func() response { return func() response { return found(f()) } }
@@ -110,7 +114,14 @@ func (s *service) resolve(path string) endpoint {
 			return collection(rolesPath, "RoleCollection", "Roles", ids...)
 		})
 	case eventServicePath:
-		e.get = shows(eventService)
+		e.get = shows(func() object { return eventService(s.pushes()) })
+	case subscriptionsPath:
+		if s.pushes() {
+			e.get = shows(func() object {
+				return collection(subscriptionsPath, "EventDestinationCollection", "Event Subscriptions", s.subscriptions.ids()...)
+			})
+			e.post = func(_ fakebmc.Effects, body []byte) response { return s.subscribe(body) }
+		}
 	case eventStreamPath:
 		e.get = func() response { return served(&content{stream: s.stream}) }
 	case registriesPath:
@@ -128,6 +139,10 @@ func (s *service) resolveMember(path string, e *endpoint) {
 	under := func(parent string) (string, bool) { return strings.CutPrefix(path, parent+"/") }
 	if id, ok := under(sessionsPath); ok {
 		s.session(id, e)
+		return
+	}
+	if id, ok := under(subscriptionsPath); ok {
+		s.subscription(id, e)
 		return
 	}
 	if id, ok := under(tasksPath); ok {
