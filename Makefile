@@ -69,7 +69,7 @@ build: ## Build bin/fencelab
 
 .PHONY: test
 test: controlplane clients browser ## Run every test that needs no virtual machine (about 8 minutes; the first time installs and builds: 6 more)
-	$(GO) test -tags $(TAGS) ./...
+	$(GO) test -tags $(TAGS) -timeout 30m ./...
 	cd docs/examples/team-fencer && go test ./...
 	cd docs/examples/cluster-api && go test ./...
 
@@ -91,7 +91,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 ##@ The real world
 
 .PHONY: e2e
-e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 20 minutes; the first time installs and builds: 15 minutes more)
+e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 25 minutes; the first time installs and builds: 15 minutes more)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
@@ -198,7 +198,7 @@ hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute e
 	$(GO) test ./fakebmc/fleet -run TestHostileClients -count=1 -v -timeout 30m -args -hostile 1m -connections 1000 -slower 2
 
 .PHONY: kills
-kills: build nodes containers ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and look for what is left (KILLS=n SEED=n; about 15 minutes)
+kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and look for what is left (KILLS=n SEED=n; about 15 minutes)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh
 	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 1h -run TestNothingOutlivesAKilledRun -v . -args -kills $(KILLS) -kill-seed $(SEED)

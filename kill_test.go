@@ -32,6 +32,7 @@ var killable = []struct {
 	{"--hosts node scenarios/catalog/machine-remediation/cut-off-host.yaml", 2 * time.Minute},
 	{"--hosts guest --power ironic scenarios/catalog/reboot-annotation/plain-power-cycle.yaml", 40 * time.Second},
 	{"--hosts model --cluster kind scenarios/catalog/reboot-annotation/plain-power-cycle.yaml", time.Minute},
+	{"--hosts model --system testdata/systems/image/system.yaml scenarios/catalog/machine-remediation/crash-after-each-effect.yaml", 40 * time.Second},
 	{"--hosts model --cluster standard --system systems/cluster-api/system.yaml scenarios/upstream/cluster-api", 2 * time.Minute},
 }
 

@@ -219,31 +219,11 @@ func TestAnyProgramOfAnImage(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")
 	}
-	image, err := filepath.Abs("bin/image.tar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(image); err != nil {
+	if _, err := os.Stat("bin/image.tar"); err != nil {
 		t.Fatalf("%v: make image builds it", err)
 	}
-	system := `apiVersion: fencelab.dev/v1alpha1
-kind: System
-metadata: {name: image, description: The remediation controller of an image.}
-spec:
-  controllers:
-    - name: remediation
-      program:
-        image: ` + image + `
-        command: [/fencelab, controllers, --controllers, remediation, --no-leader-election, --kubeconfig, "${KUBECONFIG}", --health-probe-bind-address, "127.0.0.1:${PORT}", --metrics-bind-address, "0"]
-        clusterRoles: [fencelab-remediation]
-        ready: http://127.0.0.1:${PORT}/readyz
-`
-	file := filepath.Join(t.TempDir(), "system.yaml")
-	if err := os.WriteFile(file, []byte(system), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	const story = "crash-after-each-effect"
-	code, said := inLab(t, ends(exit.Held, "held      "+story), "scenarios/catalog/machine-remediation/"+story+".yaml", "--system", file, "--hosts", "model")
+	code, said := inLab(t, ends(exit.Held, "held      "+story), "scenarios/catalog/machine-remediation/"+story+".yaml", "--system", "testdata/systems/image/system.yaml", "--hosts", "model")
 	if code != exit.Held || !strings.Contains(said, "held      "+story) {
 		t.Errorf("it ended with %d:\n%s", code, said)
 	}
