@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -27,16 +28,22 @@ import (
 //
 // What remains different is that versions begin with a higher number.
 type Shelf struct {
+	// Spare is how much memory, in bytes, has to be left to others for a control plane to be kept. The zero value means SpareMemory;
+	// who plays one life after the other, and nothing else, needs none: NoSpare.
+	Spare int64
+
 	mu     sync.Mutex
 	closed bool
 	idle   []*Cluster
 }
 
-// mostIdle bounds the memory that is held for a next one, and memoryToSpare is how much others have to have left for that: each
-// process of a suite has a shelf, and what is on it takes 300 to 450 MB.
+// mostIdle bounds what a shelf holds, which takes 300 to 450 MB each.
+const mostIdle = 2
+
+// What a Shelf's Spare can be: each process of a suite has a shelf of its own, and what is on it counts for no slot of the gate.
 const (
-	mostIdle      = 2
-	memoryToSpare = 4 << 30
+	SpareMemory = 4 << 30
+	NoSpare     = -1
 )
 
 // kindOf is what control planes have to have in common for one to take the other's place, besides the tokens of their Nodes.
@@ -118,7 +125,7 @@ func (c *Cluster) knows(nodes []string) bool {
 func (s *Shelf) keep(c *Cluster) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if machine.Available(machine.Root) < memoryToSpare {
+	if machine.Available(machine.Root) < cmp.Or(s.Spare, SpareMemory) {
 		return false
 	}
 	// What was changed by stopping it would show in the next life.

@@ -39,7 +39,7 @@ func TestHandedOn(t *testing.T) {
 			})
 		}
 	})
-	var own cluster.Shelf
+	own := cluster.Shelf{Spare: cluster.NoSpare}
 	defer func() {
 		if err := own.Close(); err != nil {
 			t.Error(err)
