@@ -27,9 +27,12 @@ def said():
 def reset(how, final):
     before = said()
     system.reset_system(how)
-    while system.power_state != final or final == sushy.PowerState.ON and said() == before:
-        time.sleep(0.05)
+    while True:
+        booted = said() != before  # asked first: what is read then is what the BMC says after the boot
         system.refresh(force=True)
+        if system.power_state == final and (booted or final == sushy.PowerState.OFF):
+            return
+        time.sleep(0.05)
 
 
 reset(sushy.ResetType.ON, sushy.PowerState.ON)
