@@ -50,6 +50,10 @@ type hurried struct {
 	// the Node may stay, because a boot that nobody has seen must be called off first.
 	completed bool
 	calledOff time.Duration
+	// mayBoot says that a power-on may be under way to a host that is off: its BMC received
+	// the command, or who powers hosts died while this one was off and nobody had asked for
+	// that, so that nobody knows any more what was sent.
+	mayBoot bool
 	// running is the event since which the host should be on its way to off, and
 	// kept the request since which its Node should be on its way out; or zero.
 	running, kept history.Event
@@ -66,6 +70,12 @@ func (c *hurries) Observe(e history.Event) *Violation {
 	for i := range c.hosts.hosts {
 		c.expire(&c.hosts.hosts[i], &e)
 	}
+	if e.Kind == history.ControllerCrashed && plays(e.Actor, c.roles.Power) {
+		for i := range c.hosts.hosts {
+			h := &c.hosts.hosts[i].state
+			h.mayBoot = h.mayBoot || h.known() && !h.on && len(h.requests) == 0
+		}
+	}
 	if e.Host != "" {
 		c.judge(c.hosts.of(e.Host), &e)
 	}
@@ -76,7 +86,11 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	switch e.Kind.Layer() {
 	case history.World, history.API:
 	case history.BMC:
-		if e.Kind == history.BMCCommand && powersOff(e) && !asksGuest(e) {
+		switch {
+		case e.Kind != history.BMCCommand:
+		case !powersOff(e):
+			h.mayBoot = h.mayBoot || powersOn(e)
+		case !asksGuest(e):
 			h.sent = *e
 		}
 		return
@@ -92,7 +106,10 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
-			c.done(&h.kept, c.release+h.calledOff, e)
+			if h.known() {
+				c.done(&h.kept, c.release+h.calledOff, e)
+			}
+			h.kept = history.Event{} // in time or not, it says nothing of a host that nobody saw
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
@@ -104,7 +121,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.BootComplete:
 		h.completed = true
 	case history.PowerOn:
-		h.completed = false
+		h.completed, h.mayBoot = false, false
 		if len(h.requests) > 0 {
 			c.run(h, e)
 		}
@@ -132,7 +149,7 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 	case remediationAnnotation:
 		if set && h.marked && h.node != "" && h.kept.Kind == "" {
 			h.kept, h.calledOff = *e, 0
-			if h.known() && !h.on && !h.completed {
+			if h.known() && !h.on && (!h.completed || h.mayBoot) {
 				h.calledOff = c.command
 			}
 		} else if !set {
