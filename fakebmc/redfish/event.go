@@ -29,6 +29,24 @@ type powerEvent struct {
 	state fakebmc.PowerState
 }
 
+// watch has the hosts that tell their power edges tell them, each in a goroutine of its own choice, until stop. Once changed is
+// closed hosts have come or gone, and it is to be watched anew.
+func (s *service) watch(tell func(powerEvent)) (changed <-chan struct{}, stop func()) {
+	members := s.group.members.Load()
+	var stops []func()
+	for _, id := range members.ids {
+		b := members.byID[id]
+		if watcher, ok := b.System().(fakebmc.Watcher); ok {
+			stops = append(stops, watcher.Watch(func(p fakebmc.PowerState) { tell(powerEvent{b, p}) }))
+		}
+	}
+	return members.changed, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
 // stream sends the power edges of all hosts that tell them, as Server-Sent Events
 // with one Redfish Event each. It ends with its reader, when the service closes,
 // when a BMC that serves it goes down, when hosts come or go, and when the reader
@@ -39,21 +57,16 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 	events := make(chan powerEvent, maxUnsent)
 	var behind atomic.Bool
 	overrun := make(chan struct{})
-	members := s.group.members.Load()
-	for _, id := range members.ids {
-		b := members.byID[id]
-		if watcher, ok := b.System().(fakebmc.Watcher); ok {
-			defer watcher.Watch(func(p fakebmc.PowerState) {
-				select {
-				case events <- powerEvent{b, p}:
-				default:
-					if behind.CompareAndSwap(false, true) {
-						close(overrun)
-					}
-				}
-			})()
+	changed, stop := s.watch(func(e powerEvent) {
+		select {
+		case events <- e:
+		default:
+			if behind.CompareAndSwap(false, true) {
+				close(overrun)
+			}
 		}
-	}
+	})
+	defer stop()
 	lost := s.common.Lost()
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
@@ -75,7 +88,7 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request) {
 			}
 		case <-overrun:
 			return
-		case <-members.changed:
+		case <-changed:
 			return
 		case <-lost:
 			abortRequest(w)

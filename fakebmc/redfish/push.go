@@ -36,13 +36,15 @@ type subscriptions struct {
 	all  []*subscription // in the order of their Ids
 }
 
-// subscription is one destination.
+// subscription is one destination, until its context ends: it is deleted, or the service closes.
 type subscription struct {
-	id      string
-	asked   subscribing
-	header  http.Header
-	outbox  chan []byte
-	deleted chan struct{}
+	id     string
+	asked  subscribing
+	header http.Header
+	events chan powerEvent // what its BMCs still have to tell
+	outbox chan []byte     // and what they have told
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // subscribing is what a client says of its destination.
@@ -87,10 +89,12 @@ func (s *service) subscribe(body []byte) response {
 		return refusal(http.StatusServiceUnavailable, msgEventsExceeded, nil)
 	}
 	all.last++
-	sub := &subscription{id: strconv.Itoa(all.last), asked: in, header: header, outbox: make(chan []byte, maxUnsent), deleted: make(chan struct{})}
+	sub := &subscription{id: strconv.Itoa(all.last), asked: in, header: header, events: make(chan powerEvent, maxUnsent), outbox: make(chan []byte, maxUnsent)}
+	sub.ctx, sub.cancel = context.WithCancel(context.Background())
 	all.all = append(all.all, sub)
-	all.run(func() { s.push(sub) })
-	all.run(func() { sub.deliver(s.closing) })
+	changed, stop := s.watch(sub.hear) // before the answer, lest the next edge is missed
+	all.run(func() { s.push(sub, changed, stop) })
+	all.run(sub.deliver)
 	return response{fakebmc.Answer{Status: http.StatusCreated}, &content{body: sub.resource(), header: http.Header{"Location": {subscriptionsPath + "/" + sub.id}}}}
 }
 
@@ -106,7 +110,7 @@ func headersIn(given any) (http.Header, bool) {
 		if !ok {
 			return nil, false
 		}
-		for name, value := range fields { // into a map
+		for name, value := range fields { // order does not matter: into a map
 			text, ok := value.(string)
 			if !ok {
 				return nil, false
@@ -145,7 +149,7 @@ func (all *subscriptions) end(sub *subscription) bool {
 		return false
 	}
 	all.all = slices.Delete(all.all, i, i+1)
-	close(sub.deleted)
+	sub.cancel()
 	return true
 }
 
@@ -176,59 +180,33 @@ func (s *service) subscription(id string, e *endpoint) {
 	}
 }
 
-// push has the BMCs tell a destination of their hosts' edges, until it is deleted or the service closes. What it is too slow for
-// is lost.
-func (s *service) push(sub *subscription) {
-	for n := 0; ; {
-		events := make(chan powerEvent, maxUnsent)
-		members := s.group.members.Load()
-		var stop []func()
-		for _, id := range members.ids {
-			b := members.byID[id]
-			if watcher, ok := b.System().(fakebmc.Watcher); ok {
-				stop = append(stop, watcher.Watch(func(p fakebmc.PowerState) {
-					select {
-					case events <- powerEvent{b, p}:
-					default:
-					}
-				}))
-			}
-		}
-		changed := false
-		for !changed {
-			select {
-			case e := <-events:
-				n++
-				o := e.resource(n)
-				o["Context"] = text(sub.asked.Context, "")
-				e.bmc.Tell(subscriptionsPath+"/"+sub.id, told{sub, marshal(o)})
-			case <-members.changed:
-				changed = true
-			case <-sub.deleted:
-			case <-s.closing:
-			}
-			if sub.over(s.closing) {
-				break
-			}
-		}
-		for _, f := range stop {
-			f()
-		}
-		if sub.over(s.closing) {
-			return
-		}
+// hear takes an edge. What the destination is too slow for is lost.
+func (s *subscription) hear(e powerEvent) {
+	select {
+	case s.events <- e:
+	default:
 	}
 }
 
-// over reports whether nothing more is to be sent.
-func (s *subscription) over(closing <-chan struct{}) bool {
-	select {
-	case <-s.deleted:
-		return true
-	case <-closing:
-		return true
-	default:
-		return false
+// push has the BMCs tell a destination of their hosts' edges, those that are watched and those that come, until it is over.
+func (s *service) push(sub *subscription, changed <-chan struct{}, stop func()) {
+	defer func() { stop() }()
+	for n := 1; ; {
+		select {
+		case e := <-sub.events:
+			o := e.resource(n)
+			n++
+			o["Context"] = text(sub.asked.Context, "")
+			e.bmc.Tell(subscriptionsPath+"/"+sub.id, told{sub, marshal(o)})
+		case <-changed:
+			stop()
+			changed, stop = s.watch(sub.hear)
+		case <-s.closing:
+			sub.cancel()
+			return
+		case <-sub.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -256,42 +234,32 @@ func (told) Reply(fakebmc.Answer, fakebmc.Effects) {}
 
 // deliver sends events one after the other, until the subscription is over. Certificates aren't verified, which is what an
 // EventDestination does unless it is told otherwise (DSP0268, VerifyCertificate).
-func (s *subscription) deliver(closing <-chan struct{}) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func (s *subscription) deliver() {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: deliveryTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	go func() {
-		select {
-		case <-s.deleted:
-		case <-closing:
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
 	for {
 		select {
 		case data := <-s.outbox:
 			for range deliveryAttempts {
-				if s.send(ctx, client, data) {
+				if s.send(client, data) {
 					break
 				}
 				select {
-				case <-ctx.Done():
+				case <-s.ctx.Done():
 					return
 				case <-time.After(deliveryInterval):
 				}
 			}
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
 // send reports whether the destination has taken an event.
-func (s *subscription) send(ctx context.Context, client *http.Client, data []byte) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, *s.asked.Destination, bytes.NewReader(data))
+func (s *subscription) send(client *http.Client, data []byte) bool {
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, *s.asked.Destination, bytes.NewReader(data))
 	if err != nil {
 		return false
 	}
