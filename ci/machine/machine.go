@@ -24,7 +24,7 @@ type Size struct {
 
 // Look reads the size from the root of a file system, which is this machine's but in tests. A limit that can't be read is none.
 func Look(root fs.FS) Size {
-	size := Size{Cores: float64(runtime.NumCPU()), Memory: memory(root)}
+	size := Size{Cores: float64(runtime.NumCPU()), Memory: meminfo(root, "MemTotal")}
 	for _, dir := range groups(root, "cpu") {
 		size.Cores = min(size.Cores, quota(root, dir))
 	}
@@ -47,11 +47,11 @@ func read(root fs.FS, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// memory is what the machine has.
-func memory(root fs.FS) int64 {
+// meminfo is a line of proc/meminfo (proc_meminfo(5)) in bytes; one that isn't there is no bound.
+func meminfo(root fs.FS, name string) int64 {
 	for line := range strings.Lines(read(root, "proc/meminfo")) {
 		words := strings.Fields(line)
-		if len(words) > 1 && words[0] == "MemTotal:" {
+		if len(words) > 1 && words[0] == name+":" {
 			if kib, err := strconv.ParseInt(words[1], 10, 64); err == nil {
 				return kib << 10
 			}
@@ -87,15 +87,7 @@ func groups(root fs.FS, controller string) (dirs []string) {
 // Available is how much memory a program may still use, in bytes: what the machine could give, and no more than its cgroups let it
 // have. What files have in memory can be taken back, and isn't counted.
 func Available(root fs.FS) int64 {
-	available := int64(math.MaxInt64)
-	for line := range strings.Lines(read(root, "proc/meminfo")) {
-		words := strings.Fields(line)
-		if len(words) > 1 && words[0] == "MemAvailable:" {
-			if kib, err := strconv.ParseInt(words[1], 10, 64); err == nil {
-				available = kib << 10
-			}
-		}
-	}
+	available := meminfo(root, "MemAvailable")
 	for _, dir := range groups(root, "memory") {
 		for _, files := range [][3]string{{"memory.max", "memory.current", "inactive_file "}, {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}} {
 			limit, err := strconv.ParseInt(read(root, path.Join(dir, files[0])), 10, 64) // "max" is none
