@@ -73,7 +73,7 @@ func (c *hurries) Observe(e history.Event) *Violation {
 	if e.Kind == history.ControllerCrashed && plays(e.Actor, c.roles.Power) {
 		for i := range c.hosts.hosts {
 			h := &c.hosts.hosts[i].state
-			h.mayBoot = h.mayBoot || h.known() && !h.on && len(h.requests) == 0
+			h.mayBoot = h.mayBoot || h.isOff() && len(h.requests) == 0
 		}
 	}
 	if e.Host != "" {
@@ -89,7 +89,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 		switch {
 		case e.Kind != history.BMCCommand:
 		case !powersOff(e):
-			h.mayBoot = h.mayBoot || powersOn(e)
+			h.mayBoot = h.mayBoot || powersOn(e) && h.isOff()
 		case !asksGuest(e):
 			h.sent = *e
 		}
@@ -106,10 +106,10 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
-			if h.known() {
-				c.done(&h.kept, c.release+h.calledOff, e)
+			if !h.known() { // in time or not, it says nothing of a host that nobody saw
+				h.kept = history.Event{}
 			}
-			h.kept = history.Event{} // in time or not, it says nothing of a host that nobody saw
+			c.done(&h.kept, c.release+h.calledOff, e)
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
@@ -149,7 +149,7 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 	case remediationAnnotation:
 		if set && h.marked && h.node != "" && h.kept.Kind == "" {
 			h.kept, h.calledOff = *e, 0
-			if h.known() && !h.on && (!h.completed || h.mayBoot) {
+			if h.isOff() && (!h.completed || h.mayBoot) {
 				h.calledOff = c.command
 			}
 		} else if !set {

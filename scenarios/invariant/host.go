@@ -92,6 +92,9 @@ type body struct {
 // known reports whether the state of the host is a fact.
 func (b *body) known() bool { return b.seen && !b.blind }
 
+// isOff reports whether the host is off, as a fact.
+func (b *body) isOff() bool { return b.known() && !b.on }
+
 // observe takes in an event of this host and reports whether it says that every
 // process that ran until now is gone.
 func (b *body) observe(e *history.Event) (gone bool) {

@@ -143,7 +143,7 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		c.suspend(e, " while nobody observed "+e.Host)
 	case !h.fence.active() && !h.off:
 		h.fence.node = "" // abandoned before the host went off
-	case h.fence.asked && e.Key == h.fence.key && h.known() && !h.on:
+	case h.fence.asked && e.Key == h.fence.key && h.isOff():
 		h.off = true
 	}
 }

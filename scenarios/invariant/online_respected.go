@@ -48,7 +48,7 @@ func (c *offline) Observe(e history.Event) *Violation {
 }
 
 func (c *offline) judge(h *offlineHost, e *history.Event) {
-	wasOff := h.known() && !h.body.on
+	wasOff := h.isOff()
 	h.body.observe(e)
 	h.demand.observe(e)
 	switch e.Kind {

@@ -82,7 +82,7 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		case history.PowerReported:
 			h.reported, h.told = e.Value == "true", true
 			// A host that is off, and whose next boot is recorded, may be reported on because that is about to begin.
-			if h.reported && !(h.recorded && h.known() && !h.on) && !c.belated(e) {
+			if h.reported && !(h.recorded && h.isOff()) && !c.belated(e) {
 				h.shown = *e
 			}
 			if h.known() && h.on != h.reported {

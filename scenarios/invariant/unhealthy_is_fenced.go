@@ -105,7 +105,7 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 	switch e.Kind.Layer() {
 	case history.World:
 		h.body.observe(e)
-		h.wentOff = h.wentOff || h.known() && !h.on || e.Kind == history.PowerOff
+		h.wentOff = h.wentOff || h.isOff() || e.Kind == history.PowerOff
 		h.perhaps = h.perhaps || h.blind
 		switch e.Kind {
 		case history.PowerOff:
@@ -200,7 +200,7 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
-			h.wentOff, h.perhaps = h.known() && !h.on, !h.known()
+			h.wentOff, h.perhaps = h.isOff(), !h.known()
 			h.about = ""
 			if h.known() && h.complete && h.ready.Kind != "" && h.ready.At > h.began.At {
 				h.about = h.boot
