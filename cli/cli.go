@@ -39,7 +39,7 @@ func add(given []any) error {
 	for _, g := range given {
 		modules, err := controllers.ModulesOf(g)
 		if err != nil {
-			return err
+			return fmt.Errorf("take the controllers that cli.Main is given: %w; --module DIR:NAME takes those of another NAME in the package", err)
 		}
 		all = append(all, modules...)
 	}
