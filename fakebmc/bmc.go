@@ -206,7 +206,7 @@ func (b *BMC) handle(req Request, from caller) {
 		Received: b.clk.Now(), Executed: Never, Answered: Never,
 	}
 	if b.life.Load() != up {
-		rec.Answer = Answer{Cause: ErrUnreachable}
+		rec.Answer, rec.Rules = Answer{Cause: ErrUnreachable}, b.downBy()
 		b.answer(&rec, from, nil)
 		return
 	}
@@ -532,7 +532,7 @@ func (b *BMC) Reachable(client string) bool {
 		return false
 	}
 	if b.life.Load() == down {
-		return refused()
+		return refused(b.downBy()...)
 	}
 	for _, r := range *b.rules.Load() {
 		if r.cutsOff() && r.When.inWindow(now) &&

@@ -62,7 +62,7 @@ func (c *call) answer() {
 	}
 	c.b.afterwards(&c.rec)
 	if e := c.verdict.effects.First(func(e *Effect) bool { return e.Restart != nil && e.at(Executed) }); e != nil {
-		c.b.restart(e.Restart)
+		c.b.restart(e.Restart, c.verdict.by(e))
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *call) endedAt(s Stage) bool {
 		return true
 	case e.Restart != nil:
 		c.lose()
-		c.b.restart(e.Restart)
+		c.b.restart(e.Restart, c.verdict.by(e))
 		return true
 	}
 	c.rec.Answer = e.Refuse.answer()

@@ -202,7 +202,8 @@ func (c concern) meets(k kind, r Request, t Traits) bool {
 // that lacks something.
 type hold func(*Effect) (long Duration, ok bool)
 
-// What an effect holds up: nothing; the request until it is made again; or for a time.
+// What an effect holds up once it is told: nothing; the request until it is made again; or for a time. What is held back is told
+// when that is over: see HoldsUnseen.
 func nothing(*Effect) (Duration, bool) { return 0, false }
 func attempt(*Effect) (Duration, bool) { return 0, true }
 
@@ -219,7 +220,7 @@ var effects = []struct {
 	holds hold
 	concern
 }{
-	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, during(func(e *Effect) Duration { return e.Delay }), concern{kinds: anything}},
+	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, attempt, concern{kinds: anything}},
 	{"hang", "", func(e *Effect) bool { return e.Hang }, attempt, concern{kinds: anything}},
 	{"ignore", "", func(e *Effect) bool { return e.Ignore }, attempt, concern{kinds: reset | managerReset}},
 	{"stuck", "", func(e *Effect) bool { return e.Stuck != nil }, during(func(e *Effect) Duration { return e.Stuck.For }), concern{reset, func(r Request, _ Traits) bool { return r.ResetType == ResetGracefulShutdown }}},

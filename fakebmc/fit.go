@@ -72,6 +72,12 @@ func (r Rule) Holds() (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
+// HoldsUnseen reports whether the rule holds requests back: OnRequest tells of such a request, and of the rule, only when it is
+// over. What other rules do to a request is told when they do it.
+func (r Rule) HoldsUnseen() bool {
+	return slices.ContainsFunc(r.expand(), func(x Rule) bool { return x.Effect.Delay != 0 })
+}
+
 // Need is what a rule can't do without. Where it is missing the rule would come to
 // nothing, so it is refused.
 type Need string

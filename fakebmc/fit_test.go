@@ -55,7 +55,7 @@ func TestHolds(t *testing.T) {
 	for rule, want := range map[string]time.Duration{
 		`{"effect": {"unreachable": true}}`:                                                     0,
 		`{"effect": {"refuse": {"status": 500}}}`:                                               0,
-		`{"effect": {"delay": "2s"}}`:                                                           2 * time.Second,
+		`{"effect": {"delay": "2s"}}`:                                                           0,
 		`{"effect": {"lag": "3s"}}`:                                                             3 * time.Second,
 		`{"effect": {"duplicate": "4s"}}`:                                                       4 * time.Second,
 		`{"effect": {"transition": {"for": "60s", "report": "PoweringOff"}}}`:                   time.Minute,

@@ -91,6 +91,9 @@ func judge(rules []*rule, a *arrival, counts bool) verdict {
 	return v
 }
 
+// by is the name of the rule whose effect it is.
+func (v *verdict) by(e *Effect) string { return v.fired[slices.Index(v.effects, e)] }
+
 // Effects are those of all rules that fired on one request, in the order of the rules.
 type Effects []*Effect
 

@@ -50,6 +50,18 @@ type outage struct {
 	report  string        // reported so long after it is up again
 	insist  time.Duration
 	mains   *rule // the loss of AC power that holds it down
+	// by is the name of the rule that has taken it down; empty if a client has. Requests that find it down name it.
+	by string
+}
+
+// downBy names the rule that has taken the BMC down, if one has.
+func (b *BMC) downBy() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.outage == nil || b.outage.by == "" {
+		return nil
+	}
+	return []string{b.outage.by}
 }
 
 // chore is something that the BMC will do by itself.
@@ -124,9 +136,9 @@ func (b *BMC) act(client string, t ResetType) {
 	b.Do(req, func(Answer) {})
 }
 
-// restart takes the BMC down for a while.
-func (b *BMC) restart(r *Restart) {
-	b.goDown(&outage{forget: r.Forget, restore: r.Restore, last: b.actual(), report: r.Report, insist: time.Duration(r.For)}, time.Duration(r.Downtime))
+// restart takes the BMC down for a while, by a rule.
+func (b *BMC) restart(r *Restart, by string) {
+	b.goDown(&outage{forget: r.Forget, restore: r.Restore, last: b.actual(), report: r.Report, insist: time.Duration(r.For), by: by}, time.Duration(r.Downtime))
 }
 
 // Lost returns a channel that is closed when the BMC goes down the next time.
@@ -301,7 +313,7 @@ func (b *BMC) begin(r *rule) {
 	var err error
 	switch {
 	case r.Effect.Restart != nil:
-		b.restart(r.Effect.Restart)
+		b.restart(r.Effect.Restart, r.Name)
 	case r.Effect.Guest != nil:
 		err = b.setGuest()
 	case r.Effect.Loss != nil:
@@ -316,7 +328,7 @@ func (b *BMC) begin(r *rule) {
 }
 
 func (b *BMC) loseAC(r *rule) error {
-	o := &outage{forget: true, restore: cmp.Or(r.Effect.Loss.Restore, b.RestorePolicy()), last: b.actual(), mains: r}
+	o := &outage{forget: true, restore: cmp.Or(r.Effect.Loss.Restore, b.RestorePolicy()), last: b.actual(), mains: r, by: r.Name}
 	b.goDown(o, Never)
 	if d := r.Effect.Loss.For; d != 0 {
 		b.onClock(r, time.Duration(d), func() { b.powerBack(r) })
