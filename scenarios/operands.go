@@ -30,10 +30,11 @@ type FaultOp struct {
 
 // hinders is the BMC, unless the world says that the fault holds up nothing.
 func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
-	if !slices.Contains(timings.Faults, f.Name) {
+	unseen, holds := timings.Faults[f.Name]
+	if !holds {
 		return nil
 	}
-	return &history.Hindrance{Party: BMCEnd(f.Host), Fails: true}
+	return &history.Hindrance{Party: BMCEnd(f.Host), Fails: true, Told: !unseen}
 }
 
 // HealOp withdraws every fault that doesn't last for good.

@@ -17,6 +17,9 @@ type Hindrance struct {
 	// Fails says that what is held up fails. It is tried again in growing intervals, so that
 	// time is lost beyond the end of what held it up; what is only late goes on at once.
 	Fails bool `json:"fails,omitempty"`
+	// Told says that events of their own tell each time that somebody is held up. Until it is freed no time is lost to the hindrance
+	// itself; it only says who can't be done without for good, if it lasts.
+	Told bool `json:"told,omitempty"`
 	// Decided says that what is held up had been decided before: a request on its way, a
 	// process that stands still. Then no read could have told its author that the world has
 	// changed since.

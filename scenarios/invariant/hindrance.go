@@ -18,6 +18,8 @@ import (
 // have told: what had been decided, and was then held up.
 type hindrances struct {
 	recovery, grace time.Duration
+	// command is how long a command may take.
+	command time.Duration
 	// anew is how long a process may wait again that has started anew: for a command that it
 	// doesn't know to have been given its time.
 	anew time.Duration
@@ -38,13 +40,15 @@ type spell struct {
 	replaced time.Duration
 	// fails says that time was lost beyond its end, decided that what it held up had been decided.
 	fails, decided bool
+	// told says that no time is lost to it: see history.Hindrance.
+	told bool
 }
 
 // open is the end of a spell that has none yet.
 const open = time.Duration(math.MaxInt64)
 
 func newHindrances(p Params) *hindrances {
-	return &hindrances{recovery: p.Timings.Backoff + 5*time.Second, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
+	return &hindrances{recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
 
 // theLab is the party of everything that the lab runs.
@@ -64,9 +68,12 @@ func (h *hindrances) observe(e *history.Event) {
 		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
 	}
 	if hinders := e.Hinders; hinders != nil {
-		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided}
+		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told}
 		if s.name == "" {
 			s.end = s.begin + hinders.For
+			if e.Kind == history.BMCFault && e.Note != "" { // a command, which is given its time before it is sent again
+				s.end += h.command
+			}
 		}
 		h.add(s)
 	}
@@ -194,7 +201,7 @@ func (h *hindrances) lost(from, to time.Duration, on parties) time.Duration {
 // inForce reports whether something holds some parties up at a moment.
 func (h *hindrances) inForce(at time.Duration, on parties) bool {
 	for i := range h.spells {
-		if s := &h.spells[i]; s.begin <= at && at < min(s.end, s.replaced) && on.has(s.party) {
+		if s := &h.spells[i]; !s.told && s.begin <= at && at < min(s.end, s.replaced) && on.has(s.party) {
 			return true
 		}
 	}
@@ -221,6 +228,9 @@ func (h *hindrances) lostTo(from, to, recovery time.Duration, which func(*spell)
 	covered := from
 	for i := range h.spells {
 		s := &h.spells[i]
+		if s.told {
+			continue
+		}
 		end := min(s.end, s.replaced)
 		switch {
 		case end >= to:

@@ -113,8 +113,9 @@ type Timings struct {
 	StandIns []string
 	// Unseen are the kinds of events that the world never records.
 	Unseen []history.Kind
-	// Faults are the names of the faults of BMCs that hold up what is asked of them.
-	Faults []string
+	// Faults are the names of the faults of BMCs that hold up what is asked of them, and whether that is told only when it is over:
+	// such a fault holds up its BMC as long as it is in force, any other the requests that it bends.
+	Faults map[string]bool
 	// Slack is how much longer a sequence of reconciles may take than its parts.
 	Slack time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and

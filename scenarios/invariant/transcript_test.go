@@ -127,9 +127,10 @@ func (tr *transcript) line(line string) (err error) {
 			continue
 		}
 		switch name {
-		case "hinders": // PARTY, PARTY:NAME, or PARTY~TIME; with a ! if that had been decided
+		case "hinders": // PARTY, PARTY:NAME, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time
 			party, decided := strings.CutSuffix(value, "!")
-			e.Hinders = &history.Hindrance{Decided: decided}
+			party, told := strings.CutSuffix(party, "?")
+			e.Hinders = &history.Hindrance{Decided: decided, Told: told, Fails: told}
 			if party, long, ok := strings.Cut(party, "~"); ok {
 				e.Hinders.Party = party
 				if e.Hinders.For, err = time.ParseDuration(long); err != nil {

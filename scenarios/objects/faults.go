@@ -52,9 +52,14 @@ func (f *Faults) Remove(name string) error {
 	return nil
 }
 
-// Bends are what the faults of a scenario hold up, by their names: nothing, where one has
+// Bends are what the faults of a scenario hold up each time that they bend a request, by their names: nothing, where one has
 // no entry.
-type Bends map[string]*history.Hindrance
+type Bends map[string]bend
+
+type bend struct {
+	hinders history.Hindrance
+	unseen  bool // see fakebmc.Rule.HoldsUnseen
+}
 
 // BendsOf returns what the faults hold up that steps of a scenario add.
 func BendsOf(spec *scenarios.Spec) Bends {
@@ -69,7 +74,7 @@ func BendsOf(spec *scenarios.Spec) Bends {
 			continue // a plan has no such rule
 		}
 		if long, ok := rule.Holds(); ok {
-			bends[do.AddFault.Name] = &history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long, Fails: true}
+			bends[do.AddFault.Name] = bend{history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long, Fails: true}, rule.HoldsUnseen()}
 		}
 	}
 	return bends
@@ -84,9 +89,11 @@ func (b Bends) Events(host, client string, r fakebmc.Record) []history.Event {
 		if slices.ContainsFunc(events, func(e history.Event) bool { return e.Value == name }) {
 			continue
 		}
-		events = append(events, history.Event{
-			Kind: history.BMCFault, Host: host, Actor: client, Value: name, Note: string(r.Request.ResetType), Hinders: b[name],
-		})
+		e := history.Event{Kind: history.BMCFault, Host: host, Actor: client, Value: name, Note: string(r.Request.ResetType)}
+		if bends, ok := b[name]; ok {
+			e.Hinders = &bends.hinders
+		}
+		events = append(events, e)
 	}
 	return events
 }
