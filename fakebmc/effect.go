@@ -203,7 +203,7 @@ func (c concern) meets(k kind, r Request, t Traits) bool {
 type hold func(*Effect) (long Duration, ok bool)
 
 // What an effect holds up once it is told: nothing; the request until it is made again; or for a time. What is held back is told
-// when that is over: see HoldsUnseen.
+// when that is over: see HoldsBack.
 func nothing(*Effect) (Duration, bool) { return 0, false }
 func attempt(*Effect) (Duration, bool) { return 0, true }
 

@@ -72,10 +72,13 @@ func (r Rule) Holds() (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// HoldsUnseen reports whether the rule holds requests back: OnRequest tells of such a request, and of the rule, only when it is
-// over. What other rules do to a request is told when they do it.
-func (r Rule) HoldsUnseen() bool {
-	return slices.ContainsFunc(r.expand(), func(x Rule) bool { return x.Effect.Delay != 0 })
+// HoldsBack reports whether the rule holds requests back, and for how long: one that hangs is held back until its client gives up,
+// and OnRequest tells of one that is delayed only when that is over. What other rules do to a request is told when it is done.
+func (r Rule) HoldsBack() (longest time.Duration, ok bool) {
+	for _, x := range r.expand() {
+		longest, ok = max(longest, time.Duration(x.Effect.Delay)), ok || x.Effect.Delay != 0 || x.Effect.Hang
+	}
+	return longest, ok
 }
 
 // Need is what a rule can't do without. Where it is missing the rule would come to

@@ -40,7 +40,7 @@ func TestHinderingOperations(t *testing.T) {
 	for _, op := range ops {
 		seen[op.Name()] = true
 		got := ""
-		if h := op.declared().hinders(&op, &invariant.Timings{Faults: map[string]bool{"slow": true}}); h != nil {
+		if h := op.declared().hinders(&op, &invariant.Timings{Faults: map[string]invariant.Fault{"slow": {HoldsBack: true}}}); h != nil {
 			got = h.Party
 			if h.Name != "" {
 				got += " until " + h.Name

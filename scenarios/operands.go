@@ -30,11 +30,11 @@ type FaultOp struct {
 
 // hinders is the BMC, unless the world says that the fault holds up nothing.
 func (f *FaultOp) hinders(timings *invariant.Timings) *history.Hindrance {
-	unseen, holds := timings.Faults[f.Name]
+	fault, holds := timings.Faults[f.Name]
 	if !holds {
 		return nil
 	}
-	return &history.Hindrance{Party: BMCEnd(f.Host), Fails: true, Told: !unseen}
+	return &history.Hindrance{Party: BMCEnd(f.Host), Fails: true, Told: !fault.HoldsBack, For: fault.For}
 }
 
 // HealOp withdraws every fault that doesn't last for good.

@@ -9,8 +9,8 @@ type Hindrance struct {
 	// Party is who is held up: Everybody, the RequestsOf somebody, or a process, a host or a
 	// BMC, named like the ends of links.
 	Party string `json:"party"`
-	// Name is that by which a later event Frees the party. Without one it lasts For so long,
-	// and begins so much After the event.
+	// Name is that by which a later event Frees the party, which is held up For so long beyond
+	// that. Without one it lasts For so long, and begins so much After the event.
 	Name  string        `json:"name,omitempty"`
 	After time.Duration `json:"after,omitempty"`
 	For   time.Duration `json:"for,omitempty"`

@@ -42,6 +42,8 @@ type spell struct {
 	fails, decided bool
 	// told says that no time is lost to it: see history.Hindrance.
 	told bool
+	// beyond is how long it lasts when it has been freed.
+	beyond time.Duration
 }
 
 // open is the end of a spell that has none yet.
@@ -68,9 +70,9 @@ func (h *hindrances) observe(e *history.Event) {
 		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
 	}
 	if hinders := e.Hinders; hinders != nil {
-		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told}
+		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told, beyond: hinders.For}
 		if s.name == "" {
-			s.end = s.begin + hinders.For
+			s.end, s.beyond = s.begin+hinders.For, 0
 			if e.Kind == history.BMCFault && e.Note != "" { // a command, which is given its time before it is sent again
 				s.end += h.command
 			}
@@ -164,7 +166,7 @@ func (h *hindrances) end(e *history.Event, party, name string) {
 func (h *hindrances) free(at time.Duration, which func(*spell) bool) {
 	for i := range h.spells {
 		if s := &h.spells[i]; s.end > at && which(s) {
-			s.end = at
+			s.end = min(s.end, at+s.beyond)
 		}
 	}
 }

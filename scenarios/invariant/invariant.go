@@ -89,6 +89,13 @@ type HealthCheck struct {
 	MinUnhealthy, MaxUnhealthy int
 }
 
+// Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as it is in force, and For so long
+// afterwards, for there may be such a request. Any other holds up the requests that it bends, of which events tell.
+type Fault struct {
+	HoldsBack bool
+	For       time.Duration
+}
+
 // Timings are those of the world that a history comes from.
 type Timings struct {
 	// Boot is the time from power on to a complete boot.
@@ -113,9 +120,8 @@ type Timings struct {
 	StandIns []string
 	// Unseen are the kinds of events that the world never records.
 	Unseen []history.Kind
-	// Faults are the names of the faults of BMCs that hold up what is asked of them, and whether that is told only when it is over:
-	// such a fault holds up its BMC as long as it is in force, any other the requests that it bends.
-	Faults map[string]bool
+	// Faults are those faults of BMCs, by their names, that hold up what is asked of them.
+	Faults map[string]Fault
 	// Slack is how much longer a sequence of reconciles may take than its parts.
 	Slack time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and

@@ -9,6 +9,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // Faults are the faults that a scenario has added to its BMCs, in either world.
@@ -58,7 +59,7 @@ type Bends map[string]bend
 
 type bend struct {
 	hinders history.Hindrance
-	unseen  bool // see fakebmc.Rule.HoldsUnseen
+	fault   invariant.Fault
 }
 
 // BendsOf returns what the faults hold up that steps of a scenario add.
@@ -74,7 +75,9 @@ func BendsOf(spec *scenarios.Spec) Bends {
 			continue // a plan has no such rule
 		}
 		if long, ok := rule.Holds(); ok {
-			bends[do.AddFault.Name] = bend{history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long, Fails: true}, rule.HoldsUnseen()}
+			bend := bend{hinders: history.Hindrance{Party: history.BMCEnd(do.AddFault.Host), For: long, Fails: true}}
+			bend.fault.For, bend.fault.HoldsBack = rule.HoldsBack()
+			bends[do.AddFault.Name] = bend
 		}
 	}
 	return bends

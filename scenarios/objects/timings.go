@@ -30,9 +30,9 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 		}
 	}
 	timings.Watchdog, timings.Brief = longest, shortest/3 // it is fed three times
-	timings.Faults = make(map[string]bool)
+	timings.Faults = make(map[string]invariant.Fault)
 	for name, bends := range BendsOf(spec) {
-		timings.Faults[name] = bends.unseen
+		timings.Faults[name] = bends.fault
 	}
 	for _, c := range chosen {
 		if c.StandIn() {
