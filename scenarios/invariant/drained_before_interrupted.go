@@ -14,9 +14,10 @@ var drainedBeforeInterrupted = Invariant{
 	Seed:  "003",
 	New: func(p Params) Checker {
 		return &drains{
-			ruling: ruling{id: "drained-before-interrupted", skew: p.Timings.Skew},
-			roles:  p.Roles,
-			hosts:  newRoster[draining](p.Hosts),
+			ruling:     ruling{id: "drained-before-interrupted", skew: p.Timings.Skew},
+			hindrances: p.hindrances,
+			roles:      p.Roles,
+			hosts:      newRoster[draining](p.Hosts),
 		}
 	},
 }
@@ -33,6 +34,7 @@ const skipDrainAnnotation = "machine.cluster.x-k8s.io/exclude-node-draining"
 // doesn't wait for a drain. What the deletion says of its own progress excuses nothing.
 type drains struct {
 	ruling
+	*hindrances
 	roles Roles
 	hosts roster[draining]
 }
@@ -57,7 +59,7 @@ type draining struct {
 	pods                  []podState
 	processes             []string // UIDs of the Pods whose processes run
 	forced                []string // of those that one under test has deleted while they ran
-	// under is the last command to go off that was there before the deletion.
+	// under is the last command to go off that was there before the deletion, or on its way by then.
 	under history.Event
 }
 
@@ -74,6 +76,9 @@ func (c *drains) Observe(e history.Event) *Violation {
 		h := c.hosts.of(e.Host)
 		c.judge(h, &e)
 		h.learn(&e, &c.roles)
+		if e.Kind == history.BMCCommand && powersOff(&e) && c.onItsWay(&e, &h.deleting) {
+			h.under = e
+		}
 		if h.deleting.Kind != "" && h.done.Kind == "" && h.excused(&e) {
 			h.done = e
 			if e.Kind.Layer() == history.API { // the breach itself ends what it has killed
