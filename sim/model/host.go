@@ -510,9 +510,6 @@ func (h *Host) bite(after time.Duration) {
 // fire is the end of the watchdog's time, unless it was fed meanwhile.
 func (h *Host) fire() {
 	by := byScenario
-	if h.draining {
-		return // what resets it is without power before it boots
-	}
 	if h.feeder != "" && !h.unfed {
 		if rest := h.fed + h.timings.Watchdog - h.w.Now(); rest > 0 {
 			h.bite(rest)
@@ -523,6 +520,11 @@ func (h *Host) fire() {
 		}
 	}
 	h.w.Emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: by})
+	if h.draining { // it ends the boot, however long the supply goes on, and takes no power-off back
+		h.w.Cancel(h.transition)
+		h.down()
+		return
+	}
 	h.restart(by, "reset by its watchdog")
 }
 
