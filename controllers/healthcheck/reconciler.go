@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,9 @@ type Reconciler struct {
 	warned map[types.UID]int64 // generation
 	// began is when it looked first.
 	began time.Time
+	// marked is when it marked Machines: a remediation may be over before it looks again, and then what is on record is about an
+	// older start.
+	marked map[types.UID]mark
 	// crowds are by check.
 	crowds map[types.UID]*crowd
 	// looked is when a check with Machines in remediation was looked at last in the API
@@ -82,6 +86,12 @@ type Reconciler struct {
 type crowd struct {
 	tooMany bool
 	over    time.Time
+}
+
+// mark is one that this process has given a Machine of that version, or perhaps has, if it was told that it failed.
+type mark struct {
+	at      time.Time
+	version string
 }
 
 // What is read is shared with the cache and never changed: a reconcile looks at
@@ -116,7 +126,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("assess MachineHealthCheck %s: %w", request, err)
 	}
-	if err := client.IgnoreNotFound(r.act(ctx, seen.next, seen.action)); err != nil {
+	err = r.act(ctx, seen.next, seen.action)
+	if seen.action == Mark {
+		r.noteMark(seen.next.machine)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("%s of Machine %s: %w", seen.action, client.ObjectKeyFromObject(seen.next.machine), err)
 	}
 	if seen.action == Mark {
@@ -191,6 +205,31 @@ func (r *Reconciler) firstLook(now time.Time) time.Time {
 		r.began = now
 	}
 	return r.began
+}
+
+// forgotten is when a mark is too old to matter: no Node takes as long to start.
+const forgotten = 24 * time.Hour
+
+// noteMark remembers that a Machine was marked just now, or perhaps.
+func (r *Reconciler) noteMark(machine *clusterv1.Machine) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	now := r.Clock.Now()
+	maps.DeleteFunc(r.marked, func(_ types.UID, m mark) bool { return now.Sub(m.at) > forgotten })
+	if r.marked == nil {
+		r.marked = map[types.UID]mark{}
+	}
+	r.marked[machine.UID] = mark{now, machine.ResourceVersion}
+}
+
+// lastMark is when this process marked a Machine last; zero if it hasn't, as a Machine shows that nobody has written since.
+func (r *Reconciler) lastMark(machine *clusterv1.Machine) time.Time {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if m := r.marked[machine.UID]; m.version != machine.ResourceVersion {
+		return m.at
+	}
+	return time.Time{}
 }
 
 // overdue reports whether a check whose cache shows Machines in remediation has to be
@@ -353,7 +392,7 @@ func (r *Reconciler) examine(o others, check *clusterv1.MachineHealthCheck, t *t
 		return
 	case s.Missing:
 		if t.deadline = started; !started.IsZero() {
-			t.deadline = later(started, o.lastStart(t.machine, now).Add(startup))
+			t.deadline = later(started, later(o.lastStart(t.machine, now), r.lastMark(t.machine)).Add(startup))
 		}
 	default:
 		t.deadline = sickUntil(check, t.machine, node)

@@ -297,7 +297,9 @@ func (c *rescues) missed(h *entry[patient], e *history.Event) {
 	}
 	lost := c.lost(s.absent.At, e.At, c.on())
 	limit := c.check.Startup + c.patience
-	if lost > 0 {
+	on := c.on()
+	died := c.lostTo(s.absent.At, e.At, 0, func(s *spell) bool { return s.name == isDown && on.has(s.party) })
+	if died > 0 || c.lost(s.absent.At, s.absent.At+c.patience, on) > 0 {
 		limit += c.check.Startup // it may have begun to wait only then
 	}
 	if e.At-s.absent.At-lost <= limit || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit {
