@@ -22,13 +22,14 @@ import (
 const (
 	// tickInterval is how often silence is looked for.
 	tickInterval = 100 * time.Millisecond
-	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel closes with the process.
+	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel closes with the process; see
+	// Options.Slowness.
 	portEndTimeout = 5 * time.Second
 	// firmwareReset is less than a kernel needs from a reset to one of its own.
 	firmwareReset = time.Second
 	// settleInterval is how often it is looked whether an event has been recorded.
 	settleInterval = 5 * time.Millisecond
-	// actTimeout bounds the wait for the hypervisor's event about what was just done.
+	// actTimeout bounds the wait for the hypervisor's event about what was just done; see Options.Slowness.
 	actTimeout = 20 * time.Second
 )
 
@@ -202,7 +203,7 @@ func (d *Domain) Restarting() (done func()) {
 // Settle waits until what the hypervisor says of the host's power is recorded, and so old that nobody takes what comes of it
 // for what came before: for those whom somebody else who changes it has answered.
 func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("no event has told after %v", actTimeout))
+	ctx, cancel := d.lab.within(ctx, actTimeout, "no event has told")
 	defer cancel()
 	for {
 		active, err := d.libvirt.IsActive()
@@ -286,7 +287,7 @@ func (d *Domain) act(ctx context.Context, what string, proof func(Event) bool, d
 	if err := do(); err != nil {
 		return fmt.Errorf("%s host %s: %w", what, d.name, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("no event proves it after %v", actTimeout))
+	ctx, cancel := d.lab.within(ctx, actTimeout, "no event proves it")
 	defer cancel()
 	select {
 	case <-w.seen:
@@ -360,7 +361,7 @@ func (d *Domain) run() {
 				return
 			}
 		case <-ticks.C:
-			if d.stop != nil && time.Since(d.stopSeen) > portEndTimeout {
+			if d.stop != nil && time.Since(d.stopSeen) > time.Duration(float64(portEndTimeout)*d.lab.options.Slowness()) {
 				d.lab.record(func(at time.Duration) []Event { return d.tracker.garbage(at, "(the port outlives its QEMU)") })
 				d.finishStop()
 			}

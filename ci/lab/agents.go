@@ -23,6 +23,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/inguest/program"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
 	"github.com/fencelab/fencelab/scenarios"
@@ -372,7 +373,7 @@ func (a *agent) tell(program, pod evidence.Command) error {
 		uid, _ := a.pod.Load().(string)
 		command = pod.Of(uid)
 	}
-	ctx, cancel := context.WithTimeout(a.b.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(a.b.ctx, commandTimeout)
 	defer cancel()
 	return a.guest(ctx, command)
 }

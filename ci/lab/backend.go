@@ -65,7 +65,7 @@ const (
 	// quiet is how long a run goes on after nothing is missing. Real time is dear: the
 	// slow timers of the controllers are the simulator's business.
 	quiet = 15 * time.Second
-	// commandTimeout bounds what is asked of a host or of the API server.
+	// commandTimeout bounds what is asked of a host or of the API server, on a machine that is not slow.
 	commandTimeout = time.Minute
 	// podInterval and podGrace are the kubelets': how often they look at their Pods, and
 	// how long a Pod may take to end.
@@ -427,7 +427,7 @@ func (b *Backend) switchOn() error {
 }
 
 // forGroundwork is how long the story waits for groundwork when it waits for nothing else: a wrong controller lays none, nor
-// does an agent that has no watchdog.
+// does an agent that has no watchdog. A machine that is slow gets longer for it.
 const forGroundwork = 10 * time.Second
 
 // awaitGroundwork waits until the controllers have laid their groundwork.
@@ -441,7 +441,7 @@ func (b *Backend) awaitGroundwork(chosen []controllers.Selection) {
 		case err != nil:
 			b.stream.fail(fmt.Errorf("look for %s: %w", groundwork, err))
 			return
-		case laid, !last.IsZero() && time.Since(last) > forGroundwork:
+		case laid, !last.IsZero() && time.Since(last) > thismachine.Budget(forGroundwork):
 			b.stream.laid()
 			return
 		case last.IsZero() && b.stream.lacksOnly(groundwork):

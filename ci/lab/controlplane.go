@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -215,7 +216,7 @@ func (b *Backend) dump() []play.Artifact {
 	if b.admin == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), commandTimeout)
+	ctx, cancel := thismachine.WithBudget(context.WithoutCancel(b.ctx), commandTimeout)
 	defer cancel()
 	api, err := b.kinds.Dump(func(kind *objects.Kind) ([]client.Object, error) {
 		list := kind.NewList()

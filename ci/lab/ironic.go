@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	ironicpower "github.com/fencelab/fencelab/controllers/ironic"
 	rebootcontroller "github.com/fencelab/fencelab/controllers/reboot"
@@ -102,7 +103,7 @@ func (o *ironicOwner) close(ctx context.Context) ([]play.Artifact, error) {
 		logs = append(logs, play.Artifact{Name: "ironic.log", Data: append(o.process.Log(), '\n')})
 		errs = append(errs, o.process.Stop())
 	} else if o.endpoint != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+		ctx, cancel := thismachine.WithBudget(context.WithoutCancel(ctx), commandTimeout)
 		defer cancel()
 		errs = append(errs, ironic.Release(ctx, o.endpoint.String(), o.names...))
 	}
@@ -128,7 +129,7 @@ func (o *ironicOwner) hostOf(node string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, known := o.hosts[node]; !known {
-		ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+		ctx, cancel := thismachine.WithBudget(context.Background(), commandTimeout)
 		defer cancel()
 		name, err := ironic.NameOf(ctx, o.endpoint.String(), node)
 		if err != nil {

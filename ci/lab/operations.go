@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -135,7 +136,7 @@ type operations struct {
 
 // Apply performs one operation.
 func (b *Backend) Apply(op scenarios.Op) error {
-	ctx, cancel := context.WithTimeout(b.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(b.ctx, commandTimeout)
 	defer cancel()
 	return scenarios.Perform(op, operations{b, ctx})
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -209,7 +210,7 @@ func (l *life) late(r gate.Request, heard error, by time.Duration, note string) 
 				return
 			case <-timer.C:
 			}
-			ctx, cancel := context.WithTimeout(overdue(b.ctx), commandTimeout)
+			ctx, cancel := thismachine.WithBudget(overdue(b.ctx), commandTimeout)
 			defer cancel()
 			b.writers.asks(r.Effect, l.p.name)
 			b.writers.sends(r.Kind+"/"+r.Name, l.p.name)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -47,7 +48,7 @@ type virtualMachines struct {
 func openVirtualMachines(
 	ctx context.Context, assets, nodes, dir string, s *stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
 ) (*virtualMachines, error) {
-	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir})
+	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir, Slowness: thismachine.Slowness})
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +375,7 @@ func (m *virtual) reset(host string, t fakebmc.ResetType) error {
 		return fmt.Errorf("%s of %s, which is not on: %w", t, m.domain.Name(), fakebmc.ErrConflict)
 	}
 	client := m.all.asked(host, t)
-	ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
 	defer cancel()
 	if t == fakebmc.ResetPushPowerButton {
 		t = fakebmc.ResetGracefulShutdown // it is the same button
@@ -421,7 +422,7 @@ func (m *virtual) deaf() bool {
 
 // LoseAC implements fakebmc.Mains: the process of the virtual machine is killed.
 func (m *virtual) LoseAC() error {
-	ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
 	defer cancel()
 	m.blame(fakebmc.ClientBMC, false)
 	return m.domain.ForceOff(ctx)
@@ -431,7 +432,7 @@ func (m *virtual) LoseAC() error {
 func (m *virtual) SetGuest(g fakebmc.Guest) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
 	defer cancel()
 	resume := m.guest.Paused && !g.Paused && m.domain.State() == vms.StatePaused
 	m.guest = g
@@ -455,7 +456,7 @@ func (m *virtual) notice(e vms.Event) {
 		if m.guest == (fakebmc.Guest{}) {
 			return
 		}
-		ctx, cancel := context.WithTimeout(m.all.ctx, commandTimeout)
+		ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
 		defer cancel()
 		if err := m.instruct(ctx); err != nil {
 			m.all.logf("%v", err)
