@@ -198,10 +198,12 @@ hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute e
 	$(GO) test ./fakebmc/fleet -run TestHostileClients -count=1 -v -timeout 30m -args -hostile 1m -connections 1000 -slower 2
 
 .PHONY: kills
-kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and look for what is left (KILLS=n SEED=n; about 15 minutes)
+kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 25 minutes)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh
-	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 1h -run TestNothingOutlivesAKilledRun -v . -args -kills $(KILLS) -kill-seed $(SEED)
+	@scenarios/page/browser.sh $(CACHE)/browser
+	@$(GO) build -o bin/e2e ./ci/e2e
+	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 2h -run '^TestNothingOutlivesA(KilledRun|FailedSuite)$$' -v . -args -kills $(KILLS) -kill-seed $(SEED)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers (FUZZTIME each)

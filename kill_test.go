@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -10,12 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/ci/slots"
 )
 
 var (
@@ -88,6 +92,105 @@ func TestNothingOutlivesAKilledCorpus(t *testing.T) {
 	}
 }
 
+// failing are the suites of make e2e, each with a check that fails while something that the suite has started is up: a line of its
+// source, and what stands there instead. choose is what of the suite is run.
+var failing = []struct {
+	suites, choose    string
+	file, line, fails string
+	test              string // as the summary names it
+}{
+	{"stories", "FOCUS=the story of a plain power cycle$$", "ci/lab/e2e_test.go",
+		"	outcome, err := play.Run(ctx, plan, lab.New(o), nil)\n	if unsupported",
+		"	ctx, stop := context.WithTimeout(ctx, 20*time.Second)\n	defer stop()\n	outcome, err := play.Run(ctx, plan, lab.New(o), nil)\n	if unsupported",
+		"of a plain power cycle"},
+	{"lab", "RUN=^TestDomainIsASystem$$", "ci/lab/virtual_test.go",
+		"	all, l := openVMs(t)\n	began",
+		"	all, l := openVMs(t)\n	up, err := l.NewDomain(vms.HostConfig{Name: \"up\"})\n	if err != nil || up.On(t.Context()) == nil {\n		t.Fatalf(\"it is on, or there is an error: %v\", err)\n	}\n	began",
+		"TestDomainIsASystem"},
+	{"bmc", "RUN=^TestDomainIsASystem$$", "fakebmc/libvirt/domain_test.go",
+		"			m.WantSaid(\"disk\") // and hears the power button\n",
+		"			m.WantSaid(\"disk\")\n			t.Fatal(\"it is on\")\n",
+		"TestDomainIsASystem"},
+	{"command", "RUN=^TestLabsSideBySide$$", "lab_test.go",
+		"	<-victim.done\n	until(",
+		"	<-victim.done\n	t.Fatal(\"two labs are up\")\n	until(",
+		"TestLabsSideBySide"},
+	{"browser", "RUN=^TestPageInABrowser$$", "scenarios/page/browser_test.go",
+		"			b := browse(t, run)\n			// What",
+		"			b := browse(t, run)\n			t.Fatal(\"the page is open\")\n			// What",
+		"TestPageInABrowser"},
+	{"stories fidelity", "FOCUS=the story of a plain power cycle$$", "ci/fidelity/fidelity_test.go",
+		"			plan, err := file.LoadPlanFile(",
+		"			t.Fatal(\"it is compared\")\n			plan, err := file.LoadPlanFile(",
+		"TestStories"},
+}
+
+// TestNothingOutlivesAFailedSuite fails a test of each suite in the middle. The summary names it first, with the command that runs
+// it again; its slots are free, and nothing is left.
+func TestNothingOutlivesAFailedSuite(t *testing.T) {
+	if *kills == 0 {
+		t.Skip("it runs with make kills")
+	}
+	for i, f := range failing {
+		t.Run(f.suites, func(t *testing.T) {
+			dir := filepath.Join(os.TempDir(), fmt.Sprintf("f%d", i)) // short, as for a killed run
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			tmp := filepath.Join(dir, "t")
+			if err := os.Mkdir(tmp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			flags := "-overlay=" + withMistake(t, dir, f.file, f.line, f.fails)
+			before := onThisMachine(t)
+			suites := exec.Command("bin/e2e", append([]string{"--times", filepath.Join(dir, "times.json")}, strings.Fields(f.suites)...)...)
+			suites.Env = append(os.Environ(), "TMPDIR="+tmp, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" "+flags), f.choose)
+			said, err := suites.CombinedOutput()
+			summary, _ := os.ReadFile("out/e2e/summary.txt") // where there is none, said tells why
+			if first, _, _ := strings.Cut(string(summary), "  see "); err == nil || !strings.Contains(first, f.test) || !strings.Contains(first, "again: make e2e") {
+				t.Errorf("it ended with %v, and its summary doesn't begin with the test that failed:\n%s\n%s", err, summary, said)
+			}
+			wantNothingLeft(t, dir, tmp, before)
+			ctx, cancel := machine.WithBudget(t.Context(), scriptPatience)
+			defer cancel()
+			turn, err := slots.Machine().Take(ctx, t.Name(), slots.All, t.Logf)
+			if err != nil {
+				t.Fatalf("take all slots: %v", err)
+			}
+			turn.Release()
+		})
+	}
+}
+
+// withMistake makes an overlay for Go's builds that replaces a line of a file, and returns its path.
+func withMistake(t *testing.T, dir, file, line, fails string) string {
+	t.Helper()
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), line); n != 1 {
+		t.Fatalf("%s has %d times the lines\n%s", file, n, line)
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, filepath.Base(file))
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: own}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	for name, data := range map[string][]byte{own: []byte(strings.Replace(string(source), line, fails, 1)), list: overlay} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
 // killedRun kills a run at a moment, with all other processes that are fencelab's if all is set. It has its files in a directory that it makes. The name is short, since QEMU's sockets are below it, whose
 // paths are limited.
 func killedRun(t *testing.T, dir string, moment time.Duration, all bool, arguments []string) {
@@ -141,33 +244,47 @@ func killedRun(t *testing.T, dir string, moment time.Duration, all bool, argumen
 		out, err := down.CombinedOutput()
 		t.Logf("lab down: %v\n%s", err, out)
 	}
-	killed := time.Now()
 	if all {
 		clean()
 	}
-	left := func() []string {
-		found := append(processesOf(dir), names(t, tmp)...)
-		for _, thing := range onThisMachine(t) {
-			if _, had := slices.BinarySearch(before, thing); !had {
-				found = append(found, thing)
-			}
-		}
-		return found
-	}
-	found := left()
-	for ; len(found) > 0 && time.Since(killed) < scriptPatience; found = left() {
-		<-time.After(100 * time.Millisecond)
-	}
-	if len(found) == 0 {
-		t.Logf("nothing was left after %v", time.Since(killed).Round(100*time.Millisecond))
+	if wantNothingLeft(t, dir, tmp, before) {
 		return
 	}
 	said, _ := os.ReadFile(log.Name())
-	t.Errorf("left %v after it was killed:\n%s\nit had said:\n%s", scriptPatience, strings.Join(found, "\n"), said)
+	t.Errorf("it had said:\n%s", said)
 	clean()
-	if found := left(); len(found) > 0 {
+	if found := leftIn(t, dir, tmp, before); len(found) > 0 {
 		t.Errorf("left even after fencelab lab down:\n%s", strings.Join(found, "\n"))
 	}
+}
+
+// leftIn lists processes that name a directory, what is in its directory of temporary files, and what is on the machine that was
+// not there before.
+func leftIn(t *testing.T, dir, tmp string, before []string) []string {
+	t.Helper()
+	found := append(processesOf(dir), names(t, tmp)...)
+	for _, thing := range onThisMachine(t) {
+		if _, had := slices.BinarySearch(before, thing); !had {
+			found = append(found, thing)
+		}
+	}
+	return found
+}
+
+// wantNothingLeft waits until nothing is left, and reports whether that came.
+func wantNothingLeft(t *testing.T, dir, tmp string, before []string) bool {
+	t.Helper()
+	ended := time.Now()
+	found := leftIn(t, dir, tmp, before)
+	for ; len(found) > 0 && time.Since(ended) < scriptPatience; found = leftIn(t, dir, tmp, before) {
+		<-time.After(100 * time.Millisecond)
+	}
+	if len(found) > 0 {
+		t.Errorf("left %v after its end:\n%s", scriptPatience, strings.Join(found, "\n"))
+		return false
+	}
+	t.Logf("nothing was left after %v", time.Since(ended).Round(100*time.Millisecond))
+	return true
 }
 
 // programsOf are the processes of this program that name a directory: keepers, and controllers of their own.
@@ -199,6 +316,12 @@ func processesOf(dir string) (found []string) {
 	return found
 }
 
+// made is what the first lab of a machine makes for all that come after it: the gate's directory, what libvirt keeps, and whether
+// there is KVM.
+var made = []string{
+	slots.Machine().Dir, "/run/libvirt", filepath.Join(lab.DefaultAssets(), "libvirt"), filepath.Join(lab.DefaultAssets(), "kvm-verdict-"+strconv.Itoa(os.Getuid())),
+}
+
 // onThisMachine lists, sorted, what a lab can make outside of its directories and processes:
 // mounts, network interfaces, control groups, and what is in the places for such things.
 func onThisMachine(t *testing.T) (things []string) {
@@ -228,7 +351,9 @@ func onThisMachine(t *testing.T) (things []string) {
 	}
 	for _, dir := range []string{os.TempDir(), "/run", "/run/netns", "/var/lib", "/dev/shm", lab.DefaultAssets()} {
 		for _, name := range names(t, dir) {
-			things = append(things, filepath.Join(dir, name))
+			if path := filepath.Join(dir, name); !slices.Contains(made, path) {
+				things = append(things, path)
+			}
 		}
 	}
 	slices.Sort(things)
