@@ -1,11 +1,16 @@
 package sim_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/page"
+	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/simtest"
@@ -90,5 +95,60 @@ spec:
 	healed, off := at(t, outcome.History, history.Healed, 1), at(t, outcome.History, history.PowerOff, 1)
 	if off < healed || off-healed > 5*time.Second {
 		t.Errorf("the faults were withdrawn at %s, and the host was powered off at %s", healed, off)
+	}
+}
+
+// TestTheDeadLearnNothing: a watch that expires while its process is down brings it no list, and nothing to do.
+func TestTheDeadLearnNothing(t *testing.T) {
+	s, err := sim.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := simtest.Compile(t, "scenario.yaml", `
+apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: down, description: A watch expires while its process is down.}
+spec:
+  topology: {hosts: [{name: worker-1}], lease: 1s}
+  controllers: [{name: reboot, settings: {pollInterval: 1s}}, {name: remediation}]
+  steps:
+    - do: {crash: {controller: remediation, restartAfter: 5s}}
+    - do: {expireWatch: {controller: remediation, kind: Machine}}
+    - do: {annotate: {object: Machine/worker-1, key: host.metal3.io/external-remediation}}
+    - when: {event: controller-started, actor: remediation}
+    - when: {event: node-deleted, host: worker-1}
+`)
+	outcome, err := play.Run(t.Context(), plan, s.Evident(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(outcome.Artifacts, func(a play.Artifact) bool { return a.Name == page.Trace })
+	if i < 0 {
+		t.Fatal("there is no trace")
+	}
+	down, back := at(t, outcome.History, history.ControllerCrashed, 1), time.Duration(0)
+	for _, e := range outcome.History.Events() {
+		if e.Kind == history.ControllerStarted && e.At > down {
+			back = e.At
+		}
+	}
+	did := 0
+	for line := range bytes.Lines(outcome.Artifacts[i].Data) {
+		var entry struct {
+			At            time.Duration
+			What, Process string
+		}
+		if err := json.Unmarshal(line, &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Process != "remediation" {
+			continue
+		}
+		if did++; entry.At > down && entry.At < back {
+			t.Errorf("while it is down, from %s to %s: %s", down, back, line)
+		}
+	}
+	if did == 0 || back == 0 {
+		t.Errorf("the trace has %d entries of remediation, which started again at %s", did, back)
 	}
 }

@@ -480,8 +480,12 @@ func (s *stream) thaw() {
 }
 
 // expire ends the watch: what it would go on from is not kept any more. Nothing is
-// learned before the cache has listed anew.
+// learned before the cache has listed anew; a process that is down lists when it starts.
 func (s *stream) expire() {
+	if !s.p.up {
+		s.frozen = false
+		return
+	}
 	s.p.w.emit(history.Event{Kind: history.APIFault, Actor: s.p.actor.name, Object: s.kind.Kind + "/", Value: "410", Note: "watch"})
 	s.frozen = true
 	s.listAgain(s.p.life)
