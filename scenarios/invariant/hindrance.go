@@ -292,6 +292,14 @@ func (h *hindrances) belated(e *history.Event) bool {
 	return false
 }
 
+// heldBack reports whether e may be what a command does that a fault of the host's BMC has held back.
+func (h *hindrances) heldBack(command, e *history.Event) bool {
+	return slices.ContainsFunc(h.spells, func(s spell) bool {
+		done := command.At + s.beyond
+		return s.beyond > 0 && s.party == history.BMCEnd(e.Host) && s.begin <= command.At && command.At < s.end && e.At >= done && e.At-done < h.grace
+	})
+}
+
 // over reports whether what a spell held up may have come with e: one request that is on its
 // way excuses no other.
 func (s *spell) over(e *history.Event, grace time.Duration) bool {

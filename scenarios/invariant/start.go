@@ -1,6 +1,10 @@
 package invariant
 
-import "github.com/fencelab/fencelab/scenarios/history"
+import (
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
 
 // start is what led to the next power-on of one host, as far as the API and the
 // BMC tell. It only ever excuses: a power-on that was under way before somebody
@@ -12,10 +16,12 @@ type start struct {
 	// unseen is a recorded boot that began, and of which the API has not told: whoever recorded it
 	// commands it again when that is over.
 	unseen history.Event
-	// command is the last command that powers a host on and that came from a
-	// process under test, and begun what was recorded when the BMC received it.
+	// command is the last command since the last power-on that powers a host on and that came
+	// from a process under test, and begun what was recorded when the BMC received it.
 	command history.Event
 	begun   struct{ recorded, answered history.Event }
+	// before are the commands before that one, which a fault of the BMC may still hold back.
+	before []history.Event
 }
 
 func (s *start) observe(e *history.Event, roles *Roles) {
@@ -34,6 +40,9 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 		}
 	case history.BMCCommand:
 		if powersOn(e) && !roles.blameless(e) {
+			if s.command.Kind != "" {
+				s.before = append(s.before, s.command)
+			}
 			s.command, s.begun.recorded, s.begun.answered = *e, s.recorded, s.answered
 			if e.Key == history.Late {
 				s.command.Seq = 0 // it was sent before anything that matters now
@@ -43,7 +52,8 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 		if s.recorded.Kind != "" {
 			s.unseen = s.recorded
 		}
-		s.recorded, s.begun.recorded = history.Event{}, history.Event{}
+		// The command has done what it does: another power-on is another's.
+		s.recorded, s.begun.recorded, s.command = history.Event{}, history.Event{}, history.Event{}
 	}
 }
 
@@ -69,6 +79,9 @@ func asksGuest(e *history.Event) bool {
 // alone excuses nothing, for whoever has written it can look again.
 func (s *start) underWay(e, forbidden *history.Event, h *hindrances) bool {
 	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
+		return true
+	}
+	if slices.ContainsFunc(s.before, func(c history.Event) bool { return c.Seq < forbidden.Seq && h.heldBack(&c, e) }) {
 		return true
 	}
 	sent := e

@@ -127,7 +127,7 @@ func (tr *transcript) line(line string) (err error) {
 			continue
 		}
 		switch name {
-		case "hinders": // PARTY, PARTY:NAME, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time
+		case "hinders": // PARTY, PARTY:NAME, PARTY:NAME+TIME beyond that, or PARTY~TIME; with a ! if that had been decided, a ? if other events tell of each time
 			party, decided := strings.CutSuffix(value, "!")
 			party, told := strings.CutSuffix(party, "?")
 			e.Hinders = &history.Hindrance{Decided: decided, Told: told, Fails: told}
@@ -138,7 +138,13 @@ func (tr *transcript) line(line string) (err error) {
 				}
 				continue
 			}
+			party, beyond, held := strings.Cut(party, "+")
 			e.Hinders.Party, e.Hinders.Name, _ = strings.Cut(party, ":")
+			if held {
+				if e.Hinders.For, err = time.ParseDuration(beyond); err != nil {
+					return err
+				}
+			}
 			continue
 		case "frees":
 			e.Frees = append(e.Frees, value)
