@@ -176,7 +176,7 @@ mutants: ## Put one mistake after the other into the controllers and see what fi
 	$(GO) run ./ci/mutants -only '$(MUTANT)' -table docs/mutants.md
 
 .PHONY: excuses
-excuses: ## Look for what guarantees excuse and right controllers do without; writes docs/excuses.md (MUTANT=prefix,...: those alone; about 25 minutes)
+excuses: ## Look for what guarantees excuse and right controllers do without; writes docs/excuses.md (MUTANT=prefix,...: those alone; about 35 minutes)
 	$(GO) run -tags $(TAGS) ./ci/mutants -audit -only '$(MUTANT)' -limit 4s -table docs/excuses.md
 
 .PHONY: corpus
@@ -198,7 +198,7 @@ hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute e
 	$(GO) test ./fakebmc/fleet -run TestHostileClients -count=1 -v -timeout 30m -args -hostile 1m -connections 1000 -slower 2
 
 .PHONY: kills
-kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 25 minutes)
+kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 35 minutes)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh
 	@scenarios/page/browser.sh $(CACHE)/browser

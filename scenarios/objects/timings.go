@@ -31,6 +31,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 	}
 	timings.Watchdog, timings.Brief = longest, shortest/3 // it is fed three times
 	timings.Faults = make(map[string]invariant.Fault)
+	// order does not matter: each fills its own key
 	for name, bends := range BendsOf(spec) {
 		timings.Faults[name] = bends.fault
 	}
