@@ -198,7 +198,7 @@ hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute e
 	$(GO) test ./fakebmc/fleet -run TestHostileClients -count=1 -v -timeout 30m -args -hostile 1m -connections 1000 -slower 2
 
 .PHONY: kills
-kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 35 minutes)
+kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 25 minutes)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh
 	@scenarios/page/browser.sh $(CACHE)/browser
