@@ -23,13 +23,13 @@ const (
 	// tickInterval is how often silence is looked for.
 	tickInterval = 100 * time.Millisecond
 	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel closes with the process; see
-	// Options.Slowness.
+	// Options.Within.
 	portEndTimeout = 5 * time.Second
 	// firmwareReset is less than a kernel needs from a reset to one of its own.
 	firmwareReset = time.Second
 	// settleInterval is how often it is looked whether an event has been recorded.
 	settleInterval = 5 * time.Millisecond
-	// actTimeout bounds the wait for the hypervisor's event about what was just done; see Options.Slowness.
+	// actTimeout bounds the wait for the hypervisor's event about what was just done; see Options.Within.
 	actTimeout = 20 * time.Second
 )
 
@@ -55,8 +55,9 @@ type Domain struct {
 	changed  time.Duration // when its power did, by the lab's clock
 
 	// Of run's goroutine.
-	stop        *input // the hypervisor said that QEMU is gone, and lines may still be unread
-	stopSeen    time.Time
+	stop        *input          // the hypervisor said that QEMU is gone, and lines may still be unread
+	portEnds    context.Context // ends when they have been waited for long enough
+	portEnded   context.CancelFunc
 	after       []input   // what the hypervisor has said since then: somebody else may switch it on at once
 	consoleMark int64     // the console's length when the boot began
 	resetSeen   time.Time // when the last reset was told that wasn't the firmware's
@@ -203,7 +204,7 @@ func (d *Domain) Restarting() (done func()) {
 // Settle waits until what the hypervisor says of the host's power is recorded, and so old that nobody takes what comes of it
 // for what came before: for those whom somebody else who changes it has answered.
 func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
-	ctx, cancel := d.lab.within(ctx, actTimeout, "no event has told")
+	ctx, cancel := d.lab.options.Within(ctx, actTimeout)
 	defer cancel()
 	for {
 		active, err := d.libvirt.IsActive()
@@ -216,7 +217,7 @@ func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("await the power of host %s: %w", d.name, context.Cause(ctx))
+			return fmt.Errorf("await the power of host %s: no event has told: %w", d.name, context.Cause(ctx))
 		case <-time.After(settleInterval):
 		}
 	}
@@ -287,13 +288,13 @@ func (d *Domain) act(ctx context.Context, what string, proof func(Event) bool, d
 	if err := do(); err != nil {
 		return fmt.Errorf("%s host %s: %w", what, d.name, err)
 	}
-	ctx, cancel := d.lab.within(ctx, actTimeout, "no event proves it")
+	ctx, cancel := d.lab.options.Within(ctx, actTimeout)
 	defer cancel()
 	select {
 	case <-w.seen:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s host %s: %w", what, d.name, context.Cause(ctx))
+		return fmt.Errorf("%s host %s: no event proves it: %w", what, d.name, context.Cause(ctx))
 	}
 }
 
@@ -361,7 +362,7 @@ func (d *Domain) run() {
 				return
 			}
 		case <-ticks.C:
-			if d.stop != nil && time.Since(d.stopSeen) > time.Duration(float64(portEndTimeout)*d.lab.options.Slowness()) {
+			if d.stop != nil && d.portEnds.Err() != nil {
 				d.lab.record(func(at time.Duration) []Event { return d.tracker.garbage(at, "(the port outlives its QEMU)") })
 				d.finishStop()
 			}
@@ -393,7 +394,8 @@ func (d *Domain) handle(in input) {
 		d.fired = true
 	case in.kind == PoweredOff && d.port != nil:
 		// What the guest wrote before its end comes first in the history.
-		d.stop, d.stopSeen = &in, time.Now()
+		d.stop = &in
+		d.portEnds, d.portEnded = d.lab.options.Within(context.Background(), portEndTimeout)
 	default:
 		if in.kind == Reset {
 			// The firmware itself adds resets to every warm one, before anything could write to the console: it tries one way
@@ -417,6 +419,7 @@ func (d *Domain) handle(in input) {
 func (d *Domain) finishStop() {
 	in := *d.stop
 	d.stop = nil
+	d.portEnded()
 	d.lab.record(func(at time.Duration) []Event { return d.tracker.hypervisor(at, in.kind, in.detail) })
 	after := d.after
 	d.after = nil

@@ -1,6 +1,7 @@
 package vms
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -300,7 +301,7 @@ func TestQueueLosesNothing(t *testing.T) {
 // TestAnEndIsToldBeforeTheNextBeginning: a host that somebody else switches off and at once on again has been off: what the
 // guest said before its end, and the end, come before the beginning.
 func TestAnEndIsToldBeforeTheNextBeginning(t *testing.T) {
-	l := &Lab{opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
+	l := &Lab{options: Options{Within: context.WithTimeout}, opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
 	d := &Domain{lab: l, name: "worker-1", tracker: newTracker("worker-1", time.Minute, time.Minute)}
 	port, other := net.Pipe()
 	defer other.Close()
@@ -323,7 +324,7 @@ func TestAnEndIsToldBeforeTheNextBeginning(t *testing.T) {
 // TestOneRestartIsOneReset: the firmware resets a machine again, once or several times, before it goes on, and not all of that has
 // to come after whoever asked for the reset knows of it.
 func TestOneRestartIsOneReset(t *testing.T) {
-	l := &Lab{opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
+	l := &Lab{options: Options{Within: context.WithTimeout}, opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
 	d := &Domain{lab: l, name: "worker-1", tracker: newTracker("worker-1", time.Minute, time.Minute)}
 	port, other := net.Pipe()
 	defer other.Close()

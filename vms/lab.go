@@ -42,9 +42,9 @@ type Options struct {
 	// BootSilence is the same from the start of the machine to its first line, before which it runs nothing that matters; 0:
 	// 30 s, and 60 s where guests are emulated: a reset of one whose neighbours boot has taken 33 s.
 	BootSilence time.Duration
-	// Slowness says how many times as long as on a machine that isn't busy things take now; nil: once. What waits for the hypervisor
-	// or for the kernel is as patient as that, all along.
-	Slowness func() float64
+	// Within ends what waits for the hypervisor or for the kernel after a time that suffices on a machine that isn't busy, or as much
+	// later as this one is slower; nil: [context.WithTimeout].
+	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
 // Lab is a set of hosts. Its methods may be called from any goroutine.
@@ -99,34 +99,12 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	slowness := map[Accelerator]time.Duration{KVM: 1, TCG: 2}[l.accelerator]
 	l.options.Silence = cmp.Or(o.Silence, slowness*3*time.Second)
 	l.options.BootSilence = cmp.Or(o.BootSilence, slowness*30*time.Second)
-	if l.options.Slowness == nil {
-		l.options.Slowness = func() float64 { return 1 }
+	if l.options.Within == nil {
+		l.options.Within = context.WithTimeout
 	}
 	l.consoles = followConsoles(l.Now)
 	go l.queue.pump(l.events, l.closing)
 	return l, nil
-}
-
-// within is a context that ends when something takes longer than it may on a machine that is as slow as this one, all along.
-func (l *Lab) within(parent context.Context, enough time.Duration, why string) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	began := time.Now()
-	go func() {
-		ticks := time.NewTicker(tickInterval)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticks.C:
-				if slow := l.options.Slowness(); time.Since(began) > time.Duration(float64(enough)*slow) {
-					cancel(fmt.Errorf("%s after %v, on a machine that takes %.1f times as long as one that isn't busy", why, time.Since(began).Round(time.Second), slow))
-					return
-				}
-			}
-		}
-	}()
-	return ctx, func() { cancel(context.Canceled) }
 }
 
 // Accelerator tells how guests are executed, and why so.

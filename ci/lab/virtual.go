@@ -48,7 +48,7 @@ type virtualMachines struct {
 func openVirtualMachines(
 	ctx context.Context, assets, nodes, dir string, s *stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
 ) (*virtualMachines, error) {
-	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir, Slowness: thismachine.Slowness})
+	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir, Within: thismachine.WithBudget})
 	if err != nil {
 		return nil, err
 	}
