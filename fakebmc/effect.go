@@ -197,18 +197,30 @@ func (c concern) meets(k kind, r Request, t Traits) bool {
 	return c.kinds&k != 0 && (c.also == nil || c.also(r, t))
 }
 
-// hold says how long an effect holds up what a request was to bring about; ok is false if
-// it doesn't. What the guest does with a request holds up no BMC, and neither does an answer
-// that lacks something.
-type hold func(*Effect) (long Duration, ok bool)
+// hold says what an effect holds up of what a request was to bring about, and for how long. What the guest does with a request holds
+// up no BMC, and neither does an answer that lacks something.
+type hold func(*Effect) (long Duration, what held)
 
-// What an effect holds up once it is told: nothing; the request until it is made again; or for a time. What is held back is told
-// when that is over: see HoldsBack.
-func nothing(*Effect) (Duration, bool) { return 0, false }
-func attempt(*Effect) (Duration, bool) { return 0, true }
+// held is what an effect holds up: nothing; the request that it bends, from then on; or one that it holds back: OnRequest tells of
+// that only when it is over, or when its client may still wait for it.
+type held int
+
+const (
+	holdsNothing held = iota
+	holdsBent
+	holdsBack
+)
+
+// What an effect holds up: nothing; the request until it is made again, or for a time; or what it holds back.
+func nothing(*Effect) (Duration, held) { return 0, holdsNothing }
+func attempt(*Effect) (Duration, held) { return 0, holdsBent }
 
 func during(long func(*Effect) Duration) hold {
-	return func(e *Effect) (Duration, bool) { return long(e), true }
+	return func(e *Effect) (Duration, held) { return long(e), holdsBent }
+}
+
+func back(long func(*Effect) Duration) hold {
+	return func(e *Effect) (Duration, held) { return long(e), holdsBack }
 }
 
 // effects lists every effect: its key, what it needs, whether it is set, what it holds up,
@@ -220,8 +232,8 @@ var effects = []struct {
 	holds hold
 	concern
 }{
-	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, attempt, concern{kinds: anything}},
-	{"hang", "", func(e *Effect) bool { return e.Hang }, attempt, concern{kinds: anything}},
+	{"delay", "", func(e *Effect) bool { return e.Delay != 0 }, back(func(e *Effect) Duration { return e.Delay }), concern{kinds: anything}},
+	{"hang", "", func(e *Effect) bool { return e.Hang }, back(func(*Effect) Duration { return 0 }), concern{kinds: anything}},
 	{"ignore", "", func(e *Effect) bool { return e.Ignore }, attempt, concern{kinds: reset | managerReset}},
 	{"stuck", "", func(e *Effect) bool { return e.Stuck != nil }, during(func(e *Effect) Duration { return e.Stuck.For }), concern{reset, func(r Request, _ Traits) bool { return r.ResetType == ResetGracefulShutdown }}},
 	{"transition", "", func(e *Effect) bool { return e.Transition != nil }, during(func(e *Effect) Duration { return e.Transition.For }), concern{kinds: reset}},

@@ -56,27 +56,29 @@ func (r Rule) Doubts() []string {
 	return []string{fmt.Sprintf("report %q is no power state of Redfish's: those are %v", report, powerStates)}
 }
 
-// Holds is how long a request on which the rule fires is held up, beyond its being made
-// again; ok is false if the rule holds up none.
+// Holds is how long a request on which the rule fires is held up once that is told, beyond its
+// being made again; ok is false if the rule holds up none.
 func (r Rule) Holds() (longest time.Duration, ok bool) {
+	bent, some := r.longest(holdsBent)
+	_, held := r.longest(holdsBack)
+	return bent, some || held
+}
+
+// HoldsBack reports whether the rule holds requests back, and for how long: one that hangs is held back until its client gives up,
+// and OnRequest tells of one that is delayed only when that is over. What other rules do to a request is told when it is done.
+func (r Rule) HoldsBack() (longest time.Duration, ok bool) { return r.longest(holdsBack) }
+
+// longest is for how long the rule holds something up at most; ok is false if it doesn't.
+func (r Rule) longest(what held) (longest time.Duration, ok bool) {
 	for _, x := range r.expand() {
 		for _, k := range effects {
 			if !k.set(&x.Effect) {
 				continue
 			}
-			if long, holds := k.holds(&x.Effect); holds {
+			if long, holds := k.holds(&x.Effect); holds == what {
 				longest, ok = max(longest, time.Duration(long)), true
 			}
 		}
-	}
-	return longest, ok
-}
-
-// HoldsBack reports whether the rule holds requests back, and for how long: one that hangs is held back until its client gives up,
-// and OnRequest tells of one that is delayed only when that is over. What other rules do to a request is told when it is done.
-func (r Rule) HoldsBack() (longest time.Duration, ok bool) {
-	for _, x := range r.expand() {
-		longest, ok = max(longest, time.Duration(x.Effect.Delay)), ok || x.Effect.Delay != 0 || x.Effect.Hang
 	}
 	return longest, ok
 }
