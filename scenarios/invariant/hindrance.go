@@ -70,12 +70,14 @@ func (h *hindrances) observe(e *history.Event) {
 		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
 	}
 	if hinders := e.Hinders; hinders != nil {
-		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told, beyond: hinders.For}
+		s := spell{party: hinders.Party, name: hinders.Name, begin: e.At + hinders.After, end: open, fails: hinders.Fails, decided: hinders.Decided, told: hinders.Told}
 		if s.name == "" {
-			s.end, s.beyond = s.begin+hinders.For, 0
+			s.end = s.begin + hinders.For
 			if e.Kind == history.BMCFault && e.Note != "" { // a command, which is given its time before it is sent again
 				s.end += h.command
 			}
+		} else {
+			s.beyond = hinders.For
 		}
 		h.add(s)
 	}

@@ -295,9 +295,9 @@ func (c *rescues) missed(h *entry[patient], e *history.Event) {
 		e.At-s.absent.At <= c.check.Startup+c.patience {
 		return
 	}
-	lost := c.lost(s.absent.At, e.At, c.on())
-	limit := c.check.Startup + c.patience
 	on := c.on()
+	lost := c.lost(s.absent.At, e.At, on)
+	limit := c.check.Startup + c.patience
 	died := c.lostTo(s.absent.At, e.At, 0, func(s *spell) bool { return s.name == isDown && on.has(s.party) })
 	if died > 0 || c.lost(s.absent.At, s.absent.At+c.patience, on) > 0 {
 		limit += c.check.Startup // it may have begun to wait only then
