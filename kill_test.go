@@ -57,7 +57,7 @@ func TestNothingOutlivesAKilledRun(t *testing.T) {
 			whom = "fencelab and its keepers"
 		}
 		t.Run(fmt.Sprintf("%d %s after %v of run %s", i, whom, moment.Round(100*time.Millisecond), what.arguments), func(t *testing.T) {
-			killedRun(t, filepath.Join(os.TempDir(), fmt.Sprintf("k%d", i)), moment, all, strings.Fields(what.arguments))
+			killedRun(t, fmt.Sprintf("k%d", i), moment, all, strings.Fields(what.arguments))
 		})
 	}
 }
@@ -133,15 +133,7 @@ func TestNothingOutlivesAFailedSuite(t *testing.T) {
 	}
 	for i, f := range failing {
 		t.Run(f.suites, func(t *testing.T) {
-			dir := filepath.Join(os.TempDir(), fmt.Sprintf("f%d", i)) // short, as for a killed run
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
-			tmp := filepath.Join(dir, "t")
-			if err := os.Mkdir(tmp, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			dir, tmp := ownDirectory(t, fmt.Sprintf("f%d", i))
 			flags := "-overlay=" + withMistake(t, dir, f.file, f.line, f.fails)
 			before := onThisMachine(t)
 			suites := exec.Command("bin/e2e", append([]string{"--times", filepath.Join(dir, "times.json")}, strings.Fields(f.suites)...)...)
@@ -191,17 +183,25 @@ func withMistake(t *testing.T, dir, file, line, fails string) string {
 	return list
 }
 
-// killedRun kills a run at a moment, with all other processes that are fencelab's if all is set. It has its files in a directory that it makes. The name is short, since QEMU's sockets are below it, whose
-// paths are limited.
-func killedRun(t *testing.T, dir string, moment time.Duration, all bool, arguments []string) {
+// ownDirectory makes a directory for the files of a run, and one in it for its temporary files. Its name is short, since QEMU's
+// sockets are below it, whose paths are limited.
+func ownDirectory(t *testing.T, name string) (dir, tmp string) {
+	t.Helper()
+	dir = filepath.Join(os.TempDir(), name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	tmp := filepath.Join(dir, "t")
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	tmp = filepath.Join(dir, "t")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	return dir, tmp
+}
+
+// killedRun kills a run at a moment, with all other processes that are fencelab's if all is set.
+func killedRun(t *testing.T, name string, moment time.Duration, all bool, arguments []string) {
+	dir, tmp := ownDirectory(t, name)
 	before := onThisMachine(t)
 
 	log, err := os.Create(filepath.Join(dir, "log"))
