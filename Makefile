@@ -29,7 +29,7 @@ RUN       ?=
 TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
 # What each suite tests.
 OF.stories  := ./ci/lab
-OF.lab      := ./ci/lab ./ci/cluster/kind
+OF.lab      := ./ci/lab ./ci/lab/hosts ./ci/cluster/kind
 OF.bmc      := ./fakebmc/... ./ci/ironic
 OF.command  := .
 OF.agents   := .

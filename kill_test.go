@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 )
@@ -319,7 +320,7 @@ func processesOf(dir string) (found []string) {
 // made is what the first lab of a machine makes for all that come after it: the gate's directory, what libvirt keeps, and whether
 // there is KVM.
 var made = []string{
-	slots.Machine().Dir, "/run/libvirt", filepath.Join(lab.DefaultAssets(), "libvirt"), filepath.Join(lab.DefaultAssets(), "kvm-verdict-"+strconv.Itoa(os.Getuid())),
+	slots.Machine().Dir, "/run/libvirt", filepath.Join(hosts.DefaultAssets(), "libvirt"), filepath.Join(hosts.DefaultAssets(), "kvm-verdict-"+strconv.Itoa(os.Getuid())),
 }
 
 // onThisMachine lists, sorted, what a lab can make outside of its directories and processes:
@@ -349,7 +350,7 @@ func onThisMachine(t *testing.T) (things []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{os.TempDir(), "/run", "/run/netns", "/var/lib", "/dev/shm", lab.DefaultAssets()} {
+	for _, dir := range []string{os.TempDir(), "/run", "/run/netns", "/var/lib", "/dev/shm", hosts.DefaultAssets()} {
 		for _, name := range names(t, dir) {
 			if path := filepath.Join(dir, name); !slices.Contains(made, path) {
 				things = append(things, path)

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fencelab/fencelab/ci/cluster"
@@ -180,7 +182,7 @@ func TestLabsThatAreKept(t *testing.T) {
 			key, value, _ := strings.Cut(ours(t), "=")
 			env.Setenv(key, value)
 			env.Setenv("FENCELAB_BIN", bin)
-			env.Setenv("FENCELAB_LAB", lab.DefaultAssets())
+			env.Setenv("FENCELAB_LAB", hosts.DefaultAssets())
 			return clone(env.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

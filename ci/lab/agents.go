@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -179,7 +181,7 @@ func (b *Backend) newAgent(c controllers.Selection, host string) *agent {
 
 // through makes the agent's way to the API server.
 func (a *agent) through(next http.RoundTripper) http.RoundTripper {
-	heard := &earshot{next: a.b.door.through(next), heard: func() { a.b.stream.heard(a.name) }}
+	heard := &earshot{next: a.b.door.through(next), heard: func() { a.b.record.Heard(a.name) }}
 	return &gate.Gate{Judge: a, Read: gate.API(a.b.kinds), Next: heard, UserAgent: a.name}
 }
 
@@ -312,7 +314,7 @@ func (a *agent) started(at time.Duration) {
 		return
 	}
 	a.begin().up = true
-	a.b.stream.put(history.Event{At: at, Kind: history.ControllerStarted, Host: a.host, Actor: a.name})
+	a.b.record.Put(history.Event{At: at, Kind: history.ControllerStarted, Host: a.host, Actor: a.name})
 }
 
 // begin is called with mu held.
@@ -332,7 +334,7 @@ func (a *agent) gone(boot bool) {
 	}
 	if l == nil {
 		if !boot && !a.over && a.proxy != nil {
-			a.b.stream.fail(fmt.Errorf("the program of %s has not started: see the console of %s", a.name, a.host))
+			a.b.record.Fail(fmt.Errorf("the program of %s has not started: see the console of %s", a.name, a.host))
 		}
 		return
 	}
@@ -346,9 +348,9 @@ func (a *agent) gone(boot bool) {
 	case !l.dead && !boot && a.b.options.Hosts == Node:
 		// Its Pod may have been deleted, with the Node for example. What becomes of the host then is the story's.
 		a.life = nil
-		a.b.stream.now(history.Event{Kind: history.ControllerCrashed, Host: a.host, Actor: a.name, Note: "its container ended"})
+		a.b.record.Now(history.Event{Kind: history.ControllerCrashed, Host: a.host, Actor: a.name, Note: "its container ended"})
 	case !l.dead && !boot && !a.over:
-		a.b.stream.fail(fmt.Errorf("the program of %s has exited: see the console of %s", a.name, a.host))
+		a.b.record.Fail(fmt.Errorf("the program of %s has exited: see the console of %s", a.name, a.host))
 	case !l.dead:
 		a.life = nil
 	}
@@ -373,7 +375,7 @@ func (a *agent) tell(program, pod evidence.Command) error {
 		uid, _ := a.pod.Load().(string)
 		command = pod.Of(uid)
 	}
-	ctx, cancel := thismachine.WithBudget(a.b.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(a.b.ctx, hosts.CommandTimeout)
 	defer cancel()
 	return a.guest(ctx, command)
 }
@@ -384,7 +386,7 @@ func (a *agent) endBoot() error {
 	a.mu.Lock()
 	if a.life != nil && !a.life.dead {
 		a.life.dead = true
-		a.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: a.name, Note: "stopped"})
+		a.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: a.name, Note: "stopped"})
 	}
 	a.mu.Unlock()
 	if a.proxy != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +55,7 @@ func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Atta
 // toCome are the objects with names of their own that the lab will make beside its manifests.
 func (b *Backend) toCome(nodes []string) ([]client.Object, error) {
 	come := objects.Topology(&b.plan.Spec, func(string) api.BMCDetails { return api.BMCDetails{} }, func(string) string { return "" })
-	come = append(come, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: bmcSecret}})
+	come = append(come, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: hosts.BMCSecret}})
 	for _, node := range nodes {
 		come = append(come, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	}

@@ -19,14 +19,14 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/child"
@@ -51,22 +51,14 @@ import (
 )
 
 const (
-	// skew bounds how differently late the observers are: the API's watch and
-	// libvirt's events are some milliseconds behind what they report.
-	skew = 25 * time.Millisecond
 	// slack is for a machine that emulates the hosts, or is busy with other things.
 	slack = 20 * time.Second
 	// ironicSlack is for an Ironic, which looks at a host whose power is to change in
 	// intervals that grow, and then holds its lock a little longer.
 	ironicSlack = 30 * time.Second
-	// lag is how long events are held back, so that those of all observers can
-	// be put in order.
-	lag = 50 * time.Millisecond
 	// quiet is how long a run goes on after nothing is missing. Real time is dear: the
 	// slow timers of the controllers are the simulator's business.
 	quiet = 15 * time.Second
-	// commandTimeout bounds what is asked of a host or of the API server, on a machine that is not slow.
-	commandTimeout = time.Minute
 	// podInterval and podGrace are the kubelets': how often they look at their Pods, and
 	// how long a Pod may take to end.
 	podInterval, podGrace = 500 * time.Millisecond, 5 * time.Second
@@ -111,11 +103,6 @@ type Options struct {
 	Log io.Writer
 	// Controllers are those that a plan can name; nil: fencelab's own.
 	Controllers *controllers.Set
-}
-
-// DefaultAssets is FENCELAB_LAB, or the lab directory beside cluster.DefaultBin.
-func DefaultAssets() string {
-	return cmp.Or(os.Getenv("FENCELAB_LAB"), filepath.Join(filepath.Dir(cluster.DefaultBin()), "lab"))
 }
 
 // Check returns a play.Missing error unless everything that a lab needs is here.
@@ -165,17 +152,17 @@ type Backend struct {
 	dir     string // goes with the keeper
 	stopped bool
 	turn    *slots.Turn
-	account account
+	account record.Account
 
 	plane    controlPlane
 	standard *cluster.Cluster // the control plane, if it is ours and has the standard controllers
 	manager  standardManager
 	admin    client.WithWatch
 	topology []client.Object
-	machines machines
+	machines hosts.Machines
 	names    []string // of hosts, in the plan's order
-	hosts    map[string]machine
-	bmcs     *bmcs
+	hosts    map[string]hosts.Machine
+	bmcs     *hosts.BMCs
 
 	runner    runner
 	others    []runner // of programs
@@ -188,16 +175,11 @@ type Backend struct {
 	kubelets  *gate.Proxy // nil where they go another way
 	wire      *gate.Wire  // of the standard controllers and their kubelets; nil where the lab starts none
 	schedule  *schedule
-	versions  versions
 	ironic    *ironicOwner // nil without one
 	images    images
 
-	stream  *stream
-	trace   objects.Trace
-	called  objects.Names
-	fields  objects.Fields
-	writers writers
-	tasks   sync.WaitGroup
+	record *record.Record
+	tasks  sync.WaitGroup
 }
 
 // New returns a lab that has not been started.
@@ -241,22 +223,21 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if err != nil {
 		return timings, err
 	}
-	b.fields = fields
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	b.plan, b.called = plan, objects.NamesOf(&plan.Spec.Topology)
+	b.plan = plan
 	if err := b.openImages(); err != nil {
 		return timings, &play.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "see docs/systems.md#images"}
 	}
 	if err := b.enter(); err != nil {
 		return timings, err
 	}
-	b.account.enter(comingUp)
-	b.tasks.Go(b.keepAccount)
+	b.account.Enter(record.ComingUp)
+	b.tasks.Go(func() { b.account.Keep(b.ctx) })
 	b.clock = wall.Clock()
-	b.stream = newStream(b.since)
-	b.stream.up = b.up
-	b.door = newDoor(b.stream, gate.API(b.kinds))
-	b.schedule = newSchedule(plan, b.stream, b.options.Record)
+	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), fields)
+	b.record.Up = b.up
+	b.door = newDoor(b.record.Stream, gate.API(b.kinds))
+	b.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -267,7 +248,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		{"creating the hosts and their BMCs", b.makeHosts},
 		{"creating the topology", b.createTopology},
 		{installing, b.installPrograms},
-		{"watching the API", b.watchAPI},
+		{"watching the API", func() error { return b.record.Watch(b.ctx, b.admin) }},
 		{"switching the hosts on", b.switchOn},
 		{adopting, b.startIronic},
 		{"starting the controllers", b.startControllers},
@@ -283,14 +264,14 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
-	b.tasks.Go(b.keepPulse)
+	b.tasks.Go(func() { b.record.KeepPulse(b.ctx, b.admin, b.machines.Processors) })
 	chosen, err := b.controllers()
 	timings = objects.Timings(&plan.Spec, chosen)
 	if b.runs(cluster.PodGC) {
 		timings.Release = podGC
 	}
 	timings.Unseen = []history.Kind{history.ControllerPanicked}
-	timings.Skew, timings.Slack, timings.Quiet = skew, slack, quiet
+	timings.Skew, timings.Slack, timings.Quiet = record.Skew, slack, quiet
 	if b.options.Hosts == Node {
 		timings.Slack = nodeSlack
 	}
@@ -308,7 +289,7 @@ const maxSlower = 4
 // how much it is slower.
 func (b *Backend) slower(enough time.Duration) time.Duration {
 	slowness := min(maxSlower, thismachine.Slowness())
-	b.stream.remark(fmt.Sprintf("this machine is %.1f times as slow as that of docs/performance.md", slowness))
+	b.record.Remark(fmt.Sprintf("this machine is %.1f times as slow as that of docs/performance.md", slowness))
 	return time.Duration(float64(enough) * slowness)
 }
 
@@ -327,20 +308,19 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.runner = inProcess{b.plane, b.set, &tracing{trace: &b.trace, since: b.since, kinds: b.kinds, topology: &b.plan.Spec.Topology}}
+	b.runner = inProcess{b.plane, b.set, &tracing{trace: &b.record.Trace, since: b.since, kinds: b.kinds, topology: &b.plan.Spec.Topology}}
 	if b.options.Processes {
 		b.runner = &childProcesses{plane: b.plane, door: b.door, executable: cmp.Or(b.options.Executable, "/proc/self/exe"), dir: b.dir, mark: b.keeper.Mark()}
 	}
-	if b.bmcs, err = newBMCs(b.stream); err != nil {
+	if b.bmcs, err = hosts.NewBMCs(b.record.Stream, objects.BendsOf(&b.plan.Spec)); err != nil {
 		return err
 	}
-	b.bmcs.bends = objects.BendsOf(&b.plan.Spec)
 	if b.options.Hosts == Model {
 		b.logf("hosts are models, with the times of the topology")
-		b.machines = openModelMachines(b.ctx, b.plan.Spec.Topology.Timings, b.stream, b.bmcs.asker)
+		b.machines = hosts.OpenModels(b.ctx, b.plan.Spec.Topology.Timings, b.record.Stream, b.bmcs.Asker)
 		return nil
 	}
-	opened, err := openVirtualMachines(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.stream, b.bmcs.asker, b.programmed, b.logf)
+	opened, err := hosts.OpenVirtual(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.record.Stream, b.bmcs.Asker, b.programmed, b.logf)
 	if err == nil {
 		b.machines = opened
 	}
@@ -364,7 +344,7 @@ func (b *Backend) makeHosts() error {
 		}
 	}
 	behind = append(behind, b.pods.targets()...)
-	at, err := b.machines.reach(scenarios.API, behind...)
+	at, err := b.machines.Reach(scenarios.API, behind...)
 	if err != nil {
 		return err
 	}
@@ -372,40 +352,40 @@ func (b *Backend) makeHosts() error {
 	for i := range behind {
 		proxies[behind[i].To] = at[i]
 	}
-	hosts := b.plan.Spec.Topology.Hosts
-	for i := range hosts {
-		b.names = append(b.names, hosts[i].Name)
+	planned := b.plan.Spec.Topology.Hosts
+	for i := range planned {
+		b.names = append(b.names, planned[i].Name)
 	}
-	b.hosts = make(map[string]machine)
-	for i := range hosts {
-		peers := slices.DeleteFunc(slices.Clone(b.names), func(name string) bool { return name == hosts[i].Name })
-		programs, err := b.programs(&hosts[i], proxies)
+	b.hosts = make(map[string]hosts.Machine)
+	for i := range planned {
+		peers := slices.DeleteFunc(slices.Clone(b.names), func(name string) bool { return name == planned[i].Name })
+		programs, err := b.programs(&planned[i], proxies)
 		if err != nil {
 			return err
 		}
-		kubelet := b.kubelet(&hosts[i], at[0])
+		kubelet := b.kubelet(&planned[i], at[0])
 		b.pods.tell(kubelet, proxies)
-		m, err := b.machines.add(&hosts[i], peers, kubelet, programs)
+		m, err := b.machines.Add(&planned[i], peers, kubelet, programs)
 		if err != nil {
 			return err
 		}
-		b.hosts[hosts[i].Name] = m
+		b.hosts[planned[i].Name] = m
 		for _, a := range b.agents {
-			if a.host == hosts[i].Name {
-				a.guest = func(ctx context.Context, c evidence.Command) error { return m.tell(ctx, c, "") }
+			if a.host == planned[i].Name {
+				a.guest = func(ctx context.Context, c evidence.Command) error { return m.Tell(ctx, c, "") }
 			}
 		}
-		if a := b.feeder(hosts[i].Name); a != nil {
-			m.fedBy(a.name)
+		if a := b.feeder(planned[i].Name); a != nil {
+			m.FedBy(a.name)
 		}
 	}
 	if b.plan.Spec.Topology.BMC != nil {
 		return b.serveForeignBMCs()
 	}
-	if err := b.bmcs.serve(b.clock, b.names, b.hosts); err != nil {
+	if err := b.bmcs.Serve(b.clock, b.names, b.hosts); err != nil {
 		return err
 	}
-	return objects.Restore(&b.plan.Spec.Topology, b.bmcs.byName)
+	return objects.Restore(&b.plan.Spec.Topology, b.bmcs.ByName)
 }
 
 func (b *Backend) switchOn() error {
@@ -413,71 +393,21 @@ func (b *Backend) switchOn() error {
 	if err != nil {
 		return err
 	}
-	b.stream.await(b.plan, chosen)
-	b.tasks.Go(func() { b.awaitGroundwork(chosen) })
+	b.record.Await(b.plan, chosen)
+	b.tasks.Go(func() { b.record.AwaitGroundwork(b.ctx, b.admin, chosen) })
 	if b.plan.Spec.Topology.Workload.Host != "" && b.runs(cluster.StatefulSet) {
 		b.tasks.Go(b.createWorkload)
 	}
 	for _, name := range b.names {
-		if err := b.hosts[name].switchOn(b.ctx); err != nil {
+		if err := b.hosts[name].SwitchOn(b.ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forGroundwork is how long the story waits for groundwork when it waits for nothing else: a wrong controller lays none, nor
-// does an agent that has no watchdog. A machine that is slow gets longer for it.
-const forGroundwork = 10 * time.Second
-
-// awaitGroundwork waits until the controllers have laid their groundwork.
-func (b *Backend) awaitGroundwork(chosen []controllers.Selection) {
-	var last time.Time // since when it is waited for alone
-	for {
-		laid, err := b.laid(chosen)
-		switch {
-		case b.ctx.Err() != nil:
-			return
-		case err != nil:
-			b.stream.fail(fmt.Errorf("look for %s: %w", groundwork, err))
-			return
-		case laid, !last.IsZero() && time.Since(last) > thismachine.Budget(forGroundwork):
-			b.stream.laid()
-			return
-		case last.IsZero() && b.stream.lacksOnly(groundwork):
-			last = time.Now()
-		}
-		if !sleep(b.ctx, glanceAtReady) {
-			return
-		}
-	}
-}
-
-// laid reports whether each Machine has a finalizer, where somebody deletes Machines, and each Node its agents' announcements.
-func (b *Backend) laid(chosen []controllers.Selection) (bool, error) {
-	if deletes(chosen) {
-		var machines clusterv1.MachineList
-		if err := b.admin.List(b.ctx, &machines); err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(machines.Items, func(m clusterv1.Machine) bool { return len(m.Finalizers) == 0 }) {
-			return false, nil
-		}
-	}
-	for _, c := range chosen {
-		if c.Announces == "" {
-			continue
-		}
-		var nodes corev1.NodeList
-		if err := b.admin.List(b.ctx, &nodes); err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Annotations[c.Announces] == "" }) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
+// Spent implements play.Spender.
+func (b *Backend) Spent() []play.Spent { return b.account.Spent() }
 
 // Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.
 func (b *Backend) Deeds() []scenarios.Deed {
@@ -488,7 +418,7 @@ func (b *Backend) Deeds() []scenarios.Deed {
 
 // Advance waits, and hands over what the observers saw.
 func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
-	return b.stream.advance(b.ctx, until, each)
+	return b.record.Advance(b.ctx, until, each)
 }
 
 // Stop removes everything and returns what was said and the last state of the API.
@@ -497,7 +427,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		return nil, nil
 	}
 	b.stopped = true
-	b.account.enter(leaving)
+	b.account.Enter(record.Leaving)
 	var artifacts []play.Artifact
 	if !b.options.Kept { // nobody reads them, and an API server that hangs would keep a lab from its end
 		artifacts = b.dump()
@@ -510,14 +440,14 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	logs, err := b.ironic.close(b.ctx)
 	artifacts, errs = append(artifacts, logs...), append(errs, err)
 	if b.bmcs != nil {
-		requests, err := b.bmcs.close()
-		artifacts, errs = append(append(artifacts, requests), b.bmcs.foreign.logs()...), append(errs, err)
+		requests, err := b.bmcs.Close()
+		artifacts, errs = append(artifacts, requests...), append(errs, err)
 	}
 	if b.machines != nil {
-		consoles, err := b.machines.close()
+		consoles, err := b.machines.Close()
 		artifacts, errs = append(artifacts, consoles...), append(errs, err)
 	}
-	b.account.update() // before the control plane ends
+	b.account.Update() // before the control plane ends
 	errs = append(errs, b.closeAgents())
 	if b.kubelets != nil {
 		errs = append(errs, b.door.close(b.kubelets))
@@ -529,13 +459,14 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		errs = append(errs, b.wire.Close())
 	}
 	b.tasks.Wait()
+	b.record.Wait()
 	if b.runner != nil {
 		artifacts = append(artifacts, b.runner.logs()...)
 	}
 	for _, r := range b.others {
 		artifacts = append(artifacts, r.logs()...)
 	}
-	artifacts = append(artifacts, b.trace.Artifact())
+	artifacts = append(artifacts, b.record.Trace.Artifact())
 	if b.keeper != nil {
 		errs = append(errs, b.keeper.Close())
 	}

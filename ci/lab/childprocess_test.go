@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
@@ -39,10 +43,10 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 		}
 	}
 	plan := &scenarios.Plan{Spec: scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}}
-	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock(), called: objects.NamesOf(&plan.Spec.Topology)}
+	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock()}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
-	b.stream = newStream(b.since)
-	b.door = newDoor(b.stream, gate.API(b.kinds))
+	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), nil)
+	b.door = newDoor(b.record.Stream, gate.API(b.kinds))
 	t.Cleanup(func() {
 		if _, err := b.Stop(); err != nil {
 			t.Error(err)
@@ -58,12 +62,12 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	if processes {
 		b.runner = &childProcesses{plane: b.plane, door: b.door, executable: "/proc/self/exe", dir: b.dir, mark: b.keeper.Mark()}
 	}
-	b.bmcs, err = newBMCs(b.stream)
+	b.bmcs, err = hosts.NewBMCs(b.record.Stream, nil)
 	must(err)
-	b.machines = inMemories{b.clock}
+	b.machines = hosts.Memory{Clock: b.clock}
 	must(b.makeHosts())
 	must(b.createTopology())
-	must(b.watchAPI())
+	must(b.record.Watch(b.ctx, b.admin))
 	chosen, err := controllers.Select("reboot", []byte(`{"pollInterval":"200ms","softTimeout":"1m"}`), nil)
 	must(err)
 	must(b.grant(chosen.Registration))
@@ -88,7 +92,7 @@ func reboot(t *testing.T, b *Backend) (events []history.Event) {
 func follow(t *testing.T, b *Backend, last func(history.Event) bool) (events []history.Event) {
 	t.Helper()
 	found := false
-	_, err := b.stream.advance(t.Context(), b.since()+2*time.Minute, func(e history.Event) bool {
+	_, err := b.record.Advance(t.Context(), b.since()+2*time.Minute, func(e history.Event) bool {
 		events = append(events, e)
 		found = found || last(e)
 		return found
@@ -126,7 +130,7 @@ func TestCrashesAreTheSame(t *testing.T) {
 			if err := b.admin.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &host); err != nil {
 				t.Fatal(err)
 			}
-			if want := b.bmcs.urls["worker-1"].Host; !strings.Contains(host.Spec.BMC.Address, want) {
+			if want := b.bmcs.URLs["worker-1"].Host; !strings.Contains(host.Spec.BMC.Address, want) {
 				t.Errorf("the host's BMC is now at %s, and was at %s", host.Spec.BMC.Address, want)
 			}
 		})
@@ -198,7 +202,7 @@ func TestEndOfAProcessIsNoCrash(t *testing.T) {
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.stream.advance(t.Context(), b.since()+time.Minute, func(history.Event) bool { return false })
+	_, err := b.record.Advance(t.Context(), b.since()+time.Minute, func(history.Event) bool { return false })
 	if err == nil || !strings.Contains(err.Error(), "the controller reboot: fencelab-reboot ended by itself (exit status 1)") {
 		t.Errorf("the run goes on: %v", err)
 	}

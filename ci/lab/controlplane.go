@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -168,14 +170,14 @@ func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Ku
 }
 
 func (b *Backend) createTopology() error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: bmcSecret},
-		StringData: map[string]string{"username": bmcUser, "password": b.bmcs.password}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: hosts.BMCSecret},
+		StringData: map[string]string{"username": hosts.BMCUser, "password": b.bmcs.Password}}
 	if err := b.admin.Create(b.ctx, secret); err != nil {
 		return err
 	}
 	b.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
-		return api.BMCDetails{Address: "redfish+" + b.bmcs.systemAt(host), CredentialsName: bmcSecret}
-	}, func(host string) string { return b.hosts[host].systemUUID() })
+		return api.BMCDetails{Address: "redfish+" + b.bmcs.SystemAt(host), CredentialsName: hosts.BMCSecret}
+	}, func(host string) string { return b.hosts[host].SystemUUID() })
 	for _, obj := range b.topology {
 		kind, err := b.kinds.Of(obj)
 		if err != nil {
@@ -216,7 +218,7 @@ func (b *Backend) dump() []play.Artifact {
 	if b.admin == nil {
 		return nil
 	}
-	ctx, cancel := thismachine.WithBudget(context.WithoutCancel(b.ctx), commandTimeout)
+	ctx, cancel := thismachine.WithBudget(context.WithoutCancel(b.ctx), hosts.CommandTimeout)
 	defer cancel()
 	api, err := b.kinds.Dump(func(kind *objects.Kind) ([]client.Object, error) {
 		list := kind.NewList()
@@ -224,7 +226,7 @@ func (b *Backend) dump() []play.Artifact {
 			b.logf("dump %T: %v", list, err)
 			return nil, nil
 		}
-		return items(list), nil
+		return objects.Items(list), nil
 	})
 	if err != nil {
 		b.logf("%v", err)

@@ -3,6 +3,8 @@ package lab
 import (
 	"cmp"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/scenarios"
@@ -40,7 +42,7 @@ func (b *Backend) enter() (err error) {
 
 // up notes that the lab is: then the next can begin. One that is kept waits for people, and would keep all others waiting.
 func (b *Backend) up() {
-	b.account.enter(telling)
+	b.account.Enter(record.Telling)
 	if b.options.Kept {
 		b.turn.Release()
 		return

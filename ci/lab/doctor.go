@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/fencelab/fencelab/ci/child"
@@ -37,7 +39,7 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	for _, f := range cluster.Preflight(ctx, cluster.Options{}) {
 		line(f.Remedy == "", f.Name, strings.TrimSuffix(f.State+"; "+f.Remedy, "; "))
 	}
-	for _, f := range vms.Preflight(ctx, DefaultAssets(), "") {
+	for _, f := range vms.Preflight(ctx, hosts.DefaultAssets(), "") {
 		line(f.OK || !f.Needed, f.Subject, f.Detail)
 	}
 	short := false

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"k8s.io/client-go/rest"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
@@ -23,7 +25,7 @@ import (
 // kubelets, and kube-controller-manager and kube-scheduler if the lab has started them. When it is shut the API server is
 // away for them.
 type door struct {
-	stream *stream
+	stream *record.Stream
 	read   func(*http.Request, []byte) gate.Request
 
 	mu sync.Mutex
@@ -45,7 +47,7 @@ type door struct {
 // watching is what a watch is known by: who it is that watches, and what.
 type watching struct{ actor, kind string }
 
-func newDoor(s *stream, read func(*http.Request, []byte) gate.Request) *door {
+func newDoor(s *record.Stream, read func(*http.Request, []byte) gate.Request) *door {
 	return &door{
 		stream: s, read: read, watches: make(map[*watched]bool), proxies: make(map[*gate.Proxy]bool), frozen: make(map[watching]bool), expired: make(map[watching]bool),
 		changed: make(chan struct{}),
@@ -96,7 +98,7 @@ func (d *door) shut(silent bool) {
 
 // fault notes what a client has met.
 func (d *door) fault(who watching, value, verb, name string) {
-	d.stream.now(history.Event{Kind: history.APIFault, Actor: who.actor, Object: who.kind + "/" + name, Value: value, Note: verb})
+	d.stream.Now(history.Event{Kind: history.APIFault, Actor: who.actor, Object: who.kind + "/" + name, Value: value, Note: verb})
 }
 
 // loseStore lets nothing be written any more.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -139,13 +141,13 @@ func (v *visitor) hearsNothing(lines chan string) {
 func atDoor(t *testing.T) (*door, *visitor, func(string)) {
 	url, tell := watchable(t)
 	began := time.Now()
-	d := newDoor(newStream(func() time.Duration { return time.Since(began) }), gate.API(objects.KindsOf(controllers.Default())))
+	d := newDoor(record.NewStream(func() time.Duration { return time.Since(began) }), gate.API(objects.KindsOf(controllers.Default())))
 	return d, &visitor{t, url, http.Client{Transport: d.through(http.DefaultTransport)}}, tell
 }
 
 // faults are what the history has of those that stood before the door.
 func (d *door) faults() (all []string) {
-	for _, e := range d.stream.pending {
+	for _, e := range d.stream.Pending() {
 		if e.Kind == history.APIFault {
 			all = append(all, fmt.Sprintf("%s %s %s %s", e.Actor, e.Note, e.Object, e.Value))
 		}

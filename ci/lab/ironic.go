@@ -1,16 +1,16 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/lab/gate"
@@ -34,7 +34,7 @@ const askedLately = 10 * time.Second
 // history tells whose command a reset was: that of a controller that asked for it, or one
 // that Ironic gave by itself.
 type ironicOwner struct {
-	bmcs     *bmcs
+	bmcs     *hosts.BMCs
 	since    func() time.Duration
 	process  *ironic.Ironic // nil: somebody else's
 	endpoint *url.URL
@@ -75,7 +75,7 @@ func (b *Backend) startIronic() error {
 		return fmt.Errorf("connect to Ironic: %w", err)
 	}
 	for _, host := range b.names {
-		proxy, err := gate.Serve(b.bmcs.urls[host], &gate.Gate{Judge: everything{}, Read: b.bmcs.understands(host), Next: &toBMC{o, host}}, nil, "")
+		proxy, err := gate.Serve(b.bmcs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: b.bmcs.Understands(host), Next: &toBMC{o, host}}, nil, "")
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (b *Backend) startIronic() error {
 		node := ironicpower.NodeName(objects.Namespace, host)
 		o.hosts[node], o.names = host, append(o.names, node)
 		err = ironic.Adopt(b.ctx, endpoint, ironic.Host{
-			Name: node, Address: proxy.URL(), System: b.bmcs.systems[host], Username: bmcUser, Password: b.bmcs.password,
+			Name: node, Address: proxy.URL(), System: b.bmcs.Systems[host], Username: hosts.BMCUser, Password: b.bmcs.Password,
 		})
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (o *ironicOwner) close(ctx context.Context) ([]play.Artifact, error) {
 		logs = append(logs, play.Artifact{Name: "ironic.log", Data: append(o.process.Log(), '\n')})
 		errs = append(errs, o.process.Stop())
 	} else if o.endpoint != nil {
-		ctx, cancel := thismachine.WithBudget(context.WithoutCancel(ctx), commandTimeout)
+		ctx, cancel := thismachine.WithBudget(context.WithoutCancel(ctx), hosts.CommandTimeout)
 		defer cancel()
 		errs = append(errs, ironic.Release(ctx, o.endpoint.String(), o.names...))
 	}
@@ -129,7 +129,7 @@ func (o *ironicOwner) hostOf(node string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, known := o.hosts[node]; !known {
-		ctx, cancel := thismachine.WithBudget(context.Background(), commandTimeout)
+		ctx, cancel := thismachine.WithBudget(context.Background(), hosts.CommandTimeout)
 		defer cancel()
 		name, err := ironic.NameOf(ctx, o.endpoint.String(), node)
 		if err != nil {
@@ -159,7 +159,7 @@ type toIronic struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *toIronic) RoundTrip(request *http.Request) (*http.Response, error) {
-	body, err := bodyOf(request)
+	body, err := gate.BodyOf(request)
 	if err != nil {
 		return nil, err
 	}
@@ -188,12 +188,12 @@ type toBMC struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *toBMC) RoundTrip(request *http.Request) (*http.Response, error) {
-	body, err := bodyOf(request)
+	body, err := gate.BodyOf(request)
 	if err != nil {
 		return nil, err
 	}
 	client := ironicActor
-	if command := strings.Fields(t.o.bmcs.understands(t.host)(request, body).Effect); len(command) == 3 {
+	if command := strings.Fields(t.o.bmcs.Understands(t.host)(request, body).Effect); len(command) == 3 {
 		t.o.mu.Lock()
 		if c := t.o.asked[t.host]; c.reset == command[1] && t.o.since()-c.at < askedLately {
 			client = c.client
@@ -201,24 +201,8 @@ func (t *toBMC) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		t.o.mu.Unlock()
 	}
-	return t.o.bmcs.transport(client).RoundTrip(request)
+	return t.o.bmcs.Transport(client).RoundTrip(request)
 }
-
-// bodyOf reads a request's body, and leaves it there.
-func bodyOf(request *http.Request) ([]byte, error) {
-	if request.Body == nil {
-		return nil, nil
-	}
-	body, err := io.ReadAll(request.Body)
-	request.Body = io.NopCloser(bytes.NewReader(body))
-	return body, err
-}
-
-// everything is a Judge that lets everything pass.
-type everything struct{}
-
-func (everything) Asked(context.Context, gate.Request) error { return nil }
-func (everything) Answered(gate.Request, gate.Answer) error  { return nil }
 
 // KillIronic and StartIronic are operations.
 func (o operations) KillIronic(*struct{}) error {

@@ -10,13 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
 // TestWayToIronic: a program knows its own ways to the BMCs and calls nodes as it likes. Ironic
 // hears of the ways that it was given, and what it then does is done in the program's name.
 func TestWayToIronic(t *testing.T) {
-	b, _ := serveModels(t, "worker-1")
+	b, _ := serveBMCs(t, "worker-1")
 	var told string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -42,7 +45,7 @@ func TestWayToIronic(t *testing.T) {
 		bmcs: b, since: func() time.Duration { return 0 }, endpoint: endpoint, asked: make(map[string]commission),
 		hosts: map[string]string{"default~worker-1": "worker-1"}, ways: map[string]string{"worker-1": "127.0.0.1:40001"},
 	}
-	way, err := o.serve(everything{}, "operator", map[string]string{"worker-1": "127.0.0.1:50001"})
+	way, err := o.serve(gate.Everything{}, "operator", map[string]string{"worker-1": "127.0.0.1:50001"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,18 +77,18 @@ func TestWayToIronic(t *testing.T) {
 	ask(http.MethodPut, "/v1/nodes/unknown/states/power", `{"target": "power off"}`)
 	ask(http.MethodPut, "/v1/nodes/c0ffee/states/power", `{"target": "power off"}`)
 	reset, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
-		b.urls["worker-1"].String()+"/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", strings.NewReader(`{"ResetType": "ForceOff"}`))
+		b.URLs["worker-1"].String()+"/redfish/v1/Systems/worker-1/Actions/ComputerSystem.Reset", strings.NewReader(`{"ResetType": "ForceOff"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	reset.SetBasicAuth(bmcUser, b.password)
+	reset.SetBasicAuth(hosts.BMCUser, b.Password)
 	reset.Header.Set("Content-Type", "application/json")
 	response, err := (&toBMC{o, "worker-1"}).RoundTrip(reset)
 	if err != nil {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if by := b.asker("worker-1", fakebmc.ResetForceOff); by != "operator" {
+	if by := b.Asker("worker-1", fakebmc.ResetForceOff); by != "operator" {
 		t.Errorf("Ironic has reset the host in the name of %q (%s), want the operator's", by, response.Status)
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"path/filepath"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 )
 
 // nodeSlack is for the boots of real nodes, several at once where they are emulated.
 const nodeSlack = 90 * time.Second
 
 // assets are where the machines come from.
-func (o Options) assets() string { return cmp.Or(o.Assets, DefaultAssets()) }
+func (o Options) assets() string { return cmp.Or(o.Assets, hosts.DefaultAssets()) }
 
 // disk is that of real nodes, which vms/node/build.sh makes, or "" for other hosts.
 func (o Options) disk() string {

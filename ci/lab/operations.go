@@ -8,6 +8,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,7 +138,7 @@ type operations struct {
 
 // Apply performs one operation.
 func (b *Backend) Apply(op scenarios.Op) error {
-	ctx, cancel := thismachine.WithBudget(b.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(b.ctx, hosts.CommandTimeout)
 	defer cancel()
 	return scenarios.Perform(op, operations{b, ctx})
 }
@@ -145,8 +147,8 @@ func (b *Backend) Apply(op scenarios.Op) error {
 var errLacking = errors.New("the lab cannot do this, and should have refused the scenario")
 
 func (o operations) SetClock(op *scenarios.ClockOp) error {
-	return o.onHost(op.Host, func(m machine) error {
-		return m.tell(o.ctx, evidence.SetClock.By(op.Offset()), evidence.SetClock.By(0))
+	return o.onHost(op.Host, func(m hosts.Machine) error {
+		return m.Tell(o.ctx, evidence.SetClock.By(op.Offset()), evidence.SetClock.By(0))
 	})
 }
 
@@ -176,7 +178,7 @@ func (o operations) onCache(op *scenarios.CacheOp, do func(watching)) error {
 	})
 }
 
-func (b *Backend) onHost(name string, do func(machine) error) error {
+func (b *Backend) onHost(name string, do func(hosts.Machine) error) error {
 	h := b.hosts[name]
 	if h == nil {
 		return fmt.Errorf("the topology has no host %q", name)
@@ -184,13 +186,13 @@ func (b *Backend) onHost(name string, do func(machine) error) error {
 	return do(h)
 }
 
-func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.cut) }
+func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.Cut) }
 func (o operations) Impair(op *scenarios.ImpairOp) error {
 	how := network.Impairment{Delay: time.Duration(op.Delay), Loss: op.Loss, Rate: op.Rate}
-	return o.onLinks(op.Link(), func(links ...network.Link) { o.machines.impair(how, links...) })
+	return o.onLinks(op.Link(), func(links ...network.Link) { o.machines.Impair(how, links...) })
 }
 
-func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.restore) }
+func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.Restore) }
 
 // linksOf are links of a scenario as the machines' network has them.
 func linksOf(named []scenarios.Link) []network.Link {
@@ -204,14 +206,14 @@ func linksOf(named []scenarios.Link) []network.Link {
 func (b *Backend) onLinks(op *scenarios.LinkOp, do func(...network.Link)) error {
 	links := linksOf(op.Links(&b.plan.Spec.Topology))
 	if op.Host != "" {
-		return b.onHost(op.Host, func(machine) error { do(links...); return nil })
+		return b.onHost(op.Host, func(hosts.Machine) error { do(links...); return nil })
 	}
 	do(links...)
 	return nil
 }
 
 func (o operations) StopKubelet(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.StopKubelet, evidence.StartKubelet) })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.StopKubelet, evidence.StartKubelet) })
 }
 
 func (o operations) StopFeeding(op *scenarios.HostOp) error {
@@ -220,19 +222,21 @@ func (o operations) StopFeeding(op *scenarios.HostOp) error {
 			return err
 		}
 	}
-	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.StopFeeding, "") })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.StopFeeding, "") })
 }
 
 func (o operations) IgnoreShutdown(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0)) })
+	return o.onHost(op.Host, func(m hosts.Machine) error {
+		return m.Tell(o.ctx, evidence.IgnoreShutdown, evidence.ObeyShutdown.Taking(0))
+	})
 }
 
 func (o operations) Pause(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.pause(o.ctx) })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Pause(o.ctx) })
 }
 
 func (o operations) Resume(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.resume(o.ctx) })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Resume(o.ctx) })
 }
 
 func (o operations) Hang(op *scenarios.HostOp) error  { return o.halt(op, evidence.Hang) }
@@ -240,23 +244,23 @@ func (o operations) Panic(op *scenarios.HostOp) error { return o.halt(op, eviden
 
 // halt has a host do nothing any more in this boot. Whoever feeds its watchdog is not to blame for the end of it.
 func (o operations) halt(op *scenarios.HostOp, how evidence.Command) error {
-	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, how, "") })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, how, "") })
 }
 
 func (o operations) FillDisk(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.tell(o.ctx, evidence.FillDisk, evidence.FreeDisk) })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, evidence.FillDisk, evidence.FreeDisk) })
 }
 
 func (o operations) PowerLoss(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.cutPower(o.ctx) })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.CutPower(o.ctx) })
 }
 
 func (o operations) PowerUp(op *scenarios.HostOp) error {
-	return o.onHost(op.Host, func(m machine) error { return m.switchOn(o.ctx) })
+	return o.onHost(op.Host, func(m hosts.Machine) error { return m.SwitchOn(o.ctx) })
 }
 
-func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.bmcs.faults.Add(op) }
-func (o operations) RemoveFault(op *scenarios.FaultName) error { return o.bmcs.faults.Remove(op.Name) }
+func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.bmcs.Faults.Add(op) }
+func (o operations) RemoveFault(op *scenarios.FaultName) error { return o.bmcs.Faults.Remove(op.Name) }
 
 // onProcess does something to the process of a controller.
 func (b *Backend) onProcess(controller string, do func(*process) error) error {
@@ -384,12 +388,12 @@ func (o operations) Patch(op *scenarios.PatchOp) error {
 func (o operations) patch(name, by string, object, status []byte, options []client.PatchOption) error {
 	_, obj, err := o.kinds.Find(name)
 	if err == nil && object != nil {
-		o.writers.sends(name, by)
-		defer o.writers.done(name, by)
+		o.record.Writers.Sends(name, by)
+		defer o.record.Writers.Done(name, by)
 		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
-		o.writers.wrote(obj.GetResourceVersion(), by)
+		o.record.Writers.Wrote(obj.GetResourceVersion(), by)
 		if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
-			o.writers.released(name, by)
+			o.record.Writers.Released(name, by)
 		}
 	}
 	if err == nil && status != nil {
@@ -410,7 +414,7 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 		if err != nil {
 			return err
 		}
-		o.writers.deletes(name, op.By())
+		o.record.Writers.Deletes(name, op.By())
 		return client.IgnoreNotFound(o.admin.Delete(o.ctx, obj))
 	})
 }
@@ -434,12 +438,12 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 // Heal withdraws every fault that doesn't last for good.
 func (o operations) Heal(op *scenarios.HealOp) error {
 	o.schedule.heal()
-	o.machines.restoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
+	o.machines.RestoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
 	var errs []error
 	for _, name := range o.names {
-		errs = append(errs, o.hosts[name].heal(o.ctx))
+		errs = append(errs, o.hosts[name].Heal(o.ctx))
 	}
-	o.bmcs.heal(op.Faults())
+	o.bmcs.Heal(op.Faults())
 	o.refusals.clear()
 	errs = append(errs, o.resumeStore(), o.door.open(), o.manager.heal(op))
 	o.door.thawAll()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -145,7 +144,7 @@ func (p *process) startLast() {
 		return
 	}
 	if err := p.start(); err != nil && p.b.ctx.Err() == nil {
-		p.b.stream.fail(fmt.Errorf("start controller %s: %w", p.name, err))
+		p.b.record.Fail(fmt.Errorf("start controller %s: %w", p.name, err))
 	}
 }
 
@@ -186,7 +185,7 @@ func (p *process) start() error {
 		p.life = l // it may ask for something at once
 	}
 	if p.stale > 0 {
-		l.stale, p.stale = p.b.versions.asOf(p.b.since()-p.stale), 0
+		l.stale, p.stale = p.b.record.Versions.AsOf(p.b.since()-p.stale), 0
 	}
 	p.mu.Unlock()
 	if over {
@@ -221,7 +220,7 @@ func (p *process) start() error {
 			}
 			ready, err := up(p.b.ctx, child.ready, thismachine.Budget(within), child.ended())
 			if err != nil && p.b.ctx.Err() == nil {
-				p.b.stream.fail(fmt.Errorf("the controller %s: %w", p.name, err))
+				p.b.record.Fail(fmt.Errorf("the controller %s: %w", p.name, err))
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -234,7 +233,7 @@ func (p *process) start() error {
 		defer close(l.done)
 		<-started.ended()
 		if err := l.closeProxies(); err != nil {
-			p.b.stream.fail(fmt.Errorf("close the connections of the controller %s to the BMCs: %w", p.name, err))
+			p.b.record.Fail(fmt.Errorf("close the connections of the controller %s to the BMCs: %w", p.name, err))
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -254,11 +253,11 @@ func (p *process) fall(l *life) {
 	}
 	p.falls++
 	if p.program == nil && p.lease == "" && !p.b.options.Kept || !l.up && p.falls >= attempts {
-		p.b.stream.fail(failure)
+		p.b.record.Fail(failure)
 		return
 	}
 	p.b.logf("%v", failure)
-	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "ended by itself"})
+	p.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "ended by itself"})
 	p.reviveAfter(l, min(restartDelay<<(p.falls-1), maxBackoff))
 }
 
@@ -272,7 +271,7 @@ func (p *process) reviveAfter(l *life, delay time.Duration) {
 	}
 	go func() {
 		<-l.done
-		if !sleep(p.b.ctx, delay) {
+		if !thismachine.Sleep(p.b.ctx, delay) {
 			return
 		}
 		if late > 0 && p.b.schedule.wait(p.b.ctx, late) != nil {
@@ -311,7 +310,7 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 	if p.crash != nil && !p.crash.Each {
 		p.crash = nil
 	}
-	p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note, Hinders: scenarios.SentBefore(p.name, time.Duration(c.LateBy))})
+	p.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note, Hinders: scenarios.SentBefore(p.name, time.Duration(c.LateBy))})
 	p.reviveAfter(l, max(restartDelay, time.Duration(c.RestartAfter)))
 }
 
@@ -336,7 +335,7 @@ func (p *process) revive(l *life) {
 		again = p.again
 	}
 	if err := again(); err != nil && p.b.ctx.Err() == nil {
-		p.b.stream.fail(fmt.Errorf("restart controller %s: %w", p.name, err))
+		p.b.record.Fail(fmt.Errorf("restart controller %s: %w", p.name, err))
 	}
 }
 
@@ -370,7 +369,7 @@ func (p *process) end() {
 	p.mu.Lock()
 	if p.life != nil && !p.life.dead {
 		p.life.die()
-		p.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "stopped"})
+		p.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: "stopped"})
 	}
 	p.mu.Unlock()
 	p.stop()
@@ -432,8 +431,8 @@ func (p *process) stop() {
 // server, where the BMCs have the addresses of their proxies.
 func (l *life) open() (way, error) {
 	b, show, ways := l.p.b, make(map[string]string), make(map[string]string)
-	for host, target := range b.bmcs.urls {
-		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: b.bmcs.understands(host), Next: b.bmcs.transport(l.p.name)}, b.bmcs.secure)
+	for host, target := range b.bmcs.URLs {
+		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: b.bmcs.Understands(host), Next: b.bmcs.Transport(l.p.name)}, b.bmcs.Secure)
 		if err != nil {
 			return nil, err
 		}
@@ -484,11 +483,6 @@ func (l limited) Asked(ctx context.Context, r gate.Request) error {
 	return l.life.Asked(ctx, r)
 }
 
-// deleted is the object that an effect deletes.
-func deleted(effect string) (object string, deletes bool) {
-	return strings.CutPrefix(effect, "delete ")
-}
-
 func (l *life) closeProxies() error {
 	var errs []error
 	for _, proxy := range l.proxies {
@@ -505,7 +499,7 @@ func (l *life) rise() {
 		if l.stale != "" && l.p.program == nil {
 			e.Note = "from old lists"
 		}
-		l.p.b.stream.now(e)
+		l.p.b.record.Now(e)
 	}
 }
 
@@ -548,14 +542,14 @@ func (l *life) arrives(r gate.Request) error {
 		return errDead
 	}
 	if w := r.Warning; w != nil {
-		p.b.stream.now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})
+		p.b.record.Now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})
 	}
 	if code := p.b.refusals.code(p.name, r.Verb, r.Kind); r.Verb != "" && code != 0 {
 		object := r.Kind + "/" + r.Name
-		p.b.stream.now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
+		p.b.record.Now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}
 	}
-	p.b.writers.asks(r.Effect, p.name)
+	p.b.record.Writers.Asks(r.Effect, p.name)
 	if r.Effect != "" && p.due(scenarios.CrashBefore) {
 		late := time.Duration(p.crash.LateBy)
 		p.kill(p.crash, "before "+r.Effect)
@@ -565,7 +559,7 @@ func (l *life) arrives(r gate.Request) error {
 		return errDead
 	}
 	if r.Effect != "" {
-		p.b.writers.sends(r.Kind+"/"+r.Name, p.name)
+		p.b.record.Writers.Sends(r.Kind+"/"+r.Name, p.name)
 	}
 	return nil
 }
@@ -575,25 +569,25 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.b.writers.done(r.Kind+"/"+r.Name, p.name)
+	defer p.b.record.Writers.Done(r.Kind+"/"+r.Name, p.name)
 	fault := l.faults[r.ID]
 	delete(l.faults, r.ID)
 	if a.Err == nil && a.Status >= http.StatusBadRequest {
-		p.b.writers.refused(r.Effect, p.name)
+		p.b.record.Writers.Refused(r.Effect, p.name)
 	}
 	if a.Err != nil || a.Status >= http.StatusBadRequest {
 		return l.answerDeviates(r, fault) // no effect, as far as anybody knows: the caller gets it as it is
 	}
 	if a.Version != "" {
-		p.b.writers.wrote(a.Version, p.name)
+		p.b.record.Writers.Wrote(a.Version, p.name)
 	}
 	if a.Released {
-		p.b.writers.released(r.Kind+"/"+r.Name, p.name)
+		p.b.record.Writers.Released(r.Kind+"/"+r.Name, p.name)
 	}
 	if l.dead {
 		return errDead
 	}
-	p.b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
+	p.b.record.Now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
 	if err := l.answerDeviates(r, fault); err != nil {
 		if fault == scenarios.FaultErrorAfter {
 			p.effects++

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -39,7 +41,7 @@ func TestRefuse(t *testing.T) {
 		{scenarios.FailAPIOp{Controller: "remediation", Code: 409}, http.MethodPatch, machines + "/worker-1", true},
 		{scenarios.FailAPIOp{Code: 404}, http.MethodGet, "/version", false},
 	} {
-		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), stream: newStream(func() time.Duration { return 0 }), door: newDoor(nil, nil)}
+		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), record: &record.Record{Stream: record.NewStream(func() time.Duration { return 0 })}, door: newDoor(nil, nil)}
 		l := &life{p: &process{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
 		b.refusals.add(&c.op)
@@ -49,8 +51,8 @@ func TestRefuse(t *testing.T) {
 			if refused := errors.As(err, &refusal); refused != (c.refused && i == 0) || err != nil && !refused {
 				t.Errorf("%s: %s %s for the %d. time: %v", &c.op, c.method, c.path, i+1, err)
 			}
-			if refusal != nil && (refusal.Code != c.op.Code || len(b.stream.pending) != 1) {
-				t.Errorf("%s: refused with %d, and the history has %v", &c.op, refusal.Code, b.stream.pending)
+			if refusal != nil && (refusal.Code != c.op.Code || len(b.record.Pending()) != 1) {
+				t.Errorf("%s: refused with %d, and the history has %v", &c.op, refusal.Code, b.record.Pending())
 			}
 		}
 	}
@@ -122,9 +124,9 @@ func TestCrashes(t *testing.T) {
 			"controller-started", "controller-effect delete Node/n-1", "controller-crashed after delete Node/n-1"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, s := serveModels(t)
+			b, s := serveBMCs(t)
 			r := hands{make(chan *hand, 10)}
-			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), stream: s, door: newDoor(s, gate.API(nil)), bmcs: b, runner: r}
+			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), record: &record.Record{Stream: s}, door: newDoor(s, gate.API(nil)), bmcs: b, runner: r}
 			p := &process{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {
@@ -146,7 +148,7 @@ func TestCrashes(t *testing.T) {
 			}
 			p.stop()
 			var got []string
-			for _, e := range s.pending {
+			for _, e := range s.Pending() {
 				got = append(got, strings.TrimSpace(string(e.Kind)+" "+e.Value+e.Note))
 			}
 			if !slices.Equal(got, c.want) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
 	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/processtest"
+	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
@@ -236,4 +240,28 @@ func (l listening) RoundTrip(request *http.Request) (*http.Response, error) {
 		l.ears.mu.Unlock()
 	}
 	return response, err
+}
+
+// serveBMCs returns the BMCs of machines in memory that are on, and what they tell.
+func serveBMCs(t *testing.T, names ...string) (*hosts.BMCs, *record.Stream) {
+	t.Helper()
+	clock := wall.Clock()
+	s := record.NewStream(clock.Now)
+	b, err := hosts.NewBMCs(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	machines := make(map[string]hosts.Machine)
+	for _, name := range names {
+		machines[name] = hosts.Memory{Clock: clock}.One()
+	}
+	if err := b.Serve(clock, names, machines); err != nil {
+		t.Fatal(err)
+	}
+	return b, s
 }

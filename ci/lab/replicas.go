@@ -40,7 +40,7 @@ func (b *Backend) replicate(first *process) error {
 		}
 		for _, p := range others {
 			if err := p.start(); err != nil && b.ctx.Err() == nil {
-				b.stream.fail(fmt.Errorf("start controller %s: %w", p.name, err))
+				b.record.Fail(fmt.Errorf("start controller %s: %w", p.name, err))
 			}
 		}
 	})

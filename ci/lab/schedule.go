@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+
+	"github.com/fencelab/fencelab/ci/lab/record"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +26,7 @@ import (
 // schedule is what of a run's schedule a lab has in its hands: the deeds of controllers, as they pass gates. Those that the
 // plan names deviate.
 type schedule struct {
-	stream *stream
+	stream *record.Stream
 	// listens says that somebody wants to know of the deliveries, too: lists and watches pass as they come otherwise.
 	listens bool
 
@@ -38,7 +41,7 @@ type schedule struct {
 	healed bool
 }
 
-func newSchedule(plan *scenarios.Plan, s *stream, record bool) *schedule {
+func newSchedule(plan *scenarios.Plan, s *record.Stream, record bool) *schedule {
 	all := &schedule{
 		stream: s, listens: record, deviations: make(map[string]scenarios.Deviation), over: make(chan struct{}),
 	}
@@ -60,7 +63,7 @@ func (s *schedule) listening() bool { return s != nil && s.listens }
 
 // step counts a deed, and returns how it deviates.
 func (s *schedule) step(actor, does string, effect bool) (scenarios.Deviation, bool) {
-	if s == nil || does == "" || !s.stream.telling() {
+	if s == nil || does == "" || !s.stream.Telling() {
 		return scenarios.Deviation{}, false
 	}
 	s.mu.Lock()
@@ -82,7 +85,7 @@ func (s *schedule) step(actor, does string, effect bool) (scenarios.Deviation, b
 	case d.Delay > 0:
 		e.Key = lasts
 	}
-	s.stream.now(e)
+	s.stream.Now(e)
 	return d, true
 }
 
@@ -152,7 +155,7 @@ func (l *life) deviate(ctx context.Context, r gate.Request, d scenarios.Deviatio
 		return errLost
 	case scenarios.FaultIgnore:
 		host, reset := commanded(r.Effect)
-		l.p.b.stream.now(history.Event{Kind: history.BMCCommand, Host: host, Actor: l.p.name, Value: reset})
+		l.p.b.record.Now(history.Event{Kind: history.BMCCommand, Host: host, Actor: l.p.name, Value: reset})
 		return &gate.Refusal{Code: http.StatusNoContent}
 	case scenarios.FaultCrashAfter, scenarios.FaultErrorAfter:
 		l.p.mu.Lock()
@@ -210,25 +213,25 @@ func (l *life) late(r gate.Request, heard error, by time.Duration, note string) 
 				return
 			case <-timer.C:
 			}
-			ctx, cancel := thismachine.WithBudget(overdue(b.ctx), commandTimeout)
+			ctx, cancel := thismachine.WithBudget(hosts.Overdue(b.ctx), hosts.CommandTimeout)
 			defer cancel()
-			b.writers.asks(r.Effect, l.p.name)
-			b.writers.sends(r.Kind+"/"+r.Name, l.p.name)
-			defer b.writers.done(r.Kind+"/"+r.Name, l.p.name)
+			b.record.Writers.Asks(r.Effect, l.p.name)
+			b.record.Writers.Sends(r.Kind+"/"+r.Name, l.p.name)
+			defer b.record.Writers.Done(r.Kind+"/"+r.Name, l.p.name)
 			answer := send(ctx)
 			if answer.Err == nil && answer.Status >= http.StatusBadRequest {
-				b.writers.refused(r.Effect, l.p.name)
+				b.record.Writers.Refused(r.Effect, l.p.name)
 			}
 			if r.Effect == "" || answer.Err != nil || answer.Status >= http.StatusBadRequest {
 				return
 			}
 			if answer.Released {
-				b.writers.released(r.Kind+"/"+r.Name, l.p.name)
+				b.record.Writers.Released(r.Kind+"/"+r.Name, l.p.name)
 			}
 			if answer.Version != "" {
-				b.writers.wrote(answer.Version, l.p.name)
+				b.record.Writers.Wrote(answer.Version, l.p.name)
 			}
-			b.stream.now(history.Event{Kind: history.ControllerEffect, Actor: l.p.name, Value: r.Effect, Note: note})
+			b.record.Now(history.Event{Kind: history.ControllerEffect, Actor: l.p.name, Value: r.Effect, Note: note})
 		})
 	}}
 }
@@ -237,53 +240,6 @@ func (l *life) gone() bool {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	return l.dead
-}
-
-// overdueKey marks the context of a request that nobody waits for.
-type overdueKey struct{}
-
-func overdue(ctx context.Context) context.Context {
-	return context.WithValue(ctx, overdueKey{}, true)
-}
-
-// versions are the resourceVersions that the API server was seen to have, with their times.
-type versions struct {
-	mu   sync.Mutex
-	seen []revision
-}
-
-type revision struct {
-	at     time.Duration
-	number uint64
-}
-
-// note notes that there is a version.
-func (v *versions) note(at time.Duration, text string) {
-	number, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return // the server's own affair: nothing will be as old as this
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if n := len(v.seen); n == 0 || v.seen[n-1].number < number {
-		v.seen = append(v.seen, revision{at, number})
-	}
-}
-
-// asOf is the last version that there was by then, or the first that is known; empty if none is.
-func (v *versions) asOf(at time.Duration) string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.seen) == 0 {
-		return ""
-	}
-	i, _ := slices.BinarySearchFunc(v.seen, at, func(seen revision, at time.Duration) int {
-		if seen.at <= at {
-			return -1
-		}
-		return 1
-	})
-	return strconv.FormatUint(v.seen[max(0, i-1)].number, 10)
 }
 
 // AsOf implements gate.Listener: the first list of each kind that fills a cache is as old as the incarnation's are to be.

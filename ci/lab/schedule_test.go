@@ -6,10 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
@@ -42,12 +45,12 @@ func TestDeviations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, s := serveModels(t)
+			b, s := serveBMCs(t)
 			r := hands{make(chan *hand, 10)}
 			c.deviation.Step = "remediation/delete Node/n-3/1"
 			plan := &scenarios.Plan{Deviations: []scenarios.Deviation{c.deviation}}
-			backend := &Backend{plan: plan, kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), stream: s, door: newDoor(s, gate.API(nil)), bmcs: b, runner: r}
-			s.begun = true
+			backend := &Backend{plan: plan, kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), record: &record.Record{Stream: s}, door: newDoor(s, gate.API(nil)), bmcs: b, runner: r}
+			begin(s)
 			backend.schedule = newSchedule(plan, s, false)
 			p := &process{b: backend, name: "remediation"}
 			if err := p.start(); err != nil {
@@ -68,7 +71,7 @@ func TestDeviations(t *testing.T) {
 			p.stop()
 			deviated := false
 			var got []string
-			for _, e := range s.pending {
+			for _, e := range s.Pending() {
 				if e.Kind == "deviated" {
 					deviated = e.Value == c.deviation.String() && e.Actor == "remediation"
 					continue
@@ -84,13 +87,21 @@ func TestDeviations(t *testing.T) {
 	}
 }
 
+// begin lets the story begin.
+func begin(s *record.Stream) {
+	plan := new(scenarios.Plan)
+	plan.Spec.Topology.Hosts = []scenarios.Host{{Name: "worker-1"}}
+	s.Await(plan, nil)
+	s.Now(history.Event{Kind: history.NodeReady, Host: "worker-1", Object: "Node/worker-1"})
+}
+
 // Reads are counted from the last effect of their actor, everything else from the beginning of the story.
 func TestDeedsAreCounted(t *testing.T) {
-	s := newStream(wall.Clock().Now)
+	s := record.NewStream(wall.Clock().Now)
 	all := newSchedule(new(scenarios.Plan), s, true)
 	do := func(actor, does string, effect bool) { all.step(actor, does, effect) }
 	do("a", "delete Node/x", true)
-	s.begun = true
+	begin(s)
 	do("a", "get Node/x", false)
 	do("a", "get Node/x", false)
 	do("b", "get Node/x", false)
@@ -113,21 +124,5 @@ func TestDeedsAreCounted(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the deeds are\n%q, want\n%q", got, want)
-	}
-}
-
-// A list as of a time has the last version that there was by then.
-func TestVersions(t *testing.T) {
-	var v versions
-	if got := v.asOf(time.Second); got != "" {
-		t.Errorf("without any version it is %q", got)
-	}
-	for i, text := range []string{"5", "9", "7", "what", "12"} {
-		v.note(time.Duration(i)*time.Second, text)
-	}
-	for at, want := range map[time.Duration]string{-time.Second: "5", 0: "5", 2 * time.Second: "9", 4 * time.Second: "12", time.Hour: "12"} {
-		if got := v.asOf(at); got != want {
-			t.Errorf("as of %s it is %s, want %s", at, got, want)
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -118,11 +119,11 @@ func (m *standardManager) crash(op *scenarios.CrashOp) error {
 	if err := m.b.standard.KillControllerManager(); err != nil {
 		return err
 	}
-	m.b.stream.now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
+	m.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
 	m.deaths++
 	death := m.deaths
 	m.b.tasks.Go(func() {
-		if !sleep(m.b.ctx, max(restartDelay, time.Duration(op.RestartAfter))) {
+		if !thismachine.Sleep(m.b.ctx, max(restartDelay, time.Duration(op.RestartAfter))) {
 			return
 		}
 		m.mu.Lock()
@@ -131,10 +132,10 @@ func (m *standardManager) crash(op *scenarios.CrashOp) error {
 			return
 		}
 		if err := m.b.standard.StartControllerManager(); err != nil {
-			m.b.stream.fail(fmt.Errorf("start kube-controller-manager again: %w", err))
+			m.b.record.Fail(fmt.Errorf("start kube-controller-manager again: %w", err))
 			return
 		}
-		m.b.stream.now(history.Event{Kind: history.ControllerStarted, Actor: op.Controller})
+		m.b.record.Now(history.Event{Kind: history.ControllerStarted, Actor: op.Controller})
 	})
 	return nil
 }
@@ -168,7 +169,7 @@ func (b *Backend) createWorkload() {
 	topology := &b.plan.Spec.Topology
 	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host)) {
 		if err := b.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
-			b.stream.fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
+			b.record.Fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
 		}
 	}
 }
@@ -178,13 +179,13 @@ func (b *Backend) createWorkload() {
 // the run ends meanwhile.
 func (b *Backend) nodesUp() bool {
 	select {
-	case <-b.stream.nodesReady:
+	case <-b.record.NodesReady:
 	case <-b.ctx.Done():
 		return false
 	}
 	topology := &b.plan.Spec.Topology
 	for host := topology.Workload.Host; host != "" && !b.takesPods(topology.NodeOf(host)); {
-		if !sleep(b.ctx, taintPoll) {
+		if !thismachine.Sleep(b.ctx, taintPoll) {
 			return false
 		}
 	}

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,12 +82,12 @@ const stateTimeout = 5 * time.Second
 func (b *Backend) State(ctx context.Context) *State {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	s := &State{API: b.plane.Config().Host, Logs: b.dir, BMCUser: bmcUser}
+	s := &State{API: b.plane.Config().Host, Logs: b.dir, BMCUser: hosts.BMCUser}
 	if err := b.ready(ctx); err != nil {
 		s.APIError = err.Error()
 	}
 	var err error
-	if s.Hypervisor, err = b.machines.hypervisor(); err != nil {
+	if s.Hypervisor, err = b.machines.Hypervisor(); err != nil {
 		s.HypervisorError = err.Error()
 	}
 	for _, name := range b.names {
@@ -95,24 +96,20 @@ func (b *Backend) State(ctx context.Context) *State {
 	for _, p := range b.processes {
 		s.Controllers = append(s.Controllers, ControllerState{p.name, p.state()})
 	}
-	if err := b.stream.failed(); err != nil {
+	if err := b.record.Failed(); err != nil {
 		s.Failure = err.Error()
 	}
 	return s
 }
 
 // Lacks is what has to come up before a story could begin, and is nothing once it has.
-func (b *Backend) Lacks() []string {
-	b.stream.mu.Lock()
-	defer b.stream.mu.Unlock()
-	return slices.Sorted(maps.Keys(b.stream.waiting))
-}
+func (b *Backend) Lacks() []string { return b.record.Lacks() }
 
 // Kubeconfig is an administrator's, of a lab that has been started.
 func (b *Backend) Kubeconfig() ([]byte, error) { return cluster.Kubeconfig(b.plane.Config()) }
 
 // BMCPassword is that of the BMCs' user, of a lab that has been started.
-func (b *Backend) BMCPassword() string { return b.bmcs.password }
+func (b *Backend) BMCPassword() string { return b.bmcs.Password }
 
 // ready asks the API server whether it is.
 func (b *Backend) ready(ctx context.Context) error {
@@ -139,7 +136,7 @@ func (b *Backend) ready(ctx context.Context) error {
 }
 
 func (b *Backend) hostState(ctx context.Context, name string) HostState {
-	h := HostState{Name: name, BMC: b.bmcs.systemAt(name), Domain: b.hosts[name].domainName()}
+	h := HostState{Name: name, BMC: b.bmcs.SystemAt(name), Domain: b.hosts[name].DomainName()}
 	power, err := b.hosts[name].PowerState()
 	if h.Power = string(power); err != nil {
 		h.Power = "unknown: " + err.Error()
@@ -182,11 +179,4 @@ func (p *process) state() string {
 		return "has asked for nothing yet"
 	}
 	return works
-}
-
-// failed is why the run can't go on.
-func (s *stream) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failure
 }

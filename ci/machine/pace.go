@@ -160,3 +160,15 @@ func WithBudget(parent context.Context, enough time.Duration) (context.Context, 
 	}()
 	return ctx, func() { cancel(context.Canceled) }
 }
+
+// Sleep reports whether ctx still goes on after a while.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -252,3 +252,13 @@ func (all Kinds) Create(op *scenarios.CreateOp, topology []client.Object) (*Kind
 	}
 	return nil, nil, fmt.Errorf("the topology has no %s", op.Object)
 }
+
+// Items are the objects of a list.
+func Items(list client.ObjectList) []client.Object {
+	slice := reflect.ValueOf(list).Elem().FieldByName("Items")
+	objs := make([]client.Object, slice.Len())
+	for i := range objs {
+		objs[i] = slice.Index(i).Addr().Interface().(client.Object)
+	}
+	return objs
+}

@@ -271,3 +271,22 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusGone: metav1.StatusReasonExpired,
 	http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
 }
+
+// Everything is a Judge that lets everything pass.
+type Everything struct{}
+
+// Asked implements Judge.
+func (Everything) Asked(context.Context, Request) error { return nil }
+
+// Answered implements Judge.
+func (Everything) Answered(Request, Answer) error { return nil }
+
+// BodyOf reads a request's body, and leaves it there.
+func BodyOf(request *http.Request) ([]byte, error) {
+	if request.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(request.Body)
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}

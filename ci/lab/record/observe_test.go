@@ -1,10 +1,11 @@
-package lab
+package record
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,18 +64,17 @@ func TestWatchGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &ending{tells: c.tells}
-			b := &Backend{kinds: objects.KindsOf(controllers.Default()), clock: wall.Clock(), admin: server}
-			b.ctx, b.cancel = context.WithCancel(t.Context())
-			b.stream = newStream(b.since)
-			if err := b.watchAPI(); err != nil {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := New(wall.Clock().Now, objects.KindsOf(controllers.Default()), objects.Names{}, nil)
+			if err := r.Watch(ctx, server); err != nil {
 				t.Fatal(err)
 			}
 			var said []string
-			_, err := b.stream.advance(t.Context(), b.since()+commandTimeout, func(e history.Event) bool {
+			_, err := r.Advance(t.Context(), r.Since()+time.Minute, func(e history.Event) bool {
 				said = append(said, string(e.Kind))
 				return false
 			})
-			b.cancel()
+			cancel()
 			if err == nil || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("the run ended with %v (%v), want it to say %q", err, said, c.why)
 			}

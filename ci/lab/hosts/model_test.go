@@ -1,4 +1,4 @@
-package lab
+package hosts
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -23,27 +25,26 @@ import (
 )
 
 // newModel returns a host that is off, and what happened to it when it is asked.
-func newModel(t *testing.T, timings scenarios.HostTimings) (*modelled, *stream) {
+func newModel(t *testing.T, timings scenarios.HostTimings) (*modelled, *record.Stream) {
 	t.Helper()
-	s := newStream(wall.Clock().Now)
-	all := openModelMachines(context.Background(), timings, s, func(string, fakebmc.ResetType) string { return "reboot" })
+	s := record.NewStream(wall.Clock().Now)
+	all := OpenModels(context.Background(), timings, s, func(string, fakebmc.ResetType) string { return "reboot" })
 	t.Cleanup(func() {
-		if _, err := all.close(); err != nil {
+		if _, err := all.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	// Nothing listens there: its kubelet complains, and tries again.
-	m, err := all.add(&scenarios.Host{Name: "worker-1"}, nil, &evidence.Kubelet{Server: "https://127.0.0.1:1", Lease: time.Second, Status: time.Second, Pods: time.Second}, nil)
+	m, err := all.Add(&scenarios.Host{Name: "worker-1"}, nil, &evidence.Kubelet{Server: "https://127.0.0.1:1", Lease: time.Second, Status: time.Second, Pods: time.Second}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m.(*modelled), s
 }
 
-func (s *stream) count(kind history.Kind) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.pending {
+// count is how many events of a kind there are yet.
+func count(s *record.Stream, kind history.Kind) (n int) {
+	for _, e := range s.Pending() {
 		if e.Kind == kind {
 			n++
 		}
@@ -62,7 +63,7 @@ func TestModelIsASystem(t *testing.T) {
 	systemtest.Run(t, func(t *testing.T, on bool) systemtest.Fixture {
 		m, s := newModel(t, scenarios.HostTimings{Boot: ms(400), SoftOff: ms(200), HardOff: ms(100)})
 		if on {
-			if err := m.switchOn(t.Context()); err != nil {
+			if err := m.SwitchOn(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -70,7 +71,7 @@ func TestModelIsASystem(t *testing.T) {
 		return systemtest.Fixture{
 			System: m, Advance: func(d time.Duration) { <-time.After(d) }, // real time is waited for
 			Step: 20 * time.Millisecond, Limit: 3 * time.Second, Hold: 500 * time.Millisecond, Real: true,
-			Boots: func() int { return s.count(history.BootStarted) },
+			Boots: func() int { return count(s, history.BootStarted) },
 		}
 	})
 }
@@ -98,19 +99,19 @@ func TestModelsKubeletGoesItsHostsWay(t *testing.T) {
 		later bool
 	}{
 		{"nothing is wrong", func(*modelled) {}, func(*modelled) {}, []bool{true, true}, []bool{true, true}, false},
-		{"no request arrives", func(m *modelled) { m.all.cut(there) }, func(m *modelled) { m.all.restore(there) }, []bool{false, false}, []bool{false, false}, true},
-		{"no answer arrives", func(m *modelled) { m.all.cut(back) }, func(m *modelled) { m.all.restore(back) }, []bool{true, false}, []bool{false, false}, true},
-		{"all is cut", func(m *modelled) { m.all.cut(network.All("host/worker-1")...) }, func(m *modelled) { m.all.restoreAll(nil) }, []bool{false, false}, []bool{false, false}, true},
+		{"no request arrives", func(m *modelled) { m.all.Cut(there) }, func(m *modelled) { m.all.Restore(there) }, []bool{false, false}, []bool{false, false}, true},
+		{"no answer arrives", func(m *modelled) { m.all.Cut(back) }, func(m *modelled) { m.all.Restore(back) }, []bool{true, false}, []bool{false, false}, true},
+		{"all is cut", func(m *modelled) { m.all.Cut(network.All("host/worker-1")...) }, func(m *modelled) { m.all.RestoreAll(nil) }, []bool{false, false}, []bool{false, false}, true},
 		{"the host is paused", func(m *modelled) { m.all.do(m.host.Pause) }, func(m *modelled) { m.all.do(m.host.Resume) }, []bool{false, false}, []bool{false, false}, true},
 		{"the power is gone", func(m *modelled) { m.all.do(func() { m.host.LosePower("") }) }, func(*modelled) {}, []bool{false, false}, []bool{false, false}, false},
 		{"the kubelet is killed", func(m *modelled) { m.all.do(func() { m.obey(evidence.StopKubelet) }) }, func(*modelled) {}, []bool{false, false}, []bool{false, false}, false},
-		{"another host is cut off", func(m *modelled) { m.all.cut(network.All("host/worker-2")...) }, func(*modelled) {}, []bool{true, true}, []bool{true, true}, false},
+		{"another host is cut off", func(m *modelled) { m.all.Cut(network.All("host/worker-2")...) }, func(*modelled) {}, []bool{true, true}, []bool{true, true}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// open is the end of a connection that is open, of a host that runs.
 			open := func(t *testing.T) (*modelled, *server, func() error) {
 				m, _ := newModel(t, scenarios.HostTimings{Boot: scenarios.Duration(time.Second)})
-				if err := m.switchOn(t.Context()); err != nil {
+				if err := m.SwitchOn(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				s := new(server)
@@ -158,7 +159,7 @@ func TestModelsKubeletGoesItsHostsWay(t *testing.T) {
 func TestModelsKubeletIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s := newModel(t, scenarios.HostTimings{Boot: scenarios.Duration(time.Second), SoftOff: scenarios.Duration(time.Second)})
-		if err := m.switchOn(t.Context()); err != nil {
+		if err := m.SwitchOn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		first := m.life
@@ -174,15 +175,15 @@ func TestModelsKubeletIsKilled(t *testing.T) {
 		if _, err := first.Start("other", "other"); !errors.Is(err, errLifeOver) {
 			t.Errorf("a killed kubelet starts a workload: %v", err)
 		}
-		if running := m.life.Running(); len(running) != 1 || s.count(history.WorkloadStopped) != 0 {
+		if running := m.life.Running(); len(running) != 1 || count(s, history.WorkloadStopped) != 0 {
 			t.Errorf("running is %q", running)
 		}
 		m.all.do(m.host.Pause)
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() { m.all.do(m.host.Resume) })
 		m.life.Stop("uid")
-		if s.count(history.WorkloadStopped) != 1 || time.Since(began) != time.Minute {
-			t.Errorf("a paused host has stopped its workload %d times after %s", s.count(history.WorkloadStopped), time.Since(began))
+		if count(s, history.WorkloadStopped) != 1 || time.Since(began) != time.Minute {
+			t.Errorf("a paused host has stopped its workload %d times after %s", count(s, history.WorkloadStopped), time.Since(began))
 		}
 		// A shutdown has the kubelet stop what runs, and then the power goes.
 		if _, err := m.life.Start("uid", "exclusive"); err != nil {
@@ -192,7 +193,7 @@ func TestModelsKubeletIsKilled(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if s.count(history.WorkloadStopped) != 2 || s.count(history.PowerOff) != 0 {
+		if count(s, history.WorkloadStopped) != 2 || count(s, history.PowerOff) != 0 {
 			t.Error("a shutdown doesn't begin with its workloads")
 		}
 		time.Sleep(2 * time.Second)

@@ -1,4 +1,4 @@
-package lab
+package record
 
 import (
 	"fmt"
@@ -58,26 +58,4 @@ func (s *starving) now(at time.Duration) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
-}
-
-// starving looks at the machines, if they are virtual.
-func (b *Backend) starving() *starving {
-	v, ok := b.machines.(*virtualMachines)
-	if !ok {
-		return nil
-	}
-	return &starving{hosts: v.processors}
-}
-
-// processors are what those of the machines that are on had of this machine's.
-func (v *virtualMachines) processors() map[string]vms.Processors {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	all := make(map[string]vms.Processors)
-	for name, m := range v.byName {
-		if p, on := m.domain.Processors(); on {
-			all[name] = p
-		}
-	}
-	return all
 }

@@ -1,4 +1,4 @@
-package lab
+package hosts
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab/record"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
@@ -28,7 +30,7 @@ import (
 type modelMachines struct {
 	ctx     context.Context
 	stop    context.CancelFunc
-	stream  *stream
+	stream  *record.Stream
 	asked   asker
 	timings scenarios.HostTimings
 	tasks   sync.WaitGroup
@@ -44,8 +46,8 @@ type modelMachines struct {
 	stirred chan struct{}
 }
 
-// openModelMachines makes machines that take the times of the topology.
-func openModelMachines(ctx context.Context, timings scenarios.HostTimings, s *stream, asked asker) *modelMachines {
+// OpenModels makes machines that take the times of the topology.
+func OpenModels(ctx context.Context, timings scenarios.HostTimings, s *record.Stream, asked asker) *modelMachines {
 	ctx, stop := context.WithCancel(ctx)
 	return &modelMachines{ctx: ctx, stop: stop, stream: s, asked: asked, timings: timings, stirred: make(chan struct{})}
 }
@@ -80,8 +82,8 @@ func (a *modelMachines) await(ctx context.Context, is func() (bool, error)) erro
 	}
 }
 
-// reach implements machines: kubelets of this process reach what it does.
-func (*modelMachines) reach(_ string, targets ...network.Target) (at []netip.AddrPort, err error) {
+// Reach implements machines: kubelets of this process reach what it does.
+func (*modelMachines) Reach(_ string, targets ...network.Target) (at []netip.AddrPort, err error) {
 	for _, target := range targets {
 		parsed, err := netip.ParseAddrPort(target.To)
 		if err != nil {
@@ -92,8 +94,8 @@ func (*modelMachines) reach(_ string, targets ...network.Target) (at []netip.Add
 	return at, nil
 }
 
-// add implements machines.
-func (a *modelMachines) add(host *scenarios.Host, _ []string, k *evidence.Kubelet, programs []vms.Program) (machine, error) {
+// Add implements Machines.
+func (a *modelMachines) Add(host *scenarios.Host, _ []string, k *evidence.Kubelet, programs []vms.Program) (Machine, error) {
 	if len(programs) > 0 {
 		return nil, fmt.Errorf("host %s: a model runs no programs", host.Name)
 	}
@@ -108,8 +110,8 @@ func (a *modelMachines) add(host *scenarios.Host, _ []string, k *evidence.Kubele
 	return m, nil
 }
 
-// cut, restore and restoreAll implement machines.
-func (a *modelMachines) cut(links ...network.Link) {
+// Cut, restore and restoreAll implement Machines.
+func (a *modelMachines) Cut(links ...network.Link) {
 	a.do(func() {
 		for _, l := range links {
 			if !slices.Contains(a.cuts, l) {
@@ -120,10 +122,10 @@ func (a *modelMachines) cut(links ...network.Link) {
 	})
 }
 
-func (*modelMachines) impair(network.Impairment, ...network.Link) {} // Capabilities
-func (a *modelMachines) restore(links ...network.Link)            { a.do(func() { a.join(links) }) }
+func (*modelMachines) Impair(network.Impairment, ...network.Link) {} // Capabilities
+func (a *modelMachines) Restore(links ...network.Link)            { a.do(func() { a.join(links) }) }
 
-func (a *modelMachines) restoreAll(but []network.Link) {
+func (a *modelMachines) RestoreAll(but []network.Link) {
 	a.do(func() {
 		a.join(slices.DeleteFunc(slices.Clone(a.cuts), func(l network.Link) bool { return slices.Contains(but, l) }))
 	})
@@ -141,7 +143,7 @@ func (a *modelMachines) join(links []network.Link) {
 // linked tells what happened to a link as the network of guests does.
 func (a *modelMachines) linked(kind vms.Kind, l network.Link) {
 	for _, event := range worldEvents(vms.Event{Kind: kind, Link: l, Host: scenarios.Link(l).Host()}, "") {
-		a.stream.now(event)
+		a.stream.Now(event)
 	}
 }
 
@@ -151,10 +153,11 @@ func (a *modelMachines) carries(from, to string) bool {
 }
 
 // hypervisor implements machines: there is none.
-func (*modelMachines) hypervisor() (string, error) { return "", nil }
+func (*modelMachines) Processors() map[string]vms.Processors { return nil }
+func (*modelMachines) Hypervisor() (string, error)           { return "", nil }
 
-// close implements machines.
-func (a *modelMachines) close() ([]play.Artifact, error) {
+// Close implements Machines.
+func (a *modelMachines) Close() ([]play.Artifact, error) {
 	a.do(func() {
 		a.closed = true
 		for _, m := range a.models {
@@ -172,7 +175,7 @@ func (a *modelMachines) close() ([]play.Artifact, error) {
 	return []play.Artifact{{Name: page.Lines, Data: file.Bytes()}}, nil
 }
 
-// modelled is a host that is a model, as the machine behind a BMC. It implements machine, and
+// modelled is a host that is a model, as the machine behind a BMC. It implements Machine, and
 // fakebmc's System, Resetter, GuestSystem and Mains; and for the model World and Software.
 type modelled struct {
 	all     *modelMachines
@@ -186,7 +189,7 @@ type modelled struct {
 
 // say notes a line of the host's console. It is called with mu held.
 func (m *modelled) say(text string) {
-	m.all.lines = append(m.all.lines, page.Line{At: m.all.stream.since(), Host: m.name, Text: text})
+	m.all.lines = append(m.all.lines, page.Line{At: m.all.stream.Since(), Host: m.name, Text: text})
 }
 
 // timer is a model.Timer.
@@ -196,7 +199,7 @@ type timer struct {
 }
 
 // Now, After, Cancel and Emit implement model.World.
-func (m *modelled) Now() time.Duration { return m.all.stream.since() }
+func (m *modelled) Now() time.Duration { return m.all.stream.Since() }
 
 func (m *modelled) After(d time.Duration, _ model.Class, _ string, do func()) model.Timer {
 	t := new(timer)
@@ -217,7 +220,7 @@ func (*modelled) Cancel(t model.Timer) {
 	}
 }
 
-func (m *modelled) Emit(e history.Event) { m.all.stream.now(e) }
+func (m *modelled) Emit(e history.Event) { m.all.stream.Now(e) }
 
 // Begins, Start, ShutDown, Kill and Halts implement model.Software.
 func (m *modelled) Begins() { m.say("boot " + m.host.Boot() + " begins") }
@@ -225,10 +228,10 @@ func (m *modelled) Begins() { m.say("boot " + m.host.Boot() + " begins") }
 func (m *modelled) Start() {
 	life := &kubeletLife{m: m}
 	life.ctx, life.stop = context.WithCancel(m.all.ctx)
-	about := kubelet.Machine{Name: m.name, Boot: m.host.Boot(), Address: "127.0.0.1", UUID: m.systemUUID(), Kernel: "none", OS: "fencelab model"}
+	about := kubelet.Machine{Name: m.name, Boot: m.host.Boot(), Address: "127.0.0.1", UUID: m.SystemUUID(), Kernel: "none", OS: "fencelab model"}
 	k, err := kubelet.New(m.kubelet, about, life, life.wire, life.complain)
 	if err != nil {
-		m.all.stream.fail(fmt.Errorf("start the kubelet of %s: %w", m.name, err))
+		m.all.stream.Fail(fmt.Errorf("start the kubelet of %s: %w", m.name, err))
 		return
 	}
 	m.say("kubelet starts")
@@ -245,14 +248,14 @@ func (m *modelled) Kill() { m.life.end() }
 
 func (*modelled) Halts() {}
 
-// domainName implements machine.
-func (*modelled) domainName() string { return "" }
+// DomainName implements Machine.
+func (*modelled) DomainName() string { return "" }
 
-// systemUUID implements machine.
-func (m *modelled) systemUUID() string { return m.name }
+// SystemUUID implements Machine.
+func (m *modelled) SystemUUID() string { return m.name }
 
-// switchOn implements machine. A host's first boot, before the story, is complete at once.
-func (m *modelled) switchOn(context.Context) error {
+// SwitchOn implements Machine. A host's first boot, before the story, is complete at once.
+func (m *modelled) SwitchOn(context.Context) error {
 	m.all.do(func() {
 		if m.woken {
 			m.host.PowerOn(string(history.Engine))
@@ -264,28 +267,28 @@ func (m *modelled) switchOn(context.Context) error {
 	return nil
 }
 
-// cutPower implements machine.
-func (m *modelled) cutPower(context.Context) error {
+// CutPower implements Machine.
+func (m *modelled) CutPower(context.Context) error {
 	m.all.do(func() { m.host.LosePower(string(history.Engine)) })
 	return nil
 }
 
-// pause and resume implement machine.
-func (m *modelled) pause(context.Context) error {
+// Pause and resume implement Machine.
+func (m *modelled) Pause(context.Context) error {
 	m.all.do(m.host.Pause)
 	return nil
 }
 
-func (m *modelled) resume(context.Context) error {
+func (m *modelled) Resume(context.Context) error {
 	m.all.do(m.host.Resume)
 	return nil
 }
 
-// fedBy implements machine.
-func (m *modelled) fedBy(agent string) { m.all.do(func() { m.host.FedBy(agent) }) }
+// FedBy implements Machine.
+func (m *modelled) FedBy(agent string) { m.all.do(func() { m.host.FedBy(agent) }) }
 
-// tell implements machine.
-func (m *modelled) tell(_ context.Context, do, undo evidence.Command) error {
+// Tell implements Machine.
+func (m *modelled) Tell(_ context.Context, do, undo evidence.Command) error {
 	known := true
 	m.all.do(func() { known = m.obey(do) })
 	if !known {
@@ -322,8 +325,8 @@ func (m *modelled) obey(command evidence.Command) bool {
 	return true
 }
 
-// heal implements machine.
-func (m *modelled) heal(context.Context) error {
+// Heal implements Machine.
+func (m *modelled) Heal(context.Context) error {
 	m.all.do(func() {
 		m.host.Resume()
 		for _, undo := range m.told {
@@ -349,7 +352,7 @@ func (m *modelled) Reset(t fakebmc.ResetType) error { return m.reset(m.name, t) 
 
 // reaction is what a BMC takes from a command to the host's power. With less than the lab's observers can tell apart, nobody
 // could say whether a host came on before or after what its controller did last.
-const reaction = 4 * skew
+const reaction = 4 * record.Skew
 
 // reset is a reset by the BMC of a host.
 func (m *modelled) reset(bmc string, t fakebmc.ResetType) (err error) {

@@ -1,8 +1,8 @@
-package lab
+package record
 
 import (
+	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,40 +15,48 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// watchAPI observes every version of the objects that matter. It uses plain
+// Watch observes every version of the objects that matter. It uses plain
 // watches: an informer would merge versions.
-func (b *Backend) watchAPI() error {
-	for _, kind := range b.kinds {
-		if kind.Changes == nil && len(b.fields[kind.Name]) == 0 {
+func (r *Record) Watch(ctx context.Context, from client.WithWatch) error {
+	o := observer{r, ctx, from}
+	for _, kind := range r.kinds {
+		if kind.Changes == nil && len(r.fields[kind.Name]) == 0 {
 			continue
 		}
 		list := kind.NewList()
-		if err := b.admin.List(b.ctx, list); err != nil {
+		if err := from.List(ctx, list); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
-		w, err := b.watchFrom(list, list.GetResourceVersion())
+		w, err := o.watchFrom(list, list.GetResourceVersion())
 		if err != nil {
 			return err
 		}
 		versions := make(map[types.UID]metav1.Object)
-		for _, obj := range items(list) {
-			b.observed(kind, nil, obj)
+		for _, obj := range objects.Items(list) {
+			o.observed(kind, nil, obj)
 			versions[obj.GetUID()] = obj
 		}
 		version := list.GetResourceVersion()
-		b.tasks.Go(func() {
+		r.tasks.Go(func() {
 			for w != nil {
-				version = b.follow(kind, w, versions, version)
-				w = b.watchAgain(list, version)
+				version = o.follow(kind, w, versions, version)
+				w = o.watchAgain(list, version)
 			}
 		})
 	}
 	return nil
 }
 
+// observer is the record's eye on the API server.
+type observer struct {
+	*Record
+	ctx  context.Context
+	from client.WithWatch
+}
+
 // watchFrom watches the objects of a list from a version on.
-func (b *Backend) watchFrom(list client.ObjectList, version string) (watch.Interface, error) {
-	w, err := b.admin.Watch(b.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+func (o observer) watchFrom(list client.ObjectList, version string) (watch.Interface, error) {
+	w, err := o.from.Watch(o.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
 	if err != nil {
 		return nil, fmt.Errorf("watch %T: %w", list, err)
 	}
@@ -58,13 +66,13 @@ func (b *Backend) watchFrom(list client.ObjectList, version string) (watch.Inter
 // watchAgain goes on from the last version that a watch told of: the API server ends those of a kind when its definition
 // changes, which programs bring. Nil at the end of the run, or if versions may have been missed, and then the run has no
 // verdict.
-func (b *Backend) watchAgain(list client.ObjectList, version string) watch.Interface {
-	if version == "" || b.ctx.Err() != nil {
+func (o observer) watchAgain(list client.ObjectList, version string) watch.Interface {
+	if version == "" || o.ctx.Err() != nil {
 		return nil
 	}
-	w, err := b.watchFrom(list, version)
-	if err != nil && b.ctx.Err() == nil {
-		b.stream.fail(fmt.Errorf("the watch of the API server ended: %w", err))
+	w, err := o.watchFrom(list, version)
+	if err != nil && o.ctx.Err() == nil {
+		o.Fail(fmt.Errorf("the watch of the API server ended: %w", err))
 	}
 	return w
 }
@@ -72,36 +80,36 @@ func (b *Backend) watchAgain(list client.ObjectList, version string) watch.Inter
 // follow turns a watch into events until it ends, and returns the version that it came to. The lab lives for minutes, in
 // which the API server forgets no version; when it says so all the same, versions were missed, the run has no verdict, and
 // there is no version.
-func (b *Backend) follow(kind *objects.Kind, w watch.Interface, versions map[types.UID]metav1.Object, version string) string {
+func (o observer) follow(kind *objects.Kind, w watch.Interface, versions map[types.UID]metav1.Object, version string) string {
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		obj, ok := e.Object.(metav1.Object)
 		if !ok {
-			b.stream.fail(fmt.Errorf("the watch of the API server ended: %w", apierrors.FromObject(e.Object)))
+			o.Fail(fmt.Errorf("the watch of the API server ended: %w", apierrors.FromObject(e.Object)))
 			return ""
 		}
 		version = obj.GetResourceVersion()
 		before := versions[obj.GetUID()]
 		if e.Type == watch.Deleted {
 			delete(versions, obj.GetUID())
-			b.versions.note(b.since(), obj.GetResourceVersion())
+			o.Versions.note(o.Since(), obj.GetResourceVersion())
 			if before == nil {
 				before = obj
 			}
-			b.observed(kind, before, nil)
+			o.observed(kind, before, nil)
 			continue
 		}
 		versions[obj.GetUID()] = obj
-		b.observed(kind, before, obj)
+		o.observed(kind, before, obj)
 	}
 	return version
 }
 
-func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
-	at := b.since()
+func (o observer) observed(kind *objects.Kind, before, after metav1.Object) {
+	at := o.Since()
 	for _, obj := range [...]metav1.Object{before, after} {
 		if obj != nil {
-			b.versions.note(at, obj.GetResourceVersion())
+			o.Versions.note(at, obj.GetResourceVersion())
 		}
 	}
 	var events []history.Event
@@ -111,36 +119,26 @@ func (b *Backend) observed(kind *objects.Kind, before, after metav1.Object) {
 		objects.Date(&e, after, now)
 		events = append(events, e)
 	}
-	b.called.Changes(kind, before, after, see)
-	b.fields.Changes(b.called, kind, before, after, see)
+	o.names.Changes(kind, before, after, see)
+	o.fields.Changes(o.names, kind, before, after, see)
 	object := after
 	if object == nil {
 		object = before
 	}
 	record := func(actor string) {
-		b.trace.Changed(at, actor, kindOf(object)+"/"+object.GetName(), before, after)
+		o.Trace.Changed(at, actor, kindOf(object)+"/"+object.GetName(), before, after)
 		for _, e := range events {
 			e.Actor = actor
-			b.stream.put(e)
+			o.Put(e)
 		}
 	}
 	if actor := manager(before, after); actor != "" {
 		record(actor)
 		return
 	}
-	release := b.stream.hold(at)
-	b.tasks.Go(func() {
+	release := o.hold(at)
+	o.tasks.Go(func() {
 		defer release()
-		record(b.writers.await(before, after))
+		record(o.Writers.await(before, after))
 	})
-}
-
-// items are the objects of a list.
-func items(list client.ObjectList) []client.Object {
-	slice := reflect.ValueOf(list).Elem().FieldByName("Items")
-	objs := make([]client.Object, slice.Len())
-	for i := range objs {
-		objs[i] = slice.Index(i).Addr().Interface().(client.Object)
-	}
-	return objs
 }

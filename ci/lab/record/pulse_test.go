@@ -1,4 +1,4 @@
-package lab
+package record
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -31,14 +32,14 @@ func TestPulse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				start := time.Now()
-				s := newStream(func() time.Duration { return time.Since(start) })
+				s := NewStream(func() time.Duration { return time.Since(start) })
 				p := pulse{stream: s, read: func(ctx context.Context) error {
 					if len(c.reads) == 0 {
 						return nil
 					}
 					took := c.reads[0]
 					c.reads = c.reads[1:]
-					sleep(ctx, took.Abs())
+					thismachine.Sleep(ctx, took.Abs())
 					if took < 0 {
 						return errors.New("refused")
 					}
@@ -46,10 +47,10 @@ func TestPulse(t *testing.T) {
 				}}
 				done := make(chan struct{})
 				go func() { p.beat(ctx); close(done) }()
-				time.AfterFunc(1500*time.Millisecond, func() { s.now(history.Event{Kind: history.NodeReady, Host: "worker-1"}) })
+				time.AfterFunc(1500*time.Millisecond, func() { s.Now(history.Event{Kind: history.NodeReady, Host: "worker-1"}) })
 
 				var got []string
-				if _, err := s.advance(ctx, 10*time.Second, func(e history.Event) bool {
+				if _, err := s.Advance(ctx, 10*time.Second, func(e history.Event) bool {
 					line := history.Seconds(e.At) + " " + string(e.Kind)
 					if e.Value != "" {
 						line += " " + e.Value

@@ -1,4 +1,4 @@
-package lab
+package hosts
 
 import (
 	"net/http"
@@ -9,7 +9,7 @@ import (
 // TestForeignBMCServesItsHost: at a host's address there is no other host, although the program serves them all: what is done
 // to it there would be done in nobody's name.
 func TestForeignBMCServesItsHost(t *testing.T) {
-	to := &toForeignBMC{b: &bmcs{systems: map[string]string{"worker-1": "/redfish/v1/Systems/a", "worker-2": "/redfish/v1/Systems/ab"}}, host: "worker-1"}
+	to := &toForeignBMC{b: &BMCs{Systems: map[string]string{"worker-1": "/redfish/v1/Systems/a", "worker-2": "/redfish/v1/Systems/ab"}}, host: "worker-1"}
 	for path, want := range map[string]bool{
 		"/redfish/v1/Systems":                                  false,
 		"/redfish/v1/Systems/a":                                false,

@@ -1,4 +1,4 @@
-package lab
+package record
 
 import (
 	"context"
@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/vms"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 //
 // It also tells when a host starves: see starving.
 type pulse struct {
-	stream   *stream
+	stream   *Stream
 	read     func(context.Context) error
 	starving *starving
 }
@@ -34,10 +36,12 @@ type pulse struct {
 // fromMemory is how the API server reads without etcd.
 var fromMemory = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
 
-func (b *Backend) keepPulse() {
-	pulse{b.stream, func(ctx context.Context) error {
-		return b.admin.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{}, fromMemory)
-	}, b.starving()}.beat(b.ctx)
+// KeepPulse looks whether the lab is in time until the run ends. from is the API past all gates; processors are what those of the
+// hosts that are on had of this machine's.
+func (s *Stream) KeepPulse(ctx context.Context, from client.Reader, processors func() map[string]vms.Processors) {
+	pulse{s, func(ctx context.Context) error {
+		return from.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{}, fromMemory)
+	}, &starving{hosts: processors}}.beat(ctx)
 }
 
 // beat looks until the run ends. Events wait for the look that is due, so that what is late is judged only when it is known
@@ -48,13 +52,13 @@ func (p pulse) beat(ctx context.Context) {
 	stalled := func(at time.Duration, why string) {
 		if !stalls {
 			since, stalls = at, true
-			p.stream.put(history.Event{At: at, Kind: history.LabStalled, Note: why})
+			p.stream.Put(history.Event{At: at, Kind: history.LabStalled, Note: why})
 		}
 	}
 	for {
-		due := p.stream.since() + beat
+		due := p.stream.Since() + beat
 		release := p.stream.hold(due)
-		if !sleep(ctx, due-p.stream.since()) {
+		if !thismachine.Sleep(ctx, due-p.stream.Since()) {
 			release()
 			return
 		}
@@ -78,33 +82,21 @@ func (p pulse) beat(ctx context.Context) {
 		}
 		if stalls && starves == "" {
 			stalls = false
-			p.stream.now(history.Event{Kind: history.LabRecovered, Value: (p.stream.since() - since).Round(time.Millisecond).String()})
+			p.stream.Now(history.Event{Kind: history.LabRecovered, Value: (p.stream.Since() - since).Round(time.Millisecond).String()})
 		}
 	}
 }
 
 // within reports whether the answer came before a time. It may have passed already: this goroutine, too, can be late.
 func (p pulse) within(ctx context.Context, answered <-chan struct{}, end time.Duration) bool {
-	wait := time.NewTimer(end - p.stream.since())
+	wait := time.NewTimer(end - p.stream.Since())
 	defer wait.Stop()
 	select {
 	case <-answered:
-		return p.stream.since() < end
+		return p.stream.Since() < end
 	case <-wait.C:
 		return false
 	case <-ctx.Done():
 		return true
-	}
-}
-
-// sleep reports whether the run still goes on after a while.
-func sleep(ctx context.Context, d time.Duration) bool {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

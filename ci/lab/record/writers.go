@@ -1,4 +1,4 @@
-package lab
+package record
 
 import (
 	"encoding/json"
@@ -39,8 +39,8 @@ type cleared struct {
 // server takes, and too short for anybody else's to be taken for it often.
 const clearedWithin = 5 * time.Second
 
-// sends notes that a request to change Kind/name is on its way, until done is called.
-func (w *writers) sends(object, writer string) {
+// Sends notes that a request to change Kind/name is on its way, until done is called.
+func (w *writers) Sends(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unanswered == nil {
@@ -52,8 +52,8 @@ func (w *writers) sends(object, writer string) {
 	w.unanswered[object][writer] = true
 }
 
-// done notes that it was answered, after all that the answer tells.
-func (w *writers) done(object, writer string) {
+// Done notes that it was answered, after all that the answer tells.
+func (w *writers) Done(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.unanswered[object], writer)
@@ -65,9 +65,14 @@ func (w *writers) awaited(object string) bool {
 	return len(w.unanswered[object]) > 0
 }
 
-// wrote notes whose request led to a version. The first counts: a request that
+// deleted is the object that an effect deletes.
+func deleted(effect string) (object string, deletes bool) {
+	return strings.CutPrefix(effect, "delete ")
+}
+
+// Wrote notes whose request led to a version. The first counts: a request that
 // changes nothing is answered with the version that there is.
-func (w *writers) wrote(version, writer string) {
+func (w *writers) Wrote(version, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.versions == nil {
@@ -78,8 +83,8 @@ func (w *writers) wrote(version, writer string) {
 	}
 }
 
-// deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. Who came last did it.
-func (w *writers) deletes(object, writer string) {
+// Deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. Who came last did it.
+func (w *writers) Deletes(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if kind, many := strings.CutSuffix(object, "/"); many {
@@ -96,10 +101,10 @@ func (w *writers) deletes(object, writer string) {
 	w.deleting[object] = writer
 }
 
-// asks notes what a request will do if it succeeds: deletions, and evictions, which are answered too late, or with too little.
-func (w *writers) asks(effect, writer string) {
+// Asks notes what a request will do if it succeeds: deletions, and evictions, which are answered too late, or with too little.
+func (w *writers) Asks(effect, writer string) {
 	if object, deletes := deleted(effect); deletes {
-		w.deletes(object, writer)
+		w.Deletes(object, writer)
 	}
 	if object, evicts := strings.CutPrefix(effect, evicts); evicts {
 		w.mu.Lock()
@@ -111,8 +116,8 @@ func (w *writers) asks(effect, writer string) {
 	}
 }
 
-// refused notes that a request was answered with an error: an eviction that a budget forbids is none.
-func (w *writers) refused(effect, writer string) {
+// Refused notes that a request was answered with an error: an eviction that a budget forbids is none.
+func (w *writers) Refused(effect, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if object, evicts := strings.CutPrefix(effect, evicts); evicts && w.evicting[object] == writer {
@@ -120,8 +125,8 @@ func (w *writers) refused(effect, writer string) {
 	}
 }
 
-// released notes who has taken the last finalizer from Kind/name.
-func (w *writers) released(object, writer string) {
+// Released notes who has taken the last finalizer from Kind/name.
+func (w *writers) Released(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.releasing == nil {

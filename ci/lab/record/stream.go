@@ -1,9 +1,9 @@
-package lab
+package record
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,13 +14,22 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// stream puts the events of all observers in the order of their times.
-type stream struct {
-	since func() time.Duration
+const (
+	// Skew bounds how differently late the observers are: the API's watch and
+	// libvirt's events are some milliseconds behind what they report.
+	Skew = 25 * time.Millisecond
+	// lag is how long events are held back, so that those of all observers can
+	// be put in order.
+	lag = 50 * time.Millisecond
+)
+
+// Stream puts the events of all observers in the order of their times.
+type Stream struct {
+	Since func() time.Duration
 	// about is what the event says with which the story begins.
 	about string
-	// up is told when the story begins.
-	up func()
+	// Up is told when the story begins.
+	Up func()
 
 	mu      sync.Mutex
 	pending []history.Event
@@ -30,8 +39,8 @@ type stream struct {
 	waiting map[string]bool
 	// workload is the host on which the topology has the workload start.
 	workload string
-	// nodesReady is closed when at most the workload is waited for.
-	nodesReady chan struct{}
+	// NodesReady is closed when at most the workload is waited for.
+	NodesReady chan struct{}
 	announced  bool
 	// begun says that the story has.
 	begun bool
@@ -42,27 +51,27 @@ type stream struct {
 	handed time.Duration
 }
 
-func newStream(since func() time.Duration) *stream {
-	return &stream{since: since, up: func() {}, nodesReady: make(chan struct{})}
+func NewStream(since func() time.Duration) *Stream {
+	return &Stream{Since: since, Up: func() {}, NodesReady: make(chan struct{})}
 }
 
-// now records an event of the present moment.
-func (s *stream) now(e history.Event) {
+// Now records an event of the present moment.
+func (s *Stream) Now(e history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.At = s.since()
+	e.At = s.Since()
 	s.insert(e)
 }
 
-// put records an event with its own time.
-func (s *stream) put(e history.Event) {
+// Put records an event with its own time.
+func (s *Stream) Put(e history.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.insert(e)
 }
 
 // hold has events from a time on wait until it is released: somebody has seen one, and can't say everything about it yet.
-func (s *stream) hold(at time.Duration) (release func()) {
+func (s *Stream) hold(at time.Duration) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = append(s.held, at)
@@ -75,10 +84,10 @@ func (s *stream) hold(at time.Duration) (release func()) {
 }
 
 // known is the time up to which nothing else will be put, at most until.
-func (s *stream) known(until time.Duration) time.Duration {
+func (s *Stream) known(until time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := min(s.since()-lag, until)
+	known := min(s.Since()-lag, until)
 	for _, at := range s.held {
 		known = min(known, at-1)
 	}
@@ -86,7 +95,7 @@ func (s *stream) known(until time.Duration) time.Duration {
 }
 
 // insert is called with mu held.
-func (s *stream) insert(e history.Event) {
+func (s *Stream) insert(e history.Event) {
 	e.At = max(e.At, s.handed)
 	i, _ := slices.BinarySearchFunc(s.pending, e, func(a, b history.Event) int {
 		if a.At <= b.At { // behind those of the same time
@@ -111,39 +120,28 @@ func (s *stream) insert(e history.Event) {
 	}
 }
 
-// heard notes that an agent hears the API server.
-func (s *stream) heard(agent string) {
+// Heard notes that an agent hears the API server.
+func (s *Stream) Heard(agent string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting[hears(agent)] {
 		delete(s.waiting, hears(agent))
-		s.begin(max(s.since(), s.handed))
+		s.begin(max(s.Since(), s.handed))
 	}
 }
 
-// groundwork is what a story waits for of controllers that have something to do before anything fails. One that has no
-// finalizer on a Machine yet has no say in its deletion, and on a host whose agent has announced nothing nobody can count.
-const groundwork = "the finalizers of Machines and the announcements of agents"
-
-// deletes reports whether somebody plays the part of the deletion of Machines.
-func deletes(chosen []controllers.Selection) bool {
-	return slices.ContainsFunc(chosen, func(c controllers.Selection) bool {
-		return cmp.Or(c.Plays, controllers.Part(c.Name)) == controllers.Deletion
-	})
-}
-
 // laid notes that no groundwork is waited for any more.
-func (s *stream) laid() {
+func (s *Stream) laid() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting[groundwork] {
 		delete(s.waiting, groundwork)
-		s.begin(max(s.since(), s.handed))
+		s.begin(max(s.Since(), s.handed))
 	}
 }
 
 // lacksOnly reports whether the story would begin but for one thing.
-func (s *stream) lacksOnly(what string) bool {
+func (s *Stream) lacksOnly(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting) == 1 && s.waiting[what]
@@ -153,7 +151,7 @@ func (s *stream) lacksOnly(what string) bool {
 func hears(agent string) string { return agent + " hears the API server" }
 
 // begin begins the story once nothing is waited for any more. It is called with mu held.
-func (s *stream) begin(at time.Duration) {
+func (s *Stream) begin(at time.Duration) {
 	nodes := 0
 	for what := range s.waiting {
 		if strings.HasPrefix(what, "Node/") {
@@ -162,32 +160,32 @@ func (s *stream) begin(at time.Duration) {
 	}
 	if nodes == 0 && !s.announced {
 		s.announced = true
-		close(s.nodesReady)
+		close(s.NodesReady)
 	}
 	if len(s.waiting) == 0 {
 		s.begun = true
-		s.up()
+		s.Up()
 		s.insert(history.Event{At: at, Kind: history.RunStarted, Note: s.about})
 	}
 }
 
-// remark has the event with which the story begins say something.
-func (s *stream) remark(about string) {
+// Remark has the event with which the story begins say something.
+func (s *Stream) Remark(about string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.about = about
 }
 
-// telling reports whether the story has begun.
-func (s *stream) telling() bool {
+// Telling reports whether the story has begun.
+func (s *Stream) Telling() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.begun
 }
 
-// fail ends the run: an observer cannot go on, so that nothing is certain any
+// Fail ends the run: an observer cannot go on, so that nothing is certain any
 // more.
-func (s *stream) fail(err error) {
+func (s *Stream) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failure == nil {
@@ -198,8 +196,8 @@ func (s *stream) fail(err error) {
 // runningWorkload is what a topology with a workload waits for last.
 const runningWorkload = "workload process"
 
-// await says what has to come up before the story begins.
-func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
+// Await says what has to come up before the story begins.
+func (s *Stream) Await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = make(map[string]bool)
@@ -216,7 +214,7 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	for i := range plan.Spec.Topology.Hosts {
 		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
 	}
-	if deletes(chosen) || slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Announces != "" }) {
+	if deletesMachines(chosen) || slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Announces != "" }) {
 		s.waiting[groundwork] = true
 	}
 	if s.workload = plan.Spec.Topology.Workload.Host; s.workload != "" {
@@ -225,7 +223,7 @@ func (s *stream) await(plan *scenarios.Plan, chosen []controllers.Selection) {
 }
 
 // take returns the next event if it is not later than the given time.
-func (s *stream) take(until time.Duration) (history.Event, bool, error) {
+func (s *Stream) take(until time.Duration) (history.Event, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failure != nil {
@@ -241,9 +239,9 @@ func (s *stream) take(until time.Duration) (history.Event, bool, error) {
 	return e, true, nil
 }
 
-// advance hands over what happens until the given time, each event a moment
+// Advance hands over what happens until the given time, each event a moment
 // after it happened.
-func (s *stream) advance(ctx context.Context, until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+func (s *Stream) Advance(ctx context.Context, until time.Duration, each func(history.Event) bool) (time.Duration, error) {
 	for {
 		known := s.known(until)
 		for {
@@ -262,7 +260,7 @@ func (s *stream) advance(ctx context.Context, until time.Duration, each func(his
 			return until, nil
 		}
 		wait := time.NewTimer(lag)
-		if rest := until + lag - s.since(); rest < lag {
+		if rest := until + lag - s.Since(); rest < lag {
 			wait.Reset(max(rest, time.Millisecond))
 		}
 		select {
@@ -273,4 +271,25 @@ func (s *stream) advance(ctx context.Context, until time.Duration, each func(his
 		}
 		wait.Stop()
 	}
+}
+
+// Lacks is what is waited for before the story begins.
+func (s *Stream) Lacks() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.waiting))
+}
+
+// Failed is why the run can't go on.
+func (s *Stream) Failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// Pending are the events that were not handed over yet.
+func (s *Stream) Pending() []history.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.pending)
 }

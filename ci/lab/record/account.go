@@ -1,8 +1,9 @@
-package lab
+package record
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,41 +14,42 @@ import (
 	"syscall"
 	"time"
 
+	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // The phases of a lab, for its account.
 const (
-	comingUp = "coming up"
-	telling  = "story"
-	leaving  = "going"
+	ComingUp = "coming up"
+	Telling  = "story"
+	Leaving  = "going"
 )
 
 // tally is how often the account is brought up to date: of a process that ends, what it took since then is lost.
 const tally = 2 * time.Second
 
-// account is what a lab takes of this machine's processors: how many seconds each part does in each phase. What a daemon has started
+// Account is what a lab takes of this machine's processors: how many seconds each part does in each phase. What a daemon has started
 // that isn't ours, such as kind's containers, is not in it.
-type account struct {
+type Account struct {
 	mu    sync.Mutex
 	phase string
 	known map[int]time.Duration // of each process
 	spent map[[2]string]time.Duration
 }
 
-// enter begins a phase.
-func (a *account) enter(phase string) {
+// Enter begins a phase.
+func (a *Account) Enter(phase string) {
 	if a == nil {
 		return
 	}
-	a.update()
+	a.Update()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.phase = phase
 }
 
-// update adds what was spent since the last time to the phase.
-func (a *account) update() {
+// Update adds what was spent since the last time to the phase.
+func (a *Account) Update() {
 	if a == nil {
 		return
 	}
@@ -74,7 +76,7 @@ func (a *account) update() {
 }
 
 // add is called with mu held. Before the first phase nothing is the lab's.
-func (a *account) add(pid int, part string, took time.Duration) {
+func (a *Account) add(pid int, part string, took time.Duration) {
 	before, known := a.known[pid]
 	if pid == os.Getpid() && !known {
 		before = took
@@ -112,18 +114,18 @@ func childAt(pid int) (part string, took time.Duration, ok bool) {
 	return part, took, part != "."
 }
 
-// keepAccount brings the account up to date as long as the lab is there.
-func (b *Backend) keepAccount() {
-	for sleep(b.ctx, tally) {
-		b.account.update()
+// Keep brings the account up to date until the run ends.
+func (a *Account) Keep(ctx context.Context) {
+	for thismachine.Sleep(ctx, tally) {
+		a.Update()
 	}
 }
 
-// Spent implements scenarios.Spender.
-func (b *Backend) Spent() (all []play.Spent) {
-	b.account.mu.Lock()
-	defer b.account.mu.Unlock()
-	for of, took := range b.account.spent {
+// Spent is what was spent, in the order of phases and parts.
+func (a *Account) Spent() (all []play.Spent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for of, took := range a.spent {
 		if seconds := took.Round(10 * time.Millisecond).Seconds(); seconds > 0 {
 			all = append(all, play.Spent{Phase: of[0], Part: of[1], Seconds: seconds})
 		}

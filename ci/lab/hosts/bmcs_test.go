@@ -1,82 +1,47 @@
-package lab
+package hosts
 
 import (
 	"bytes"
 	"context"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/lab/record"
+
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/wall"
-	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/play"
-	"github.com/fencelab/fencelab/vms"
-	"github.com/fencelab/fencelab/vms/guest/evidence"
-	"github.com/fencelab/fencelab/vms/network"
 )
 
-// inMemory is a machine in memory, for the tests of what stands around machines.
-type inMemory struct{ *memory.Host }
-
-func (inMemory) domainName() string                                  { return "" }
-func (inMemory) systemUUID() string                                  { return "" }
-func (m inMemory) wiredTo(string) fakebmc.System                     { return m }
-func (m inMemory) switchOn(context.Context) error                    { return m.Reset(fakebmc.ResetOn) }
-func (m inMemory) cutPower(context.Context) error                    { return m.Reset(fakebmc.ResetForceOff) }
-func (inMemory) pause(context.Context) error                         { return nil }
-func (inMemory) resume(context.Context) error                        { return nil }
-func (inMemory) heal(context.Context) error                          { return nil }
-func (inMemory) fedBy(string)                                        {}
-func (inMemory) tell(_ context.Context, _, _ evidence.Command) error { return nil }
-
-// inMemories are all of them, without a network.
-type inMemories struct{ clock fakebmc.Clock }
-
-func (m inMemories) add(*scenarios.Host, []string, *evidence.Kubelet, []vms.Program) (machine, error) {
-	return inMemory{memory.New(m.clock, memory.Timing{}, true)}, nil
-}
-func (inMemories) reach(_ string, targets ...network.Target) ([]netip.AddrPort, error) {
-	return make([]netip.AddrPort, len(targets)), nil
-}
-func (inMemories) cut(...network.Link)                        {}
-func (inMemories) impair(network.Impairment, ...network.Link) {}
-func (inMemories) restore(...network.Link)                    {}
-func (inMemories) restoreAll([]network.Link)                  {}
-func (inMemories) hypervisor() (string, error)                { return "", nil }
-func (inMemories) close() ([]play.Artifact, error)            { return nil, nil }
-
 // serveModels returns the BMCs of machines in memory that are on, and what they tell.
-func serveModels(t *testing.T, names ...string) (*bmcs, *stream) {
+func serveModels(t *testing.T, names ...string) (*BMCs, *record.Stream) {
 	t.Helper()
 	clock := wall.Clock()
-	s := newStream(clock.Now)
-	b, err := newBMCs(s)
+	s := record.NewStream(clock.Now)
+	b, err := NewBMCs(s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := b.server.Close(); err != nil {
+		if _, err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	machines := make(map[string]machine)
+	machines := make(map[string]Machine)
 	for _, name := range names {
-		machines[name] = inMemory{memory.New(clock, memory.Timing{}, true)}
+		machines[name] = Memory{clock}.One()
 	}
-	if err := b.serve(clock, names, machines); err != nil {
+	if err := b.Serve(clock, names, machines); err != nil {
 		t.Fatal(err)
 	}
 	return b, s
 }
 
 // ask sends a reset, or a read, as a client with a name, or as a stranger.
-func ask(ctx context.Context, b *bmcs, client, host string, reset fakebmc.ResetType) error {
-	url, method, body := b.urls[host].JoinPath("redfish/v1/Systems", host), http.MethodGet, ""
+func ask(ctx context.Context, b *BMCs, client, host string, reset fakebmc.ResetType) error {
+	url, method, body := b.URLs[host].JoinPath("redfish/v1/Systems", host), http.MethodGet, ""
 	if reset != "" {
 		url, method, body = url.JoinPath("Actions/ComputerSystem.Reset"), http.MethodPost, `{"ResetType":"`+string(reset)+`"}`
 	}
@@ -85,10 +50,10 @@ func ask(ctx context.Context, b *bmcs, client, host string, reset fakebmc.ResetT
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.SetBasicAuth(bmcUser, b.password)
+	request.SetBasicAuth(BMCUser, b.Password)
 	wire := http.DefaultTransport
 	if client != "" {
-		wire = b.transport(client)
+		wire = b.Transport(client)
 	}
 	response, err := wire.RoundTrip(request)
 	if err != nil {
@@ -102,7 +67,7 @@ func TestEventsOfABMCNameTheClient(t *testing.T) {
 	b, s := serveModels(t, one, two)
 	rule := func(host, name string, when fakebmc.Selector, effect fakebmc.Effect) {
 		t.Helper()
-		if err := b.byName[host].AddRule(fakebmc.Rule{Name: name, When: when, Effect: effect}); err != nil {
+		if err := b.ByName[host].AddRule(fakebmc.Rule{Name: name, When: when, Effect: effect}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +83,7 @@ func TestEventsOfABMCNameTheClient(t *testing.T) {
 	must(ask(t.Context(), b, "", one, ""))
 	must(ask(t.Context(), b, "other", one, fakebmc.ResetForceRestart))
 	must(ask(t.Context(), b, "reboot", one, fakebmc.ResetForceOff))
-	if by := b.asker(one, fakebmc.ResetForceOff); by != "reboot" {
+	if by := b.Asker(one, fakebmc.ResetForceOff); by != "reboot" {
 		t.Errorf("the ForceOff is %q's", by)
 	}
 	must(ask(t.Context(), b, "", one, fakebmc.ResetOn))
@@ -126,7 +91,7 @@ func TestEventsOfABMCNameTheClient(t *testing.T) {
 	impatient, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() { gone <- ask(impatient, b, "reboot", two, fakebmc.ResetForceOff) }()
-	patient(t, "the slow request reaches its BMC", func() bool { return len(b.byName[two].Pending()) > 0 })
+	patient(t, "the slow request reaches its BMC", func() bool { return len(b.ByName[two].Pending()) > 0 })
 	cancel()
 	if <-gone == nil {
 		t.Error("a client that gave up has an answer")
@@ -139,9 +104,7 @@ func TestEventsOfABMCNameTheClient(t *testing.T) {
 		"bmc-command worker-2 On by restore", "bmc-fault worker-2 late by reboot",
 	}
 	told := func() (got []string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, e := range s.pending {
+		for _, e := range s.Pending() {
 			if e.Kind.Layer() == history.BMC {
 				fault, _, _ := strings.Cut(e.Value, ":")
 				got = append(got, strings.Join([]string{string(e.Kind), e.Host, fault, "by " + e.Actor}, " "))
@@ -170,20 +133,20 @@ func patient(t *testing.T, what string, done func() bool) {
 // TestRequestsUnderWayAreKept ends a run while a BMC holds a request back.
 func TestRequestsUnderWayAreKept(t *testing.T) {
 	b, _ := serveModels(t, "worker-1")
-	if err := b.byName["worker-1"].AddRule(fakebmc.Rule{Name: "held-back", Effect: fakebmc.Effect{Delay: fakebmc.Duration(time.Hour)}}); err != nil {
+	if err := b.ByName["worker-1"].AddRule(fakebmc.Rule{Name: "held-back", Effect: fakebmc.Effect{Delay: fakebmc.Duration(time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
 	cut := make(chan error, 1)
 	go func() { cut <- ask(t.Context(), b, "reboot", "worker-1", "") }()
-	patient(t, "the request reaches its BMC", func() bool { return len(b.byName["worker-1"].Pending()) > 0 })
-	requests, err := b.close()
+	patient(t, "the request reaches its BMC", func() bool { return len(b.ByName["worker-1"].Pending()) > 0 })
+	said, err := b.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if <-cut == nil {
 		t.Error("the request was answered")
 	}
-	if requests.Name != "bmc.jsonl" || !bytes.Contains(requests.Data, []byte(`"rules":["held-back"]`)) {
+	if requests := said[0]; requests.Name != "bmc.jsonl" || !bytes.Contains(requests.Data, []byte(`"rules":["held-back"]`)) {
 		t.Errorf("no trace of the request in %s", requests.Data)
 	}
 }

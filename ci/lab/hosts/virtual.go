@@ -1,4 +1,4 @@
-package lab
+package hosts
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fencelab/fencelab/ci/lab/record"
 
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
@@ -30,7 +32,7 @@ type virtualMachines struct {
 	ctx    context.Context
 	vms    *vms.Lab
 	dir    string // of the consoles
-	stream *stream
+	stream *record.Stream
 	asked  asker
 	assets string
 	nodes  string // the disk of real nodes; empty: guests
@@ -43,17 +45,17 @@ type virtualMachines struct {
 	byName map[string]*virtual
 }
 
-// openVirtualMachines opens the hypervisor. nodes is the disk of real nodes, if that is what they are to be; dir is where it leaves the consoles; programmed
+// OpenVirtual opens the hypervisor. nodes is the disk of real nodes, if that is what they are to be; dir is where it leaves the consoles; programmed
 // is told what happens, for what it says of the programs in the guests.
-func openVirtualMachines(
-	ctx context.Context, assets, nodes, dir string, s *stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
+func OpenVirtual(
+	ctx context.Context, assets, nodes, dir string, s *record.Stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
 ) (*virtualMachines, error) {
 	l, err := vms.Open(ctx, vms.Options{Assets: assets, Evidence: dir, Within: thismachine.WithBudget})
 	if err != nil {
 		return nil, err
 	}
 	v := &virtualMachines{ctx: ctx, vms: l, dir: dir, stream: s, asked: asked, assets: assets, nodes: nodes, logf: logf, byName: make(map[string]*virtual)}
-	v.offset = s.since() - l.Now()
+	v.offset = s.Since() - l.Now()
 	v.tasks.Go(func() {
 		for e := range l.Events() {
 			v.mu.Lock()
@@ -62,7 +64,7 @@ func openVirtualMachines(
 			m.notice(e)
 			for _, event := range worldEvents(e, m.blamed(e)) {
 				event.At = v.offset + e.At
-				s.put(event)
+				s.Put(event)
 			}
 			programmed(e, v.offset+e.At)
 		}
@@ -72,8 +74,8 @@ func openVirtualMachines(
 	return v, nil
 }
 
-// add implements machines.
-func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (machine, error) {
+// Add implements Machines.
+func (v *virtualMachines) Add(host *scenarios.Host, peers []string, kubelet *evidence.Kubelet, programs []vms.Program) (Machine, error) {
 	v.mu.Lock() // its events wait
 	defer v.mu.Unlock()
 	domain, err := v.vms.NewDomain(vms.HostConfig{
@@ -89,24 +91,24 @@ func (v *virtualMachines) add(host *scenarios.Host, peers []string, kubelet *evi
 	return m, nil
 }
 
-// reach, cut, restore and restoreAll implement machines.
-func (v *virtualMachines) reach(endpoint string, targets ...network.Target) ([]netip.AddrPort, error) {
+// Reach, cut, restore and restoreAll implement Machines.
+func (v *virtualMachines) Reach(endpoint string, targets ...network.Target) ([]netip.AddrPort, error) {
 	return v.vms.Serve(endpoint, targets...)
 }
-func (v *virtualMachines) cut(links ...network.Link) { v.vms.Cut(links...) }
-func (v *virtualMachines) impair(how network.Impairment, links ...network.Link) {
+func (v *virtualMachines) Cut(links ...network.Link) { v.vms.Cut(links...) }
+func (v *virtualMachines) Impair(how network.Impairment, links ...network.Link) {
 	v.vms.Impair(how, links...)
 }
-func (v *virtualMachines) restore(links ...network.Link) { v.vms.Restore(links...) }
-func (v *virtualMachines) restoreAll(but []network.Link) {
+func (v *virtualMachines) Restore(links ...network.Link) { v.vms.Restore(links...) }
+func (v *virtualMachines) RestoreAll(but []network.Link) {
 	v.vms.Restore(slices.DeleteFunc(v.vms.Faulty(), func(l network.Link) bool { return slices.Contains(but, l) })...)
 }
 
-// hypervisor implements machines.
-func (v *virtualMachines) hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }
+// Hypervisor implements Machines.
+func (v *virtualMachines) Hypervisor() (string, error) { return v.vms.URI(), v.vms.Reachable() }
 
-// close implements machines.
-func (v *virtualMachines) close() (artifacts []play.Artifact, err error) {
+// Close implements Machines.
+func (v *virtualMachines) Close() (artifacts []play.Artifact, err error) {
 	err = v.vms.Close()
 	v.tasks.Wait()
 	for _, name := range v.names {
@@ -203,7 +205,7 @@ func worldEvents(e vms.Event, by string) []history.Event {
 	return nil
 }
 
-// virtual is a domain as the machine behind a BMC. It implements machine, and fakebmc's
+// virtual is a domain as the machine behind a BMC. It implements Machine, and fakebmc's
 // System, Resetter, GuestSystem and Mains. libvirt carries commands out at once, so that
 // accepting one is to have done it.
 type virtual struct {
@@ -220,32 +222,32 @@ type virtual struct {
 	told   []evidence.Command // what undoes what the guest was told
 }
 
-// domainName implements machine.
-func (m *virtual) domainName() string { return m.domain.DefinedName() }
+// DomainName implements Machine.
+func (m *virtual) DomainName() string { return m.domain.DefinedName() }
 
-// systemUUID implements machine.
-func (m *virtual) systemUUID() string { return m.domain.UUID() }
+// SystemUUID implements Machine.
+func (m *virtual) SystemUUID() string { return m.domain.UUID() }
 
-// switchOn implements machine.
-func (m *virtual) switchOn(ctx context.Context) error {
+// SwitchOn implements Machine.
+func (m *virtual) SwitchOn(ctx context.Context) error {
 	m.blame(string(history.Engine), true)
 	return m.domain.On(ctx)
 }
 
-// cutPower implements machine.
-func (m *virtual) cutPower(ctx context.Context) error {
+// CutPower implements Machine.
+func (m *virtual) CutPower(ctx context.Context) error {
 	m.blame(string(history.Engine), false)
 	return m.domain.ForceOff(ctx)
 }
 
-// pause implements machine.
-func (m *virtual) pause(ctx context.Context) error {
+// Pause implements Machine.
+func (m *virtual) Pause(ctx context.Context) error {
 	m.paused = true
 	return m.domain.Pause(ctx)
 }
 
-// resume implements machine.
-func (m *virtual) resume(ctx context.Context) error {
+// Resume implements Machine.
+func (m *virtual) Resume(ctx context.Context) error {
 	if !m.paused {
 		return nil
 	}
@@ -256,11 +258,11 @@ func (m *virtual) resume(ctx context.Context) error {
 	return m.domain.Resume(ctx)
 }
 
-// fedBy implements machine.
-func (m *virtual) fedBy(agent string) { m.culprits.feeder = agent }
+// FedBy implements Machine.
+func (m *virtual) FedBy(agent string) { m.culprits.feeder = agent }
 
-// tell implements machine.
-func (m *virtual) tell(ctx context.Context, do, undo evidence.Command) error {
+// Tell implements Machine.
+func (m *virtual) Tell(ctx context.Context, do, undo evidence.Command) error {
 	if do == evidence.StopFeeding || do == evidence.Hang || do == evidence.Panic {
 		m.culprits.starved.Store(true)
 	}
@@ -270,10 +272,10 @@ func (m *virtual) tell(ctx context.Context, do, undo evidence.Command) error {
 	return m.domain.Tell(ctx, do)
 }
 
-// heal implements machine.
-func (m *virtual) heal(ctx context.Context) error {
+// Heal implements Machine.
+func (m *virtual) Heal(ctx context.Context) error {
 	var errs []error
-	errs = append(errs, m.resume(ctx))
+	errs = append(errs, m.Resume(ctx))
 	for _, undo := range m.told {
 		if m.domain.State() != vms.StateOn {
 			break // its next boot knows nothing of this
@@ -375,7 +377,7 @@ func (m *virtual) reset(host string, t fakebmc.ResetType) error {
 		return fmt.Errorf("%s of %s, which is not on: %w", t, m.domain.Name(), fakebmc.ErrConflict)
 	}
 	client := m.all.asked(host, t)
-	ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(m.all.ctx, CommandTimeout)
 	defer cancel()
 	if t == fakebmc.ResetPushPowerButton {
 		t = fakebmc.ResetGracefulShutdown // it is the same button
@@ -422,7 +424,7 @@ func (m *virtual) deaf() bool {
 
 // LoseAC implements fakebmc.Mains: the process of the virtual machine is killed.
 func (m *virtual) LoseAC() error {
-	ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(m.all.ctx, CommandTimeout)
 	defer cancel()
 	m.blame(fakebmc.ClientBMC, false)
 	return m.domain.ForceOff(ctx)
@@ -432,7 +434,7 @@ func (m *virtual) LoseAC() error {
 func (m *virtual) SetGuest(g fakebmc.Guest) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
+	ctx, cancel := thismachine.WithBudget(m.all.ctx, CommandTimeout)
 	defer cancel()
 	resume := m.guest.Paused && !g.Paused && m.domain.State() == vms.StatePaused
 	m.guest = g
@@ -456,7 +458,7 @@ func (m *virtual) notice(e vms.Event) {
 		if m.guest == (fakebmc.Guest{}) {
 			return
 		}
-		ctx, cancel := thismachine.WithBudget(m.all.ctx, commandTimeout)
+		ctx, cancel := thismachine.WithBudget(m.all.ctx, CommandTimeout)
 		defer cancel()
 		if err := m.instruct(ctx); err != nil {
 			m.all.logf("%v", err)
@@ -478,4 +480,35 @@ func (m *virtual) instruct(ctx context.Context) error {
 		return err
 	}
 	return m.domain.Pause(ctx)
+}
+
+// Processors implements Machines.
+func (v *virtualMachines) Processors() map[string]vms.Processors {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := make(map[string]vms.Processors)
+	for name, m := range v.byName {
+		if p, on := m.domain.Processors(); on {
+			all[name] = p
+		}
+	}
+	return all
+}
+
+// commanded says that somebody else is about to carry out a client's reset, and returns what says that he is done.
+func (m *virtual) commanded(t fakebmc.ResetType, client string) (done func()) {
+	done = func() {}
+	switch t {
+	case fakebmc.ResetOn:
+		m.blame(client, true)
+	case fakebmc.ResetPushPowerButton:
+		m.blame(client, m.domain.State() == vms.StateOff)
+	case fakebmc.ResetForceRestart, fakebmc.ResetPowerCycle:
+		m.blame(client, false)
+		m.culprits.blame(client, true) // it may be done by switching it off and on
+		done = m.domain.Restarting()
+	case fakebmc.ResetForceOff, fakebmc.ResetGracefulShutdown, fakebmc.ResetGracefulRestart:
+		m.blame(client, false)
+	}
+	return done
 }

@@ -1,4 +1,4 @@
-package lab
+package record
 
 import (
 	"os/exec"
@@ -9,8 +9,8 @@ import (
 
 // TestAccount: what a child takes is the phase's in which it takes it, under its own name.
 func TestAccount(t *testing.T) {
-	b := new(Backend)
-	b.account.enter(comingUp)
+	account := new(Account)
+	account.Enter(ComingUp)
 	child := exec.Command("/bin/sh", "-c", "while :; do :; done")
 	child.Args[0] = "busy[somebody]"
 	if err := child.Start(); err != nil {
@@ -19,24 +19,24 @@ func TestAccount(t *testing.T) {
 	defer child.Wait()
 	defer child.Process.Kill()
 	spent := func(phase string) float64 {
-		for _, s := range b.Spent() {
+		for _, s := range account.Spent() {
 			if s.Phase == phase && s.Part == "busy" {
 				return s.Seconds
 			}
 		}
 		return 0
 	}
-	for deadline := time.Now().Add(time.Minute); spent(comingUp) < 0.1; time.Sleep(10 * time.Millisecond) {
-		if b.account.update(); time.Now().After(deadline) {
-			t.Skip("this kernel doesn't list children, or gave ours nothing: ", b.Spent())
+	for deadline := time.Now().Add(time.Minute); spent(ComingUp) < 0.1; time.Sleep(10 * time.Millisecond) {
+		if account.Update(); time.Now().After(deadline) {
+			t.Skip("this kernel doesn't list children, or gave ours nothing: ", account.Spent())
 		}
 	}
-	b.account.enter(telling)
-	before := spent(comingUp)
-	for spent(telling) < 0.1 {
-		b.account.update()
+	account.Enter(Telling)
+	before := spent(ComingUp)
+	for spent(Telling) < 0.1 {
+		account.Update()
 	}
-	if now := spent(comingUp); now != before {
+	if now := spent(ComingUp); now != before {
 		t.Errorf("a phase that is over went from %v to %v s", before, now)
 	}
 	if part, _, ok := childAt(child.Process.Pid); !ok || strings.Contains(part, "[") {

@@ -1,0 +1,36 @@
+// Package record is what a lab knows of its run.
+//
+// Observers put events in it, each with its own time: [Stream] hands them over in one order. It says when the story begins
+// ([Stream.Await]), and when the lab itself was too slow for what it says to be held against anybody ([Stream.KeepPulse]). Of each version of an
+// object it finds out who wrote it ([Writers]). An [Account] says what all of this took of the machine.
+package record
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// Record is what a lab knows of its run: the events of all observers in one order, who wrote what in the API, and
+// what controllers knew and decided.
+type Record struct {
+	*Stream
+	Trace    objects.Trace
+	Writers  writers
+	Versions versions
+	// tasks are those of the observers of the API.
+	tasks sync.WaitGroup
+
+	kinds  objects.Kinds
+	names  objects.Names
+	fields objects.Fields
+}
+
+// New is an empty record of a run with these objects, by the clock of the run.
+func New(since func() time.Duration, kinds objects.Kinds, names objects.Names, fields objects.Fields) *Record {
+	return &Record{Stream: NewStream(since), kinds: kinds, names: names, fields: fields}
+}
+
+// Wait returns when no observer of the API is at work any more, after the end of the context that they watch with.
+func (r *Record) Wait() { r.tasks.Wait() }
