@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 )

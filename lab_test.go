@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/vms/keeper"

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +22,9 @@ import (
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/ci/lab/inguest/program"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
@@ -161,14 +161,14 @@ func (b *Backend) deploy(c controllers.Selection) error {
 }
 
 func (b *Backend) addAgent(c controllers.Selection, host string) error {
-	user := userOf(c.Name)
+	user := runner.UserOf(c.Name)
 	a := b.newAgent(c, host)
 	a.again = a.startAgain
 	serving, err := b.plane.ProxyConfig()
 	if err != nil {
 		return err
 	}
-	a.proxy, err = b.door.serve(b.plane.ConfigFor(user), a.through, serving, user)
+	a.proxy, err = b.door.Serve(b.plane.ConfigFor(user), a.through, serving, user)
 	return err
 }
 
@@ -181,7 +181,7 @@ func (b *Backend) newAgent(c controllers.Selection, host string) *agent {
 
 // through makes the agent's way to the API server.
 func (a *agent) through(next http.RoundTripper) http.RoundTripper {
-	heard := &earshot{next: a.b.door.through(next), heard: func() { a.b.record.Heard(a.name) }}
+	heard := &earshot{next: a.b.door.Through(next), heard: func() { a.b.record.Heard(a.name) }}
 	return &gate.Gate{Judge: a, Read: gate.API(a.b.kinds), Next: heard, UserAgent: a.name}
 }
 
@@ -238,7 +238,7 @@ func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) 
 		if a.host != host.Name || a.proxy == nil {
 			continue
 		}
-		user := userOf(a.controller.Name)
+		user := runner.UserOf(a.controller.Name)
 		config := b.plane.ConfigFor(user)
 		config.Host, config.ServerName = "https://"+api[a.proxy.Address()].String(), cluster.ServerName
 		kubeconfig, err := cluster.Kubeconfig(config)
@@ -425,7 +425,7 @@ func (b *Backend) closeAgents() error {
 	var errs []error
 	for _, a := range b.agents {
 		if a.proxy != nil {
-			errs = append(errs, b.door.close(a.proxy))
+			errs = append(errs, b.door.Close(a.proxy))
 		}
 	}
 	return errors.Join(append(errs, b.pods.close(b.door))...)
@@ -437,7 +437,7 @@ type inGuest struct {
 	done chan struct{}
 }
 
-func (g inGuest) kill() {
+func (g inGuest) Kill() {
 	go func() {
 		for g.b.ctx.Err() == nil {
 			err := g.tell(evidence.KillProgram, evidence.KillPod)
@@ -453,7 +453,8 @@ func (g inGuest) kill() {
 	}()
 }
 
-func (g inGuest) ended() <-chan struct{} { return g.done }
-func (inGuest) failure() error           { return nil }
-func (g inGuest) pause() error           { return g.tell(evidence.PauseProgram, evidence.PausePod) }
-func (g inGuest) resume() error          { return g.tell(evidence.ResumeProgram, evidence.ResumePod) }
+func (g inGuest) Ended() <-chan struct{} { return g.done }
+func (inGuest) Ready() string            { return "" }
+func (inGuest) Failure() error           { return nil }
+func (g inGuest) Pause() error           { return g.tell(evidence.PauseProgram, evidence.PausePod) }
+func (g inGuest) Resume() error          { return g.tell(evidence.ResumeProgram, evidence.ResumePod) }

@@ -23,17 +23,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/ironic"
+	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+	"github.com/fencelab/fencelab/ci/lab/record"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/controllers"
@@ -164,14 +164,14 @@ type Backend struct {
 	hosts    map[string]hosts.Machine
 	bmcs     *hosts.BMCs
 
-	runner    runner
-	others    []runner // of programs
+	runner    runner.Runner
+	others    []runner.Runner // of programs
 	processes []*process
 	agents    []*agent
 	pods      *pods          // nil unless controllers are Pods
 	peers     *cluster.Peers // nil until an agent asks its peers
 	refusals  refusals
-	door      *door
+	door      *door.Door
 	kubelets  *gate.Proxy // nil where they go another way
 	wire      *gate.Wire  // of the standard controllers and their kubelets; nil where the lab starts none
 	schedule  *schedule
@@ -236,7 +236,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.clock = wall.Clock()
 	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), fields)
 	b.record.Up = b.up
-	b.door = newDoor(b.record.Stream, gate.API(b.kinds))
+	b.door = door.New(b.record.Stream, gate.API(b.kinds))
 	b.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
 	for _, step := range []struct {
 		what string
@@ -308,9 +308,9 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.runner = inProcess{b.plane, b.set, &tracing{trace: &b.record.Trace, since: b.since, kinds: b.kinds, topology: &b.plan.Spec.Topology}}
+	b.runner = runner.InProcess{Plane: b.plane, Set: b.set, Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology}}
 	if b.options.Processes {
-		b.runner = &childProcesses{plane: b.plane, door: b.door, executable: cmp.Or(b.options.Executable, "/proc/self/exe"), dir: b.dir, mark: b.keeper.Mark()}
+		b.runner = runner.NewChildProcesses(b.plane, b.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
 	}
 	if b.bmcs, err = hosts.NewBMCs(b.record.Stream, objects.BendsOf(&b.plan.Spec)); err != nil {
 		return err
@@ -450,7 +450,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	b.account.Update() // before the control plane ends
 	errs = append(errs, b.closeAgents())
 	if b.kubelets != nil {
-		errs = append(errs, b.door.close(b.kubelets))
+		errs = append(errs, b.door.Close(b.kubelets))
 	}
 	if b.plane != nil {
 		errs = append(errs, b.plane.Stop())
@@ -461,10 +461,10 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	b.tasks.Wait()
 	b.record.Wait()
 	if b.runner != nil {
-		artifacts = append(artifacts, b.runner.logs()...)
+		artifacts = append(artifacts, b.runner.Logs()...)
 	}
 	for _, r := range b.others {
-		artifacts = append(artifacts, r.logs()...)
+		artifacts = append(artifacts, r.Logs()...)
 	}
 	artifacts = append(artifacts, b.record.Trace.Artifact())
 	if b.keeper != nil {

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -24,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/scenarios"
@@ -89,7 +88,7 @@ func (b *Backend) startControlPlane() (err error) {
 		if o.Standard != nil {
 			o.Standard.GracePeriod, o.Standard.Accounts = objects.GracePeriod(&b.plan.Spec), b.plan.Spec.HasPods()
 			o.Standard.Through = func(api string) (_ string, err error) {
-				if b.wire, err = b.door.connect(api); err != nil {
+				if b.wire, err = b.door.Connect(api); err != nil {
 					return "", err
 				}
 				return b.wire.Address(), nil
@@ -233,4 +232,17 @@ func (b *Backend) dump() []play.Artifact {
 		return nil
 	}
 	return []play.Artifact{api}
+}
+
+// serveKubelets begins to serve a proxy, through which kubelets go to the API server. They show it their tokens.
+func (b *Backend) serveKubelets() error {
+	serving, err := b.plane.ProxyConfig()
+	if err != nil {
+		return err
+	}
+	serving.ClientAuth = tls.NoClientCert
+	if b.kubelets, err = b.door.Serve(b.anyone(), b.door.Through, serving, ""); err != nil {
+		return fmt.Errorf("serve the kubelets: %w", err)
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/fencelab/fencelab/ci/lab/record"
-
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/ci/slots"
 	"github.com/fencelab/fencelab/scenarios"

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
 )
@@ -69,7 +69,7 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := runner.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 		"PORT": strconv.Itoa(port), "TMPDIR": tmp, "HOME": tmp, "PATH": os.Getenv("PATH"),
 	}
 	program := bmc.Program()
-	cmd, err := executable{program, b.imageOf(program)}.call(own, variables)
+	cmd, err := runner.Executable{Program: program, Image: b.imageOf(program)}.Call(own, variables)
 	if err != nil {
 		return nil, err
 	}

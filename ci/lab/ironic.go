@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	ironicpower "github.com/fencelab/fencelab/controllers/ironic"

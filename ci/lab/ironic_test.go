@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/fakebmc"
 )
 

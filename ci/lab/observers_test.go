@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -44,7 +44,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
 	b.record = record.New(b.since, b.kinds, objects.Names{}, nil)
-	b.door = newDoor(b.record.Stream, gate.API(b.kinds))
+	b.door = door.New(b.record.Stream, gate.API(b.kinds))
 	must(b.startControlPlane())
 	t.Cleanup(func() { must(b.plane.Stop()) })
 	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }, func(string) string { return "" }) {

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/ci/lab/door"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
@@ -143,9 +143,6 @@ func (b *Backend) Apply(op scenarios.Op) error {
 	return scenarios.Perform(op, operations{b, ctx})
 }
 
-// errLacking is of what was refused before anything started: see Capabilities.
-var errLacking = errors.New("the lab cannot do this, and should have refused the scenario")
-
 func (o operations) SetClock(op *scenarios.ClockOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error {
 		return m.Tell(o.ctx, evidence.SetClock.By(op.Offset()), evidence.SetClock.By(0))
@@ -153,27 +150,27 @@ func (o operations) SetClock(op *scenarios.ClockOp) error {
 }
 
 func (o operations) APIOutage(op *scenarios.OutageOp) error {
-	o.door.shut(op.Hang)
+	o.door.Shut(op.Hang)
 	return nil
 }
 
 // EtcdOutage has nobody write anything: where all go through the door that refuses it, and where standard controllers and
 // real kubelets have a way of their own, etcd stands still, for which readers of what is not in the API server's memory wait as well.
 func (o operations) EtcdOutage(*struct{}) error {
-	o.door.loseStore()
+	o.door.LoseStore()
 	if o.standard != nil {
 		return o.standard.PauseStore()
 	}
 	return nil
 }
 
-func (o operations) FreezeCache(op *scenarios.CacheOp) error { return o.onCache(op, o.door.freeze) }
-func (o operations) ThawCache(op *scenarios.CacheOp) error   { return o.onCache(op, o.door.thaw) }
-func (o operations) ExpireWatch(op *scenarios.CacheOp) error { return o.onCache(op, o.door.expire) }
+func (o operations) FreezeCache(op *scenarios.CacheOp) error { return o.onCache(op, o.door.Freeze) }
+func (o operations) ThawCache(op *scenarios.CacheOp) error   { return o.onCache(op, o.door.Thaw) }
+func (o operations) ExpireWatch(op *scenarios.CacheOp) error { return o.onCache(op, o.door.Expire) }
 
-func (o operations) onCache(op *scenarios.CacheOp, do func(watching)) error {
+func (o operations) onCache(op *scenarios.CacheOp, do func(door.Watching)) error {
 	return o.onProcess(op.Controller, func(p *process) error {
-		do(watching{p.name, op.Kind})
+		do(door.Watching{Actor: p.name, Kind: op.Kind})
 		return nil
 	})
 }
@@ -308,7 +305,7 @@ func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
 
 func (o operations) APIRestore(*struct{}) error {
 	o.refusals.clear()
-	return errors.Join(o.resumeStore(), o.door.open())
+	return errors.Join(o.resumeStore(), o.door.Open())
 }
 
 func (b *Backend) resumeStore() error {
@@ -367,7 +364,7 @@ func (o operations) each(which scenarios.Selection, do func(object string) error
 
 // writable is an error while users can write nothing.
 func (o operations) writable() error {
-	if !o.door.takes() {
+	if !o.door.Takes() {
 		return &play.Ineffective{Reason: "the API server is away, or cannot write"}
 	}
 	return nil
@@ -445,8 +442,8 @@ func (o operations) Heal(op *scenarios.HealOp) error {
 	}
 	o.bmcs.Heal(op.Faults())
 	o.refusals.clear()
-	errs = append(errs, o.resumeStore(), o.door.open(), o.manager.heal(op))
-	o.door.thawAll()
+	errs = append(errs, o.resumeStore(), o.door.Open(), o.manager.heal(op))
+	o.door.ThawAll()
 	for _, p := range o.processes {
 		errs = append(errs, p.heal(op))
 	}

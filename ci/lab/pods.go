@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/container"
+	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -102,9 +103,9 @@ func (b *Backend) openPods() error {
 		return err
 	}
 	b.pods = p
-	p.proxy, err = b.door.serve(b.anyone(), func(next http.RoundTripper) http.RoundTripper {
+	p.proxy, err = b.door.Serve(b.anyone(), func(next http.RoundTripper) http.RoundTripper {
 		p.server = next
-		return byToken{p.gates, b.door.through(next)}
+		return byToken{p.gates, b.door.Through(next)}
 	}, serving, "")
 	return err
 }
@@ -124,13 +125,13 @@ func (p *pods) tell(k *evidence.Kubelet, at map[string]netip.AddrPort) {
 	}
 }
 
-func (p *pods) close(d *door) error {
+func (p *pods) close(d *door.Door) error {
 	if p == nil {
 		return nil
 	}
 	err := p.registry.Close()
 	if p.proxy != nil {
-		err = errors.Join(err, d.close(p.proxy))
+		err = errors.Join(err, d.Close(p.proxy))
 	}
 	return err
 }

@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
-	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // restartDelay is how long a controller is down at least.
@@ -27,30 +27,6 @@ const restartDelay = 500 * time.Millisecond
 
 // errDead is what a killed process's requests end with, before they are sent.
 var errDead = errors.New("the process was killed")
-
-// runner starts controllers, as their users would.
-type runner interface {
-	// start starts a controller under a name, which acts only while it holds a lease, if there is one. All that it asks of
-	// the API goes the way through, and to the BMCs that the API names.
-	start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error)
-	// logs are what the controllers had to say.
-	logs() []play.Artifact
-}
-
-// way makes the transport of an API client.
-type way func(next http.RoundTripper) http.RoundTripper
-
-// incarnation is a controller that was started.
-type incarnation interface {
-	// kill ends it as SIGKILL does, and doesn't wait for that.
-	kill()
-	// ended is closed when it has ended, and then failure says why it ended by itself.
-	ended() <-chan struct{}
-	failure() error
-	// pause lets it stand still as SIGSTOP does.
-	pause() error
-	resume() error
-}
 
 // process is one controller that can be killed alone, around each of its effects, and
 // that starts again.
@@ -62,7 +38,7 @@ type process struct {
 	// program is what its own programs start; both are nil for a controller of fencelab's
 	// or of a module, which the lab's runner starts.
 	program  *scenarios.Program
-	programs *programs
+	programs *runner.Programs
 	// host is where it runs, if it has a place; again lets it run again there.
 	host  string
 	again func() error
@@ -89,7 +65,7 @@ type process struct {
 // does after it was killed gets out any more.
 type life struct {
 	p           *process
-	incarnation incarnation
+	incarnation runner.Incarnation
 	proxies     []*gate.Proxy // its ways to the BMCs, and to Ironic
 	ironic      string        // the URL of the latter
 	// done is closed when the incarnation has ended and its proxies are closed.
@@ -148,14 +124,11 @@ func (p *process) startLast() {
 	}
 }
 
-// userOf is the user that a controller authenticates as.
-func userOf(controller string) string { return "fencelab:" + controller }
-
 // grant binds a controller's own role to its user, and nothing more: a role that
 // lacks a verb must be found here and not in production.
 func (b *Backend) grant(r controllers.Registration) error {
 	controller := r.Name
-	user := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: userOf(controller)}
+	user := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: runner.UserOf(controller)}
 	role := func(name string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 	}
@@ -174,7 +147,7 @@ func (b *Backend) grant(r controllers.Registration) error {
 // start is a new incarnation.
 func (p *process) start() error {
 	l := &life{p: p, done: make(chan struct{})}
-	p.b.door.begin(p.name)
+	p.b.door.Begin(p.name)
 	through, err := l.open()
 	if err != nil {
 		return errors.Join(err, l.closeProxies())
@@ -196,9 +169,9 @@ func (p *process) start() error {
 		controller = commanding(controller, l.ironic)
 	}
 	if p.program != nil {
-		starter = p.programs.at(l.ironic)
+		starter = p.programs.At(l.ironic)
 	}
-	started, err := starter.start(p.b.ctx, p.name, controller, p.lease, through)
+	started, err := starter.Start(p.b.ctx, p.name, controller, p.lease, through)
 	p.mu.Lock()
 	l.incarnation = started
 	dead := l.dead
@@ -210,15 +183,15 @@ func (p *process) start() error {
 		p.mu.Unlock()
 		return errors.Join(err, l.closeProxies())
 	case dead:
-		started.kill() // around its first effect
+		started.Kill() // around its first effect
 	}
-	if child, ok := started.(*childProcess); ok && child.ready != "" {
+	if at := started.Ready(); at != "" {
 		p.b.tasks.Go(func() {
 			within := readyTimeout
 			if p.b.options.Hosts == Node {
 				within = nodeReadyTimeout
 			}
-			ready, err := up(p.b.ctx, child.ready, thismachine.Budget(within), child.ended())
+			ready, err := runner.Up(p.b.ctx, at, thismachine.Budget(within), started.Ended())
 			if err != nil && p.b.ctx.Err() == nil {
 				p.b.record.Fail(fmt.Errorf("the controller %s: %w", p.name, err))
 			}
@@ -231,7 +204,7 @@ func (p *process) start() error {
 	}
 	go func() {
 		defer close(l.done)
-		<-started.ended()
+		<-started.Ended()
 		if err := l.closeProxies(); err != nil {
 			p.b.record.Fail(fmt.Errorf("close the connections of the controller %s to the BMCs: %w", p.name, err))
 		}
@@ -247,7 +220,7 @@ func (p *process) start() error {
 // fall is what comes of an incarnation that ended by itself: a program is started again, as
 // a kubelet would, and so is a process that no longer has its Lease, and in a lab that is kept any controller. It is called with mu held.
 func (p *process) fall(l *life) {
-	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.failure())
+	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.Failure())
 	if l.up {
 		p.falls = 0
 	}
@@ -318,7 +291,7 @@ func (p *process) kill(c *scenarios.CrashOp, note string) {
 func (l *life) die() {
 	l.dead = true
 	if l.incarnation != nil { // else start is still at it
-		l.incarnation.kill()
+		l.incarnation.Kill()
 	}
 }
 
@@ -385,9 +358,9 @@ func (p *process) stand(still bool) error {
 	}
 	l.paused = still
 	if still {
-		return l.incarnation.pause()
+		return l.incarnation.Pause()
 	}
-	return l.incarnation.resume()
+	return l.incarnation.Resume()
 }
 
 // heal disarms the crash, and lets the process go on unless it stands still for good. One
@@ -429,7 +402,7 @@ func (p *process) stop() {
 
 // open makes the ways of an incarnation: proxies to the BMCs, and the gate to the API
 // server, where the BMCs have the addresses of their proxies.
-func (l *life) open() (way, error) {
+func (l *life) open() (gate.Way, error) {
 	b, show, ways := l.p.b, make(map[string]string), make(map[string]string)
 	for host, target := range b.bmcs.URLs {
 		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: b.bmcs.Understands(host), Next: b.bmcs.Transport(l.p.name)}, b.bmcs.Secure)
@@ -453,7 +426,7 @@ func (l *life) open() (way, error) {
 		listener = l
 	}
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: b.door.through(next), UserAgent: l.p.name, Addresses: addresses}
+		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: b.door.Through(next), UserAgent: l.p.name, Addresses: addresses}
 	}, nil
 }
 

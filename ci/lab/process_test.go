@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/record"
-
+	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/record"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -41,7 +42,7 @@ func TestRefuse(t *testing.T) {
 		{scenarios.FailAPIOp{Controller: "remediation", Code: 409}, http.MethodPatch, machines + "/worker-1", true},
 		{scenarios.FailAPIOp{Code: 404}, http.MethodGet, "/version", false},
 	} {
-		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), record: &record.Record{Stream: record.NewStream(func() time.Duration { return 0 })}, door: newDoor(nil, nil)}
+		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), record: &record.Record{Stream: record.NewStream(func() time.Duration { return 0 })}, door: door.New(nil, nil)}
 		l := &life{p: &process{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
 		b.refusals.add(&c.op)
@@ -66,7 +67,7 @@ type hand struct {
 	done chan struct{}
 }
 
-func (r hands) start(_ context.Context, _ string, _ controllers.Selection, _ string, through way) (incarnation, error) {
+func (r hands) Start(_ context.Context, _ string, _ controllers.Selection, _ string, through gate.Way) (runner.Incarnation, error) {
 	h := &hand{api: through(roundTrips(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Header: http.Header{}, Request: r}, nil
 	})), done: make(chan struct{})}
@@ -74,19 +75,20 @@ func (r hands) start(_ context.Context, _ string, _ controllers.Selection, _ str
 	return h, nil
 }
 
-func (hands) logs() []play.Artifact { return nil }
+func (hands) Logs() []play.Artifact { return nil }
 
-func (h *hand) kill() {
+func (h *hand) Kill() {
 	select {
 	case <-h.done:
 	default:
 		close(h.done)
 	}
 }
-func (h *hand) ended() <-chan struct{} { return h.done }
-func (*hand) failure() error           { return errors.New("it ended") }
-func (*hand) pause() error             { return nil }
-func (*hand) resume() error            { return nil }
+func (h *hand) Ended() <-chan struct{} { return h.done }
+func (*hand) Ready() string            { return "" }
+func (*hand) Failure() error           { return errors.New("it ended") }
+func (*hand) Pause() error             { return nil }
+func (*hand) Resume() error            { return nil }
 
 type roundTrips func(*http.Request) (*http.Response, error)
 
@@ -126,7 +128,7 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, s := serveBMCs(t)
 			r := hands{make(chan *hand, 10)}
-			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), record: &record.Record{Stream: s}, door: newDoor(s, gate.API(nil)), bmcs: b, runner: r}
+			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), record: &record.Record{Stream: s}, door: door.New(s, gate.API(nil)), bmcs: b, runner: r}
 			p := &process{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {

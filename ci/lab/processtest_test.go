@@ -11,17 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/transport"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/ci/lab/record"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/processtest"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -149,31 +146,13 @@ func (r *hearing) of(process string) *ears {
 	return r.ears[process]
 }
 
-func (r *hearing) start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error) {
-	config := r.b.plane.ConfigFor(userOf(c.Name))
-	config.Wrap(transport.WrapperFunc(through))
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listening{r.of(name), next} })
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: r.b.set.Scheme(), Logger: logr.Discard(),
-		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: "kube-system",
-		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+func (r *hearing) Start(ctx context.Context, name string, c controllers.Selection, lease string, through gate.Way) (runner.Incarnation, error) {
+	return runner.InProcess{Plane: r.b.plane, Set: r.b.set}.Start(ctx, name, c, lease, func(next http.RoundTripper) http.RoundTripper {
+		return listening{r.of(name), through(next)}
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := controllers.SetupWithManager(mgr, c); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	m := &managed{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(m.done)
-		m.err = mgr.Start(ctx)
-	}()
-	return m, nil
 }
 
-func (*hearing) logs() []play.Artifact { return nil }
+func (*hearing) Logs() []play.Artifact { return nil }
 
 // ears are those of a process: what it watches passes them.
 type ears struct {

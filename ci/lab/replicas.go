@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
@@ -26,7 +27,7 @@ func (b *Backend) replicate(first *process) error {
 		return nil
 	}
 	first.lease = "fencelab-" + first.name
-	if err := b.grantLease(userOf(first.name), first.lease); err != nil {
+	if err := b.grantLease(runner.UserOf(first.name), first.lease); err != nil {
 		return err
 	}
 	var others []*process

@@ -9,14 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+	"github.com/fencelab/fencelab/ci/lab/record"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"

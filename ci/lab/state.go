@@ -8,14 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 )
 
 // State is what of a lab runs, and how it is.

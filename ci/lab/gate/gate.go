@@ -290,3 +290,6 @@ func BodyOf(request *http.Request) ([]byte, error) {
 	request.Body = io.NopCloser(bytes.NewReader(body))
 	return body, err
 }
+
+// Way makes the transport of a client: what it does with the next one is done to all that the client asks.
+type Way func(next http.RoundTripper) http.RoundTripper

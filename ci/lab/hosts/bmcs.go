@@ -10,9 +10,8 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/scenarios/history"

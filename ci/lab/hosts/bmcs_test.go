@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 	"github.com/fencelab/fencelab/scenarios/history"

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"

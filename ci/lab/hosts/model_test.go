@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/systemtest"
 	"github.com/fencelab/fencelab/fakebmc/wall"

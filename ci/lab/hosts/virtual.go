@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/lab/record"
-
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"

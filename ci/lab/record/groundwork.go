@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	thismachine "github.com/fencelab/fencelab/ci/machine"

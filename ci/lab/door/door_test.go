@@ -1,4 +1,4 @@
-package lab
+package door
 
 import (
 	"context"
@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -138,15 +137,15 @@ func (v *visitor) hearsNothing(lines chan string) {
 	}
 }
 
-func atDoor(t *testing.T) (*door, *visitor, func(string)) {
+func atDoor(t *testing.T) (*Door, *visitor, func(string)) {
 	url, tell := watchable(t)
 	began := time.Now()
-	d := newDoor(record.NewStream(func() time.Duration { return time.Since(began) }), gate.API(objects.KindsOf(controllers.Default())))
-	return d, &visitor{t, url, http.Client{Transport: d.through(http.DefaultTransport)}}, tell
+	d := New(record.NewStream(func() time.Duration { return time.Since(began) }), gate.API(objects.KindsOf(controllers.Default())))
+	return d, &visitor{t, url, http.Client{Transport: d.Through(http.DefaultTransport)}}, tell
 }
 
 // faults are what the history has of those that stood before the door.
-func (d *door) faults() (all []string) {
+func (d *Door) faults() (all []string) {
 	for _, e := range d.stream.Pending() {
 		if e.Kind == history.APIFault {
 			all = append(all, fmt.Sprintf("%s %s %s %s", e.Actor, e.Note, e.Object, e.Value))
@@ -160,13 +159,13 @@ func TestOutageOfTheAPI(t *testing.T) {
 	lines := v.watch()
 	tell("one")
 	v.hears(lines, "one")
-	d.shut(false)
+	d.Shut(false)
 	v.hears(lines, "over")
-	if got := v.says(http.MethodGet); got != errAway.Error() || d.takes() {
+	if got := v.says(http.MethodGet); got != errAway.Error() || d.Takes() {
 		t.Errorf("an API server that is away says %q", got)
 	}
-	d.open()
-	if got := v.says(http.MethodPatch); got != "PATCH" || !d.takes() {
+	d.Open()
+	if got := v.says(http.MethodPatch); got != "PATCH" || !d.Takes() {
 		t.Errorf("an API server that is back says %q", got)
 	}
 	if got := fmt.Sprint(d.faults()); got != "[reboot watch BareMetalHost/ outage reboot list BareMetalHost/ outage]" {
@@ -179,7 +178,7 @@ func TestOutageOfTheAPI(t *testing.T) {
 func TestHangOfTheAPI(t *testing.T) {
 	d, v, tell := atDoor(t)
 	lines := v.watch()
-	d.shut(true)
+	d.Shut(true)
 	tell("one")
 	v.hearsNothing(lines)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -190,7 +189,7 @@ func TestHangOfTheAPI(t *testing.T) {
 	answer := make(chan string)
 	go func() { answer <- v.says(http.MethodPatch) }()
 	v.hearsNothing(answer)
-	d.open()
+	d.Open()
 	v.hears(answer, errAway.Error())
 	v.hears(lines, "one")
 }
@@ -198,7 +197,7 @@ func TestHangOfTheAPI(t *testing.T) {
 func TestOutageOfTheStore(t *testing.T) {
 	d, v, tell := atDoor(t)
 	lines := v.watch()
-	d.loseStore()
+	d.LoseStore()
 	tell("one")
 	v.hears(lines, "one")
 	if got := v.says(http.MethodGet); got != "GET" {
@@ -207,7 +206,7 @@ func TestOutageOfTheStore(t *testing.T) {
 	if got := v.says(http.MethodPatch); got != "500 etcdserver: request timed out" {
 		t.Errorf("a write is answered with %q", got)
 	}
-	d.open()
+	d.Open()
 	if got := v.says(http.MethodPatch); got != "PATCH" {
 		t.Errorf("a write is answered with %q when the store is back", got)
 	}
@@ -216,20 +215,20 @@ func TestOutageOfTheStore(t *testing.T) {
 func TestFrozenWatch(t *testing.T) {
 	d, v, tell := atDoor(t)
 	lines := v.watch()
-	d.freeze(watching{"reboot", "Machine"}) // another one
+	d.Freeze(Watching{"reboot", "Machine"}) // another one
 	tell("one")
 	v.hears(lines, "one")
-	hosts := watching{"reboot", "BareMetalHost"}
-	d.freeze(hosts)
+	hosts := Watching{"reboot", "BareMetalHost"}
+	d.Freeze(hosts)
 	tell("two")
 	v.hearsNothing(lines)
 	if got := v.says(http.MethodGet); got != "GET" {
 		t.Errorf("a live read is answered with %q", got)
 	}
-	d.thaw(hosts)
+	d.Thaw(hosts)
 	v.hears(lines, "two")
-	d.freeze(hosts)
-	d.begin("reboot") // another process, whose watches are others
+	d.Freeze(hosts)
+	d.Begin("reboot") // another process, whose watches are others
 	lines = v.watch()
 	tell("three")
 	v.hears(lines, "three")
@@ -239,10 +238,10 @@ func TestFrozenWatch(t *testing.T) {
 func TestExpiredWatch(t *testing.T) {
 	d, v, tell := atDoor(t)
 	lines := v.watch()
-	hosts := watching{"reboot", "BareMetalHost"}
-	d.freeze(hosts)
+	hosts := Watching{"reboot", "BareMetalHost"}
+	d.Freeze(hosts)
 	tell("one")
-	d.expire(hosts)
+	d.Expire(hosts)
 	v.hears(lines, "over")
 	v.hears(v.watch(), "410")
 	lines = v.watch()

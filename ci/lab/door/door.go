@@ -1,11 +1,12 @@
-package lab
+// Package door is the one path to the API server of all but a lab's observers. A scenario shuts it, and holds back or ends what
+// passes; what anybody met at it is in the record.
+package door
 
 import (
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,18 +14,17 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"k8s.io/client-go/rest"
 
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// door is the way to the API server of all but the lab's observers, who have one of their own: controllers, agents,
+// Door is the way to the API server of all but the lab's observers, who have one of their own: controllers, agents,
 // kubelets, and kube-controller-manager and kube-scheduler if the lab has started them. When it is shut the API server is
 // away for them.
-type door struct {
+type Door struct {
 	stream *record.Stream
 	read   func(*http.Request, []byte) gate.Request
 
@@ -39,23 +39,24 @@ type door struct {
 	// wires are what it is for those who show it certificates of their own.
 	wires []*gate.Wire
 	// frozen are the watches that tell nothing, and expired those that can't be resumed.
-	frozen, expired map[watching]bool
+	frozen, expired map[Watching]bool
 	// changed is closed when any of this has changed.
 	changed chan struct{}
 }
 
-// watching is what a watch is known by: who it is that watches, and what.
-type watching struct{ actor, kind string }
+// Watching is what a watch is known by: who it is that watches, and what.
+type Watching struct{ Actor, Kind string }
 
-func newDoor(s *record.Stream, read func(*http.Request, []byte) gate.Request) *door {
-	return &door{
-		stream: s, read: read, watches: make(map[*watched]bool), proxies: make(map[*gate.Proxy]bool), frozen: make(map[watching]bool), expired: make(map[watching]bool),
+// New makes a door that is open. read tells what requests ask for.
+func New(s *record.Stream, read func(*http.Request, []byte) gate.Request) *Door {
+	return &Door{
+		stream: s, read: read, watches: make(map[*watched]bool), proxies: make(map[*gate.Proxy]bool), frozen: make(map[Watching]bool), expired: make(map[Watching]bool),
 		changed: make(chan struct{}),
 	}
 }
 
 // change changes the door, and lets whoever waits at it look again.
-func (d *door) change(how func()) {
+func (d *Door) change(how func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	how()
@@ -63,10 +64,10 @@ func (d *door) change(how func()) {
 	d.changed = make(chan struct{})
 }
 
-// shut takes the API server away. Watches end with it, but where everything only hangs. Each that ends is noted: of what
+// Shut takes the API server away. Watches end with it, but where everything only hangs. Each that ends is noted: of what
 // other processes ask then, nothing comes as far as the door.
-func (d *door) shut(silent bool) {
-	var ended []watching
+func (d *Door) Shut(silent bool) {
+	var ended []Watching
 	d.change(func() {
 		d.away, d.silent = true, silent
 		for _, w := range d.wires {
@@ -81,15 +82,15 @@ func (d *door) shut(silent bool) {
 		}
 		for w := range d.watches { // order does not matter: they are sorted below
 			if !w.over {
-				w.over, ended = true, append(ended, w.watching)
+				w.over, ended = true, append(ended, w.Watching)
 			}
 		}
 		for p := range d.proxies {
 			p.Refuse()
 		}
 	})
-	slices.SortFunc(ended, func(a, b watching) int {
-		return cmp.Or(strings.Compare(a.actor, b.actor), strings.Compare(a.kind, b.kind))
+	slices.SortFunc(ended, func(a, b Watching) int {
+		return cmp.Or(strings.Compare(a.Actor, b.Actor), strings.Compare(a.Kind, b.Kind))
 	})
 	for _, w := range ended {
 		d.fault(w, "outage", "watch", "")
@@ -97,15 +98,15 @@ func (d *door) shut(silent bool) {
 }
 
 // fault notes what a client has met.
-func (d *door) fault(who watching, value, verb, name string) {
-	d.stream.Now(history.Event{Kind: history.APIFault, Actor: who.actor, Object: who.kind + "/" + name, Value: value, Note: verb})
+func (d *Door) fault(who Watching, value, verb, name string) {
+	d.stream.Now(history.Event{Kind: history.APIFault, Actor: who.Actor, Object: who.Kind + "/" + name, Value: value, Note: verb})
 }
 
-// loseStore lets nothing be written any more.
-func (d *door) loseStore() { d.change(func() { d.storeless = true }) }
+// LoseStore lets nothing be written any more.
+func (d *Door) LoseStore() { d.change(func() { d.storeless = true }) }
 
-// open brings the API server and its store back.
-func (d *door) open() (err error) {
+// Open brings the API server and its store back.
+func (d *Door) Open() (err error) {
 	d.change(func() {
 		d.away, d.silent, d.storeless = false, false, false
 		for p := range d.proxies {
@@ -118,8 +119,8 @@ func (d *door) open() (err error) {
 	return err
 }
 
-// connect makes a wire to the API server, before anybody is there whom it could be away for.
-func (d *door) connect(api string) (*gate.Wire, error) {
+// Connect makes a wire to the API server, before anybody is there whom it could be away for.
+func (d *Door) Connect(api string) (*gate.Wire, error) {
 	w, err := gate.Connect(api)
 	if err == nil {
 		d.wires = append(d.wires, w)
@@ -127,8 +128,8 @@ func (d *door) connect(api string) (*gate.Wire, error) {
 	return w, err
 }
 
-// serve makes a proxy through which another process goes to the API server, and through the door.
-func (d *door) serve(config *rest.Config, through way, serving *tls.Config, user string) (*gate.Proxy, error) {
+// Serve makes a proxy through which another process goes to the API server, and through the door.
+func (d *Door) Serve(config *rest.Config, through gate.Way, serving *tls.Config, user string) (*gate.Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -150,35 +151,35 @@ func (d *door) serve(config *rest.Config, through way, serving *tls.Config, user
 	return p, nil
 }
 
-// close ends a proxy, and what it keeps open.
-func (d *door) close(p *gate.Proxy) error {
+// Close ends a proxy, and what it keeps open.
+func (d *Door) Close(p *gate.Proxy) error {
 	d.mu.Lock()
 	delete(d.proxies, p)
 	d.mu.Unlock()
 	return p.Close()
 }
 
-// takes reports whether something can be written.
-func (d *door) takes() bool {
+// Takes reports whether something can be written.
+func (d *Door) Takes() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.away && !d.storeless
 }
 
-// freeze stops what a process watches from telling it anything, until it is thawed, or the process is another one.
-func (d *door) freeze(w watching) { d.change(func() { d.frozen[w] = true }) }
+// Freeze stops what a process watches from telling it anything, until it is thawed, or the process is another one.
+func (d *Door) Freeze(w Watching) { d.change(func() { d.frozen[w] = true }) }
 
-func (d *door) thaw(w watching) { d.change(func() { delete(d.frozen, w) }) }
+func (d *Door) Thaw(w Watching) { d.change(func() { delete(d.frozen, w) }) }
 
-// thawAll lets all watches tell what they have kept back.
-func (d *door) thawAll() { d.change(func() { clear(d.frozen) }) }
+// ThawAll lets all watches tell what they have kept back.
+func (d *Door) ThawAll() { d.change(func() { clear(d.frozen) }) }
 
-// begin forgets what was said of an earlier process of that name, whose watches ended with it.
-func (d *door) begin(actor string) {
+// Begin forgets what was said of an earlier process of that name, whose watches ended with it.
+func (d *Door) Begin(actor string) {
 	d.change(func() {
-		for _, of := range [...]map[watching]bool{d.frozen, d.expired} {
+		for _, of := range [...]map[Watching]bool{d.frozen, d.expired} {
 			for w := range of {
-				if w.actor == actor {
+				if w.Actor == actor {
 					delete(of, w)
 				}
 			}
@@ -186,14 +187,14 @@ func (d *door) begin(actor string) {
 	})
 }
 
-// expire ends a watch, and lets it not be resumed: what it would go on from is not kept any more. What it has kept back is
+// Expire ends a watch, and lets it not be resumed: what it would go on from is not kept any more. What it has kept back is
 // never told.
-func (d *door) expire(which watching) {
+func (d *Door) Expire(which Watching) {
 	d.change(func() {
 		delete(d.frozen, which)
 		d.expired[which] = true
 		for w := range d.watches {
-			w.over = w.over || w.watching == which
+			w.over = w.over || w.Watching == which
 		}
 	})
 }
@@ -201,11 +202,11 @@ func (d *door) expire(which watching) {
 // errAway is what clients hear of an API server that is away.
 var errAway = errors.New("connect to the API server: connection refused")
 
-// through makes the way to the API server that goes through the door.
-func (d *door) through(next http.RoundTripper) http.RoundTripper { return &doorway{d, next} }
+// Through makes the way to the API server that goes through the door.
+func (d *Door) Through(next http.RoundTripper) http.RoundTripper { return &doorway{d, next} }
 
 type doorway struct {
-	*door
+	*Door
 	next http.RoundTripper
 }
 
@@ -213,7 +214,7 @@ type doorway struct {
 func (d *doorway) RoundTrip(request *http.Request) (*http.Response, error) {
 	asked := d.read(request, nil)
 	watches := asked.Watches != nil && asked.Verb == ""
-	which := watching{request.UserAgent(), asked.Kind}
+	which := Watching{request.UserAgent(), asked.Kind}
 	fault := func(value string) {
 		if asked.Kind == "" {
 			return
@@ -250,7 +251,7 @@ func (d *doorway) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // refuse returns when a client hears that the API server is away: at once, or when that is back and its connection isn't.
-func (d *door) refuse(ctx context.Context) error {
+func (d *Door) refuse(ctx context.Context) error {
 	for {
 		d.mu.Lock()
 		hangs, changed := d.away && d.silent, d.changed
@@ -268,8 +269,8 @@ func (d *door) refuse(ctx context.Context) error {
 
 // watched is what a watch tells, which the door can keep back, or end.
 type watched struct {
-	watching
-	door   *door
+	Watching
+	door   *Door
 	ctx    context.Context // ends with Close, too
 	end    context.CancelFunc
 	source io.ReadCloser
@@ -284,8 +285,8 @@ type chunk struct {
 	err  error
 }
 
-func (d *door) watch(ctx context.Context, which watching, source io.ReadCloser) io.ReadCloser {
-	w := &watched{watching: which, door: d, source: source, came: make(chan chunk)}
+func (d *Door) watch(ctx context.Context, which Watching, source io.ReadCloser) io.ReadCloser {
+	w := &watched{Watching: which, door: d, source: source, came: make(chan chunk)}
 	w.ctx, w.end = context.WithCancel(ctx)
 	d.mu.Lock()
 	d.watches[w] = true
@@ -314,7 +315,7 @@ func (w *watched) follow() {
 func (w *watched) Read(p []byte) (int, error) {
 	for {
 		w.door.mu.Lock()
-		over, held, changed := w.over, w.door.frozen[w.watching] || w.door.away, w.door.changed
+		over, held, changed := w.over, w.door.frozen[w.Watching] || w.door.away, w.door.changed
 		w.door.mu.Unlock()
 		if over {
 			return 0, io.EOF
@@ -348,17 +349,4 @@ func (w *watched) Close() error {
 	w.door.mu.Unlock()
 	w.end()
 	return w.source.Close()
-}
-
-// serveKubelets begins to serve a proxy, through which kubelets go to the API server. They show it their tokens.
-func (b *Backend) serveKubelets() error {
-	serving, err := b.plane.ProxyConfig()
-	if err != nil {
-		return err
-	}
-	serving.ClientAuth = tls.NoClientCert
-	if b.kubelets, err = b.door.serve(b.anyone(), b.door.through, serving, ""); err != nil {
-		return fmt.Errorf("serve the kubelets: %w", err)
-	}
-	return nil
 }

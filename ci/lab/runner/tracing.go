@@ -1,4 +1,4 @@
-package lab
+package runner
 
 import (
 	"context"
@@ -16,33 +16,33 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// tracing records what the controllers within this process have in their caches and decide.
+// Tracing records what the controllers within this process have in their caches and decide.
 // Of one that is a process of its own nobody here can know either.
-type tracing struct {
-	trace    *objects.Trace
-	since    func() time.Duration
-	kinds    objects.Kinds
-	topology *scenarios.Topology
+type Tracing struct {
+	Trace    *objects.Trace
+	Since    func() time.Duration
+	Kinds    objects.Kinds
+	Topology *scenarios.Topology
 }
 
 // decided is told of the decisions of a process.
-func (t *tracing) decided(process string) func(keys []string, facts any, action string) {
+func (t *Tracing) decided(process string) func(keys []string, facts any, action string) {
 	return func(keys []string, facts any, action string) {
-		t.trace.Decided(t.since(), process, strings.Join(keys, " or "), facts, action)
+		t.Trace.Decided(t.Since(), process, strings.Join(keys, " or "), facts, action)
 	}
 }
 
 // follow records what reaches the cache of a process that is about to start with it.
-func (t *tracing) follow(ctx context.Context, process string, from cache.Cache, r controllers.Registration) error {
-	t.trace.Forgot(t.since(), process)
+func (t *Tracing) follow(ctx context.Context, process string, from cache.Cache, r controllers.Registration) error {
+	t.Trace.Forgot(t.Since(), process)
 	kinds := append([]client.Object{r.For}, r.Reads...)
 	for _, w := range r.Watches {
 		kinds = append(kinds, w.Kind)
 	}
-	names := objects.NamesOf(t.topology)
+	names := objects.NamesOf(t.Topology)
 	followed := make(map[*objects.Kind]bool)
 	for _, example := range kinds {
-		kind, err := t.kinds.Of(example)
+		kind, err := t.Kinds.Of(example)
 		if err != nil || followed[kind] || kind.Changes == nil {
 			continue // nothing that the report has lanes for
 		}
@@ -52,7 +52,7 @@ func (t *tracing) follow(ctx context.Context, process string, from cache.Cache, 
 			return fmt.Errorf("follow what %s knows of %s: %w", process, kind.GVK.Kind, err)
 		}
 		learned := func(before, after any) {
-			t.trace.Learned(t.since(), process, names, kind, held(before), held(after))
+			t.Trace.Learned(t.Since(), process, names, kind, held(before), held(after))
 		}
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { learned(nil, obj) },

@@ -1,4 +1,4 @@
-package lab
+package runner
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
@@ -21,37 +22,37 @@ import (
 // when nobody has set it.
 func init() { ctrl.SetLogger(logr.Discard()) }
 
-// inProcess runs controllers in this process, each under a manager of its own. A killed
+// InProcess runs controllers in this process, each under a manager of its own. A killed
 // one may still run some code.
-type inProcess struct {
-	plane controlPlane
-	set   *controllers.Set
-	// tracing is told what they have in their caches, and decide; nil for nobody.
-	tracing *tracing
+type InProcess struct {
+	Plane ControlPlane
+	Set   *controllers.Set
+	// Tracing is told what they have in their caches, and decide; nil for nobody.
+	Tracing *Tracing
 }
 
-// start implements runner.
-func (r inProcess) start(ctx context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error) {
+// Start implements Runner.
+func (r InProcess) Start(ctx context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error) {
 	klog.SetLogger(logr.Discard()) // the election of leaders has one of its own
-	config := r.plane.ConfigFor(userOf(c.Name))
+	config := r.Plane.ConfigFor(UserOf(c.Name))
 	config.Wrap(transport.WrapperFunc(through))
 	cache := c.Cache
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: r.set.Scheme(), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
+		Scheme: r.Set.Scheme(), Logger: logr.Discard(), Client: client.Options{Cache: &cache},
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		LeaderElection: lease != "", LeaderElectionID: lease, LeaderElectionNamespace: objects.Namespace,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if r.tracing != nil {
-		c.Decided = r.tracing.decided(name)
+	if r.Tracing != nil {
+		c.Decided = r.Tracing.decided(name)
 	}
 	if err := controllers.SetupWithManager(mgr, c); err != nil {
 		return nil, err
 	}
-	if r.tracing != nil {
-		if err := r.tracing.follow(ctx, name, mgr.GetCache(), c.Registration); err != nil {
+	if r.Tracing != nil {
+		if err := r.Tracing.follow(ctx, name, mgr.GetCache(), c.Registration); err != nil {
 			return nil, err
 		}
 	}
@@ -64,8 +65,11 @@ func (r inProcess) start(ctx context.Context, name string, c controllers.Selecti
 	return m, nil
 }
 
-// logs implements runner: who speaks through the history says nothing else.
-func (inProcess) logs() []play.Artifact { return nil }
+// Logs implements Runner: who speaks through the history says nothing else.
+func (InProcess) Logs() []play.Artifact { return nil }
+
+// errStands is of what was refused before anything started: a thread of this process can't stand still alone.
+var errStands = errors.New("the lab cannot let a controller within fencelab stand still, and should have refused the scenario")
 
 // managed is a controller under a manager in this process.
 type managed struct {
@@ -74,17 +78,19 @@ type managed struct {
 	err    error
 }
 
-func (m *managed) kill() { m.cancel() }
+func (m *managed) Kill() { m.cancel() }
 
-func (m *managed) ended() <-chan struct{} { return m.done }
+func (m *managed) Ended() <-chan struct{} { return m.done }
 
-func (m *managed) failure() error {
+func (m *managed) Failure() error {
 	if m.err == nil {
 		return errors.New("its manager has stopped")
 	}
 	return fmt.Errorf("its manager has stopped: %w", m.err)
 }
 
-func (*managed) pause() error { return errLacking }
+func (*managed) Pause() error { return errStands }
 
-func (*managed) resume() error { return errLacking }
+func (*managed) Resume() error { return errStands }
+
+func (*managed) Ready() string { return "" }

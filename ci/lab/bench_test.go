@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/lab/hosts"
-
-	"github.com/fencelab/fencelab/ci/lab/record"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
+	"github.com/fencelab/fencelab/ci/lab/record"
+	"github.com/fencelab/fencelab/ci/lab/runner"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -46,7 +46,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock()}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
 	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), nil)
-	b.door = newDoor(b.record.Stream, gate.API(b.kinds))
+	b.door = door.New(b.record.Stream, gate.API(b.kinds))
 	t.Cleanup(func() {
 		if _, err := b.Stop(); err != nil {
 			t.Error(err)
@@ -58,9 +58,9 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	must(err)
 	b.dir, err = b.keeper.TempDir("fencelab-lab")
 	must(err)
-	b.runner = inProcess{b.plane, b.set, nil}
+	b.runner = runner.InProcess{Plane: b.plane, Set: b.set}
 	if processes {
-		b.runner = &childProcesses{plane: b.plane, door: b.door, executable: "/proc/self/exe", dir: b.dir, mark: b.keeper.Mark()}
+		b.runner = runner.NewChildProcesses(b.plane, b.door, "/proc/self/exe", b.dir, b.keeper.Mark())
 	}
 	b.bmcs, err = hosts.NewBMCs(b.record.Stream, nil)
 	must(err)
@@ -160,7 +160,7 @@ func TestPauseOfAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	follow(t, b, func(e history.Event) bool { return e.Kind == history.ControllerStarted })
-	pid := p.life.incarnation.(*childProcess).process.Pid()
+	pid := p.life.incarnation.(interface{ Pid() int }).Pid()
 	state := func() string {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
@@ -189,7 +189,7 @@ func TestPauseOfAProcess(t *testing.T) {
 		t.Errorf("the process outlives its controller: %v", err)
 	}
 	files, _ := filepath.Glob(filepath.Join(b.dir, "controller-reboot.log"))
-	if logs := b.runner.logs(); len(files) != 1 || len(logs) != 1 || !strings.Contains(string(logs[0].Data), "Starting workers") {
+	if logs := b.runner.Logs(); len(files) != 1 || len(logs) != 1 || !strings.Contains(string(logs[0].Data), "Starting workers") {
 		t.Errorf("it said %v", logs)
 	}
 }
@@ -198,7 +198,7 @@ func TestPauseOfAProcess(t *testing.T) {
 // certain any more.
 func TestEndOfAProcessIsNoCrash(t *testing.T) {
 	b, p := bench(t, true)
-	p.b.runner.(*childProcesses).executable = "/bin/false"
+	p.b.runner.(*runner.ChildProcesses).Executable = "/bin/false"
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}

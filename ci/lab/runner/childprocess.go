@@ -1,7 +1,8 @@
-package lab
+package runner
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,17 +18,25 @@ import (
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/door"
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// childProcesses runs each controller as a process of its own: fencelab's command
+// ControlPlane is what a runner needs of a control plane: clients that it believes, and a server in front of it that they believe.
+type ControlPlane interface {
+	ConfigFor(user string, groups ...string) *rest.Config
+	ProxyConfig() (*tls.Config, error)
+}
+
+// ChildProcesses runs each controller as a process of its own: fencelab's command
 // controllers, as a user would run it, with a kubeconfig that leads to a proxy.
-type childProcesses struct {
-	plane      controlPlane
-	door       *door
-	executable string
+type ChildProcesses struct {
+	plane      ControlPlane
+	door       *door.Door
+	Executable string
 	dir        string // for their files
 	mark       string // in the environment: the keeper kills what carries it
 
@@ -36,22 +45,27 @@ type childProcesses struct {
 	files   []string // logs, in the order of the first starts
 }
 
-// start implements runner.
-func (r *childProcesses) start(_ context.Context, name string, c controllers.Selection, lease string, through way) (incarnation, error) {
-	return r.begin(userOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+// NewChildProcesses runs controllers by an executable of fencelab's, with their files in dir. mark goes in their environment.
+func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, mark string) *ChildProcesses {
+	return &ChildProcesses{plane: plane, door: through, Executable: executable, dir: dir, mark: mark}
+}
+
+// Start implements Runner.
+func (r *ChildProcesses) Start(_ context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error) {
+	return r.begin(UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
 		p, err := r.command(name, c, lease, config)
 		return p, "", err
 	})
 }
 
 // begin starts what run starts behind a proxy of its own to the API server.
-func (r *childProcesses) begin(user string, through way, run func(*rest.Config) (*child.Process, string, error)) (incarnation, error) {
+func (r *ChildProcesses) begin(user string, through gate.Way, run func(*rest.Config) (*child.Process, string, error)) (Incarnation, error) {
 	serving, err := r.plane.ProxyConfig()
 	if err != nil {
 		return nil, err
 	}
 	var transport http.RoundTripper
-	proxy, err := r.door.serve(r.plane.ConfigFor(user), func(next http.RoundTripper) http.RoundTripper {
+	proxy, err := r.door.Serve(r.plane.ConfigFor(user), func(next http.RoundTripper) http.RoundTripper {
 		transport = next
 		return through(next)
 	}, serving, user)
@@ -61,20 +75,20 @@ func (r *childProcesses) begin(user string, through way, run func(*rest.Config) 
 	config := r.plane.ConfigFor(user)
 	config.Host = proxy.URL()
 	started := &childProcess{disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
-	if started.process, started.ready, err = run(config); err != nil {
-		return nil, errors.Join(err, r.door.close(proxy))
+	if started.process, started.readyAt, err = run(config); err != nil {
+		return nil, errors.Join(err, r.door.Close(proxy))
 	}
 	go func() {
 		defer close(started.done)
 		<-started.process.Exited()
-		started.closed = r.door.close(proxy)
+		started.closed = r.door.Close(proxy)
 		started.disconnect()
 	}()
 	return started, nil
 }
 
 // command starts the command with files of its own.
-func (r *childProcesses) command(name string, c controllers.Selection, lease string, config *rest.Config) (*child.Process, error) {
+func (r *ChildProcesses) command(name string, c controllers.Selection, lease string, config *rest.Config) (*child.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started++
@@ -107,14 +121,14 @@ func (r *childProcesses) command(name string, c controllers.Selection, lease str
 		}
 		args = append(args, "--"+f.flag, path)
 	}
-	cmd := exec.Command(r.executable, args...)
+	cmd := exec.Command(r.Executable, args...)
 	cmd.Dir = r.dir
 	cmd.Env = []string{"HOME=" + r.dir, "TMPDIR=" + r.dir, r.mark}
 	return child.Start("fencelab-"+name, cmd, r.log(name))
 }
 
 // log is the file for what all lives of a process say. It is called with mu held.
-func (r *childProcesses) log(name string) string {
+func (r *ChildProcesses) log(name string) string {
 	log := filepath.Join(r.dir, "controller-"+name+".log")
 	if !slices.Contains(r.files, log) {
 		r.files = append(r.files, log)
@@ -122,8 +136,8 @@ func (r *childProcesses) log(name string) string {
 	return log
 }
 
-// logs implements runner.
-func (r *childProcesses) logs() (logs []play.Artifact) {
+// Logs implements Runner.
+func (r *ChildProcesses) Logs() (logs []play.Artifact) {
 	for _, file := range r.files {
 		if data, err := os.ReadFile(file); err == nil {
 			logs = append(logs, play.Artifact{Name: filepath.Base(file), Data: data})
@@ -134,20 +148,24 @@ func (r *childProcesses) logs() (logs []play.Artifact) {
 
 // childProcess is a controller that runs as a process of its own.
 type childProcess struct {
-	process *child.Process
-	// ready is where it says that it is up; empty for one that is when it asks for something.
-	ready      string
+	process    *child.Process
+	readyAt    string // as an incarnation is ready
 	disconnect func()
 	done       chan struct{} // closed when it and its proxy have ended
 	closed     error
 }
 
-func (c *childProcess) kill() { _ = c.process.Kill() } // it fails if the process has ended
+func (c *childProcess) Kill() { _ = c.process.Kill() } // it fails if the process has ended
 
-func (c *childProcess) ended() <-chan struct{} { return c.done }
+func (c *childProcess) Ended() <-chan struct{} { return c.done }
 
-func (c *childProcess) failure() error { return errors.Join(c.process.Failure(), c.closed) }
+func (c *childProcess) Failure() error { return errors.Join(c.process.Failure(), c.closed) }
 
-func (c *childProcess) pause() error { return c.process.Pause() }
+func (c *childProcess) Pause() error { return c.process.Pause() }
 
-func (c *childProcess) resume() error { return c.process.Resume() }
+func (c *childProcess) Resume() error { return c.process.Resume() }
+
+func (c *childProcess) Ready() string { return c.readyAt }
+
+// Pid is that of the process.
+func (c *childProcess) Pid() int { return c.process.Pid() }

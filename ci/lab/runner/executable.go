@@ -1,0 +1,177 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/container"
+	"github.com/fencelab/fencelab/ci/lab/door"
+	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/objects"
+)
+
+// glance is how often a program is asked whether it is up.
+const glance = 100 * time.Millisecond
+
+// Programs runs somebody's own executable in the place of a controller, each time with a way
+// of its own to the Ironic.
+type Programs struct {
+	ChildProcesses
+	Executable
+}
+
+// NewPrograms runs one program, as NewChildProcesses runs fencelab's own.
+func NewPrograms(plane ControlPlane, through *door.Door, dir, mark string, e Executable) *Programs {
+	return &Programs{ChildProcesses{plane: plane, door: through, dir: dir, mark: mark}, e}
+}
+
+// Executable is what a program runs, of the host or of an image.
+type Executable struct {
+	Program *scenarios.Program
+	Image   *container.Image // nil if it is an executable of the host
+}
+
+// At is the runner of a program that finds Ironic at a URL, which is empty without one.
+func (r *Programs) At(ironic string) Runner { return programsAt{r, ironic} }
+
+type programsAt struct {
+	*Programs
+	ironic string
+}
+
+// Start implements Runner.
+func (r programsAt) Start(_ context.Context, name string, c controllers.Selection, _ string, through gate.Way) (Incarnation, error) {
+	return r.begin(UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+		return r.execute(name, c, config, r.ironic)
+	})
+}
+
+// execute starts the program in a directory of its own, and says where it tells that it is
+// up.
+func (r *Programs) execute(name string, c controllers.Selection, config *rest.Config, ironic string) (*child.Process, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started++
+	own := filepath.Join(r.dir, fmt.Sprintf("program-%s-%d", name, r.started))
+	tmp := filepath.Join(own, "tmp")
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return nil, "", err
+	}
+	kubeconfig, err := cluster.Kubeconfig(config)
+	if err != nil {
+		return nil, "", err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, "", err
+	}
+	settings := []byte("{}")
+	if c.Settings != nil {
+		if settings, err = json.Marshal(map[string]any{c.Name: c.Settings}); err != nil {
+			return nil, "", fmt.Errorf("write the settings of %s: %w", name, err)
+		}
+	}
+	variables := map[string]string{
+		"API_SERVER": config.Host, "NAMESPACE": objects.Namespace, "PORT": strconv.Itoa(port), "TMPDIR": tmp,
+		"HOME": tmp, "PATH": os.Getenv("PATH"), "IRONIC_URL": ironic,
+	}
+	for variable, data := range map[string][]byte{
+		"KUBECONFIG": kubeconfig, "API_CA": config.CAData, "API_CERT": config.CertData, "API_KEY": config.KeyData,
+		scenarios.Settings: settings,
+	} {
+		variables[variable] = filepath.Join(own, strings.ToLower(variable))
+		if err := os.WriteFile(variables[variable], data, 0o600); err != nil {
+			return nil, "", err
+		}
+	}
+	cmd, err := r.Call(own, variables)
+	if err != nil {
+		return nil, "", fmt.Errorf("prepare the program of %s: %w", name, err)
+	}
+	cmd.Env = append(cmd.Env, r.mark)
+	p, err := child.Start("fencelab-"+name, cmd, r.log(name))
+	return p, r.Program.Expand(r.Program.Ready, variables), err
+}
+
+// Call is how the program is called where it is given variables, and has a directory of its own.
+func (e Executable) Call(own string, variables map[string]string) (*exec.Cmd, error) {
+	if e.Image == nil {
+		call := e.Program.In(variables)
+		if strings.Contains(call.Command[0], "/") {
+			call.Command[0] = e.Program.File(call.Command[0])
+		}
+		cmd := exec.Command(call.Command[0], call.Command[1:]...)
+		cmd.Dir, cmd.Env = e.Program.Dir, call.Env
+		return cmd, cmd.Err
+	}
+	variables["PATH"] = e.Image.Path()
+	call := e.Program.In(variables)
+	files := own + "-files"
+	if err := os.Mkdir(files, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(e.Program.Dir)
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := e.Image.Run(container.Life{Command: call.Command, Args: call.Args, Own: files, Shared: []string{own}, ReadOnly: []string{dir}})
+	if err == nil {
+		cmd.Env = append(cmd.Env, call.Env...)
+	}
+	return cmd, err
+}
+
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// Up waits until a server says that it is up, and reports false if it has ended instead.
+func Up(ctx context.Context, at string, within time.Duration, ended <-chan struct{}) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	client := &http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	var last error
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+		if err != nil {
+			return false, err
+		}
+		switch response, err := client.Do(request); {
+		case err != nil:
+			last = err
+		default:
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return true, nil
+			}
+			last = fmt.Errorf("it answered %s", response.Status)
+		}
+		select {
+		case <-ended:
+			return false, nil // whoever waits for that says so
+		case <-ctx.Done():
+			return false, fmt.Errorf("not ready after %s: %w", within, last)
+		case <-time.After(glance):
+		}
+	}
+}
