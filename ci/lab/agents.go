@@ -65,7 +65,7 @@ func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 		if r.FeedsWatchdog {
 			feeders = append(feeders, c.Name)
 		}
-		if b.options.Hosts == Model {
+		if b.options.models() {
 			reasons = append(reasons, "the agent "+c.Name+": it runs in a host's guest, which a model host does not have; run with --hosts guest")
 			continue
 		}
@@ -104,7 +104,7 @@ func (b *Backend) makeAgents() error {
 				return err
 			}
 		}
-		if b.options.Hosts == Node {
+		if b.options.realNodes() {
 			if err := b.deploy(c); err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func (b *Backend) deploy(c controllers.Selection) error {
 			return fmt.Errorf("read the manifest of agents: %w", err)
 		}
 	}
-	if err := b.admin.Create(b.ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := b.plane.admin.Create(b.ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the ServiceAccount of the agent %s: %w", c.Name, err)
 	}
 	set.Name = "fencelab-" + c.Name
@@ -154,7 +154,7 @@ func (b *Backend) deploy(c controllers.Selection) error {
 	if b.options.Cluster == Kind {
 		pod.NodeSelector = map[string]string{cluster.Label: keeper.Name()} // the cluster's own node is no host
 	}
-	if err := b.admin.Create(b.ctx, set); err != nil {
+	if err := b.plane.admin.Create(b.ctx, set); err != nil {
 		return fmt.Errorf("create the DaemonSet of the agent %s: %w", c.Name, err)
 	}
 	return nil
@@ -168,20 +168,20 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 	if err != nil {
 		return err
 	}
-	a.proxy, err = b.door.Serve(b.plane.ConfigFor(user), a.through, serving, user)
+	a.proxy, err = b.plane.door.Serve(b.plane.ConfigFor(user), a.through, serving, user)
 	return err
 }
 
 func (b *Backend) newAgent(c controllers.Selection, host string) *agent {
 	a := &agent{process: &process{b: b, name: scenarios.ProcessOn(c.Name, host), host: host, controller: c}}
-	b.agents = append(b.agents, a)
-	b.processes = append(b.processes, a.process)
+	b.running.agents = append(b.running.agents, a)
+	b.running.processes = append(b.running.processes, a.process)
 	return a
 }
 
 // through makes the agent's way to the API server.
 func (a *agent) through(next http.RoundTripper) http.RoundTripper {
-	heard := &earshot{next: a.b.door.Through(next), heard: func() { a.b.record.Heard(a.name) }}
+	heard := &earshot{next: a.b.plane.door.Through(next), heard: func() { a.b.record.Heard(a.name) }}
 	return &gate.Gate{Judge: a, Read: gate.API(a.b.kinds), Next: heard, UserAgent: a.name}
 }
 
@@ -222,19 +222,19 @@ func (h *earshot) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // identify makes the certificate by which agents on a host are known to their peers.
 func (b *Backend) identify(node string) (_ *program.Identity, err error) {
-	if b.peers == nil {
-		if b.peers, err = cluster.NewPeers(); err != nil {
+	if b.plane.peers == nil {
+		if b.plane.peers, err = cluster.NewPeers(); err != nil {
 			return nil, err
 		}
 	}
-	certificate, key, err := b.peers.Issue(node)
-	return &program.Identity{Certificate: certificate, Key: key, Authority: b.peers.CA()}, err
+	certificate, key, err := b.plane.peers.Issue(node)
+	return &program.Identity{Certificate: certificate, Key: key, Authority: b.plane.peers.CA()}, err
 }
 
 // programs are those of a host's agents. api is where guests reach the proxy of each.
 func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) ([]vms.Program, error) {
 	var programs []vms.Program
-	for _, a := range b.agents {
+	for _, a := range b.running.agents {
 		if a.host != host.Name || a.proxy == nil {
 			continue
 		}
@@ -251,7 +251,7 @@ func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) 
 		}
 		told := program.Config{
 			Kubeconfig: kubeconfig, Agent: a.controller.Name, Settings: settings, Overlay: a.controller.Overlay,
-			Host: controllers.Host{Name: host.Name, Node: host.Node()}, InPod: b.options.Hosts == Node,
+			Host: controllers.Host{Name: host.Name, Node: host.Node()}, InPod: b.options.realNodes(),
 		}
 		feeds := a.controller.FeedsWatchdog && host.Watchdog > 0
 		if feeds {
@@ -273,7 +273,7 @@ func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) 
 
 // feeder is the agent that feeds the watchdog of a host, or nil.
 func (b *Backend) feeder(host string) *agent {
-	for _, a := range b.agents {
+	for _, a := range b.running.agents {
 		if a.host == host && a.controller.FeedsWatchdog {
 			return a
 		}
@@ -287,7 +287,7 @@ func (b *Backend) programmed(e vms.Event, at time.Duration) {
 	if e.Late {
 		return
 	}
-	for _, a := range b.agents {
+	for _, a := range b.running.agents {
 		if a.host != e.Host {
 			continue
 		}
@@ -345,7 +345,7 @@ func (a *agent) gone(boot bool) {
 		close(l.done)
 	}
 	switch {
-	case !l.dead && !boot && a.b.options.Hosts == Node:
+	case !l.dead && !boot && a.b.options.realNodes():
 		// Its Pod may have been deleted, with the Node for example. What becomes of the host then is the story's.
 		a.life = nil
 		a.b.record.Now(history.Event{Kind: history.ControllerCrashed, Host: a.host, Actor: a.name, Note: "its container ended"})
@@ -423,12 +423,12 @@ func (a *agent) Answered(r gate.Request, answer gate.Answer) error {
 // closeAgents ends the ways of the agents.
 func (b *Backend) closeAgents() error {
 	var errs []error
-	for _, a := range b.agents {
+	for _, a := range b.running.agents {
 		if a.proxy != nil {
-			errs = append(errs, b.door.Close(a.proxy))
+			errs = append(errs, b.plane.door.Close(a.proxy))
 		}
 	}
-	return errors.Join(append(errs, b.pods.close(b.door))...)
+	return errors.Join(append(errs, b.running.pods.close(b.plane.door))...)
 }
 
 // inGuest is one incarnation of an agent. Its guest may not hear for a while.

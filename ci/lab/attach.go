@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,24 +16,6 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
-
-// unattachable are the reasons why a lab can't be made in somebody's cluster, if it is to be.
-func (o Options) unattachable() (reasons []string) {
-	switch {
-	case o.Cluster != Kubeconfig && o.Kubeconfig != "":
-		return []string{"kubeconfig: it is for --cluster kubeconfig only"}
-	case o.Cluster != Kubeconfig:
-		return nil
-	case o.Kubeconfig == "":
-		return []string{"kubeconfig: name the file of the cluster with --kubeconfig"}
-	case o.Hosts == Node:
-		reasons = append(reasons, "real nodes: they can join only a cluster that is the lab's own; run with --hosts guest or model")
-	}
-	if _, err := os.Stat(o.Kubeconfig); err != nil {
-		reasons = append(reasons, "kubeconfig: "+err.Error())
-	}
-	return reasons
-}
 
 // attach makes the lab a guest of somebody's cluster, unless something there is in its way.
 func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Attached, error) {

@@ -17,18 +17,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
-	"github.com/fencelab/fencelab/ci/cluster/kind"
-	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
@@ -51,11 +45,6 @@ import (
 )
 
 const (
-	// slack is for a machine that emulates the hosts, or is busy with other things.
-	slack = 20 * time.Second
-	// ironicSlack is for an Ironic, which looks at a host whose power is to change in
-	// intervals that grow, and then holds its lock a little longer.
-	ironicSlack = 30 * time.Second
 	// quiet is how long a run goes on after nothing is missing. Real time is dear: the
 	// slow timers of the controllers are the simulator's business.
 	quiet = 15 * time.Second
@@ -64,82 +53,8 @@ const (
 	podInterval, podGrace = 500 * time.Millisecond, 5 * time.Second
 )
 
-// Options say where a lab finds what it is made of.
-type Options struct {
-	// Assets is what vms/assets.sh filled; empty: DefaultAssets.
-	Assets string
-	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
-	Bin string
-	// Cluster is the control plane: Embedded, Standard, Kind or Kubeconfig; empty is Embedded, but for
-	// real nodes.
-	Cluster string
-	// Kubeconfig is the file of the cluster of one's own; needed for that, and for nothing else.
-	Kubeconfig string
-	// Hosts is what the hosts are made of: Guest, Node or Model; empty is Guest.
-	Hosts string
-	// Power is how controllers command the hosts: Redfish or Ironic; empty is Redfish, but for
-	// stories whose topology has an Ironic.
-	Power string
-	// IronicEndpoint is the URL of somebody's Ironic, on this machine; empty: one of our own.
-	IronicEndpoint string
-	// IronicImage is the image that an Ironic of our own comes from; empty: what the plan names.
-	IronicImage scenarios.Image
-	ironic      scenarios.Ironic // how it behaves, and where it comes from
-	// Processes runs each controller as a process of its own instead of within this one.
-	Processes bool
-	// Executable is fencelab's, for Processes; empty: this process's.
-	Executable string
-	// Kept says that the lab is for people to work with, and judges nothing: other programs can
-	// reach the hypervisor, and a controller that ends by itself is started again.
-	Kept bool
-	// Record has the lab note all deeds of the controllers, for Deeds, also what reaches their caches.
-	Record bool
-	// Alone has the lab wait until nothing else that is heavy runs on this machine, and lets nothing else begin.
-	Alone bool
-	// Shelf is from where an embedded control plane is taken, and where it goes again; nil: it is the lab's own. Not for one
-	// that is kept.
-	Shelf *cluster.Shelf
-	// Log is told what the lab is doing; may be nil.
-	Log io.Writer
-	// Controllers are those that a plan can name; nil: fencelab's own.
-	Controllers *controllers.Set
-}
-
-// Check returns a play.Missing error unless everything that a lab needs is here.
-func Check(ctx context.Context, o Options) error {
-	reasons := o.unattachable()
-	var findings []child.Finding
-	switch o.Cluster {
-	case Kubeconfig:
-	case Kind:
-		findings = kind.Preflight(ctx)
-	default:
-		findings = cluster.Preflight(ctx, o.cluster())
-	}
-	for _, f := range findings {
-		if f.Remedy != "" {
-			reasons = append(reasons, fmt.Sprintf("%s: %s; %s", f.Name, f.State, f.Remedy))
-		}
-	}
-	if o.Hosts != Model {
-		for _, f := range vms.Preflight(ctx, o.assets(), o.disk()) {
-			if f.Needed && !f.OK {
-				reasons = append(reasons, fmt.Sprintf("%s: %s", f.Subject, f.Detail))
-			}
-		}
-	}
-	if o.Power == Ironic && o.IronicEndpoint == "" && o.ironic.Image == "" {
-		if err := ironic.Installed(o.ironic.Bin); err != nil {
-			reasons = append(reasons, fmt.Sprintf("ironic: %v", err))
-		}
-	}
-	if len(reasons) > 0 {
-		return &play.Missing{World: "lab", Reasons: reasons, Remedy: o.remedy()}
-	}
-	return nil
-}
-
-// Backend is one lab. It implements play.Backend.
+// Backend is one lab. It implements play.Backend. What it joins is in place from Start on: first the record, then the control
+// plane, the hosts, and what runs.
 type Backend struct {
 	options Options
 	set     *controllers.Set
@@ -152,34 +67,32 @@ type Backend struct {
 	dir     string // goes with the keeper
 	stopped bool
 	turn    *slots.Turn
+	images  images
+	tasks   sync.WaitGroup
+
+	record  *record.Record
 	account record.Account
+	plane   plane
+	hosts   hosts.Hosts
+	running running
+	ironic  *ironicOwner // nil without one
+}
 
-	plane    controlPlane
-	standard *cluster.Cluster // the control plane, if it is ours and has the standard controllers
-	manager  standardManager
-	admin    client.WithWatch
-	topology []client.Object
-	machines hosts.Machines
-	names    []string // of hosts, in the plan's order
-	hosts    map[string]hosts.Machine
-	bmcs     *hosts.BMCs
+// enter waits until the machine has room for the lab.
+func (b *Backend) enter() (err error) {
+	thismachine.Slowness() // it is measured from now on
+	b.turn, err = slots.Machine().Take(b.ctx, "a lab of "+b.plan.Metadata.Name, b.options.cost(b.plan), b.logf)
+	return err
+}
 
-	runner    runner.Runner
-	others    []runner.Runner // of programs
-	processes []*process
-	agents    []*agent
-	pods      *pods          // nil unless controllers are Pods
-	peers     *cluster.Peers // nil until an agent asks its peers
-	refusals  refusals
-	door      *door.Door
-	kubelets  *gate.Proxy // nil where they go another way
-	wire      *gate.Wire  // of the standard controllers and their kubelets; nil where the lab starts none
-	schedule  *schedule
-	ironic    *ironicOwner // nil without one
-	images    images
-
-	record *record.Record
-	tasks  sync.WaitGroup
+// up notes that the lab is: then the next can begin. One that is kept waits for people, and would keep all others waiting.
+func (b *Backend) up() {
+	b.account.Enter(record.Telling)
+	if b.options.Kept {
+		b.turn.Release()
+		return
+	}
+	b.turn.Begun()
 }
 
 // New returns a lab that has not been started.
@@ -236,8 +149,8 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.clock = wall.Clock()
 	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), fields)
 	b.record.Up = b.up
-	b.door = door.New(b.record.Stream, gate.API(b.kinds))
-	b.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
+	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
+	b.running.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -248,7 +161,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		{"creating the hosts and their BMCs", b.makeHosts},
 		{"creating the topology", b.createTopology},
 		{installing, b.installPrograms},
-		{"watching the API", func() error { return b.record.Watch(b.ctx, b.admin) }},
+		{"watching the API", func() error { return b.record.Watch(b.ctx, b.plane.admin) }},
 		{"switching the hosts on", b.switchOn},
 		{adopting, b.startIronic},
 		{"starting the controllers", b.startControllers},
@@ -264,21 +177,14 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 			return timings, context.Cause(ctx)
 		}
 	}
-	b.tasks.Go(func() { b.record.KeepPulse(b.ctx, b.admin, b.machines.Processors) })
+	b.tasks.Go(func() { b.record.KeepPulse(b.ctx, b.plane.admin, b.hosts.Machines.Processors) })
 	chosen, err := b.controllers()
 	timings = objects.Timings(&plan.Spec, chosen)
 	if b.runs(cluster.PodGC) {
 		timings.Release = podGC
 	}
 	timings.Unseen = []history.Kind{history.ControllerPanicked}
-	timings.Skew, timings.Slack, timings.Quiet = record.Skew, slack, quiet
-	if b.options.Hosts == Node {
-		timings.Slack = nodeSlack
-	}
-	if b.ironic != nil {
-		timings.Slack += ironicSlack
-	}
-	timings.Slack = b.slower(timings.Slack)
+	timings.Skew, timings.Slack, timings.Quiet = record.Skew, b.slower(b.options.slack()), quiet
 	return timings, err
 }
 
@@ -308,21 +214,21 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.runner = runner.InProcess{Plane: b.plane, Set: b.set, Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology}}
+	b.running.runner = runner.InProcess{Plane: b.plane.controlPlane, Set: b.set, Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology}}
 	if b.options.Processes {
-		b.runner = runner.NewChildProcesses(b.plane, b.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
+		b.running.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
 	}
-	if b.bmcs, err = hosts.NewBMCs(b.record.Stream, objects.BendsOf(&b.plan.Spec)); err != nil {
+	if b.hosts.BMCs, err = hosts.NewBMCs(b.record.Stream, objects.BendsOf(&b.plan.Spec)); err != nil {
 		return err
 	}
-	if b.options.Hosts == Model {
+	if b.options.models() {
 		b.logf("hosts are models, with the times of the topology")
-		b.machines = hosts.OpenModels(b.ctx, b.plan.Spec.Topology.Timings, b.record.Stream, b.bmcs.Asker)
+		b.hosts.Machines = hosts.OpenModels(b.ctx, b.plan.Spec.Topology.Timings, b.record.Stream, b.hosts.BMCs.Asker)
 		return nil
 	}
-	opened, err := hosts.OpenVirtual(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.record.Stream, b.bmcs.Asker, b.programmed, b.logf)
+	opened, err := hosts.OpenVirtual(b.ctx, b.options.assets(), b.options.disk(), b.dir, b.record.Stream, b.hosts.BMCs.Asker, b.programmed, b.logf)
 	if err == nil {
-		b.machines = opened
+		b.hosts.Machines = opened
 	}
 	return err
 }
@@ -334,17 +240,17 @@ func (b *Backend) makeHosts() error {
 		if err := b.serveKubelets(); err != nil {
 			return err
 		}
-		behind[0].To = b.kubelets.Address()
+		behind[0].To = b.plane.kubelets.Address()
 	case Standard:
-		behind[0].To = b.wire.Address()
+		behind[0].To = b.plane.wire.Address()
 	}
-	for _, a := range b.agents {
+	for _, a := range b.running.agents {
 		if a.proxy != nil {
 			behind = append(behind, network.Target{To: a.proxy.Address()})
 		}
 	}
-	behind = append(behind, b.pods.targets()...)
-	at, err := b.machines.Reach(scenarios.API, behind...)
+	behind = append(behind, b.running.pods.targets()...)
+	at, err := b.hosts.Machines.Reach(scenarios.API, behind...)
 	if err != nil {
 		return err
 	}
@@ -354,23 +260,23 @@ func (b *Backend) makeHosts() error {
 	}
 	planned := b.plan.Spec.Topology.Hosts
 	for i := range planned {
-		b.names = append(b.names, planned[i].Name)
+		b.hosts.Names = append(b.hosts.Names, planned[i].Name)
 	}
-	b.hosts = make(map[string]hosts.Machine)
+	b.hosts.ByName = make(map[string]hosts.Machine)
 	for i := range planned {
-		peers := slices.DeleteFunc(slices.Clone(b.names), func(name string) bool { return name == planned[i].Name })
+		peers := slices.DeleteFunc(slices.Clone(b.hosts.Names), func(name string) bool { return name == planned[i].Name })
 		programs, err := b.programs(&planned[i], proxies)
 		if err != nil {
 			return err
 		}
 		kubelet := b.kubelet(&planned[i], at[0])
-		b.pods.tell(kubelet, proxies)
-		m, err := b.machines.Add(&planned[i], peers, kubelet, programs)
+		b.running.pods.tell(kubelet, proxies)
+		m, err := b.hosts.Machines.Add(&planned[i], peers, kubelet, programs)
 		if err != nil {
 			return err
 		}
-		b.hosts[planned[i].Name] = m
-		for _, a := range b.agents {
+		b.hosts.ByName[planned[i].Name] = m
+		for _, a := range b.running.agents {
 			if a.host == planned[i].Name {
 				a.guest = func(ctx context.Context, c evidence.Command) error { return m.Tell(ctx, c, "") }
 			}
@@ -382,10 +288,10 @@ func (b *Backend) makeHosts() error {
 	if b.plan.Spec.Topology.BMC != nil {
 		return b.serveForeignBMCs()
 	}
-	if err := b.bmcs.Serve(b.clock, b.names, b.hosts); err != nil {
+	if err := b.hosts.BMCs.Serve(b.clock, b.hosts.Names, b.hosts.ByName); err != nil {
 		return err
 	}
-	return objects.Restore(&b.plan.Spec.Topology, b.bmcs.ByName)
+	return objects.Restore(&b.plan.Spec.Topology, b.hosts.BMCs.ByName)
 }
 
 func (b *Backend) switchOn() error {
@@ -394,16 +300,11 @@ func (b *Backend) switchOn() error {
 		return err
 	}
 	b.record.Await(b.plan, chosen)
-	b.tasks.Go(func() { b.record.AwaitGroundwork(b.ctx, b.admin, chosen) })
+	b.tasks.Go(func() { b.record.AwaitGroundwork(b.ctx, b.plane.admin, chosen) })
 	if b.plan.Spec.Topology.Workload.Host != "" && b.runs(cluster.StatefulSet) {
 		b.tasks.Go(b.createWorkload)
 	}
-	for _, name := range b.names {
-		if err := b.hosts[name].SwitchOn(b.ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.hosts.SwitchOn(b.ctx)
 }
 
 // Spent implements play.Spender.
@@ -411,9 +312,9 @@ func (b *Backend) Spent() []play.Spent { return b.account.Spent() }
 
 // Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.
 func (b *Backend) Deeds() []scenarios.Deed {
-	b.schedule.mu.Lock()
-	defer b.schedule.mu.Unlock()
-	return slices.Clone(b.schedule.deeds)
+	b.running.schedule.mu.Lock()
+	defer b.running.schedule.mu.Unlock()
+	return slices.Clone(b.running.schedule.deeds)
 }
 
 // Advance waits, and hands over what the observers saw.
@@ -434,36 +335,30 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	}
 	b.cancel()
 	var errs []error
-	for _, p := range b.processes {
+	for _, p := range b.running.processes {
 		p.stop()
 	}
 	logs, err := b.ironic.close(b.ctx)
 	artifacts, errs = append(artifacts, logs...), append(errs, err)
-	if b.bmcs != nil {
-		requests, err := b.bmcs.Close()
-		artifacts, errs = append(artifacts, requests...), append(errs, err)
-	}
-	if b.machines != nil {
-		consoles, err := b.machines.Close()
-		artifacts, errs = append(artifacts, consoles...), append(errs, err)
-	}
+	said, err := b.hosts.Close()
+	artifacts, errs = append(artifacts, said...), append(errs, err)
 	b.account.Update() // before the control plane ends
 	errs = append(errs, b.closeAgents())
-	if b.kubelets != nil {
-		errs = append(errs, b.door.Close(b.kubelets))
+	if b.plane.kubelets != nil {
+		errs = append(errs, b.plane.door.Close(b.plane.kubelets))
 	}
-	if b.plane != nil {
+	if b.plane.controlPlane != nil {
 		errs = append(errs, b.plane.Stop())
 	}
-	if b.wire != nil {
-		errs = append(errs, b.wire.Close())
+	if b.plane.wire != nil {
+		errs = append(errs, b.plane.wire.Close())
 	}
 	b.tasks.Wait()
 	b.record.Wait()
-	if b.runner != nil {
-		artifacts = append(artifacts, b.runner.Logs()...)
+	if b.running.runner != nil {
+		artifacts = append(artifacts, b.running.runner.Logs()...)
 	}
-	for _, r := range b.others {
+	for _, r := range b.running.programs {
 		artifacts = append(artifacts, r.Logs()...)
 	}
 	artifacts = append(artifacts, b.record.Trace.Artifact())

@@ -46,7 +46,7 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), plan: plan, clock: wall.Clock()}
 	b.ctx, b.cancel = context.WithCancel(context.Background()) // Stop still needs it when the test has ended
 	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), nil)
-	b.door = door.New(b.record.Stream, gate.API(b.kinds))
+	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
 	t.Cleanup(func() {
 		if _, err := b.Stop(); err != nil {
 			t.Error(err)
@@ -58,21 +58,21 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	must(err)
 	b.dir, err = b.keeper.TempDir("fencelab-lab")
 	must(err)
-	b.runner = runner.InProcess{Plane: b.plane, Set: b.set}
+	b.running.runner = runner.InProcess{Plane: b.plane.controlPlane, Set: b.set}
 	if processes {
-		b.runner = runner.NewChildProcesses(b.plane, b.door, "/proc/self/exe", b.dir, b.keeper.Mark())
+		b.running.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, "/proc/self/exe", b.dir, b.keeper.Mark())
 	}
-	b.bmcs, err = hosts.NewBMCs(b.record.Stream, nil)
+	b.hosts.BMCs, err = hosts.NewBMCs(b.record.Stream, nil)
 	must(err)
-	b.machines = hosts.Memory{Clock: b.clock}
+	b.hosts.Machines = hosts.Memory{Clock: b.clock}
 	must(b.makeHosts())
 	must(b.createTopology())
-	must(b.record.Watch(b.ctx, b.admin))
+	must(b.record.Watch(b.ctx, b.plane.admin))
 	chosen, err := controllers.Select("reboot", []byte(`{"pollInterval":"200ms","softTimeout":"1m"}`), nil)
 	must(err)
 	must(b.grant(chosen.Registration))
 	p := &process{b: b, name: "reboot", controller: chosen}
-	b.processes = append(b.processes, p)
+	b.running.processes = append(b.running.processes, p)
 	return b, p
 }
 
@@ -127,10 +127,10 @@ func TestCrashesAreTheSame(t *testing.T) {
 			}
 			told[processes] = acts(reboot(t, b))
 			var host api.BareMetalHost
-			if err := b.admin.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &host); err != nil {
+			if err := b.plane.admin.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &host); err != nil {
 				t.Fatal(err)
 			}
-			if want := b.bmcs.URLs["worker-1"].Host; !strings.Contains(host.Spec.BMC.Address, want) {
+			if want := b.hosts.BMCs.URLs["worker-1"].Host; !strings.Contains(host.Spec.BMC.Address, want) {
 				t.Errorf("the host's BMC is now at %s, and was at %s", host.Spec.BMC.Address, want)
 			}
 		})
@@ -189,7 +189,7 @@ func TestPauseOfAProcess(t *testing.T) {
 		t.Errorf("the process outlives its controller: %v", err)
 	}
 	files, _ := filepath.Glob(filepath.Join(b.dir, "controller-reboot.log"))
-	if logs := b.runner.Logs(); len(files) != 1 || len(logs) != 1 || !strings.Contains(string(logs[0].Data), "Starting workers") {
+	if logs := b.running.runner.Logs(); len(files) != 1 || len(logs) != 1 || !strings.Contains(string(logs[0].Data), "Starting workers") {
 		t.Errorf("it said %v", logs)
 	}
 }
@@ -198,7 +198,7 @@ func TestPauseOfAProcess(t *testing.T) {
 // certain any more.
 func TestEndOfAProcessIsNoCrash(t *testing.T) {
 	b, p := bench(t, true)
-	p.b.runner.(*runner.ChildProcesses).Executable = "/bin/false"
+	p.b.running.runner.(*runner.ChildProcesses).Executable = "/bin/false"
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}

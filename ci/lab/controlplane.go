@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/door"
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers/api"
@@ -58,6 +60,24 @@ var (
 	_ controlPlane = (*kindPlane)(nil)
 )
 
+// plane is the control plane of a lab, with the paths to it.
+type plane struct {
+	controlPlane
+	// standard is the control plane, if it is ours and has the standard controllers, which manager stops and starts.
+	standard *cluster.Cluster
+	manager  standardManager
+	// admin is past the door, and topology what it made.
+	admin    client.WithWatch
+	topology []client.Object
+	door     *door.Door
+	// kubelets is their path, nil where they go another way; wire is that of the standard controllers and of their kubelets,
+	// nil where the lab starts none.
+	kubelets *gate.Proxy
+	wire     *gate.Wire
+	// peers vouches for agents that ask each other, nil until one does.
+	peers *cluster.Peers
+}
+
 func (b *Backend) startControlPlane() (err error) {
 	var nodes []string
 	for i := range b.plan.Spec.Topology.Hosts {
@@ -69,7 +89,7 @@ func (b *Backend) startControlPlane() (err error) {
 		if err != nil {
 			return err
 		}
-		b.plane = a
+		b.plane.controlPlane = a
 		if err := b.installManifests(a); err != nil {
 			return err
 		}
@@ -78,7 +98,7 @@ func (b *Backend) startControlPlane() (err error) {
 		if err != nil {
 			return err
 		}
-		b.plane = k
+		b.plane.controlPlane = k
 		if err := b.installManifests(k); err != nil {
 			return err
 		}
@@ -88,10 +108,10 @@ func (b *Backend) startControlPlane() (err error) {
 		if o.Standard != nil {
 			o.Standard.GracePeriod, o.Standard.Accounts = objects.GracePeriod(&b.plan.Spec), b.plan.Spec.HasPods()
 			o.Standard.Through = func(api string) (_ string, err error) {
-				if b.wire, err = b.door.Connect(api); err != nil {
+				if b.plane.wire, err = b.plane.door.Connect(api); err != nil {
 					return "", err
 				}
-				return b.wire.Address(), nil
+				return b.plane.wire.Address(), nil
 			}
 		}
 		o.Manifests, o.Log = b.set.Manifests(), b.logf
@@ -102,9 +122,9 @@ func (b *Backend) startControlPlane() (err error) {
 		if err != nil {
 			return err
 		}
-		b.plane = c
+		b.plane.controlPlane = c
 		if o.Standard != nil {
-			b.standard, b.manager.b = c, b
+			b.plane.standard, b.plane.manager.b = c, b
 		}
 	}
 	if runs := b.plane.Runs(); len(runs) > 0 {
@@ -112,7 +132,7 @@ func (b *Backend) startControlPlane() (err error) {
 	}
 	scheme, err := b.scheme()
 	if err == nil {
-		b.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
+		b.plane.admin, err = client.NewWithWatch(b.as("scenario"), client.Options{Scheme: scheme})
 	}
 	return err
 }
@@ -162,7 +182,7 @@ func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Ku
 		Node: host.Node(), Adopt: topology.PodGC > 0 || b.runs(cluster.PodGC), ProviderID: objects.ProviderID(host.Name),
 		Lease: lease, Status: lease, Pods: podInterval, Grace: podGrace,
 	}
-	if b.options.Hosts == Node {
+	if b.options.realNodes() {
 		k.Real, k.Token = true, b.plane.BootstrapToken()
 	}
 	return k
@@ -170,14 +190,14 @@ func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Ku
 
 func (b *Backend) createTopology() error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: hosts.BMCSecret},
-		StringData: map[string]string{"username": hosts.BMCUser, "password": b.bmcs.Password}}
-	if err := b.admin.Create(b.ctx, secret); err != nil {
+		StringData: map[string]string{"username": hosts.BMCUser, "password": b.hosts.BMCs.Password}}
+	if err := b.plane.admin.Create(b.ctx, secret); err != nil {
 		return err
 	}
-	b.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
-		return api.BMCDetails{Address: "redfish+" + b.bmcs.SystemAt(host), CredentialsName: hosts.BMCSecret}
-	}, func(host string) string { return b.hosts[host].SystemUUID() })
-	for _, obj := range b.topology {
+	b.plane.topology = objects.Topology(&b.plan.Spec, func(host string) api.BMCDetails {
+		return api.BMCDetails{Address: "redfish+" + b.hosts.BMCs.SystemAt(host), CredentialsName: hosts.BMCSecret}
+	}, func(host string) string { return b.hosts.ByName[host].SystemUUID() })
+	for _, obj := range b.plane.topology {
 		kind, err := b.kinds.Of(obj)
 		if err != nil {
 			return err
@@ -193,7 +213,7 @@ func (b *Backend) createTopology() error {
 // object in between.
 func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Object, owner string) error {
 	created := obj.DeepCopyObject().(client.Object)
-	if err := b.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
+	if err := b.plane.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
 		return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
 	}
 	if !kind.Status {
@@ -203,7 +223,7 @@ func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Obj
 	if err == nil && content["status"] != nil {
 		var status []byte
 		if status, err = json.Marshal(map[string]any{"status": content["status"]}); err == nil {
-			err = b.admin.Status().Patch(ctx, created, client.RawPatch(types.MergePatchType, status), client.FieldOwner(owner))
+			err = b.plane.admin.Status().Patch(ctx, created, client.RawPatch(types.MergePatchType, status), client.FieldOwner(owner))
 		}
 	}
 	if err != nil {
@@ -214,14 +234,14 @@ func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Obj
 
 // dump is the state of the API for the report's directory, as far as the API answers.
 func (b *Backend) dump() []play.Artifact {
-	if b.admin == nil {
+	if b.plane.admin == nil {
 		return nil
 	}
 	ctx, cancel := thismachine.WithBudget(context.WithoutCancel(b.ctx), hosts.CommandTimeout)
 	defer cancel()
 	api, err := b.kinds.Dump(func(kind *objects.Kind) ([]client.Object, error) {
 		list := kind.NewList()
-		if err := b.admin.List(ctx, list); err != nil {
+		if err := b.plane.admin.List(ctx, list); err != nil {
 			b.logf("dump %T: %v", list, err)
 			return nil, nil
 		}
@@ -241,7 +261,7 @@ func (b *Backend) serveKubelets() error {
 		return err
 	}
 	serving.ClientAuth = tls.NoClientCert
-	if b.kubelets, err = b.door.Serve(b.anyone(), b.door.Through, serving, ""); err != nil {
+	if b.plane.kubelets, err = b.plane.door.Serve(b.anyone(), b.plane.door.Through, serving, ""); err != nil {
 		return fmt.Errorf("serve the kubelets: %w", err)
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 
 // impossibleBMCs are the reasons why the lab's hosts can't have somebody else's BMCs.
 func (b *Backend) impossibleBMCs(spec *scenarios.Spec) []string {
-	if spec.Topology.BMC == nil || b.options.Hosts != Model {
+	if spec.Topology.BMC == nil || !b.options.models() {
 		return nil
 	}
 	return []string{"a program in the place of the BMCs: it drives domains, which model hosts are not; run with --hosts guest"}
@@ -40,12 +40,12 @@ func (b *Backend) serveForeignBMCs() error {
 	if err != nil {
 		return fmt.Errorf("start the program that takes the place of the BMCs: %w", err)
 	}
-	return b.bmcs.ServeForeign(address, bmc, b.names, b.hosts)
+	return b.hosts.BMCs.ServeForeign(address, bmc, b.hosts.Names, b.hosts.ByName)
 }
 
 // startForeignBMCs returns where the program serves Redfish.
 func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
-	uri, err := b.machines.Hypervisor()
+	uri, err := b.hosts.Machines.Hypervisor()
 	switch {
 	case err != nil:
 		return nil, err
@@ -58,8 +58,8 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 		return nil, err
 	}
 	var all []hostOfBMC
-	for _, name := range b.names {
-		all = append(all, hostOfBMC{name, b.hosts[name].DomainName(), b.hosts[name].SystemUUID()})
+	for _, name := range b.hosts.Names {
+		all = append(all, hostOfBMC{name, b.hosts.ByName[name].DomainName(), b.hosts.ByName[name].SystemUUID()})
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -74,7 +74,7 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 		return nil, err
 	}
 	variables := map[string]string{
-		"LIBVIRT_URI": uri, "HOSTS": file, "BMC_USERNAME": hosts.BMCUser, "BMC_PASSWORD": b.bmcs.Password,
+		"LIBVIRT_URI": uri, "HOSTS": file, "BMC_USERNAME": hosts.BMCUser, "BMC_PASSWORD": b.hosts.BMCs.Password,
 		"PORT": strconv.Itoa(port), "TMPDIR": tmp, "HOME": tmp, "PATH": os.Getenv("PATH"),
 	}
 	program := bmc.Program()
@@ -88,12 +88,12 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.bmcs.Adopt(process, log)
+	b.hosts.BMCs.Adopt(process, log)
 	address, err := url.Parse(bmc.AddressIn(variables))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := thismachine.WithBudget(b.ctx, readyTimeout)
+	ctx, cancel := thismachine.WithBudget(b.ctx, b.options.readyWithin())
 	defer cancel()
 	client := &http.Client{Timeout: time.Second}
 	defer client.CloseIdleConnections()

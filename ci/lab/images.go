@@ -30,7 +30,7 @@ func (b *Backend) openImages() error {
 			return err
 		}
 	}
-	if b.options.Power == Ironic && b.options.IronicEndpoint == "" {
+	if b.options.ownIronic() {
 		return b.openImage(b.options.ironic.Image)
 	}
 	return nil

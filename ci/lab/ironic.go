@@ -54,7 +54,7 @@ type commission struct {
 
 // startIronic starts an Ironic, and has it adopt the hosts, which are on.
 func (b *Backend) startIronic() error {
-	o := &ironicOwner{bmcs: b.bmcs, since: b.since, hosts: make(map[string]string), ways: make(map[string]string), asked: make(map[string]commission)}
+	o := &ironicOwner{bmcs: b.hosts.BMCs, since: b.since, hosts: make(map[string]string), ways: make(map[string]string), asked: make(map[string]commission)}
 	b.ironic = o
 	endpoint := b.options.IronicEndpoint
 	if endpoint == "" {
@@ -73,8 +73,8 @@ func (b *Backend) startIronic() error {
 	if o.endpoint, err = url.Parse(endpoint); err != nil {
 		return fmt.Errorf("connect to Ironic: %w", err)
 	}
-	for _, host := range b.names {
-		proxy, err := gate.Serve(b.bmcs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: b.bmcs.Understands(host), Next: &toBMC{o, host}}, nil, "")
+	for _, host := range b.hosts.Names {
+		proxy, err := gate.Serve(b.hosts.BMCs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: b.hosts.BMCs.Understands(host), Next: &toBMC{o, host}}, nil, "")
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (b *Backend) startIronic() error {
 		node := ironicpower.NodeName(objects.Namespace, host)
 		o.hosts[node], o.names = host, append(o.names, node)
 		err = ironic.Adopt(b.ctx, endpoint, ironic.Host{
-			Name: node, Address: proxy.URL(), System: b.bmcs.Systems[host], Username: hosts.BMCUser, Password: b.bmcs.Password,
+			Name: node, Address: proxy.URL(), System: b.hosts.BMCs.Systems[host], Username: hosts.BMCUser, Password: b.hosts.BMCs.Password,
 		})
 		if err != nil {
 			return err

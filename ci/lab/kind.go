@@ -25,7 +25,7 @@ func (b *Backend) startKind(nodes []string) (*kindPlane, error) {
 	if err != nil {
 		return nil, &play.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: b.options.remedy()}
 	}
-	a, err := b.attach(nodes, cluster.AttachOptions{Kubeconfig: k.Kubeconfig(), Dial: k.Dial, Join: b.options.Hosts == Node})
+	a, err := b.attach(nodes, cluster.AttachOptions{Kubeconfig: k.Kubeconfig(), Dial: k.Dial, Join: b.options.realNodes()})
 	if err != nil {
 		return nil, errors.Join(err, k.Stop())
 	}

@@ -44,14 +44,14 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}}}}
 	b := &Backend{set: controllers.Default(), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), plan: &scenarios.Plan{Spec: *spec}}
 	b.record = record.New(b.since, b.kinds, objects.Names{}, nil)
-	b.door = door.New(b.record.Stream, gate.API(b.kinds))
+	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
 	must(b.startControlPlane())
 	t.Cleanup(func() { must(b.plane.Stop()) })
 	for _, obj := range objects.Topology(spec, func(string) api.BMCDetails { return api.BMCDetails{} }, func(string) string { return "" }) {
-		must(b.admin.Create(t.Context(), obj))
+		must(b.plane.admin.Create(t.Context(), obj))
 	}
-	must(b.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
-	must(b.record.Watch(b.ctx, b.admin))
+	must(b.plane.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
+	must(b.record.Watch(b.ctx, b.plane.admin))
 
 	config, l := b.as("reboot"), &life{p: &process{b: b, name: "reboot"}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -80,7 +80,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: "app"},
 		Spec:       corev1.PodSpec{NodeName: "worker-1", Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
-	must(b.admin.Create(t.Context(), pod))
+	must(b.plane.admin.Create(t.Context(), pod))
 	must(controller.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{}))
 
 	once := []string{

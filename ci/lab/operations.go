@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,116 +17,12 @@ import (
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
-	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
-
-// The ways in which a lab runs controllers, as the command line calls them; see
-// Options.Processes.
-const InProcess, AsProcess = "in-process", "process"
-
-// What the hosts of a lab are made of, as the command line calls it; see Options.Hosts.
-const Guest, Node, Model = "guest", "node", "model"
-
-// How controllers command the power of hosts; see Options.Power.
-const Redfish, Ironic = "redfish", "ironic"
-
-// A Part is something that a lab is made of, which its user chooses by a flag: one of
-// several, the default first.
-type Part struct {
-	Flag string
-	Of   []string
-	Help string // with %s for what there is
-	set  func(*Options, string)
-}
-
-// Parts are all of them.
-var Parts = []Part{
-	{"controllers", []string{InProcess, AsProcess}, "how the lab runs controllers: %s (a separate one each)",
-		func(o *Options, way string) { o.Processes = way == AsProcess }},
-	{"cluster", []string{Embedded, Standard, Kind, Kubeconfig}, "the lab's control plane: %s (standard has kube-controller-manager and kube-scheduler; kind is a container with kind; kubeconfig is your own cluster, see --kubeconfig)",
-		func(o *Options, cluster string) { o.Cluster = cluster }},
-	{"hosts", []string{Guest, Node, Model}, "what the lab's hosts are: %s (a node has containerd and a real kubelet, and implies --cluster standard, unless that is kind; a model is the simulator's, on this machine's clock)",
-		func(o *Options, hosts string) { o.Hosts = hosts }},
-	{"power", []string{Redfish, Ironic}, "how controllers command the lab's hosts: %s (which then owns the BMCs)",
-		func(o *Options, power string) { o.Power = power }},
-}
-
-// What the flags for Options.Kubeconfig, Options.IronicEndpoint and Options.IronicImage say of themselves.
-const (
-	KubeconfigUsage  = "kubeconfig file for --cluster kubeconfig, of a user who may do everything"
-	IronicUsage      = "URL of an Ironic on this machine for --power ironic (default: the lab starts one)"
-	IronicImageUsage = "container image with the Ironic that the lab starts: an archive, a directory with an OCI layout, or a reference (default: what the scenario names, or Debian's)"
-)
-
-// Choose makes the lab of a part.
-func (o *Options) Choose(flag, value string) {
-	for _, p := range Parts {
-		if p.Flag == flag {
-			p.set(o, value)
-		}
-	}
-}
-
-// Capabilities are what the lab can do at best: see Options.Capabilities.
-var Capabilities = scenarios.Capabilities{
-	World: "lab", Title: "lab",
-	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureDeviations:                   "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
-		scenarios.FeatureControllerLinks:              "the lab's network is that of the hosts",
-		scenarios.FeatureLateRequests:                 "in the lab, nothing is in flight to a server at that moment",
-		scenarios.FeaturePausedWatchdog:               "the watchdog of a virtual machine stops with it",
-		scenarios.FeatureControllerClocks:             "controllers have the clock of the machine that the lab is on",
-		scenarios.FeatureClockRates:                   "a virtual machine's clock runs at the rate of the machine that it is on",
-		scenarios.Feature(fakebmc.NeedsIPMI):          "the lab's controllers speak Redfish, not IPMI",
-		scenarios.Feature(history.ControllerError):    "the lab does not see what a reconcile returns",
-		scenarios.Feature(history.ControllerPanicked): "the lab does not see what happens in a reconcile",
-	},
-}
-
-// Capabilities are what a lab with these options can do.
-func (o Options) Capabilities() scenarios.Capabilities {
-	can := Capabilities
-	can.Lacks = maps.Clone(can.Lacks)
-	if o.Hosts == Model {
-		can.Title = "lab with model hosts"
-		can.Lacks["impair"] = "model hosts have no network of their own; run with --hosts guest or node"
-		can.Lacks["setClock"] = "model hosts have the clock of the machine that the lab is on; run with --hosts guest or node"
-		delete(can.Lacks, scenarios.FeaturePausedWatchdog) // its watchdog is a device of its own, unless the topology says otherwise
-		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.EvidenceLost), scenarios.Feature(history.EvidenceRegained)} {
-			can.Lacks[name] = "a model has nothing between what happens to it and who sees that"
-		}
-	}
-	if o.Hosts != Node {
-		can.Lacks["fillDisk"] = "only real nodes have disks; run with --hosts node"
-		can.Lacks[scenarios.FeaturePods] = "only real nodes run the containers of Pods; run with --hosts node"
-	} else {
-		can.Lacks[scenarios.FeatureStops] = "a real node's containers stop as their programs do; run with --hosts guest or model"
-	}
-	if o.Hosts == Node && o.ControlPlane() != Standard {
-		can.Lacks[scenarios.FeaturePods] = "in somebody's cluster the lab is not where their Pods look for the API server; run with --cluster standard"
-	}
-	switch o.ControlPlane() {
-	case Standard:
-	case Kind, Kubeconfig:
-		for _, name := range [...]scenarios.Feature{"apiOutage", "etcdOutage"} {
-			can.Lacks[name] = "who runs in the cluster itself goes another way to the API server; run with --cluster embedded or standard"
-		}
-	default:
-		can.Lacks[scenarios.FeatureOutOfService] = "only kube-controller-manager acts on an out-of-service taint; run with --cluster standard"
-	}
-	if !o.Processes {
-		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
-			can.Lacks[name] = "a controller within fencelab's own process cannot stand still; run with --controllers process"
-		}
-	}
-	return can
-}
 
 // operations are what a scenario does to the lab, within the time of a command. It
 // implements scenarios.World.
@@ -150,23 +45,27 @@ func (o operations) SetClock(op *scenarios.ClockOp) error {
 }
 
 func (o operations) APIOutage(op *scenarios.OutageOp) error {
-	o.door.Shut(op.Hang)
+	o.plane.door.Shut(op.Hang)
 	return nil
 }
 
 // EtcdOutage has nobody write anything: where all go through the door that refuses it, and where standard controllers and
 // real kubelets have a way of their own, etcd stands still, for which readers of what is not in the API server's memory wait as well.
 func (o operations) EtcdOutage(*struct{}) error {
-	o.door.LoseStore()
-	if o.standard != nil {
-		return o.standard.PauseStore()
+	o.plane.door.LoseStore()
+	if o.plane.standard != nil {
+		return o.plane.standard.PauseStore()
 	}
 	return nil
 }
 
-func (o operations) FreezeCache(op *scenarios.CacheOp) error { return o.onCache(op, o.door.Freeze) }
-func (o operations) ThawCache(op *scenarios.CacheOp) error   { return o.onCache(op, o.door.Thaw) }
-func (o operations) ExpireWatch(op *scenarios.CacheOp) error { return o.onCache(op, o.door.Expire) }
+func (o operations) FreezeCache(op *scenarios.CacheOp) error {
+	return o.onCache(op, o.plane.door.Freeze)
+}
+func (o operations) ThawCache(op *scenarios.CacheOp) error { return o.onCache(op, o.plane.door.Thaw) }
+func (o operations) ExpireWatch(op *scenarios.CacheOp) error {
+	return o.onCache(op, o.plane.door.Expire)
+}
 
 func (o operations) onCache(op *scenarios.CacheOp, do func(door.Watching)) error {
 	return o.onProcess(op.Controller, func(p *process) error {
@@ -176,20 +75,22 @@ func (o operations) onCache(op *scenarios.CacheOp, do func(door.Watching)) error
 }
 
 func (b *Backend) onHost(name string, do func(hosts.Machine) error) error {
-	h := b.hosts[name]
+	h := b.hosts.ByName[name]
 	if h == nil {
 		return fmt.Errorf("the topology has no host %q", name)
 	}
 	return do(h)
 }
 
-func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.Cut) }
+func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.hosts.Machines.Cut) }
 func (o operations) Impair(op *scenarios.ImpairOp) error {
 	how := network.Impairment{Delay: time.Duration(op.Delay), Loss: op.Loss, Rate: op.Rate}
-	return o.onLinks(op.Link(), func(links ...network.Link) { o.machines.Impair(how, links...) })
+	return o.onLinks(op.Link(), func(links ...network.Link) { o.hosts.Machines.Impair(how, links...) })
 }
 
-func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.machines.Restore) }
+func (o operations) Restore(op *scenarios.LinkOp) error {
+	return o.onLinks(op, o.hosts.Machines.Restore)
+}
 
 // linksOf are links of a scenario as the machines' network has them.
 func linksOf(named []scenarios.Link) []network.Link {
@@ -256,12 +157,14 @@ func (o operations) PowerUp(op *scenarios.HostOp) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.SwitchOn(o.ctx) })
 }
 
-func (o operations) AddFault(op *scenarios.FaultOp) error      { return o.bmcs.Faults.Add(op) }
-func (o operations) RemoveFault(op *scenarios.FaultName) error { return o.bmcs.Faults.Remove(op.Name) }
+func (o operations) AddFault(op *scenarios.FaultOp) error { return o.hosts.BMCs.Faults.Add(op) }
+func (o operations) RemoveFault(op *scenarios.FaultName) error {
+	return o.hosts.BMCs.Faults.Remove(op.Name)
+}
 
 // onProcess does something to the process of a controller.
 func (b *Backend) onProcess(controller string, do func(*process) error) error {
-	for _, p := range b.processes {
+	for _, p := range b.running.processes {
 		if p.name == controller {
 			return do(p)
 		}
@@ -271,7 +174,7 @@ func (b *Backend) onProcess(controller string, do func(*process) error) error {
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
 	if o.managed(op.Controller) {
-		return o.manager.crash(op)
+		return o.plane.manager.crash(op)
 	}
 	return o.onProcess(op.Process(), func(p *process) error {
 		p.arm(op)
@@ -281,14 +184,14 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 
 func (o operations) PauseController(op *scenarios.ControllerOp) error {
 	if o.managed(op.Controller) {
-		return o.manager.stand(true)
+		return o.plane.manager.stand(true)
 	}
 	return o.onProcess(op.Controller, func(p *process) error { return p.stand(true) })
 }
 
 func (o operations) ResumeController(op *scenarios.ControllerOp) error {
 	if o.managed(op.Controller) {
-		return o.manager.stand(false)
+		return o.plane.manager.stand(false)
 	}
 	return o.onProcess(op.Controller, func(p *process) error { return p.stand(false) })
 }
@@ -299,20 +202,20 @@ func (o operations) StartSecond(op *scenarios.ControllerOp) error {
 func (o operations) StopSecond(op *scenarios.ControllerOp) error { return o.stopSecond(op.Controller) }
 
 func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
-	o.refusals.add(op)
+	o.running.refusals.add(op)
 	return nil
 }
 
 func (o operations) APIRestore(*struct{}) error {
-	o.refusals.clear()
-	return errors.Join(o.resumeStore(), o.door.Open())
+	o.running.refusals.clear()
+	return errors.Join(o.resumeStore(), o.plane.door.Open())
 }
 
 func (b *Backend) resumeStore() error {
-	if b.standard == nil {
+	if b.plane.standard == nil {
 		return nil
 	}
-	return b.standard.ResumeStore()
+	return b.plane.standard.ResumeStore()
 }
 
 func (o operations) Annotate(op *scenarios.AnnotateOp) error { return o.annotate(op, &op.Value) }
@@ -351,7 +254,7 @@ func (o operations) each(which scenarios.Selection, do func(object string) error
 		in = append(in, client.InNamespace(objects.Namespace))
 	}
 	list := kind.NewList()
-	if err := o.admin.List(o.ctx, list, in...); err != nil {
+	if err := o.plane.admin.List(o.ctx, list, in...); err != nil {
 		return fmt.Errorf("find %s: %w", which, err)
 	}
 	if meta.LenList(list) == 0 {
@@ -364,7 +267,7 @@ func (o operations) each(which scenarios.Selection, do func(object string) error
 
 // writable is an error while users can write nothing.
 func (o operations) writable() error {
-	if !o.door.Takes() {
+	if !o.plane.door.Takes() {
 		return &play.Ineffective{Reason: "the API server is away, or cannot write"}
 	}
 	return nil
@@ -387,14 +290,14 @@ func (o operations) patch(name, by string, object, status []byte, options []clie
 	if err == nil && object != nil {
 		o.record.Writers.Sends(name, by)
 		defer o.record.Writers.Done(name, by)
-		err = o.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
+		err = o.plane.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
 		o.record.Writers.Wrote(obj.GetResourceVersion(), by)
 		if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
 			o.record.Writers.Released(name, by)
 		}
 	}
 	if err == nil && status != nil {
-		err = o.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), client.FieldOwner(by))
+		err = o.plane.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), client.FieldOwner(by))
 	}
 	if apierrors.IsNotFound(err) {
 		return &play.Ineffective{Reason: err.Error(), Missing: true}
@@ -412,12 +315,12 @@ func (o operations) Delete(op *scenarios.ObjectOp) error {
 			return err
 		}
 		o.record.Writers.Deletes(name, op.By())
-		return client.IgnoreNotFound(o.admin.Delete(o.ctx, obj))
+		return client.IgnoreNotFound(o.plane.admin.Delete(o.ctx, obj))
 	})
 }
 
 func (o operations) Create(op *scenarios.CreateOp) error {
-	kind, obj, err := o.kinds.Create(op, o.topology)
+	kind, obj, err := o.kinds.Create(op, o.plane.topology)
 	if err = errors.Join(err, o.writable()); err != nil {
 		return err
 	}
@@ -434,17 +337,17 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 
 // Heal withdraws every fault that doesn't last for good.
 func (o operations) Heal(op *scenarios.HealOp) error {
-	o.schedule.heal()
-	o.machines.RestoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
+	o.running.schedule.heal()
+	o.hosts.Machines.RestoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
 	var errs []error
-	for _, name := range o.names {
-		errs = append(errs, o.hosts[name].Heal(o.ctx))
+	for _, name := range o.hosts.Names {
+		errs = append(errs, o.hosts.ByName[name].Heal(o.ctx))
 	}
-	o.bmcs.Heal(op.Faults())
-	o.refusals.clear()
-	errs = append(errs, o.resumeStore(), o.door.Open(), o.manager.heal(op))
-	o.door.ThawAll()
-	for _, p := range o.processes {
+	o.hosts.BMCs.Heal(op.Faults())
+	o.running.refusals.clear()
+	errs = append(errs, o.resumeStore(), o.plane.door.Open(), o.plane.manager.heal(op))
+	o.plane.door.ThawAll()
+	for _, p := range o.running.processes {
 		errs = append(errs, p.heal(op))
 	}
 	return errors.Join(errs...)

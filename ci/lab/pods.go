@@ -56,14 +56,14 @@ func (b *Backend) podsOf(controller string) *scenarios.Pods {
 
 // addPods installs what Pods need, and makes their ways. They come when their DaemonSet does.
 func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error {
-	if b.pods == nil {
+	if b.running.pods == nil {
 		if err := b.openPods(); err != nil {
 			return err
 		}
 	}
-	b.pods.feeds = b.pods.feeds || given.FeedsWatchdog
+	b.running.pods.feeds = b.running.pods.feeds || given.FeedsWatchdog
 	for _, image := range given.Images {
-		if err := b.pods.registry.Add(given.File(image)); err != nil {
+		if err := b.running.pods.registry.Add(given.File(image)); err != nil {
 			return err
 		}
 	}
@@ -75,12 +75,12 @@ func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error 
 	for i := range b.plan.Spec.Topology.Hosts {
 		host := &b.plan.Spec.Topology.Hosts[i]
 		who := podIdentity{"system:serviceaccount:" + objects.Namespace + ":" + given.ServiceAccount, host.Node()}
-		if _, taken := b.pods.gates[who]; taken {
+		if _, taken := b.running.pods.gates[who]; taken {
 			return fmt.Errorf("the ServiceAccount %s is that of other Pods as well, so their requests can't be told apart", given.ServiceAccount)
 		}
 		a := b.newAgent(c, host.Name)
 		a.again = a.startAgain
-		b.pods.gates[who] = podGate{a, a.through(b.pods.server)}
+		b.running.pods.gates[who] = podGate{a, a.through(b.running.pods.server)}
 	}
 	return nil
 }
@@ -102,10 +102,10 @@ func (b *Backend) openPods() error {
 	if p.registry, err = container.NewRegistry(); err != nil {
 		return err
 	}
-	b.pods = p
-	p.proxy, err = b.door.Serve(b.anyone(), func(next http.RoundTripper) http.RoundTripper {
+	b.running.pods = p
+	p.proxy, err = b.plane.door.Serve(b.anyone(), func(next http.RoundTripper) http.RoundTripper {
 		p.server = next
-		return byToken{p.gates, b.door.Through(next)}
+		return byToken{p.gates, b.plane.door.Through(next)}
 	}, serving, "")
 	return err
 }

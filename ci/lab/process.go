@@ -28,6 +28,18 @@ const restartDelay = 500 * time.Millisecond
 // errDead is what a killed process's requests end with, before they are sent.
 var errDead = errors.New("the process was killed")
 
+// running is what runs of the controllers, and what runs them.
+type running struct {
+	runner    runner.Runner
+	programs  []runner.Runner
+	processes []*process
+	agents    []*agent
+	pods      *pods // nil unless controllers are Pods
+	// refusals and schedule are what the scenario and the plan do with what they ask.
+	refusals refusals
+	schedule *schedule
+}
+
 // process is one controller that can be killed alone, around each of its effects, and
 // that starts again.
 type process struct {
@@ -98,12 +110,12 @@ func (b *Backend) startControllers() error {
 		if p.program = b.programOf(c.Name); p.program != nil {
 			p.programs = b.starts(p.program)
 		}
-		b.processes = append(b.processes, p)
+		b.running.processes = append(b.running.processes, p)
 		if err := b.replicate(p); err != nil {
 			return fmt.Errorf("prepare the processes of the controller %s: %w", c.Name, err)
 		}
 		// A health check must not take the first boots of emulated nodes for failures.
-		if c.StartsAfterNodes || b.options.Hosts == Node {
+		if c.StartsAfterNodes || b.options.realNodes() {
 			b.tasks.Go(func() { p.startLast() })
 			continue
 		}
@@ -132,13 +144,13 @@ func (b *Backend) grant(r controllers.Registration) error {
 	role := func(name string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 	}
-	err := b.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
+	err := b.plane.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "lab-" + controller}, Subjects: []rbacv1.Subject{user}, RoleRef: role("fencelab-" + controller),
 	})
 	if err != nil || !r.NeedsBMCSecrets {
 		return err
 	}
-	return b.admin.Create(b.ctx, &rbacv1.RoleBinding{
+	return b.plane.admin.Create(b.ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: objects.Namespace, Name: "lab-" + controller},
 		Subjects:   []rbacv1.Subject{user}, RoleRef: role("fencelab-bmc-credentials"),
 	})
@@ -147,7 +159,7 @@ func (b *Backend) grant(r controllers.Registration) error {
 // start is a new incarnation.
 func (p *process) start() error {
 	l := &life{p: p, done: make(chan struct{})}
-	p.b.door.Begin(p.name)
+	p.b.plane.door.Begin(p.name)
 	through, err := l.open()
 	if err != nil {
 		return errors.Join(err, l.closeProxies())
@@ -164,7 +176,7 @@ func (p *process) start() error {
 	if over {
 		return l.closeProxies()
 	}
-	controller, starter := p.controller, p.b.runner
+	controller, starter := p.controller, p.b.running.runner
 	if l.ironic != "" {
 		controller = commanding(controller, l.ironic)
 	}
@@ -187,11 +199,7 @@ func (p *process) start() error {
 	}
 	if at := started.Ready(); at != "" {
 		p.b.tasks.Go(func() {
-			within := readyTimeout
-			if p.b.options.Hosts == Node {
-				within = nodeReadyTimeout
-			}
-			ready, err := runner.Up(p.b.ctx, at, thismachine.Budget(within), started.Ended())
+			ready, err := runner.Up(p.b.ctx, at, thismachine.Budget(p.b.options.readyWithin()), started.Ended())
 			if err != nil && p.b.ctx.Err() == nil {
 				p.b.record.Fail(fmt.Errorf("the controller %s: %w", p.name, err))
 			}
@@ -237,7 +245,7 @@ func (p *process) fall(l *life) {
 // reviveAfter lets another incarnation start, when l has ended and a time is over. It is called with mu held.
 func (p *process) reviveAfter(l *life, delay time.Duration) {
 	late := time.Duration(0)
-	if d, deviates := p.b.schedule.step(p.name, "start Process/"+p.name, false); deviates && d.Fault == scenarios.FaultStaleList {
+	if d, deviates := p.b.running.schedule.step(p.name, "start Process/"+p.name, false); deviates && d.Fault == scenarios.FaultStaleList {
 		p.stale = max(p.stale, time.Duration(d.Delay))
 	} else if deviates {
 		late = time.Duration(d.Delay)
@@ -247,7 +255,7 @@ func (p *process) reviveAfter(l *life, delay time.Duration) {
 		if !thismachine.Sleep(p.b.ctx, delay) {
 			return
 		}
-		if late > 0 && p.b.schedule.wait(p.b.ctx, late) != nil {
+		if late > 0 && p.b.running.schedule.wait(p.b.ctx, late) != nil {
 			return
 		}
 		p.revive(l)
@@ -315,20 +323,20 @@ func (p *process) revive(l *life) {
 // startSecond starts another process of a controller, or the one that was stopped
 // before.
 func (b *Backend) startSecond(controller string) error {
-	for _, p := range b.processes {
+	for _, p := range b.running.processes {
 		if p.name != controller {
 			continue
 		}
 		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, programs: p.programs, program: p.program, second: true}
-		b.processes = slices.DeleteFunc(b.processes, func(p *process) bool { return p.name == second.name })
-		b.processes = append(b.processes, second)
+		b.running.processes = slices.DeleteFunc(b.running.processes, func(p *process) bool { return p.name == second.name })
+		b.running.processes = append(b.running.processes, second)
 		return second.start()
 	}
 	return fmt.Errorf("the controller %q is not part of this run", controller)
 }
 
 func (b *Backend) stopSecond(controller string) error {
-	for _, p := range b.processes {
+	for _, p := range b.running.processes {
 		if p.name == scenarios.Process(controller, 2) {
 			p.end()
 			return nil
@@ -404,8 +412,8 @@ func (p *process) stop() {
 // server, where the BMCs have the addresses of their proxies.
 func (l *life) open() (gate.Way, error) {
 	b, show, ways := l.p.b, make(map[string]string), make(map[string]string)
-	for host, target := range b.bmcs.URLs {
-		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: b.bmcs.Understands(host), Next: b.bmcs.Transport(l.p.name)}, b.bmcs.Secure)
+	for host, target := range b.hosts.BMCs.URLs {
+		proxy, err := gate.ServeEither(target, &gate.Gate{Judge: l, Read: b.hosts.BMCs.Understands(host), Next: b.hosts.BMCs.Transport(l.p.name)}, b.hosts.BMCs.Secure)
 		if err != nil {
 			return nil, err
 		}
@@ -422,11 +430,11 @@ func (l *life) open() (gate.Way, error) {
 	addresses := gate.NewAddresses(show)
 	judge := b.limited(l)
 	var listener gate.Listener
-	if b.schedule.listening() {
+	if b.running.schedule.listening() {
 		listener = l
 	}
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: b.door.Through(next), UserAgent: l.p.name, Addresses: addresses}
+		return &gate.Gate{Judge: judge, Listener: listener, Read: gate.API(b.kinds), Next: b.plane.door.Through(next), UserAgent: l.p.name, Addresses: addresses}
 	}, nil
 }
 
@@ -481,7 +489,7 @@ func (l *life) Asked(ctx context.Context, r gate.Request) error {
 	if err := l.asks(r); err != nil {
 		return err
 	}
-	if d, deviates := l.p.b.schedule.step(l.p.name, r.Deed, r.Effect != ""); deviates {
+	if d, deviates := l.p.b.running.schedule.step(l.p.name, r.Deed, r.Effect != ""); deviates {
 		if err := l.deviate(ctx, r, d); err != nil {
 			return err
 		}
@@ -517,7 +525,7 @@ func (l *life) arrives(r gate.Request) error {
 	if w := r.Warning; w != nil {
 		p.b.record.Now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})
 	}
-	if code := p.b.refusals.code(p.name, r.Verb, r.Kind); r.Verb != "" && code != 0 {
+	if code := p.b.running.refusals.code(p.name, r.Verb, r.Kind); r.Verb != "" && code != 0 {
 		object := r.Kind + "/" + r.Name
 		p.b.record.Now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/ci/lab/runner"
 	"github.com/fencelab/fencelab/controllers"
@@ -42,10 +43,13 @@ func TestRefuse(t *testing.T) {
 		{scenarios.FailAPIOp{Controller: "remediation", Code: 409}, http.MethodPatch, machines + "/worker-1", true},
 		{scenarios.FailAPIOp{Code: 404}, http.MethodGet, "/version", false},
 	} {
-		b := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), record: &record.Record{Stream: record.NewStream(func() time.Duration { return 0 })}, door: door.New(nil, nil)}
+		b := &Backend{
+			plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), plane: plane{door: door.New(nil, nil)},
+			record: &record.Record{Stream: record.NewStream(func() time.Duration { return 0 })},
+		}
 		l := &life{p: &process{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
-		b.refusals.add(&c.op)
+		b.running.refusals.add(&c.op)
 		for i := range 2 {
 			err := l.Asked(t.Context(), gate.API(b.kinds)(httptest.NewRequest(c.method, c.path, nil), nil))
 			var refusal *gate.Refusal
@@ -128,7 +132,10 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, s := serveBMCs(t)
 			r := hands{make(chan *hand, 10)}
-			backend := &Backend{plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), record: &record.Record{Stream: s}, door: door.New(s, gate.API(nil)), bmcs: b, runner: r}
+			backend := &Backend{
+				plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), record: &record.Record{Stream: s},
+				plane: plane{door: door.New(s, gate.API(nil))}, hosts: hosts.Hosts{BMCs: b}, running: running{runner: r},
+			}
 			p := &process{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {

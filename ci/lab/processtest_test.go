@@ -31,7 +31,7 @@ import (
 func TestProcesses(t *testing.T) {
 	b, _ := bench(t, false)
 	r := &hearing{b: b, ears: make(map[string]*ears)}
-	b.runner = r
+	b.running.runner = r
 	world := &real{b: b, runner: r}
 	processtest.Run(t, func(t *testing.T) processtest.World {
 		t.Parallel()
@@ -43,7 +43,7 @@ func TestProcesses(t *testing.T) {
 type real struct {
 	b      *Backend
 	runner *hearing
-	mu     sync.Mutex // guards b.processes
+	mu     sync.Mutex // guards b.running.processes
 }
 
 func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (started []processtest.Process) {
@@ -54,7 +54,7 @@ func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (st
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: all},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all},
 	}}
-	if err := w.b.admin.Create(t.Context(), role); err != nil {
+	if err := w.b.plane.admin.Create(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.b.grant(r); err != nil {
@@ -67,7 +67,7 @@ func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (st
 	for n := 1; n <= replicas; n++ {
 		p := &process{b: w.b, name: scenarios.Process(r.Name, n), controller: controllers.Selection{Registration: r}, lease: lease}
 		w.mu.Lock()
-		w.b.processes = append(w.b.processes, p)
+		w.b.running.processes = append(w.b.running.processes, p)
 		w.mu.Unlock()
 		if err := p.start(); err != nil {
 			t.Fatal(err)
@@ -85,19 +85,19 @@ func (w *real) do(t *testing.T, err error) {
 }
 
 func (w *real) Create(t *testing.T, obj client.Object) {
-	w.do(t, w.b.admin.Create(t.Context(), obj.DeepCopyObject().(client.Object)))
+	w.do(t, w.b.plane.admin.Create(t.Context(), obj.DeepCopyObject().(client.Object)))
 }
 
 func (w *real) Update(t *testing.T, obj client.Object) {
-	w.do(t, w.b.admin.Update(t.Context(), obj.DeepCopyObject().(client.Object)))
+	w.do(t, w.b.plane.admin.Update(t.Context(), obj.DeepCopyObject().(client.Object)))
 }
 
 func (w *real) Delete(t *testing.T, obj client.Object) {
-	w.do(t, client.IgnoreNotFound(w.b.admin.Delete(t.Context(), obj.DeepCopyObject().(client.Object))))
+	w.do(t, client.IgnoreNotFound(w.b.plane.admin.Delete(t.Context(), obj.DeepCopyObject().(client.Object))))
 }
 
 func (w *real) Get(t *testing.T, obj client.Object) {
-	w.do(t, w.b.admin.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	w.do(t, w.b.plane.admin.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 }
 
 func (w *real) Until(t *testing.T, what string, holds func() bool) {
@@ -147,7 +147,7 @@ func (r *hearing) of(process string) *ears {
 }
 
 func (r *hearing) Start(ctx context.Context, name string, c controllers.Selection, lease string, through gate.Way) (runner.Incarnation, error) {
-	return runner.InProcess{Plane: r.b.plane, Set: r.b.set}.Start(ctx, name, c, lease, func(next http.RoundTripper) http.RoundTripper {
+	return runner.InProcess{Plane: r.b.plane.controlPlane, Set: r.b.set}.Start(ctx, name, c, lease, func(next http.RoundTripper) http.RoundTripper {
 		return listening{r.of(name), through(next)}
 	})
 }

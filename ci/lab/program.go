@@ -18,10 +18,6 @@ import (
 )
 
 const (
-	// readyTimeout is what a program gets until it is up, nodeReadyTimeout one that may wait for
-	// Pods of real nodes.
-	readyTimeout     = 2 * time.Minute
-	nodeReadyTimeout = 6 * time.Minute
 	// A program that ends by itself is started again, as a kubelet does, after a time
 	// that doubles up to maxBackoff. One that was never up is given up at the last of
 	// so many attempts.
@@ -41,8 +37,8 @@ func (b *Backend) programOf(controller string) *scenarios.Program {
 
 // starts is what starts a program. Its logs are kept with those of the other controllers.
 func (b *Backend) starts(p *scenarios.Program) *runner.Programs {
-	r := runner.NewPrograms(b.plane, b.door, b.dir, b.keeper.Mark(), runner.Executable{Program: p, Image: b.imageOf(p)})
-	b.others = append(b.others, r)
+	r := runner.NewPrograms(b.plane.controlPlane, b.plane.door, b.dir, b.keeper.Mark(), runner.Executable{Program: p, Image: b.imageOf(p)})
+	b.running.programs = append(b.running.programs, r)
 	return r
 }
 
@@ -59,7 +55,7 @@ func (b *Backend) hasPrograms() bool {
 
 // installPrograms makes what the programs need, and lets each do what it may.
 func (b *Backend) installPrograms() error {
-	if err := b.admin.Create(b.ctx, requester.DeepCopy()); err != nil {
+	if err := b.plane.admin.Create(b.ctx, requester.DeepCopy()); err != nil {
 		return fmt.Errorf("make the role %s: %w", requester.Name, err)
 	}
 	for i := range b.plan.Spec.Controllers {
@@ -77,7 +73,7 @@ func (b *Backend) installPrograms() error {
 			roles = []string{"cluster-admin"}
 		}
 		for _, role := range append(slices.Clone(roles), requester.Name) {
-			err := b.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
+			err := b.plane.admin.Create(b.ctx, &rbacv1.ClusterRoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Name: "lab-" + c.Name + "-" + strings.ReplaceAll(role, ":", "-")},
 				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: runner.UserOf(c.Name)}},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

@@ -34,7 +34,7 @@ func (b *Backend) replicate(first *process) error {
 	for n := 2; n <= replicas; n++ {
 		others = append(others, &process{b: b, name: scenarios.Process(first.name, n), controller: first.controller, lease: first.lease})
 	}
-	b.processes = append(b.processes, others...)
+	b.running.processes = append(b.running.processes, others...)
 	b.tasks.Go(func() {
 		if !b.held(first.lease) {
 			return
@@ -51,7 +51,7 @@ func (b *Backend) replicate(first *process) error {
 // grantLease lets a user hold a Lease, and no other.
 func (b *Backend) grantLease(user, lease string) error {
 	at := metav1.ObjectMeta{Namespace: objects.Namespace, Name: "lab-lease-" + lease}
-	err := b.admin.Create(b.ctx, &rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{
+	err := b.plane.admin.Create(b.ctx, &rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, ResourceNames: []string{lease}, Verbs: []string{"get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}, // of the election
@@ -59,7 +59,7 @@ func (b *Backend) grantLease(user, lease string) error {
 	if err != nil {
 		return err
 	}
-	return b.admin.Create(b.ctx, &rbacv1.RoleBinding{
+	return b.plane.admin.Create(b.ctx, &rbacv1.RoleBinding{
 		ObjectMeta: at, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: at.Name},
 	})
@@ -69,7 +69,7 @@ func (b *Backend) grantLease(user, lease string) error {
 func (b *Backend) held(lease string) bool {
 	for ticks := time.Tick(100 * time.Millisecond); ; {
 		var found coordinationv1.Lease
-		err := b.admin.Get(b.ctx, client.ObjectKey{Namespace: objects.Namespace, Name: lease}, &found)
+		err := b.plane.admin.Get(b.ctx, client.ObjectKey{Namespace: objects.Namespace, Name: lease}, &found)
 		if err == nil && found.Spec.HolderIdentity != nil && *found.Spec.HolderIdentity != "" {
 			return true
 		}

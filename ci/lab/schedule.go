@@ -125,7 +125,7 @@ func (l *life) deviate(ctx context.Context, r gate.Request, d scenarios.Deviatio
 	by := time.Duration(d.Delay)
 	if !d.Fault.HasExtent() && by > 0 {
 		began := l.p.b.since()
-		if l.p.b.schedule.wait(ctx, by) != nil {
+		if l.p.b.running.schedule.wait(ctx, by) != nil {
 			// Who waits for an answer has asked all the same.
 			return l.late(r, errGivenUp, max(0, by-(l.p.b.since()-began)), "its client had given up")
 		}
@@ -205,7 +205,7 @@ func (l *life) late(r gate.Request, heard error, by time.Duration, note string) 
 			timer := time.NewTimer(by)
 			defer timer.Stop()
 			select {
-			case <-b.schedule.over:
+			case <-b.running.schedule.over:
 				return
 			case <-b.ctx.Done():
 				return
@@ -285,11 +285,11 @@ func (l *life) Told(ctx context.Context, r gate.Request, c gate.Change) error {
 	if c.Listed || before != nil && after != nil && before.GetResourceVersion() == after.GetResourceVersion() {
 		return nil
 	}
-	d, deviates := p.b.schedule.step(p.name, objects.Delivery(r.Watches, before, after), false)
+	d, deviates := p.b.running.schedule.step(p.name, objects.Delivery(r.Watches, before, after), false)
 	if !deviates {
 		return nil
 	}
-	if p.b.schedule.wait(ctx, time.Duration(d.Delay)) != nil {
+	if p.b.running.schedule.wait(ctx, time.Duration(d.Delay)) != nil {
 		return errGivenUp
 	}
 	if d.Fault == scenarios.FaultRelist {

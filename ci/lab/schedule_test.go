@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
+	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/ci/lab/record"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/fakebmc/wall"
@@ -49,9 +50,12 @@ func TestDeviations(t *testing.T) {
 			r := hands{make(chan *hand, 10)}
 			c.deviation.Step = "remediation/delete Node/n-3/1"
 			plan := &scenarios.Plan{Deviations: []scenarios.Deviation{c.deviation}}
-			backend := &Backend{plan: plan, kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), record: &record.Record{Stream: s}, door: door.New(s, gate.API(nil)), bmcs: b, runner: r}
+			backend := &Backend{
+				plan: plan, kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), record: &record.Record{Stream: s},
+				plane: plane{door: door.New(s, gate.API(nil))}, hosts: hosts.Hosts{BMCs: b}, running: running{runner: r},
+			}
 			begin(s)
-			backend.schedule = newSchedule(plan, s, false)
+			backend.running.schedule = newSchedule(plan, s, false)
 			p := &process{b: backend, name: "remediation"}
 			if err := p.start(); err != nil {
 				t.Fatal(err)

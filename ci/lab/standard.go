@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fencelab/fencelab/ci/cluster"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
@@ -24,34 +22,10 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// The control planes of a lab, as the command line calls them. Embedded is an API server,
-// beside which stand-ins do what the standard controllers of Kubernetes would; Standard is the
-// same with kube-controller-manager and kube-scheduler; Kind is a cluster that kind makes in a
-// container; Kubeconfig is one of somebody's own, whatever it runs.
-const Embedded, Standard, Kind, Kubeconfig = "embedded", "standard", "kind", "kubeconfig"
-
 // podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
 // is gone. It looks every 20 seconds: from its first look it lets 40 pass, which its third
 // look may find to be not quite over.
 const podGC = 80 * time.Second
-
-// cluster are the options of the control plane.
-func (o Options) cluster() cluster.Options {
-	c := cluster.Options{Bin: o.Bin}
-	if o.ControlPlane() == Standard {
-		c.Standard = new(cluster.Standard)
-	}
-	return c
-}
-
-// ControlPlane is the one that the lab has: Standard where real nodes would be to join Embedded, since without the standard
-// controllers no real kubelet can.
-func (o Options) ControlPlane() string {
-	if o.Hosts == Node && (o.Cluster == "" || o.Cluster == Embedded) {
-		return Standard
-	}
-	return cmp.Or(o.Cluster, Embedded)
-}
 
 // runs reports whether the control plane runs a standard controller.
 func (b *Backend) runs(name string) bool { return slices.Contains(b.plane.Runs(), name) }
@@ -100,7 +74,7 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 // managed reports whether a controller is a stand-in for something that our kube-controller-manager runs.
 func (b *Backend) managed(controller string) bool {
 	r, err := b.set.Lookup(controller)
-	return b.standard != nil && err == nil && r.StandIn()
+	return b.plane.standard != nil && err == nil && r.StandIn()
 }
 
 // standardManager is kube-controller-manager, as stories that kill it have it.
@@ -116,7 +90,7 @@ type standardManager struct {
 func (m *standardManager) crash(op *scenarios.CrashOp) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.b.standard.KillControllerManager(); err != nil {
+	if err := m.b.plane.standard.KillControllerManager(); err != nil {
 		return err
 	}
 	m.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
@@ -131,7 +105,7 @@ func (m *standardManager) crash(op *scenarios.CrashOp) error {
 		if m.deaths != death || m.b.ctx.Err() != nil {
 			return
 		}
-		if err := m.b.standard.StartControllerManager(); err != nil {
+		if err := m.b.plane.standard.StartControllerManager(); err != nil {
 			m.b.record.Fail(fmt.Errorf("start kube-controller-manager again: %w", err))
 			return
 		}
@@ -145,9 +119,9 @@ func (m *standardManager) stand(still bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if still {
-		return m.b.standard.PauseControllerManager()
+		return m.b.plane.standard.PauseControllerManager()
 	}
-	return m.b.standard.ResumeControllerManager()
+	return m.b.plane.standard.ResumeControllerManager()
 }
 
 // heal has it run, and go on.
@@ -156,7 +130,7 @@ func (m *standardManager) heal(op *scenarios.HealOp) error {
 		return nil
 	}
 	m.mu.Lock()
-	err := m.b.standard.StartControllerManager()
+	err := m.b.plane.standard.StartControllerManager()
 	m.mu.Unlock()
 	return errors.Join(err, m.stand(false))
 }
@@ -168,7 +142,7 @@ func (b *Backend) createWorkload() {
 	}
 	topology := &b.plan.Spec.Topology
 	for _, obj := range exclusive(topology.NodeOf(topology.Workload.Host)) {
-		if err := b.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
+		if err := b.plane.admin.Create(b.ctx, obj, client.FieldOwner("scenario")); err != nil && b.ctx.Err() == nil {
 			b.record.Fail(fmt.Errorf("create the exclusive workload: %T %s: %w", obj, obj.GetName(), err))
 		}
 	}
@@ -199,7 +173,7 @@ const taintPoll = 100 * time.Millisecond
 // kube-controller-manager, or its stand-in, knows that it is Ready.
 func (b *Backend) takesPods(name string) bool {
 	var node corev1.Node
-	err := b.admin.Get(b.ctx, client.ObjectKey{Name: name}, &node)
+	err := b.plane.admin.Get(b.ctx, client.ObjectKey{Name: name}, &node)
 	return err == nil && len(node.Spec.Taints) == 0
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// running is a control plane that runs some standard controllers.
-type running struct {
+// runsThese is a control plane that runs some standard controllers.
+type runsThese struct {
 	controlPlane
 	names []string
 }
 
-func (r running) Runs() []string { return r.names }
+func (r runsThese) Runs() []string { return r.names }
 
 // TestStandInsFillWhatIsMissing: one runs unless everything that it stands in for does.
 func TestStandInsFillWhatIsMissing(t *testing.T) {
@@ -36,7 +36,7 @@ func TestStandInsFillWhatIsMissing(t *testing.T) {
 		{all, "reboot"},
 	} {
 		b := New(Options{})
-		b.plan, b.plane = plan, running{names: test.runs}
+		b.plan, b.plane.controlPlane = plan, runsThese{names: test.runs}
 		chosen, err := b.controllers()
 		if err != nil {
 			t.Fatal(err)

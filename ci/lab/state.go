@@ -86,13 +86,13 @@ func (b *Backend) State(ctx context.Context) *State {
 		s.APIError = err.Error()
 	}
 	var err error
-	if s.Hypervisor, err = b.machines.Hypervisor(); err != nil {
+	if s.Hypervisor, err = b.hosts.Machines.Hypervisor(); err != nil {
 		s.HypervisorError = err.Error()
 	}
-	for _, name := range b.names {
+	for _, name := range b.hosts.Names {
 		s.Hosts = append(s.Hosts, b.hostState(ctx, name))
 	}
-	for _, p := range b.processes {
+	for _, p := range b.running.processes {
 		s.Controllers = append(s.Controllers, ControllerState{p.name, p.state()})
 	}
 	if err := b.record.Failed(); err != nil {
@@ -108,7 +108,7 @@ func (b *Backend) Lacks() []string { return b.record.Lacks() }
 func (b *Backend) Kubeconfig() ([]byte, error) { return cluster.Kubeconfig(b.plane.Config()) }
 
 // BMCPassword is that of the BMCs' user, of a lab that has been started.
-func (b *Backend) BMCPassword() string { return b.bmcs.Password }
+func (b *Backend) BMCPassword() string { return b.hosts.BMCs.Password }
 
 // ready asks the API server whether it is.
 func (b *Backend) ready(ctx context.Context) error {
@@ -135,13 +135,13 @@ func (b *Backend) ready(ctx context.Context) error {
 }
 
 func (b *Backend) hostState(ctx context.Context, name string) HostState {
-	h := HostState{Name: name, BMC: b.bmcs.SystemAt(name), Domain: b.hosts[name].DomainName()}
-	power, err := b.hosts[name].PowerState()
+	h := HostState{Name: name, BMC: b.hosts.BMCs.SystemAt(name), Domain: b.hosts.ByName[name].DomainName()}
+	power, err := b.hosts.ByName[name].PowerState()
 	if h.Power = string(power); err != nil {
 		h.Power = "unknown: " + err.Error()
 	}
 	var node corev1.Node
-	switch err := b.admin.Get(ctx, client.ObjectKey{Name: b.plan.Spec.Topology.NodeOf(name)}, &node); {
+	switch err := b.plane.admin.Get(ctx, client.ObjectKey{Name: b.plan.Spec.Topology.NodeOf(name)}, &node); {
 	case apierrors.IsNotFound(err):
 		h.Node = "there is none"
 	case err != nil:

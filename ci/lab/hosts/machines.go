@@ -7,6 +7,7 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -27,6 +28,36 @@ const CommandTimeout = time.Minute
 // DefaultAssets is FENCELAB_LAB, or the lab directory beside cluster.DefaultBin.
 func DefaultAssets() string {
 	return cmp.Or(os.Getenv("FENCELAB_LAB"), filepath.Join(filepath.Dir(cluster.DefaultBin()), "lab"))
+}
+
+// Hosts are all of a lab: their machines, in the order of their names in the plan, and the BMCs in front.
+type Hosts struct {
+	Machines Machines
+	Names    []string
+	ByName   map[string]Machine
+	BMCs     *BMCs
+}
+
+// SwitchOn switches all of them on, in the scenario's name.
+func (h *Hosts) SwitchOn(ctx context.Context) error {
+	for _, name := range h.Names {
+		if err := h.ByName[name].SwitchOn(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the BMCs and the machines, as far as there are any, and returns what was asked of them and what they said.
+func (h *Hosts) Close() (artifacts []play.Artifact, err error) {
+	if h.BMCs != nil {
+		artifacts, err = h.BMCs.Close()
+	}
+	if h.Machines != nil {
+		consoles, failed := h.Machines.Close()
+		artifacts, err = append(artifacts, consoles...), errors.Join(err, failed)
+	}
+	return artifacts, err
 }
 
 // Machines are the hosts of a lab, whatever they are made of. What physically happens to
