@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencelab/fencelab/ci/lab"
-	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/cmd/incluster"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
@@ -20,7 +19,6 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/version"
 	"github.com/fencelab/fencelab/sim"
-	"github.com/fencelab/fencelab/sim/search/workers"
 )
 
 // Execute is the whole program but for its process: results go to out, talk to
@@ -87,8 +85,8 @@ missing, 5 internal error.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
-		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), kept.Command(strings.Join(called(), " "), Vocabulary), doctorCommand(),
-		incluster.Controllers(), incluster.Agent(), bmcCommand(), workers.Command())
+		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), labCommand(strings.Join(called(), " ")), doctorCommand(),
+		incluster.Controllers(), incluster.Agent(), bmcCommand(), workerCommand())
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetHelpCommand(helpCommand())
 	root.SetVersionTemplate("fencelab {{.Version}}\n")

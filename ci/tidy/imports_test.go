@@ -77,7 +77,7 @@ var layers = []layer{
 
 	{"sim", slices.Concat([]string{"./scenarios", "./controllers", "./sim", "./fakebmc/."}, kubernetes, capi, everyClient),
 		"the simulator needs no real API server, VM or network, and " + whyCI},
-	{"sim/search/workers", []string{"./scenarios", "./sim", "github.com/spf13/cobra"}, "a worker is this program, so that it needs a command"},
+	{"sim/search/workers", []string{"./scenarios", "./sim"}, "a worker plays schedules, whoever starts it"},
 	{"fencetest", slices.Concat([]string{"./"}, anyYAML), "it joins for a test what the command joins for a user"},
 	{"docs/examples/cluster-api", slices.Concat([]string{"./fencetest", "./controllers/.", "./controllers/api", "./scenarios", "sigs.k8s.io/cluster-api"}, kubernetes, everyClient, anyYAML),
 		"Cluster API's controllers are set up as it does, with what any other module can use"},
@@ -121,7 +121,7 @@ var layers = []layer{
 	{"ci/lab/hosts", slices.Concat([]string{"./scenarios/.", "./scenarios/history", "./scenarios/objects", "./scenarios/page", "./scenarios/play", "./fakebmc", "./sim/model", "./vms", "./ci/child", "./ci/cluster", "./ci/lab/gate", "./ci/lab/record", "./ci/machine"}, system, testTools), "machines and their BMCs know neither the API nor controllers"},
 	{"ci/lab/door", slices.Concat([]string{"./scenarios/history", "./scenarios/objects", "./controllers/.", "./ci/lab/gate", "./ci/lab/record"}, kubernetes, everyClient), "whatever passes the door, it knows only requests"},
 	{"ci/lab/runner", slices.Concat([]string{"./scenarios/.", "./scenarios/objects", "./scenarios/play", "./controllers/.", "./ci/child", "./ci/cluster", "./ci/container", "./ci/lab/door", "./ci/lab/gate"}, kubernetes, everyClient), "who runs a controller knows nothing of its hosts"},
-	{"ci/lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./ci/cluster", "./ci/lab/.", "./ci/machine", "github.com/spf13/cobra"}, system), "a lab that is kept is a lab, whoever looks after it"},
+	{"ci/lab/kept", slices.Concat([]string{"./scenarios", "./controllers/.", "./vms/.", "./vms/keeper", "./ci/cluster", "./ci/lab/.", "./ci/machine"}, system), "a lab that is kept is a lab, whoever looks after it"},
 	{"ci/lab/inguest", slices.Concat([]string{"./controllers/.", "./controllers/onhost", "./ci/lab/inguest", "./vms/guest/evidence"}, everyClient), "the program in a guest is fencelab's agents, and no lab"},
 	{"ci/mutants", slices.Concat([]string{"./ci/corpus/.", "./ci/mutants/finding", "./ci/mutants/source", "./scenarios", "./sim", "./vms/keeper"}, anyYAML), "mistakes in the controllers, those of known bugs too, are found by scenarios and searches, in the simulator"},
 	{"ci/mutants/reproduce", []string{"./ci/mutants/finding", "./ci/lab", "./scenarios", "./sim", "./vms/keeper"}, "what is found in the simulator is reproduced in the lab"},

@@ -20,8 +20,8 @@ import (
 // Bare is the choice of no controllers but the stand-ins for those of Kubernetes: whoever asks for the lab runs others.
 const Bare = "none"
 
-// runsControllers is the part of a lab that says how it runs controllers.
-const runsControllers = "controllers"
+// RunsControllers is the part of a lab that says how it runs controllers.
+const RunsControllers = "controllers"
 
 // Job is what a lab is made of.
 type Job struct {
@@ -60,7 +60,7 @@ func (j *Job) options(log io.Writer) lab.Options {
 func (j *Job) topology(plan *scenarios.Plan) *scenarios.Plan {
 	bare := plan.With(nil)
 	bare.Spec.Steps = nil
-	if j.Parts[runsControllers] == Bare {
+	if j.Parts[RunsControllers] == Bare {
 		set := controllers.Default()
 		bare.Spec.Controllers = slices.DeleteFunc(slices.Clone(plan.Spec.Controllers), func(c scenarios.Controller) bool {
 			r, err := set.Lookup(c.Name)

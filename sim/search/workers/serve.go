@@ -8,10 +8,7 @@ import (
 	"io"
 	"runtime/debug"
 
-	"github.com/spf13/cobra"
-
 	"github.com/fencelab/fencelab/scenarios/campaign"
-	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 )
@@ -19,19 +16,6 @@ import (
 // memory is when a worker collects its garbage: what a schedule allocates is dead by
 // its end, so that the collector has the less to do the later it runs.
 const memory = 200 << 20
-
-// Command is the hidden command that is the other side of [Of].
-func Command() *cobra.Command {
-	return &cobra.Command{
-		Use:    "worker",
-		Short:  "Play schedules for a search",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exit.Coded(exit.Internal, Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
-		},
-	}
-}
 
 // Serve is a worker: it plays the schedules that it reads, and writes what came of
 // them. It ends when its input does, or the context, after the schedule that it plays.

@@ -1,4 +1,4 @@
-package kept
+package cmd
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
+	"github.com/fencelab/fencelab/ci/lab/kept"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
@@ -24,8 +25,8 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// Command is fencelab lab. program is how the user called fencelab, and vocabulary what scenarios may speak of.
-func Command(program string, vocabulary func() file.Vocabulary) *cobra.Command {
+// labCommand is fencelab lab. program is how the user called fencelab.
+func labCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Keep a lab to work in",
@@ -36,12 +37,12 @@ not interfere.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(upCommand(program, vocabulary), statusCommand(program), downCommand(program), keepCommand(vocabulary))
+	cmd.AddCommand(upCommand(program), statusCommand(program), downCommand(program), keepCommand())
 	return cmd
 }
 
-func upCommand(program string, vocabulary func() file.Vocabulary) *cobra.Command {
-	job := Job{Parts: make(map[string]string)}
+func upCommand(program string) *cobra.Command {
+	job := kept.Job{Parts: make(map[string]string)}
 	var set map[string]string
 	var seed uint64
 	var ironicImage string
@@ -57,7 +58,7 @@ controllers act, and you run yours beside them.`,
   fencelab lab up --hosts model --controllers none scenarios/catalog/machine-remediation/cut-off-host.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			plan, err := chosen(args[0], vocabulary(), set, seed)
+			plan, err := chosen(args[0], Vocabulary(), set, seed)
 			if err != nil {
 				return exit.BadInput(err)
 			}
@@ -65,8 +66,8 @@ controllers act, and you run yours beside them.`,
 			if job.IronicImage, err = file.ImageHere(ironicImage); err != nil {
 				return exit.BadInput(err)
 			}
-			status, err := Up(cmd.Context(), job, saying(cmd.ErrOrStderr()), "lab", "keep")
-			var failure *Failure
+			status, err := kept.Up(cmd.Context(), job, saying(cmd.ErrOrStderr()), "lab", "keep")
+			var failure *kept.Failure
 			switch {
 			case errors.As(err, &failure):
 				return exit.Coded(failure.Code, err)
@@ -75,15 +76,15 @@ controllers act, and you run yours beside them.`,
 			case err != nil:
 				return exit.Coded(exit.Internal, err)
 			}
-			describe(cmd.OutOrStdout(), status, program)
+			describeLab(cmd.OutOrStdout(), status, program)
 			return nil
 		},
 	}
 	flags := cmd.Flags()
 	for _, part := range lab.Parts {
 		of := part.Of
-		if part.Flag == runsControllers {
-			of = append(slices.Clone(of), Bare)
+		if part.Flag == kept.RunsControllers {
+			of = append(slices.Clone(of), kept.Bare)
 		}
 		flags.Var(&choice{job.Parts, part.Flag, of}, part.Flag, fmt.Sprintf(part.Help, phrase.OneOf(of)))
 		job.Parts[part.Flag] = of[0]
@@ -151,7 +152,7 @@ func statusCommand(program string) *cobra.Command {
 			}
 			good := true
 			for _, l := range labs {
-				good = l.tell(cmd.Context(), cmd.OutOrStdout(), program) && good
+				good = tell(cmd.Context(), cmd.OutOrStdout(), l, program) && good
 			}
 			if !good {
 				return exit.Ended(exit.Environment)
@@ -162,17 +163,17 @@ func statusCommand(program string) *cobra.Command {
 }
 
 // tell says how the lab is, and reports whether that is well.
-func (l Lab) tell(ctx context.Context, w io.Writer, program string) bool {
+func tell(ctx context.Context, w io.Writer, l kept.Lab, program string) bool {
 	status, err := l.Status(ctx)
 	switch {
-	case errors.Is(err, ErrEnded):
+	case errors.Is(err, kept.ErrEnded):
 		fmt.Fprintf(w, "lab %s is dead: %v; run: %s lab down %s\n", l.Name, err, program, l.Name)
 		return false
 	case err != nil:
 		fmt.Fprintf(w, "lab %s is stuck: %v; run: %s lab down %s\n", l.Name, err, program, l.Name)
 		return false
 	}
-	return describe(w, status, program)
+	return describeLab(w, status, program)
 }
 
 // sweepKilled removes what runs have left whose keepers were killed, too.
@@ -234,7 +235,7 @@ your own cluster.`,
 
 // leaveCluster removes what killed labs have left in somebody's cluster.
 func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
-	labs, err := Find()
+	labs, err := kept.Find()
 	if err != nil {
 		return exit.Coded(exit.Internal, err)
 	}
@@ -242,7 +243,7 @@ func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
 		return exit.BadInput(fmt.Errorf("name the labs whose leftovers are in the cluster of %s: they have the label %s=NAME", kubeconfig, cluster.Label))
 	}
 	for _, name := range names {
-		if !keeper.IsName(name) || slices.ContainsFunc(labs, func(l Lab) bool { return l.Name == name }) {
+		if !keeper.IsName(name) || slices.ContainsFunc(labs, func(l kept.Lab) bool { return l.Name == name }) {
 			return exit.BadInput(fmt.Errorf("%q is up, or not the name of a lab: run lab down %[1]s without --kubeconfig first", name))
 		}
 		if err := cluster.Release(cmd.Context(), kubeconfig, name); err != nil {
@@ -253,27 +254,27 @@ func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
 	return nil
 }
 
-func keepCommand(vocabulary func() file.Vocabulary) *cobra.Command {
+func keepCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "keep",
 		Short:  "Be the process of a lab",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exit.Coded(exit.Internal, Keep(cmd.Context(), os.Stdin, os.Stdout, vocabulary()))
+			return exit.Coded(exit.Internal, kept.Keep(cmd.Context(), os.Stdin, os.Stdout, Vocabulary()))
 		},
 	}
 }
 
 // named are the labs of these names, or all.
-func named(args []string) ([]Lab, error) {
-	labs, err := Find()
+func named(args []string) ([]kept.Lab, error) {
+	labs, err := kept.Find()
 	if err != nil || len(args) == 0 {
 		return labs, err
 	}
-	var found []Lab
+	var found []kept.Lab
 	for _, name := range args {
-		i := slices.IndexFunc(labs, func(l Lab) bool { return l.Name == name })
+		i := slices.IndexFunc(labs, func(l kept.Lab) bool { return l.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no lab %q: lab status lists those that are up", name)
 		}
@@ -282,15 +283,15 @@ func named(args []string) ([]Lab, error) {
 	return found, nil
 }
 
-func names(labs []Lab) (names []string) {
+func names(labs []kept.Lab) (names []string) {
 	for _, l := range labs {
 		names = append(names, l.Name)
 	}
 	return names
 }
 
-// describe prints how a lab is, and reports whether it is as it should be.
-func describe(w io.Writer, s *Status, program string) bool {
+// describeLab prints how a lab is, and reports whether it is as it should be.
+func describeLab(w io.Writer, s *kept.Status, program string) bool {
 	age := time.Since(s.Since).Round(time.Second)
 	if s.State == nil {
 		fmt.Fprintf(w, "lab %s of %s, %s old, is not up: %s\n", s.Name, s.Scenario, age, s.Doing)
