@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,6 +88,10 @@ func (d decoder) json(n *yaml.Node, v reflect.Value, path string) {
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mismatch):
+		if _, length := v.Interface().(interface{ Seconds() float64 }); length && decimal.MatchString(n.Value) {
+			d.doc.bad(path, "%s is not a duration: write it with its unit, such as 20s", n.Value)
+			return
+		}
 		// The type reads what it writes.
 		example, _ := json.Marshal(reflect.Zero(v.Type()).Interface()) // "" will do
 		d.doc.bad(path, "%s where a value such as %s is expected", describe(n), example)
@@ -115,11 +120,11 @@ func (d decoder) text(n *yaml.Node, v reflect.Value, path string) {
 }
 
 func (d decoder) structure(n *yaml.Node, v reflect.Value, path string) {
+	fields := fieldsOf(v.Type())
 	if n.Kind != yaml.MappingNode {
-		d.doc.bad(path, "%s where fields are expected", describe(n))
+		d.doc.bad(path, "%s where fields are expected%s", describe(n), d.asField(n, fields))
 		return
 	}
-	fields := fieldsOf(v.Type())
 	names := make([]string, len(fields))
 	byName := map[string]field{}
 	for i, f := range fields {
@@ -130,6 +135,9 @@ func (d decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 		f, known := byName[key.Value]
 		if !known {
 			text := unknown("field", key.Value, names)
+			if place, known := placeOf(key.Value, path); known && !strings.HasSuffix(text, "?") {
+				text = fmt.Sprintf("unknown field %s: it belongs in %s", phrase.Quote(key.Value), place)
+			}
 			meant = append(meant, text)
 			d.doc.report(key.Line, key.Column, join(path, key.Value), text)
 			continue
@@ -149,6 +157,30 @@ func (d decoder) structure(n *yaml.Node, v reflect.Value, path string) {
 			d.doc.bad(join(path, f.name), "is missing")
 		}
 	}
+}
+
+// spaceless is a field whose colon has no space behind it, which is text to YAML.
+var spaceless = regexp.MustCompile(`^[A-Za-z]+:[^\s/]`)
+
+// asField says how what isn't fields could have been meant as one, if it is plain: a scenario's structs begin with what names them.
+func (d decoder) asField(n *yaml.Node, fields []field) string {
+	first := 0
+	for first < len(fields) && fields[first].typ.Kind() == reflect.Struct {
+		first++
+	}
+	switch {
+	case n.Kind != yaml.ScalarNode || !isText(n) || first == len(fields):
+		return ""
+	case spaceless.MatchString(n.Value):
+		return ": put a space after the colon"
+	case slices.ContainsFunc(fields, func(f field) bool { return f.name == n.Value }):
+		return fmt.Sprintf(": write {%s: …}", n.Value)
+	case phrase.Quote(n.Value) != `"`+n.Value+`"`:
+		return ""
+	case d.strict && fields[first].typ.Kind() == reflect.String:
+		return fmt.Sprintf(": write {%s: %s}", fields[first].name, n.Value)
+	}
+	return ""
 }
 
 // mentions reports whether a field is what an unknown one was meant to be: then

@@ -77,7 +77,9 @@ func (v *validator) judgement() {
 	}
 	v.distinct(v.spec.Invariants, inv)
 	judged := v.spec.Invariants
-	if violated := v.spec.Expect.Violated; v.OneOf("spec.expect.violated", "invariant", violated, v.invariants) &&
+	if violated := v.spec.Expect.Violated; violated == "held" {
+		v.Bad("spec.expect.violated", "to expect that nothing is violated, leave it out")
+	} else if v.OneOf("spec.expect.violated", "invariant", violated, v.invariants) &&
 		len(judged) > 0 && !slices.Contains(judged, violated) {
 		v.Bad("spec.expect.violated", "%s is not judged: add it to spec.invariants", violated)
 	}

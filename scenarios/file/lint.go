@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 	for i, c := range s.Spec.Controllers {
 		d.shadowed(fmt.Sprintf("spec.controllers[%d].overlay", i), c.Overlay)
 	}
+	d.absent(s, vocab)
 	keys := slices.Clone(vocab.Annotations) // those that somebody sets
 	var patches []string                    // which may set any
 	for _, step := range s.Spec.Steps {
@@ -51,6 +53,26 @@ func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 				d.bad(path+".do", "%s is not a deletion hook: hooks begin with %s or %s", phrase.Quote(op.Key), hookDomains[0], hookDomains[1])
 			}
 		}
+	}
+}
+
+// absent reports what controllers do nothing without: a health check that marks nobody, and one whose marks nobody acts on.
+func (d *document) absent(s *scenarios.Scenario, vocab Vocabulary) {
+	check, acts := -1, false
+	for i := range s.Spec.Controllers {
+		c := &s.Spec.Controllers[i]
+		part := cmp.Or(c.Plays, vocab.Controllers[c.Name].Plays, scenarios.PartOf(c))
+		if part == "healthcheck" && c.Program == nil {
+			check = i
+		}
+		acts = acts || part != "healthcheck" && part != "power"
+	}
+	switch at := fmt.Sprintf("spec.controllers[%d]", check); {
+	case check < 0:
+	case s.Spec.HealthCheck == nil:
+		d.bad(at, "it marks nobody without spec.healthCheck: add that, or leave it out")
+	case !acts:
+		d.bad(at, "no controller acts on what it marks: add one, such as remediation")
 	}
 }
 

@@ -313,6 +313,22 @@ func (d *document) reportSyntax(data []byte, err error) {
 			break
 		}
 	}
+	if name, unset := strings.CutPrefix(text, "unknown anchor '"); unset { // the parser had read on
+		name = "*" + strings.TrimSuffix(name, "' referenced")
+		for i := line; i >= 1; i-- {
+			if at := strings.LastIndex(d.lines[i-1], name); at >= 0 {
+				line, column = i, utf8.RuneCountInString(d.lines[i-1][:at])+1
+				break
+			}
+		}
+		text = fmt.Sprintf("%s refers to nothing: aliases are not supported, write the value itself", name)
+	}
+	expectsMore := strings.HasPrefix(text, "did not find expected '-'") || strings.HasPrefix(text, "did not find expected key") || strings.HasPrefix(text, "mapping values are not allowed")
+	if how, is := misplaced(d.lines, line); is && expectsMore {
+		text, column = how, utf8.RuneCountInString(indentation(d.lines[line-1]))+1
+	} else if bracket, at, is := unclosed(d.lines, line, column); is && strings.HasPrefix(text, "did not find expected ','") {
+		text += fmt.Sprintf(": nothing closes the %c of line %d", bracket, at)
+	}
 	d.report(line, column, "", "not YAML: "+text)
 }
 
@@ -368,7 +384,11 @@ func (d *document) inspect(n *yaml.Node, path string, depth int) {
 			}
 			field := join(path, key.Value)
 			if line, twice := first[key.Value]; twice {
-				at(key, field, fmt.Sprintf("%s was already given in line %d", phrase.Quote(key.Value), line))
+				text := fmt.Sprintf("%s was already given in line %d", phrase.Quote(key.Value), line)
+				if strings.HasSuffix(path, "]") && n.Style&yaml.FlowStyle == 0 {
+					text += "; before what begins another entry, put a dash"
+				}
+				at(key, field, text)
 				continue
 			}
 			first[key.Value] = key.Line

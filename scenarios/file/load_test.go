@@ -262,7 +262,7 @@ func TestLoadBounds(t *testing.T) {
 		{"control character", "kind: a\x00b", "b.yaml:1:8: the character U+0000 is not allowed in a scenario"},
 		{"line separator", "kind: a\u2028b", "b.yaml:1:8: the character U+2028 is not allowed in a scenario"},
 		{"carriage return", "kind: a\r", "b.yaml:1:8: the character U+000D is not allowed in a scenario"},
-		{"nothing at the end", "{kind: x,\n ? n", "b.yaml:2:2: not YAML: did not find expected ',' or '}'"},
+		{"nothing at the end", "{kind: x,\n ? n", "b.yaml:2:2: not YAML: did not find expected ',' or '}': nothing closes the { of line 1"},
 		{"no value at the end", "kind: x\n? n", "b.yaml:2:1: n: has no value: write one, or leave the field out"},
 		{"not fields", "42", "b.yaml:1:1: the number 42 where fields are expected"},
 		{"a list", "- kind: Scenario", "b.yaml:1:1: a list where fields are expected"},
