@@ -354,14 +354,16 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		errs = append(errs, b.plane.wire.Close())
 	}
 	b.tasks.Wait()
-	b.record.Wait()
+	if b.record != nil {
+		b.record.Wait()
+		artifacts = append(artifacts, b.record.Trace.Artifact())
+	}
 	if b.running.runner != nil {
 		artifacts = append(artifacts, b.running.runner.Logs()...)
 	}
 	for _, r := range b.running.programs {
 		artifacts = append(artifacts, r.Logs()...)
 	}
-	artifacts = append(artifacts, b.record.Trace.Artifact())
 	if b.keeper != nil {
 		errs = append(errs, b.keeper.Close())
 	}
