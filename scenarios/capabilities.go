@@ -140,8 +140,9 @@ func Uses(spec *Spec, needs Needs) []Use {
 			all = append(all, Use{Path: path + ".event", what: fmt.Sprintf("step %d", i+1), part: t.Event, Feature: Feature(t.Event)})
 		}
 		event(path+".when", s.When)
-		for j, t := range s.When.AllOf {
-			event(fmt.Sprintf("%s.when.allOf[%d]", path, j), t)
+		several, field := s.When.List()
+		for j, t := range several {
+			event(fmt.Sprintf("%s.when.%s[%d]", path, field, j), t)
 		}
 		if s.Do == nil {
 			continue

@@ -22,7 +22,8 @@ func (s *Spec) Fields() []Field {
 		}
 	}
 	for _, step := range s.Steps {
-		for _, t := range append([]Trigger{step.When}, step.When.AllOf...) {
+		several, _ := step.When.List()
+		for _, t := range append([]Trigger{step.When}, several...) {
 			add(t)
 		}
 	}

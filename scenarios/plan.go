@@ -94,8 +94,9 @@ func Compile(s *Scenario, seed uint64) (*Plan, error) {
 		if step.When.Event != "" {
 			step.When.Occurrence = max(step.When.Occurrence, 1)
 		}
-		for j := range step.When.AllOf {
-			step.When.AllOf[j].Occurrence = max(step.When.AllOf[j].Occurrence, 1)
+		several, _ := step.When.List()
+		for j := range several {
+			several[j].Occurrence = max(several[j].Occurrence, 1)
 		}
 		if step.Do != nil && step.Do.Crash != nil && step.Do.Crash.Point == "" {
 			step.Do.Crash.Point = CrashAfter

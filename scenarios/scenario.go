@@ -339,6 +339,8 @@ type Trigger struct {
 	Occurrence int `json:"occurrence,omitempty"`
 	// allOf replaces event with several events, which may happen in any order.
 	AllOf []Trigger `json:"allOf,omitempty"`
+	// anyOf replaces event with several events, of which the first that happens is enough: schedules may differ in which.
+	AnyOf []Trigger `json:"anyOf,omitempty"`
 	// since is the name of an earlier step, or start: events count from when that step was
 	// done, or from the beginning of the story, so the event may already have happened.
 	// Default: the previous step.

@@ -41,11 +41,25 @@ func matches(want, got string) bool { return want == "" || want == got }
 // IsZero reports whether the trigger waits for nothing.
 func (t Trigger) IsZero() bool { return reflect.ValueOf(t).IsZero() }
 
+// List is the list of events that stands in for one, and the name of its field; nil and "" where there is none.
+func (t *Trigger) List() (events []Trigger, field string) {
+	switch {
+	case len(t.AllOf) > 0:
+		return t.AllOf, "allOf"
+	case len(t.AnyOf) > 0:
+		return t.AnyOf, "anyOf"
+	}
+	return nil, ""
+}
+
 func (t Trigger) String() string {
-	if len(t.AllOf) > 0 {
-		var all []string
-		for _, t := range t.AllOf {
-			all = append(all, t.String())
+	if events, field := t.List(); field != "" {
+		all := make([]string, len(events))
+		for i := range events {
+			all[i] = events[i].String()
+		}
+		if field == "anyOf" {
+			return strings.Join(all, " or ")
 		}
 		return strings.Join(all, " and ")
 	}

@@ -62,9 +62,11 @@ func (v *validator) assertion(path string, a *scenarios.Assertion) {
 		if field.trigger.IsZero() {
 			continue
 		}
-		v.Bad(at+".allOf", "is for steps only: write one assertion for each event")
+		for _, list := range [...]string{"allOf", "anyOf"} {
+			v.Bad(at+"."+list, "is for steps only: write one assertion for each event")
+		}
 		v.Bad(at+".since", "is for steps only: use after to name the event")
-		if len(field.trigger.AllOf) == 0 {
+		if _, list := field.trigger.List(); list == "" {
 			v.event(at, *field.trigger)
 		}
 	}

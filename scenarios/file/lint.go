@@ -92,8 +92,9 @@ func (d *document) keys(path string, step *scenarios.Step, keys, patches []strin
 		}
 	}
 	annotation(path+".when", step.When)
-	for j, t := range step.When.AllOf {
-		annotation(fmt.Sprintf("%s.when.allOf[%d]", path, j), t)
+	several, field := step.When.List()
+	for j, t := range several {
+		annotation(fmt.Sprintf("%s.when.%s[%d]", path, field, j), t)
 	}
 	switch op := step.Do; {
 	case op == nil:

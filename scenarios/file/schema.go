@@ -263,7 +263,7 @@ func (b *schemaBuilder) object(t reflect.Type, own bool) schemaPart {
 		properties["spec"] = schemaPart{"type": "object", "description": b.docs["Scenario.spec"]}
 	case reflect.TypeFor[scenarios.Trigger]():
 		object["dependentRequired"] = schemaPart{"key": []string{"event"}, "host": []string{"event"}, "object": []string{"event"}, "actor": []string{"event"}, "value": []string{"event"}, "occurrence": []string{"event"}}
-		object["anyOf"] = []schemaPart{{"required": []string{"event"}}, {"required": []string{"allOf"}}}
+		object["anyOf"] = []schemaPart{{"required": []string{"event"}}, {"required": []string{"allOf"}}, {"required": []string{"anyOf"}}}
 	case reflect.TypeFor[scenarios.Topology]():
 		properties["hosts"].(schemaPart)["minItems"] = 1
 		delete(object, "required") // of hosts

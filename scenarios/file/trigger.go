@@ -24,18 +24,24 @@ func (v *validator) trigger(path string, t scenarios.Trigger, i int) {
 			v.Bad(path+".since", "two earlier steps are named %s: give each its own name", phrase.Quote(t.Since))
 		}
 	}
-	if len(t.AllOf) == 0 {
+	several, list := t.List()
+	if list == "" {
 		v.event(path, t)
 		return
 	}
 	if t.Event != "" {
-		v.Bad(path+".event", "cannot be combined with allOf: put it into the list")
+		v.Bad(path+".event", "cannot be combined with %s: put it into the list", list)
 	}
-	for j, one := range t.AllOf {
-		at := fmt.Sprintf("%s.allOf[%d]", path, j)
-		v.Bad(at+".allOf", "a list within a list: move its events into the outer one")
-		v.Bad(at+".since", "belongs next to allOf, where it applies to all of them")
-		if len(one.AllOf) == 0 {
+	if len(t.AllOf) > 0 && len(t.AnyOf) > 0 {
+		v.Bad(path+".anyOf", "cannot be combined with allOf: give each a step of its own")
+	}
+	for j, one := range several {
+		at := fmt.Sprintf("%s.%s[%d]", path, list, j)
+		for _, inner := range [...]string{"allOf", "anyOf"} {
+			v.Bad(at+"."+inner, "a list within a list: move its events into the outer one")
+		}
+		v.Bad(at+".since", "belongs next to %s, where it applies to all of them", list)
+		if _, nested := one.List(); nested == "" {
 			v.event(at, one)
 		}
 	}

@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -29,11 +30,14 @@ type wait struct {
 	// triggers are single events, and left says how many more of each must come.
 	triggers []scenarios.Trigger
 	left     []int
+	// any says that one of them is enough.
+	any bool
 }
 
 func waitFor(t scenarios.Trigger) *wait {
-	w := &wait{triggers: t.AllOf}
-	if len(t.AllOf) == 0 {
+	several, _ := t.List()
+	w := &wait{triggers: several, any: len(t.AnyOf) > 0}
+	if several == nil {
 		w.triggers = []scenarios.Trigger{t}
 	}
 	for _, t := range w.triggers {
@@ -45,26 +49,30 @@ func waitFor(t scenarios.Trigger) *wait {
 // held takes into account what is so after the events before those that count, and
 // reports whether the wait is over.
 func (w *wait) held(before []history.Event) bool {
-	over := true
 	for i, t := range w.triggers {
 		if t.Holds(before) {
 			w.left[i] = 0
 		}
-		over = over && w.left[i] == 0
 	}
-	return over
+	return w.over()
+}
+
+func (w *wait) over() bool {
+	came := func(left int) bool { return left == 0 }
+	if w.any {
+		return slices.ContainsFunc(w.left, came)
+	}
+	return !slices.ContainsFunc(w.left, func(left int) bool { return !came(left) })
 }
 
 // see takes an event into account and reports whether the wait is over.
 func (w *wait) see(e history.Event) bool {
-	over := true
 	for i, t := range w.triggers {
 		if w.left[i] > 0 && t.Matches(e) {
 			w.left[i]--
 		}
-		over = over && w.left[i] == 0
 	}
-	return over
+	return w.over()
 }
 
 // open are the triggers that have not been seen.
@@ -97,6 +105,9 @@ func (w *wait) missing(before []history.Event, step int) string {
 			}
 		}
 		all = append(all, text)
+	}
+	if w.any {
+		return strings.Join(all, "; or for ")
 	}
 	return strings.Join(all, "; and for ")
 }
