@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"strings"
 
@@ -77,11 +78,12 @@ missing, 5 internal error.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	module := root.PersistentFlags().String(moduleFlag, "", moduleUsage)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if *module == "" {
-			return nil
+	root.PersistentPreRunE = func(cmd *cobra.Command, given []string) error {
+		wanted, err := settle(cmd, given, *module, talk)
+		if err != nil || wanted == "" || *module == "" && os.Getenv(moduleVariable) != "" {
+			return exit.BadInput(err)
 		}
-		return withModule(cmd.Context(), *module, withoutModule(args), talk)
+		return withModule(cmd.Context(), wanted, withoutModule(args), talk)
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),

@@ -113,7 +113,7 @@ func eachOfCatalog(name string, taken map[string]bool, do func(file string, data
 }
 
 // scenarioFiles returns the file itself, or the .yaml and .yml files below a
-// directory. Hidden ones are somebody else's, and so is a Go module of its own: only
+// directory, but for a project's. Hidden ones are somebody else's, and so is a Go module of its own: only
 // its tests know its controllers.
 func scenarioFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
@@ -132,6 +132,7 @@ func scenarioFiles(path string) ([]string, error) {
 			return err
 		case entry.IsDir() && (hidden || file != root && isModule(file)):
 			return fs.SkipDir
+		case filepath.Base(file) == ProjectFile: // says how the others are played
 		case !entry.IsDir() && !hidden && (filepath.Ext(file) == ".yaml" || filepath.Ext(file) == ".yml"):
 			files = append(files, filepath.Clean(file))
 		}

@@ -1,0 +1,114 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ProjectFile is what a project's file is called: it stands beside the stories of a repository, or above.
+const ProjectFile = "fencelab.yaml"
+
+// Project is what holds for the stories beside and below its file, unless the command line says otherwise.
+type Project struct {
+	// Module is the Go package with the controllers, as --module has it: DIR, or DIR:NAME.
+	Module string `json:"module,omitempty"`
+	// Defaults are values of flags, by the verb and the flag.
+	Defaults map[string]map[string]any `json:"defaults,omitempty"`
+
+	// File is the file that it was read from.
+	File string `json:"-"`
+	doc  *document
+}
+
+// FindProject reads the project's file beside a file or directory, or in a directory above, as far as the repository or the Go
+// module goes in which that is; nil if there is none.
+func FindProject(beside string) (*Project, error) {
+	dir, err := filepath.Abs(beside)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		dir = filepath.Dir(dir)
+	}
+	for {
+		name := filepath.Join(dir, ProjectFile)
+		switch _, err := os.Stat(name); {
+		case err == nil:
+			return loadProject(name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+		for _, end := range [...]string{".git", "go.mod"} {
+			if _, err := os.Stat(filepath.Join(dir, end)); err == nil {
+				return nil, nil
+			}
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return nil, nil
+		}
+		dir = above
+	}
+}
+
+func loadProject(name string) (*Project, error) {
+	data, err := ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if here, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(here, name); err == nil {
+			name = short
+		}
+	}
+	p := &Project{File: name, doc: parse(name, data)}
+	if p.doc.root != nil {
+		p.doc.decode(p)
+	}
+	return p, p.doc.err()
+}
+
+// ModuleFrom is Module as it is called from the working directory.
+func (p *Project) ModuleFrom() string {
+	dir, name, named := strings.Cut(p.Module, ":")
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(p.File), dir)
+	}
+	if named {
+		return dir + ":" + name
+	}
+	return dir
+}
+
+// From is a default's value as it is called from the working directory: what begins with ./ or ../ is beside the project's file.
+func (p *Project) From(value any) string {
+	text := fmt.Sprint(value)
+	if strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {
+		return filepath.Join(filepath.Dir(p.File), text)
+	}
+	return text
+}
+
+// Bad is an error about a default, with its place.
+func (p *Project) Bad(verb, flag, text string) error {
+	path := join("defaults", verb)
+	if flag != "" {
+		path = join(path, flag)
+	}
+	p.doc.bad(path, "%s", text)
+	return p.doc.err()
+}
+
+// UnknownFlag says that a verb has no such flag, and which may be meant.
+func (p *Project) UnknownFlag(verb, flag string, known []string) error {
+	return p.Bad(verb, flag, unknown("flag of "+verb, flag, known))
+}
+
+// UnknownVerb says that there is no such verb.
+func (p *Project) UnknownVerb(verb string, known []string) error {
+	return p.Bad(verb, "", unknown("verb", verb, known))
+}
