@@ -126,10 +126,12 @@ func (c cached) lane(group string, end time.Duration, power []Band, truly *Band)
 		ID: group + ": " + c.process + Believes, Name: c.process + Believes, Believed: true, last: last,
 		Help: "What is in the cache of " + c.process + " about this host: hatched where the API has something else, or the host is not so.",
 	}
-	stale := func(b, t *Band) bool { return b.Text != t.Text }
-	lane.Bands = compare(compare(c.believed.done, c.truth.done, stale), power, differ)
-	if last != nil {
-		last.Differs = now != nil && stale(last, now) || truly != nil && differ(last, truly)
+	lane.Bands = compare(compare(c.believed.done, c.truth.done, outdated), power, otherPower)
+	if last != nil && now != nil {
+		last.Marked, last.Differs = outdated(last, now)
+	}
+	if last != nil && truly != nil {
+		last.Marked, last.Differs = otherPower(last, truly)
 	}
 	return lane
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -37,9 +38,13 @@ type Band struct {
 	From, To time.Duration
 	// Kind is what it looks like, Text what it says.
 	Kind, Text string
-	// Differs says that what is believed in it is not true.
+	// Differs says that what is believed in it is not true, and Marked is the text with a mark at each item that isn't.
 	Differs bool
+	Marked  string
 }
+
+// Said is the text, with its marks if it has any.
+func (b *Band) Said() string { return cmp.Or(b.Marked, b.Text) }
 
 // Mark is a moment.
 type Mark struct {
@@ -48,7 +53,7 @@ type Mark struct {
 	Kind string
 }
 
-// Fact is what a lane says at a moment.
+// Fact is what a lane says at a moment, with a mark at each item that isn't true.
 type Fact struct {
 	Lane, Text string
 	// Believed says that it is what somebody says or believes, and Differs that it
@@ -67,12 +72,49 @@ func Moment(run *Run, seq int) map[string][]Fact {
 	said := make(map[string][]Fact)
 	for _, group := range Lanes(&until) {
 		for _, lane := range group.Lanes {
-			if b := lane.last; b != nil {
-				said[group.Name] = append(said[group.Name], Fact{lane.Name, b.Text, lane.Believed, b.Differs})
+			b := lane.last
+			if b == nil {
+				continue
 			}
+			fact := Fact{lane.Name, b.Said(), lane.Believed, b.Differs}
+			if lane.Name == bmcSays {
+				fact.Lane = bmcAnswered
+				fact.Text = answer(b, until.lastAnswer(group.Name), at, group.Lanes[0])
+			}
+			said[group.Name] = append(said[group.Name], fact)
 		}
 	}
 	return said
+}
+
+const (
+	bmcSays     = "BMC says"
+	bmcAnswered = "BMC last answered"
+)
+
+// lastAnswer is when the BMC of a host last said how its power is, or that it doesn't.
+func (r *Run) lastAnswer(host string) (at time.Duration) {
+	for i := range r.Requests {
+		q := &r.Requests[i]
+		if q.Host == host && q.Request.Method == "GET" && q.Request.Reset == "" && (q.Answer.Status == 0 || q.Answer.Status >= 300 || q.Answer.PowerState != "") {
+			at = max(at, q.Answered)
+		}
+	}
+	return at
+}
+
+// answer tells what a BMC last answered, how long ago, and whether it was so then: it hasn't lied that the host has changed since.
+func answer(b *Band, answered, now time.Duration, power *Lane) string {
+	text := fmt.Sprintf("%s, %s ago", b.Text, (now - answered).Round(10*time.Millisecond))
+	if !b.Differs {
+		return text
+	}
+	for _, t := range append(slices.Clone(power.Bands), *power.last) {
+		if t.From <= answered && (answered < t.To || t.To == 0) && differ(b, &t) {
+			return text + " (not true)"
+		}
+	}
+	return text + ", which was true then"
 }
 
 // bands builds the bands of a lane: each ends where the next begins.
@@ -435,13 +477,13 @@ func (d *drawer) groups() []Group {
 		if lane := g.Lanes; len(lane) > 0 && lane[0].Name == "power" {
 			truly = lane[0].last
 		}
-		add(&g, "BMC says", "The power state that the BMC last answered.", &h.bmc, h.commands)
+		add(&g, bmcSays, "The power state that the BMC last answered.", &h.bmc, h.commands)
 		add(&g, "status says", "status.poweredOn of the BareMetalHost.", &h.status, nil)
 		for _, lane := range g.Lanes {
-			if lane.Name == "BMC says" || lane.Name == "status says" {
-				lane.Believed, lane.Bands = true, compare(lane.Bands, truth, differ)
+			if lane.Name == bmcSays || lane.Name == "status says" {
+				lane.Believed, lane.Bands = true, compare(lane.Bands, truth, otherPower)
 				if lane.last != nil && truly != nil {
-					lane.last.Differs = differ(lane.last, truly)
+					lane.last.Marked, lane.last.Differs = otherPower(lane.last, truly)
 				}
 			}
 		}
@@ -464,14 +506,13 @@ func (d *drawer) groups() []Group {
 	return append(groups, controllers)
 }
 
-// compare splits bands of what is believed where the truth changes, and marks those
-// in which the two differ.
-func compare(believed, truth []Band, differ func(believed, truly *Band) bool) []Band {
+// compare splits bands of what is believed where the truth changes, and marks what in them differs.
+func compare(believed, truth []Band, differs func(believed, truly *Band) (marked string, differs bool)) []Band {
 	var split []Band
 	add := func(part Band) {
 		if n := len(split); n > 0 {
 			last := &split[n-1]
-			if last.To == part.From && last.Kind == part.Kind && last.Text == part.Text && last.Differs == part.Differs {
+			if last.To == part.From && last.Kind == part.Kind && last.Said() == part.Said() && last.Differs == part.Differs {
 				last.To = part.To
 				return
 			}
@@ -487,13 +528,22 @@ func compare(believed, truth []Band, differ func(believed, truly *Band) bool) []
 				continue
 			}
 			if from > at { // nothing is known of the truth
-				add(Band{From: at, To: from, Kind: b.Kind, Text: b.Text, Differs: b.Differs})
+				part := b
+				part.From, part.To = at, from
+				add(part)
 			}
-			add(Band{From: from, To: to, Kind: b.Kind, Text: b.Text, Differs: b.Differs || differ(&b, t)})
+			part := b
+			part.From, part.To = from, to
+			if marked, other := differs(&b, t); other {
+				part.Marked, part.Differs = marked, true
+			}
+			add(part)
 			at = to
 		}
 		if at < b.To {
-			add(Band{From: at, To: b.To, Kind: b.Kind, Text: b.Text, Differs: b.Differs})
+			part := b
+			part.From = at
+			add(part)
 		}
 	}
 	return split
@@ -503,4 +553,54 @@ func compare(believed, truth []Band, differ func(believed, truly *Band) bool) []
 // that is not off, or on of one that is.
 func differ(believed, truly *Band) bool {
 	return believed.Kind == "off" && truly.Kind != "off" || believed.Kind == "on" && truly.Kind == "off"
+}
+
+// notTrue marks an item.
+const notTrue = " (not true)"
+
+// otherPower is a comparison: the item that says how the power is, or all of a text that says nothing else, is marked.
+func otherPower(believed, truly *Band) (marked string, differs bool) {
+	if !differ(believed, truly) {
+		return believed.Marked, believed.Differs
+	}
+	items := strings.Split(believed.Said(), itemEnd)
+	for i, item := range items {
+		if (strings.HasPrefix(item, "poweredOn") || len(items) == 1) && !strings.HasSuffix(item, notTrue) {
+			items[i] += notTrue
+		}
+	}
+	return strings.Join(items, itemEnd), true
+}
+
+// itemEnd ends an item of what is believed, listEnd one of a list that is an item.
+const itemEnd, listEnd = "; ", ", "
+
+// outdated is a comparison with what the API has: each item is marked that it doesn't have, or else what is missing is named.
+func outdated(believed, truly *Band) (marked string, differs bool) {
+	if believed.Text == truly.Text {
+		return "", false
+	}
+	parts := func(text string) (all []string) {
+		for item := range strings.SplitSeq(text, itemEnd) {
+			all = append(all, strings.Split(item, listEnd)...)
+		}
+		return all
+	}
+	known, has := parts(believed.Text), parts(truly.Text)
+	var items []string
+	wrong := false
+	for item := range strings.SplitSeq(believed.Text, itemEnd) {
+		list := strings.Split(item, listEnd)
+		for i, one := range list {
+			if !slices.Contains(has, one) {
+				list[i], wrong = one+notTrue, true
+			}
+		}
+		items = append(items, strings.Join(list, listEnd))
+	}
+	missing := slices.DeleteFunc(has, func(one string) bool { return slices.Contains(known, one) })
+	if !wrong && len(missing) > 0 {
+		items = append(items, "not yet "+strings.Join(missing, listEnd))
+	}
+	return strings.Join(items, itemEnd), true
 }

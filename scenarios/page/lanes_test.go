@@ -43,11 +43,7 @@ func text(run *Run) string {
 		for _, lane := range group.Lanes {
 			fmt.Fprintf(&b, "  %s\n", lane.Name)
 			for _, band := range lane.Bands {
-				differs := ""
-				if band.Differs {
-					differs = " (not true)"
-				}
-				fmt.Fprintf(&b, "    %9s to %9s  %-8s  %s%s\n", history.Seconds(band.From), history.Seconds(band.To), band.Kind, band.Text, differs)
+				fmt.Fprintf(&b, "    %9s to %9s  %-8s  %s\n", history.Seconds(band.From), history.Seconds(band.To), band.Kind, band.Said())
 			}
 			if len(lane.Marks) > 0 {
 				b.WriteString("    events")
@@ -111,14 +107,43 @@ func TestCompare(t *testing.T) {
 	}{
 		{"true all along", []Band{{From: 2 * s, To: 9 * s, Kind: "on"}}, []Band{{From: 2 * s, To: 9 * s, Kind: "on"}}},
 		{"on a second too long", []Band{{From: 2 * s, To: 11 * s, Kind: "on"}},
-			[]Band{{From: 2 * s, To: 10 * s, Kind: "on"}, {From: 10 * s, To: 11 * s, Kind: "on", Differs: true}}},
+			[]Band{{From: 2 * s, To: 10 * s, Kind: "on"}, {From: 10 * s, To: 11 * s, Kind: "on", Differs: true, Marked: " (not true)"}}},
 		{"off of a host that boots", []Band{{From: 15 * s, To: 30 * s, Kind: "off"}},
-			[]Band{{From: 15 * s, To: 20 * s, Kind: "off"}, {From: 20 * s, To: 30 * s, Kind: "off", Differs: true}}},
+			[]Band{{From: 15 * s, To: 20 * s, Kind: "off"}, {From: 20 * s, To: 30 * s, Kind: "off", Differs: true, Marked: " (not true)"}}},
 		{"silence is never untrue", []Band{{From: 5 * s, To: 25 * s, Kind: "silent"}}, []Band{{From: 5 * s, To: 25 * s, Kind: "silent"}}},
 	} {
-		if got := compare(test.believed, truth, differ); !reflect.DeepEqual(got, test.want) {
+		if got := compare(test.believed, truth, otherPower); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
+	}
+}
+
+// TestOutdated: of what a cache has, the item is marked that the API has otherwise; if it only lacks something, that is said.
+func TestOutdated(t *testing.T) {
+	for _, c := range []struct{ believed, has, marked string }{
+		{"poweredOn: true; Node: Ready", "poweredOn: true; Node: Ready", ""},
+		{"poweredOn: true; Node: Ready; a, b", "poweredOn: true; Node: Ready; a", "poweredOn: true; Node: Ready; a, b (not true)"},
+		{"poweredOn: true; Node: Ready", "poweredOn: true; Node: not Ready; a", "poweredOn: true; Node: Ready (not true)"},
+		{"poweredOn: true; a", "poweredOn: true; a, b", "poweredOn: true; a; not yet b"},
+		{"Node: Ready", "", "Node: Ready (not true)"},
+	} {
+		if marked, differs := outdated(&Band{Text: c.believed}, &Band{Text: c.has}); marked != c.marked || differs != (c.marked != "") {
+			t.Errorf("%q beside %q: %q (%t), want %q", c.believed, c.has, marked, differs, c.marked)
+		}
+	}
+}
+
+// TestAnswer: a BMC that answered before the host changed hasn't lied.
+func TestAnswer(t *testing.T) {
+	const s = time.Second
+	power := &Lane{Bands: []Band{{From: 0, To: 10 * s, Kind: "off"}}, last: &Band{From: 10 * s, Kind: "booting"}}
+	for answered, want := range map[time.Duration]string{4 * s: "Off, 8s ago, which was true then", 11 * s: "Off, 1s ago (not true)"} {
+		if got := answer(&Band{Kind: "off", Text: "Off", Differs: true}, answered, 12*s, power); got != want {
+			t.Errorf("answered at %s: %q, want %q", answered, got, want)
+		}
+	}
+	if got := answer(&Band{Kind: "off", Text: "Off"}, 4*s, 5*s, power); got != "Off, 1s ago" {
+		t.Errorf("of a host that is off: %q", got)
 	}
 }
 
@@ -163,7 +188,7 @@ func TestCaches(t *testing.T) {
 	lane := find(Lanes(run), "w: reboot believes")
 	want := []Band{
 		{From: time.Second, To: 5 * time.Second, Kind: "on", Text: "poweredOn: true"},
-		{From: 5 * time.Second, To: 8 * time.Second, Kind: "on", Text: "poweredOn: true", Differs: true},
+		{From: 5 * time.Second, To: 8 * time.Second, Kind: "on", Text: "poweredOn: true", Differs: true, Marked: "poweredOn: true (not true)"},
 		{From: 8 * time.Second, To: 10 * time.Second, Kind: "off", Text: "poweredOn: false"},
 		{From: 12 * time.Second, To: 20 * time.Second, Kind: "off", Text: "poweredOn: false"},
 	}
@@ -172,7 +197,7 @@ func TestCaches(t *testing.T) {
 	}
 	// When the host had just gone off, the cache was behind.
 	for _, fact := range Moment(run, 4)["w"] {
-		if fact.Lane == "reboot believes" && (!fact.Differs || !fact.Believed || fact.Text != "poweredOn: true") {
+		if fact.Lane == "reboot believes" && (!fact.Differs || !fact.Believed || fact.Text != "poweredOn: true (not true)") {
 			t.Errorf("after event 4 the cache has %+v", fact)
 		}
 	}

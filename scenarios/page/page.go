@@ -284,7 +284,7 @@ func (v *view) draw(run *Run) {
 				if b.Differs {
 					differs = 1
 				}
-				m.Bands = append(m.Bands, [4]any{milliseconds(b.From), milliseconds(b.To), v.Model.word(b.Text), differs})
+				m.Bands = append(m.Bands, [4]any{milliseconds(b.From), milliseconds(b.To), v.Model.word(b.Said()), differs})
 			}
 			last, shift := -1.0, 0.0
 			for _, mark := range lane.Marks {

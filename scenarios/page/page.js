@@ -38,7 +38,7 @@
       const row = element("tr", undefined, t);
       if (untrue) row.className = "untrue";
       element("th", name, row).scope = "row";
-      element("td", untrue ? value + " (not true)" : value, row);
+      element("td", value, row);
     }
   };
   const seconds = ms => ms < 0 ? "never" : (ms / 1000).toFixed(3) + " s";
@@ -118,7 +118,7 @@
   svg.addEventListener("pointermove", event => {
     const [lane, at] = under(event);
     const band = lane && (lane.bands || []).find(b => b[0] <= at && at < b[1]);
-    board.title = band ? word(band[2]) + (band[3] ? " (not true)" : "") + ", " + seconds(band[0]) + " to " + seconds(band[1]) : "";
+    board.title = band ? word(band[2]) + ", " + seconds(band[0]) + " to " + seconds(band[1]) : "";
   });
   svg.addEventListener("click", event => {
     const [lane, at] = under(event);

@@ -212,9 +212,6 @@ func sides(o *play.Outcome, hosts, actors []string, seq int) (lines []string) {
 			default:
 				text = fact.Lane + ": " + text
 			}
-			if fact.Differs {
-				text += " (not true)"
-			}
 			facts = append(facts, text)
 		}
 		if len(facts) > 0 {

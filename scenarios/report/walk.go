@@ -183,11 +183,7 @@ func (v *viewer) facts(believed bool, of string) {
 			if fact.Believed != believed {
 				continue
 			}
-			differs := ""
-			if fact.Differs {
-				differs = " (not true)"
-			}
-			fmt.Fprintf(v.out, "  %-12s %-22s %s%s\n", group, fact.Lane, fact.Text, differs)
+			fmt.Fprintf(v.out, "  %-12s %-22s %s\n", group, fact.Lane, fact.Text)
 		}
 	}
 }
