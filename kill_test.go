@@ -103,7 +103,7 @@ var failing = []struct {
 		"	outcome, err := play.Run(ctx, plan, lab.New(o), nil)\n	if unsupported",
 		"	ctx, stop := context.WithTimeout(ctx, 20*time.Second)\n	defer stop()\n	outcome, err := play.Run(ctx, plan, lab.New(o), nil)\n	if unsupported",
 		"of a plain power cycle"},
-	{"lab", "RUN=^TestDomainIsASystem$$", "ci/lab/virtual_test.go",
+	{"lab", "RUN=^TestDomainIsASystem$$", "ci/lab/hosts/virtual_test.go",
 		"	all, l := openVMs(t)\n	began",
 		"	all, l := openVMs(t)\n	up, err := l.NewDomain(vms.HostConfig{Name: \"up\"})\n	if err != nil || up.On(t.Context()) == nil {\n		t.Fatalf(\"it is on, or there is an error: %v\", err)\n	}\n	began",
 		"TestDomainIsASystem"},
@@ -123,6 +123,16 @@ var failing = []struct {
 		"			plan, err := file.LoadPlanFile(",
 		"			t.Fatal(\"it is compared\")\n			plan, err := file.LoadPlanFile(",
 		"TestStories"},
+}
+
+// TestFailuresFitTheirSource: the checks that are made to fail are there, once.
+func TestFailuresFitTheirSource(t *testing.T) {
+	for _, f := range failing {
+		data, err := os.ReadFile(f.file)
+		if n := strings.Count(string(data), f.line); err != nil || n != 1 {
+			t.Errorf("%s: %s has the line to fail %d times (%v)", f.suites, f.file, n, err)
+		}
+	}
 }
 
 // TestNothingOutlivesAFailedSuite fails a test of each suite in the middle. The summary names it first, with the command that runs
