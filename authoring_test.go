@@ -119,7 +119,7 @@ func TestAuthoring(t *testing.T) {
 			t.Errorf("%s: nothing is said, and that is to lead to the fix", m.mistake)
 		}
 		marks[m.mark]++
-		fmt.Fprintf(&page, "\n## %d. %s%s: %d\n\n```console\n%s```\n\n%s%s.\n", i+1, strings.ToUpper(m.mistake[:1]), m.mistake[1:], m.mark, said, strings.ToUpper(m.why[:1]), m.why[1:])
+		fmt.Fprintf(&page, "\n## %d. %s%s: %d\n\n```text\n%s```\n\n%s%s.\n", i+1, strings.ToUpper(m.mistake[:1]), m.mistake[1:], m.mark, said, strings.ToUpper(m.why[:1]), m.why[1:])
 	}
 	fmt.Fprintf(&page, "\n## The scenario\n\nOf %d mistakes %d have a 2, %d a 1 and %d a 0.\n\n```yaml\n%s```\n", len(authoring), marks[2], marks[1], marks[0], good)
 	const document = "docs/authoring.md"

@@ -1,8 +1,9 @@
 // Package record is what a lab knows of its run.
 //
 // Observers put events in it, each with its own time: [Stream] hands them over in one order. It says when the story begins
-// ([Stream.Await]), and when the lab itself was too slow for what it says to be held against anybody ([Stream.KeepPulse]). Of each version of an
-// object it finds out who wrote it ([Writers]). An [Account] says what all of this took of the machine.
+// ([Stream.Await]), and when the lab itself was too slow for what it says to be held against anybody
+// ([Stream.KeepPulse]). Of each version of an object it finds out who wrote it ([Record.Watch]). An [Account] says what all
+// of this took of the machine.
 package record
 
 import (
