@@ -2,14 +2,14 @@
 // controllers under real managers, hosts that are virtual machines, and a Redfish
 // BMC for each of them.
 //
-// It has four parts, and [Backend] only joins them: machines (virtualMachines or
-// modelMachines), a control plane (package cluster), a runner of controllers (inProcess or
-// childProcesses), and observers. All that controllers ask of the API server and the
-// BMCs passes gates (package gate).
+// It has four parts, and [Backend] only joins them: hosts (package hosts), a control plane
+// behind its door (packages cluster and door), runners of controllers (package runner), and
+// the record of what observers saw (package record). All that controllers ask of the API
+// server and the BMCs passes gates (package gate).
 //
 // What happened is told by three observers on the near side of every fault: the
 // hypervisor and the guest's evidence port (package vms), and a watch of the API
-// server. Their clocks are one; how late they are is bounded by skew.
+// server. Their clocks are one; how late they are is bounded by record.Skew.
 package lab
 
 import (

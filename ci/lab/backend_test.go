@@ -2,23 +2,17 @@ package lab
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 // TestStopOfALabThatNeverWas: a lab whose start fails before it has made anything is stopped all the same, and says why.
 func TestStopOfALabThatNeverWas(t *testing.T) {
-	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
-		if f.Remedy != "" && os.Getenv("FENCELAB_REQUIRE_LAB") != "1" {
-			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
-		}
-	}
+	needControlPlane(t)
 	b := New(Options{Hosts: Model})
 	plan := &scenarios.Plan{}
 	plan.Spec.Topology.Hosts = []scenarios.Host{{Name: "worker-1"}}

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/record"
@@ -30,11 +28,7 @@ import (
 // TestObserversKnowWhoWrote removes annotations and deletes a Node of a real API
 // server, as the user and as a controller.
 func TestObserversKnowWhoWrote(t *testing.T) {
-	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
-		if f.Remedy != "" && os.Getenv("FENCELAB_REQUIRE_LAB") != "1" {
-			t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
-		}
-	}
+	needControlPlane(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

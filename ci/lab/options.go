@@ -42,7 +42,7 @@ const Redfish, Ironic = "redfish", "ironic"
 
 // Options say where a lab finds what it is made of.
 type Options struct {
-	// Assets is what vms/assets.sh filled; empty: DefaultAssets.
+	// Assets is what vms/assets.sh filled; empty: hosts.DefaultAssets.
 	Assets string
 	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
 	Bin string

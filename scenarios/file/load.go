@@ -313,6 +313,12 @@ func (d *document) reportSyntax(data []byte, err error) {
 			break
 		}
 	}
+	line, column, text = d.clearer(line, column, text)
+	d.report(line, column, "", "not YAML: "+text)
+}
+
+// clearer says what the parser stumbled over in an author's words, and where that is, if it can tell.
+func (d *document) clearer(line, column int, text string) (int, int, string) {
 	if name, unset := strings.CutPrefix(text, "unknown anchor '"); unset { // the parser had read on
 		name = "*" + strings.TrimSuffix(name, "' referenced")
 		for i := line; i >= 1; i-- {
@@ -329,7 +335,7 @@ func (d *document) reportSyntax(data []byte, err error) {
 	} else if bracket, at, is := unclosed(d.lines, line, column); is && strings.HasPrefix(text, "did not find expected ','") {
 		text += fmt.Sprintf(": nothing closes the %c of line %d", bracket, at)
 	}
-	d.report(line, column, "", "not YAML: "+text)
+	return line, column, text
 }
 
 func indentation(line string) string {

@@ -42,13 +42,9 @@ func FindProject(beside string) (*Project, error) {
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, err
 		}
-		for _, end := range [...]string{".git", "go.mod"} {
-			if _, err := os.Stat(filepath.Join(dir, end)); err == nil {
-				return nil, nil
-			}
-		}
+		_, err := os.Stat(filepath.Join(dir, ".git"))
 		above := filepath.Dir(dir)
-		if above == dir {
+		if err == nil || isModule(dir) || above == dir {
 			return nil, nil
 		}
 		dir = above

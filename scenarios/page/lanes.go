@@ -31,6 +31,8 @@ type Lane struct {
 	Believed bool
 	// last is the band in which the run ends, however short it is.
 	last *Band
+	// answered is when a BMC last gave the answer that it shows.
+	answered time.Duration
 }
 
 // Band is a stretch of time.
@@ -79,7 +81,7 @@ func Moment(run *Run, seq int) map[string][]Fact {
 			fact := Fact{lane.Name, b.Said(), lane.Believed, b.Differs}
 			if lane.Name == bmcSays {
 				fact.Lane = bmcAnswered
-				fact.Text = answer(b, until.lastAnswer(group.Name), at, group.Lanes[0])
+				fact.Text = answer(b, lane.answered, at, group.Lanes[0])
 			}
 			said[group.Name] = append(said[group.Name], fact)
 		}
@@ -92,17 +94,6 @@ const (
 	bmcAnswered = "BMC last answered"
 )
 
-// lastAnswer is when the BMC of a host last said how its power is, or that it doesn't.
-func (r *Run) lastAnswer(host string) (at time.Duration) {
-	for i := range r.Requests {
-		q := &r.Requests[i]
-		if q.Host == host && q.Request.Method == "GET" && q.Request.Reset == "" && (q.Answer.Status == 0 || q.Answer.Status >= 300 || q.Answer.PowerState != "") {
-			at = max(at, q.Answered)
-		}
-	}
-	return at
-}
-
 // answer tells what a BMC last answered, how long ago, and whether it was so then: it hasn't lied that the host has changed since.
 func answer(b *Band, answered, now time.Duration, power *Lane) string {
 	text := fmt.Sprintf("%s, %s ago", b.Text, (now - answered).Round(10*time.Millisecond))
@@ -111,7 +102,7 @@ func answer(b *Band, answered, now time.Duration, power *Lane) string {
 	}
 	for _, t := range append(slices.Clone(power.Bands), *power.last) {
 		if t.From <= answered && (answered < t.To || t.To == 0) && differ(b, &t) {
-			return text + " (not true)"
+			return text + notTrue
 		}
 	}
 	return text + ", which was true then"
@@ -160,6 +151,7 @@ type host struct {
 	watchdog, api, commands            []Mark
 	cuts                               []string
 	views                              []cached
+	answered                           time.Duration // by its BMC, about its power
 }
 
 // process is what they have said of one controller.
@@ -444,6 +436,7 @@ func (d *drawer) request(r Request) {
 	default:
 		h.bmc.begin(r.Answered, "booting", r.Answer.PowerState)
 	}
+	h.answered = max(h.answered, r.Answered)
 }
 
 // groups puts the lanes in order: the scenario, each host, the controllers.
@@ -481,6 +474,7 @@ func (d *drawer) groups() []Group {
 		add(&g, "status says", "status.poweredOn of the BareMetalHost.", &h.status, nil)
 		for _, lane := range g.Lanes {
 			if lane.Name == bmcSays || lane.Name == "status says" {
+				lane.answered = h.answered
 				lane.Believed, lane.Bands = true, compare(lane.Bands, truth, otherPower)
 				if lane.last != nil && truly != nil {
 					lane.last.Marked, lane.last.Differs = otherPower(lane.last, truly)

@@ -58,11 +58,10 @@ func (w *wait) held(before []history.Event) bool {
 }
 
 func (w *wait) over() bool {
-	came := func(left int) bool { return left == 0 }
 	if w.any {
-		return slices.ContainsFunc(w.left, came)
+		return slices.Contains(w.left, 0)
 	}
-	return !slices.ContainsFunc(w.left, func(left int) bool { return !came(left) })
+	return len(w.open()) == 0
 }
 
 // see takes an event into account and reports whether the wait is over.
