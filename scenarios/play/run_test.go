@@ -1,0 +1,64 @@
+package play
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+// told is a world that does nothing but let these events happen.
+type told []history.Event
+
+func (t *told) Start(context.Context, *scenarios.Plan) (invariant.Timings, error) {
+	return invariant.Timings{}, nil
+}
+func (t *told) Apply(scenarios.Op) error  { return nil }
+func (t *told) Stop() ([]Artifact, error) { return nil, nil }
+
+func (t *told) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
+	for len(*t) > 0 && (*t)[0].At <= until {
+		e := (*t)[0]
+		*t = (*t)[1:]
+		if each(e) {
+			return e.At, nil
+		}
+	}
+	return until, nil
+}
+
+// A topology has as long to come up as something comes of it: a slow machine takes longer, and a broken one says nothing more.
+func TestBringUp(t *testing.T) {
+	every := func(step time.Duration, steps int) told {
+		var events told
+		for i := 1; i <= steps; i++ {
+			events = append(events, history.Event{At: time.Duration(i) * step, Kind: history.PowerOn, Host: "worker-1"})
+		}
+		return events
+	}
+	slow := append(every(4*time.Minute, 5), history.Event{At: 21 * time.Minute, Kind: history.RunStarted})
+	for _, test := range []struct {
+		name  string
+		world told
+		stuck string
+	}{
+		{"slow, and up", slow, ""},
+		{"nothing more comes", every(time.Minute, 3), "not up and healthy 8m0s after the run began"},
+		{"for ever", every(time.Minute, 200), "not up and healthy 50m0s after the run began"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			plan := &scenarios.Plan{Spec: scenarios.Spec{Invariants: []string{"hold-respected"}}}
+			outcome, err := Run(t.Context(), plan, &test.world, nil)
+			if err != nil || outcome.Err != nil {
+				t.Fatal(err, outcome)
+			}
+			if got := outcome.Stuck; (got == "") != (test.stuck == "") || !strings.Contains(got, test.stuck) {
+				t.Errorf("stuck: %q; want %q", got, test.stuck)
+			}
+		})
+	}
+}
