@@ -123,6 +123,9 @@ func run(ctx context.Context, only string, limit time.Duration, table string, se
 			return err
 		}
 	}
+	if page, err = WithKinds(page, all); err != nil {
+		return err
+	}
 	return os.WriteFile(table, page, 0o644)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // Mutant is one mistake in one file.
@@ -25,6 +27,8 @@ type Mutant struct {
 	// Protection is the protection that this takes out, if it does: a live read, a
 	// lock, a precondition, a recorded time, a check.
 	Protection string `json:"protection,omitempty"`
+	// Kind is the kind of mistake that it is an example of, if it is one: one of kindsOfMistake.
+	Kind string `json:"kind,omitempty"`
 	// Change is where it stands in the source.
 	source.Change
 	// Story is the scenario that was made for it, if one was: its single deviations
@@ -33,6 +37,26 @@ type Mutant struct {
 	// Equivalent says why no history can tell the difference, if none can; or what
 	// world would be needed that there is not.
 	Equivalent string `json:"equivalent,omitempty"`
+}
+
+// kinds are those of the mistakes that engineers make in controllers which fence, whatever their design.
+var kindsOfMistake = []struct{ name, what string }{
+	{"identity", "something is looked up by the name of something else, by a name where a UID is meant, or in the absence of an ID"},
+	{"time", "a time is counted from the wrong instant, never reset, or believed though it is still to come"},
+	{"restart", "a process forgets what it must still know when it has started again"},
+	{"no-answer", "a conflict, a time-out or an error is taken for success, for absence, or for an answer"},
+	{"order", "two writes are made in the wrong order, and something comes between them"},
+	{"cache", "a cache is believed where a live read is needed"},
+	{"two-at-once", "two hosts, clients or conditions are taken for one"},
+	{"votes", "peers are counted wrongly, or their silence is"},
+	{"person", "what a person said is overlooked: a pause, a hook, a mode"},
+	{"next-life", "what an earlier boot, Machine or deployment has left is taken for the present one's"},
+	{"drain", "the wrong Pods and volumes are waited for, or evicted"},
+	{"never-better", "nothing gets worse, and it never gets better"},
+}
+
+func isKind(name string) bool {
+	return slices.ContainsFunc(kindsOfMistake, func(k struct{ name, what string }) bool { return k.name == name })
 }
 
 // Load reads every mutant of a directory.
@@ -58,6 +82,9 @@ func Load(dir string) ([]Mutant, error) {
 				problems = append(problems, fmt.Errorf("%s: the mutant %q has no mistake, no ID, or that of another", file, m.ID))
 			}
 			known[m.ID] = true
+			if m.Kind != "" && !isKind(m.Kind) {
+				problems = append(problems, fmt.Errorf("%s: mutant %s: there is no kind %q", file, m.ID, m.Kind))
+			}
 			if _, err := source.Apply(".", m.Change); err != nil {
 				problems = append(problems, fmt.Errorf("%s: mutant %s: %w", file, m.ID, err))
 			}
@@ -91,8 +118,55 @@ func (r result) row() string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", cell(first), cell(r.mutant.Mistake), by, breaks)
 }
 
-// otherMistakes is the heading of the second table.
-const otherMistakes = "## Other mistakes"
+// The headings of the page.
+const (
+	byKind        = "## By kind"
+	protections   = "## Protections taken out"
+	otherMistakes = "## Other mistakes"
+)
+
+// WithKinds is the page with the table of kinds, counted from its other lines.
+func WithKinds(page []byte, all []Mutant) ([]byte, error) {
+	before, rest, found := strings.Cut(string(page), protections)
+	if !found {
+		return nil, fmt.Errorf("count the kinds of mistakes: the page has no line %q; measure all mutants", protections)
+	}
+	before, _, _ = strings.Cut(before, byKind)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s\n\n| kind | what goes wrong | examples here | caught by a guarantee | by |\n|---|---|---|---|---|\n", before, byKind)
+	for _, k := range kindsOfMistake {
+		examples, caught, by := 0, 0, map[string]bool{}
+		for _, m := range all {
+			if m.Kind != k.name {
+				continue
+			}
+			examples++
+			if broke := guarantees(rest, m); len(broke) > 0 {
+				caught++
+				by[broke[0]] = true
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", k.name, k.what, examples, caught, strings.Join(slices.Sorted(maps.Keys(by)), ", "))
+	}
+	return []byte(b.String() + "\n" + protections + rest), nil
+}
+
+// guarantees are those that a mutant broke by the page's line about it.
+func guarantees(page string, m Mutant) []string {
+	_, line, found := strings.Cut(page, "| "+cell(m.Mistake)+" | ")
+	line, _, _ = strings.Cut(line, "\n")
+	cells := strings.Split(strings.TrimSuffix(line, " |"), " | ")
+	if !found || len(cells) != 2 {
+		return nil
+	}
+	var broke []string
+	for _, id := range strings.Split(cells[1], ", ") {
+		if _, err := invariant.Lookup(id); err == nil {
+			broke = append(broke, id)
+		}
+	}
+	return broke
+}
 
 // Update replaces the lines of a page that are about the given mutants; those of new ones
 // come to the end of their table.
@@ -117,7 +191,7 @@ func Update(page []byte, results []result) ([]byte, error) {
 		lines = slices.Insert(lines, end, r.row())
 	}
 	all, missed := 0, 0
-	for _, line := range lines {
+	for _, line := range lines[max(0, slices.Index(lines, protections)):] {
 		if strings.HasPrefix(line, "| ") && !strings.Contains(line, "| found by |") {
 			all++
 			if strings.Contains(line, " | nothing | ") {
@@ -151,7 +225,7 @@ broke a guarantee: %d of %d, within %s each. `+"`make mutants`"+` writes this pa
 plays every story of the catalogue first, then goes round with single deviations
 (sweep) and random schedules. Unit tests don't count.
 
-## Protections taken out
+`+protections+`
 
 | protection | taken out | found by | breaks |
 |---|---|---|---|

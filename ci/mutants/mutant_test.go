@@ -31,13 +31,46 @@ func TestMutantsFitTheirSource(t *testing.T) {
 	}
 }
 
+// TestKinds: for each kind of mistake there are at least two that a guarantee catches; that only a story of its own came out
+// differently is not enough.
+func TestKinds(t *testing.T) {
+	t.Chdir("../..")
+	all, err := Load("ci/mutants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/mutants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range kindsOfMistake {
+		caught := 0
+		for _, m := range all {
+			if m.Kind == k.name && len(guarantees(string(page), m)) > 0 {
+				caught++
+			}
+		}
+		if caught < 2 {
+			t.Errorf("%s: %d mistakes are caught by a guarantee, two are to be", k.name, caught)
+		}
+	}
+	counted, err := WithKinds(page, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(counted) != string(page) {
+		t.Error("docs/mutants.md counts the kinds of mistakes wrongly: make mutants")
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	for name, content := range map[string]string{
 		"stands 0 times": "- {id: a, mistake: b, file: go.mod, find: nowhere, replace: x}",
 		"stands 2 times": "- {id: a, mistake: b, file: go.mod, find: require, replace: x}",
 		"or that of another": "- {id: a, mistake: b, file: go.mod, find: module, replace: x}\n" +
 			"- {id: a, mistake: b, file: go.mod, find: module, replace: x}",
-		"unknown field": "- {id: a, mistke: b}",
+		"there is no kind": "- {id: a, mistake: b, kind: odd, file: go.mod, find: module, replace: x}",
+		"unknown field":    "- {id: a, mistke: b}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
