@@ -1,3 +1,5 @@
+//go:build cgo && libvirt_dlopen
+
 package vms
 
 import (
@@ -14,14 +16,6 @@ import (
 
 	"github.com/fencelab/fencelab/vms/keeper"
 )
-
-// openToOthers is for the process, as its one hypervisor is.
-var openToOthers bool
-
-// OpenToOthers lets other programs, such as virsh, connect to the hypervisor of this process: it is a libvirt daemon of its
-// own then, in the place of the embedded driver. What is told of the hosts is a little later. It has to be called before the
-// first Lab is opened.
-func OpenToOthers() { openToOthers = true }
 
 const (
 	daemon = "libvirtd"

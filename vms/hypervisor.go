@@ -1,3 +1,5 @@
+//go:build cgo && libvirt_dlopen
+
 package vms
 
 import (
@@ -129,10 +131,6 @@ type layout struct {
 	pids  string
 	cache string // where that which is known is kept for the next driver, an absolute path
 }
-
-// Marks are those that libvirt itself gives, with its files below a directory: to the QEMU of a domain, and to one that it
-// asks for its capabilities (-qmp).
-func Marks(dir string) []string { return []string{"XDG_CACHE_HOME=" + dir + "/", "unix:" + dir + "/"} }
 
 func (h *hypervisor) open(root string) error {
 	// libvirt reads this once, when it is first used. Its warnings are no news to our user; they are kept as evidence.

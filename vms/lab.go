@@ -1,15 +1,5 @@
-// Package vms runs the lab's hosts as libvirt domains and tells what physically happens to them.
-//
-// A [Lab] holds domains; each [Domain] boots a kernel and one static program (package guest) in about two seconds, even
-// without KVM. [Lab.Events] merges two out-of-band observers into one ordered stream: libvirt, which alone knows about
-// power, and the guest itself through a virtio-serial port, which alone knows about its processes. See [Observer].
-//
-// Nothing of the machine is used but the QEMU binary, libvirt's library and /dev/kvm where it works: the libvirt driver
-// is embedded in this process with its state in a temporary directory, and so is the network (package network: no bridge,
-// no privilege). [Lab.Close] removes everything, and a keeper (package keeper) does so when the process is killed.
-// vms/assets.sh installs and builds what the Lab needs.
-//
-// Build with the tag libvirt_dlopen: libvirt's library is then loaded when the first Lab is opened, not linked.
+//go:build cgo && libvirt_dlopen
+
 package vms
 
 import (
@@ -147,12 +137,6 @@ type HostConfig struct {
 	// told what they are told here, but Pods run them, from the image that is on the disk: somebody has to create those.
 	Executable string
 	Programs   []Program
-}
-
-// Program is one that runs in a guest: see [evidence.Program]. It finds Config at its ConfigPath.
-type Program struct {
-	evidence.Program
-	Config []byte
 }
 
 // Sizes of the machines: a program brings an executable, which is in memory twice while the guest unpacks it.

@@ -1,3 +1,5 @@
+//go:build cgo && libvirt_dlopen
+
 package vms
 
 import (
@@ -9,15 +11,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// Finding is one thing that a Lab needs or likes, and what was found of it.
-type Finding struct {
-	Subject string // QEMU, libvirt, guest image, KVM
-	OK      bool
-	// Needed: no Lab opens without it. What is not needed makes the Lab slower.
-	Needed bool
-	Detail string // the version or place if OK, else the reason and what to do
-}
 
 // Preflight finds out by trying whether a Lab can be opened with these assets: it opens libvirt's embedded driver, and it
 // boots a guest under KVM if /dev/kvm is there (seconds at the first time after a boot of the machine). With the disk of real

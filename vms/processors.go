@@ -1,3 +1,5 @@
+//go:build cgo && libvirt_dlopen
+
 package vms
 
 import (
@@ -7,12 +9,6 @@ import (
 	"strings"
 	"time"
 )
-
-// Processors are what the processors of a host had of this machine's: how long they ran, and how long they waited for one.
-type Processors struct {
-	Process     int // of QEMU, which a host has from one power-on to the next
-	Ran, Waited time.Duration
-}
 
 // Processors are the host's, since it was switched on; false if it is off, or if the kernel doesn't say.
 func (d *Domain) Processors() (p Processors, on bool) {

@@ -1,3 +1,5 @@
+//go:build cgo && libvirt_dlopen
+
 // Package libvirtd gives tests a libvirt daemon of their own, with all of its state in a directory that goes with the test,
 // and domains whose guest tells where each boot came from. They are real: libvirt's QEMU driver, QEMU, its firmware.
 package libvirtd

@@ -1,3 +1,5 @@
+//go:build cgo && libvirt_dlopen
+
 package libvirt
 
 import (
@@ -20,18 +22,6 @@ const (
 	// keepAliveCount how many of them may be missed.
 	keepAlive, keepAliveCount = 5, 3
 )
-
-// Options say which domains are served.
-type Options struct {
-	URI   string   // of the libvirt, such as qemu:///system
-	Names []string // only these domains; empty is all, also those that are defined later
-	// Images is a directory for the images that are fetched, which the hypervisor can
-	// read. Empty takes local images only.
-	Images string
-	// Change is told that a domain came or went since Open, one at a time, also while
-	// the libvirt was away; nil tells nobody.
-	Change func(d *Domain, gone bool)
-}
 
 // Domains are those of a libvirt, and the connection to it. A connection that is lost
 // is made anew.

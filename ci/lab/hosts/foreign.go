@@ -1,11 +1,13 @@
 package hosts
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/lab/gate"
@@ -41,7 +43,7 @@ func (b *BMCs) Adopt(program *child.Process, log string) {
 // The machines are virtual ones.
 func (b *BMCs) ServeForeign(program *url.URL, named *scenarios.BMC, names []string, machines map[string]Machine) error {
 	for _, host := range names {
-		m := machines[host].(*virtual)
+		m := machines[host].(domain)
 		b.Systems[host] = named.SystemOf(host, m.DomainName(), m.SystemUUID())
 		proxy, err := gate.Serve(program, &gate.Gate{
 			Judge: gate.Everything{}, Read: b.Understands(host), Next: &toForeignBMC{b: b, host: host, machine: m},
@@ -86,11 +88,22 @@ func (f *foreignBMCs) logs() []play.Artifact {
 	return []play.Artifact{{Name: "bmc.log", Data: data}}
 }
 
+// domain is a machine that a program beside us may drive, too.
+type domain interface {
+	Machine
+	DomainName() string
+	SystemUUID() string
+	// Settle waits until what was seen of the domain's power is recorded, and old: see [vms.Domain.Settle].
+	Settle(ctx context.Context, old time.Duration) error
+	// commanded says that a client's command is on its way, until done.
+	commanded(t fakebmc.ResetType, client string) (done func())
+}
+
 // toForeignBMC sends what is asked of a host's BMC to the program, and tells the history of resets.
 type toForeignBMC struct {
 	b       *BMCs
 	host    string
-	machine *virtual
+	machine domain
 }
 
 // toProgram keeps no connection beyond a request: servers of this kind are often single-threaded.
@@ -117,7 +130,7 @@ func (t *toForeignBMC) RoundTrip(request *http.Request) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := t.machine.domain.Settle(request.Context(), record.Skew); err != nil {
+	if err := t.machine.Settle(request.Context(), record.Skew); err != nil {
 		_ = response.Body.Close()
 		return nil, err
 	}
