@@ -37,7 +37,7 @@ OF.browser  := ./scenarios/page
 OF.fidelity := ./ci/fidelity
 # How many tests of a suite there are at once: enough for all slots, for which they wait.
 SIDE      := $(shell echo $$((3 * $$(nproc))))
-STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(SIDE) -timeout 1000h -v -silence-skips -fail-on-empty -no-color -focus '$(FOCUS)' $(OF.stories) -- -test.run='^TestLab$$'
+STORIES   := $(TOOL) ginkgo -tags $(TAGS) -procs $(SIDE) -timeout 1000h -v -silence-skips -fail-on-empty -no-color -output-interceptor-mode=none -focus '$(FOCUS)' $(OF.stories) -- -test.run='^TestLab$$'
 E2E       := FENCELAB_REQUIRE_LAB=1 FENCELAB_OUT=$(CURDIR)/out/e2e FENCELAB_CLUSTER=$(CLUSTER) FENCELAB_HOSTS=$(HOSTS) FENCELAB_POWER=$(POWER) FENCELAB_CONTROLLERS=$(CONTROLLERS) FENCELAB_SYSTEM=$(SYSTEM)
 # A suite of make e2e; its events are what ci/e2e reads.
 SUITE      = mkdir -p out/e2e/events && $(E2E) FENCELAB_REQUIRE_CLIENTS=1 FENCELAB_REQUIRE_BROWSER=1 $(TOOL) gotestsum --format testname --hide-summary all --jsonfile out/e2e/events/$(@:e2e-%=%).json -- -tags $(TAGS) -count=1 -p 1 -timeout 0
@@ -222,9 +222,17 @@ golden: controlplane ## Write the golden files anew; review the difference befor
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: image
-image: ## Build bin/image.tar, an image of the controllers and agents for a cluster (IMAGE=name); docker load, ctr images import and kind load read it
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -buildvcs=true -o bin/image/fencelab ./cmd/incluster/fencelab
+image: ## Build bin/image.tar, an image of fencelab without virtual machines: controllers, agents, simulator, BMC (IMAGE=name); docker load, ctr images import and kind load read it
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -buildvcs=true -o bin/image/fencelab .
 	$(GO) run ./ci/image -user 65532:65532 bin/image/fencelab '$(IMAGE)' bin/image.tar
+
+.PHONY: release
+release: ## Write the archives of this version, for the simulator, the BMC and labs of model hosts on Linux, to dist (ARCHS='amd64 arm64')
+	@ci/release.sh
+
+.PHONY: versions
+versions: ## Build and test the example modules with the newest Kubernetes of docs/setup.md
+	@ci/versions.sh
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs, RBAC and the schema's descriptions
@@ -232,4 +240,4 @@ generate: ## Generate deep copies, CRDs, RBAC and the schema's descriptions
 
 .PHONY: clean
 clean: ## Remove what was built here
-	rm -rf bin out $(CACHE)
+	rm -rf bin dist out $(CACHE)

@@ -387,3 +387,25 @@ func TestWorlds(t *testing.T) {
 	table.WriteString("| " + row + last + " |\n")
 	holds(t, "docs/scenarios.md", "what only some worlds can do", `\| \| sim \|.*\n`, table.String())
 }
+
+// TestVersions: the oldest Kubernetes that docs/setup.md names is the one that fencelab requires, with which the example modules
+// are built and tested; ci/versions.sh does that with the newest.
+func TestVersions(t *testing.T) {
+	_, row, found := strings.Cut(documents(t)["docs/setup.md"], "\n| oldest | ")
+	row, _, _ = strings.Cut(row, " |\n")
+	said := strings.Split(row, " | ")
+	if !found || len(said) != 3 {
+		t.Fatalf("docs/setup.md has no row of three oldest versions: %q", row)
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "`{{.Version}}`", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := strings.Fields(string(out))
+	for i, want := range required {
+		got := said[min(i/3, 1)]
+		if got != want {
+			t.Errorf("docs/setup.md says %s, and go.mod %s", got, want)
+		}
+	}
+}

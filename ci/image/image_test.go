@@ -24,8 +24,8 @@ import (
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "fencelab")
-	build := exec.Command("go", "build", "-o", program, "../../cmd/incluster/fencelab")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "../..") // as make image does
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
 	}
@@ -86,6 +86,17 @@ func TestImage(t *testing.T) {
 	out, err := run.CombinedOutput()
 	if err != nil || !bytes.Equal(out, manifests.Agent) {
 		t.Errorf("the program of the image: %v\n%s", err, out)
+	}
+	// It is what a pipeline runs, and a BMC.
+	story := exec.Command(filepath.Join(root, "fencelab"), "run", "catalog:machine-remediation/three-hosts.yaml", "--strategy", "sweep", "--schedules", "20")
+	story.Env, story.Dir = []string{}, root
+	if out, err := story.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("20 held")) {
+		t.Errorf("the program of the image tells a story: %v\n%s", err, out)
+	}
+	help := exec.Command(filepath.Join(root, "fencelab"), "bmc", "--help")
+	help.Env = []string{}
+	if out, err := help.CombinedOutput(); err != nil {
+		t.Errorf("the program of the image explains its BMC: %v\n%s", err, out)
 	}
 	if linked, _ := exec.Command("ldd", filepath.Join(root, "fencelab")).CombinedOutput(); !strings.Contains(string(linked), "not a dynamic executable") {
 		t.Errorf("the program of the image is linked with\n%s", linked)

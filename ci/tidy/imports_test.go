@@ -113,7 +113,6 @@ var layers = []layer{
 	{"ci/cluster/kind/runc", system, "it runs in a node, and depends on nothing there"},
 	{"ci/container", []string{"github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "golang.org/x/sys"}, "whoever runs an image need not know what is in it"},
 	{"ci/image", []string{"github.com/CycloneDX/cyclonedx-go", "github.com/google/go-containerregistry/pkg"}, "an image has a program in it, whichever"},
-	{"cmd/incluster/fencelab", []string{"./cmd/incluster", "./scenarios/exit", "./scenarios/version", "github.com/spf13/cobra"}, "what runs in somebody's cluster has no world to test in"},
 	{"ci/ironic", []string{"./vms/keeper", "./ci/child", "./ci/container", "./ci/machine", gophercloud}, "an Ironic serves any test; " + whyCI},
 	{"ci/libvirtd", []string{"./vms/keeper", "libvirt.org/go"}, "a libvirt of one's own serves any test; " + whyCI},
 	{"ci/lab", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc", "./vms", "./ci", "./sim/model"}, kubernetes, capi, everyClient, anyYAML, system, testTools), whyCI},
