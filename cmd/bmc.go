@@ -13,6 +13,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc/libvirt"
 	"github.com/fencelab/fencelab/fakebmc/recording"
 	"github.com/fencelab/fencelab/scenarios/exit"
+	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // recordCommand takes a mockup of a BMC.
@@ -55,6 +56,59 @@ read is in DIR/.raw, as it was read. The password of --username is read from ` +
 	flags.BoolVar(&o.Insecure, "insecure", false, "accept any certificate")
 	flags.DurationVar(&o.Pause, "pause", 200*time.Millisecond, "how long to wait between two reads")
 	flags.StringSliceVar(&o.Skip, "skip", recording.Volatile, "patterns of paths that are not read, nor what is below them")
+	return cmd
+}
+
+func bmcReplayCommand() *cobra.Command {
+	o := recording.ReplayOptions{}
+	cmd := &cobra.Command{
+		Use:   "replay LOG URL",
+		Short: "Play a client's requests against a BMC, and compare the answers",
+		Long: `Replay sends the requests of a log, which fencelab bmc --log or a run in the lab wrote
+(bmc.jsonl), to a Redfish service, and compares the answers with those of the log: their
+status, the power state that a host reports, and whether there was an answer at all. So
+the log of a failed run becomes a test of a BMC. Requests over IPMI, and those that begin
+or end a session, are left out. It changes the hosts that it is pointed at.
+
+The exit code is 1 if a request is answered otherwise. The password of --username is read
+from ` + fleet.PasswordVariable + `.`,
+		Example: `  fencelab bmc replay bmc.jsonl http://127.0.0.1:8000
+  fencelab bmc replay bmc.jsonl https://bmc.example.org --host node-1 --username root --insecure`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Password = os.Getenv(fleet.PasswordVariable); (o.Username == "") != (o.Password == "") {
+				return exit.BadInput(fmt.Errorf("--username and the environment variable %s go together: set both or none", fleet.PasswordVariable))
+			}
+			o.URL = args[1]
+			log, err := os.Open(args[0])
+			if err != nil {
+				return exit.BadInput(fmt.Errorf("open the log: %w", err))
+			}
+			defer log.Close()
+			replayed, err := recording.Replay(cmd.Context(), log, o)
+			if errors.Is(err, recording.ErrInput) {
+				return exit.BadInput(err)
+			}
+			if err != nil {
+				return exit.UnlessEnded(cmd.Context(), exit.Coded(exit.Environment, err))
+			}
+			for _, d := range replayed.Differences {
+				fmt.Fprintln(cmd.OutOrStdout(), d)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d of %s answered as before%s\n", replayed.Requests-len(replayed.Differences),
+				phrase.Count(replayed.Requests, "request"), replayed.LeftOut())
+			if len(replayed.Differences) > 0 {
+				return exit.Ended(exit.Violated)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Username, "username", "", "account of the service (default: none)")
+	flags.BoolVar(&o.Insecure, "insecure", false, "accept any certificate")
+	flags.StringVar(&o.Host, "host", "", "play the requests to this `host` of the log (default: all)")
+	flags.BoolVar(&o.InTurn, "in-turn", false, "send each request when the one before was answered, instead of at its time")
+	flags.DurationVar(&o.Patience, "patience", 30*time.Second, "how long an answer is waited for")
 	return cmd
 }
 
@@ -116,7 +170,7 @@ none is needed; elsewhere there is no default.`,
 	flags.AddGoFlagSet(o.Flags())
 	flags.StringVar(&uri, "libvirt", "", "serve the domains of this libvirt, such as qemu:///system")
 	flags.StringSliceVar(&names, "domain", nil, "serve only these domains of --libvirt")
-	cmd.AddCommand(recordCommand(), &cobra.Command{
+	cmd.AddCommand(recordCommand(), bmcReplayCommand(), &cobra.Command{
 		Use:   "faults",
 		Short: "List the named faults of real BMCs",
 		Args:  cobra.NoArgs,

@@ -44,6 +44,8 @@ type Request struct {
 	Via       string    `json:"via,omitempty"`    // ViaIPMI; empty is Redfish
 	Method    string    `json:"method"`           // upper case; empty for what happens without a request: a connection that was reset, a rule that takes place by itself
 	Path      string    `json:"path"`             // without trailing slash
+	Query     string    `json:"query,omitempty"`  // of the URL, without its question mark
+	Body      string    `json:"body,omitempty"`   // of a Redfish request that changes something, in JSON, without secrets
 	ResetType ResetType `json:"reset,omitempty"`  // of a ComputerSystem.Reset or Manager.Reset
 
 	own bool // the BMC's own

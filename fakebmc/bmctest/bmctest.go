@@ -17,14 +17,17 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/ipmi"
 	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/recording"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 )
@@ -162,6 +165,25 @@ func (b *BMC) Boots() int { return b.host.Boots() }
 
 // Host is the host itself: to cut its power, or to have its guest hang.
 func (b *BMC) Host() *memory.Host { return b.host }
+
+// patience is how long a request of a replay waits for its answer.
+const patience = 30 * time.Second
+
+// Replay plays a client's requests, each at its time, from a log that fencelab bmc --log or a run in the lab wrote, and fails the
+// test for each that is answered otherwise than it was. The host has to have the name that it has in the log.
+func (b *BMC) Replay(log string) {
+	b.t.Helper()
+	f, err := os.Open(log)
+	b.must(err)
+	defer f.Close()
+	replayed, err := recording.Replay(b.t.Context(), f, recording.ReplayOptions{
+		URL: b.URL, Username: b.Username, Password: b.Password, Client: b.Client(), Patience: patience,
+	})
+	b.must(err)
+	for _, d := range replayed.Differences {
+		b.t.Errorf("bmctest: %s: %s", log, d)
+	}
+}
 
 // Requests are all requests that were answered so far, or are known to get no answer, in that order.
 func (b *BMC) Requests() []fakebmc.Record {

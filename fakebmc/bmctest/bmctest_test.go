@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +117,30 @@ func TestWrongFaults(t *testing.T) {
 		}()
 		if !strings.Contains(f.said, want) {
 			t.Errorf("%s: %q, want %q", fault, f.said, want)
+		}
+	}
+}
+
+// failing counts the errors of a test.
+type failing struct {
+	testing.TB
+	errors int
+}
+
+func (f *failing) Errorf(string, ...any) { f.errors++ }
+
+// TestReplay: the log of a host that was off is answered alike by one that is off, and not by one that is on.
+func TestReplay(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "bmc.jsonl")
+	line := `{"seq":1,"host":"node-1","request":{"method":"GET","path":"/redfish/v1/Systems/node-1"},"answer":{"status":200,"powerState":"Off"}}`
+	if err := os.WriteFile(log, []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, off := range []bool{true, false} {
+		f := &failing{TB: t}
+		bmctest.Start(f, bmctest.Options{Off: off}).Replay(log)
+		if (f.errors == 0) != off {
+			t.Errorf("off %t: %d errors", off, f.errors)
 		}
 	}
 }

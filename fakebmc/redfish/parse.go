@@ -1,10 +1,12 @@
 package redfish
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,6 +74,47 @@ func null(o map[string]any) string {
 		}
 	}
 	return ""
+}
+
+// maxQuoted is how long a body may be that is put on record.
+const maxQuoted = 16 << 10
+
+// quotable is a body as it may be put on record: empty unless it is an object in JSON, and without the secrets in it.
+func quotable(body []byte) string {
+	var o map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if len(body) > maxQuoted || decoder.Decode(&o) != nil || o == nil {
+		return ""
+	}
+	hide(o)
+	text, err := json.Marshal(o)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// secret is what the names of properties have in them that nobody is to read in a log: passwords, tokens, and the headers that
+// a subscription sends.
+var secret = regexp.MustCompile(`(?i)password|token|authorization|httpheaders|privatekey`)
+
+// hide replaces the secrets in a value of JSON.
+func hide(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range v { // order does not matter: each is looked at by itself
+			if secret.MatchString(name) {
+				v[name] = "hidden"
+			} else {
+				hide(inner)
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			hide(inner)
+		}
+	}
 }
 
 // parseReset returns the reset type asked for, or an empty one and the refusal.

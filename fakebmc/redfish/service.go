@@ -322,7 +322,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e = s.resolveMockup
 	}
 	x := &exchange{w: w, r: r, e: e(path), answer: make(chan reply, 1)}
-	req := fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path}
+	req := fakebmc.Request{Client: r.RemoteAddr, Method: r.Method, Path: path, Query: r.URL.RawQuery}
 	s.prepare(&req, x)
 
 	lost := x.e.bmc.Lost()
@@ -356,6 +356,7 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 	}
 	body, err := front.ReadBody(x.w, r)
 	x.body = body
+	req.Body = quotable(body)
 	if a, ok := s.admits(x, req.Path); !ok {
 		refuse(a)
 		return
