@@ -31,7 +31,7 @@ func (b *BMC) everyAsked() []asked {
 	if b.shares {
 		below = nil
 		for _, name := range []string{b.id, b.host} {
-			below = append(below, SystemsPath+"/"+name, ManagersPath+"/"+name, "/redfish/v1/Chassis/"+name)
+			below = append(below, SystemsPath+"/"+name, ManagersPath+"/"+name, ChassisPath+"/"+name)
 		}
 		below = append(below, "/redfish/v1/TaskService/Tasks/*", "/redfish/v1/TaskService/TaskMonitors/*")
 	}
@@ -48,36 +48,45 @@ func (b *BMC) everyAsked() []asked {
 		request := func(method, path string, reset ResetType) Request {
 			return Request{Via: via, Method: method, Path: path, ResetType: reset}
 		}
-		add(read, t, request(methodGet, b.systemPath, ""))
+		add(read, t, request(methodGet, b.paths.System, ""))
+		if via == ViaRedfish && b.paths.Chassis != "" {
+			add(read, t, request(methodGet, b.paths.Chassis, ""))
+		}
 		for _, r := range redfishResets {
 			if via == ViaRedfish || slices.Contains(ChassisControls, r) {
-				add(reset, t, request(methodPost, b.resetPath, r))
+				add(reset, t, request(methodPost, b.paths.Reset, r))
+			}
+			if via == ViaRedfish && b.paths.ChassisReset != "" && slices.Contains(ChassisResets, r) {
+				add(reset, t, request(methodPost, b.paths.ChassisReset, r))
 			}
 		}
-		if b.managerPath != "" {
-			add(managerReset, t, request(methodPost, b.managerPath, ResetForceRestart))
+		if b.paths.ManagerReset != "" {
+			add(managerReset, t, request(methodPost, b.paths.ManagerReset, ResetForceRestart))
 		}
-		add(other, t, request(methodPatch, b.systemPath, ""))
+		add(other, t, request(methodPatch, b.paths.System, ""))
 		add(other, t, request(methodGet, ManagersPath+"/"+b.id, ""))
 	}
 	for _, own := range []string{ClientBMC, ClientWatchdog, ClientRestore} {
 		for _, r := range everyReset {
-			add(reset, Traits{}, Request{Client: own, own: true, Method: methodPost, Path: b.resetPath, ResetType: r})
+			add(reset, Traits{}, Request{Client: own, own: true, Method: methodPost, Path: b.paths.Reset, ResetType: r})
 		}
 	}
 	events := Request{Client: ClientEvents, own: true, Method: methodPost}
 	all = append(all, asked{kind: other, traits: Traits{Own: true}, Request: events, below: []string{"/redfish/v1/EventService/Subscriptions/*"}})
-	add(read, sessions, Request{Via: ViaRedfish, Method: methodHead, Path: b.systemPath})
+	add(read, sessions, Request{Via: ViaRedfish, Method: methodHead, Path: b.paths.System})
 	for _, method := range methods {
 		all = append(all, asked{kind: other, traits: sessions, Request: Request{Via: ViaRedfish, Method: method}, below: below})
 	}
 	if !b.shares {
-		for _, path := range []string{b.sessionsPath, b.sessionsPath + "/Members"} {
+		for _, path := range []string{b.paths.Sessions, b.paths.Sessions + "/Members"} {
 			add(other, Traits{Header: header, Login: true}, Request{Via: ViaRedfish, Method: methodPost, Path: path})
 		}
 	}
 	return all
 }
+
+// ChassisResets are the resets of a Redfish Chassis, which has no operating system that could be asked. They are those of the host.
+var ChassisResets = []ResetType{ResetOn, ResetForceOff, ResetPowerCycle}
 
 // ChassisControls are the resets of IPMI's Chassis Control, in the order of its numbers (section 28.3).
 var ChassisControls = []ResetType{ResetForceOff, ResetOn, ResetPowerCycle, ResetForceRestart, ResetNmi, ResetGracefulShutdown}

@@ -17,6 +17,8 @@ const (
 	ManagersPath       = "/redfish/v1/Managers"
 	ResetAction        = "/Actions/ComputerSystem.Reset"
 	ManagerResetAction = "/Actions/Manager.Reset"
+	ChassisPath        = "/redfish/v1/Chassis"
+	ChassisResetAction = "/Actions/Chassis.Reset"
 )
 
 // BMC controls the power of one System and answers requests about it, truthfully
@@ -37,10 +39,7 @@ type BMC struct {
 	noIPMI       bool
 	shares       bool        // its Redfish service, with other hosts' BMCs
 	resets       []ResetType // what the System executes, in the order of everyReset
-	systemPath   string
-	resetPath    string
-	managerPath  string // of Manager.Reset
-	sessionsPath string
+	paths Paths
 
 	seq   atomic.Uint64
 	life  atomic.Int32            // up, down or closed
@@ -110,12 +109,14 @@ func UUID(uuid string) Option {
 	return func(b *BMC) { b.id, b.uuid = uuid, uuid }
 }
 
-// Paths are those of the host's ComputerSystem, of its reset and the manager's, and of the sessions, where its Redfish service
-// has other ones than fencelab's own. A manager that can't be reset has an empty one.
-func Paths(system, reset, managerReset, sessions string) Option {
-	return func(b *BMC) {
-		b.systemPath, b.resetPath, b.managerPath, b.sessionsPath = system, reset, managerReset, sessions
-	}
+// Paths are those of what a client can ask about the power of a host. What there isn't is empty.
+type Paths struct {
+	System, Reset, Chassis, ChassisReset, ManagerReset, Sessions string
+}
+
+// At has the Redfish service of the host have other paths than fencelab's own.
+func At(p Paths) Option {
+	return func(b *BMC) { b.paths = p }
 }
 
 // New returns the BMC of a host. The Id of its Redfish resources, which is the
@@ -145,13 +146,14 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 
 // locate derives the paths of the host's resources from their Id, unless they are given.
 func (b *BMC) locate() {
-	if b.systemPath != "" {
+	if b.paths != (Paths{}) {
 		return
 	}
-	b.sessionsPath = sessionsPath
-	b.systemPath = SystemsPath + "/" + b.id
-	b.resetPath = b.systemPath + ResetAction
-	b.managerPath = ManagersPath + "/" + b.id + ManagerResetAction
+	system, chassis := SystemsPath+"/"+b.id, ChassisPath+"/"+b.id
+	b.paths = Paths{
+		System: system, Reset: system + ResetAction, Chassis: chassis, ChassisReset: chassis + ChassisResetAction,
+		ManagerReset: ManagersPath + "/" + b.id + ManagerResetAction, Sessions: sessionsPath,
+	}
 }
 
 // Host returns the name given to New.
@@ -170,21 +172,21 @@ func (b *BMC) System() System { return b.sys }
 func (b *BMC) Resets() []ResetType { return slices.Clone(b.resets) }
 
 // SystemPath returns the path of the host's ComputerSystem.
-func (b *BMC) SystemPath() string { return b.systemPath }
+func (b *BMC) SystemPath() string { return b.paths.System }
 
 // PowerRequest reads the power state; the Answer carries it.
 func (b *BMC) PowerRequest(client string) Request {
-	return Request{Client: client, Method: methodGet, Path: b.systemPath}
+	return Request{Client: client, Method: methodGet, Path: b.paths.System}
 }
 
 // ResetRequest asks for a reset.
 func (b *BMC) ResetRequest(client string, t ResetType) Request {
-	return Request{Client: client, Method: methodPost, Path: b.resetPath, ResetType: t}
+	return Request{Client: client, Method: methodPost, Path: b.paths.Reset, ResetType: t}
 }
 
 // ManagerResetRequest asks for a restart of the BMC itself.
 func (b *BMC) ManagerResetRequest(client string) Request {
-	return Request{Client: client, Method: methodPost, Path: b.managerPath, ResetType: ResetForceRestart}
+	return Request{Client: client, Method: methodPost, Path: b.paths.ManagerReset, ResetType: ResetForceRestart}
 }
 
 // Do handles a request. reply is called once: at once, or later by the Clock. For
@@ -242,11 +244,11 @@ func (b *BMC) kind(r *Request, t Traits) kind {
 	switch {
 	case t.Own:
 		return other
-	case r.ResetType != "" && r.Path == b.resetPath && r.Method == methodPost:
+	case r.ResetType != "" && (r.Path == b.paths.Reset || r.Path == b.paths.ChassisReset) && r.Method == methodPost:
 		return reset
-	case r.Path == b.systemPath && (r.Method == methodGet || r.Method == methodHead):
+	case (r.Path == b.paths.System || r.Path == b.paths.Chassis) && (r.Method == methodGet || r.Method == methodHead):
 		return read
-	case r.Path == b.managerPath && r.Method == methodPost:
+	case r.Path == b.paths.ManagerReset && r.Method == methodPost:
 		return managerReset
 	}
 	return other
@@ -289,7 +291,7 @@ func (b *BMC) execute(rec *Record, from caller, e Effects) {
 
 // afterwards is what follows when a request has been answered.
 func (b *BMC) afterwards(rec *Record) {
-	if rec.Request.ResetType != "" && rec.Executed != Never && rec.Request.Path == b.managerPath {
+	if rec.Request.ResetType != "" && rec.Executed != Never && rec.Request.Path == b.paths.ManagerReset {
 		b.goDown(&outage{last: b.actual()}, b.restartTime)
 	}
 }

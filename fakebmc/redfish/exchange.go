@@ -240,8 +240,12 @@ func (x *exchange) own(a reply) *content {
 		return x.sends
 	case a.Task != nil:
 		return accepted(*a.Task).content
-	case x.e.power && a.Status == http.StatusOK:
-		return &content{body: system(x.e.bmc, a.PowerState), settings: x.e.settings()}
+	case x.e.power != nil && a.Status == http.StatusOK:
+		c := &content{body: x.e.power(x.e.bmc, a.PowerState)}
+		if x.e.settings != nil {
+			c.settings = x.e.settings()
+		}
+		return c
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type Mockup struct {
 
 	system, manager, chassis  string // the paths of the host's resources; manager and chassis may be empty
 	resetTarget, managerReset string // of the actions; managerReset may be empty
+	chassisReset              string // which may be empty
 	sessionService, sessions  string
 	taskService, tasks        string // which may be empty
 	eventing, subscriptions   string // which may be empty
@@ -202,6 +203,8 @@ func (m *Mockup) find() error {
 	}
 	target, _ := inside(m.resources[m.manager], "Actions", "#Manager.Reset", "target").(string)
 	m.managerReset = strings.TrimSuffix(target, "/")
+	target, _ = inside(m.resources[m.chassis], "Actions", "#Chassis.Reset", "target").(string)
+	m.chassisReset = strings.TrimSuffix(target, "/")
 	m.sessionService, m.sessions = linked(root, "SessionService"), linked(root, "Links", "Sessions")
 	if m.sessions == "" {
 		m.sessions = linked(m.resources[m.sessionService], "Sessions")
@@ -216,11 +219,13 @@ func (m *Mockup) find() error {
 	return m.findResets(system)
 }
 
+// allowableValues is where an action lists the resets that it has.
+const allowableValues = "ResetType@Redfish.AllowableValues"
+
 // findResets reads which resets the mockup's system has: from its action, or from what that refers to.
 func (m *Mockup) findResets(system object) error {
-	const values = "ResetType@Redfish.AllowableValues"
 	action, _ := inside(system, "Actions", "#ComputerSystem.Reset").(object)
-	listed, ok := action[values].([]any)
+	listed, ok := action[allowableValues].([]any)
 	if at, _ := action["@Redfish.ActionInfo"].(string); !ok && at != "" {
 		m.actionInfo = strings.TrimSuffix(at, "/")
 		parameters, _ := m.resources[m.actionInfo]["Parameters"].([]any)
@@ -246,7 +251,9 @@ func (m *Mockup) findResets(system object) error {
 
 // Locate has a BMC know the paths of the host's resources.
 func (m *Mockup) Locate() fakebmc.Option {
-	return fakebmc.Paths(m.system, m.resetTarget, m.managerReset, m.sessions)
+	return fakebmc.At(fakebmc.Paths{
+		System: m.system, Reset: m.resetTarget, Chassis: m.chassis, ChassisReset: m.chassisReset, ManagerReset: m.managerReset, Sessions: m.sessions,
+	})
 }
 
 // allowed are the resets that both the mockup's system lists and a BMC executes.
@@ -290,7 +297,12 @@ func (s *service) resolveMockup(path string) endpoint {
 		e.dress = func(o object) object { return m.dressList(base, o) }
 	case m.chassis:
 		if base != nil {
-			e.get = func() response { return m.showChassis(b, base) }
+			e.power = func(_ *fakebmc.BMC, p fakebmc.PowerState) object { return showChassis(base, p) }
+		}
+	case m.chassisReset:
+		chassisEndpoint(b, fakebmc.ChassisResetAction, &e)
+		if listed, ok := inside(m.resources[m.chassis], "Actions", "#Chassis.Reset", allowableValues).([]any); ok {
+			e.resets = slices.DeleteFunc(e.resets, func(t fakebmc.ResetType) bool { return !slices.Contains(listed, any(string(t))) })
 		}
 	case m.subscriptions:
 		e = s.resolve(subscriptionsPath)
@@ -378,16 +390,12 @@ func (m *Mockup) dressSystem(b *fakebmc.BMC, base, alive object) object {
 }
 
 // showChassis is the mockup's chassis, which is on while its system is.
-func (m *Mockup) showChassis(b *fakebmc.BMC, base object) response {
+func showChassis(base object, p fakebmc.PowerState) object {
 	o := clone(base).(object)
 	if o["PowerState"] != nil {
-		state, err := b.System().PowerState()
-		if err != nil {
-			return answered(fakebmc.Failure(err))
-		}
-		o["PowerState"] = state
+		o["PowerState"] = p
 	}
-	return served(&content{body: o, header: m.headers[m.chassis].Clone()})
+	return o
 }
 
 // dressInfo lists of the resets that the mockup's action has those that the host executes.

@@ -3,6 +3,7 @@ package redfish
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,6 @@ const (
 	redfishVersion     = "1.15.0"
 
 	rootPath           = "/redfish/v1"
-	chassisPath        = rootPath + "/Chassis"
 	sessionServicePath = rootPath + "/SessionService"
 	sessionsPath       = sessionServicePath + "/Sessions"
 	taskServicePath    = rootPath + "/TaskService"
@@ -76,7 +76,7 @@ func collection(path, typ, name string, ids ...string) object {
 
 // services are the resources that the root leads to, by property.
 var services = []struct{ property, path string }{
-	{"Systems", fakebmc.SystemsPath}, {"Managers", fakebmc.ManagersPath}, {"Chassis", chassisPath},
+	{"Systems", fakebmc.SystemsPath}, {"Managers", fakebmc.ManagersPath}, {"Chassis", fakebmc.ChassisPath},
 	{"SessionService", sessionServicePath}, {"AccountService", accountServicePath},
 	{"Tasks", taskServicePath}, {"EventService", eventServicePath}, {"Registries", registriesPath},
 }
@@ -118,7 +118,7 @@ func system(b *fakebmc.BMC, p fakebmc.PowerState) object {
 	r["PowerRestorePolicy@Redfish.AllowableValues"] = fakebmc.RestorePolicies()
 	r["Links"] = object{
 		"ManagedBy": links(fakebmc.ManagersPath, b.ID()),
-		"Chassis":   links(chassisPath, b.ID()),
+		"Chassis":   links(fakebmc.ChassisPath, b.ID()),
 	}
 	r["Actions"] = object{"#ComputerSystem.Reset": object{
 		"target":                            b.SystemPath() + fakebmc.ResetAction,
@@ -136,7 +136,7 @@ func manager(b *fakebmc.BMC) object {
 	r["Status"] = healthy()
 	r["Links"] = object{
 		"ManagerForServers": links(fakebmc.SystemsPath, b.ID()),
-		"ManagerForChassis": links(chassisPath, b.ID()),
+		"ManagerForChassis": links(fakebmc.ChassisPath, b.ID()),
 	}
 	r["Actions"] = object{"#Manager.Reset": object{
 		"target":                            path + fakebmc.ManagerResetAction,
@@ -148,15 +148,28 @@ func manager(b *fakebmc.BMC) object {
 	return r
 }
 
-func chassis(b *fakebmc.BMC) object {
-	r := resource(chassisPath+"/"+b.ID(), chassisType, b.ID(), "Chassis of "+b.Host())
+func chassis(b *fakebmc.BMC, p fakebmc.PowerState) object {
+	r := resource(fakebmc.ChassisPath+"/"+b.ID(), chassisType, b.ID(), "Chassis of "+b.Host())
 	r["ChassisType"] = "RackMount"
+	r["PowerState"] = p
+	if p == "" {
+		r["PowerState"] = nil
+	}
+	r["Actions"] = object{"#Chassis.Reset": object{
+		"target":                            fakebmc.ChassisPath + "/" + b.ID() + fakebmc.ChassisResetAction,
+		"ResetType@Redfish.AllowableValues": chassisResets(b),
+	}}
 	r["Status"] = healthy()
 	r["Links"] = object{
 		"ComputerSystems": links(fakebmc.SystemsPath, b.ID()),
 		"ManagedBy":       links(fakebmc.ManagersPath, b.ID()),
 	}
 	return r
+}
+
+// chassisResets are those of the host's resets that its chassis has.
+func chassisResets(b *fakebmc.BMC) []fakebmc.ResetType {
+	return slices.DeleteFunc(slices.Clone(fakebmc.ChassisResets), func(t fakebmc.ResetType) bool { return !slices.Contains(b.Resets(), t) })
 }
 
 func sessionService(timeout time.Duration) object {

@@ -43,9 +43,11 @@ type endpoint struct {
 	post   func(fakebmc.Effects, []byte) response
 	patch  func([]byte) response
 	delete func() response
-	// reset is a ComputerSystem.Reset, power a ComputerSystem, whose state the BMC
-	// has to tell, and manager a Manager.Reset.
-	reset, power, manager bool
+	// reset is the action that resets the host, such as ComputerSystem.Reset, and manager a Manager.Reset.
+	reset   string
+	manager bool
+	// power is what has the host's power state in it, which the BMC has to tell.
+	power func(*fakebmc.BMC, fakebmc.PowerState) object
 	// settings is the tag of what can be changed, or of what a reset depends on.
 	settings func() string
 	// public needs no authentication to GET, login none to POST.
@@ -176,7 +178,7 @@ func (s *service) resolveMember(path string, e *endpoint) {
 	}{
 		{fakebmc.SystemsPath, "ComputerSystemCollection", "Systems", systemEndpoint},
 		{fakebmc.ManagersPath, "ManagerCollection", "Managers", s.managerEndpoint},
-		{chassisPath, "ChassisCollection", "Chassis", chassisEndpoint},
+		{fakebmc.ChassisPath, "ChassisCollection", "Chassis", chassisEndpoint},
 	} {
 		if path == c.path {
 			e.get = shows(func() object { return collection(c.path, c.typ, c.name, members.ids...) })
@@ -202,15 +204,18 @@ func systemEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 	e.settings = func() string { return settingsTag(b) }
 	switch rest {
 	case "":
-		e.power, e.patch = true, func(body []byte) response { return patchSystem(b, body) }
+		e.power, e.patch = system, func(body []byte) response { return patchSystem(b, body) }
 	case fakebmc.ResetAction:
-		e.reset = true
+		e.reset = "ComputerSystem.Reset"
 	}
 }
 
 func chassisEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
-	if rest == "" {
-		e.get = shows(func() object { return chassis(b) })
+	switch rest {
+	case "":
+		e.power = chassis
+	case fakebmc.ChassisResetAction:
+		e.reset, e.resets = "Chassis.Reset", chassisResets(b)
 	}
 }
 
@@ -295,10 +300,10 @@ func accepted(t fakebmc.Task) response {
 // allow lists the methods that the endpoint has.
 func (e *endpoint) allow() []string {
 	var m []string
-	if e.get != nil || e.power {
+	if e.get != nil || e.power != nil {
 		m = append(m, http.MethodGet, http.MethodHead)
 	}
-	if e.post != nil || e.reset || e.manager || e.login {
+	if e.post != nil || e.reset != "" || e.manager || e.login {
 		m = append(m, http.MethodPost)
 	}
 	if e.patch != nil {
@@ -387,12 +392,12 @@ func (s *service) prepare(req *fakebmc.Request, x *exchange) {
 		refuse(refusal(status, msgUnrecognizedBody, nil))
 	case changes && !front.IsJSON(r) && !(e.post != nil && len(body) == 0 && r.Header.Get("Content-Type") == ""):
 		refuse(refusal(http.StatusUnsupportedMediaType, msgHeaderInvalid, nil, "Content-Type: "+r.Header.Get("Content-Type")))
-	case e.reset:
+	case e.reset != "":
 		var a response
-		if req.ResetType, a = parseReset(body, "ComputerSystem.Reset"); req.ResetType == "" {
+		if req.ResetType, a = parseReset(body, e.reset); req.ResetType == "" {
 			refuse(a)
 		} else if e.resets != nil && !slices.Contains(e.resets, req.ResetType) {
-			refuse(refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, string(req.ResetType), "ResetType", "ComputerSystem.Reset"))
+			refuse(refusal(http.StatusBadRequest, fakebmc.MsgParameterNotInList, nil, string(req.ResetType), "ResetType", e.reset))
 		}
 	case e.manager:
 		var a response
