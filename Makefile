@@ -73,6 +73,14 @@ test: controlplane clients browser ## Run every test that needs no virtual machi
 	cd docs/examples/team-fencer && go test ./...
 	cd docs/examples/cluster-api && go test ./...
 
+# What takes longest of make test: the labs, whole searches, and what builds programs or plays sessions.
+SLOW := ci/(lab|cluster|corpus|ironic|image|libvirtd|container|conform|sweep|mutants/.*)|vms(/network)?|sim(/search(/workers)?|/kube/kubetest)?|fakebmc/(libvirt|fleet)
+
+.PHONY: test-quick
+test-quick: ## Run the tests of every day, without labs, whole searches and sessions (two to three minutes)
+	$(GO) test -tags $(TAGS) -timeout 10m $$($(GO) list -tags $(TAGS) ./... | grep -vE '/fencelab(/($(SLOW)))?$$')
+	$(GO) test -tags $(TAGS) -timeout 10m -skip 'TestScripts|TestConsole|TestTutorial|TestResume' .
+
 .PHONY: check
 check: ## Check format, vet, staticcheck, generated files and the rules of ci/tidy (about a minute)
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
