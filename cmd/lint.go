@@ -3,9 +3,12 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencelab/fencelab/scenarios/catalog"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -21,6 +24,28 @@ func lintCommand() *cobra.Command {
 			return exit.BadInput(lint(cmd.OutOrStdout(), args, Vocabulary()))
 		},
 	}
+}
+
+// maxWarnings is how many a run prints: what matters then is its verdicts.
+const maxWarnings = 5
+
+// warn prints what lint would say of the user's own files, before they are played.
+func warn(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
+	own := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return strings.HasPrefix(path, catalog.Prefix) })
+	warnings := 0
+	err := file.EachFile(own, func(path string, data []byte) error {
+		problems, err := file.Lint(path, data, vocabulary)
+		for _, p := range problems {
+			if warnings++; warnings <= maxWarnings {
+				fmt.Fprintf(w, "warning: %s\n", p)
+			}
+		}
+		return err
+	})
+	if more := warnings - maxWarnings; more > 0 {
+		fmt.Fprintf(w, "and %s more: fencelab lint prints them\n", phrase.Count(more, "warning"))
+	}
+	return err
 }
 
 // lint prints a warning for each problem of scenario files that doesn't make them

@@ -152,6 +152,9 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 			r.session.Unfit, err = system.UnderTest(loaded)
 		}
 	}
+	if err == nil {
+		err = warn(cmd.ErrOrStderr(), args, Vocabulary())
+	}
 	if err != nil {
 		return exit.BadInput(err)
 	}

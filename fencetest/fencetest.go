@@ -283,6 +283,13 @@ func load(t testing.TB, path string, options []Option) []*run {
 	if err != nil {
 		t.Fatal(err)
 	}
+	warnings, err := file.Lint(path, data, vocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range warnings {
+		t.Logf("warning: %s", w)
+	}
 	if data, err = recast(data, r.cast, r.settle); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}

@@ -160,10 +160,11 @@ func list(what string, things []string) []string {
 	return []string{line}
 }
 
-// margin says by how much the order was missed, of two events that have one.
+// margin says by how much the order was missed, of two events that have one. A promise that was not kept has none: the time
+// from which it counts may be later than what it is about.
 func margin(v *invariant.Violation) []string {
 	switch {
-	case v.First.Seq == v.Second.Seq:
+	case v.First.Seq == v.Second.Seq, !v.Open && v.Margin <= 0:
 		return nil
 	case v.Open:
 		return []string{fmt.Sprintf("margin: event %d came, and what had to come before it had not come when the run ended", v.Second.Seq)}
