@@ -27,19 +27,19 @@ const (
 // within a reply; no lock is held while the System is read or reset, nor during
 // the record hook or a reply.
 type BMC struct {
-	host         string
-	id           string // of its Redfish resources
-	uuid         string // of the system; empty is derived from the host
-	sys          System
-	peers        map[string]System
-	clk          Clock
-	onRecord     func(Record)
-	onReset      func(client string, t ResetType)
-	restartTime  time.Duration
-	noIPMI       bool
-	shares       bool        // its Redfish service, with other hosts' BMCs
-	resets       []ResetType // what the System executes, in the order of everyReset
-	paths Paths
+	host        string
+	id          string // of its Redfish resources
+	uuid        string // of the system; empty is derived from the host
+	sys         System
+	peers       map[string]System
+	clk         Clock
+	onRecord    func(Record)
+	onReset     func(client string, t ResetType)
+	restartTime time.Duration
+	noIPMI      bool
+	shares      bool        // its Redfish service, with other hosts' BMCs
+	resets      []ResetType // what the System executes, in the order of everyReset
+	paths       Paths
 
 	seq   atomic.Uint64
 	life  atomic.Int32            // up, down or closed
