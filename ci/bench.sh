@@ -15,6 +15,8 @@ echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"
 go test ./fakebmc ./fakebmc/redfish -run '^$' -bench 'PowerRead|Do' -benchtime 2s -benchmem
 go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*true' -benchtime 1x # a process each: a heap that was used before tells nothing
 go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*false' -benchtime 1x
+echo "== what an image adds to a start of a program"
+go test ./ci/container -run '^$' -bench Start -benchtime 2s
 echo "== whole commands, two worker processes"
 for scenario in cut-off-host three-hosts; do
 	bin/fencelab run "scenarios/catalog/machine-remediation/$scenario.yaml" --strategy sweep

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // shell builds a static program that tells what it sees, and returns an image with it.
-func testImage(t *testing.T) v1.Image {
+func testImage(t testing.TB) v1.Image {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "witness")
 	build := exec.Command("go", "build", "-o", program, "./testdata/witness.go")
@@ -52,7 +52,7 @@ func testImage(t *testing.T) v1.Image {
 }
 
 // layer has files, whose content is in their header's name of a link.
-func layer(t *testing.T, headers ...tar.Header) v1.Layer {
+func layer(t testing.TB, headers ...tar.Header) v1.Layer {
 	t.Helper()
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

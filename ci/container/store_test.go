@@ -31,7 +31,7 @@ import (
 )
 
 // saved is the file that docker save would make of an image.
-func saved(t *testing.T, image v1.Image) string {
+func saved(t testing.TB, image v1.Image) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "witness.tar")
 	tag, err := name.NewTag("localhost/witness:1")
