@@ -184,19 +184,24 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		timings.Release = podGC
 	}
 	timings.Unseen = []history.Kind{history.ControllerPanicked}
-	timings.Skew, timings.Slack, timings.Quiet = record.Skew, b.slower(b.options.slack()), quiet
+	slowness := b.slowness()
+	slower := func(enough time.Duration) time.Duration { return time.Duration(float64(enough) * slowness) }
+	timings.Skew, timings.Slack, timings.Quiet = record.Skew, slower(b.options.slack()), quiet
+	if b.options.Power != Ironic && !b.hasPrograms() && plan.Spec.Topology.BMC == nil {
+		timings.Act = slower(actSlack)
+	}
 	return timings, err
 }
 
 // maxSlower bounds how much longer a time gets: what is later still on a machine that is as slow says nothing any more.
 const maxSlower = 4
 
-// slower is a time that suffices on the machine that docs/performance.md describes, for this one as it is now. The history says by
-// how much it is slower.
-func (b *Backend) slower(enough time.Duration) time.Duration {
+// slowness is by how much this machine is slower now than the one that docs/performance.md describes, where the slack of times
+// was measured. The history says it.
+func (b *Backend) slowness() float64 {
 	slowness := min(maxSlower, thismachine.Slowness())
 	b.record.Remark(fmt.Sprintf("this machine is %.1f times as slow as that of docs/performance.md", slowness))
-	return time.Duration(float64(enough) * slowness)
+	return slowness
 }
 
 // installing and adopting are what only some labs do.

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -11,7 +12,8 @@ var hardTakesPriority = Invariant{
 	Claim: "A hard request powers its host off within seconds, whatever else was requested of it, or soon after what hinders that has ended, and the Node of a remediated host is deleted.",
 	Seed:  "000, 002",
 	New: func(p Params) Checker {
-		off := p.Timings.HardOff + p.Timings.Poll + p.Timings.Slack
+		slack := cmp.Or(p.Timings.Act, p.Timings.Slack)
+		off := p.Timings.HardOff + p.Timings.Poll + slack
 		return &hurries{
 			ruling:     ruling{id: "hard-takes-priority"},
 			roles:      p.Roles,
@@ -19,7 +21,7 @@ var hardTakesPriority = Invariant{
 			hindrances: p.hindrances,
 			command:    p.Timings.Command,
 			off:        off,
-			release:    off + p.Timings.Poll + p.Timings.Slack,
+			release:    off + p.Timings.Poll + slack,
 		}
 	},
 }

@@ -122,8 +122,9 @@ type Timings struct {
 	Unseen []history.Kind
 	// Faults are those faults of BMCs, by their names, that hold up what is asked of them.
 	Faults map[string]Fault
-	// Slack is how much longer a sequence of reconciles may take than its parts.
-	Slack time.Duration
+	// Slack is how much longer a sequence of reconciles may take than its parts, boots of hosts among them, and Act one that waits
+	// for no boot; 0 is Slack.
+	Slack, Act time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and
 	// Release how long it takes then until what was bound to its Node is released.
 	Safe, Release time.Duration
