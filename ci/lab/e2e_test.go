@@ -217,6 +217,7 @@ var _ = Describe("the lab", func() {
 		Entry("that deletes the Node before the power-off", "machine-remediation/wrong-deletes-node-before-power-off.yaml"),
 		Entry("that powers on before the Node is deleted", full, "machine-remediation/wrong-powers-on-before-node-deleted.yaml"),
 		Entry("that trusts a stale poweredOn", full, "machine-remediation/wrong-trusts-stale-powered-on.yaml"),
+		Entry("that has a hard request wait for a soft shutdown", full, "reboot-annotation/wrong-soft-first-always.yaml"),
 		Entry("that feeds a host which is fenced", full, "poison-pill/wrong-feeds-when-fenced.yaml"),
 		Entry("that leaves the watchdog out of the safe time", full, "poison-pill/wrong-leaves-out-reset.yaml"),
 		Entry("that drains although a hook forbids it", full, "deletion-hooks/wrong-drains-despite-the-hook.yaml"),
