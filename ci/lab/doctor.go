@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/ironic"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/vms"
 )
 
@@ -127,21 +128,10 @@ func room() []child.Finding {
 	return findings
 }
 
-// memoryFinding asks the kernel how much can be had without swapping (MemAvailable of proc_meminfo(5)).
+// memoryFinding looks how much memory can be had, also within the limits of a container.
 func memoryFinding() child.Finding {
-	f := child.Finding{Name: "memory"}
-	info, err := os.ReadFile("/proc/meminfo")
-	available := int64(0)
-	if err == nil {
-		_, rest, _ := strings.Cut(string(info), "\nMemAvailable:")
-		_, err = fmt.Sscan(rest, &available) // in KiB
-		available <<= 10
-	}
-	if err != nil {
-		f.State = fmt.Sprintf("unknown: read /proc/meminfo: %v", err)
-		return f
-	}
-	f.State = gibibytes(available) + " available"
+	available := machine.Available(machine.Root)
+	f := child.Finding{Name: "memory", State: gibibytes(available) + " available"}
 	if available < memoryNeeded {
 		f.Remedy = fmt.Sprintf("a lab of three guests takes up to %s: end other programs, or use --hosts model", gibibytes(memoryNeeded))
 	}
