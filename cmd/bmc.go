@@ -73,7 +73,7 @@ or end a session, are left out. It changes the hosts that it is pointed at.
 The exit code is 1 if a request is answered otherwise. The password of --username is read
 from ` + fleet.PasswordVariable + `.`,
 		Example: `  fencelab bmc replay bmc.jsonl http://127.0.0.1:8000
-  fencelab bmc replay bmc.jsonl https://bmc.example.org --host node-1 --username root --insecure`,
+  fencelab bmc replay bmc.jsonl https://bmc.example.org --host node-1 --as 1 --username root --insecure`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Password = os.Getenv(fleet.PasswordVariable); (o.Username == "") != (o.Password == "") {
@@ -107,6 +107,7 @@ from ` + fleet.PasswordVariable + `.`,
 	flags.StringVar(&o.Username, "username", "", "account of the service (default: none)")
 	flags.BoolVar(&o.Insecure, "insecure", false, "accept any certificate")
 	flags.StringVar(&o.Host, "host", "", "play the requests to this `host` of the log (default: all)")
+	flags.StringVar(&o.As, "as", "", "the `id` that the host has at the service (default: the one that it has in the log)")
 	flags.BoolVar(&o.InTurn, "in-turn", false, "send each request when the one before was answered, instead of at its time")
 	flags.DurationVar(&o.Patience, "patience", 30*time.Second, "how long an answer is waited for")
 	return cmd

@@ -170,14 +170,14 @@ func (b *BMC) Host() *memory.Host { return b.host }
 const patience = 30 * time.Second
 
 // Replay plays a client's requests, each at its time, from a log that fencelab bmc --log or a run in the lab wrote, and fails the
-// test for each that is answered otherwise than it was. The host has to have the name that it has in the log.
+// test for each that is answered otherwise than it was. The log is of one host, whatever its name there.
 func (b *BMC) Replay(log string) {
 	b.t.Helper()
 	f, err := os.Open(log)
 	b.must(err)
 	defer f.Close()
 	replayed, err := recording.Replay(b.t.Context(), f, recording.ReplayOptions{
-		URL: b.URL, Username: b.Username, Password: b.Password, Client: b.Client(), Patience: patience,
+		URL: b.URL, Username: b.Username, Password: b.Password, Client: b.Client(), As: b.bmc.ID(), Patience: patience,
 	})
 	b.must(err)
 	for _, d := range replayed.Differences {

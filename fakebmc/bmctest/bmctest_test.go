@@ -132,7 +132,7 @@ func (f *failing) Errorf(string, ...any) { f.errors++ }
 // TestReplay: the log of a host that was off is answered alike by one that is off, and not by one that is on.
 func TestReplay(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "bmc.jsonl")
-	line := `{"seq":1,"host":"node-1","request":{"method":"GET","path":"/redfish/v1/Systems/node-1"},"answer":{"status":200,"powerState":"Off"}}`
+	line := `{"seq":1,"host":"worker-1","request":{"method":"GET","path":"/redfish/v1/Systems/worker-1"},"answer":{"status":200,"powerState":"Off"}}`
 	if err := os.WriteFile(log, []byte(line), 0o644); err != nil {
 		t.Fatal(err)
 	}

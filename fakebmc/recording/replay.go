@@ -34,6 +34,9 @@ type ReplayOptions struct {
 	Insecure bool
 	// Host is the one whose requests are played; empty is all.
 	Host string
+	// As is the Id that this host has at the service, if another than in the log: what stands in the paths is replaced. A log of
+	// several hosts needs a Host then.
+	As string
 	// InTurn sends each request when the one before has been answered. Otherwise each is sent as long after the first as it was
 	// received, whatever has been answered by then.
 	InTurn bool
@@ -75,6 +78,9 @@ func Replay(ctx context.Context, log io.Reader, o ReplayOptions) (*Replayed, err
 	records, err := o.read(log, result.Left)
 	if err != nil {
 		return nil, err
+	}
+	if o.As != "" && slices.ContainsFunc(records, func(r fakebmc.Record) bool { return r.Host != records[0].Host }) {
+		return nil, fmt.Errorf("replay the log: %w: it is of %s and of others, which can't all be %s: name one of them", ErrInput, records[0].Host, o.As)
 	}
 	if len(records) == 0 {
 		return nil, fmt.Errorf("replay the log: %w: it has no request that can be played%s", ErrInput, leftOut(result.Left))
@@ -230,13 +236,27 @@ func (p *replayer) play(ctx context.Context, records []fakebmc.Record) []answer 
 	return answers
 }
 
+// at is where the request of a record goes.
+func (p *replayer) at(record *fakebmc.Record) string {
+	if p.As == "" {
+		return record.Request.Path
+	}
+	segments := strings.Split(record.Request.Path, "/")
+	for i, segment := range segments {
+		if segment == record.Host {
+			segments[i] = p.As
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
 // ask sends a request as it was received.
 func (p *replayer) ask(ctx context.Context, record *fakebmc.Record) answer {
 	ctx, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
 	r := &record.Request
 	to := *p.base
-	to.Path, to.RawQuery = r.Path, r.Query
+	to.Path, to.RawQuery = p.at(record), r.Query
 	body := r.Body
 	if body == "" && r.ResetType != "" { // a log of an older fencelab
 		body = fmt.Sprintf(`{"ResetType":%q}`, r.ResetType)

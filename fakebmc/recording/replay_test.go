@@ -109,15 +109,17 @@ func TestNoReplay(t *testing.T) {
 	for _, test := range []struct {
 		name, log, url, host, want string
 		input                      bool
+		as                         string
 	}{
-		{"no URL", request, "bmc", "", "name the service as", true},
-		{"no log", request + "[]\n", "http://127.0.0.1:1", "", "line 2 is no request", true},
-		{"nothing to play", `{"request":{"via":"ipmi","method":"POST"}}`, "http://127.0.0.1:1", "", "no request that can be played (left out: 1 over IPMI)", true},
-		{"another host", request, "http://127.0.0.1:1", "b", "left out: 1 of other hosts", true},
-		{"nobody there", request, "http://127.0.0.1:1", "", "nobody listens there", false},
+		{"no URL", request, "bmc", "", "name the service as", true, ""},
+		{"no log", request + "[]\n", "http://127.0.0.1:1", "", "line 2 is no request", true, ""},
+		{"nothing to play", `{"request":{"via":"ipmi","method":"POST"}}`, "http://127.0.0.1:1", "", "no request that can be played (left out: 1 over IPMI)", true, ""},
+		{"another host", request, "http://127.0.0.1:1", "b", "left out: 1 of other hosts", true, ""},
+		{"nobody there", request, "http://127.0.0.1:1", "", "nobody listens there", false, ""},
+		{"two hosts as one", request + strings.Replace(request, `"a"`, `"b"`, 1), "http://127.0.0.1:1", "", "it is of a and of others", true, "c"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := recording.Replay(t.Context(), strings.NewReader(test.log), recording.ReplayOptions{URL: test.url, Host: test.host, Patience: time.Second})
+			_, err := recording.Replay(t.Context(), strings.NewReader(test.log), recording.ReplayOptions{URL: test.url, Host: test.host, As: test.as, Patience: time.Second})
 			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, recording.ErrInput) != test.input {
 				t.Errorf("%v; want %q", err, test.want)
 			}
