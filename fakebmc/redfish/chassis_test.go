@@ -83,8 +83,15 @@ func TestChassisOfAMockup(t *testing.T) {
 	if boots := r.hosts[0].Boots(); boots != 2 {
 		t.Errorf("%d boots, want 2", boots)
 	}
-	r.rule(`{"name": "lie", "effect": {"report": "Off"}}`)
-	if got := r.do("GET", chassis, "").json(t)["PowerState"]; got != "Off" {
-		t.Errorf("it says %v, and is to lie", got)
+	for _, c := range []struct {
+		report string
+		want   any
+	}{{"Off", "Off"}, {"null", nil}} {
+		r := mockupRig(t, "short", redfish.Config{})
+		r.rule(`{"name": "says-` + c.report + `", "effect": {"report": "` + c.report + `"}}`)
+		got := r.do("GET", chassis, "")
+		if power := got.json(t)["PowerState"]; power != c.want || got.header.Get("X-Acme") != "yes" {
+			t.Errorf("it says %v, with the headers %v; want %v", power, got.header, c.want)
+		}
 	}
 }

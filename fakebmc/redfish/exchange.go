@@ -241,7 +241,7 @@ func (x *exchange) own(a reply) *content {
 	case a.Task != nil:
 		return accepted(*a.Task).content
 	case x.e.power != nil && a.Status == http.StatusOK:
-		c := &content{body: x.e.power(x.e.bmc, a.PowerState)}
+		c := &content{body: x.e.power(x.e.bmc, a.PowerState), header: x.e.header.Clone()}
 		if x.e.settings != nil {
 			c.settings = x.e.settings()
 		}

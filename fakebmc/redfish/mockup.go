@@ -261,13 +261,7 @@ func (m *Mockup) allowed(b *fakebmc.BMC) []fakebmc.ResetType {
 	if m.resets == nil {
 		return b.Resets()
 	}
-	var all []fakebmc.ResetType
-	for _, r := range m.resets {
-		if slices.Contains(b.Resets(), r) {
-			all = append(all, r)
-		}
-	}
-	return all
+	return among(m.resets, b.Resets())
 }
 
 // resolveMockup finds the endpoint of a path without trailing slash in the tree of the mockup.
@@ -298,6 +292,7 @@ func (s *service) resolveMockup(path string) endpoint {
 	case m.chassis:
 		if base != nil {
 			e.power = func(_ *fakebmc.BMC, p fakebmc.PowerState) object { return showChassis(base, p) }
+			e.header = m.headers[path]
 		}
 	case m.chassisReset:
 		chassisEndpoint(b, fakebmc.ChassisResetAction, &e)
@@ -393,7 +388,7 @@ func (m *Mockup) dressSystem(b *fakebmc.BMC, base, alive object) object {
 func showChassis(base object, p fakebmc.PowerState) object {
 	o := clone(base).(object)
 	if o["PowerState"] != nil {
-		o["PowerState"] = p
+		o["PowerState"] = reported(p)
 	}
 	return o
 }

@@ -81,10 +81,13 @@ const maxQuoted = 16 << 10
 
 // quotable is a body as it may be put on record: empty unless it is an object in JSON, and without the secrets in it.
 func quotable(body []byte) string {
+	if len(body) == 0 || len(body) > maxQuoted { // as with every read
+		return ""
+	}
 	var o map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
-	if len(body) > maxQuoted || decoder.Decode(&o) != nil || o == nil {
+	if decoder.Decode(&o) != nil || o == nil {
 		return ""
 	}
 	hide(o)

@@ -108,10 +108,7 @@ func system(b *fakebmc.BMC, p fakebmc.PowerState) object {
 		r["UUID"] = uuid(b.Host())
 	}
 	r["Status"] = healthy()
-	r["PowerState"] = p
-	if p == "" {
-		r["PowerState"] = nil
-	}
+	r["PowerState"] = reported(p)
 	for key, value := range settings(b) {
 		r[key] = value
 	}
@@ -151,10 +148,7 @@ func manager(b *fakebmc.BMC) object {
 func chassis(b *fakebmc.BMC, p fakebmc.PowerState) object {
 	r := resource(fakebmc.ChassisPath+"/"+b.ID(), chassisType, b.ID(), "Chassis of "+b.Host())
 	r["ChassisType"] = "RackMount"
-	r["PowerState"] = p
-	if p == "" {
-		r["PowerState"] = nil
-	}
+	r["PowerState"] = reported(p)
 	r["Actions"] = object{"#Chassis.Reset": object{
 		"target":                            fakebmc.ChassisPath + "/" + b.ID() + fakebmc.ChassisResetAction,
 		"ResetType@Redfish.AllowableValues": chassisResets(b),
@@ -167,9 +161,22 @@ func chassis(b *fakebmc.BMC, p fakebmc.PowerState) object {
 	return r
 }
 
+// reported is a power state as it is told: null if the BMC tells none.
+func reported(p fakebmc.PowerState) any {
+	if p == "" {
+		return nil
+	}
+	return p
+}
+
 // chassisResets are those of the host's resets that its chassis has.
 func chassisResets(b *fakebmc.BMC) []fakebmc.ResetType {
-	return slices.DeleteFunc(slices.Clone(fakebmc.ChassisResets), func(t fakebmc.ResetType) bool { return !slices.Contains(b.Resets(), t) })
+	return among(fakebmc.ChassisResets, b.Resets())
+}
+
+// among are those of some resets that are among others.
+func among(some, others []fakebmc.ResetType) []fakebmc.ResetType {
+	return slices.DeleteFunc(slices.Clone(some), func(t fakebmc.ResetType) bool { return !slices.Contains(others, t) })
 }
 
 func sessionService(timeout time.Duration) object {

@@ -48,6 +48,8 @@ type endpoint struct {
 	manager bool
 	// power is what has the host's power state in it, which the BMC has to tell.
 	power func(*fakebmc.BMC, fakebmc.PowerState) object
+	// header is what a mockup has beside that.
+	header http.Header
 	// settings is the tag of what can be changed, or of what a reset depends on.
 	settings func() string
 	// public needs no authentication to GET, login none to POST.
