@@ -231,7 +231,7 @@ golden: controlplane ## Write the golden files anew; review the difference befor
 
 .PHONY: image
 image: ## Build bin/image.tar, an image of fencelab without virtual machines: controllers, agents, simulator, BMC (IMAGE=name); docker load, ctr images import and kind load read it
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -buildvcs=true -o bin/image/fencelab .
+	@ci/static.sh bin/image/fencelab
 	$(GO) run ./ci/image -user 65532:65532 bin/image/fencelab '$(IMAGE)' bin/image.tar
 
 .PHONY: release
@@ -239,7 +239,7 @@ release: ## Write the archives of this version, for the simulator, the BMC and l
 	@ci/release.sh
 
 .PHONY: versions
-versions: ## Build and test the example modules with the newest Kubernetes of docs/setup.md
+versions: ## Build and test the example of a fencer with the newest Kubernetes of docs/setup.md
 	@ci/versions.sh
 
 .PHONY: generate

@@ -3,7 +3,6 @@
 # it was built from in its build information (go version -m). Of a commit without a tag it is a snapshot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export GOFLAGS= CGO_ENABLED=0
 
 if tag=$(git describe --tags --exact-match 2>/dev/null); then
 	grep -q "^## ${tag#v} " CHANGELOG.md || { echo "release $tag: CHANGELOG.md has no section \"## ${tag#v} (date)\"; write it, and move the tag" >&2; exit 1; }
@@ -16,7 +15,7 @@ time=$(git log -1 --format=%ct)
 for arch in ${ARCHS:-amd64 arm64}; do
 	name=fencelab_${tag#v}_linux_$arch
 	mkdir -p "dist/$name"
-	GOOS=linux GOARCH=$arch go build -trimpath -ldflags='-s -w' -buildvcs=true -o "dist/$name/fencelab" .
+	GOARCH=$arch ci/static.sh "dist/$name/fencelab"
 	cp LICENSE README.md CHANGELOG.md "dist/$name"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw --mtime="@$time" -C dist -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
 	rm -r "dist/$name"

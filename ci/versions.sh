@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and tests the example modules with the newest Kubernetes that docs/setup.md says they may have. The oldest is what
-# fencelab itself requires, with which `make test` builds them. It changes no file of theirs.
+# Builds and tests the example of a fencer with the newest Kubernetes that docs/setup.md says a module may have. The oldest is what
+# fencelab itself requires, with which `make test` builds both examples. It changes no file of theirs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GOFLAGS=

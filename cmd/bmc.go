@@ -31,9 +31,9 @@ An interrupted recording goes on with the same command; until it is whole, what 
 read is in DIR/.raw, as it was read. The password of --username is read from ` + fleet.PasswordVariable + `.`,
 		Example: `  fencelab bmc record https://bmc.example.org DIR --username root --insecure`,
 		Args:    cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Password = os.Getenv(fleet.PasswordVariable); (o.Username == "") != (o.Password == "") {
-				return exit.BadInput(fmt.Errorf("--username and the environment variable %s go together: set both or none", fleet.PasswordVariable))
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Password, err = fleet.PasswordOf(o.Username); err != nil {
+				return exit.BadInput(err)
 			}
 			o.URL = args[0]
 			o.Say = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
@@ -59,6 +59,7 @@ read is in DIR/.raw, as it was read. The password of --username is read from ` +
 	return cmd
 }
 
+// bmcReplayCommand plays a log of a BMC again.
 func bmcReplayCommand() *cobra.Command {
 	o := recording.ReplayOptions{}
 	cmd := &cobra.Command{
@@ -75,9 +76,9 @@ from ` + fleet.PasswordVariable + `.`,
 		Example: `  fencelab bmc replay bmc.jsonl http://127.0.0.1:8000
   fencelab bmc replay bmc.jsonl https://bmc.example.org --host node-1 --as 1 --username root --insecure`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Password = os.Getenv(fleet.PasswordVariable); (o.Username == "") != (o.Password == "") {
-				return exit.BadInput(fmt.Errorf("--username and the environment variable %s go together: set both or none", fleet.PasswordVariable))
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Password, err = fleet.PasswordOf(o.Username); err != nil {
+				return exit.BadInput(err)
 			}
 			o.URL = args[1]
 			log, err := os.Open(args[0])

@@ -3,6 +3,7 @@ package cmd
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -32,38 +33,35 @@ const maxWarnings = 5
 // warn prints what lint would say of the user's own files, before they are played.
 func warn(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
 	own := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return strings.HasPrefix(path, catalog.Prefix) })
-	warnings := 0
-	err := file.EachFile(own, func(path string, data []byte) error {
-		problems, err := file.Lint(path, data, vocabulary)
-		for _, p := range problems {
-			if warnings++; warnings <= maxWarnings {
-				fmt.Fprintf(w, "warning: %s\n", p)
-			}
-		}
-		return err
-	})
+	warnings, err := printWarnings(w, own, vocabulary, maxWarnings)
 	if more := warnings - maxWarnings; more > 0 {
 		fmt.Fprintf(w, "and %s more: fencelab lint prints them\n", phrase.Count(more, "warning"))
 	}
 	return err
 }
 
-// lint prints a warning for each problem of scenario files that doesn't make them
-// invalid, and how many there were.
+// printWarnings prints a warning for each problem of scenario files that doesn't make them invalid, but no more than most, and
+// returns how many there are.
+func printWarnings(w io.Writer, paths []string, vocabulary file.Vocabulary, most int) (warnings int, err error) {
+	err = file.EachFile(paths, func(path string, data []byte) error {
+		problems, err := file.Lint(path, data, vocabulary)
+		for _, p := range problems {
+			if warnings++; warnings <= most {
+				fmt.Fprintf(w, "warning: %s\n", p)
+			}
+		}
+		return err
+	})
+	return warnings, err
+}
+
+// lint prints every warning about scenario files, and how many there were.
 func lint(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
 	loaded, err := file.LoadFiles(paths, vocabulary, nil)
 	if err != nil {
 		return err
 	}
-	warnings := 0
-	err = file.EachFile(paths, func(path string, data []byte) error {
-		problems, err := file.Lint(path, data, vocabulary)
-		for _, p := range problems {
-			fmt.Fprintf(w, "warning: %s\n", p)
-			warnings++
-		}
-		return err
-	})
+	warnings, err := printWarnings(w, paths, vocabulary, math.MaxInt)
 	if err == nil {
 		fmt.Fprintf(w, "%s valid, %s\n", phrase.Count(len(loaded), "scenario"), phrase.Count(warnings, "warning"))
 	}

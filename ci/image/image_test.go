@@ -24,9 +24,7 @@ import (
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "fencelab")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "../..") // as make image does
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := exec.Command("../static.sh", program).CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
 	}
 	container := daemonSet(t).Spec.Template.Spec.Containers[0]

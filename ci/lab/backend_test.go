@@ -12,7 +12,7 @@ import (
 
 // TestStopOfALabThatNeverWas: a lab whose start fails before it has made anything is stopped all the same, and says why.
 func TestStopOfALabThatNeverWas(t *testing.T) {
-	needControlPlane(t)
+	NeedControlPlane(t)
 	b := New(Options{Hosts: Model})
 	plan := &scenarios.Plan{}
 	plan.Spec.Topology.Hosts = []scenarios.Host{{Name: "worker-1"}}

@@ -31,7 +31,7 @@ import (
 // controller is about to be run.
 func bench(t *testing.T, processes bool) (*Backend, *process) {
 	t.Helper()
-	needControlPlane(t)
+	NeedControlPlane(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -204,8 +204,8 @@ func TestEndOfAProcessIsNoCrash(t *testing.T) {
 	}
 }
 
-// needControlPlane skips a test where no control plane can be started, and fails it where the lab is required.
-func needControlPlane(t *testing.T) {
+// NeedControlPlane skips a test where no control plane can be started, and fails it where the lab is required.
+func NeedControlPlane(t *testing.T) {
 	t.Helper()
 	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
 		if f.Remedy == "" {

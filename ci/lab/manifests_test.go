@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/controllers/manifests"
@@ -42,15 +42,7 @@ const namespace = "metal3"
 // hosts.
 func install(t *testing.T) (*cluster.Cluster, client.WithWatch) {
 	t.Helper()
-	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
-		if f.Remedy == "" {
-			continue
-		}
-		if os.Getenv("FENCELAB_REQUIRE_LAB") == "1" {
-			t.Fatalf("%s: %s; %s", f.Name, f.State, f.Remedy)
-		}
-		t.Skipf("%s: %s; %s", f.Name, f.State, f.Remedy)
-	}
+	lab.NeedControlPlane(t)
 	c, err := cluster.Launch(t.Context(), cluster.Options{})
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Stop()) })

@@ -28,7 +28,7 @@ import (
 // TestObserversKnowWhoWrote removes annotations and deletes a Node of a real API
 // server, as the user and as a controller.
 func TestObserversKnowWhoWrote(t *testing.T) {
-	needControlPlane(t)
+	NeedControlPlane(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

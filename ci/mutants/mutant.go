@@ -39,7 +39,7 @@ type Mutant struct {
 	Equivalent string `json:"equivalent,omitempty"`
 }
 
-// kinds are those of the mistakes that engineers make in controllers which fence, whatever their design.
+// kindsOfMistake are those that engineers make in controllers which fence, whatever their design.
 var kindsOfMistake = []struct{ name, what string }{
 	{"identity", "something is looked up by the name of something else, by a name where a UID is meant, or in the absence of an ID"},
 	{"time", "a time is counted from the wrong instant, never reset, or believed though it is still to come"},
@@ -135,20 +135,26 @@ func WithKinds(page []byte, all []Mutant) ([]byte, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s\n\n| kind | what goes wrong | examples here | caught by a guarantee | by |\n|---|---|---|---|---|\n", before, byKind)
 	for _, k := range kindsOfMistake {
-		examples, caught, by := 0, 0, map[string]bool{}
-		for _, m := range all {
-			if m.Kind != k.name {
-				continue
-			}
-			examples++
-			if broke := guarantees(rest, m); len(broke) > 0 {
-				caught++
-				by[broke[0]] = true
-			}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", k.name, k.what, examples, caught, strings.Join(slices.Sorted(maps.Keys(by)), ", "))
+		examples, caught, by := ofKind(k.name, rest, all)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s |\n", k.name, k.what, examples, caught, strings.Join(by, ", "))
 	}
 	return []byte(b.String() + "\n" + protections + rest), nil
+}
+
+// ofKind counts the examples of a kind, and those that a guarantee caught by a page's lines, and names those guarantees.
+func ofKind(kind, page string, all []Mutant) (examples, caught int, by []string) {
+	first := map[string]bool{}
+	for _, m := range all {
+		if m.Kind != kind {
+			continue
+		}
+		examples++
+		if broke := guarantees(page, m); len(broke) > 0 {
+			caught++
+			first[broke[0]] = true
+		}
+	}
+	return examples, caught, slices.Sorted(maps.Keys(first))
 }
 
 // guarantees are those that a mutant broke by the page's line about it.

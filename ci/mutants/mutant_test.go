@@ -44,13 +44,7 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range kindsOfMistake {
-		caught := 0
-		for _, m := range all {
-			if m.Kind == k.name && len(guarantees(string(page), m)) > 0 {
-				caught++
-			}
-		}
-		if caught < 2 {
+		if _, caught, _ := ofKind(k.name, string(page), all); caught < 2 {
 			t.Errorf("%s: %d mistakes are caught by a guarantee, two are to be", k.name, caught)
 		}
 	}

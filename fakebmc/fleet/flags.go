@@ -88,9 +88,18 @@ const PasswordVariable = "FENCELAB_BMC_PASSWORD"
 // Complete reads what the flags name, but for the log, and the password. When ctx ends it
 // waits for no file any longer.
 func (o *Options) Complete(ctx context.Context) error {
-	o.Password = os.Getenv(PasswordVariable)
-	if (o.Username == "") != (o.Password == "") {
-		return fmt.Errorf("--username and the environment variable %s go together: set both or none", PasswordVariable)
+	var err error
+	if o.Password, err = PasswordOf(o.Username); err != nil {
+		return err
 	}
 	return errors.Join(o.useRules(ctx), o.useCertificate())
+}
+
+// PasswordOf is the password of the account that --username names, which is empty without one.
+func PasswordOf(username string) (string, error) {
+	password := os.Getenv(PasswordVariable)
+	if (username == "") != (password == "") {
+		return "", fmt.Errorf("--username and the environment variable %s go together: set both or none", PasswordVariable)
+	}
+	return password, nil
 }

@@ -68,6 +68,22 @@ type Recorded struct {
 // ErrInput is what is wrong with what was asked for.
 var ErrInput = errors.New("that can't be done")
 
+// service is the address of one, without a path.
+func service(address string) (*url.URL, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("%w: name the service as http://HOST:PORT or https://HOST", ErrInput)
+	}
+	return base, nil
+}
+
+// transport is the way to a service, which accepts any certificate if it is insecure.
+func transport(insecure bool) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{InsecureSkipVerify: insecure}
+	return t
+}
+
 type recorder struct {
 	Options
 	client  *http.Client
@@ -82,9 +98,9 @@ type recorder struct {
 // another name in the directory, the same wherever it stands: serial numbers, UUIDs, MAC and IP addresses, names of hosts and
 // users, and certificates.
 func Record(ctx context.Context, dir string, o Options) (*Recorded, error) {
-	base, err := url.Parse(o.URL)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("record %s: %w: name the service as http://HOST:PORT or https://HOST", o.URL, ErrInput)
+	base, err := service(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("record %s: %w", o.URL, err)
 	}
 	for _, pattern := range o.Skip {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -98,8 +114,7 @@ func Record(ctx context.Context, dir string, o Options) (*Recorded, error) {
 	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == raw }) {
 		return nil, fmt.Errorf("record %s: %w: %s is not empty, and no recording that was interrupted: name a new directory", o.URL, ErrInput, dir)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: o.Insecure}
+	transport := transport(o.Insecure)
 	transport.MaxConnsPerHost = 1
 	defer transport.CloseIdleConnections()
 	r := &recorder{

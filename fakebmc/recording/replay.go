@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,9 +69,9 @@ type Replayed struct {
 // Replay plays the requests of a log, as fencelab bmc --log writes it, against a service, and compares the answers: their status,
 // the power state that they report, and that there was one at all. An error that is an ErrInput is about the log or the options.
 func Replay(ctx context.Context, log io.Reader, o ReplayOptions) (*Replayed, error) {
-	base, err := url.Parse(o.URL)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("replay at %s: %w: name the service as http://HOST:PORT or https://HOST", o.URL, ErrInput)
+	base, err := service(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("replay at %s: %w", o.URL, err)
 	}
 	result := &Replayed{Left: map[string]int{}}
 	records, err := o.read(log, result.Left)
@@ -87,8 +86,7 @@ func Replay(ctx context.Context, log io.Reader, o ReplayOptions) (*Replayed, err
 	}
 	p := &replayer{ReplayOptions: o, base: base, client: o.Client}
 	if p.client == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: o.Insecure}
+		transport := transport(o.Insecure)
 		defer transport.CloseIdleConnections()
 		p.client = &http.Client{Transport: transport}
 	}
