@@ -104,7 +104,7 @@ e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
 	@fakebmc/clients.sh
-	@scenarios/page/browser.sh $(CACHE)/browser
+	@ci/browser/install.sh $(CACHE)/browser
 endif
 	@$(call COMPILE,$(BESIDE) fidelity)
 	@rm -rf out/e2e
@@ -171,7 +171,7 @@ clients:
 
 .PHONY: browser
 browser:
-	@scenarios/page/browser.sh $(CACHE)/browser || echo "no browser could be installed; the tests that need one are skipped"
+	@ci/browser/install.sh $(CACHE)/browser || echo "no browser could be installed; the tests that need one are skipped"
 
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver from their Go modules
@@ -209,7 +209,7 @@ hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute e
 kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 25 minutes)
 	@ci/ironic/install.sh
 	@systems/cluster-api/build.sh
-	@scenarios/page/browser.sh $(CACHE)/browser
+	@ci/browser/install.sh $(CACHE)/browser
 	@$(GO) build -o bin/e2e ./ci/e2e
 	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 2h -run '^TestNothingOutlivesA(KilledRun|FailedSuite)$$' -v . -args -kills $(KILLS) -kill-seed $(SEED)
 

@@ -1,0 +1,171 @@
+// Package browser tries pages in the browsers that people have: Chromium, by the DevTools protocol, and Firefox, by
+// WebDriver BiDi.
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/machine"
+)
+
+// Names are the browsers.
+var Names = []string{"chromium", "firefox"}
+
+// Schemes are what readers can prefer.
+var Schemes = []string{"light", "dark"}
+
+// driver drives one tab of a browser.
+type driver interface {
+	// open shows a page, and returns when it is loaded.
+	open(ctx context.Context, address string) error
+	// eval returns the value of an expression as JSON; of a promise, that to which it resolves.
+	eval(ctx context.Context, expression string) ([]byte, error)
+	// press has a key go down and up: a character, or the name of a key of KeyboardEvent.
+	press(ctx context.Context, key string) error
+	// resize gives the page so many pixels.
+	resize(ctx context.Context, width, height int) error
+	// screenshot is a PNG of what is in view.
+	screenshot(ctx context.Context) ([]byte, error)
+	// trouble is what the browser complained of, and what the page asked for beside itself.
+	trouble() []string
+}
+
+// Page is a page in a browser. Its methods fail the test in which it was opened.
+type Page struct {
+	t      testing.TB
+	ctx    context.Context
+	driver driver
+}
+
+// programs are the executables of the browsers, as Debian calls them.
+var programs = map[string]string{"chromium": "chromium", "firefox": "firefox-esr"}
+
+// missing ends a test that needs a part which isn't there.
+func missing(t testing.TB, part string) {
+	t.Helper()
+	text := part + " is missing: run ci/browser/install.sh .cache/browser"
+	if os.Getenv("FENCELAB_REQUIRE_BROWSER") != "" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+}
+
+// Open shows a file in a browser whose reader prefers a scheme, in 1400 by 900 pixels. The test fails if the browser has
+// complained when it ends, or if the page has asked for anything beside itself.
+func Open(t testing.TB, browser, scheme, file string) *Page {
+	t.Helper()
+	program := programs[browser]
+	if _, err := exec.LookPath(program); err != nil {
+		missing(t, browser)
+	}
+	ctx, cancel := machine.WithBudget(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	// It leaves a socket in its directory, whose name may not be as long as the test's.
+	own, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(own) })
+	start := startChromium
+	if browser == "firefox" {
+		start = startFirefox
+	}
+	d, err := start(ctx, t.Cleanup, program, own, scheme)
+	if err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	p := &Page{t, ctx, d}
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.must(d.resize(ctx, 1400, 900))
+	p.must(d.open(ctx, (&url.URL{Scheme: "file", Path: absolute}).String()))
+	t.Cleanup(func() {
+		if trouble := d.trouble(); len(trouble) > 0 {
+			t.Errorf("%s complained %d times, first: %q", browser, len(trouble), trouble[0])
+		}
+	})
+	return p
+}
+
+func (p *Page) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Value decodes what an expression says.
+func (p *Page) Value(expression string, into any) {
+	p.t.Helper()
+	data, err := p.driver.eval(p.ctx, expression)
+	p.must(err)
+	if into != nil {
+		p.must(json.Unmarshal(data, into))
+	}
+}
+
+// Eval returns what an expression says, as text.
+func (p *Page) Eval(expression string) string {
+	p.t.Helper()
+	var value any
+	p.Value(expression, &value)
+	return fmt.Sprint(value)
+}
+
+// Press has keys pressed, one after the other.
+func (p *Page) Press(keys ...string) {
+	p.t.Helper()
+	for _, key := range keys {
+		p.must(p.driver.press(p.ctx, key))
+	}
+}
+
+// Resize gives the page so many pixels.
+func (p *Page) Resize(width, height int) {
+	p.t.Helper()
+	p.must(p.driver.resize(p.ctx, width, height))
+}
+
+// Screenshot is a PNG of what is in view, kept as an artefact of that name.
+func (p *Page) Screenshot(name string) []byte {
+	p.t.Helper()
+	png, err := p.driver.screenshot(p.ctx)
+	p.must(err)
+	p.must(os.WriteFile(filepath.Join(p.t.ArtifactDir(), name+".png"), png, 0o644))
+	return png
+}
+
+// Violation is what keeps people with a screen reader or a keyboard out of a page.
+type Violation struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML string }
+}
+
+// Axe has axe-core look at the page, as it is in cache, and returns what is serious or critical.
+func (p *Page) Axe(cache string) (found []Violation) {
+	p.t.Helper()
+	files, err := filepath.Glob(filepath.Join(cache, "axe-*.min.js"))
+	if err != nil || len(files) == 0 {
+		missing(p.t, "axe")
+	}
+	axe, err := os.ReadFile(files[0])
+	p.must(err)
+	var all []Violation
+	p.Value(fmt.Sprintf(`(0, eval)(%q), axe.run().then(r => r.violations)`, axe), &all)
+	for _, v := range all {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			found = append(found, v)
+		}
+	}
+	return found
+}
