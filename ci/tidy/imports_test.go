@@ -107,6 +107,7 @@ var layers = []layer{
 
 	{"ci/machine", nil, "whoever waits measures the machine first, and depends on nothing for that"},
 	{"ci/slots", []string{"./ci/machine"}, "whatever is heavy takes slots, and they know none of it"},
+	{"ci/browser", []string{"./ci/child", "./ci/machine", "github.com/chromedp", "github.com/gobwas/ws"}, "a page is tried by what it is on the screen, whatever it shows"},
 	{"ci/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/machine"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
 	{"ci/cluster/kind", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/cluster", "./ci/machine", "sigs.k8s.io/kind/pkg"}, system), "a cluster in a container serves any test; " + whyCI},
@@ -150,7 +151,8 @@ var testLayers = []layer{
 	{"fakebmc/libvirt", []string{"./fakebmc", "./vms/keeper", "./ci/libvirtd"}, ""},
 	{"controllers", slices.Concat([]string{"./controllers"}, anyYAML, everyClient), ""},
 	{"scenarios/file", anyYAML, ""},
-	{"scenarios/page", []string{"github.com/chromedp", "./ci/machine"}, ""},
+	{"scenarios/page", []string{"./ci/browser"}, ""},
+	{"scenarios/report", []string{"./ci/browser"}, ""},
 	{"scenarios/objects", anyYAML, ""},
 	{"vms/keeper", system, ""},
 }

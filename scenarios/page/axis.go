@@ -75,6 +75,9 @@ type tick struct {
 // apart is how far two labels are from each other at least.
 const apart = 76.0
 
+// closest is how much the page can be zoomed in.
+const closest = 4
+
 // ticks are at events, where there is room for a label.
 func (a *axis) ticks() []tick {
 	var ticks []tick
@@ -85,4 +88,18 @@ func (a *axis) ticks() []tick {
 		}
 	}
 	return ticks
+}
+
+// cut is a gap between two events of which most is left out.
+const cut = time.Second
+
+// cuts are where the axis is cut, each with how long it is there.
+func (a *axis) cuts() []tick {
+	var cuts []tick
+	for i, t := range a.times[1:] {
+		if gap := t - a.times[i]; gap >= cut {
+			cuts = append(cuts, tick{round(leftEdge + (a.places[i]+a.places[i+1])/2), gap.Round(100 * time.Millisecond).String()})
+		}
+	}
+	return cuts
 }

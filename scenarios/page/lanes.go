@@ -43,17 +43,26 @@ type Band struct {
 	// Differs says that what is believed in it is not true, and Marked is the text with a mark at each item that isn't.
 	Differs bool
 	Marked  string
+	// Cut says that the run ended before what the band shows did.
+	Cut bool
 }
 
 // Said is the text, with its marks if it has any.
 func (b *Band) Said() string { return cmp.Or(b.Marked, b.Text) }
 
-// Mark is a moment.
+// Mark is a moment. Text says in a few words what was done, if that is worth a label.
 type Mark struct {
 	Seq  int
 	At   time.Duration
 	Kind string
+	Text string
 }
+
+// The kinds of marks that are not a layer: what went wrong, and a reconciler's panic.
+const (
+	trouble  = "trouble"
+	panicked = "panicked"
+)
 
 // Fact is what a lane says at a moment, with a mark at each item that isn't true.
 type Fact struct {
@@ -169,6 +178,8 @@ type drawer struct {
 	processes []*process
 	story     []Mark
 	users     []Mark
+	// late are the deviations that bring a delay: each from when the step was scheduled until it was taken.
+	late [][]Band
 }
 
 // Lanes draws a run's lanes.
@@ -214,16 +225,29 @@ func (d *drawer) process(name string) *process {
 
 // event takes note of one event.
 func (d *drawer) event(e history.Event) {
-	mark := Mark{e.Seq, e.At, string(e.Kind.Layer())}
+	mark := Mark{Seq: e.Seq, At: e.At, Kind: string(e.Kind.Layer())}
 	switch e.Kind.Layer() {
 	case history.Engine:
+		switch e.Kind {
+		case history.OpApplied:
+			mark.Text = e.Value
+		case history.Healed:
+			mark.Text = "healed"
+		case history.Deviated:
+			d.deviated(e)
+		}
 		d.story = append(d.story, mark)
 		d.operation(e)
 		return
 	case history.Controller:
 		p := d.process(e.Actor)
-		if e.Kind == history.ControllerError || e.Kind == history.ControllerPanicked || e.Kind == history.ControllerWarning || e.Kind == history.APIFault || e.Kind == history.ControllerCrashed {
-			mark.Kind = "trouble"
+		switch e.Kind {
+		case history.ControllerPanicked:
+			mark.Kind, mark.Text = panicked, "panic"
+		case history.ControllerError, history.ControllerWarning, history.APIFault, history.ControllerCrashed:
+			mark.Kind = trouble
+		case history.ControllerEffect:
+			mark.Text = d.run.deed(&e)
 		}
 		p.marks = append(p.marks, mark)
 		switch e.Kind {
@@ -246,12 +270,42 @@ func (d *drawer) event(e history.Event) {
 		h.world(e, mark)
 	case history.BMC:
 		if e.Kind == history.BMCFault {
-			mark.Kind = "trouble"
+			mark.Kind = trouble
 		}
 		h.commands = append(h.commands, mark)
 	case history.API:
 		h.api = append(h.api, mark)
 		h.object(e)
+	}
+}
+
+// lateLanes is how many lanes what came late takes at most.
+const lateLanes = 6
+
+// deviated takes note of a delay, in the first lane that has room for it.
+func (d *drawer) deviated(e history.Event) {
+	by, err := time.ParseDuration(e.Key)
+	if err != nil {
+		return // a fault, and no delay
+	}
+	b := Band{From: e.At, To: e.At + by, Kind: "late", Text: d.run.toldOf(&e)}
+	for i := range d.run.Trace {
+		if t := &d.run.Trace[i]; t.What == "deviated" && t.Key == e.Value {
+			b.To = t.At // its delay begins when it would have been taken
+		}
+	}
+	if b.To > d.end {
+		b.To, b.Cut = d.end, true
+	}
+	if b.To <= b.From {
+		return
+	}
+	i := slices.IndexFunc(d.late, func(lane []Band) bool { return lane[len(lane)-1].To <= b.From })
+	switch {
+	case i >= 0:
+		d.late[i] = append(d.late[i], b)
+	case len(d.late) < lateLanes:
+		d.late = append(d.late, []Band{b})
 	}
 }
 
@@ -310,7 +364,7 @@ func (h *host) world(e history.Event, mark Mark) {
 			h.copies = slices.Delete(h.copies, i, i+1)
 		}
 	case history.WatchdogFired:
-		h.watchdog = append(h.watchdog, Mark{mark.Seq, mark.At, "trouble"})
+		h.watchdog = append(h.watchdog, Mark{Seq: mark.Seq, At: mark.At, Kind: trouble})
 	case history.LinkCut, history.LinkImpaired:
 		h.cuts = append(h.cuts, linkOf(e))
 		h.link.begin(e.At, "cut", "cut off from "+strings.Join(h.cuts, ", "))
@@ -456,8 +510,18 @@ func (d *drawer) groups() []Group {
 	story := Group{Name: "scenario"}
 	add(&story, "steps", "What the scenario did, and its phases.", nil, d.story)
 	add(&story, "users", "What users wrote to the API.", nil, d.users)
-	groups = append(groups, story)
-	slices.SortFunc(d.hosts, func(a, b *host) int { return cmp.Compare(a.name, b.name) })
+	for i, late := range d.late {
+		story.Lanes = append(story.Lanes, &Lane{ID: fmt.Sprintf("%s: late %d", story.Name, i+1), Name: "late", Help: "What the schedule delayed: from when it was sent until it arrived.", Bands: late})
+	}
+	controllers := Group{Name: "controllers"}
+	for _, p := range d.processes {
+		add(&controllers, p.name, "When the process ran, and what it did.", &p.up, p.marks)
+	}
+	groups = append(groups, story, controllers)
+	matters := d.run.hosts()
+	slices.SortFunc(d.hosts, func(a, b *host) int {
+		return cmp.Or(cmp.Compare(place(matters, a.name), place(matters, b.name)), cmp.Compare(a.name, b.name))
+	})
 	for _, h := range d.hosts {
 		g := Group{Name: h.name}
 		add(&g, "power", "What the host physically did.", &h.power, nil)
@@ -493,11 +557,30 @@ func (d *drawer) groups() []Group {
 		add(&g, "Node", "The Node object, as the API has it.", &h.node, h.api)
 		groups = append(groups, g)
 	}
-	controllers := Group{Name: "controllers"}
-	for _, p := range d.processes {
-		add(&controllers, p.name, "When the process ran, and what it did.", &p.up, p.marks)
+	return groups
+}
+
+// place is where a host stands among those that matter, behind them if it doesn't.
+func place(matters []string, host string) int {
+	if i := slices.Index(matters, host); i >= 0 {
+		return i
 	}
-	return append(groups, controllers)
+	return len(matters)
+}
+
+// quiet says that nothing changes in a lane once the story has begun.
+func (l *Lane) quiet(began, end time.Duration) bool {
+	for _, m := range l.Marks {
+		if m.At > began {
+			return false
+		}
+	}
+	for _, b := range l.Bands {
+		if b.Differs || b.From > 0 && b.From >= began || b.To > began && b.To < end {
+			return false
+		}
+	}
+	return true
 }
 
 // compare splits bands of what is believed where the truth changes, and marks what in them differs.

@@ -20,8 +20,10 @@ import (
 var (
 	//go:embed page.html
 	markup string
+	// Style is how pages look: this one, and others that lead to it.
+	//
 	//go:embed page.css
-	style string
+	Style string
 	//go:embed page.js
 	script string
 
@@ -34,27 +36,37 @@ func hash(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
+// Policy is the content security policy of a page that has one style, at most one script, and nothing from elsewhere.
+func Policy(style, script string) string {
+	policy := fmt.Sprintf("default-src 'none'; style-src '%s'; ", hash(style))
+	if script != "" {
+		policy += fmt.Sprintf("script-src '%s'; ", hash(script))
+	}
+	return policy + "base-uri 'none'; form-action 'none'"
+}
+
 // The heights of rows, in pixels.
 const (
-	axisHeight  = 26
+	axisHeight  = 42
 	groupHeight = 28
 	laneHeight  = 24
 )
 
 // view is what the template is given.
 type view struct {
-	Run           *Run
-	Title         string
-	Word          string
-	Policy        string
-	Style         template.CSS
-	Script        template.JS
-	Broken        *broken
-	Beside        *beside
-	Guarantees    []guarantee
-	Rows          []row
-	Arc           string
-	Ticks         []tick
+	Run        *Run
+	Title      string
+	Word       string
+	Policy     string
+	Style      template.CSS
+	Script     template.JS
+	Broken     *broken
+	Beside     *beside
+	Guarantees []guarantee
+	Rows       []row
+	// Quiet is how many lanes are folded, for nothing changes in them.
+	Quiet         int
+	Ticks, Cuts   []tick
 	Grid          string
 	Width, Height float64
 	Table         []chunk
@@ -92,6 +104,8 @@ type row struct {
 	Name  string
 	Help  string
 	Y     float64
+	// Quiet says that the row is folded.
+	Quiet bool
 	// Bands are those of a kind, Untrue lies over them, and Ticks are the marks of a
 	// kind, each one path.
 	Bands, Untrue, Ticks strokes
@@ -124,21 +138,74 @@ func (r *row) bands(lane *Lane, axis *axis) {
 	for _, b := range lane.Bands {
 		from, to := axis.place(b.From), axis.place(b.To)
 		wide := round(max(to-from, 1))
+		if b.Kind == "late" {
+			r.Bands.add(b.Kind, "M%g 14v6m0 -3h%g", round(from), wide)
+			if !b.Cut {
+				r.Bands.add(b.Kind, "m-5 -4l5 4l-5 4")
+			}
+			r.Words = append(r.Words, word{X: round(from), Class: "late always", Text: b.Text})
+			continue
+		}
 		r.Bands.add(b.Kind, "M%g 3h%gv18h-%gz", round(from), wide, wide)
 		if b.Differs {
 			r.Untrue.add("differs", "M%g 3h%gv18h-%gz", round(from), wide, wide)
 		}
-		if to-from > 7*float64(len(b.Text))+8 {
-			r.Words = append(r.Words, word{round(from), b.Kind, b.Text, b.Differs})
+		if room := to - from; b.Kind != "up" && room*closest > 7*float64(len(b.Text))+8 {
+			w := word{X: round(from), Text: b.Text, Room: round(room)}
+			switch {
+			case b.Differs:
+				w.Class = "untrue"
+			case b.Kind == "gone":
+				w.Class = b.Kind
+			}
+			r.Words = append(r.Words, w)
 		}
 	}
 }
 
-// word is what a band says, where there is room for it.
+// again is how far from a label the next one of the same text is, at least.
+const again = 150.0
+
+// marks draws the events of a lane, and says where each of them is.
+func (r *row) marks(lane *Lane, axis *axis, key []int) map[int]float64 {
+	where := make(map[int]float64, len(lane.Marks))
+	last, shift := -1.0, 0.0
+	var said word
+	for _, m := range lane.Marks {
+		x := axis.place(m.At)
+		if shift += 2.5; x != last {
+			last, shift = x, 0
+		}
+		at := round(x + shift)
+		where[m.Seq] = at
+		switch m.Kind {
+		case panicked:
+			r.Ticks.add(m.Kind, "M%g 22l-5 -9h10z", at)
+		case trouble:
+			r.Ticks.add(m.Kind, "M%g 4v18", at)
+		default:
+			r.Ticks.add(m.Kind, "M%g 15v7", at)
+		}
+		if m.Text != "" && (m.Text != said.Text || at-said.X >= again) {
+			said = word{X: at, Class: "deed", Text: m.Text}
+			switch {
+			case m.Kind == panicked:
+				said.Class = "deed panic key always"
+			case slices.Contains(key, m.Seq):
+				said.Class = "deed key always"
+			}
+			r.Words = append(r.Words, said)
+		}
+	}
+	return where
+}
+
+// word is what a band or a mark says. The page shows it where there is room, or always.
 type word struct {
-	X          float64
-	Kind, Text string
-	Differs    bool
+	X           float64
+	Class, Text string
+	// Room is how wide the band is; a mark has what is free beside it.
+	Room float64
 }
 
 // chunk is some rows of the table of events, which browsers lay out when they are
@@ -162,7 +229,9 @@ type model struct {
 	// of Facts; Changes are [at, by, object, what, fields].
 	Decisions [][5]any          `json:"decisions"`
 	Facts     []json.RawMessage `json:"facts"`
-	Changes   [][5]any          `json:"changes"`
+	// Behind are [event, the decision behind it].
+	Behind  [][2]int `json:"behind"`
+	Changes [][5]any `json:"changes"`
 	// Times and Places are the axis.
 	Times  []float64 `json:"times"`
 	Places []float64 `json:"places"`
@@ -192,6 +261,8 @@ type modelLane struct {
 	// Bands are [from, to, text, whether it differs].
 	Bands [][4]any `json:"bands"`
 	Marks []int    `json:"marks"`
+	// Broke are where on the lane the events that broke the promise are.
+	Broke []float64 `json:"broke,omitempty"`
 }
 
 func milliseconds(d time.Duration) float64 {
@@ -208,8 +279,8 @@ const chunkLength = 100
 func Render(run *Run) ([]byte, error) {
 	v := &view{
 		Run: run, Title: cmp.Or(run.Report.Scenario, "a history"), Word: string(run.Report.Verdict),
-		Style: template.CSS(style), Script: template.JS(script),
-		Policy: fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script)),
+		Style: template.CSS(Style), Script: template.JS(script),
+		Policy: Policy(Style, script),
 	}
 	v.judge(run)
 	v.draw(run)
@@ -265,19 +336,20 @@ func momentOf(e *history.Event) moment {
 // draw lays the lanes out.
 func (v *view) draw(run *Run) {
 	axis := newAxis(run)
-	v.Width, v.Ticks = axis.width(), axis.ticks()
+	v.Width, v.Ticks, v.Cuts = axis.width(), axis.ticks(), axis.cuts()
 	for i, t := range axis.times {
 		v.Model.Times = append(v.Model.Times, milliseconds(t))
 		v.Model.Places = append(v.Model.Places, round(leftEdge+axis.places[i]))
 	}
-	y := float64(axisHeight)
-	where := map[int][2]float64{}
+	matters := run.hosts()
+	y, began, end := float64(axisHeight), run.began(), axis.times[len(axis.times)-1]
 	for _, group := range Lanes(run) {
-		v.Rows = append(v.Rows, row{Group: group.Name, Y: y})
-		y += groupHeight
+		heading := len(v.Rows)
+		v.Rows = append(v.Rows, row{Group: group.Name, Y: y, Quiet: true})
+		below := y + groupHeight
 		for _, lane := range group.Lanes {
-			r := row{ID: lane.ID, Name: lane.Name, Help: lane.Help, Y: y}
-			m := modelLane{ID: lane.ID, Group: group.Name, Name: lane.Name, Y: y + laneHeight/2}
+			r := row{ID: lane.ID, Name: lane.Name, Help: lane.Help, Y: below}
+			m := modelLane{ID: lane.ID, Group: group.Name, Name: lane.Name}
 			r.bands(lane, axis)
 			for _, b := range lane.Bands {
 				differs := 0
@@ -286,39 +358,37 @@ func (v *view) draw(run *Run) {
 				}
 				m.Bands = append(m.Bands, [4]any{milliseconds(b.From), milliseconds(b.To), v.Model.word(b.Said()), differs})
 			}
-			last, shift := -1.0, 0.0
+			where := r.marks(lane, axis, v.Model.Marked)
 			for _, mark := range lane.Marks {
-				x := axis.place(mark.At)
-				if shift += 2.5; x != last {
-					last, shift = x, 0
-				}
-				r.Ticks.add(mark.Kind, "M%g 15v7", round(x+shift))
 				m.Marks = append(m.Marks, mark.Seq)
-				if _, ok := where[mark.Seq]; !ok {
-					where[mark.Seq] = [2]float64{x + shift, y + laneHeight/2}
+			}
+			for _, seq := range v.Model.Marked {
+				e := run.event(seq)
+				x, marked := where[seq]
+				switch {
+				case marked:
+					m.Broke = append(m.Broke, x)
+				case e.Host == group.Name && lane.Name == laneOf(e.Kind): // a band begins or ends at the event
+					m.Broke = append(m.Broke, round(axis.place(e.At)))
 				}
+			}
+			// Whether a host was on that matters is shown even if it was all along.
+			power := lane.Name == laneOf(history.PowerOn) && slices.Contains(matters, group.Name)
+			if r.Quiet = len(m.Broke) == 0 && !power && lane.quiet(began, end); r.Quiet {
+				v.Quiet++
+			} else {
+				v.Rows[heading].Quiet = false
+				below += laneHeight
 			}
 			v.Rows, v.Model.Lanes = append(v.Rows, r), append(v.Model.Lanes, m)
-			for _, seq := range v.Model.Marked { // a band begins at the event
-				if e := run.event(seq); e != nil && e.Host == group.Name {
-					if lane.Name == laneOf(e.Kind) {
-						where[seq] = [2]float64{axis.place(e.At), y + laneHeight/2}
-					}
-				}
-			}
-			y += laneHeight
+		}
+		if !v.Rows[heading].Quiet {
+			y = below
 		}
 	}
 	v.Height = y + 8
 	for _, t := range v.Ticks {
-		v.Grid += fmt.Sprintf("M%g 22V%g", t.X, v.Height)
-	}
-	if len(v.Model.Marked) == 2 {
-		a, first := where[v.Model.Marked[0]]
-		b, second := where[v.Model.Marked[1]]
-		if first && second {
-			v.Arc = fmt.Sprintf("M%.1f %.1fL%.1f %.1f", a[0], a[1], b[0], b[1])
-		}
+		v.Grid += fmt.Sprintf("M%g 38V9999", t.X) // as far down as there are lanes
 	}
 	for _, r := range run.Requests {
 		asked := strings.TrimSpace(r.Request.Method + " " + r.Request.Path)
@@ -342,6 +412,7 @@ func (v *view) draw(run *Run) {
 // explain hands the script why things happened, and what they changed.
 func (v *view) explain(run *Run) {
 	numbers, word := map[string]int{}, v.Model.word
+	decisions := map[*Entry]int{}
 	for i := range run.Trace {
 		switch t := &run.Trace[i]; t.What {
 		case "decided":
@@ -351,6 +422,7 @@ func (v *view) explain(run *Run) {
 				numbers[string(t.Facts)] = n
 				v.Model.Facts = append(v.Model.Facts, t.Facts)
 			}
+			decisions[t] = len(v.Model.Decisions)
 			v.Model.Decisions = append(v.Model.Decisions, [5]any{milliseconds(t.At), word(t.Process), word(t.Key), n, word(t.Action)})
 		case "changed":
 			var fields [][3]int
@@ -358,6 +430,11 @@ func (v *view) explain(run *Run) {
 				fields = append(fields, [3]int{word(f.Path), word(f.Was), word(f.Is)})
 			}
 			v.Model.Changes = append(v.Model.Changes, [5]any{milliseconds(t.At), word(t.Process), word(t.Object), word(t.Action), fields})
+		}
+	}
+	for i := range run.Events {
+		if t := run.Decision(&run.Events[i]); t != nil {
+			v.Model.Behind = append(v.Model.Behind, [2]int{run.Events[i].Seq, decisions[t]})
 		}
 	}
 }

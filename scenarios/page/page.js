@@ -5,6 +5,7 @@
   const requests = (model.requests || []).map(([of, asked, received, executed, answered, ...rest]) => [word(of), word(asked), received, executed, answered, ...rest.map(word)]);
   const decisions = (model.decisions || []).map(([t, by, key, known, action]) => [t, word(by), word(key), known, word(action)]);
   const changes = (model.changes || []).map(([t, by, object, done, fields]) => [t, word(by), word(object), word(done), fields && fields.map(f => f.map(word))]);
+  const behind = new Map(model.behind || []);
   const table = document.getElementById("table");
   const rows = [...table.querySelectorAll("tbody tr")];
   const board = document.getElementById("board"), svg = document.getElementById("lanes");
@@ -20,8 +21,9 @@
     if (i === 0 || from[i] === v) return to[i];
     return to[i - 1] + (v - from[i - 1]) / (from[i] - from[i - 1]) * (to[i] - to[i - 1]);
   };
-  const place = t => between(model.times, model.places, t);
-  const timeAt = x => between(model.places, model.times, x);
+  let zoom = 1;
+  const place = t => zoom * between(model.times, model.places, t);
+  const timeAt = x => between(model.places, model.times, x / zoom);
 
   const element = (name, text, parent) => {
     const e = document.createElement(name);
@@ -52,8 +54,7 @@
       if (Math.abs(t - at) > 0.0005 || by !== actor || !what.includes(object)) continue;
       facts("What changed in " + object, fields ? fields.map(([path, was, is]) => [path, (was || "nothing") + " \u2192 " + (is || "nothing")]) : [[object, done]]);
     }
-    const made = decisions.filter(d => d[0] <= at + 0.0005 && d[1] === actor);
-    const decision = made.findLast(d => d[2].split(" or ").some(k => (what + " " + cell(row, 4)).includes(k.split("/").pop()))) || made.pop();
+    const decision = decisions[behind.get(Number(cell(row, 0)))];
     if (!decision) return;
     const [t, , key, known, action] = decision;
     facts("What " + actor + " had decided", [["at", seconds(t)], ["about", key], ["action", action],
@@ -87,6 +88,12 @@
     }
   };
 
+  // point moves the cursor.
+  const point = x => {
+    cursor.setAttribute("x1", x);
+    cursor.setAttribute("x2", x);
+  };
+
   const choose = (row, scroll, quietly) => {
     if (!row) return;
     if (chosen) { chosen.classList.remove("chosen"); chosen.removeAttribute("aria-current"); }
@@ -94,8 +101,7 @@
     row.classList.add("chosen");
     row.setAttribute("aria-current", "true");
     const x = place(time(row));
-    cursor.setAttribute("x1", x);
-    cursor.setAttribute("x2", x);
+    point(x);
     if (x < board.scrollLeft || x > board.scrollLeft + board.clientWidth - 200) board.scrollLeft = x - board.clientWidth / 2;
     // The moment stands beside the lanes: as long as those are in view, nobody has to go to the table.
     if (scroll && board.getBoundingClientRect().bottom < innerHeight / 4) row.scrollIntoView({ block: "nearest" });
@@ -109,6 +115,73 @@
     do i += direction; while (rows[i] && (rows[i].hidden || same && cell(rows[i], 6) !== actor));
     choose(rows[i], true);
   };
+
+  // fit shows of the texts of a drawing those that have room: a band's within the band, others where no text is yet.
+  const fit = drawing => {
+    for (const group of drawing.querySelectorAll("g")) {
+      const texts = [...group.children].filter(e => e.localName === "text");
+      if (!texts.length) continue;
+      const taken = [];
+      const show = text => {
+        const middle = text.classList.contains("gap"), wide = text.textContent.length * 6.7 + 6, x = text.dataset.x * zoomOf(drawing);
+        const from = middle ? x - wide / 2 : x, room = text.dataset.room * zoomOf(drawing);
+        const shown = room ? wide + 4 < room : text.matches(".always") || taken.every(([a, b]) => from + wide <= a || b <= from);
+        text.setAttribute("x", x + (middle || text.matches(".tick") ? 0 : text.matches(".key") ? 8 : room ? 5 : 3));
+        text.style.display = shown ? "" : "none";
+        if (shown) taken.push([from, from + wide]);
+      };
+      // Those nearest to where the promise broke, or to the end, tell most.
+      const last = Math.max(...model.lanes.flatMap(l => l.broke || []), 0) || Infinity;
+      const rank = t => t.matches(".always") ? -Infinity : last === Infinity ? -t.dataset.x : Math.abs(t.dataset.x - last);
+      texts.forEach(t => t.dataset.x ??= t.getAttribute("x"));
+      if (drawing === svg) texts.sort((a, b) => rank(a) - rank(b));
+      texts.forEach(show);
+    }
+  };
+  const zoomOf = drawing => drawing === svg ? zoom : 1;
+
+  // layOut puts the lanes that are shown below each other, as wide as the zoom says.
+  const headings = [...board.querySelectorAll(".labels > .group, .labels > .label")], lanes = [...svg.querySelectorAll("[data-lane]")];
+  const wide = parseFloat(svg.getAttribute("width"));
+  const layOut = () => {
+    const unfolded = board.classList.contains("unfolded"), ends = [];
+    let y = document.querySelector(".labels .axis").offsetHeight, i = 0;
+    for (const heading of headings) {
+      const shown = unfolded || !heading.classList.contains("quiet");
+      if (heading.classList.contains("group")) { y += shown ? heading.offsetHeight : 0; continue; }
+      const lane = model.lanes[i];
+      lane.y = shown ? y + 12 : -99;
+      lanes[i++].setAttribute("transform", `translate(0 ${y})`);
+      if (!shown) continue;
+      for (const x of lane.broke || []) ends.push([x * zoom, y + 12]);
+      y += heading.offsetHeight;
+    }
+    svg.setAttribute("height", y + 8);
+    svg.setAttribute("width", wide * zoom);
+    for (const g of svg.querySelectorAll(".wide")) g.setAttribute("transform", `scale(${zoom} 1)`);
+    // What broke the promise is joined along the edge of a lane, where no text is.
+    ends.sort((a, b) => a[0] - b[0]);
+    const [a, b] = [ends[0], ends[ends.length - 1]];
+    document.getElementById("arc").setAttribute("d", ends.length > 1 ? `M${a[0]} ${a[1]}V${b[1] + 11}H${b[0]}V${b[1]}` : "");
+    document.getElementById("ends").innerHTML = ends.map(([x, y]) => `<circle cx="${x}" cy="${y}" r="5"/>`).join("");
+    document.querySelectorAll(".board > svg").forEach(fit);
+    if (chosen) point(place(time(chosen)));
+  };
+  const closer = document.getElementById("in"), farther = document.getElementById("out"), unfold = document.getElementById("unfold");
+  const zoomTo = z => {
+    const middle = chosen ? time(chosen) : timeAt(board.scrollLeft + board.clientWidth / 2);
+    zoom = Math.min(4, Math.max(1, z));
+    closer.disabled = zoom === 4;
+    farther.disabled = zoom === 1;
+    layOut();
+    board.scrollLeft = place(middle) - board.clientWidth / 2;
+  };
+  closer.addEventListener("click", () => zoomTo(zoom * 2));
+  farther.addEventListener("click", () => zoomTo(zoom / 2));
+  if (unfold) unfold.addEventListener("click", () => {
+    unfold.setAttribute("aria-pressed", String(board.classList.toggle("unfolded")));
+    layOut();
+  });
 
   // under is the lane and the time that the pointer is at.
   const under = event => {
@@ -131,6 +204,8 @@
     if (event.target.matches("input, select, textarea, pre") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "ArrowRight" || event.key === "j") step(1, event.shiftKey);
     else if (event.key === "ArrowLeft" || event.key === "k") step(-1, event.shiftKey);
+    else if (event.key === "+") zoomTo(zoom * 2);
+    else if (event.key === "-") zoomTo(zoom / 2);
     else if (event.key === "/") document.getElementById("find").focus();
     else return;
     event.preventDefault();
@@ -160,6 +235,7 @@
     copy.textContent = "Copied";
   });
 
+  layOut();
   const follow = () => {
     const row = /^#e[0-9]+$/.test(location.hash) && document.getElementById(location.hash.slice(1));
     if (row) choose(row, true);

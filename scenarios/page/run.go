@@ -319,3 +319,77 @@ func (r *Run) event(seq int) *history.Event {
 	}
 	return &r.Events[seq-1]
 }
+
+// hosts are those that the violation is about, in the order in which they are to be looked at.
+func (r *Run) hosts() (names []string) {
+	if g := r.broken(); g != nil {
+		for _, seq := range []int{g.First, g.Second} {
+			if host := r.event(seq).Host; host != "" && !slices.Contains(names, host) {
+				names = append(names, host)
+			}
+		}
+	}
+	return names
+}
+
+// began is when the story began: what was before it only brought the topology up.
+func (r *Run) began() time.Duration {
+	i := slices.IndexFunc(r.Events, func(e history.Event) bool { return e.Kind == history.OpApplied || e.Kind == history.Deviated })
+	if i < 0 {
+		return 0
+	}
+	return r.Events[i].At
+}
+
+// Decision returns what the actor of an event had last decided about the event's object or
+// host when it happened, nil if that isn't known.
+func (r *Run) Decision(e *history.Event) *Entry {
+	if e.Actor == "" {
+		return nil
+	}
+	end, _ := slices.BinarySearchFunc(r.Trace, e.At, func(t Entry, at time.Duration) int {
+		if t.At <= at {
+			return -1
+		}
+		return 1
+	})
+	for i := end - 1; i >= 0; i-- {
+		if t := &r.Trace[i]; t.What == "decided" && t.Process == e.Actor && about(t.Key, e) {
+			return t
+		}
+	}
+	return nil
+}
+
+// about says that one of the keys of a decision is that of the object or of the host of an event.
+func about(keys string, e *history.Event) bool {
+	for key := range strings.SplitSeq(keys, " or ") {
+		name := key[strings.LastIndex(key, "/")+1:]
+		if name != "" && (name == e.Host || strings.HasSuffix(e.Object, "/"+name) || strings.HasSuffix(e.Value, "/"+name) || strings.HasSuffix(e.Value, " "+name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// nothing is what controllers call it when they decide to do nothing.
+const nothing = "Nothing"
+
+// deed is an effect in a few words: what its controller calls it, or else what was done to what kind of object.
+func (r *Run) deed(e *history.Event) string {
+	if t := r.Decision(e); t != nil && t.Action != "" && t.Action != nothing {
+		return t.Action
+	}
+	text, _, _ := strings.Cut(e.Value, "/")
+	return text
+}
+
+// toldOf is a deviation in words, or else by its name in the plan.
+func (r *Run) toldOf(e *history.Event) string {
+	for _, d := range r.Report.Deviations {
+		if d.Told != "" && (e.Value == d.Step || strings.HasPrefix(e.Value, d.Step+" ")) {
+			return d.Told
+		}
+	}
+	return e.Value
+}
