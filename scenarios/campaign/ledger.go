@@ -100,8 +100,10 @@ type Rulings struct {
 type Cluster struct {
 	Signature string `json:"signature"`
 	Guarantee string `json:"guarantee,omitempty"`
-	Schedules int    `json:"schedules"`
-	First     int    `json:"firstSchedule"`
+	// Missing says that the guarantee was broken by what never came.
+	Missing   bool `json:"missing,omitempty"`
+	Schedules int  `json:"schedules"`
+	First     int  `json:"firstSchedule"`
 }
 
 // Shown is a run that was reported on.
@@ -190,7 +192,18 @@ func (s *Search) searched(t Tally) *Searched {
 		Idle: t.Idle, Bypassed: t.Bypassed, Simulated: t.Simulated.Seconds(), Rulings: t.Rulings,
 	}
 	for _, f := range t.Failures() {
-		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Schedules: f.Count, First: f.Schedule.Number + 1})
+		found.Failures = append(found.Failures, Cluster{Signature: f.Signature, Guarantee: f.Invariant, Missing: f.Missing, Schedules: f.Count, First: f.Schedule.Number + 1})
 	}
 	return found
+}
+
+// Kind says in a word what is wrong: violated, missing (what was promised never came) or unknown.
+func (c *Cluster) Kind() string {
+	switch {
+	case c.Guarantee == "":
+		return string(invariant.Unknown)
+	case c.Missing:
+		return "missing"
+	}
+	return string(invariant.Violated)
 }

@@ -61,6 +61,8 @@ type Result struct {
 	Broke     []string `json:"broke,omitempty"`
 	// Signature is what a schedule that didn't hold has in common with others.
 	Signature string `json:"signature,omitempty"`
+	// Missing says that the guarantee was broken by what never came.
+	Missing bool `json:"missing,omitempty"`
 	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule
 	// that didn't hold, and where the strategy learns.
 	Drawn []scenarios.Deviation `json:"drawn,omitempty"`

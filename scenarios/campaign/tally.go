@@ -2,7 +2,6 @@ package campaign
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -37,6 +36,9 @@ type Failure struct {
 	Signature string
 	// Invariant is the guarantee, or "" for an unknown verdict.
 	Invariant string
+	// Missing says that what was promised never came, and not that something was done that
+	// may not be.
+	Missing bool
 	// Schedule is the first of them.
 	Schedule Schedule
 	// Count is how many there were.
@@ -64,6 +66,7 @@ func ResultOf(o *play.Outcome) Result {
 		v := o.Violation()
 		r.Invariant = v.Invariant
 		r.Signature = v.Invariant + ": " + sign(&v.First) + ", " + sign(&v.Second)
+		r.Missing = v.First.Kind.Layer() == history.Engine || v.Second.Kind.Layer() == history.Engine // of the end of waiting
 		for _, result := range o.Results {
 			if result.Verdict == invariant.Violated {
 				r.Broke = append(r.Broke, result.Invariant)
@@ -76,7 +79,16 @@ func ResultOf(o *play.Outcome) Result {
 }
 
 // sign is what an event has in common with its likes in other schedules.
-func sign(e *history.Event) string { return fmt.Sprintf("%s %s by %s", e.Kind, e.Host, e.Actor) }
+func sign(e *history.Event) string {
+	text := string(e.Kind)
+	if e.Host != "" {
+		text += " " + e.Host
+	}
+	if e.Actor != "" {
+		text += " by " + e.Actor
+	}
+	return text
+}
 
 // numbers are the times and the counts in a reason, not the digits of a name.
 var numbers = regexp.MustCompile(`(^|[ (])[0-9][0-9.]*(?:[hmsµn][0-9.hmsµn]*)?\b`)
@@ -109,7 +121,7 @@ func (t *Tally) Add(s Schedule, r Result) {
 	}
 	i := slices.IndexFunc(t.Failed, func(f Failure) bool { return f.Signature == r.Signature })
 	if i < 0 {
-		t.Failed = append(t.Failed, Failure{r.Signature, r.Invariant, s, 1})
+		t.Failed = append(t.Failed, Failure{r.Signature, r.Invariant, r.Missing, s, 1})
 		return
 	}
 	f := &t.Failed[i]
@@ -119,18 +131,23 @@ func (t *Tally) Add(s Schedule, r Result) {
 	}
 }
 
-// Failures are the failures of a search in the order of a report: what is certain
-// comes first, then what was found first.
+// Failures are the failures of a search in the order of a report: what did harm comes
+// first, then what never came, then what is unknown; among equals what was found first.
 func (t *Tally) Failures() []Failure {
 	return slices.SortedFunc(slices.Values(t.Failed), func(a, b Failure) int {
-		uncertain := func(f Failure) int {
-			if f.Invariant == "" {
-				return 1
-			}
-			return 0
-		}
-		return cmp.Or(cmp.Compare(uncertain(a), uncertain(b)), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
 	})
+}
+
+// rank is where a failure stands in a report, from 0.
+func (f *Failure) rank() int {
+	switch {
+	case f.Invariant == "":
+		return 2
+	case f.Missing:
+		return 1
+	}
+	return 0
 }
 
 // OnlyExcused are the guarantees that no schedule has judged but where a hindrance excused

@@ -33,16 +33,18 @@ func TestTally(t *testing.T) {
 		return history.Event{Kind: history.NodeDeleted, Host: host, Actor: actor}
 	}
 	on := history.Event{Kind: history.BootStarted, Host: "worker-1"}
+	healed := history.Event{Kind: history.Healed}
 	outcomes := []*play.Outcome{
 		stuck(`step 7 (a) waited 2m6.002s for node-deleted host=worker-1, which came at 15.160s (event 53), before step 6 was done`),
 		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
+		broken("node-restored", healed, deleted("worker-1", "remediation")),
 		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-1, which came at 1.5s (event 9), before step 6 was done`),
 		stuck(`step 7 (a) waited 2m0s for node-deleted host=worker-2, which came at 1.5s (event 9), before step 6 was done`),
 		broken("fenced-before-release", on, deleted("worker-1", "user")),
 		broken("fenced-before-release", on, deleted("worker-1", "remediation")),
 		broken("at-most-one", on, deleted("worker-1", "remediation")),
 	}
-	want := []struct{ first, count int }{{1, 2}, {4, 1}, {6, 1}, {0, 2}, {3, 1}}
+	want := []struct{ first, count int }{{1, 2}, {5, 1}, {7, 1}, {2, 1}, {0, 2}, {4, 1}}
 	var results []campaign.Tally
 	for first := range outcomes {
 		var sum campaign.Tally
@@ -61,13 +63,16 @@ func TestTally(t *testing.T) {
 		}
 	}
 	got := results[0]
-	if got.Violated != 4 || got.Unknown != 3 || len(got.Failed) != len(want) {
-		t.Fatalf("%d violated, %d unknown, %d kinds, want 4, 3 and %d: %+v", got.Violated, got.Unknown, len(got.Failed), len(want), got.Failed)
+	if got.Violated != 5 || got.Unknown != 3 || len(got.Failed) != len(want) {
+		t.Fatalf("%d violated, %d unknown, %d kinds, want 5, 3 and %d: %+v", got.Violated, got.Unknown, len(got.Failed), len(want), got.Failed)
 	}
 	for i, f := range got.Failed {
 		if n := f.Schedule.Number; n != want[i].first || f.Count != want[i].count || f.Schedule.Deviations[0].Delay != scenarios.Duration(n) {
 			t.Errorf("kind %d is %+v, want schedule %d and a count of %d", i, f, want[i].first, want[i].count)
 		}
+	}
+	if signature := got.Failed[3].Signature; signature != "node-restored: healed, node-deleted worker-1 by remediation" {
+		t.Errorf("what never came has the signature %q", signature)
 	}
 }
 

@@ -172,15 +172,14 @@ func (p *standing) decision(key string) string {
 // decisionBehind is the last decision of an event's actor about its host before it happened, for the end of a sentence.
 func decisionBehind(o *play.Outcome, e *history.Event) string {
 	run, err := Look(o)
-	if err != nil || e.Actor == "" || e.Host == "" {
+	if err != nil {
 		return ""
 	}
-	for _, t := range slices.Backward(run.Trace) {
-		if t.What == "decided" && t.Process == e.Actor && t.At <= e.At && strings.Contains(t.Key, e.Host) {
-			return ", which had decided " + decision(&t)
-		}
+	t := run.Decision(e)
+	if t == nil {
+		return ""
 	}
-	return ""
+	return ", which had decided " + decision(t)
 }
 
 // decision is an action, and the facts that were true when it was chosen.

@@ -60,11 +60,14 @@ func summaryOf(l *campaign.Ledger) []byte {
 
 // word sums an invocation up.
 func word(l *campaign.Ledger) string {
-	if bad := l.Counts.Failed + l.Counts.Unknown + l.Counts.Errors; bad > 0 {
-		return fmt.Sprintf("%d not as expected", bad)
+	if good(l) {
+		return "as expected"
 	}
-	return "as expected"
+	return fmt.Sprintf("%d not as expected", l.Counts.Failed+l.Counts.Unknown+l.Counts.Errors)
 }
+
+// good says that all of an invocation came out as expected.
+func good(l *campaign.Ledger) bool { return l.Counts.Failed+l.Counts.Unknown+l.Counts.Errors == 0 }
 
 // Cell is a text in a table of Markdown, as it is.
 func Cell(text string) string {
