@@ -89,11 +89,27 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 		if s.Decided != nil {
 			reconciler = work.known(reconciler)
 		}
+		if s.Panicked != nil {
+			reconciler = telling(reconciler, s.Panicked)
+		}
 		if err := builder.Complete(reconciler); err != nil {
 			return fmt.Errorf("add the controller %s to the manager: %w", s.Name, err)
 		}
 	}
 	return nil
+}
+
+// telling tells of panics, and leaves them to the manager.
+func telling(to reconcile.Reconciler, panicked func(string, *PanicError)) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		defer func() {
+			if v := recover(); v != nil {
+				panicked(request.Name, Recovered(v))
+				panic(v)
+			}
+		}()
+		return to.Reconcile(ctx, request)
+	})
 }
 
 // keys are those that a controller is reconciling.

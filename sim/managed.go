@@ -235,7 +235,7 @@ func (o observed) Reconcile(ctx context.Context, request reconcile.Request) (res
 	defer func() {
 		failure := recover()
 		if failure != nil {
-			err = recovered(failure)
+			err = controllers.Recovered(failure)
 		}
 		if err != nil {
 			o.m.say(func() { o.m.failed(request, err) })

@@ -141,7 +141,7 @@ type flight struct {
 	done   func(*flight)
 	result reconcile.Result
 	err    error
-	panic  *panicked
+	panic  *controllers.PanicError
 	// sent are the calls that are on their way to whom they are for: one, unless the
 	// reconcile has goroutines of its own.
 	sent []*call
@@ -586,7 +586,7 @@ func (f *flight) run() {
 	defer func() {
 		if v := recover(); v != nil {
 			if _, ok := v.(killed); !ok {
-				f.panic = recovered(v)
+				f.panic = controllers.Recovered(v)
 			}
 		}
 	}()
@@ -671,8 +671,8 @@ func (p *process) finish(f *flight) {
 // failed records what went wrong with what a process ran about an object, or about nothing.
 func (p *process) failed(about string, err error) {
 	e := history.Event{Kind: history.ControllerError, Actor: p.actor.name, Object: about, Value: err.Error()}
-	if v := (*panicked)(nil); errors.As(err, &v) {
-		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(v.value), v.where
+	if v := (*controllers.PanicError)(nil); errors.As(err, &v) {
+		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(v.Value), v.Where
 	}
 	if p.agent != nil {
 		e.Host = p.host.name

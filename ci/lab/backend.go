@@ -183,7 +183,9 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if b.runs(cluster.PodGC) {
 		timings.Release = podGC
 	}
-	timings.Unseen = []history.Kind{history.ControllerPanicked}
+	if !b.seesPanics(chosen) {
+		timings.Unseen = []history.Kind{history.ControllerPanicked}
+	}
 	slowness := b.slowness()
 	slower := func(enough time.Duration) time.Duration { return time.Duration(float64(enough) * slowness) }
 	timings.Skew, timings.Slack, timings.Quiet = record.Skew, slower(b.options.slack()), quiet
@@ -191,6 +193,17 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		timings.Act = slower(actSlack)
 	}
 	return timings, err
+}
+
+// seesPanics says that no controller of the story can panic unseen: each runs within this process, under a manager that the
+// lab set up.
+func (b *Backend) seesPanics(chosen []controllers.Selection) bool {
+	return !b.options.Processes && !b.hasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
+}
+
+// panicked records a panic of a controller within this process.
+func (b *Backend) panicked(process, about string, p *controllers.PanicError) {
+	b.record.Now(history.Event{Kind: history.ControllerPanicked, Actor: process, Object: about, Value: fmt.Sprint(p.Value), Note: p.Where})
 }
 
 // maxSlower bounds how much longer a time gets: what is later still on a machine that is as slow says nothing any more.
@@ -219,7 +232,10 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.running.runner = runner.InProcess{Plane: b.plane.controlPlane, Set: b.set, Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology}}
+	b.running.runner = runner.InProcess{
+		Plane: b.plane.controlPlane, Set: b.set, Panicked: b.panicked,
+		Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology},
+	}
 	if b.options.Processes {
 		b.running.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
 	}

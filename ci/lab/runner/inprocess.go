@@ -29,6 +29,8 @@ type InProcess struct {
 	Set   *controllers.Set
 	// Tracing is told what they have in their caches, and decide; nil for nobody.
 	Tracing *Tracing
+	// Panicked is told of each panic of a reconcile, by the process and of which object it was about; nil tells nobody.
+	Panicked func(process, about string, p *controllers.PanicError)
 }
 
 // Start implements Runner.
@@ -47,6 +49,9 @@ func (r InProcess) Start(ctx context.Context, name string, c controllers.Selecti
 	}
 	if r.Tracing != nil {
 		c.Decided = r.Tracing.decided(name)
+	}
+	if r.Panicked != nil {
+		c.Panicked = func(about string, p *controllers.PanicError) { r.Panicked(name, about, p) }
 	}
 	if err := controllers.SetupWithManager(mgr, c); err != nil {
 		return nil, err

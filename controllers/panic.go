@@ -1,4 +1,4 @@
-package sim
+package controllers
 
 import (
 	"fmt"
@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// panicked is a panic of what runs in a process, and where it came from.
-type panicked struct {
-	value any
-	where string
+// PanicError is a panic of a controller.
+type PanicError struct {
+	Value any
+	// Where is the innermost function on the way to it that is the controller's own, with its file and line.
+	Where string
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
-// recovered describes a panic. It is called by the function that recovers it.
-func recovered(value any) *panicked { return &panicked{value, origin()} }
+// Recovered describes a panic. It is called by the function that recovers it.
+func Recovered(value any) *PanicError { return &PanicError{value, origin()} }
 
 // platforms begin the packages in which a controller's own mistakes show up but don't stand: those that it is built on.
-var platforms = []string{"k8s.io/", "sigs.k8s.io/", "github.com/fencelab/fencelab/sim"}
+var platforms = []string{"k8s.io/", "sigs.k8s.io/", "github.com/fencelab/fencelab/sim", "github.com/fencelab/fencelab/controllers."}
 
 // origin is the innermost function on the way to a panic that belongs to the controller, with its file and line.
 func origin() string {
