@@ -17,8 +17,11 @@ var ordered = []history.Kind{
 	history.AnnotationSet, history.AnnotationRemoved, history.FenceRequested, history.FenceEnded,
 }
 
-// Orders are the events of each host in a story, from its beginning on, that are compared.
-func Orders(events []history.Event) map[string][]string {
+// own are those that a host does itself, as soon as it gets to it: what a controller does keeps its place without them.
+var own = []history.Kind{history.BootComplete, history.NodeCreated}
+
+// Orders are the events of each host in a story, from its beginning on, that are compared, but for those of the kinds that are left out.
+func Orders(events []history.Event, but ...history.Kind) map[string][]string {
 	of := make(map[string][]string)
 	began := false
 	for i := range events {
@@ -26,7 +29,7 @@ func Orders(events []history.Event) map[string][]string {
 		began = began || e.Kind == history.RunStarted
 		// What the story itself does to objects, and its users, comes when its steps do.
 		told := e.Actor == string(history.Engine) || e.Actor == history.User
-		if began && e.Host != "" && slices.Contains(ordered, e.Kind) && !(told && e.Object != "") {
+		if began && e.Host != "" && slices.Contains(ordered, e.Kind) && !slices.Contains(but, e.Kind) && !(told && e.Object != "") {
 			of[e.Host] = append(of[e.Host], strings.TrimSpace(string(e.Kind)+" "+e.Key))
 		}
 	}

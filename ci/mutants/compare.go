@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/ci/mutants/source"
@@ -29,7 +31,8 @@ var contests = []struct{ mutant, story string }{
 }
 
 // compare prints a table of how many schedules each strategy but the sweep takes to the
-// first violation: the median of the seeds, with the least and the most.
+// first violation: the median of the seeds, with the least and the most; and one of what
+// those schedules shrink to.
 func compare(ctx context.Context, all []Mutant, dir, right string, seeds, schedules int) error {
 	var strategies []string
 	for _, name := range search.Strategies() {
@@ -37,6 +40,7 @@ func compare(ctx context.Context, all []Mutant, dir, right string, seeds, schedu
 			strategies = append(strategies, name)
 		}
 	}
+	var shrunk []string
 	fmt.Printf("| mistake | story | %s |\n|---|---|%s\n", strings.Join(strategies, " | "), strings.Repeat("---|", len(strategies)))
 	for _, c := range contests {
 		i := slices.IndexFunc(all, func(m Mutant) bool { return m.ID == c.mutant })
@@ -48,46 +52,72 @@ func compare(ctx context.Context, all []Mutant, dir, right string, seeds, schedu
 			return err
 		}
 		row := fmt.Sprintf("| %s | `%s` |", cell(all[i].Mistake), c.story)
+		var reduced []finding.Shrunk
 		for _, strategy := range strategies {
 			found, err := hunt(ctx, binary, right, c.story, strategy, seeds, schedules)
 			if err != nil {
 				return fmt.Errorf("mutant %s: %w", c.mutant, err)
 			}
-			row += fmt.Sprintf(" %s (%s to %s) |", atMost(found[len(found)/2]), atMost(found[0]), atMost(found[len(found)-1]))
+			row += fmt.Sprintf(" %s (%s to %s) |", atMost(found, len(found)/2), atMost(found, 0), atMost(found, len(found)-1))
+			for _, f := range found {
+				if f.Shrunk != nil {
+					reduced = append(reduced, *f.Shrunk)
+				}
+			}
 		}
 		fmt.Println(row)
+		shrunk = append(shrunk, shrinks(c.mutant, reduced))
 		os.Remove(binary)
 	}
+	fmt.Printf("\n| mistake | schedules | deviations, found with | left | longest |\n|---|---|---|---|---|\n%s", strings.Join(shrunk, ""))
 	return nil
 }
 
-// atMost is a number of schedules; without end when that was not enough.
-func atMost(n int) string {
-	if n == math.MaxInt {
-		return "never"
+// shrinks is the row of what the schedules that found a mistake shrink to.
+func shrinks(mutant string, all []finding.Shrunk) string {
+	if len(all) == 0 {
+		return fmt.Sprintf("| `%s` | 0 | | | |\n", mutant)
 	}
-	return fmt.Sprint(n)
+	column := func(of func(finding.Shrunk) int) string {
+		var values []int
+		for _, s := range all {
+			values = append(values, of(s))
+		}
+		slices.Sort(values)
+		return fmt.Sprintf("%d (%d to %d)", values[len(values)/2], values[0], values[len(values)-1])
+	}
+	longest := slices.MaxFunc(all, func(a, b finding.Shrunk) int { return cmp.Compare(a.Took, b.Took) })
+	return fmt.Sprintf("| `%s` | %d | %s | %s | %s |\n", mutant, len(all), column(func(s finding.Shrunk) int { return s.From }),
+		column(func(s finding.Shrunk) int { return s.To }), longest.Took.Round(100*time.Millisecond))
 }
 
-// hunt returns how many schedules a strategy took to the first violation, sorted, for
-// each seed; math.MaxInt if there was none.
-func hunt(ctx context.Context, binary, right, story, strategy string, seeds, schedules int) ([]int, error) {
-	found, errs := make([]int, seeds), make([]error, seeds)
+// atMost is how many schedules the i-th took; without end when that was not enough.
+func atMost(found []finding.Finding, i int) string {
+	if found[i].Broken == "" {
+		return "never"
+	}
+	return fmt.Sprint(found[i].Schedules)
+}
+
+// hunt returns what a strategy found, for each seed, sorted by how many schedules that took; what found nothing comes last.
+func hunt(ctx context.Context, binary, right, story, strategy string, seeds, schedules int) ([]finding.Finding, error) {
+	found, errs := make([]finding.Finding, seeds), make([]error, seeds)
 	inParallel(ctx, seeds, func(i int) {
-		var f finding.Finding
 		if err := finding.Ask(exec.CommandContext(ctx, binary, "-right", right, "-first", story, "-strategy", strategy,
-			"-seed", fmt.Sprint(i+1), "-schedules", fmt.Sprint(schedules)), &f); err != nil {
+			"-seed", fmt.Sprint(i+1), "-schedules", fmt.Sprint(schedules)), &found[i]); err != nil {
 			errs[i] = fmt.Errorf("search %s with %s: %w", story, strategy, err)
-			return
-		}
-		if found[i] = f.Schedules; f.Broken == "" {
-			found[i] = math.MaxInt
 		}
 	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	slices.Sort(found)
+	took := func(f finding.Finding) int {
+		if f.Broken == "" {
+			return math.MaxInt
+		}
+		return f.Schedules
+	}
+	slices.SortFunc(found, func(a, b finding.Finding) int { return cmp.Compare(took(a), took(b)) })
 	for _, err := range errs {
 		if err != nil {
 			return nil, err

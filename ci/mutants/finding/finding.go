@@ -34,6 +34,15 @@ type Finding struct {
 	// Schedules is how many were played, the last being the one.
 	Schedules int           `json:"schedules"`
 	Took      time.Duration `json:"took"`
+	// Shrunk is what became of that schedule when it was shrunk, if it was.
+	Shrunk *Shrunk `json:"shrunk,omitempty"`
+}
+
+// Shrunk says how many deviations a schedule had, how many it needs, and how long it took to find out.
+type Shrunk struct {
+	From int           `json:"from"`
+	To   int           `json:"to"`
+	Took time.Duration `json:"took"`
 }
 
 // OfRight is what the right controllers break in a plan; right is the judge that is built with them.

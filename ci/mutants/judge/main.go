@@ -242,19 +242,28 @@ func hunt(catalog, scenario, right string, o search.Options) (*finding.Finding, 
 	began := time.Now()
 	f, player := new(finding.Finding), search.NewPlayer(s, tried.Story)
 	var failed error
+	signature := ""
 	tried.Until = func(schedule campaign.Schedule, r campaign.Result) bool {
 		if r.Invariant == "" {
 			return false
 		}
+		signature = r.Signature
 		failed = confirm(f, player, schedule, right)
 		return failed != nil || f.Broken != ""
 	}
 	alone := search.NewAlone(s, tried.Story)
 	tally := tried.Run(alone, nil)
+	f.Scenario, f.Strategy, f.Schedules, f.Took = scenario, o.Strategy, tally.Tried, time.Since(began)
+	if failed == nil && f.Broken != "" {
+		tally.Failed = slices.DeleteFunc(tally.Failed, func(other campaign.Failure) bool { return other.Signature != signature })
+		began = time.Now()
+		tried.Shrink(alone, &tally)
+		left := tally.Failed[0].Schedule
+		f.Shrunk = &finding.Shrunk{From: left.Shrunk.From, To: len(left.Deviations), Took: time.Since(began)}
+	}
 	if err := errors.Join(failed, alone.Close()); err != nil {
 		return nil, err
 	}
-	f.Scenario, f.Strategy, f.Schedules, f.Took = scenario, o.Strategy, tally.Tried, time.Since(began)
 	return f, nil
 }
 
