@@ -86,7 +86,7 @@ func (b *BMC) everyAsked() []asked {
 }
 
 // ChassisResets are the resets of a Redfish Chassis, which has no operating system that could be asked. They are those of the host.
-var ChassisResets = []ResetType{ResetOn, ResetForceOff, ResetPowerCycle}
+var ChassisResets = []ResetType{ResetOn, ResetForceOn, ResetForceOff, ResetPowerCycle, ResetFullPowerCycle}
 
 // ChassisControls are the resets of IPMI's Chassis Control, in the order of its numbers (section 28.3).
 var ChassisControls = []ResetType{ResetForceOff, ResetOn, ResetPowerCycle, ResetForceRestart, ResetNmi, ResetGracefulShutdown}

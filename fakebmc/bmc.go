@@ -131,8 +131,9 @@ func New(host string, sys System, clk Clock, opts ...Option) *BMC {
 		restartTime: DefaultRestartTime,
 	}
 	more, _ := sys.(Resetter)
+	_, mains := sys.(Mains)
 	for _, t := range everyReset {
-		if t.Known() || more != nil && slices.Contains(more.Resets(), t) {
+		if t.Known() || t == ResetForceOn || t == ResetFullPowerCycle && mains || more != nil && slices.Contains(more.Resets(), t) {
 			b.resets = append(b.resets, t)
 		}
 	}
@@ -294,6 +295,9 @@ func (b *BMC) afterwards(rec *Record) {
 	if rec.Request.ResetType != "" && rec.Executed != Never && rec.Request.Path == b.paths.ManagerReset {
 		b.goDown(&outage{last: b.actual()}, b.restartTime)
 	}
+	if rec.cycled {
+		b.cycleMains()
+	}
 }
 
 func (b *BMC) read(rec *Record, e Effects, now time.Duration) {
@@ -328,9 +332,11 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 		if other := b.swapped(e); other != nil {
 			sys = other
 		}
-		if err := resetFor(sys, rec.Request.Client, t); err != nil {
-			rec.Answer = resetRefusal(t, err)
-			return
+		if rec.cycled = t == ResetFullPowerCycle && sys == b.sys; !rec.cycled {
+			if err := resetFor(sys, rec.Request.Client, t); err != nil {
+				rec.Answer = resetRefusal(t, err)
+				return
+			}
 		}
 		rec.Executed = now
 		b.overtake(nil)

@@ -105,7 +105,7 @@ func TestEffects(t *testing.T) {
 			{7 * s, "ForceRestart", "409 ActionParameterValueConflict", "Off"},
 			{7 * s, "On", "204", "PoweringOn"},
 			{11 * s, "read", "On", "On"},
-			{11 * s, "ForceOn", "400 ActionParameterValueNotInList", "On"},
+			{11 * s, "Suspend", "400 ActionParameterValueNotInList", "On"},
 		}},
 		{"delay: executed and answered late", []string{`{"when": {"reset": ["ForceOff"]}, "effect": {"delay": "5s"}}`}, []step{
 			{0, "ForceOff", "-", "On"},

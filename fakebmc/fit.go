@@ -10,7 +10,7 @@ import (
 
 // redfishResets are the values of Redfish's ResetType. A BMC is asked for others
 // only by a client that means another BMC.
-var redfishResets = append(slices.Clone(everyReset), "ForceOn", "FullPowerCycle", "Suspend", "Pause", "Resume")
+var redfishResets = append(slices.Clone(everyReset), "Suspend", "Pause", "Resume")
 
 // ResetTypes are the reset types that a client may ask for, executed or not.
 func ResetTypes() []ResetType { return slices.Clone(redfishResets) }

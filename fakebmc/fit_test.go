@@ -20,7 +20,7 @@ func TestFits(t *testing.T) {
 		doubts      int
 	}{
 		{rule: `{"when": {"reset": ["ForceOff", "ForceOn"]}, "effect": {"ignore": true}}`},
-		{rule: `{"when": {"reset": ["PowerOff"]}, "effect": {"ignore": true}}`, wrong: `reset type "PowerOff" is none of [On ForceOff GracefulShutdown GracefulRestart ForceRestart Nmi PowerCycle PushPowerButton ForceOn FullPowerCycle Suspend Pause Resume]`},
+		{rule: `{"when": {"reset": ["PowerOff"]}, "effect": {"ignore": true}}`, wrong: `reset type "PowerOff" is none of [On ForceOn ForceOff GracefulShutdown GracefulRestart ForceRestart Nmi PowerCycle FullPowerCycle PushPowerButton Suspend Pause Resume]`},
 		{rule: `{"when": {"host": "worker-2"}, "effect": {"ignore": true}}`, wrong: `when.host "worker-2" leaves out worker-1, whose BMC it is`},
 		{rule: `{"when": {"host": "worker-*"}, "effect": {"swap": "worker-2"}}`, needs: map[fakebmc.Need]string{fakebmc.NeedsPeers: "swap"}},
 		{rule: `{"effect": {"swap": "worker-1"}}`, wrong: `swap "worker-1" is no other host`, needs: map[fakebmc.Need]string{fakebmc.NeedsPeers: "swap"}},

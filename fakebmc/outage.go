@@ -333,6 +333,21 @@ func (b *BMC) loseAC(r *rule) error {
 	if d := r.Effect.Loss.For; d != 0 {
 		b.onClock(r, time.Duration(d), func() { b.powerBack(r) })
 	}
+	return b.cut()
+}
+
+// mainsOff is for how long a full power cycle takes the power away.
+const mainsOff = 10 * time.Second
+
+// cycleMains takes the power away from the host and from the BMC, and gives it back. What the host does then is for its restore
+// policy to say.
+func (b *BMC) cycleMains() {
+	b.goDown(&outage{forget: true, restore: b.RestorePolicy(), last: b.actual()}, mainsOff+b.restartTime)
+	_ = b.cut() // a host that is gone has no power either
+}
+
+// cut takes the power away from the host.
+func (b *BMC) cut() error {
 	if m, ok := b.sys.(Mains); ok {
 		return m.LoseAC()
 	}

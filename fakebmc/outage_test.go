@@ -66,6 +66,19 @@ func TestOutages(t *testing.T) {
 			{0, "+gone", "On", "On", 1},
 			{60 * s, "", "On", "On", 1},
 		}},
+		{"a full power cycle takes the BMC along", "", []step{
+			{1 * s, "FullPowerCycle", "unreachable", "Off", 1},
+			{2 * s, "On", "unreachable", "Off", 1},
+			{11*s + fakebmc.DefaultRestartTime - 1, "", "unreachable", "Off", 1},
+			{11*s + fakebmc.DefaultRestartTime, "", "PoweringOn", "PoweringOn", 2},
+			{120 * s, "", "On", "On", 2},
+		}},
+		{"a full power cycle of a host that is to stay off", fakebmc.AlwaysOff, []step{
+			{1 * s, "FullPowerCycle", "unreachable", "Off", 1},
+			{120 * s, "", "Off", "Off", 1},
+			{121 * s, "ForceOn", "PoweringOn", "PoweringOn", 2},
+			{140 * s, "ForceOn", "On", "On", 2},
+		}},
 		{"ac loss until it is removed, always on", fakebmc.AlwaysOn, []step{
 			{0, "ForceOff", "PoweringOff", "PoweringOff", 1},
 			{5 * s, "+loss", "unreachable", "Off", 1},

@@ -29,6 +29,12 @@ const (
 	ResetForceRestart     ResetType = "ForceRestart"
 )
 
+// The reset types that the BMC executes itself: the first with the System's On, and the second if the System is one of Mains.
+const (
+	ResetForceOn        ResetType = "ForceOn"        // on, whatever hinders it
+	ResetFullPowerCycle ResetType = "FullPowerCycle" // no power for a while, neither for the host nor for its BMC
+)
+
 // The reset types that a System may execute as well: see Resetter.
 const (
 	ResetGracefulRestart ResetType = "GracefulRestart" // by the guest, which stays on
@@ -41,8 +47,8 @@ var (
 	powerStates = []PowerState{On, Off, PoweringOn, PoweringOff, Paused}
 	resetTypes  = []ResetType{ResetOn, ResetForceOff, ResetGracefulShutdown, ResetForceRestart}
 	everyReset  = []ResetType{
-		ResetOn, ResetForceOff, ResetGracefulShutdown, ResetGracefulRestart,
-		ResetForceRestart, ResetNmi, ResetPowerCycle, ResetPushPowerButton,
+		ResetOn, ResetForceOn, ResetForceOff, ResetGracefulShutdown, ResetGracefulRestart,
+		ResetForceRestart, ResetNmi, ResetPowerCycle, ResetFullPowerCycle, ResetPushPowerButton,
 	}
 )
 
@@ -96,8 +102,14 @@ type ClientResetter interface {
 	ResetFor(client string, t ResetType) error
 }
 
-// resetFor resets a System for a client.
+// resetFor resets a System for a client. What its own BMC would do with more than its power is done with that alone.
 func resetFor(sys System, client string, t ResetType) error {
+	switch t {
+	case ResetForceOn:
+		t = ResetOn
+	case ResetFullPowerCycle:
+		t = ResetForceRestart
+	}
 	if s, ok := sys.(ClientResetter); ok {
 		return s.ResetFor(client, t)
 	}

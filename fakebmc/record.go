@@ -114,6 +114,8 @@ type Record struct {
 	Actual   PowerState    `json:"actual,omitempty"` // the true state when a power request was executed
 	Answer   Answer        `json:"answer"`
 	Rules    []string      `json:"rules,omitempty"` // names of the rules that fired, in order
+
+	cycled bool // once it is answered, there is no power for a while
 }
 
 // Refuse returns the answer that refuses a request with a message of a registry.

@@ -30,8 +30,8 @@ var mockups = []struct {
 	{"embedded", "/Systems/System.Embedded.1", "/Managers/Manager.Embedded.1", "/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulShutdown", "PushPowerButton", "Nmi", "PowerCycle"}},
 	{"slashes", "/Systems/1", "/Managers/1", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton", "GracefulRestart"}},
 	{"action-info", "/Systems/1", "", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi"}},
-	{"open", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
-	{"short", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
+	{"open", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
+	{"short", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
 }
 
 const v1 = "/redfish/v1"
@@ -124,7 +124,7 @@ func TestMockups(t *testing.T) {
 				t.Fatalf("ForceOff: %d %s", got.status, got.body)
 			}
 			eventually(t, said("the host is not off"), func() bool { return power() == "Off" })
-			for _, refused := range []string{"ForceOn", "FullPowerCycle", "Suspend"} {
+			for _, refused := range []string{"Suspend", "Pause"} {
 				if got := r.do("POST", reset, resetBody(fakebmc.ResetType(refused))); got.status != http.StatusBadRequest {
 					t.Errorf("%s, which it doesn't list or can't do, answers %d", refused, got.status)
 				}

@@ -252,7 +252,7 @@ func TestGoldenResources(t *testing.T) {
 		{"sessions", one, "GET", loginURL, "", 200},
 		{"session", one, "GET", loginURL + "/1", "", 200},
 		{"session-created", one, "POST", loginURL, login, 201},
-		{"error-reset-type", one, "POST", resetURL, resetBody("ForceOn"), 400},
+		{"error-reset-type", one, "POST", resetURL, resetBody("Suspend"), 400},
 		{"virtual-media-collection", one, "GET", "/redfish/v1/Managers/node-1/VirtualMedia", "", 200},
 		{"virtual-media", one, "GET", "/redfish/v1/Managers/node-1/VirtualMedia/Cd", "", 200},
 		{"task-service", one, "GET", "/redfish/v1/TaskService", "", 200},
@@ -352,7 +352,7 @@ func TestGofish(t *testing.T) {
 				t.Fatalf("systems %v, %v", systems, err)
 			}
 			system := systems[0]
-			if want := []standard.ResetType{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "PowerCycle", "PushPowerButton"}; !slices.Equal(system.SupportedResetTypes, want) {
+			if want := []standard.ResetType{"On", "ForceOn", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "PowerCycle", "FullPowerCycle", "PushPowerButton"}; !slices.Equal(system.SupportedResetTypes, want) {
 				t.Errorf("reset types %v, want %v", system.SupportedResetTypes, want)
 			}
 			for _, step := range []struct {
@@ -612,7 +612,7 @@ func TestProtocol(t *testing.T) {
 		{"no reset type", "POST", resetURL, `{}`, nil, 400, "ActionParameterMissing"},
 		{"no body", "POST", resetURL, ``, []string{"Content-Type", "application/json"}, 400, "MalformedJSON"},
 		{"lower case", "POST", resetURL, resetBody("forceoff"), nil, 400, "ActionParameterValueNotInList"},
-		{"not advertised", "POST", resetURL, resetBody("ForceOn"), nil, 400, "ActionParameterValueNotInList"},
+		{"not advertised", "POST", resetURL, resetBody("Suspend"), nil, 400, "ActionParameterValueNotInList"},
 		{"too long", "POST", resetURL, long, nil, 413, "UnrecognizedRequestBody"},
 		{"login without name", "POST", loginURL, `{"Password": "x"}`, nil, 400, "PropertyMissing"},
 		{"login without password", "POST", loginURL, `{"UserName": "x"}`, nil, 400, "PropertyMissing"},

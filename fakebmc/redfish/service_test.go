@@ -83,10 +83,10 @@ func TestOnlyWhatIsExecutedIsAdvertised(t *testing.T) {
 	}
 	r := &rig{t: t, url: url, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	got := r.do("GET", systemURL, "")
-	if !bytes.Contains(got.body, []byte(`"ResetType@Redfish.AllowableValues":["On","ForceOff","GracefulShutdown","ForceRestart"]`)) {
+	if !bytes.Contains(got.body, []byte(`"ResetType@Redfish.AllowableValues":["On","ForceOn","ForceOff","GracefulShutdown","ForceRestart"]`)) {
 		t.Errorf("%s", got.body)
 	}
-	for _, reset := range []fakebmc.ResetType{"GracefulRestart", "Nmi", "PowerCycle", "PushPowerButton"} {
+	for _, reset := range []fakebmc.ResetType{"GracefulRestart", "Nmi", "PowerCycle", "FullPowerCycle", "PushPowerButton"} {
 		if got := r.do("POST", resetURL, resetBody(reset)); got.status != 400 || got.message() != "ActionParameterValueNotInList" {
 			t.Errorf("%s: %d %s", reset, got.status, got.message())
 		}

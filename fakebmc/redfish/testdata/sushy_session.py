@@ -49,6 +49,6 @@ for name, how in [("session", auth.SessionAuth(user, password)), ("basic", auth.
         how.close()
     else:
         try:
-            system.reset_system("ForceOn")
+            system.reset_system("Suspend")
         except exceptions.SushyError as e:
-            say(name, "ForceOn", type(e).__name__)
+            say(name, "Suspend", type(e).__name__)
