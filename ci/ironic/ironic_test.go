@@ -271,7 +271,7 @@ func (r *rig) create(password string) {
 	r.t.Helper()
 	var n node
 	r.call(http.MethodPost, "/v1/nodes", map[string]any{
-		"driver": "redfish",
+		"driver": "redfish", "inspect_interface": "redfish",
 		"driver_info": map[string]any{
 			"redfish_address": r.url, "redfish_system_id": systemPath, "redfish_username": account.Username,
 			"redfish_password": password, "redfish_verify_ca": false,
@@ -285,7 +285,7 @@ func (r *rig) provision(verb string) node {
 	r.t.Helper()
 	r.call(http.MethodPut, "/v1/nodes/"+r.node+"/states/provision", map[string]string{"target": verb}, nil)
 	return r.settle(verb, func(n node) bool {
-		return n.Target == nil && n.Reservation == nil && n.Provision != "verifying" && n.Provision != "adopting"
+		return n.Target == nil && n.Reservation == nil && !slices.Contains([]string{"verifying", "adopting", "inspecting"}, n.Provision)
 	})
 }
 
@@ -325,6 +325,41 @@ func TestIronic(t *testing.T) {
 		r.create("wrong")
 		if n := r.provision("manage"); n.Provision != "enroll" || !strings.Contains(n.lastError(), "returned code 401") {
 			t.Errorf("after manage: %v", n)
+		}
+		r.expect(fakebmc.On, 1, "")
+	})
+
+	t.Run("inspection", func(t *testing.T) {
+		r := newRig(t, calm)
+		r.create(account.Password)
+		r.provision("manage")
+		if n := r.provision("inspect"); n.Provision != "manageable" || n.LastError != nil {
+			t.Fatalf("after inspect: %v", n)
+		}
+		var found struct{ Properties map[string]any }
+		r.call(http.MethodGet, "/v1/nodes/"+r.node, nil, &found)
+		var ports struct{ Ports []struct{ Address string } }
+		r.call(http.MethodGet, "/v1/ports?node="+r.node, nil, &ports)
+		inventory, err := r.host.Inventory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]any{
+			"cpus": float64(inventory.Processors[0].Threads), "cpu_arch": "x86_64", "memory_mb": float64(inventory.MiB()),
+			// Ironic leaves a GiB for partitions.
+			"local_gb": float64(inventory.Drives[0].Bytes>>30 - 1),
+		} {
+			if got := found.Properties[name]; fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		var addresses []string
+		for _, p := range ports.Ports {
+			addresses = append(addresses, p.Address)
+		}
+		slices.Sort(addresses)
+		if want := []string{inventory.NICs[0].MAC, inventory.NICs[1].MAC}; !slices.Equal(addresses, want) {
+			t.Errorf("the ports are %q, want %q", addresses, want)
 		}
 		r.expect(fakebmc.On, 1, "")
 	})

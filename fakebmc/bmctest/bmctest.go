@@ -70,6 +70,7 @@ func Start(t testing.TB, o Options) *BMC {
 	}
 	clk := wall.Clock()
 	b := &BMC{t: t, Username: "admin", Password: "s3cret", host: memory.New(clk, o.Timing, !o.Off)}
+	b.host.SetInventory(fakebmc.TypicalInventory(o.Host))
 	b.bmc = fakebmc.New(o.Host, b.host, clk, fakebmc.OnRequest(b.record))
 	t.Cleanup(b.bmc.Close)
 

@@ -157,7 +157,9 @@ func (f *fleet) start() error {
 	}
 	hosts := f.o.Hosts
 	for i := range f.o.Fake {
-		hosts = append(hosts, Host{Name: fmt.Sprintf("fake-%d", i+1), System: memory.New(f.clk, f.o.Timing, true)})
+		name, host := fmt.Sprintf("fake-%d", i+1), memory.New(f.clk, f.o.Timing, true)
+		host.SetInventory(fakebmc.TypicalInventory(name))
+		hosts = append(hosts, Host{Name: name, System: host})
 	}
 	for _, h := range hosts {
 		f.systems[h.Name] = h.System

@@ -4,10 +4,14 @@ package libvirt
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/beevik/etree"
+
+	"github.com/fencelab/fencelab/fakebmc"
 )
 
 // domain has what a definition can vary in.
@@ -156,6 +160,38 @@ func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{"", "<domain>", "<domain/>", "<domain><os/></domain>", "<domain><devices/></domain>", "<network><os/><devices/></network>"} {
 		if _, err := parse(text); err == nil {
 			t.Errorf("%q was taken for a domain", text)
+		}
+	}
+}
+
+// TestInventory: what an inspection finds is what the definition says.
+func TestInventory(t *testing.T) {
+	const large = `<domain><memory unit='GiB'>4</memory><vcpu>8</vcpu>
+<cpu><model>Skylake</model><topology sockets='2' cores='2' threads='2'/></cpu>
+<os><type arch='aarch64'>hvm</type><loader secure='yes' type='pflash'>/OVMF.fd</loader></os><devices>
+<interface type='user'><mac address='52:54:00:00:00:01'/></interface><interface type='user'><mac address='52:54:00:00:00:02'/><link state='down'/></interface>
+<disk device='disk'><target dev='vda' rotation_rate='7200'/></disk><disk device='cdrom'><target dev='sda'/></disk><disk><target dev='vdb'/></disk></devices></domain>`
+	const small = `<domain><memory>524288</memory><vcpu>2</vcpu><os><type arch='x86_64'>hvm</type></os><devices/></domain>`
+	cpu := fakebmc.Processor{Model: "virtual CPU", Architecture: "x86_64", Cores: 1, Threads: 1}
+	for _, c := range []struct {
+		name, text string
+		want       fakebmc.Inventory
+	}{
+		{"large", large, fakebmc.Inventory{
+			Processors: slices.Repeat([]fakebmc.Processor{{Model: "Skylake", Architecture: "aarch64", Cores: 2, Threads: 4}}, 2),
+			Modules:    []fakebmc.Module{{MiB: 4096}},
+			NICs:       []fakebmc.NIC{{MAC: "52:54:00:00:00:01", Up: true}, {MAC: "52:54:00:00:00:02"}},
+			Drives:     []fakebmc.Drive{{Name: "vda", Rotates: true}, {Name: "vdb"}},
+			SecureBoot: true, BIOS: map[string]string{"BootMode": "UEFI"},
+		}},
+		{"small", small, fakebmc.Inventory{Processors: []fakebmc.Processor{cpu, cpu}, Modules: []fakebmc.Module{{MiB: 512}}, BIOS: map[string]string{"BootMode": "Legacy"}}},
+	} {
+		d, err := parse(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.inventory(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Domain is a libvirt domain as the system behind a BMC. It implements
-// fakebmc.System, Resetter, Watcher, Booter and MediaBay.
+// fakebmc.System, Resetter, Watcher, Booter, MediaBay and Inventoried.
 //
 // A boot override and a virtual drive belong to an instance of the domain, which is
 // one life of its hypervisor process: they take effect when this package starts one,
@@ -37,7 +37,7 @@ type Domain struct {
 	boot     fakebmc.Boot
 	image    *image // inserted, or nil
 	started  instance
-	known    *bootable // nil when the definition has to be read
+	known    *described // nil when the definition has to be read
 	told     fakebmc.PowerState
 	watchers []*func(fakebmc.PowerState)
 }
@@ -57,9 +57,11 @@ type instance struct {
 	extras
 }
 
-type bootable struct {
-	targets []string
-	mode    string
+// described is what a definition says.
+type described struct {
+	targets   []string
+	mode      string
+	inventory fakebmc.Inventory
 }
 
 // Name is the domain's.
@@ -352,22 +354,37 @@ func (d *Domain) instance(id uint) instance {
 
 // Bootable implements fakebmc.Booter.
 func (d *Domain) Bootable() (targets, modes []string, err error) {
+	known, err := d.definition()
+	if err != nil {
+		return nil, nil, err
+	}
+	return known.targets, []string{known.mode}, nil
+}
+
+// definition reads the domain's, unless it is known.
+func (d *Domain) definition() (*described, error) {
 	d.mu.Lock()
 	known := d.known
 	d.mu.Unlock()
-	if known == nil {
-		def, err := learn(d, "read the definition of", func(dom *libvirt.Domain) (definition, error) {
-			return read(dom, libvirt.DOMAIN_XML_INACTIVE)
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		known = &bootable{def.targets(), def.mode()}
-		d.mu.Lock()
-		d.known = known
-		d.mu.Unlock()
+	if known != nil {
+		return known, nil
 	}
-	return known.targets, []string{known.mode}, nil
+	known, err := learn(d, "read the definition of", func(dom *libvirt.Domain) (*described, error) {
+		def, err := read(dom, libvirt.DOMAIN_XML_INACTIVE)
+		if err != nil {
+			return nil, err
+		}
+		inventory := def.inventory()
+		sizes(dom, inventory.Drives)
+		return &described{def.targets(), def.mode(), inventory}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.known = known
+	d.mu.Unlock()
+	return known, nil
 }
 
 // Boot implements fakebmc.Booter.

@@ -115,6 +115,11 @@ func TestBoot(t *testing.T) {
 	if want := []string{"None", "Pxe", "Cd", "Hdd"}; err != nil || !slices.Equal(targets, want) || !slices.Equal(modes, []string{"Legacy"}) {
 		t.Errorf("bootable are %v in %v, %v; want %v", targets, modes, err, want)
 	}
+	// libvirt itself has looked how large the disk is, and has given the interface its address.
+	made, err := host.Inventory()
+	if err != nil || len(made.Drives) != 1 || made.Drives[0].Bytes == 0 || len(made.NICs) != 1 || made.NICs[0].MAC == "" || made.MiB() == 0 || len(made.Processors) != 1 {
+		t.Errorf("the inventory is %+v, %v", made, err)
+	}
 
 	do(host.Reset(fakebmc.ResetOn))
 	m.WantSaid("disk")

@@ -36,7 +36,8 @@ type Host struct {
 	image    string
 	cancel   func() bool // of the transition under way
 	then     func()      // what that ends in
-	round    int         // the transition's number; a late timer of an older one is void
+	made     fakebmc.Inventory
+	round    int // the transition's number; a late timer of an older one is void
 	watchers []*func(fakebmc.PowerState)
 	untold   []fakebmc.PowerState
 	telling  bool
@@ -48,7 +49,22 @@ func New(clk fakebmc.Clock, t Timing, on bool) *Host {
 	if on {
 		h.state, h.boots = fakebmc.On, 1
 	}
+	h.made = fakebmc.TypicalInventory("")
 	return h
+}
+
+// SetInventory says what the host is made of; a typical inventory, if it isn't called.
+func (h *Host) SetInventory(i fakebmc.Inventory) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.made = i
+}
+
+// Inventory implements Inventoried.
+func (h *Host) Inventory() (fakebmc.Inventory, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.made, nil
 }
 
 // PowerState implements System. A paused guest shows while the host is On.

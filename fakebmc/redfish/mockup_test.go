@@ -29,7 +29,7 @@ var mockups = []struct {
 }{
 	{"embedded", "/Systems/System.Embedded.1", "/Managers/Manager.Embedded.1", "/Sessions", []string{"On", "ForceOff", "ForceRestart", "GracefulShutdown", "PushPowerButton", "Nmi", "PowerCycle"}},
 	{"slashes", "/Systems/1", "/Managers/1", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton", "GracefulRestart"}},
-	{"action-info", "/Systems/1", "", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi"}},
+	{"action-info", "/Systems/1", "", "/SessionService/Sessions", []string{"On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn"}},
 	{"open", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
 	{"short", "/Systems/system", "/Managers/bmc", "/SessionService/Sessions", []string{"On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle", "Nmi"}},
 }

@@ -112,6 +112,7 @@ func system(b *fakebmc.BMC, p fakebmc.PowerState) object {
 	for key, value := range settings(b) {
 		r[key] = value
 	}
+	inventoried(b, r)
 	r["PowerRestorePolicy@Redfish.AllowableValues"] = fakebmc.RestorePolicies()
 	r["Links"] = object{
 		"ManagedBy": links(fakebmc.ManagersPath, b.ID()),
@@ -312,6 +313,7 @@ func metadata() []byte {
 	for _, typ := range []string{
 		rootType, systemType, managerType, chassisType, mediaType, sessionServiceType, sessionType, taskServiceType,
 		taskType, accountServiceType, accountType, roleType, eventServiceType, registryFileType, eventType,
+		processorType, memoryType, interfaceType, storageType, driveType, biosType, secureBootType,
 	} {
 		namespace := strings.TrimPrefix(typ[:strings.LastIndexByte(typ, '.')], "#")
 		schema, _, _ := strings.Cut(namespace, ".")
@@ -319,6 +321,7 @@ func metadata() []byte {
 	}
 	for _, c := range []string{
 		"ComputerSystem", "Manager", "Chassis", "VirtualMedia", "Session", "Task", "ManagerAccount", "Role", "MessageRegistryFile",
+		"Processor", "Memory", "EthernetInterface", "Storage",
 	} {
 		reference(c+"Collection", c+"Collection")
 	}

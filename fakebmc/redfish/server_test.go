@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -248,6 +249,14 @@ func TestGoldenResources(t *testing.T) {
 		{"manager", one, "GET", "/redfish/v1/Managers/node-1", "", 200},
 		{"chassis-collection", one, "GET", "/redfish/v1/Chassis", "", 200},
 		{"chassis", one, "GET", "/redfish/v1/Chassis/node-1", "", 200},
+		{"processors", one, "GET", systemURL + "/Processors", "", 200},
+		{"processor", one, "GET", systemURL + "/Processors/1", "", 200},
+		{"memory", one, "GET", systemURL + "/Memory/2", "", 200},
+		{"ethernet-interface", one, "GET", systemURL + "/EthernetInterfaces/1", "", 200},
+		{"storage", one, "GET", systemURL + "/Storage/1", "", 200},
+		{"drive", one, "GET", systemURL + "/Storage/1/Drives/1", "", 200},
+		{"bios", one, "GET", systemURL + "/Bios", "", 200},
+		{"secure-boot", one, "GET", systemURL + "/SecureBoot", "", 200},
 		{"session-service", one, "GET", "/redfish/v1/SessionService", "", 200},
 		{"sessions", one, "GET", loginURL, "", 200},
 		{"session", one, "GET", loginURL + "/1", "", 200},
@@ -314,7 +323,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			t.Errorf("HEAD %s: %d, ETag %s for %s, %d bytes", path, head.status, head.header.Get("ETag"), got.header.Get("ETag"), len(head.body))
 		}
 	})
-	if len(visited) != 29 { // root, 4 services, 8 collections, an account, 3 roles, 2 registries; 5 resources for each of 2 hosts
+	// The root, 4 services, 8 collections, an account, 3 roles, 2 registries; for each of 2 hosts 5 resources and 13 of its inventory.
+	if len(visited) != 29+2*13 {
 		t.Errorf("visited %d resources: %v", len(visited), visited)
 	}
 }
@@ -389,6 +399,7 @@ func TestGofish(t *testing.T) {
 			if err != nil || service.SessionTimeout != 1800 {
 				t.Errorf("session service %+v, %v", service, err)
 			}
+			inspected(t, system)
 			open, err := client.Service.Sessions()
 			if want := map[bool]int{true: 0, false: 1}[c.basic || c.cfg.Username == ""]; err != nil || len(open) != want {
 				t.Errorf("%d sessions, want %d: %v", len(open), want, err)
@@ -400,6 +411,49 @@ func TestGofish(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// inspected compares what gofish finds in a system with what is in there.
+func inspected(t *testing.T, system *standard.ComputerSystem) {
+	t.Helper()
+	want, got := fakebmc.TypicalInventory(""), fakebmc.Inventory{BIOS: map[string]string{}}
+	processors, err := system.Processors()
+	for _, p := range processors {
+		got.Processors = append(got.Processors, fakebmc.Processor{
+			Model: p.Model, Architecture: map[standard.InstructionSet]string{standard.X8664InstructionSet: "x86_64"}[p.InstructionSet],
+			Cores: int(p.TotalCores), Threads: int(p.TotalThreads),
+		})
+	}
+	modules, moduleErr := system.Memory()
+	for _, m := range modules {
+		got.Modules = append(got.Modules, fakebmc.Module{MiB: int(m.CapacityMiB)})
+	}
+	nics, nicErr := system.EthernetInterfaces()
+	for _, n := range nics {
+		got.NICs = append(got.NICs, fakebmc.NIC{MAC: n.MACAddress, Up: n.LinkStatus == standard.LinkUpLinkStatus})
+	}
+	slices.SortFunc(got.NICs, func(a, b fakebmc.NIC) int { return strings.Compare(a.MAC, b.MAC) }) // gofish gets all at once
+	storage, storageErr := system.Storage()
+	for _, s := range storage {
+		drives, err := s.Drives()
+		storageErr = errors.Join(storageErr, err)
+		for _, d := range drives {
+			got.Drives = append(got.Drives, fakebmc.Drive{Name: "sda", Bytes: int64(d.CapacityBytes), Rotates: d.MediaType == standard.HDDMediaType})
+		}
+	}
+	bios, biosErr := system.Bios()
+	if bios != nil {
+		for name := range bios.Attributes {
+			got.BIOS[name] = bios.Attributes.String(name)
+		}
+	}
+	boot, bootErr := system.SecureBoot()
+	if boot != nil {
+		got.SecureBoot = boot.SecureBootEnable
+	}
+	if err := errors.Join(err, moduleErr, nicErr, storageErr, biosErr, bootErr); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("it finds %+v, %v, want %+v", got, err, want)
 	}
 }
 

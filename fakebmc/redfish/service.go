@@ -209,6 +209,9 @@ func systemEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 		e.power, e.patch = system, func(body []byte) response { return patchSystem(b, body) }
 	case fakebmc.ResetAction:
 		e.reset = "ComputerSystem.Reset"
+	default:
+		e.settings = nil
+		inventoryEndpoint(b, rest, e)
 	}
 }
 

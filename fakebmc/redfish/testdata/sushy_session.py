@@ -41,6 +41,14 @@ for name, how in [("session", auth.SessionAuth(user, password)), ("basic", auth.
     manager = system.managers[0]
     say(name, "manager", manager.manager_type.value, *sorted(m.media_types[0].value for m in manager.virtual_media.get_members()))
     say(name, "chassis", system.chassis[0].chassis_type.value)
+    # What Ironic's inspection asks for.
+    cpus = system.processors.summary
+    say(name, "processors", cpus.count, cpus.architecture.value)
+    say(name, "memory", system.memory_summary.size_gib)
+    say(name, "interfaces", *(f"{mac} {state.value}" for mac, state in sorted(system.ethernet_interfaces.summary.items())))
+    say(name, "drives", *system.storage.drives_sizes_bytes)
+    say(name, "bios", *(f"{k}={v}" for k, v in system.bios.attributes.items()))
+    say(name, "secure boot", system.secure_boot.enabled)
     if name == "session":
         # The BMC drops the session: sushy has to log in again.
         root._conn.delete(how.get_session_resource_id())
