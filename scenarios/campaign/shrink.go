@@ -2,6 +2,8 @@ package campaign
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -55,7 +57,9 @@ func (t *trials) shrink(s Schedule) Schedule {
 	}
 	for slighter := true; slighter && !t.over(); {
 		s.Deviations = without(s.Deviations, first)
-		s.Deviations, slighter = weakened(s.Deviations, first)
+		if s.Deviations, slighter = weakened(s.Deviations, first); !slighter && len(s.Deviations) > few {
+			s.Deviations, slighter = renumbered(s.Deviations, first)
+		}
 	}
 	s.Shrunk = &scenarios.Shrunk{From: found, Tried: t.tried, Needed: !t.over()}
 	return s
@@ -149,6 +153,44 @@ func weakened(deviations []scenarios.Deviation, first func([][]scenarios.Deviati
 		}
 	}
 	return deviations, slighter
+}
+
+const (
+	// few deviations can be read at a glance.
+	few = 3
+	// renumberedBy bounds by how much smaller numbers are tried.
+	renumberedBy = 24
+)
+
+// renumbered leaves out all deviations but one, or all others of its actor, and lets that one concern an earlier step of the same
+// kind. Steps are numbered as they come: a deviation that makes its actor try once more may be needed only so that the number of
+// another one comes true.
+func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, fewer bool) {
+	var candidates [][]scenarios.Deviation
+	for _, of := range []func(scenarios.Deviation) string{
+		func(scenarios.Deviation) string { return "" },
+		func(d scenarios.Deviation) string { actor, _, _ := strings.Cut(d.Step, "/"); return actor },
+	} {
+		for _, one := range slices.Backward(deviations) {
+			others := slices.DeleteFunc(slices.Clone(deviations), func(d scenarios.Deviation) bool { return of(d) == of(one) })
+			if len(others) > len(deviations)-2 {
+				continue // it is the only one of its actor
+			}
+			end := strings.LastIndexByte(one.Step, '/') + 1
+			n, err := strconv.Atoi(one.Step[end:])
+			if err != nil {
+				continue
+			}
+			for earlier := n; earlier > max(0, n-renumberedBy); earlier-- {
+				one.Step = one.Step[:end] + strconv.Itoa(earlier)
+				candidates = append(candidates, append(slices.Clone(others), one))
+			}
+		}
+	}
+	if found := first(candidates); found >= 0 {
+		return candidates[found], true
+	}
+	return deviations, false
 }
 
 // shrinkDelays are the delays that are tried in place of longer ones: such as people would choose.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,36 @@ func TestWithoutTwoWays(t *testing.T) {
 	left := without([]int{1, 3, 5, 9, 17, 20}, func(candidates [][]int) int { return slices.IndexFunc(candidates, fails) })
 	if !slices.Equal(left, []int{9}) && !slices.Equal(left, []int{3, 17}) {
 		t.Errorf("left are %v", left)
+	}
+}
+
+// TestRenumbered: what was needed only so that the number of another deviation came true goes, and that one gets the number that
+// it has without.
+func TestRenumbered(t *testing.T) {
+	// The 30th request of remediation matters. Each error before it makes one more.
+	fails := func(deviations []scenarios.Deviation) bool {
+		matters := 30
+		for _, d := range deviations {
+			if strings.HasPrefix(d.Step, "remediation/api/") && d.Fault == scenarios.FaultInternal {
+				matters++
+			}
+		}
+		has := func(d scenarios.Deviation) bool { return slices.Contains(deviations, d) }
+		return has(scenarios.Deviation{Step: fmt.Sprintf("remediation/api/%d", matters), Fault: scenarios.FaultForbidden}) &&
+			has(scenarios.Deviation{Step: "reboot/work/3", Delay: scenarios.Duration(time.Minute)})
+	}
+	var found []scenarios.Deviation
+	for n := range 5 {
+		found = append(found, scenarios.Deviation{Step: fmt.Sprintf("remediation/api/%d", 2*n+1), Fault: scenarios.FaultInternal})
+	}
+	found = append(found, scenarios.Deviation{Step: "reboot/work/3", Delay: scenarios.Duration(time.Minute)}, scenarios.Deviation{Step: "remediation/api/35", Fault: scenarios.FaultForbidden})
+	if !fails(found) {
+		t.Fatal("what was found doesn't fail")
+	}
+	left, fewer := renumbered(found, func(candidates [][]scenarios.Deviation) int { return slices.IndexFunc(candidates, fails) })
+	want := []scenarios.Deviation{found[5], {Step: "remediation/api/30", Fault: scenarios.FaultForbidden}}
+	if !fewer || !slices.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
 	}
 }
 
