@@ -158,32 +158,44 @@ func weakened(deviations []scenarios.Deviation, first func([][]scenarios.Deviati
 const (
 	// few deviations can be read at a glance.
 	few = 3
-	// renumberedBy bounds by how much smaller numbers are tried.
-	renumberedBy = 24
+	// aloneBy and togetherBy bound by how much smaller numbers are tried, of one deviation alone and of several.
+	aloneBy, togetherBy = 24, 6
 )
 
-// renumbered leaves out all deviations but one, or all others of its actor, and lets that one concern an earlier step of the same
-// kind. Steps are numbered as they come: a deviation that makes its actor try once more may be needed only so that the number of
-// another one comes true.
+// renumbered leaves deviations out, and lets others concern earlier steps of the same kind. Steps are numbered as they come: a
+// deviation that makes its actor try once more may be needed only so that the number of another one comes true.
 func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, fewer bool) {
 	var candidates [][]scenarios.Deviation
-	for _, of := range []func(scenarios.Deviation) string{
-		func(scenarios.Deviation) string { return "" },
-		func(d scenarios.Deviation) string { actor, _, _ := strings.Cut(d.Step, "/"); return actor },
-	} {
+	anybody := func(string) string { return "" }
+	actor := func(step string) string { actor, _, _ := strings.Cut(step, "/"); return actor }
+	kind := func(step string) string { return step[:strings.LastIndexByte(step, '/')+1] }
+	// One alone, or the only one of its actor.
+	for _, of := range []func(string) string{anybody, actor} {
 		for _, one := range slices.Backward(deviations) {
-			others := slices.DeleteFunc(slices.Clone(deviations), func(d scenarios.Deviation) bool { return of(d) == of(one) })
+			others := slices.DeleteFunc(slices.Clone(deviations), func(d scenarios.Deviation) bool { return of(d.Step) == of(one.Step) })
 			if len(others) > len(deviations)-2 {
 				continue // it is the only one of its actor
 			}
-			end := strings.LastIndexByte(one.Step, '/') + 1
-			n, err := strconv.Atoi(one.Step[end:])
-			if err != nil {
-				continue
+			for by := range aloneBy {
+				if step, ok := earlier(one.Step, by); ok {
+					moved := one
+					moved.Step = step
+					candidates = append(candidates, append(slices.Clone(others), moved))
+				}
 			}
-			for earlier := n; earlier > max(0, n-renumberedBy); earlier-- {
-				one.Step = one.Step[:end] + strconv.Itoa(earlier)
-				candidates = append(candidates, append(slices.Clone(others), one))
+		}
+	}
+	// One less, and those of its actor that come later.
+	for i, gone := range deviations {
+		for _, of := range []func(string) string{kind, actor} {
+			for by := 1; by <= togetherBy; by++ {
+				left := slices.Delete(slices.Clone(deviations), i, i+1)
+				for j := range left {
+					if step, ok := earlier(left[j].Step, by); ok && of(left[j].Step) == of(gone.Step) && (kind(left[j].Step) != kind(gone.Step) || number(left[j].Step) > number(gone.Step)) {
+						left[j].Step = step
+					}
+				}
+				candidates = append(candidates, left)
 			}
 		}
 	}
@@ -191,6 +203,21 @@ func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Devia
 		return candidates[found], true
 	}
 	return deviations, false
+}
+
+// number is that of a step, 0 if it has none.
+func number(step string) int {
+	n, err := strconv.Atoi(step[strings.LastIndexByte(step, '/')+1:])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// earlier is the step of the same kind that comes so many before, if there is one.
+func earlier(step string, by int) (string, bool) {
+	n := number(step) - by
+	return step[:strings.LastIndexByte(step, '/')+1] + strconv.Itoa(n), n > 0
 }
 
 // shrinkDelays are the delays that are tried in place of longer ones: such as people would choose.

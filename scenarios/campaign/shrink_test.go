@@ -85,6 +85,31 @@ func TestRenumbered(t *testing.T) {
 	if !fewer || !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
+	// Of two that matter neither can stand alone: what is needed only for their numbers goes one by one.
+	both := func(deviations []scenarios.Deviation) bool {
+		retried := 0
+		for _, d := range deviations {
+			if d.Fault == scenarios.FaultInternal {
+				retried += 2
+			}
+		}
+		for _, n := range []int{10, 20} {
+			if !slices.Contains(deviations, scenarios.Deviation{Step: fmt.Sprintf("reboot/bmc/%d", n+retried), Fault: scenarios.FaultForbidden}) {
+				return false
+			}
+		}
+		return true
+	}
+	found = []scenarios.Deviation{
+		{Step: "reboot/bmc/1", Fault: scenarios.FaultInternal}, {Step: "reboot/bmc/3", Fault: scenarios.FaultInternal},
+		{Step: "reboot/bmc/14", Fault: scenarios.FaultForbidden}, {Step: "reboot/bmc/24", Fault: scenarios.FaultForbidden},
+	}
+	for range 2 {
+		found, _ = renumbered(found, func(candidates [][]scenarios.Deviation) int { return slices.IndexFunc(candidates, both) })
+	}
+	if len(found) != 2 || !both(found) {
+		t.Errorf("left are %v", found)
+	}
 }
 
 // cluttered plays schedules that fail if a request is late by 40 s at least and a crash comes with it: the workers may hand
