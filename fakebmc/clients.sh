@@ -1,12 +1,13 @@
 #!/bin/sh
 # Installs the BMC clients that the tests drive, none of them written here, from
-# Debian: ipmitool, fence_redfish, fence_ipmilan (fence-agents) and sushy.
-# 12 MB to download and 111 MB on disk with what they need. It does nothing when
+# Debian: ipmitool, ipmipower (freeipmi), fence_redfish, fence_ipmilan (fence-agents)
+# and sushy. 13 MB to download and 113 MB on disk with what they need. It does nothing when
 # all are there.
 set -eu
 
 packages=
 command -v ipmitool >/dev/null || packages="$packages ipmitool"
+command -v ipmipower >/dev/null || packages="$packages freeipmi-tools"
 command -v fence_redfish >/dev/null && command -v fence_ipmilan >/dev/null || packages="$packages fence-agents"
 /usr/bin/python3 -c 'import sushy' 2>/dev/null || packages="$packages python3-sushy"
 [ -n "$packages" ] || exit 0

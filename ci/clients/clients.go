@@ -1,0 +1,135 @@
+// Command clients has real clients of BMCs fence a host under each preset, and prints what each of them believed in the end:
+// docs/bmc-clients.md. It takes some minutes, most of which clients wait.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stmcginnis/gofish"
+	standard "github.com/stmcginnis/gofish/redfish"
+)
+
+const (
+	user, password = "admin", "s3cret"
+	// patience is for how long a client asks whether the host is off, if that can be said to it, and limit is when it is ended.
+	patience, limit = 10 * time.Second, 40 * time.Second
+)
+
+// target is a BMC as a client is told of it.
+type target struct {
+	host              string // an IP address
+	redfishPort, ipmi string
+	url, system       string
+}
+
+// client is a program or a library that switches hosts off.
+type client struct {
+	name, version string
+	// off switches the host off, and returns nil once the client takes it for off.
+	off func(context.Context, target) error
+}
+
+//go:embed off.py
+var sushy string
+
+// The Python that has Debian's sushy; another one first in PATH hasn't.
+const systemPython = "/usr/bin/python3"
+
+var clients = []client{
+	{"gofish", "0.20.0", byGofish},
+	{"sushy, as Ironic uses it", "4.3.3", func(ctx context.Context, t target) error {
+		return run(ctx, systemPython, "-W", "ignore", "-c", sushy, t.url, t.system, user, password, fmt.Sprint(patience.Seconds()))
+	}},
+	{"fence_redfish", "4.12.1", func(ctx context.Context, t target) error {
+		return run(ctx, "fence_redfish", "--ip", t.host, "--ipport", t.redfishPort, "--ssl-insecure", "--username", user, "--password", password,
+			"--power-timeout", fmt.Sprint(patience.Seconds()), "--action", "off")
+	}},
+	{"fence_ipmilan", "4.12.1", func(ctx context.Context, t target) error {
+		return run(ctx, "fence_ipmilan", "--ip", t.host, "--ipport", t.ipmi, "--lanplus", "--cipher", "17", "--username", user, "--password", password,
+			"--power-wait", "0", "--power-timeout", fmt.Sprint(patience.Seconds()), "--action", "off")
+	}},
+	{"ipmitool", "1.8.19", byIpmitool},
+	{"ipmipower", "1.6.10", func(ctx context.Context, t target) error {
+		return run(ctx, "ipmipower", "-h", t.host+":"+t.ipmi, "-u", user, "-p", password, "-D", "LAN_2_0", "-I", "17", "--off", "--wait-until-off")
+	}},
+}
+
+// run runs a client. What it says of a failure by its exit code, it says in words, too: those of ipmipower alone count.
+func run(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	// Python's requests verifies by these what it was told not to verify.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "REQUESTS_CA_BUNDLE=") || strings.HasPrefix(v, "CURL_CA_BUNDLE=")
+	})
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err == nil && name == "ipmipower" && !strings.HasSuffix(text, ": ok") {
+		err = errors.New("it says so")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, text)
+	}
+	return nil
+}
+
+// until asks again and again whether a host is off.
+func until(ctx context.Context, off func() (bool, error)) error {
+	for end := time.Now().Add(patience); ; {
+		is, err := off()
+		switch {
+		case err != nil || is:
+			return err
+		case time.Now().After(end):
+			return errors.New("it is still on")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+func byGofish(ctx context.Context, t target) error {
+	c, err := gofish.ConnectContext(ctx, gofish.ClientConfig{Endpoint: t.url, Username: user, Password: password, Insecure: true})
+	if err != nil {
+		return err
+	}
+	defer c.Logout()
+	system, err := standard.GetComputerSystem(c, t.system)
+	if err != nil {
+		return err
+	}
+	if err := system.Reset(standard.ForceOffResetType); err != nil {
+		return err
+	}
+	return until(ctx, func() (bool, error) {
+		system, err := standard.GetComputerSystem(c, t.system)
+		return err == nil && system.PowerState == standard.OffPowerState, err
+	})
+}
+
+func byIpmitool(ctx context.Context, t target) error {
+	tool := func(command ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "ipmitool", append([]string{"-I", "lanplus", "-H", t.host, "-p", t.ipmi, "-U", user, "-P", password, "-C", "17", "chassis", "power"}, command...)...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("ipmitool %s: %w: %s", strings.Join(command, " "), err, out)
+		}
+		return string(out), err
+	}
+	if _, err := tool("off"); err != nil {
+		return err
+	}
+	return until(ctx, func() (bool, error) {
+		said, err := tool("status")
+		return strings.Contains(said, "is off"), err
+	})
+}
