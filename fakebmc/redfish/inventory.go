@@ -87,6 +87,11 @@ func architectureOf(kernel string) (architecture, instructions string) {
 	return "OEM", "OEM"
 }
 
+// reference is a link in what is read often, where maps are dear.
+type reference struct {
+	ID string `json:"@odata.id"`
+}
+
 // inventoried adds to a system what its inventory comes to, and where it is told in full.
 func inventoried(b *fakebmc.BMC, r object) {
 	s, ok := b.System().(fakebmc.Inventoried)
@@ -105,7 +110,7 @@ func inventoried(b *fakebmc.BMC, r object) {
 	// The unit is a GiB, of which there may be a fraction.
 	r["MemorySummary"] = object{"TotalSystemMemoryGiB": math.Round(float64(i.MiB())/1024*1000) / 1000, "Status": healthy()}
 	for _, p := range parts {
-		r[p.property] = link(b.SystemPath() + "/" + p.property)
+		r[p.property] = reference{b.SystemPath() + "/" + p.property}
 	}
 }
 

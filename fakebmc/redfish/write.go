@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -58,19 +59,37 @@ func (x *exchange) write(a reply, c *content) {
 	if a.Status == http.StatusOK {
 		bend(body, a.effects)
 	}
+	data := []byte(nil)
 	if a.Status == http.StatusOK && body["@odata.type"] != nil {
-		tag := etag(body, c.settings)
+		data = marshal(body)
+		tag := etag(data, c.settings)
 		h.Set("ETag", tag)
 		if match := x.r.Header.Get("If-None-Match"); match == tag || match == "*" {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		body["@odata.etag"] = tag
+		body["@odata.etag"], data = tag, tagged(data, tag)
 	}
-	if a.Status == http.StatusOK {
-		impose(body, a.effects) // also on the tag
+	if a.Status == http.StatusOK && impose(body, a.effects) { // also on the tag
+		data = nil
 	}
-	send(w, a, "application/json; charset=utf-8", marshal(body))
+	if data == nil {
+		data = marshal(body)
+	}
+	send(w, a, "application/json; charset=utf-8", data)
+}
+
+// tagged puts the tag into a resource as it is written, or returns nil where its place is not the first: names come in order.
+func tagged(data []byte, tag string) []byte {
+	const first = `{"@odata.id"`
+	if !bytes.HasPrefix(data, []byte(first)) {
+		return nil
+	}
+	written, err := json.Marshal(tag)
+	if err != nil {
+		panic(err) // a string
+	}
+	return slices.Concat([]byte(`{"@odata.etag":`), written, []byte(","), data[1:])
 }
 
 func send(w http.ResponseWriter, a reply, contentType string, data []byte) {
@@ -113,13 +132,15 @@ func bend(body object, effects fakebmc.Effects) {
 	}
 }
 
-// impose gives properties the values that rules have for them.
-func impose(body object, effects fakebmc.Effects) {
+// impose gives properties the values that rules have for them, and tells whether any has.
+func impose(body object, effects fakebmc.Effects) (imposed bool) {
 	for _, e := range effects {
 		for _, path := range slices.Sorted(maps.Keys(e.Set)) { // what holds others comes before them
 			set(body, strings.Split(path, "/"), e.Set[path])
+			imposed = true
 		}
 	}
+	return imposed
 }
 
 func set(o object, path []string, value json.RawMessage) {
@@ -140,22 +161,28 @@ func omit(o object, path []string) {
 		delete(o, path[0])
 		return
 	}
-	if inner, ok := o[path[0]].(object); ok {
+	switch inner := o[path[0]].(type) {
+	case object:
 		omit(inner, path[1:])
+	case reference:
+		o[path[0]] = link(inner.ID)
+		omit(o, path)
 	}
 }
 
 // etag is weak: it names the content, not its bytes. Its first part names only
 // what can be changed: see matchesSettings.
-func etag(o object, settings string) string {
+func etag(data []byte, settings string) string {
 	if settings == "" {
 		settings = "0"
 	}
-	return fmt.Sprintf(`W/"%s.%s"`, settings, hash(o))
+	return fmt.Sprintf(`W/"%s.%s"`, settings, digest(data))
 }
 
-func hash(o object) string {
-	h := sha256.Sum256(marshal(o))
+func hash(o object) string { return digest(marshal(o)) }
+
+func digest(data []byte) string {
+	h := sha256.Sum256(data)
 	return fmt.Sprintf("%x", h[:8])
 }
 
