@@ -83,13 +83,25 @@ type rig struct {
 // newRig serves a host that is on, in its first boot.
 func newRig(t *testing.T, i *ironic.Ironic, rules ...fakebmc.Rule) *rig {
 	t.Helper()
+	return newRigOf(t, i, nil, rules...)
+}
+
+// newRigOf does so with a BMC that has the shape of a mockup, if there is one.
+func newRigOf(t *testing.T, i *ironic.Ironic, shape *redfish.Mockup, rules ...fakebmc.Rule) *rig {
+	t.Helper()
+	cfg := account
+	var options []fakebmc.Option
+	if shape != nil {
+		cfg.Mockup = shape
+		options = append(options, shape.Locate())
+	}
 	wall := wall.Clock()
 	r := &rig{t: t, api: i.URL(), edges: make(chan fakebmc.PowerState, 1000)}
 	r.host = memory.New(wall, memory.Timing{On: 200 * time.Millisecond, Off: 100 * time.Millisecond, Shutdown: 300 * time.Millisecond}, true)
 	t.Cleanup(r.host.Watch(func(p fakebmc.PowerState) { r.edges <- p }))
-	r.bmc = fakebmc.New("node-1", r.host, wall, fakebmc.OnRequest(r.record))
+	r.bmc = fakebmc.New("node-1", r.host, wall, append(options, fakebmc.OnRequest(r.record))...)
 	r.misbehave(rules...)
-	server, err := redfish.NewServer(account)
+	server, err := redfish.NewServer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +285,7 @@ func (r *rig) create(password string) {
 	r.call(http.MethodPost, "/v1/nodes", map[string]any{
 		"driver": "redfish", "inspect_interface": "redfish",
 		"driver_info": map[string]any{
-			"redfish_address": r.url, "redfish_system_id": systemPath, "redfish_username": account.Username,
+			"redfish_address": r.url, "redfish_system_id": r.bmc.SystemPath(), "redfish_username": account.Username,
 			"redfish_password": password, "redfish_verify_ca": false,
 		},
 	}, &n)
@@ -380,6 +392,29 @@ func TestIronic(t *testing.T) {
 		r.edge(fakebmc.On)
 		r.expect(fakebmc.On, 3, "ForceOff On GracefulShutdown On")
 	})
+
+	// Vendors' trees differ in more than names: in slashes at the end, in where sessions are and resets are listed.
+	shapes, err := filepath.Glob("../../fakebmc/redfish/testdata/mockups/*")
+	if err != nil || len(shapes) < 4 {
+		t.Fatalf("the mockups are %q (%v), want four at least", shapes, err)
+	}
+	for _, dir := range shapes {
+		t.Run("power of the mockup "+filepath.Base(dir), func(t *testing.T) {
+			shape, err := redfish.LoadMockup(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRigOf(t, calm, shape)
+			r.adopt()
+			r.want(r.power("power off"), "power off")
+			r.edge(fakebmc.Off)
+			r.want(r.power("power on"), "power on")
+			r.edge(fakebmc.On)
+			r.want(r.power("soft power off"), "power off")
+			r.edge(fakebmc.Off)
+			r.expect(fakebmc.Off, 2, "ForceOff On GracefulShutdown")
+		})
+	}
 
 	t.Run("rebooting is off and on", func(t *testing.T) {
 		r := newRig(t, calm)
