@@ -19,8 +19,9 @@ import (
 
 const (
 	user, password = "admin", "s3cret"
-	// patience is for how long a client asks whether the host is off, if that can be said to it, and limit is when it is ended.
-	patience, limit = 10 * time.Second, 40 * time.Second
+	// patience is for how long a client asks whether the host is off, if that can be said to it; longer on a machine that is slow,
+	// but not as long as presets last. After limits times as long it is ended.
+	patience, most, limits = 10 * time.Second, 30 * time.Second, 4
 )
 
 // target is a BMC as a client is told of it.
@@ -28,7 +29,11 @@ type target struct {
 	host              string // an IP address
 	redfishPort, ipmi string
 	url, system       string
+	patience          time.Duration
 }
+
+// seconds are those of its patience, for a command line.
+func (t *target) seconds() string { return fmt.Sprintf("%.0f", t.patience.Seconds()) }
 
 // client is a program or a library that switches hosts off.
 type client struct {
@@ -46,15 +51,15 @@ const systemPython = "/usr/bin/python3"
 var clients = []client{
 	{"gofish", "0.20.0", byGofish},
 	{"sushy, as Ironic uses it", "4.3.3", func(ctx context.Context, t target) error {
-		return run(ctx, systemPython, "-W", "ignore", "-c", sushy, t.url, t.system, user, password, fmt.Sprint(patience.Seconds()))
+		return run(ctx, systemPython, "-W", "ignore", "-c", sushy, t.url, t.system, user, password, t.seconds())
 	}},
 	{"fence_redfish", "4.12.1", func(ctx context.Context, t target) error {
 		return run(ctx, "fence_redfish", "--ip", t.host, "--ipport", t.redfishPort, "--ssl-insecure", "--username", user, "--password", password,
-			"--power-timeout", fmt.Sprint(patience.Seconds()), "--action", "off")
+			"--power-timeout", t.seconds(), "--action", "off")
 	}},
 	{"fence_ipmilan", "4.12.1", func(ctx context.Context, t target) error {
 		return run(ctx, "fence_ipmilan", "--ip", t.host, "--ipport", t.ipmi, "--lanplus", "--cipher", "17", "--username", user, "--password", password,
-			"--power-wait", "0", "--power-timeout", fmt.Sprint(patience.Seconds()), "--action", "off")
+			"--power-wait", "0", "--power-timeout", t.seconds(), "--action", "off")
 	}},
 	{"ipmitool", "1.8.19", byIpmitool},
 	{"ipmipower", "1.6.10", func(ctx context.Context, t target) error {
@@ -62,7 +67,7 @@ var clients = []client{
 	}},
 }
 
-// run runs a client. What it says of a failure by its exit code, it says in words, too: those of ipmipower alone count.
+// run runs a client, which says by its exit code whether it takes the host for off; ipmipower says it in words.
 func run(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	// Python's requests verifies by these what it was told not to verify.
@@ -72,7 +77,7 @@ func run(ctx context.Context, name string, args ...string) error {
 	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err == nil && name == "ipmipower" && !strings.HasSuffix(text, ": ok") {
-		err = errors.New("it says so")
+		err = errors.New("it doesn't say ok")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, text)
@@ -81,8 +86,8 @@ func run(ctx context.Context, name string, args ...string) error {
 }
 
 // until asks again and again whether a host is off.
-func until(ctx context.Context, off func() (bool, error)) error {
-	for end := time.Now().Add(patience); ; {
+func (t *target) until(ctx context.Context, off func() (bool, error)) error {
+	for end := time.Now().Add(t.patience); ; {
 		is, err := off()
 		switch {
 		case err != nil || is:
@@ -111,7 +116,7 @@ func byGofish(ctx context.Context, t target) error {
 	if err := system.Reset(standard.ForceOffResetType); err != nil {
 		return err
 	}
-	return until(ctx, func() (bool, error) {
+	return t.until(ctx, func() (bool, error) {
 		system, err := standard.GetComputerSystem(c, t.system)
 		return err == nil && system.PowerState == standard.OffPowerState, err
 	})
@@ -128,7 +133,7 @@ func byIpmitool(ctx context.Context, t target) error {
 	if _, err := tool("off"); err != nil {
 		return err
 	}
-	return until(ctx, func() (bool, error) {
+	return t.until(ctx, func() (bool, error) {
 		said, err := tool("status")
 		return strings.Contains(said, "is off"), err
 	})

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/ipmi"
 	"github.com/fencelab/fencelab/fakebmc/memory"
@@ -146,9 +147,10 @@ func fence(ctx context.Context, p fakebmc.Preset, c client, certificate *tls.Cer
 	if err != nil {
 		return "", err
 	}
-	limited, cancel := context.WithTimeout(ctx, limit)
+	patience := min(most, time.Duration(float64(patience)*machine.Slowness()))
+	limited, cancel := context.WithTimeout(ctx, limits*patience)
 	defer cancel()
-	failure := c.off(limited, target{host: u.Hostname(), redfishPort: u.Port(), ipmi: port, url: address, system: bmc.SystemPath()})
+	failure := c.off(limited, target{host: u.Hostname(), redfishPort: u.Port(), ipmi: port, url: address, system: bmc.SystemPath(), patience: patience})
 	state, err := host.PowerState()
 	// Who takes PoweringOff for off is right a moment later, as long as the host does power off.
 	for end := time.Now().Add(grace); failure == nil && err == nil && state != fakebmc.Off && time.Now().Before(end); state, err = host.PowerState() {

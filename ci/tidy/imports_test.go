@@ -107,7 +107,7 @@ var layers = []layer{
 
 	{"ci/machine", nil, "whoever waits measures the machine first, and depends on nothing for that"},
 	{"ci/slots", []string{"./ci/machine"}, "whatever is heavy takes slots, and they know none of it"},
-	{"ci/clients", []string{"./fakebmc", "github.com/stmcginnis/gofish"}, "clients of BMCs know hosts in memory, and no lab"},
+	{"ci/clients", []string{"./ci/machine", "./fakebmc", "github.com/stmcginnis/gofish"}, "clients of BMCs know hosts in memory, and no lab"},
 	{"ci/browser", []string{"./ci/child", "./ci/machine", "github.com/chromedp", "github.com/gobwas/ws"}, "a page is tried by what it is on the screen, whatever it shows"},
 	{"ci/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"ci/cluster", slices.Concat([]string{"./vms/keeper", "./ci/child", "./ci/machine"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
