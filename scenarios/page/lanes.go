@@ -173,6 +173,7 @@ type process struct {
 // drawer goes through a history once.
 type drawer struct {
 	run       *Run
+	decisions decisions
 	end       time.Duration
 	hosts     []*host
 	processes []*process
@@ -184,7 +185,7 @@ type drawer struct {
 
 // Lanes draws a run's lanes.
 func Lanes(run *Run) []Group {
-	d := &drawer{run: run}
+	d := &drawer{run: run, decisions: decisionsIn(run.Trace)}
 	if n := len(run.Events); n > 0 {
 		d.end = run.Events[n-1].At
 	}
@@ -247,7 +248,7 @@ func (d *drawer) event(e history.Event) {
 		case history.ControllerError, history.ControllerWarning, history.APIFault, history.ControllerCrashed:
 			mark.Kind = trouble
 		case history.ControllerEffect:
-			mark.Text = d.run.deed(&e)
+			mark.Text = d.decisions.deed(&e)
 		}
 		p.marks = append(p.marks, mark)
 		switch e.Kind {
@@ -289,10 +290,8 @@ func (d *drawer) deviated(e history.Event) {
 		return // a fault, and no delay
 	}
 	b := Band{From: e.At, To: e.At + by, Kind: "late", Text: d.run.toldOf(&e)}
-	for i := range d.run.Trace {
-		if t := &d.run.Trace[i]; t.What == "deviated" && t.Key == e.Value {
-			b.To = t.At // its delay begins when it would have been taken
-		}
+	if i := slices.IndexFunc(d.run.Trace, func(t Entry) bool { return t.What == "deviated" && t.Key == e.Value }); i >= 0 {
+		b.To = d.run.Trace[i].At // its delay begins when it would have been taken
 	}
 	if b.To > d.end {
 		b.To, b.Cut = d.end, true

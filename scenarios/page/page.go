@@ -412,7 +412,7 @@ func (v *view) draw(run *Run) {
 // explain hands the script why things happened, and what they changed.
 func (v *view) explain(run *Run) {
 	numbers, word := map[string]int{}, v.Model.word
-	decisions := map[*Entry]int{}
+	made, places := decisionsIn(run.Trace), map[*Entry]int{}
 	for i := range run.Trace {
 		switch t := &run.Trace[i]; t.What {
 		case "decided":
@@ -422,7 +422,7 @@ func (v *view) explain(run *Run) {
 				numbers[string(t.Facts)] = n
 				v.Model.Facts = append(v.Model.Facts, t.Facts)
 			}
-			decisions[t] = len(v.Model.Decisions)
+			places[t] = len(v.Model.Decisions)
 			v.Model.Decisions = append(v.Model.Decisions, [5]any{milliseconds(t.At), word(t.Process), word(t.Key), n, word(t.Action)})
 		case "changed":
 			var fields [][3]int
@@ -433,8 +433,8 @@ func (v *view) explain(run *Run) {
 		}
 	}
 	for i := range run.Events {
-		if t := run.Decision(&run.Events[i]); t != nil {
-			v.Model.Behind = append(v.Model.Behind, [2]int{run.Events[i].Seq, decisions[t]})
+		if t := made.behind(&run.Events[i]); t != nil {
+			v.Model.Behind = append(v.Model.Behind, [2]int{run.Events[i].Seq, places[t]})
 		}
 	}
 }

@@ -117,6 +117,10 @@
   };
 
   // fit shows of the texts of a drawing those that have room: a band's within the band, others where no text is yet.
+  const zoomOf = drawing => drawing === svg ? zoom : 1;
+  // Those nearest to where the promise broke, or to the end, tell most.
+  const last = Math.max(...model.lanes.flatMap(l => l.broke || []), 0) || Infinity;
+  const rank = t => t.matches(".always") ? -Infinity : last === Infinity ? -t.dataset.x : Math.abs(t.dataset.x - last);
   const fit = drawing => {
     for (const group of drawing.querySelectorAll("g")) {
       const texts = [...group.children].filter(e => e.localName === "text");
@@ -130,15 +134,11 @@
         text.style.display = shown ? "" : "none";
         if (shown) taken.push([from, from + wide]);
       };
-      // Those nearest to where the promise broke, or to the end, tell most.
-      const last = Math.max(...model.lanes.flatMap(l => l.broke || []), 0) || Infinity;
-      const rank = t => t.matches(".always") ? -Infinity : last === Infinity ? -t.dataset.x : Math.abs(t.dataset.x - last);
       texts.forEach(t => t.dataset.x ??= t.getAttribute("x"));
       if (drawing === svg) texts.sort((a, b) => rank(a) - rank(b));
       texts.forEach(show);
     }
   };
-  const zoomOf = drawing => drawing === svg ? zoom : 1;
 
   // layOut puts the lanes that are shown below each other, as wide as the zoom says.
   const headings = [...board.querySelectorAll(".labels > .group, .labels > .label")], lanes = [...svg.querySelectorAll("[data-lane]")];

@@ -343,18 +343,25 @@ func (r *Run) began() time.Duration {
 
 // Decision returns what the actor of an event had last decided about the event's object or
 // host when it happened, nil if that isn't known.
-func (r *Run) Decision(e *history.Event) *Entry {
-	if e.Actor == "" {
-		return nil
-	}
-	end, _ := slices.BinarySearchFunc(r.Trace, e.At, func(t Entry, at time.Duration) int {
-		if t.At <= at {
-			return -1
+func (r *Run) Decision(e *history.Event) *Entry { return decisionsIn(r.Trace).behind(e) }
+
+// decisions are those of a trace, by process, in order.
+type decisions map[string][]*Entry
+
+func decisionsIn(trace []Entry) decisions {
+	d := make(decisions)
+	for i := range trace {
+		if t := &trace[i]; t.What == "decided" {
+			d[t.Process] = append(d[t.Process], t)
 		}
-		return 1
-	})
-	for i := end - 1; i >= 0; i-- {
-		if t := &r.Trace[i]; t.What == "decided" && t.Process == e.Actor && about(t.Key, e) {
+	}
+	return d
+}
+
+// behind is the decision behind an event: see [Run.Decision].
+func (d decisions) behind(e *history.Event) *Entry {
+	for _, t := range slices.Backward(d[e.Actor]) {
+		if t.At <= e.At && about(t.Key, e) {
 			return t
 		}
 	}
@@ -376,8 +383,8 @@ func about(keys string, e *history.Event) bool {
 const nothing = "Nothing"
 
 // deed is an effect in a few words: what its controller calls it, or else what was done to what kind of object.
-func (r *Run) deed(e *history.Event) string {
-	if t := r.Decision(e); t != nil && t.Action != "" && t.Action != nothing {
+func (d decisions) deed(e *history.Event) string {
+	if t := d.behind(e); t != nil && t.Action != "" && t.Action != nothing {
 		return t.Action
 	}
 	text, _, _ := strings.Cut(e.Value, "/")
