@@ -198,12 +198,4 @@ func (s *Search) searched(t Tally) *Searched {
 }
 
 // Kind says in a word what is wrong: violated, missing (what was promised never came) or unknown.
-func (c *Cluster) Kind() string {
-	switch {
-	case c.Guarantee == "":
-		return string(invariant.Unknown)
-	case c.Missing:
-		return "missing"
-	}
-	return string(invariant.Violated)
-}
+func (c *Cluster) Kind() string { return kindOf(c.Guarantee, c.Missing) }

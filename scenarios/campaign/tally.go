@@ -135,19 +135,25 @@ func (t *Tally) Add(s Schedule, r Result) {
 // first, then what never came, then what is unknown; among equals what was found first.
 func (t *Tally) Failures() []Failure {
 	return slices.SortedFunc(slices.Values(t.Failed), func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
+		return cmp.Or(cmp.Compare(slices.Index(kinds, kindOf(a.Invariant, a.Missing)), slices.Index(kinds, kindOf(b.Invariant, b.Missing))), cmp.Compare(a.Schedule.Number, b.Schedule.Number))
 	})
 }
 
-// rank is where a failure stands in a report, from 0.
-func (f *Failure) rank() int {
+// missing is the kind of a failure in which what was promised never came.
+const missing = "missing"
+
+// kinds are those of failures, in the order of a report.
+var kinds = []string{string(invariant.Violated), missing, string(invariant.Unknown)}
+
+// kindOf is the kind of a failure that broke a guarantee, if it did, by what never came, if that is so.
+func kindOf(guarantee string, never bool) string {
 	switch {
-	case f.Invariant == "":
-		return 2
-	case f.Missing:
-		return 1
+	case guarantee == "":
+		return string(invariant.Unknown)
+	case never:
+		return missing
 	}
-	return 0
+	return string(invariant.Violated)
 }
 
 // OnlyExcused are the guarantees that no schedule has judged but where a hindrance excused
