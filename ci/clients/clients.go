@@ -51,38 +51,42 @@ const systemPython = "/usr/bin/python3"
 var clients = []client{
 	{"gofish", "0.20.0", byGofish},
 	{"sushy, as Ironic uses it", "4.3.3", func(ctx context.Context, t target) error {
-		return run(ctx, systemPython, "-W", "ignore", "-c", sushy, t.url, t.system, user, password, t.seconds())
+		_, err := run(ctx, systemPython, "-W", "ignore", "-c", sushy, t.url, t.system, user, password, t.seconds())
+		return err
 	}},
 	{"fence_redfish", "4.12.1", func(ctx context.Context, t target) error {
-		return run(ctx, "fence_redfish", "--ip", t.host, "--ipport", t.redfishPort, "--ssl-insecure", "--username", user, "--password", password,
+		_, err := run(ctx, "fence_redfish", "--ip", t.host, "--ipport", t.redfishPort, "--ssl-insecure", "--username", user, "--password", password,
 			"--power-timeout", t.seconds(), "--action", "off")
+		return err
 	}},
 	{"fence_ipmilan", "4.12.1", func(ctx context.Context, t target) error {
-		return run(ctx, "fence_ipmilan", "--ip", t.host, "--ipport", t.ipmi, "--lanplus", "--cipher", "17", "--username", user, "--password", password,
+		_, err := run(ctx, "fence_ipmilan", "--ip", t.host, "--ipport", t.ipmi, "--lanplus", "--cipher", "17", "--username", user, "--password", password,
 			"--power-wait", "0", "--power-timeout", t.seconds(), "--action", "off")
+		return err
 	}},
 	{"ipmitool", "1.8.19", byIpmitool},
 	{"ipmipower", "1.6.10", func(ctx context.Context, t target) error {
-		return run(ctx, "ipmipower", "-h", t.host+":"+t.ipmi, "-u", user, "-p", password, "-D", "LAN_2_0", "-I", "17", "--off", "--wait-until-off")
+		said, err := run(ctx, "ipmipower", "-h", t.host+":"+t.ipmi, "-u", user, "-p", password, "-D", "LAN_2_0", "-I", "17", "--off", "--wait-until-off")
+		if err == nil && !strings.HasSuffix(said, ": ok") { // it says in words what came of a host
+			err = fmt.Errorf("ipmipower: %s", said)
+		}
+		return err
 	}},
 }
 
-// run runs a client, which says by its exit code whether it takes the host for off; ipmipower says it in words.
-func run(ctx context.Context, name string, args ...string) error {
+// run runs a client, and returns what it says.
+func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	// Python's requests verifies by these what it was told not to verify.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "REQUESTS_CA_BUNDLE=") || strings.HasPrefix(v, "CURL_CA_BUNDLE=")
 	})
 	out, err := cmd.CombinedOutput()
-	text := strings.TrimSpace(string(out))
-	if err == nil && name == "ipmipower" && !strings.HasSuffix(text, ": ok") {
-		err = errors.New("it doesn't say ok")
-	}
+	said := strings.TrimSpace(string(out))
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, text)
+		err = fmt.Errorf("%s: %w: %s", name, err, said)
 	}
-	return nil
+	return said, err
 }
 
 // until asks again and again whether a host is off.
@@ -123,12 +127,8 @@ func byGofish(ctx context.Context, t target) error {
 }
 
 func byIpmitool(ctx context.Context, t target) error {
-	tool := func(command ...string) (string, error) {
-		out, err := exec.CommandContext(ctx, "ipmitool", append([]string{"-I", "lanplus", "-H", t.host, "-p", t.ipmi, "-U", user, "-P", password, "-C", "17", "chassis", "power"}, command...)...).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("ipmitool %s: %w: %s", strings.Join(command, " "), err, out)
-		}
-		return string(out), err
+	tool := func(command string) (string, error) {
+		return run(ctx, "ipmitool", "-I", "lanplus", "-H", t.host, "-p", t.ipmi, "-U", user, "-P", password, "-C", "17", "chassis", "power", command)
 	}
 	if _, err := tool("off"); err != nil {
 		return err
