@@ -63,23 +63,18 @@ func (d definition) inventory() fakebmc.Inventory {
 // processors are the sockets. A domain without a topology has one for each of its CPUs.
 func (d definition) processors() []fakebmc.Processor {
 	cpus := max(number(d.document.FindElement("/domain/vcpu"), 1), 1)
-	sockets, model := cpus, "virtual CPU"
-	if cpu := d.document.FindElement("/domain/cpu"); cpu != nil {
-		if m := cpu.SelectElement("model"); m != nil {
-			model = cmp.Or(strings.TrimSpace(m.Text()), model)
-		}
-		if t := cpu.SelectElement("topology"); t != nil {
-			sockets, _ = strconv.Atoi(t.SelectAttrValue("sockets", "1"))
-		}
+	sockets, threads, model := cpus, 1, "virtual CPU"
+	if m := d.document.FindElement("/domain/cpu/model"); m != nil {
+		model = cmp.Or(strings.TrimSpace(m.Text()), model)
+	}
+	if t := d.document.FindElement("/domain/cpu/topology"); t != nil {
+		sockets, _ = strconv.Atoi(t.SelectAttrValue("sockets", "1"))
+		threads, _ = strconv.Atoi(t.SelectAttrValue("threads", "1"))
 	}
 	sockets = min(max(sockets, 1), cpus)
 	architecture := ""
 	if t := d.os().SelectElement("type"); t != nil {
 		architecture = t.SelectAttrValue("arch", "")
-	}
-	threads := 1
-	if t := d.document.FindElement("/domain/cpu/topology"); t != nil {
-		threads, _ = strconv.Atoi(t.SelectAttrValue("threads", "1"))
 	}
 	each := cpus / sockets
 	var all []fakebmc.Processor

@@ -203,14 +203,15 @@ func (s *service) resolveMember(path string, e *endpoint) {
 }
 
 func systemEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
-	e.settings = func() string { return settingsTag(b) }
+	changes := func() string { return settingsTag(b) }
 	switch rest {
 	case "":
+		e.settings = changes
 		e.power, e.patch = system, func(body []byte) response { return patchSystem(b, body) }
 	case fakebmc.ResetAction:
+		e.settings = changes
 		e.reset = "ComputerSystem.Reset"
 	default:
-		e.settings = nil
 		inventoryEndpoint(b, rest, e)
 	}
 }
