@@ -144,7 +144,7 @@ func TestVerdictsRestOnFacts(t *testing.T) {
 			panel := invariant.NewPanel(invariant.All(), params)
 			for _, e := range outcome.History.Events() {
 				if heed(e) {
-					panel.Observe(e)
+					panel.Observe(&e)
 				}
 			}
 			return panel.Results(true)

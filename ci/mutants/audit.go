@@ -32,9 +32,10 @@ type reason struct {
 	// empty for all.
 	Guarantee string `json:"guarantee"`
 	Mistake   string `json:"mistake,omitempty"`
-	// Deviation is what the deviation contains; empty for any.
-	Deviation string `json:"deviation,omitempty"`
-	Because   string `json:"because"`
+	// HeldUp is what the words contain that say what excuses it, and whom that held up; empty for
+	// any.
+	HeldUp  string `json:"heldUp,omitempty"`
+	Because string `json:"because"`
 }
 
 // audited is a hole, whose it is, and why it stays.
@@ -88,7 +89,7 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 			h := audited{hole, suspects[i].name, because(reasons, suspects[i].name, &hole)}
 			if h.because == "" {
 				open++
-				fmt.Printf("UNEXPLAINED  %s in %s (%s): %s: %s\n", h.mistake, h.Scenario, strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence)
+				fmt.Printf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", h.mistake, h.Scenario, strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence, strings.Join(h.HeldUp, "; "))
 			}
 			holes = append(holes, h)
 		}
@@ -140,7 +141,7 @@ func readReasons(file string) ([]reason, error) {
 
 func because(reasons []reason, mistake string, hole *finding.Hole) string {
 	for _, r := range reasons {
-		if r.Guarantee == hole.Guarantee && strings.HasPrefix(mistake, r.Mistake) && strings.Contains(strings.Join(hole.Deviations, "; "), r.Deviation) {
+		if r.Guarantee == hole.Guarantee && strings.HasPrefix(mistake, r.Mistake) && strings.Contains(strings.Join(hole.HeldUp, "; "), r.HeldUp) {
 			return r.Because
 		}
 	}
@@ -162,8 +163,8 @@ the right one did without is a hole in a guarantee, or has a reason.
 overlays) %d schedules were played. In %d of them something was excused that would have been
 a violation. %s below.
 
-| guarantee | mistake | story and deviation | why it is excused |
-|---|---|---|---|
+| guarantee | mistake | story and deviation | what excuses it | why that is right |
+|---|---|---|---|---|
 `, suspects, schedules, excused, kinds(len(holes)))
 	slices.SortStableFunc(holes, func(a, b audited) int { return strings.Compare(a.Guarantee+a.mistake, b.Guarantee+b.mistake) })
 	for _, h := range holes {
@@ -175,9 +176,17 @@ a violation. %s below.
 		if why == "" {
 			why = "**no reason**"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", h.Guarantee, cell(h.mistake), cell(where), cell(why))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", h.Guarantee, cell(h.mistake), cell(where), cell(brief(h.HeldUp)), cell(why))
 	}
 	return b.Bytes()
+}
+
+// brief is the first of some, and how many more there are.
+func brief(some []string) string {
+	if len(some) < 2 {
+		return strings.Join(some, "")
+	}
+	return fmt.Sprintf("%s (and %d more)", some[0], len(some)-1)
 }
 
 func kinds(n int) string {

@@ -25,18 +25,18 @@ type annotations struct {
 	left    []history.Event // the AnnotationSet of each, oldest first
 }
 
-func (c *annotations) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *annotations) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	switch e.Kind {
 	case history.OnlineWanted:
 		c.offline[e.Host] = e.Value == "false"
 	case history.AnnotationSet:
-		if c.concerned(&e) && c.find(&e) < 0 {
+		if c.concerned(e) && c.find(e) < 0 {
 			c.judged++
-			c.left = append(c.left, e)
+			c.left = append(c.left, *e)
 		}
 	case history.AnnotationRemoved:
-		if i := c.find(&e); i >= 0 {
+		if i := c.find(e); i >= 0 {
 			c.left = append(c.left[:i], c.left[i+1:]...)
 		}
 	}

@@ -35,10 +35,10 @@ type placed struct {
 	process
 }
 
-func (c *copies) Observe(e history.Event) *Violation {
+func (c *copies) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if e.Host != "" && e.Kind.Layer() == history.World {
-		c.judge(&e)
+		c.judge(e)
 	}
 	return c.tell()
 }

@@ -52,9 +52,9 @@ func (w *wish) end(e *history.Event) {
 	}
 }
 
-func (c *bystanders) Observe(e history.Event) *Violation {
+func (c *bystanders) Observe(e *history.Event) *Violation {
 	if e.Host != "" && e.Kind.Layer() == history.API {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

@@ -72,8 +72,7 @@ func (l *lapse) outlasts(limit time.Duration, e *history.Event) bool {
 	return l.wrong.Kind != "" && e.At-l.from > limit
 }
 
-func (c *claims) Observe(event history.Event) *Violation {
-	e := &event
+func (c *claims) Observe(e *history.Event) *Violation {
 	// What has lasted for too long has done so before anything else happens.
 	for i := range c.all {
 		c.expire(&c.all[i], e)

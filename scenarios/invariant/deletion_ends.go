@@ -38,10 +38,10 @@ type ending struct {
 	node      bool
 }
 
-func (c *endings) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *endings) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	if e.Host != "" && e.Kind.Layer() == history.API {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return nil
 }

@@ -32,16 +32,16 @@ type leaver struct {
 	requests    []history.Event // those that are there
 }
 
-func (c *leavers) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *leavers) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	switch e.Kind {
 	case history.ProvisioningState:
-		c.state(c.hosts.of(e.Host), &e)
+		c.state(c.hosts.of(e.Host), e)
 	case history.BareMetalHostDeleted:
 		*c.hosts.of(e.Host) = leaver{}
 	case history.AnnotationSet, history.AnnotationRemoved:
-		if _, ok := rebootRequest(&e); ok {
-			c.annotated(c.hosts.of(e.Host), &e)
+		if _, ok := rebootRequest(e); ok {
+			c.annotated(c.hosts.of(e.Host), e)
 		}
 	}
 	return c.tell()

@@ -70,19 +70,19 @@ type podState struct {
 	evicted     bool
 }
 
-func (c *drains) Observe(e history.Event) *Violation {
+func (c *drains) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if e.Host != "" && e.Kind.Layer() != history.Controller {
 		h := c.hosts.of(e.Host)
-		c.judge(h, &e)
-		h.learn(&e, &c.roles)
-		if e.Kind == history.BMCCommand && powersOff(&e) && c.onItsWay(&e, &h.deleting) {
-			h.under = e
+		c.judge(h, e)
+		h.learn(e, &c.roles)
+		if e.Kind == history.BMCCommand && powersOff(e) && c.onItsWay(e, &h.deleting) {
+			h.under = *e
 		}
-		if h.deleting.Kind != "" && h.done.Kind == "" && h.excused(&e) {
-			h.done = e
+		if h.deleting.Kind != "" && h.done.Kind == "" && h.excused(e) {
+			h.done = *e
 			if e.Kind.Layer() == history.API { // the breach itself ends what it has killed
-				c.settle(cause{host: e.Host, thing: "drain"}, &e)
+				c.settle(cause{host: e.Host, thing: "drain"}, e)
 			}
 		}
 	}

@@ -71,10 +71,10 @@ type process struct {
 	event history.Event
 }
 
-func (c *releases) Observe(e history.Event) *Violation {
+func (c *releases) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if e.Host != "" {
-		c.judge(&e)
+		c.judge(e)
 	}
 	return c.tell()
 }

@@ -65,12 +65,12 @@ type hurried struct {
 	earlier time.Duration
 }
 
-func (c *hurries) Observe(e history.Event) *Violation {
+func (c *hurries) Observe(e *history.Event) *Violation {
 	if c.roles.Power == "" {
 		return nil
 	}
 	for i := range c.hosts.hosts {
-		c.expire(&c.hosts.hosts[i], &e)
+		c.expire(&c.hosts.hosts[i], e)
 	}
 	if e.Kind == history.ControllerCrashed && plays(e.Actor, c.roles.Power) {
 		for i := range c.hosts.hosts {
@@ -79,7 +79,7 @@ func (c *hurries) Observe(e history.Event) *Violation {
 		}
 	}
 	if e.Host != "" {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }
@@ -204,7 +204,7 @@ func (c *hurries) on(host string) parties {
 
 // expire judges what should have happened before e.
 func (c *hurries) expire(h *entry[hurried], e *history.Event) {
-	late := func(since *history.Event, limit time.Duration, what string) {
+	late := func(since *history.Event, limit time.Duration, what func() string) {
 		if since.Kind == "" || e.At-since.At <= limit {
 			return
 		}
@@ -215,10 +215,10 @@ func (c *hurries) expire(h *entry[hurried], e *history.Event) {
 		first := *since
 		*since = history.Event{}
 		c.judged++
-		c.breach(&first, e, clause(&first)+", and "+seconds(e.At-first.At)+" later "+what+beside(lost))
+		c.breach(&first, e, clause(&first)+", and "+seconds(e.At-first.At)+" later "+what()+beside(lost))
 	}
-	late(&h.state.running, c.off+h.state.earlier, h.name+" is still on, though a hard request stands")
-	late(&h.state.kept, c.release+h.state.calledOff, "the Node of "+h.name+" still exists")
+	late(&h.state.running, c.off+h.state.earlier, func() string { return h.name + " is still on, though a hard request stands" })
+	late(&h.state.kept, c.release+h.state.calledOff, func() string { return "the Node of " + h.name + " still exists" })
 }
 
 func (c *hurries) Finish(complete bool) Result {

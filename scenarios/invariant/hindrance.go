@@ -25,10 +25,18 @@ type hindrances struct {
 	anew time.Duration
 	// withdrawn is when the faults were withdrawn, open before that; now is when the last event came.
 	withdrawn, now time.Duration
-	// ignored says that there are none, whatever events tell.
-	ignored bool
+	// ignores chooses the hindrances that there are not, whatever events tell; nil for none. event is the number of the one that is
+	// observed.
+	ignores func(hindrance) bool
+	event   int
 	// spells are in the order in which they began.
 	spells []spell
+}
+
+// hindrance names what holds a party up: the event that tells of it, by its number.
+type hindrance struct {
+	event int
+	party string
 }
 
 // spell is a time in which a party was held up. One without an end is open.
@@ -65,7 +73,7 @@ const (
 )
 
 func (h *hindrances) observe(e *history.Event) {
-	h.now = e.At
+	h.now, h.event = e.At, e.Seq
 	for _, name := range e.Frees {
 		h.free(e.At, func(s *spell) bool { return s.name != "" && strings.HasPrefix(s.name, name) })
 	}
@@ -150,7 +158,7 @@ func (h *hindrances) begin(e *history.Event, party, name string, decided bool) {
 // add keeps the spells in order: some are known before they begin.
 func (h *hindrances) add(s spell) {
 	s.replaced = open
-	if h.ignored {
+	if h.ignores != nil && h.ignores(hindrance{h.event, s.party}) {
 		return
 	}
 	i := len(h.spells)

@@ -38,10 +38,10 @@ type holdHost struct {
 // hold is a keyed annotation: as it was set, and as a stranger removed it.
 type hold struct{ set, stolen history.Event }
 
-func (c *holds) Observe(e history.Event) *Violation {
+func (c *holds) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if e.Host != "" {
-		c.judge(&e)
+		c.judge(e)
 	}
 	return c.tell()
 }

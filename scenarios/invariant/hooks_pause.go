@@ -74,9 +74,9 @@ func newPauses(p Params, id, prefix string, drain bool) *pauses {
 	}
 }
 
-func (c *pauses) Observe(e history.Event) *Violation {
+func (c *pauses) Observe(e *history.Event) *Violation {
 	if e.Host != "" && e.Kind.Layer() != history.Controller {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

@@ -27,10 +27,12 @@ func rebootRequest(e *history.Event) (keyed, ok bool) {
 	return rest != "", rest == "" || len(rest) > 1 && rest[0] == '/'
 }
 
+var unquoted = strings.NewReplacer(`"`, "", "'", "", " ", "")
+
 // hard reports whether the value of a reboot annotation asks for a hard reboot: it is
 // a map with the key mode, in JSON or as seed 000 writes it, {'mode':'hard'}.
 func hard(value string) bool {
-	plain := strings.NewReplacer(`"`, "", "'", "", " ", "").Replace(value)
+	plain := unquoted.Replace(value)
 	for field := range strings.SplitSeq(strings.Trim(plain, "{}"), ",") {
 		if field == "mode:hard" {
 			return true

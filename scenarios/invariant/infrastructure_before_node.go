@@ -38,10 +38,10 @@ type departing struct {
 	unmanaged bool
 }
 
-func (c *departures) Observe(e history.Event) *Violation {
+func (c *departures) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

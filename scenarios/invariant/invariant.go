@@ -151,7 +151,7 @@ type Timings struct {
 type Checker interface {
 	// Observe is called for every event in order. It returns the violation at
 	// the first event at which one is certain, once.
-	Observe(e history.Event) *Violation
+	Observe(e *history.Event) *Violation
 	// Pending says what a liveness claim still waits for, in a sentence, or ""
 	// when it waits for nothing. It means something after healing.
 	Pending() string

@@ -108,7 +108,7 @@ func TestPanelTellsAtTheEvent(t *testing.T) {
 	p := NewPanel([]Invariant{tr.invariant}, tr.params)
 	var v *Violation
 	for _, e := range record(tr.events).Events() {
-		if got := p.Observe(e); got != nil {
+		if got := p.Observe(&e); got != nil {
 			if e.Kind != history.BootComplete || !got.Open || got.Margin != 0 || got.First.Kind != history.NodeCreated {
 				t.Errorf("at %s: %+v", e.Kind, got)
 			}
@@ -128,7 +128,7 @@ func TestPending(t *testing.T) {
 	p := NewPanel([]Invariant{powerRestored, nodeRestored, annotationsCleared}, tr.params)
 	was := map[string]bool{}
 	for _, e := range record(tr.events).Events() {
-		p.Observe(e)
+		p.Observe(&e)
 		for _, s := range p.Pending() {
 			was[s] = true
 		}
@@ -161,7 +161,7 @@ func BenchmarkPanel(b *testing.B) {
 	for b.Loop() {
 		p := NewPanel(all, tr.params)
 		for _, e := range events {
-			if v := p.Observe(e); v != nil {
+			if v := p.Observe(&e); v != nil {
 				b.Fatal(v.Sentence)
 			}
 		}
@@ -181,7 +181,7 @@ func BenchmarkObserve(b *testing.B) {
 	p := NewPanel(All(), tr.params)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i = (i + 1) % len(events) {
-		p.Observe(events[i])
+		p.Observe(&events[i])
 	}
 }
 

@@ -31,7 +31,7 @@ func TestEveryHarmIsJudged(t *testing.T) {
 		params.Hosts, params.Roles = []string{"worker-1"}, tc.roles
 		p := NewPanel([]Invariant{powerRestored}, params)
 		for _, e := range record(events).Events() {
-			p.Observe(e)
+			p.Observe(&e)
 		}
 		if got := p.Unjudged(); len(got) != tc.unjudged {
 			t.Errorf("%+v: %d harms are unjudged, want %d: %+v", tc.roles, len(got), tc.unjudged, got)

@@ -117,20 +117,20 @@ func (h *suspected) wanted() bool {
 	return !h.unmanaged && (len(h.requests) > 0 || h.offline || h.pending.Kind != "")
 }
 
-func (c *accusers) Observe(e history.Event) *Violation {
-	if retold(&e) {
+func (c *accusers) Observe(e *history.Event) *Violation {
+	if retold(e) {
 		c.check = nil
 	}
 	if e.Host != "" {
 		h := c.hosts.of(e.Host)
 		was := h.wanted()
-		c.reset(h, &e)
-		c.judge(h, &e)
+		c.reset(h, e)
+		c.judge(h, e)
 		if was && !h.wanted() {
-			h.unasked = e
+			h.unasked = *e
 		}
 	}
-	c.witnesses.observe(&e)
+	c.witnesses.observe(e)
 	return c.tell()
 }
 

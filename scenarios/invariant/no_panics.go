@@ -25,7 +25,7 @@ type panics struct {
 	unseen bool
 }
 
-func (c *panics) Observe(e history.Event) *Violation {
+func (c *panics) Observe(e *history.Event) *Violation {
 	if slices.Contains(c.standIns, e.Actor) {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (c *panics) Observe(e history.Event) *Violation {
 		if e.Note != "" {
 			where = ", in " + e.Note
 		}
-		c.breach(&e, &e, clause(&e)+where)
+		c.breach(e, e, clause(e)+where)
 	}
 	return c.tell()
 }

@@ -103,20 +103,20 @@ type stormy struct {
 
 func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
 
-func (c *storms) Observe(e history.Event) *Violation {
-	if retold(&e) {
+func (c *storms) Observe(e *history.Event) *Violation {
+	if retold(e) {
 		c.check = nil
 	}
 	if e.Kind != history.ControllerEffect {
 		clear(c.idle)
 	}
-	c.commanded(&e)
+	c.commanded(e)
 	switch e.Kind {
 	case history.RunStarted:
 		c.started = true
 	case history.ControllerEffect:
-		c.wrote(&e)
-		c.idled(&e)
+		c.wrote(e)
+		c.idled(e)
 	case history.BootStarted:
 		c.hosts.of(e.Host).boot = e.Boot
 	case history.MachineCreated, history.MachineDeleted:
@@ -127,11 +127,11 @@ func (c *storms) Observe(e history.Event) *Violation {
 		// A crowd counts that has lasted for so long that the health check has seen it.
 		_, unhealthy, _ := c.count(func(since *history.Event) bool { return e.At-since.At-c.lost(since.At, e.At, on) > c.grace })
 		if unhealthy > c.check.MaxUnhealthy {
-			c.crowded = e
+			c.crowded = *e
 		}
 	}
 	if e.Host != "" && e.Kind.Layer() == history.API {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

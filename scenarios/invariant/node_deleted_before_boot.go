@@ -57,10 +57,10 @@ type returnHost struct {
 	dismissed bool
 }
 
-func (c *returns) Observe(e history.Event) *Violation {
+func (c *returns) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if e.Host != "" {
-		c.judge(&e)
+		c.judge(e)
 	}
 	return c.tell()
 }

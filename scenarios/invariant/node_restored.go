@@ -53,10 +53,10 @@ type nodeHost struct {
 	since history.Event
 }
 
-func (c *nodes) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *nodes) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	if e.Host != "" {
-		c.judge(&e)
+		c.judge(e)
 	}
 	return nil
 }

@@ -45,14 +45,14 @@ type leavings struct {
 	usersCordon bool
 }
 
-func (c *leftovers) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *leftovers) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	switch layer := e.Kind.Layer(); {
 	case e.Host == "":
 	case layer == history.World:
-		c.hosts.of(e.Host).body.observe(&e)
+		c.hosts.of(e.Host).body.observe(e)
 	case layer == history.API:
-		c.learn(c.hosts.of(e.Host), &e)
+		c.learn(c.hosts.of(e.Host), e)
 	}
 	return nil
 }

@@ -89,10 +89,10 @@ type request struct {
 
 func (r *request) there() bool { return r.removed.Kind == "" }
 
-func (c *cycles) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *cycles) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	if e.Host != "" {
-		c.judge(&e)
+		c.judge(e)
 	}
 	return c.tell()
 }

@@ -35,13 +35,13 @@ type offlineHost struct {
 	switched history.Event // the last change of spec.online
 }
 
-func (c *offline) Observe(e history.Event) *Violation {
+func (c *offline) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
-	c.promise.observe(&e)
+	c.promise.observe(e)
 	switch e.Kind.Layer() {
 	case history.World, history.API, history.BMC:
 		if e.Host != "" {
-			c.judge(c.hosts.of(e.Host), &e)
+			c.judge(c.hosts.of(e.Host), e)
 		}
 	}
 	return c.tell()

@@ -43,7 +43,7 @@ func newOwners(p Params, id string, content bool) *owners {
 	}
 }
 
-func (c *owners) Observe(e history.Event) *Violation {
+func (c *owners) Observe(e *history.Event) *Violation {
 	switch e.Kind {
 	case history.ProvisioningState:
 		c.unmanaged[e.Host] = !managed(e.Value)
@@ -54,16 +54,16 @@ func (c *owners) Observe(e history.Event) *Violation {
 	case history.MachineDeleted:
 		delete(c.leaving, e.Object)
 	case history.AnnotationSet, history.AnnotationRemoved:
-		if _, reboot := rebootRequest(&e); reboot || e.Key == externalAnnotation || !c.content && keepsOff(&e) {
-			c.judge(&e)
+		if _, reboot := rebootRequest(e); reboot || e.Key == externalAnnotation || !c.content && keepsOff(e) {
+			c.judge(e)
 		}
 	case history.NodeCordoned:
 		if _, had := c.cordons[e.UID]; !had {
-			c.cordons[e.UID] = e
+			c.cordons[e.UID] = *e
 		}
 	case history.NodeUncordoned:
 		if !c.content {
-			c.uncordoned(&e)
+			c.uncordoned(e)
 		}
 		delete(c.cordons, e.UID)
 	case history.NodeDeleted:

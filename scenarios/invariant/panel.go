@@ -56,17 +56,17 @@ func (p *Panel) Idle() string { return p.ledger.idle() }
 // Observe shows the next event to every checker. It returns the violation that
 // the event made certain, of the first invariant if there are several; Results
 // has them all.
-func (p *Panel) Observe(e history.Event) *Violation {
+func (p *Panel) Observe(e *history.Event) *Violation {
 	if p.flaw == "" {
-		p.flaw = flaw(&e)
+		p.flaw = flaw(e)
 	}
-	p.hindrances.observe(&e)
+	p.hindrances.observe(e)
 	var violation *Violation
 	for i, c := range p.checkers {
 		v := c.Observe(e)
 		if e.Kind == history.StepOverdue && v == nil {
 			if claim, ok := c.(promising); ok {
-				v = overdue(claim, &e)
+				v = overdue(claim, e)
 			}
 		}
 		if v != nil && i < p.judged {
@@ -76,7 +76,7 @@ func (p *Panel) Observe(e history.Event) *Violation {
 			}
 		}
 	}
-	p.ledger.observe(&e, p.checkers, p.ids)
+	p.ledger.observe(e, p.checkers, p.ids)
 	return violation
 }
 
@@ -129,17 +129,10 @@ func Judge(h *history.History, invariants []Invariant, params Params) []Result {
 	return judge(h, NewPanel(invariants, params))
 }
 
-// JudgeStrictly judges a whole history as if nothing in it held anybody up: what is violated
-// then, and isn't in the judgement of [Judge], is excused.
-func JudgeStrictly(h *history.History, invariants []Invariant, params Params) []Result {
-	p := NewPanel(invariants, params)
-	p.hindrances.ignored = true
-	return judge(h, p)
-}
-
 func judge(h *history.History, p *Panel) []Result {
-	for _, e := range h.Events() {
-		p.Observe(e)
+	events := h.Events()
+	for i := range events {
+		p.Observe(&events[i])
 	}
 	return p.Results(h.Complete())
 }

@@ -42,24 +42,24 @@ func (c *power) givenBack(e *history.Event) bool {
 	return plays(e.Actor, c.roles.Deletion) && c.hosts.of(e.Host).leaving
 }
 
-func (c *power) Observe(e history.Event) *Violation {
-	c.promise.observe(&e)
+func (c *power) Observe(e *history.Event) *Violation {
+	c.promise.observe(e)
 	switch {
 	case c.roles.Power == "":
-	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor) && !c.givenBack(&e):
+	case e.Host == "", e.Kind == history.OnlineWanted && c.roles.tested(e.Actor) && !c.givenBack(e):
 	case e.Kind.Layer() == history.World:
 		h := c.hosts.of(e.Host)
-		h.body.observe(&e)
+		h.body.observe(e)
 		switch e.Kind {
 		case history.PowerOff:
 			c.judged++
-			h.edge = e
+			h.edge = *e
 		case history.PowerOn:
-			h.edge = e
+			h.edge = *e
 		}
 	case e.Kind.Layer() == history.API:
 		h := c.hosts.of(e.Host)
-		h.demand.observe(&e)
+		h.demand.observe(e)
 		switch e.Kind {
 		case history.MachineDeleting:
 			h.leaving = true

@@ -51,7 +51,7 @@ func TestPromises(t *testing.T) {
 				all = append(all, history.Event{At: 200 * time.Second, Kind: history.Done})
 			}
 			for _, e := range record(all).Events() {
-				panel.Observe(e)
+				panel.Observe(&e)
 			}
 			r := panel.Results(complete)[0]
 			if got := string(r.Verdict) + ": " + r.Reason; !strings.HasPrefix(got, tc.want) {
@@ -75,7 +75,7 @@ func TestYoungLacks(t *testing.T) {
 			{At: 2*time.Second + since, Kind: history.PowerOff, Host: "worker-2", Boot: "b1", Actor: "reboot"},
 			{At: 200 * time.Second, Kind: history.Done},
 		}).Events() {
-			panel.Observe(e)
+			panel.Observe(&e)
 		}
 		if r := panel.Results(true)[0]; r.Verdict != want {
 			t.Errorf("off since %s: %s (%s), want %s", since, r.Verdict, r.Reason, want)

@@ -71,10 +71,10 @@ func checkProperties(t *testing.T, events []history.Event, params Params) (viola
 	}
 	for n, e := range record(events).Events() {
 		params.hindrances.observe(&e)
-		panel.Observe(e)
+		panel.Observe(&e)
 		panel.Pending()
 		for i, c := range checkers {
-			if v := c.Observe(e); v != nil {
+			if v := c.Observe(&e); v != nil {
 				if before, again := told[all[i].ID]; again {
 					t.Fatalf("%s told a violation at event %d and again at %d", all[i].ID, before, n)
 				}

@@ -29,10 +29,10 @@ type sentenced struct {
 	request history.Event
 }
 
-func (c *safeTimes) Observe(e history.Event) *Violation {
+func (c *safeTimes) Observe(e *history.Event) *Violation {
 	c.ripen(e.At)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

@@ -51,9 +51,9 @@ type courted struct {
 	hurried, calmed, fault history.Event
 }
 
-func (c *courtesies) Observe(e history.Event) *Violation {
+func (c *courtesies) Observe(e *history.Event) *Violation {
 	if e.Host != "" && c.roles.Power != "" && c.patience > 0 {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

@@ -48,19 +48,19 @@ type reportHost struct {
 	lapse
 }
 
-func (c *reports) Observe(e history.Event) *Violation {
+func (c *reports) Observe(e *history.Event) *Violation {
 	if c.roles.Power == "" {
 		return nil
 	}
 	// What has lasted for too long has done so before anything else happens.
 	for i := range c.hosts.hosts {
-		c.expire(&c.hosts.hosts[i], &e)
+		c.expire(&c.hosts.hosts[i], e)
 	}
 	if e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.Power) {
 		c.forget()
 	}
 	if e.Host != "" {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

@@ -81,22 +81,22 @@ type patient struct {
 	sick, absent history.Event
 }
 
-func (c *rescues) Observe(e history.Event) *Violation {
+func (c *rescues) Observe(e *history.Event) *Violation {
 	if c.coolDown > 0 && c.check != nil {
-		if most, _, _ := c.count(&e); most > c.check.MaxUnhealthy || e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.HealthCheck) {
+		if most, _, _ := c.count(e); most > c.check.MaxUnhealthy || e.Kind == history.ControllerStarted && plays(e.Actor, c.roles.HealthCheck) {
 			c.crowded = e.At
 		}
 	}
 	for i := range c.hosts.hosts {
-		c.expire(&c.hosts.hosts[i], &e)
-		c.missed(&c.hosts.hosts[i], &e)
+		c.expire(&c.hosts.hosts[i], e)
+		c.missed(&c.hosts.hosts[i], e)
 	}
-	if retold(&e) {
+	if retold(e) {
 		c.check = nil
 	}
-	c.promise.observe(&e)
+	c.promise.observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

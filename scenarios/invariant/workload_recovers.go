@@ -62,17 +62,17 @@ type recovering struct {
 	cordoned, ready bool
 }
 
-func (c *recoveries) Observe(e history.Event) *Violation {
-	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(&e) > c.deadline {
+func (c *recoveries) Observe(e *history.Event) *Violation {
+	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(e) > c.deadline {
 		c.timed = false
 		if at := c.fenced.At; c.witnesses.most(at) && c.elsewhere(c.fenced.Host) && !c.neverStopped() {
-			c.breach(&c.fenced, &e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
+			c.breach(&c.fenced, e, "the workload of "+c.fenced.Host+", which was to be fenced at "+seconds(at)+", did not run again until "+seconds(e.At))
 		}
 	}
-	c.witnesses.observe(&e)
-	c.promise.observe(&e)
+	c.witnesses.observe(e)
+	c.promise.observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
-		c.judge(c.hosts.of(e.Host), &e)
+		c.judge(c.hosts.of(e.Host), e)
 	}
 	return c.tell()
 }

@@ -56,17 +56,17 @@ type claim struct {
 	late                 bool // closing is only the time being up
 }
 
-func (c *assertions) Observe(e history.Event) *invariant.Violation {
+func (c *assertions) Observe(e *history.Event) *invariant.Violation {
 	c.begun = c.begun || e.Kind == history.RunStarted
 	if e.Kind == history.FieldIs {
-		c.fields = append(slices.DeleteFunc(c.fields, func(old history.Event) bool { return old.Object == e.Object && old.Key == e.Key }), e)
+		c.fields = append(slices.DeleteFunc(c.fields, func(old history.Event) bool { return old.Object == e.Object && old.Key == e.Key }), *e)
 	}
 	for _, one := range c.claims {
 		if e.Kind == history.Deviated && one.Within > 0 && !one.over {
 			c.excuse(one)
 		}
 		if c.begun && !one.over {
-			c.observe(one, &e)
+			c.observe(one, e)
 		}
 	}
 	if c.found == nil || c.said {

@@ -65,7 +65,7 @@ func TestAssertions(t *testing.T) {
 			checker := asTold(plan, tc.skew, func() bool { return !tc.cut }).New(invariant.Params{})
 			found := 0
 			for _, e := range all {
-				if checker.Observe(e) != nil {
+				if checker.Observe(&e) != nil {
 					found++
 				}
 			}

@@ -487,7 +487,8 @@ func (r *run) advance(until time.Duration, stop func(history.Event) bool) {
 
 func (r *run) record(e history.Event) history.Event {
 	e = r.outcome.History.Append(e)
-	if v := r.panel.Observe(e); v != nil && r.outcome.Broken == nil {
+	events := r.outcome.History.Events()
+	if v := r.panel.Observe(&events[len(events)-1]); v != nil && r.outcome.Broken == nil {
 		r.outcome.Broken = v
 	}
 	r.late += r.injected.observe(e)

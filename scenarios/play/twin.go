@@ -1,28 +1,14 @@
 package play
 
-import (
-	"slices"
+import "github.com/fencelab/fencelab/scenarios/invariant"
 
-	"github.com/fencelab/fencelab/scenarios/invariant"
-)
-
-// Excused are the guarantees that a run would have violated if nothing had held anybody up,
-// and hasn't.
-func (o *Outcome) Excused() ([]invariant.Result, error) {
+// Excuses are the guarantees that a run would have violated but for what held somebody up.
+func (o *Outcome) Excuses() ([]invariant.Excuse, error) {
 	chosen, err := chosen(o.Plan)
 	if err != nil {
 		return nil, err
 	}
-	var excused []invariant.Result
-	for _, r := range invariant.JudgeStrictly(o.History, chosen, params(o.Plan, o.Timings)) {
-		lenient := slices.ContainsFunc(o.Results, func(mine invariant.Result) bool {
-			return mine.Invariant == r.Invariant && mine.Verdict != invariant.Violated
-		})
-		if r.Verdict == invariant.Violated && lenient {
-			excused = append(excused, r)
-		}
-	}
-	return excused, nil
+	return invariant.Excuses(o.History, chosen, params(o.Plan, o.Timings), o.Results), nil
 }
 
 // Twin is a run with fencelab's own controllers in the parts of those of another run, in a

@@ -64,6 +64,7 @@ type invariantResult struct {
 	Reason  string            `json:"reason,omitempty"`
 	Judged  int               `json:"judged"`
 	Excused int               `json:"excused,omitempty"`
+	Because []int             `json:"excusedByEvents,omitempty"`
 	First   int               `json:"firstEvent,omitempty"`
 	Second  int               `json:"secondEvent,omitempty"`
 	Margin  float64           `json:"marginSeconds,omitempty"`
@@ -108,6 +109,7 @@ func JSON(o *play.Outcome, replay string) []byte {
 		}
 		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault, told})
 	}
+	excuses := excuses(o)
 	for _, res := range o.Results {
 		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged, Excused: res.Excused}
 		if v := res.Violation; v != nil {
@@ -115,6 +117,11 @@ func JSON(o *play.Outcome, replay string) []byte {
 		}
 		if c := res.Closest; c != nil {
 			line.First, line.Second, line.Margin, line.Limit = c.First.Seq, c.Second.Seq, c.Margin.Seconds(), c.Limit.Seconds()
+		}
+		for _, e := range excuses {
+			if e.Invariant == res.Invariant {
+				line.Because = e.Events()
+			}
 		}
 		r.Invariants = append(r.Invariants, line)
 	}

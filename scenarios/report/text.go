@@ -48,6 +48,12 @@ func Text(o *play.Outcome, replay string) string {
 			}
 		}
 	}
+	if excuses := excuses(o); len(excuses) > 0 {
+		fmt.Fprintf(&b, "\nKept only because somebody was held up\n")
+		for _, e := range excuses {
+			fmt.Fprintf(&b, "  %-24s %s\n", e.Invariant, strings.Join(because(&e), "\n"+strings.Repeat(" ", 27)))
+		}
+	}
 	if v := o.Violation(); v != nil {
 		fmt.Fprintf(&b, "\nWhat led to it (the two events that broke the claim are marked)\n")
 		story(o, &b, v.Second.Seq, v.First.Seq, v.Second.Seq)
@@ -95,6 +101,30 @@ func excused(n int) string {
 		return ""
 	}
 	return fmt.Sprintf(", %d of them excused", n)
+}
+
+// excuses are what only a hindrance kept from being a violation.
+func excuses(o *play.Outcome) []invariant.Excuse {
+	excuses, err := o.Excuses()
+	if err != nil {
+		return nil // a plan with an unknown guarantee has never been played
+	}
+	return excuses
+}
+
+// reasonsShown bounds how much the report shows of what held somebody up.
+const reasonsShown = 3
+
+// because says what held whom up, and when.
+func because(e *invariant.Excuse) []string {
+	var lines []string
+	for i, held := range e.Because {
+		if i == reasonsShown {
+			return append(lines, fmt.Sprintf("... and %d more like that", len(e.Because)-i))
+		}
+		lines = append(lines, held.String())
+	}
+	return lines
 }
 
 // storyEnd is the last event before the faults were withdrawn, or of all.

@@ -81,8 +81,10 @@ type Hole struct {
 	Scenario   string   `json:"scenario"`
 	Deviations []string `json:"deviations,omitempty"`
 	Guarantee  string   `json:"guarantee"`
-	// Sentence is how it would have been violated.
-	Sentence string `json:"sentence"`
+	// Sentence is how it would have been violated, and HeldUp what excuses it: who was held up, and
+	// the event, a line each.
+	Sentence string   `json:"sentence"`
+	HeldUp   []string `json:"heldUp"`
 }
 
 // Reproduced is what became in the lab of a schedule in which a mutant broke a guarantee in the simulator.

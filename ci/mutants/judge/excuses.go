@@ -71,12 +71,12 @@ func answerAll() error {
 }
 
 func answerOf(o *play.Outcome, missed int) (*answer, error) {
-	excused, err := o.Excused()
+	excuses, err := o.Excuses()
 	if err != nil {
 		return nil, err
 	}
 	a := &answer{Missed: missed}
-	for _, r := range excused {
+	for _, r := range excuses {
 		a.Excused = append(a.Excused, r.Invariant)
 	}
 	for _, r := range o.Results {
@@ -201,28 +201,32 @@ func (a *auditor) look(o *play.Outcome, plan *scenarios.Plan) error {
 	if o.Err != nil || o.Broken != nil || o.Violation() != nil {
 		return nil
 	}
-	excused, err := o.Excused()
-	if err != nil || len(excused) == 0 {
+	excuses, err := o.Excuses()
+	if err != nil || len(excuses) == 0 {
 		return err
 	}
 	a.audit.Excused++
-	excused = slices.DeleteFunc(excused, func(r invariant.Result) bool {
-		a.tries[kindOf(&r)]++
-		return a.tries[kindOf(&r)] > asked
+	excuses = slices.DeleteFunc(excuses, func(e invariant.Excuse) bool {
+		a.tries[kindOf(&e)]++
+		return a.tries[kindOf(&e)] > asked
 	})
-	if len(excused) == 0 {
+	if len(excuses) == 0 {
 		return nil
 	}
 	twin, err := a.ask(plan)
 	if err != nil {
 		return err
 	}
-	for _, r := range excused {
-		if twin.Missed > 0 || slices.Contains(twin.Excused, r.Invariant) || slices.Contains(twin.Violated, r.Invariant) {
+	for _, e := range excuses {
+		if twin.Missed > 0 || slices.Contains(twin.Excused, e.Invariant) || slices.Contains(twin.Violated, e.Invariant) {
 			continue
 		}
-		a.tries[kindOf(&r)] = asked // one example will do
-		hole := finding.Hole{Scenario: plan.Metadata.Name, Guarantee: r.Invariant, Sentence: r.Reason}
+		a.tries[kindOf(&e)] = asked // one example will do
+		hole := finding.Hole{Scenario: plan.Metadata.Name, Guarantee: e.Invariant, Sentence: e.Reason}
+		for _, because := range e.Because {
+			hole.HeldUp = append(hole.HeldUp, because.String())
+		}
+		hole.HeldUp = slices.Compact(hole.HeldUp)
 		for _, d := range plan.Deviations {
 			hole.Deviations = append(hole.Deviations, d.String())
 		}
@@ -246,8 +250,13 @@ func (a *auditor) ask(plan *scenarios.Plan) (*answer, error) {
 	return a.twins.ask(plan, named)
 }
 
-// kindOf is what excuses of a kind have in common: the guarantee, and what happened.
-func kindOf(r *invariant.Result) string {
+// kindOf is what excuses of a kind have in common: the guarantee, what happened, and what held
+// somebody up.
+func kindOf(r *invariant.Excuse) string {
 	kinds := func(e *history.Event) string { return string(e.Kind) + " " + e.Key + " " + e.Actor }
-	return strings.Join([]string{r.Invariant, kinds(&r.Violation.First), kinds(&r.Violation.Second)}, ", ")
+	kind := []string{r.Invariant, kinds(&r.Violation.First), kinds(&r.Violation.Second)}
+	for _, e := range r.Because {
+		kind = append(kind, string(e.Event.Kind)+" "+e.Party)
+	}
+	return strings.Join(slices.Compact(kind), ", ")
 }

@@ -1,0 +1,94 @@
+package invariant
+
+import (
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// Excuse is a guarantee that a history would have violated but for what held somebody up.
+type Excuse struct {
+	// Result is the verdict if nothing had.
+	Result
+	// Because is what did, in the order of events: without it the guarantee is violated whatever
+	// else held somebody up, and each part of it alone excuses that.
+	Because []HeldUp
+}
+
+// Events are the numbers of the events that are the reason, in order.
+func (e *Excuse) Events() []int {
+	var numbers []int
+	for _, held := range e.Because {
+		numbers = append(numbers, held.Event.Seq)
+	}
+	return slices.Compact(numbers)
+}
+
+// HeldUp is somebody whom an event held up.
+type HeldUp struct {
+	// Party is named as in [history.Hindrance]; "lab" is everybody.
+	Party string
+	Event history.Event
+}
+
+// String says what happened, and whom it held up.
+func (h HeldUp) String() string { return clause(&h.Event) + ", which held up " + h.Party }
+
+// Excuses are those of a history for which [Judge] gave these results.
+func Excuses(h *history.History, invariants []Invariant, params Params, results []Result) []Excuse {
+	var excuses []Excuse
+	strict := judgeWithout(h, invariants, params, func(hindrance) bool { return true })
+	for i, r := range strict {
+		lenient := slices.ContainsFunc(results, func(mine Result) bool { return mine.Invariant == r.Invariant && mine.Verdict != Violated })
+		if r.Verdict == Violated && lenient {
+			excuses = append(excuses, Excuse{r, heldUp(h, invariants[i], params)})
+		}
+	}
+	return excuses
+}
+
+// heldUp is what excuses the violation of a guarantee.
+func heldUp(h *history.History, inv Invariant, params Params) []HeldUp {
+	ignored := make(map[hindrance]bool)
+	var all []hindrance
+	judgeWithout(h, []Invariant{inv}, params, func(of hindrance) bool {
+		if !ignored[of] {
+			ignored[of] = true
+			all = append(all, of)
+		}
+		return false
+	})
+	ignore := func(some []hindrance, yes bool) {
+		for _, of := range some {
+			ignored[of] = yes
+		}
+	}
+	// spare takes as many of some into account as leave a violation; it counts on that the more are, the more is excused.
+	var spare func(some []hindrance)
+	spare = func(some []hindrance) {
+		ignore(some, false)
+		if judgeWithout(h, []Invariant{inv}, params, func(of hindrance) bool { return ignored[of] })[0].Verdict == Violated {
+			return
+		}
+		ignore(some, true)
+		if half := len(some) / 2; half > 0 {
+			spare(some[:half])
+			spare(some[half:])
+		}
+	}
+	spare(all)
+	var excusing []HeldUp
+	for _, of := range all {
+		if ignored[of] {
+			excusing = append(excusing, HeldUp{of.party, h.Events()[of.event-1]})
+		}
+	}
+	return excusing
+}
+
+// judgeWithout judges a whole history as if some hindrances were not there.
+func judgeWithout(h *history.History, invariants []Invariant, params Params, ignores func(hindrance) bool) []Result {
+	p := NewPanel(invariants, params)
+	p.hindrances.ignores = ignores
+	return judge(h, p)
+}
