@@ -226,7 +226,7 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios/file -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios/file ./scenarios/invariant ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
+	for package in ./scenarios/file ./scenarios/guarantee ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: image

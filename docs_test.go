@@ -16,8 +16,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/sim/search"
 )
 
@@ -249,7 +249,7 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%s says nothing of %s", file, what)
 		}
 	}
-	for _, inv := range invariant.All() {
+	for _, inv := range guarantee.All() {
 		mentions("docs/guarantees.md", fmt.Sprintf("| `%s` | %s | %s |", inv.ID, inv.Claim, inv.Seed))
 	}
 	for _, name := range search.Strategies() {

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 echo "== schedules of a remediation on three hosts, one core (scenarios/catalog/machine-remediation/three-hosts.yaml)"
 GOMAXPROCS=1 go test ./sim/search -run '^$' -bench Schedules -benchtime 2s -count 6 -benchmem
 echo "== what a step is made of"
-GOMAXPROCS=1 go test ./sim/kube ./scenarios/invariant ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
+GOMAXPROCS=1 go test ./sim/kube ./scenarios/guarantee ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
 echo "== what the lab's gates add to a request, and to an event of a watch"
 go test ./ci/lab/gate -run '^$' -bench . -benchtime 2s
 echo "== the hosts' network: a guest's way to a service, and to another guest"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 )
 
 var quoted = regexp.MustCompile("`([a-z0-9-]+)`")
@@ -112,12 +112,12 @@ var identifier = regexp.MustCompile("`([A-Za-z][A-Za-z.]*)`")
 // isGuarantees reports whether a cell has nothing but guarantees, or nothing at all.
 func isGuarantees(cell string) bool {
 	names := quoted.FindAllStringSubmatch(cell, -1)
-	return len(names) > 0 && !slices.ContainsFunc(names, func(name []string) bool { _, err := invariant.Lookup(name[1]); return err != nil })
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name []string) bool { _, err := guarantee.Lookup(name[1]); return err != nil })
 }
 
 // known reports whether a name in backquotes is something else than a story of the seed's own.
 func known(name string) bool {
-	_, err := invariant.Lookup(name)
+	_, err := guarantee.Lookup(name)
 	return err == nil || slices.Contains([]string{"watchdogs-fire", "agents-run"}, name)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/sim"
@@ -141,7 +142,7 @@ func TestVerdictsRestOnFacts(t *testing.T) {
 			params.Hosts = append(params.Hosts, host.Name)
 		}
 		judge := func(heed func(history.Event) bool) []invariant.Result {
-			panel := invariant.NewPanel(invariant.All(), params)
+			panel := invariant.NewPanel(guarantee.All(), nil, params)
 			for _, e := range outcome.History.Events() {
 				if heed(e) {
 					panel.Observe(&e)

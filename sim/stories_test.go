@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/sim"
 )
 
@@ -90,7 +90,7 @@ func TestEveryGuaranteeIsBroken(t *testing.T) {
 			broken[id] = append(broken[id], story.Metadata.Name)
 		}
 	}
-	for _, guarantee := range invariant.All() {
+	for _, guarantee := range guarantee.All() {
 		if names := broken[guarantee.ID]; len(names) < 2 {
 			t.Errorf("%s is broken by %q; at least two wrong controllers should be told of", guarantee.ID, names)
 		}

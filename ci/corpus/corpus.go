@@ -16,6 +16,7 @@ import (
 	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/file"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
@@ -99,7 +100,7 @@ func readMistake(story string) (*Mistake, error) {
 	if err := yaml.UnmarshalStrict(data, m); err != nil {
 		return nil, fmt.Errorf("read the mistake of %s: %w", file, err)
 	}
-	if !slices.ContainsFunc(invariant.All(), func(i invariant.Invariant) bool { return i.ID == m.Breaks }) {
+	if !slices.ContainsFunc(guarantee.All(), func(i invariant.Invariant) bool { return i.ID == m.Breaks }) {
 		return nil, fmt.Errorf("%s: breaks does not name a guarantee: %q; see fencelab list --invariants", file, m.Breaks)
 	}
 	if len(m.Changes) == 0 {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
 	"github.com/fencelab/fencelab/ci/mutants/source"
-	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 )
 
 // Mutant is one mistake in one file.
@@ -167,7 +167,7 @@ func guarantees(page string, m Mutant) []string {
 	}
 	var broke []string
 	for _, id := range strings.Split(cells[1], ", ") {
-		if _, err := invariant.Lookup(id); err == nil {
+		if _, err := guarantee.Lookup(id); err == nil {
 			broke = append(broke, id)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/invariant"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -47,9 +47,9 @@ func (f *Filter) Set(text string) error {
 		return fmt.Errorf("%q is not a pattern: * stands for any number of characters, ? for one", value)
 	}
 	if key == "guarantee" {
-		if _, err := invariant.Lookup(value); err != nil {
+		if _, err := guarantee.Lookup(value); err != nil {
 			var ids []string
-			for _, inv := range invariant.All() {
+			for _, inv := range guarantee.All() {
 				ids = append(ids, inv.ID)
 			}
 			if meant := phrase.Nearest(value, ids); meant != "" {

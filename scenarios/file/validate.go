@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
@@ -50,7 +50,7 @@ func eventKinds() []string {
 
 func invariantIDs() []string {
 	var ids []string
-	for _, inv := range invariant.All() {
+	for _, inv := range guarantee.All() {
 		ids = append(ids, inv.ID)
 	}
 	return ids

@@ -32,12 +32,12 @@ type HeldUp struct {
 }
 
 // String says what happened, and whom it held up.
-func (h HeldUp) String() string { return clause(&h.Event) + ", which held up " + h.Party }
+func (h HeldUp) String() string { return Clause(&h.Event) + ", which held up " + h.Party }
 
 // Excuses are those of a history for which [Judge] gave these results.
 func Excuses(h *history.History, invariants []Invariant, params Params, results []Result) []Excuse {
 	var excuses []Excuse
-	strict := judgeWithout(h, invariants, params, func(hindrance) bool { return true })
+	strict := JudgeWithout(h, invariants, params, func(Hindrance) bool { return true })
 	for i, r := range strict {
 		lenient := slices.ContainsFunc(results, func(mine Result) bool { return mine.Invariant == r.Invariant && mine.Verdict != Violated })
 		if r.Verdict == Violated && lenient {
@@ -49,25 +49,25 @@ func Excuses(h *history.History, invariants []Invariant, params Params, results 
 
 // heldUp is what excuses the violation of a guarantee.
 func heldUp(h *history.History, inv Invariant, params Params) []HeldUp {
-	ignored := make(map[hindrance]bool)
-	var all []hindrance
-	judgeWithout(h, []Invariant{inv}, params, func(of hindrance) bool {
+	ignored := make(map[Hindrance]bool)
+	var all []Hindrance
+	JudgeWithout(h, []Invariant{inv}, params, func(of Hindrance) bool {
 		if !ignored[of] {
 			ignored[of] = true
 			all = append(all, of)
 		}
 		return false
 	})
-	ignore := func(some []hindrance, yes bool) {
+	ignore := func(some []Hindrance, yes bool) {
 		for _, of := range some {
 			ignored[of] = yes
 		}
 	}
 	// spare takes as many of some into account as leave a violation; it counts on that the more are, the more is excused.
-	var spare func(some []hindrance)
-	spare = func(some []hindrance) {
+	var spare func(some []Hindrance)
+	spare = func(some []Hindrance) {
 		ignore(some, false)
-		if judgeWithout(h, []Invariant{inv}, params, func(of hindrance) bool { return ignored[of] })[0].Verdict == Violated {
+		if JudgeWithout(h, []Invariant{inv}, params, func(of Hindrance) bool { return ignored[of] })[0].Verdict == Violated {
 			return
 		}
 		ignore(some, true)
@@ -80,15 +80,15 @@ func heldUp(h *history.History, inv Invariant, params Params) []HeldUp {
 	var excusing []HeldUp
 	for _, of := range all {
 		if ignored[of] {
-			excusing = append(excusing, HeldUp{of.party, h.Events()[of.event-1]})
+			excusing = append(excusing, HeldUp{of.Party, h.Events()[of.Event-1]})
 		}
 	}
 	return excusing
 }
 
-// judgeWithout judges a whole history as if some hindrances were not there.
-func judgeWithout(h *history.History, invariants []Invariant, params Params, ignores func(hindrance) bool) []Result {
-	p := NewPanel(invariants, params)
-	p.hindrances.ignores = ignores
+// JudgeWithout judges a whole history as if some hindrances were not there.
+func JudgeWithout(h *history.History, invariants []Invariant, params Params, ignores func(Hindrance) bool) []Result {
+	p := NewPanel(invariants, nil, params)
+	p.Hindrances.ignores = ignores
 	return judge(h, p)
 }

@@ -2,50 +2,56 @@ package invariant
 
 import "github.com/fencelab/fencelab/scenarios/history"
 
-// fence is the fencing of one host, from API events: decided by the first
+// Fence is the fencing of one host, from API events: decided by the first
 // annotation that asks for it, over when the last of them is gone. Whatever its key, a
 // reboot annotation asks for it that whoever plays the remediation controller has set.
-type fence struct {
-	// marked says that the Machine is marked for remediation, and asker who did
+type Fence struct {
+	// Marked says that the Machine is marked for remediation, and asker who did
 	// that; asked that the host is asked to go off for it, with the key. Request is the
 	// event that last changed that.
-	marked  bool
+	Marked  bool
 	asker   string
-	asked   bool
-	key     string
+	Asked   bool
+	Key     string
 	request history.Event
-	// node is the UID of the Node that represented the host when fencing was
+	// Node is the UID of the Node that represented the host when fencing was
 	// decided, or "": there was none, it is gone, or whoever asked withdrew.
-	node string
+	Node string
 }
 
-func (f *fence) active() bool { return f.marked || f.asked }
+// Active reports whether the host is being fenced.
+func (f *Fence) Active() bool { return f.Marked || f.Asked }
 
-// observe takes in an annotation event of the host. Node is the UID of the Node
+// Observe takes in an annotation event of the host. Node is the UID of the Node
 // that represents the host now. It reports whether the event decided fencing:
 // for the first time, or again for the Node that came after a fenced one.
-func (f *fence) observe(e *history.Event, node string, roles *Roles) (decided bool) {
+func (f *Fence) Observe(e *history.Event, node string, roles *Roles) (decided bool) {
 	set := e.Kind == history.AnnotationSet
-	keyed, _ := rebootRequest(e)
-	asks := e.Key == remediationAnnotation || keyed && plays(e.Actor, roles.Remediation)
+	keyed, _ := RebootRequest(e)
+	asks := e.Key == RemediationAnnotation || keyed && Plays(e.Actor, roles.Remediation)
 	switch {
-	case e.Key == externalAnnotation && f.marked != set:
+	case e.Key == ExternalAnnotation && f.Marked != set:
 		if set {
 			f.asker = e.Actor
-		} else if same(e.Actor, f.asker) || byUser(e) {
-			f.node = "" // withdrawn: by the table of seed 002 the Node may stay
+		} else if Same(e.Actor, f.asker) || ByUser(e) {
+			f.Node = "" // withdrawn: by the table of seed 002 the Node may stay
 		}
-		f.marked = set
-	case set && asks && !f.asked:
-		f.request, f.asked, f.key = *e, true, e.Key
-	case !set && f.asked && e.Key == f.key:
-		f.request, f.asked = *e, false
+		f.Marked = set
+	case set && asks && !f.Asked:
+		f.request, f.Asked, f.Key = *e, true, e.Key
+	case !set && f.Asked && e.Key == f.Key:
+		f.request, f.Asked = *e, false
 	default:
 		return false
 	}
-	if !set || f.node != "" || e.Key != externalAnnotation && e.Key != f.key {
+	if !set || f.Node != "" || e.Key != ExternalAnnotation && e.Key != f.Key {
 		return false
 	}
-	f.node = node
+	f.Node = node
 	return true
+}
+
+// ByUser reports whether the scenario itself changed an object.
+func ByUser(e *history.Event) bool {
+	return history.IsUser(e.Actor) || e.Actor == string(history.Engine)
 }

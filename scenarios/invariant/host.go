@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"strings"
+	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 )
@@ -9,18 +10,20 @@ import (
 // The annotations of seeds 000 to 002, spelled out because the claims are about
 // them and not about what the controllers' code takes them for.
 const (
-	rebootAnnotation      = "reboot.metal3.io"
-	remediationAnnotation = rebootAnnotation + "/machine-remediation"
-	externalAnnotation    = "host.metal3.io/external-remediation"
-	poweredOffAnnotation  = "remediation.metal3.io/powered-off-for-remediation"
-	pausedAnnotation      = "cluster.x-k8s.io/paused"
-	skipAnnotation        = "cluster.x-k8s.io/skip-remediation"
+	RebootAnnotation      = "reboot.metal3.io"
+	RemediationAnnotation = RebootAnnotation + "/machine-remediation"
+	ExternalAnnotation    = "host.metal3.io/external-remediation"
+	PoweredOffAnnotation  = "remediation.metal3.io/powered-off-for-remediation"
+	PausedAnnotation      = "cluster.x-k8s.io/paused"
+	SkipAnnotation        = "cluster.x-k8s.io/skip-remediation"
+	PreDrainHook          = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+	PreTerminateHook      = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
 )
 
-// rebootRequest reports whether e changes a reboot annotation of a host, and
+// RebootRequest reports whether e changes a reboot annotation of a host, and
 // whether that is a keyed one, which also holds the host off.
-func rebootRequest(e *history.Event) (keyed, ok bool) {
-	rest, ok := strings.CutPrefix(e.Key, rebootAnnotation)
+func RebootRequest(e *history.Event) (keyed, ok bool) {
+	rest, ok := strings.CutPrefix(e.Key, RebootAnnotation)
 	if !ok || !strings.HasPrefix(e.Object, "BareMetalHost/") {
 		return false, false
 	}
@@ -29,9 +32,9 @@ func rebootRequest(e *history.Event) (keyed, ok bool) {
 
 var unquoted = strings.NewReplacer(`"`, "", "'", "", " ", "")
 
-// hard reports whether the value of a reboot annotation asks for a hard reboot: it is
+// Hard reports whether the value of a reboot annotation asks for a hard reboot: it is
 // a map with the key mode, in JSON or as seed 000 writes it, {'mode':'hard'}.
-func hard(value string) bool {
+func Hard(value string) bool {
 	plain := unquoted.Replace(value)
 	for field := range strings.SplitSeq(strings.Trim(plain, "{}"), ",") {
 		if field == "mode:hard" {
@@ -41,76 +44,78 @@ func hard(value string) bool {
 	return false
 }
 
-// roster has one T for each host, in the order in which they were first named:
+// Roster has one T for each host, in the order in which they were first named:
 // those of the topology, then others that events are about.
-type roster[T any] struct {
+type Roster[T any] struct {
 	index map[string]int
-	hosts []entry[T]
+	Hosts []Entry[T]
 }
 
-type entry[T any] struct {
-	name  string
-	state T
+// Entry is the state of one host.
+type Entry[T any] struct {
+	Name  string
+	State T
 }
 
-func newRoster[T any](hosts []string) roster[T] {
-	r := roster[T]{index: make(map[string]int, len(hosts)), hosts: make([]entry[T], 0, len(hosts))}
+// NewRoster returns one that has the hosts of the topology.
+func NewRoster[T any](hosts []string) Roster[T] {
+	r := Roster[T]{index: make(map[string]int, len(hosts)), Hosts: make([]Entry[T], 0, len(hosts))}
 	for _, name := range hosts {
-		r.of(name)
+		r.Of(name)
 	}
 	return r
 }
 
-// of returns the state of a host, valid until the next call.
-func (r *roster[T]) of(name string) *T {
+// Of returns the state of a host, valid until the next call.
+func (r *Roster[T]) Of(name string) *T {
 	i, ok := r.index[name]
 	if !ok {
-		i = len(r.hosts)
+		i = len(r.Hosts)
 		r.index[name] = i
-		r.hosts = append(r.hosts, entry[T]{name: name})
+		r.Hosts = append(r.Hosts, Entry[T]{Name: name})
 	}
-	return &r.hosts[i].state
+	return &r.Hosts[i].State
 }
 
-// body is what is physically the case on one host, from world events only.
-type body struct {
-	// seen says that the state below is a fact. It is not before the first
+// Body is what is physically the case on one host, from world events only.
+type Body struct {
+	// Seen says that the state below is a fact. It is not before the first
 	// report, nor after a gap in the evidence until the next one.
-	seen  bool
-	blind bool
-	on    bool
-	// boot is the incarnation that runs, or "", and complete whether its kubelet
+	Seen  bool
+	Blind bool
+	On    bool
+	// Boot is the incarnation that runs, or "", and Complete whether its kubelet
 	// has started.
-	boot     string
-	complete bool
-	// began and ended are the events that began the boot that runs and ended
+	Boot     string
+	Complete bool
+	// Began and Ended are the events that began the boot that runs and ended
 	// the one before it.
-	began, ended history.Event
+	Began, Ended history.Event
 	last         string
-	// gap says that the observer has fallen silent before.
-	gap bool
+	// Gap says that the observer has fallen silent before.
+	Gap bool
 }
 
-// known reports whether the state of the host is a fact.
-func (b *body) known() bool { return b.seen && !b.blind }
+// Known reports whether the state of the host is a fact.
+func (b *Body) Known() bool { return b.Seen && !b.Blind }
 
-// isOff reports whether the host is off, as a fact.
-func (b *body) isOff() bool { return b.known() && !b.on }
+// IsOff reports whether the host is off, as a fact.
+func (b *Body) IsOff() bool { return b.Known() && !b.On }
 
-// observe takes in an event of this host and reports whether it says that every
+// Observe takes in an event of this host and reports whether it says that every
 // process that ran until now is gone.
-func (b *body) observe(e *history.Event) (gone bool) {
+func (b *Body) Observe(e *history.Event) (gone bool) {
 	switch e.Kind {
 	case history.PowerOff:
 		b.end(e)
-		b.on = false
+		b.On = false
 		return true
 	case history.PowerOn:
 		b.end(e)
-		b.on = true
+		b.On = true
 		return true
 	case history.BootEnded, history.WatchdogFired:
-		if e.Boot != "" && b.boot != "" && e.Boot != b.boot {
+		if e.Boot != "" && b.Boot != "" && e.Boot != b.Boot {
 			return false // an earlier boot, reported late
 		}
 		b.end(e)
@@ -119,46 +124,46 @@ func (b *body) observe(e *history.Event) (gone bool) {
 		return b.begin(e)
 	case history.BootComplete:
 		gone = b.begin(e)
-		b.complete = b.complete || e.Boot == b.boot
+		b.Complete = b.Complete || e.Boot == b.Boot
 		return gone
 	case history.EvidenceLost:
-		b.blind, b.seen, b.gap = true, false, true
+		b.Blind, b.Seen, b.Gap = true, false, true
 	case history.EvidenceRegained:
-		b.blind, b.seen = false, false
+		b.Blind, b.Seen = false, false
 	}
 	return false
 }
 
 // begin notes that the boot of e runs, which ends any other.
-func (b *body) begin(e *history.Event) (gone bool) {
+func (b *Body) begin(e *history.Event) (gone bool) {
 	switch {
 	case e.Boot == "" || e.Boot == b.last: // says nothing new, or comes late
 		return false
-	case e.Boot == b.boot:
-		b.seen, b.on = true, true
+	case e.Boot == b.Boot:
+		b.Seen, b.On = true, true
 		return false
 	}
 	b.end(e)
-	b.boot, b.began, b.on = e.Boot, *e, true
+	b.Boot, b.Began, b.On = e.Boot, *e, true
 	return true
 }
 
-func (b *body) end(e *history.Event) {
-	if b.boot != "" || !b.seen {
-		b.ended = *e
+func (b *Body) end(e *history.Event) {
+	if b.Boot != "" || !b.Seen {
+		b.Ended = *e
 	}
-	if b.boot != "" {
-		b.last = b.boot
+	if b.Boot != "" {
+		b.last = b.Boot
 	}
-	b.seen, b.boot, b.complete = true, "", false
+	b.Seen, b.Boot, b.Complete = true, "", false
 }
 
-// resets tell the ends of boots that are resets from those that come with a power-off.
-type resets struct{ ended history.Event }
+// Resets tell the ends of boots that are resets from those that come with a power-off.
+type Resets struct{ ended history.Event }
 
-// observe takes in an event of one host, and returns the end of its boot when the next one
+// Observe takes in an event of one host, and returns the end of its boot when the next one
 // begins without a power edge in between; else nil.
-func (r *resets) observe(e *history.Event) *history.Event {
+func (r *Resets) Observe(e *history.Event) *history.Event {
 	switch e.Kind {
 	case history.BootEnded:
 		r.ended = *e
@@ -173,44 +178,81 @@ func (r *resets) observe(e *history.Event) *history.Event {
 	return nil
 }
 
-// demand is what a host is asked to be, from API events.
-type demand struct {
-	offline   bool
-	unmanaged bool
-	// holds are keyed reboot annotations of others than the remediation
+// Demand is what a host is asked to be, from API events.
+type Demand struct {
+	Offline   bool
+	Unmanaged bool
+	// Holds are keyed reboot annotations of others than the remediation
 	// controller, whose hold is part of what is tested.
-	holds []string
+	Holds []string
 }
 
-func (d *demand) observe(e *history.Event) {
+// Observe takes in an event of this host.
+func (d *Demand) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.OnlineWanted:
-		d.offline = e.Value == "false"
+		d.Offline = e.Value == "false"
 	case history.ProvisioningState:
-		d.unmanaged = !managed(e.Value)
+		d.Unmanaged = !Managed(e.Value)
 	case history.BareMetalHostDeleted:
-		d.unmanaged = true // nobody can ask anything of it
+		d.Unmanaged = true // nobody can ask anything of it
 	case history.AnnotationSet:
-		if keyed, _ := rebootRequest(e); keyed && e.Key != remediationAnnotation {
-			d.holds = append(without(d.holds, e.Key), e.Key)
+		if keyed, _ := RebootRequest(e); keyed && e.Key != RemediationAnnotation {
+			d.Holds = append(Without(d.Holds, e.Key), e.Key)
 		}
 	case history.AnnotationRemoved:
-		d.holds = without(d.holds, e.Key)
+		d.Holds = Without(d.Holds, e.Key)
 	}
 }
 
-// on reports whether the host should be on.
-func (d *demand) on() bool { return !d.offline && !d.unmanaged && len(d.holds) == 0 }
+// On reports whether the host should be on.
+func (d *Demand) On() bool { return !d.Offline && !d.Unmanaged && len(d.Holds) == 0 }
 
-// managed reports whether the reboot interface is responsible for a host in this
+// Managed reports whether the reboot interface is responsible for a host in this
 // provisioning state (seed 001: hosts in the provisioned state).
-func managed(state string) bool { return state == "provisioned" || state == "externally provisioned" }
+func Managed(state string) bool { return state == "provisioned" || state == "externally provisioned" }
 
-func without(list []string, s string) []string {
+// Without is a list without the first s, in the place of the list.
+func Without(list []string, s string) []string {
 	for i := range list {
 		if list[i] == s {
 			return append(list[:i], list[i+1:]...)
 		}
 	}
 	return list
+}
+
+// KeepsOff reports whether an annotation of a Machine keeps controllers from it.
+func KeepsOff(e *history.Event) bool {
+	return strings.HasPrefix(e.Object, "Machine/") && (e.Key == PausedAnnotation || e.Key == SkipAnnotation ||
+		strings.HasPrefix(e.Key, PreDrainHook) || strings.HasPrefix(e.Key, PreTerminateHook))
+}
+
+// Coarse is how much earlier than it became known a condition may be dated:
+// Kubernetes keeps whole seconds.
+const Coarse = time.Second
+
+// OffEvents come when a host goes off.
+var OffEvents = []history.Kind{history.PowerOff, history.BootEnded}
+
+// BootEvents come when a host comes up.
+var BootEvents = []history.Kind{history.PowerOn, history.BootStarted, history.BootComplete}
+
+// Lapse is a stretch in which something is said that isn't so.
+type Lapse struct {
+	// Wrong is the event that began it, zero if there is none, and From when it counts.
+	Wrong history.Event
+	From  time.Duration
+}
+
+// Differ notes that what is said is not so.
+func (l *Lapse) Differ(e *history.Event) {
+	if l.Wrong.Kind == "" {
+		l.Wrong, l.From = *e, e.At
+	}
+}
+
+// Outlasts reports whether the stretch is longer than a limit when e comes.
+func (l *Lapse) Outlasts(limit time.Duration, e *history.Event) bool {
+	return l.Wrong.Kind != "" && e.At-l.From > limit
 }

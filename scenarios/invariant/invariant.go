@@ -1,4 +1,5 @@
-// Package invariant holds the guarantees of fencing as checkers over a history.
+// Package invariant is how guarantees judge a history: what their checkers rest on, and the
+// panel that shows them the events. The guarantees themselves are in package guarantee.
 //
 // Each checker reads the events once, in order, and believes world and API
 // events only: what a controller or a BMC says is no evidence. Its verdict has
@@ -15,14 +16,9 @@
 package invariant
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
 // Verdict is what a history says about a claim.
@@ -75,8 +71,8 @@ type Params struct {
 	Claims []Claim
 	// Patience is how long nothing may come any closer once the faults were withdrawn.
 	Patience time.Duration
-	// hindrances are those of the panel.
-	hindrances *hindrances
+	// Hindrances are those of the panel.
+	Hindrances *Hindrances
 }
 
 // HealthCheck says when a Machine may be marked, and how many.
@@ -94,6 +90,15 @@ type HealthCheck struct {
 type Fault struct {
 	HoldsBack bool
 	For       time.Duration
+}
+
+// Claim is a field that says of a host that it is off as long as it has a value.
+type Claim struct {
+	Host, Object string
+	// Key is the JSONPath of the field. Without one it is status.poweredOn, of which PowerReported tells.
+	Key, Value string
+	// Within is how long the host and the field may differ.
+	Within time.Duration
 }
 
 // Timings are those of the world that a history comes from.
@@ -204,42 +209,4 @@ type Result struct {
 type Closest struct {
 	First, Second history.Event
 	Margin, Limit time.Duration
-}
-
-// All returns the invariants in the order of reports: safety first.
-func All() []Invariant {
-	return []Invariant{
-		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
-		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
-		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
-		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
-	}
-}
-
-// Always are the invariants that are judged whatever a scenario names.
-func Always() []Invariant { return always() }
-
-var always = sync.OnceValue(func() []Invariant {
-	return slices.DeleteFunc(All(), func(inv Invariant) bool { return inv.Never == "" })
-})
-
-// IsAlways reports whether the invariant with this ID is one of those.
-func IsAlways(id string) bool {
-	return slices.ContainsFunc(always(), func(inv Invariant) bool { return inv.ID == id })
-}
-
-// Lookup returns the invariant with an ID, or an error that names the nearest.
-func Lookup(id string) (Invariant, error) {
-	var ids []string
-	for _, inv := range All() {
-		if inv.ID == id {
-			return inv, nil
-		}
-		ids = append(ids, inv.ID)
-	}
-	hint := "the invariants are " + strings.Join(ids, ", ")
-	if nearest := phrase.Nearest(id, ids); nearest != "" {
-		hint = fmt.Sprintf("did you mean %q?", nearest)
-	}
-	return Invariant{}, fmt.Errorf("look up invariant %q: there is none; %s", id, hint)
 }

@@ -20,33 +20,36 @@ type Harm struct {
 	NoPart bool
 }
 
-// harms is what can be taken from somebody, in the order in which it is looked for: from
-// which events it shows, and which guarantee looks at it. An event shows one harm at most.
-var harms = []struct {
-	what  string
-	shows func(*history.Event) bool
-	judge *Invariant
-}{
-	{"a host was powered off", kindIs(history.PowerOff), &noFalseFence},
-	{"a Node was deleted", kindIs(history.NodeDeleted), &fencedBeforeRelease},
-	{"a Node was cordoned", kindIs(history.NodeCordoned), &bystandersSpared},
-	{"a Pod was evicted", kindIs(history.PodTerminating), &bystandersSpared},
-	{"a Pod was ended", kindIs(history.PodDeleted), &fencedBeforeRelease},
-	{"a host was given away", func(e *history.Event) bool { return e.Kind == history.HostConsumer && e.Value == "" }, &bystandersSpared},
-	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, &bystandersSpared},
-	{"a Machine was deleted", kindIs(history.MachineDeleted), &bystandersSpared},
-	{"a BareMetalHost was deleted", kindIs(history.BareMetalHostDeleted), &bystandersSpared},
+// HarmKind is something that can be taken from somebody: from which events it shows, and which
+// guarantee looks at it.
+type HarmKind struct {
+	What  string
+	Shows func(*history.Event) bool
+	Judge string
+}
+
+// HarmKinds are all, in the order in which they are looked for. An event shows one at most.
+var HarmKinds = []HarmKind{
+	{"a host was powered off", kindIs(history.PowerOff), "no-false-fence"},
+	{"a Node was deleted", kindIs(history.NodeDeleted), "fenced-before-release"},
+	{"a Node was cordoned", kindIs(history.NodeCordoned), "bystanders-spared"},
+	{"a Pod was evicted", kindIs(history.PodTerminating), "bystanders-spared"},
+	{"a Pod was ended", kindIs(history.PodDeleted), "fenced-before-release"},
+	{"a host was given away", func(e *history.Event) bool { return e.Kind == history.HostConsumer && e.Value == "" }, "bystanders-spared"},
+	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, "bystanders-spared"},
+	{"a Machine was deleted", kindIs(history.MachineDeleted), "bystanders-spared"},
+	{"a BareMetalHost was deleted", kindIs(history.BareMetalHostDeleted), "bystanders-spared"},
 	{"a Machine was marked for remediation", func(e *history.Event) bool {
-		return e.Kind == history.AnnotationSet && e.Key == externalAnnotation
-	}, &noFalseFence},
-	{"a boot was to be fenced", kindIs(history.FenceRequested), &noFalseFence},
-	{"a fencing was called over", kindIs(history.FenceEnded), &safeTimeKept},
+		return e.Kind == history.AnnotationSet && e.Key == ExternalAnnotation
+	}, "no-false-fence"},
+	{"a boot was to be fenced", kindIs(history.FenceRequested), "no-false-fence"},
+	{"a fencing was called over", kindIs(history.FenceEnded), "safe-time-kept"},
 	{"a mark or a request was taken away", func(e *history.Event) bool {
-		_, reboot := rebootRequest(e)
-		return e.Kind == history.AnnotationRemoved && (reboot || e.Key == externalAnnotation)
-	}, &ownAnnotationsOnly},
-	{"a cordon was taken away", kindIs(history.NodeUncordoned), &ownAnnotationsOnly},
-	{"a hook or a pause was taken away", func(e *history.Event) bool { return e.Kind == history.AnnotationRemoved && keepsOff(e) }, &ownAnnotationsOnly},
+		_, reboot := RebootRequest(e)
+		return e.Kind == history.AnnotationRemoved && (reboot || e.Key == ExternalAnnotation)
+	}, "own-annotations-only"},
+	{"a cordon was taken away", kindIs(history.NodeUncordoned), "own-annotations-only"},
+	{"a hook or a pause was taken away", func(e *history.Event) bool { return e.Kind == history.AnnotationRemoved && KeepsOff(e) }, "own-annotations-only"},
 }
 
 func kindIs(kind history.Kind) func(*history.Event) bool {
@@ -57,7 +60,7 @@ func kindIs(kind history.Kind) func(*history.Event) bool {
 // there was any such process.
 type ledger struct {
 	roles  Roles
-	resets map[string]*resets
+	resets map[string]*Resets
 	harms  []Harm
 	// up are the processes under test that are, and still those that stand still.
 	up, still map[string]bool
@@ -69,7 +72,7 @@ type ledger struct {
 }
 
 func newLedger(p Params) ledger {
-	return ledger{roles: p.Roles, resets: make(map[string]*resets), up: make(map[string]bool), still: make(map[string]bool)}
+	return ledger{roles: p.Roles, resets: make(map[string]*Resets), up: make(map[string]bool), still: make(map[string]bool)}
 }
 
 // attend takes in which processes under test run, and for how long.
@@ -119,26 +122,26 @@ func (l *ledger) observe(e *history.Event, checkers []Checker, ids []string) {
 	if e.Kind.Layer() == history.World && e.Host != "" {
 		r := l.resets[e.Host]
 		if r == nil {
-			r = &resets{}
+			r = &Resets{}
 			l.resets[e.Host] = r
 		}
-		if ended := r.observe(e); ended != nil && l.underTest(ended.Actor) {
-			l.add(ended, "a host was reset", noFalseFence.ID, checkers, ids)
+		if ended := r.Observe(e); ended != nil && l.underTest(ended.Actor) {
+			l.add(ended, "a host was reset", "no-false-fence", checkers, ids)
 		}
 	}
 	if e.Actor == "" || !l.underTest(e.Actor) {
 		return
 	}
-	for i := range harms {
-		if h := &harms[i]; h.shows(e) {
-			l.add(e, h.what, h.judge.ID, checkers, ids)
+	for i := range HarmKinds {
+		if h := &HarmKinds[i]; h.Shows(e) {
+			l.add(e, h.What, h.Judge, checkers, ids)
 			return
 		}
 	}
 }
 
 func (l *ledger) add(e *history.Event, what, judge string, checkers []Checker, ids []string) {
-	harm := Harm{Event: *e, What: what, Judge: judge, NoPart: !l.roles.tested(e.Actor)}
+	harm := Harm{Event: *e, What: what, Judge: judge, NoPart: !l.roles.Tested(e.Actor)}
 	for i, c := range checkers {
 		because, ok := c.RuledOn(e)
 		if !ok {
@@ -154,11 +157,11 @@ func (l *ledger) add(e *history.Event, what, judge string, checkers []Checker, i
 
 // underTest reports whether an actor is a process of the story, whatever part it plays.
 func (l *ledger) underTest(actor string) bool {
-	if l.roles.tested(actor) {
+	if l.roles.Tested(actor) {
 		return true
 	}
 	for _, name := range l.roles.Others {
-		if plays(actor, name) || strings.HasSuffix(actor, "."+name) {
+		if Plays(actor, name) || strings.HasSuffix(actor, "."+name) {
 			return true
 		}
 	}

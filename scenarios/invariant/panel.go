@@ -16,7 +16,7 @@ type Panel struct {
 	ids      []string
 	judged   int
 	ledger   ledger
-	*hindrances
+	*Hindrances
 	// broke says which checkers have found a violation in what they observed.
 	broke []bool
 	// flaw says why the history as a whole is no evidence, if it isn't.
@@ -25,17 +25,18 @@ type Panel struct {
 	endedBy *Violation
 }
 
-// NewPanel returns a panel that has observed nothing.
-func NewPanel(invariants []Invariant, params Params) *Panel {
-	params.hindrances = newHindrances(params)
-	p := &Panel{judged: len(invariants), broke: make([]bool, len(invariants)), ledger: newLedger(params), hindrances: params.hindrances}
+// NewPanel returns a panel that has observed nothing, and judges by some invariants. The others
+// of all only rule on harms.
+func NewPanel(judged, all []Invariant, params Params) *Panel {
+	params.Hindrances = NewHindrances(params)
+	p := &Panel{judged: len(judged), broke: make([]bool, len(judged)), ledger: newLedger(params), Hindrances: params.Hindrances}
 	add := func(inv Invariant) {
 		p.checkers, p.ids = append(p.checkers, inv.New(params)), append(p.ids, inv.ID)
 	}
-	for _, inv := range invariants {
+	for _, inv := range judged {
 		add(inv)
 	}
-	for _, inv := range All() {
+	for _, inv := range all {
 		if !slices.Contains(p.ids, inv.ID) {
 			add(inv)
 		}
@@ -60,12 +61,12 @@ func (p *Panel) Observe(e *history.Event) *Violation {
 	if p.flaw == "" {
 		p.flaw = flaw(e)
 	}
-	p.hindrances.observe(e)
+	p.Hindrances.Observe(e)
 	var violation *Violation
 	for i, c := range p.checkers {
 		v := c.Observe(e)
 		if e.Kind == history.StepOverdue && v == nil {
-			if claim, ok := c.(promising); ok {
+			if claim, ok := c.(Promising); ok {
 				v = overdue(claim, e)
 			}
 		}
@@ -126,7 +127,7 @@ func (p *Panel) Results(complete bool) []Result {
 
 // Judge judges a whole history.
 func Judge(h *history.History, invariants []Invariant, params Params) []Result {
-	return judge(h, NewPanel(invariants, params))
+	return judge(h, NewPanel(invariants, nil, params))
 }
 
 func judge(h *history.History, p *Panel) []Result {
@@ -139,7 +140,7 @@ func judge(h *history.History, p *Panel) []Result {
 
 func flaw(e *history.Event) string {
 	if e.Kind == history.EvidenceLost && e.Host == "" {
-		return "the API observer missed versions from " + seconds(e.At) + " on"
+		return "the API observer missed versions from " + Seconds(e.At) + " on"
 	}
 	if field := e.Lacks(); field != "" {
 		return fmt.Sprintf("the history is not evidence: event %d, %s, has no %s", e.Seq, e.Kind, field)

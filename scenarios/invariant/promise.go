@@ -9,115 +9,117 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// promise is the liveness side of a claim. A checker that embeds one tells what its claim
+// Promise is the liveness side of a claim. A checker that embeds one tells what its claim
 // still waits for; what is missing once the faults were withdrawn breaks the claim.
 //
 // A fault that lasts for good isn't withdrawn. It excuses what depends on whom it holds up,
 // and nothing else. Since controllers may then go on trying for ever, what has been missing
 // for less than the run's patience is under way when it ends.
-type promise struct {
-	ruling
-	*hindrances
+type Promise struct {
+	Ruling
+	*Hindrances
 	patience time.Duration
-	healed   history.Event
+	Healed   history.Event
 }
 
-func newPromise(p Params, r ruling) promise {
-	return promise{ruling: r, hindrances: p.hindrances, patience: p.Patience}
+// NewPromise returns the promise of a checker, with its ruling.
+func NewPromise(p Params, r Ruling) Promise {
+	return Promise{Ruling: r, Hindrances: p.Hindrances, patience: p.Patience}
 }
 
-// lack is something that a claim waits for.
-type lack struct {
-	sentence string
-	// since is the event that brought it about, nil if there is none; blind says that it may
+// Lack is something that a claim waits for.
+type Lack struct {
+	Sentence string
+	// Since is the event that brought it about, nil if there is none; blind says that it may
 	// have happened unseen.
-	since *history.Event
-	blind bool
-	// host is the host that it is about, "" if it may come on any; comes are the events that
-	// bring it, or that can only follow it, and on are those on whom it depends.
-	host  string
-	comes []history.Kind
-	on    parties
+	Since *history.Event
+	Blind bool
+	// Host is the host that it is about, "" if it may come on any; Comes are the events that
+	// bring it, or that can only follow it, and On are those on whom it depends.
+	Host  string
+	Comes []history.Kind
+	On    Parties
 }
 
-// promising is a checker with a liveness side.
-type promising interface {
+// Promising is a checker with a liveness side.
+type Promising interface {
 	Checker
-	lacks() iter.Seq[lack]
-	promised() *promise
+	// Lacks are all that is still missing.
+	Lacks() iter.Seq[Lack]
+	promised() *Promise
 }
 
-func (p *promise) promised() *promise { return p }
+func (p *Promise) promised() *Promise { return p }
 
-// observe takes in the end of the faults.
-func (p *promise) observe(e *history.Event) {
+// Observe takes in the end of the faults.
+func (p *Promise) Observe(e *history.Event) {
 	if e.Kind == history.Healed {
-		p.healed = *e
+		p.Healed = *e
 	}
 }
 
 // owed is the first of some lacks that are old enough and that nothing excuses, one that is
 // certain before one that may be none; and how many are excused for good.
-func (p *promise) owed(lacks iter.Seq[lack], age time.Duration) (first lack, excused int) {
+func (p *Promise) owed(lacks iter.Seq[Lack], age time.Duration) (first Lack, excused int) {
 	for l := range lacks {
 		switch {
-		case p.lastsOn(l.on):
+		case p.lastsOn(l.On):
 			excused++
-		case l.since != nil && p.now-l.since.At < age:
-		case first.sentence == "" || first.blind && !l.blind:
+		case l.Since != nil && p.now-l.Since.At < age:
+		case first.Sentence == "" || first.Blind && !l.Blind:
 			first = l
 		}
 	}
 	return first, excused
 }
 
-// pending is Checker.Pending.
-func (p *promise) pending(lacks iter.Seq[lack]) string {
+// Owing is Checker.Pending.
+func (p *Promise) Owing(lacks iter.Seq[Lack]) string {
 	first, _ := p.owed(lacks, 0)
-	return first.sentence
+	return first.Sentence
 }
 
 // overdue breaks a claim that waits for what the story has waited for in vain, as e says,
 // unless something holds up those on whom it depends.
-func overdue(c promising, e *history.Event) *Violation {
+func overdue(c Promising, e *history.Event) *Violation {
 	p := c.promised()
-	for l := range c.lacks() {
-		if l.blind || l.since == nil || !slices.Contains(l.comes, history.Kind(e.Value)) || e.Host != "" && l.host != "" && e.Host != l.host ||
-			p.inForce(e.At, l.on) {
+	for l := range c.Lacks() {
+		if l.Blind || l.Since == nil || !slices.Contains(l.Comes, history.Kind(e.Value)) || e.Host != "" && l.Host != "" && e.Host != l.Host ||
+			p.inForce(e.At, l.On) {
 			continue
 		}
-		p.judged++
-		p.breach(l.since, e, fmt.Sprintf("%s, and at %s the story had waited in vain for it", l.sentence, seconds(e.At)))
-		return p.tell()
+		p.Judged++
+		p.Breach(l.Since, e, fmt.Sprintf("%s, and at %s the story had waited in vain for it", l.Sentence, Seconds(e.At)))
+		return p.Tell()
 	}
 	return nil
 }
 
-// verdictAfterHealing concludes a claim with a liveness side. Untested is the reason when
+// ConcludeAfterHealing concludes a claim with a liveness side. Untested is the reason when
 // nothing put it to the test.
-func (p *promise) verdictAfterHealing(complete bool, lacks iter.Seq[lack], untested string) Result {
+func (p *Promise) ConcludeAfterHealing(complete bool, lacks iter.Seq[Lack], untested string) Result {
 	age := time.Duration(0)
 	if p.lasting() {
 		age = p.patience
 	}
 	missing, excused := p.owed(lacks, age)
-	result := p.verdict(complete, untested)
+	result := p.Conclude(complete, untested)
 	result.Excused += excused
 	switch {
 	case result.Verdict == Violated || !complete:
-	case p.healed.Kind == "":
+	case p.Healed.Kind == "":
 		if result.Verdict == Held {
-			return p.unknown("the faults were never withdrawn")
+			return p.Unknown("the faults were never withdrawn")
 		}
-	case missing.blind:
+	case missing.Blind:
 		if result.Verdict == Held {
-			return p.unknown(missing.sentence)
+			return p.Unknown(missing.Sentence)
 		}
-	case missing.sentence != "":
-		v := &Violation{Invariant: p.id, First: p.healed, Second: p.healed,
-			Sentence: missing.sentence + "; the faults were withdrawn at " + seconds(p.healed.At)}
-		if missing.since != nil {
-			v.First = *missing.since
+	case missing.Sentence != "":
+		v := &Violation{Invariant: p.ID, First: p.Healed, Second: p.Healed,
+			Sentence: missing.Sentence + "; the faults were withdrawn at " + Seconds(p.Healed.At)}
+		if missing.Since != nil {
+			v.First = *missing.Since
 			if v.First.At > v.Second.At {
 				v.First, v.Second = v.Second, v.First
 			}
@@ -125,7 +127,7 @@ func (p *promise) verdictAfterHealing(complete bool, lacks iter.Seq[lack], untes
 		}
 		result.Verdict, result.Reason, result.Violation = Violated, v.Sentence, v
 	case result.Verdict == Held && excused > 0 && result.Judged <= result.Excused:
-		result = p.unknown("never put to the test: a fault that lasts keeps it from coming true")
+		result = p.Unknown("never put to the test: a fault that lasts keeps it from coming true")
 		result.Excused = result.Judged
 	}
 	return result

@@ -38,8 +38,8 @@ func (r *Roles) Names() []string {
 	return names
 }
 
-// agent reports whether an actor is an agent of a Fencer.
-func (r *Roles) agent(actor string) bool {
+// Agent reports whether an actor is an agent of a Fencer.
+func (r *Roles) Agent(actor string) bool {
 	for _, name := range r.Fencers {
 		if strings.HasSuffix(actor, "."+name) {
 			return true
@@ -48,18 +48,18 @@ func (r *Roles) agent(actor string) bool {
 	return false
 }
 
-// tested reports whether an actor is a process under test.
-func (r *Roles) tested(actor string) bool {
-	return plays(actor, r.Power) || plays(actor, r.Remediation) || plays(actor, r.HealthCheck) || plays(actor, r.Deletion) || r.agent(actor)
+// Tested reports whether an actor is a process under test.
+func (r *Roles) Tested(actor string) bool {
+	return Plays(actor, r.Power) || Plays(actor, r.Remediation) || Plays(actor, r.HealthCheck) || Plays(actor, r.Deletion) || r.Agent(actor)
 }
 
-// blameless reports whether an event is known to be the doing of nobody under
+// Blameless reports whether an event is known to be the doing of nobody under
 // test. One whose actor is not known may be.
-func (r *Roles) blameless(e *history.Event) bool { return e.Actor != "" && !r.tested(e.Actor) }
+func (r *Roles) Blameless(e *history.Event) bool { return e.Actor != "" && !r.Tested(e.Actor) }
 
-// plays reports whether an actor is the process of this name, or one of several
+// Plays reports whether an actor is the process of this name, or one of several
 // instances of it: name-2.
-func plays(actor, name string) bool {
+func Plays(actor, name string) bool {
 	if name == "" || actor == name {
 		return name != ""
 	}
@@ -67,48 +67,48 @@ func plays(actor, name string) bool {
 	return ok && instance != "" && strings.Trim(instance, "0123456789") == ""
 }
 
-// same reports whether two actors are instances of one process.
-func same(a, b string) bool { return a != "" && (plays(a, b) || plays(b, a)) }
+// Same reports whether two actors are instances of one process.
+func Same(a, b string) bool { return a != "" && (Plays(a, b) || Plays(b, a)) }
 
-// mayTouch reports whether an actor may remove or rewrite an annotation that
+// MayTouch reports whether an actor may remove or rewrite an annotation that
 // setter set (seeds 000 and 001: clients touch only their own). The plain reboot
 // annotation is also the power controller's, which removes every one from a host
 // that is deprovisioned; and the remediation controller's are its own key, and the
 // mark that it is done with (seed 002).
-func (r *Roles) mayTouch(actor, setter string, e *history.Event, unmanaged bool) bool {
-	if same(actor, setter) {
+func (r *Roles) MayTouch(actor, setter string, e *history.Event, unmanaged bool) bool {
+	if Same(actor, setter) {
 		return true
 	}
-	keyed, reboot := rebootRequest(e)
+	keyed, reboot := RebootRequest(e)
 	switch {
-	case reboot && plays(actor, r.Power):
+	case reboot && Plays(actor, r.Power):
 		return e.Kind == history.AnnotationRemoved && (!keyed || unmanaged)
-	case r.agent(actor):
-		return e.Key == externalAnnotation
-	case plays(actor, r.Remediation):
-		return e.Key == remediationAnnotation || e.Key == externalAnnotation
+	case r.Agent(actor):
+		return e.Key == ExternalAnnotation
+	case Plays(actor, r.Remediation):
+		return e.Key == RemediationAnnotation || e.Key == ExternalAnnotation
 	}
 	return false
 }
 
-// placedOn are annotations as they stand, by object and key, with the event that
+// PlacedOn are annotations as they stand, by object and key, with the event that
 // set each first and the value that it has.
-type placedOn map[[2]string]standing
+type PlacedOn map[[2]string]standing
 
 type standing struct {
-	set   history.Event
-	value string
+	Set   history.Event
+	Value string
 }
 
-// observe takes in an annotation event and returns what stood before.
-func (p placedOn) observe(e *history.Event) (before standing, had bool) {
+// Observe takes in an annotation event and returns what stood before.
+func (p PlacedOn) Observe(e *history.Event) (before standing, had bool) {
 	at := [2]string{e.Object, e.Key}
 	before, had = p[at]
 	switch {
 	case e.Kind == history.AnnotationRemoved:
 		delete(p, at)
 	case had:
-		p[at] = standing{before.set, e.Value}
+		p[at] = standing{before.Set, e.Value}
 	default:
 		p[at] = standing{*e, e.Value}
 	}

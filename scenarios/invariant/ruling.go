@@ -10,134 +10,134 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// ruling is what a checker has concluded so far. Every checker embeds one.
+// Ruling is what a checker has concluded so far. Every checker embeds one.
 //
 // A breach is certain only when the event that should have come first can't
 // have: with observers that agree to within skew it stays a suspicion for that
 // long, and becomes a doubt if the event comes in time.
-type ruling struct {
-	id   string
-	skew time.Duration
-	// judged counts the occasions that put the claim to the test, and excused those of them
+type Ruling struct {
+	ID   string
+	Skew time.Duration
+	// Judged counts the occasions that put the claim to the test, and excused those of them
 	// that would have broken it but for a hindrance.
-	judged, excused int
-	// doubt is the first reason why a verdict of held would be a guess.
-	doubt string
+	Judged, excused int
+	// Doubt is the first reason why a verdict of held would be a guess.
+	Doubt string
 	// ruled is the event on which the checker has ruled last, and because the one that allows
 	// it; zero if it is forbidden, or excused.
 	ruled    int
 	because  history.Event
-	found    *Violation
-	cause    cause
+	Found    *Violation
+	cause    Cause
 	told     bool
 	suspects []suspect
 	closest  *Closest
 }
 
-// allow says that e is right because of an earlier event: of what others asked for, or of a
+// Allow says that e is right because of an earlier event: of what others asked for, or of a
 // physical fact. What its author has recorded itself allows nothing.
-func (r *ruling) allow(e, because *history.Event) { r.ruled, r.because = e.Seq, *because }
+func (r *Ruling) Allow(e, because *history.Event) { r.ruled, r.because = e.Seq, *because }
 
-// excuse says that e would be wrong, but for what its author could not know.
-func (r *ruling) excuse(e *history.Event) {
+// Excuse says that e would be wrong, but for what its author could not know.
+func (r *Ruling) Excuse(e *history.Event) {
 	r.ruled, r.because = e.Seq, history.Event{}
-	r.judged++
+	r.Judged++
 	r.excused++
 }
 
 // RuledOn implements Checker.
-func (r *ruling) RuledOn(e *history.Event) (because *history.Event, ok bool) {
+func (r *Ruling) RuledOn(e *history.Event) (because *history.Event, ok bool) {
 	return &r.because, r.ruled == e.Seq
 }
 
-// kept says that two events came in the order that the claim promises. The zero event
+// Kept says that two events came in the order that the claim promises. The zero event
 // as the first one is none.
-func (r *ruling) kept(first, second *history.Event) {
+func (r *Ruling) Kept(first, second *history.Event) {
 	if first.Kind == "" {
 		return
 	}
 	r.nearest(Closest{First: *first, Second: *second, Margin: second.At - first.At})
 }
 
-// within says that the second event came soon enough after the first one.
-func (r *ruling) within(limit time.Duration, first, second *history.Event) {
+// Within says that the second event came soon enough after the first one.
+func (r *Ruling) Within(limit time.Duration, first, second *history.Event) {
 	r.nearest(Closest{First: *first, Second: *second, Margin: limit - (second.At - first.At), Limit: limit})
 }
 
-func (r *ruling) nearest(c Closest) {
+func (r *Ruling) nearest(c Closest) {
 	if r.closest == nil || c.Margin < r.closest.Margin {
 		r.closest = &c
 	}
 }
 
-// inTime judges something that had to come within a limit after another, beside what was
+// InTime judges something that had to come within a limit after another, beside what was
 // lost to hindrances. It counts as excused if they were still in force when it came, so that
 // no time has ever run out.
-func (r *ruling) inTime(limit time.Duration, h *hindrances, on parties, first, second *history.Event) {
-	r.judged++
+func (r *Ruling) InTime(limit time.Duration, h *Hindrances, on Parties, first, second *history.Event) {
+	r.Judged++
 	if second.At-first.At > limit && h.inForce(second.At, on) {
 		r.excused++
 	}
-	r.within(limit+h.lost(first.At, second.At, on), first, second)
+	r.Within(limit+h.Lost(first.At, second.At, on), first, second)
 }
 
-// beside says how much of a time was lost to hindrances, for the end of a sentence.
-func beside(lost time.Duration) string {
+// Beside says how much of a time was lost to hindrances, for the end of a sentence.
+func Beside(lost time.Duration) string {
 	if lost == 0 {
 		return ""
 	}
-	return "; hindrances account for " + seconds(lost) + " of that"
+	return "; hindrances account for " + Seconds(lost) + " of that"
 }
 
-// cause is what must happen for a forbidden state to end: the boots of a host,
+// Cause is what must happen for a forbidden state to end: the boots of a host,
 // or one thing on it.
-type cause struct{ host, thing string }
+type Cause struct{ Host, Thing string }
 
 // ends reports whether c, as it happens, ends state s. A host without a thing
 // ends everything on it.
-func (c cause) ends(s cause) bool { return c.host == s.host && (c.thing == "" || c.thing == s.thing) }
+func (c Cause) ends(s Cause) bool { return c.Host == s.Host && (c.Thing == "" || c.Thing == s.Thing) }
 
 type suspect struct {
-	cause     cause
+	cause     Cause
 	violation *Violation
 }
 
-// accuse says that breach happened in a state that forbids it: the one that
+// Accuse says that breach happened in a state that forbids it: the one that
 // began with standing and that c will end. While completes the sentence.
-func (r *ruling) accuse(c cause, standing, breach *history.Event, while string) {
+func (r *Ruling) Accuse(c Cause, standing, breach *history.Event, while string) {
 	r.ruled, r.because = breach.Seq, history.Event{}
-	if r.found != nil {
+	if r.Found != nil {
 		return
 	}
-	v := &Violation{Invariant: r.id, First: *standing, Second: *breach, Open: true, Sentence: clause(breach) + ", while " + while}
-	if r.skew == 0 {
-		r.found, r.cause = v, c
+	v := &Violation{Invariant: r.ID, First: *standing, Second: *breach, Open: true, Sentence: Clause(breach) + ", while " + while}
+	if r.Skew == 0 {
+		r.Found, r.cause = v, c
 		return
 	}
 	r.suspects = append(r.suspects, suspect{c, v})
 }
 
-// breach says that two events broke the claim by themselves: nothing that comes
+// Breach says that two events broke the claim by themselves: nothing that comes
 // later can mend or refute it.
-func (r *ruling) breach(first, second *history.Event, sentence string) {
+func (r *Ruling) Breach(first, second *history.Event, sentence string) {
 	r.ruled, r.because = second.Seq, history.Event{}
-	if r.found == nil {
-		r.found = &Violation{Invariant: r.id, First: *first, Second: *second, Margin: second.At - first.At, Sentence: sentence}
+	if r.Found == nil {
+		r.Found = &Violation{Invariant: r.ID, First: *first, Second: *second, Margin: second.At - first.At, Sentence: sentence}
 	}
 }
 
-// settle says that state c ended with e.
-func (r *ruling) settle(c cause, e *history.Event) {
-	if v := r.found; v != nil && v.Open && c.ends(r.cause) {
+// Settle says that state c ended with e.
+func (r *Ruling) Settle(c Cause, e *history.Event) {
+	if v := r.Found; v != nil && v.Open && c.ends(r.cause) {
 		breach := v.Second
 		v.First, v.Second, v.Margin, v.Open = breach, *e, e.At-breach.At, false
-		v.Sentence = clause(&breach) + "; " + strings.Replace(clause(e), "the Node of "+breach.Host, "its Node", 1) +
-			": " + seconds(v.Margin) + " too late"
+		v.Sentence = Clause(&breach) + "; " + strings.Replace(Clause(e), "the Node of "+breach.Host, "its Node", 1) +
+			": " + Seconds(v.Margin) + " too late"
 	}
 	kept := r.suspects[:0]
 	for _, s := range r.suspects {
 		if c.ends(s.cause) {
-			r.close(&s.violation.Second, e)
+			r.Close(&s.violation.Second, e)
 		} else {
 			kept = append(kept, s)
 		}
@@ -145,85 +145,86 @@ func (r *ruling) settle(c cause, e *history.Event) {
 	r.suspects = kept
 }
 
-// ripen turns the suspicions that nothing can refute any more into a violation.
+// Ripen turns the suspicions that nothing can refute any more into a violation.
 // It comes before an event at this time is judged.
-func (r *ruling) ripen(now time.Duration) {
-	for len(r.suspects) > 0 && r.found == nil {
+func (r *Ruling) Ripen(now time.Duration) {
+	for len(r.suspects) > 0 && r.Found == nil {
 		s := r.suspects[0]
-		if now-s.violation.Second.At < r.skew {
+		if now-s.violation.Second.At < r.Skew {
 			return
 		}
-		r.found, r.cause = s.violation, s.cause
+		r.Found, r.cause = s.violation, s.cause
 		r.suspects = r.suspects[1:]
 	}
 }
 
-// tell returns the violation once.
-func (r *ruling) tell() *Violation {
-	if r.found == nil || r.told {
+// Tell returns the violation once.
+func (r *Ruling) Tell() *Violation {
+	if r.Found == nil || r.told {
 		return nil
 	}
 	r.told = true
-	return r.found
+	return r.Found
 }
 
-// near reports whether the order of e and an earlier event is not known. The
+// Near reports whether the order of e and an earlier event is not known. The
 // two come from different observers. The zero event is never near.
-func (r *ruling) near(earlier, e *history.Event) bool {
-	return r.skew > 0 && earlier.Kind != "" && e.At-earlier.At < r.skew
+func (r *Ruling) Near(earlier, e *history.Event) bool {
+	return r.Skew > 0 && earlier.Kind != "" && e.At-earlier.At < r.Skew
 }
 
-// close records the doubt that two events leave whose order is not known.
-func (r *ruling) close(a, b *history.Event) {
+// Close records the doubt that two events leave whose order is not known.
+func (r *Ruling) Close(a, b *history.Event) {
 	if a.At > b.At {
 		a, b = b, a
 	}
-	if r.doubt == "" {
-		r.doubt = fmt.Sprintf("too close to call: %s and %s are %s apart, and observers agree only to within %s",
-			clause(a), clause(b), millis(b.At-a.At), millis(r.skew))
+	if r.Doubt == "" {
+		r.Doubt = fmt.Sprintf("too close to call: %s and %s are %s apart, and observers agree only to within %s",
+			Clause(a), Clause(b), millis(b.At-a.At), millis(r.Skew))
 	}
 }
 
-// suspend records why a verdict of held would be a guess from e on.
-func (r *ruling) suspend(e *history.Event, why string) {
+// Suspend records why a verdict of held would be a guess from e on.
+func (r *Ruling) Suspend(e *history.Event, why string) {
 	r.ruled, r.because = e.Seq, history.Event{}
-	if r.doubt == "" {
-		r.doubt = clause(e) + why
+	if r.Doubt == "" {
+		r.Doubt = Clause(e) + why
 	}
 }
 
 // Pending is that of a claim without a liveness side.
-func (r *ruling) Pending() string { return "" }
+func (r *Ruling) Pending() string { return "" }
 
-// verdict concludes. Untested is the reason when nothing put the claim to the
+// Conclude returns the verdict on a claim without a liveness side. Untested is the reason when nothing put the claim to the
 // test.
-func (r *ruling) verdict(complete bool, untested string) Result {
-	v := r.found
+func (r *Ruling) Conclude(complete bool, untested string) Result {
+	v := r.Found
 	if v == nil && complete && len(r.suspects) > 0 {
 		v = r.suspects[0].violation // nothing came to refute it
 	}
 	switch {
 	case v != nil:
-		return Result{Invariant: r.id, Verdict: Violated, Reason: v.Sentence, Violation: v, Judged: max(1, r.judged), Excused: r.excused}
-	case r.doubt != "":
-		return r.unknown(r.doubt)
+		return Result{Invariant: r.ID, Verdict: Violated, Reason: v.Sentence, Violation: v, Judged: max(1, r.Judged), Excused: r.excused}
+	case r.Doubt != "":
+		return r.Unknown(r.Doubt)
 	case !complete:
-		return r.unknown("the history was cut short")
-	case r.judged == r.excused:
-		return r.unknown("never put to the test: " + untested)
+		return r.Unknown("the history was cut short")
+	case r.Judged == r.excused:
+		return r.Unknown("never put to the test: " + untested)
 	}
-	return Result{Invariant: r.id, Verdict: Held, Judged: r.judged, Excused: r.excused, Closest: r.closest}
+	return Result{Invariant: r.ID, Verdict: Held, Judged: r.Judged, Excused: r.excused, Closest: r.closest}
 }
 
-func (r *ruling) unknown(reason string) Result {
-	return Result{Invariant: r.id, Verdict: Unknown, Reason: reason, Judged: r.judged, Excused: r.excused}
+// Unknown is the result that nobody can tell, and why.
+func (r *Ruling) Unknown(reason string) Result {
+	return Result{Invariant: r.ID, Verdict: Unknown, Reason: reason, Judged: r.Judged, Excused: r.excused}
 }
 
-// clause says what happened and when: "worker-1 was powered on at 41.2 s".
-func clause(e *history.Event) string { return e.Phrase() + " at " + seconds(e.At) }
+// Clause says what happened and when: "worker-1 was powered on at 41.2 s".
+func Clause(e *history.Event) string { return e.Phrase() + " at " + Seconds(e.At) }
 
-// seconds renders a time for a sentence: "41.2 s", to the millisecond.
-func seconds(d time.Duration) string {
+// Seconds renders a time for a sentence: "41.2 s", to the millisecond.
+func Seconds(d time.Duration) string {
 	whole, rest := d.Round(time.Millisecond)/time.Second, d.Round(time.Millisecond)%time.Second
 	fraction := strings.TrimRight(fmt.Sprintf("%03d", rest/time.Millisecond), "0")
 	return fmt.Sprintf("%d.%s s", whole, cmp.Or(fraction, "0"))

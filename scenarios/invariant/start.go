@@ -6,10 +6,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// start is what led to the next power-on of one host, as far as the API and the
+// Start is what led to the next power-on of one host, as far as the API and the
 // BMC tell. It only ever excuses: a power-on that was under way before somebody
 // forbade it is not the controllers' fault.
-type start struct {
+type Start struct {
 	// recorded is the boot that was recorded since the last power-on, and answered
 	// the last request that was recorded or answered.
 	recorded, answered history.Event
@@ -24,7 +24,8 @@ type start struct {
 	before []history.Event
 }
 
-func (s *start) observe(e *history.Event, roles *Roles) {
+// Observe takes in an event of this host.
+func (s *Start) Observe(e *history.Event, roles *Roles) {
 	switch e.Kind {
 	case history.LastPoweredOn:
 		if e.Value != "" {
@@ -39,7 +40,7 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 			s.answered = *e
 		}
 	case history.BMCCommand:
-		if powersOn(e) && !roles.blameless(e) {
+		if PowersOn(e) && !roles.Blameless(e) {
 			if s.command.Kind != "" {
 				s.before = append(s.before, s.command)
 			}
@@ -57,27 +58,28 @@ func (s *start) observe(e *history.Event, roles *Roles) {
 	}
 }
 
-// powersOn and powersOff report whether a command can have that edge.
-func powersOn(e *history.Event) bool {
+// PowersOn reports whether a command can have that edge.
+func PowersOn(e *history.Event) bool {
 	return e.Value != "ForceOff" && e.Value != "GracefulShutdown" && e.Value != "Nmi"
 }
 
-func powersOff(e *history.Event) bool {
+// PowersOff reports whether a command can have that edge.
+func PowersOff(e *history.Event) bool {
 	return e.Value != "On" && e.Value != "ForceOn" && e.Value != "Nmi"
 }
 
-// asksGuest reports whether a command only asks the operating system, which takes
+// AsksGuest reports whether a command only asks the operating system, which takes
 // the time that it takes.
-func asksGuest(e *history.Event) bool {
+func AsksGuest(e *history.Event) bool {
 	return e.Value == "GracefulShutdown" || e.Value == "GracefulRestart" || e.Value == "PushPowerButton"
 }
 
-// underWay reports whether a power-on, e, was under way when forbidden happened. It was
+// UnderWay reports whether a power-on, e, was under way when forbidden happened. It was
 // when the BMC had received the command, and carries it out late. And it was when the boot
 // had been recorded, which is the last moment at which the API can refuse a controller that
 // does not know yet, and the command was decided before anybody could know: the record
 // alone excuses nothing, for whoever has written it can look again.
-func (s *start) underWay(e, forbidden *history.Event, h *hindrances) bool {
+func (s *Start) UnderWay(e, forbidden *history.Event, h *Hindrances) bool {
 	if s.command.Kind != "" && s.command.Seq < forbidden.Seq {
 		return true
 	}
@@ -92,8 +94,8 @@ func (s *start) underWay(e, forbidden *history.Event, h *hindrances) bool {
 		return recorded.Kind != "" && recorded.Seq < forbidden.Seq && answered.Seq < forbidden.Seq
 	}
 	unaware := func(recorded, answered *history.Event) bool {
-		return before(recorded, answered) && h.unaware(sent, forbidden)
+		return before(recorded, answered) && h.Unaware(sent, forbidden)
 	}
 	// The record was made long ago when the boot is commanded again, so a look is due just before.
-	return before(&s.unseen, &s.answered) && h.onItsWay(sent, forbidden) || unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
+	return before(&s.unseen, &s.answered) && h.OnItsWay(sent, forbidden) || unaware(&s.recorded, &s.answered) || unaware(&s.begun.recorded, &s.begun.answered)
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// witnesses tell which agents of seed 004 were well enough to be asked, or to act. One
+// Witnesses tell which agents of seed 004 were well enough to be asked, or to act. One
 // isn't while its host is off or boots, and when it, its host or everybody was held up for
 // more than a moment; and for a while after. A single request that fails is a moment: an
 // agent asks again.
-type witnesses struct {
-	*hindrances
-	// recovery is how long an agent may still be unwell after it was held up.
-	recovery time.Duration
+type Witnesses struct {
+	*Hindrances
+	// Recovery is how long an agent may still be unwell after it was held up.
+	Recovery time.Duration
 	roles    *Roles
-	names    []string
+	Names    []string
 	// window is how far back something may lie for which an agent lets its host be reset: for
 	// silence it hears nothing, and hears again within hearing; or it was away for more than
 	// brief.
@@ -24,20 +24,22 @@ type witnesses struct {
 	booted map[string]time.Duration
 }
 
-func newWitnesses(p Params) witnesses {
+// NewWitnesses returns those of a history of which nothing has been observed.
+func NewWitnesses(p Params) Witnesses {
 	t := &p.Timings
-	return witnesses{
-		hindrances: p.hindrances, recovery: max(t.Safe, t.Watchdog+t.Slack),
+	return Witnesses{
+		Hindrances: p.Hindrances, Recovery: max(t.Safe, t.Watchdog+t.Slack),
 		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Brief,
-		roles: &p.Roles, names: p.Hosts, booted: make(map[string]time.Duration),
+		roles: &p.Roles, Names: p.Hosts, booted: make(map[string]time.Duration),
 	}
 }
 
-func (w *witnesses) observe(e *history.Event) {
+// Observe takes in which hosts are up.
+func (w *Witnesses) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // whoever is up was all along
 		for name := range w.booted { // order does not matter: all alike
-			w.booted[name] = -w.recovery
+			w.booted[name] = -w.Recovery
 		}
 	case history.PowerOff, history.BootEnded, history.EvidenceLost:
 		delete(w.booted, e.Host)
@@ -48,27 +50,27 @@ func (w *witnesses) observe(e *history.Event) {
 
 // well reports whether the agent on a host was, since a time at least, to whom some links
 // matter. One that has booted while the API server was away knows nobody until that is back.
-func (w *witnesses) well(name string, since time.Duration, matters func(*spell) bool) bool {
+func (w *Witnesses) well(name string, since time.Duration, matters func(*Spell) bool) bool {
 	knows, up := w.booted[name]
 	for i := range w.spells {
-		if s := &w.spells[i]; s.begin <= knows && knows < s.end && (s.party == history.Everybody || s.on(name, w.roles)) {
+		if s := &w.spells[i]; s.begin <= knows && knows < s.end && (s.Party == history.Everybody || s.on(name, w.roles)) {
 			knows = s.end
 		}
 	}
-	return up && knows < since-w.recovery && !w.hindered(name, since, matters)
+	return up && knows < since-w.Recovery && !w.hindered(name, since, matters)
 }
 
-// away reports whether the agent on a host, at a moment, has stood still or was dead for so long
+// Away reports whether the agent on a host, at a moment, has stood still or was dead for so long
 // that its watchdog may have gone unfed. That it died for a moment is no reason, since it
 // remembers.
-func (w *witnesses) away(host string, at time.Duration) bool {
+func (w *Witnesses) Away(host string, at time.Duration) bool {
 	var sum time.Duration
 	for i := range w.spells {
 		s := &w.spells[i]
 		if s.link() || !s.on(host, w.roles) || s.begin > at || s.end < at-w.window {
 			continue
 		}
-		if s.fails && s.name != isDown {
+		if s.fails && s.Name != IsDown {
 			sum += untilAsked
 		}
 		sum += min(s.end, at) - max(s.begin, at-w.window)
@@ -76,31 +78,31 @@ func (w *witnesses) away(host string, at time.Duration) bool {
 	return w.silence > 0 && sum >= w.brief
 }
 
-// deaf reports whether the agent on a host, at a moment, has had no network for long enough to let
+// Deaf reports whether the agent on a host, at a moment, has had no network for long enough to let
 // that be reset, or has just booted. One link that is cut makes nobody deaf: the others answer.
-func (w *witnesses) deaf(host string, at time.Duration) bool {
-	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.recovery >= at {
+func (w *Witnesses) Deaf(host string, at time.Duration) bool {
+	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.Recovery >= at {
 		return !w.well(host, at, anyLink)
 	}
-	return w.lostTo(at-w.window, at, w.hearing, func(s *spell) bool { return s.network() && s.on(host, w.roles) }) >= w.silence
+	return w.LostTo(at-w.window, at, w.hearing, func(s *Spell) bool { return s.network() && s.on(host, w.roles) }) >= w.silence
 }
 
 // anyLink is for an agent that needs them all, and between for one that is to answer another.
-func anyLink(*spell) bool { return true }
+func anyLink(*Spell) bool { return true }
 
-func between(host, other string) func(*spell) bool {
+func between(host, other string) func(*Spell) bool {
 	to, from := history.LinkOf(history.HostEnd(host), history.HostEnd(other)), history.LinkOf(history.HostEnd(other), history.HostEnd(host))
-	return func(s *spell) bool { return s.network() || s.name == to || s.name == from }
+	return func(s *Spell) bool { return s.network() || s.Name == to || s.Name == from }
 }
 
-// shut reports whether a host has had no network between two moments. A schedule that answers
+// Shut reports whether a host has had no network between two moments. A schedule that answers
 // its agent all the same is a deviation.
-func (w *witnesses) shut(host string, from, to time.Duration) (shut bool) {
+func (w *Witnesses) Shut(host string, from, to time.Duration) (shut bool) {
 	for i := range w.spells {
 		switch s := &w.spells[i]; {
-		case s.party == history.HostEnd(host) && s.network():
+		case s.Party == history.HostEnd(host) && s.network():
 			shut = shut || s.begin <= from && s.end >= to
-		case !s.link() && s.name != isDown && s.on(host, w.roles) && s.begin <= to && s.end >= from:
+		case !s.link() && s.Name != IsDown && s.on(host, w.roles) && s.begin <= to && s.end >= from:
 			return false
 		}
 	}
@@ -113,7 +115,7 @@ const moment, untilAsked = 2 * time.Second, 1500 * time.Millisecond
 
 // hindered reports whether an agent to whom some links matter was held up for more than a moment
 // since a time, or a while before.
-func (w *witnesses) hindered(host string, since time.Duration, matters func(*spell) bool) bool {
+func (w *Witnesses) hindered(host string, since time.Duration, matters func(*Spell) bool) bool {
 	sum := time.Duration(0)
 	for i := range w.spells {
 		s := &w.spells[i]
@@ -131,15 +133,15 @@ func (w *witnesses) hindered(host string, since time.Duration, matters func(*spe
 }
 
 // lasted reports whether a spell, and the while after it, were over only after a time.
-func (w *witnesses) lasted(s *spell, since time.Duration) bool {
-	return s.begin <= w.now && (s.end == open || s.end+w.recovery >= since)
+func (w *Witnesses) lasted(s *Spell, since time.Duration) bool {
+	return s.begin <= w.now && (s.end == open || s.end+w.Recovery >= since)
 }
 
-// mostOf reports whether most of the agents on other hosts were, since a time, and could answer
+// MostOf reports whether most of the agents on other hosts were, since a time, and could answer
 // that of one host; or anybody, if that is none. Where there are no others, none were unwell.
-func (w *witnesses) mostOf(but string, since time.Duration) bool {
+func (w *Witnesses) MostOf(but string, since time.Duration) bool {
 	well, others := 0, 0
-	for _, name := range w.names {
+	for _, name := range w.Names {
 		if name == but {
 			continue
 		}
@@ -155,12 +157,12 @@ func (w *witnesses) mostOf(but string, since time.Duration) bool {
 	return 2*well > others || others == 0
 }
 
-// most reports whether nothing kept most agents from the API server since a time.
-func (w *witnesses) most(since time.Duration) bool {
+// Most reports whether nothing kept most agents from the API server since a time.
+func (w *Witnesses) Most(since time.Duration) bool {
 	for i := range w.spells {
-		if s := &w.spells[i]; s.party == history.Everybody && w.lasted(s, since) {
+		if s := &w.spells[i]; s.Party == history.Everybody && w.lasted(s, since) {
 			return false
 		}
 	}
-	return w.mostOf("", since)
+	return w.MostOf("", since)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -62,7 +63,7 @@ type view struct {
 	Script     template.JS
 	Broken     *broken
 	Beside     *beside
-	Guarantees []guarantee
+	Guarantees []promise
 	Rows       []row
 	// Quiet is how many lanes are folded, for nothing changes in them.
 	Quiet         int
@@ -77,7 +78,7 @@ type view struct {
 
 // broken is the picture of the promise that was broken.
 type broken struct {
-	guarantee
+	promise
 	First, Second moment
 	Margin        string
 	// Limit is by when the second had to come after the first, if that is what was promised.
@@ -89,7 +90,7 @@ type moment struct {
 	At, What, By string
 }
 
-type guarantee struct {
+type promise struct {
 	Guarantee
 	Claim, Seed string
 	Times       string
@@ -296,9 +297,9 @@ func Render(run *Run) ([]byte, error) {
 
 // judge says what came of the guarantees.
 func (v *view) judge(run *Run) {
-	describe := func(g Guarantee) guarantee {
-		d := guarantee{Guarantee: g, Times: "never"}
-		if inv, err := invariant.Lookup(g.ID); err == nil {
+	describe := func(g Guarantee) promise {
+		d := promise{Guarantee: g, Times: "never"}
+		if inv, err := guarantee.Lookup(g.ID); err == nil {
 			d.Claim, d.Seed = inv.Claim, inv.Seed
 		}
 		switch {
@@ -321,7 +322,7 @@ func (v *view) judge(run *Run) {
 	}
 	if g := run.broken(); g != nil {
 		first, second := run.event(g.First), run.event(g.Second)
-		v.Broken = &broken{guarantee: describe(*g), First: momentOf(first), Second: momentOf(second)}
+		v.Broken = &broken{promise: describe(*g), First: momentOf(first), Second: momentOf(second)}
 		if g.Margin > 0 {
 			v.Broken.Margin = fmt.Sprintf("%.3f s", g.Margin)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
@@ -112,23 +113,23 @@ func judges(plan *scenarios.Plan, timings invariant.Timings, told func() bool) (
 	if len(plan.Spec.Expect.Events) > 0 {
 		chosen = append(chosen, asTold(plan, timings.Skew, told))
 	}
-	return invariant.NewPanel(chosen, params(plan, timings)), nil
+	return invariant.NewPanel(chosen, guarantee.All(), params(plan, timings)), nil
 }
 
 // chosen are the guarantees by which a plan is judged: those that it names and those that always are, or all.
 func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 	if len(plan.Spec.Invariants) == 0 {
-		return invariant.All(), nil
+		return guarantee.All(), nil
 	}
 	var chosen []invariant.Invariant
 	for _, id := range plan.Spec.Invariants {
-		inv, err := invariant.Lookup(id)
+		inv, err := guarantee.Lookup(id)
 		if err != nil {
 			return nil, err
 		}
 		chosen = append(chosen, inv)
 	}
-	for _, inv := range invariant.Always() {
+	for _, inv := range guarantee.Always() {
 		if !slices.Contains(plan.Spec.Invariants, inv.ID) {
 			chosen = append(chosen, inv)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/phrase"
@@ -41,7 +42,7 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 	for _, r := range o.Results {
 		switch {
 		case r.Verdict == invariant.Held:
-			tested = tested || !invariant.IsAlways(r.Invariant)
+			tested = tested || !guarantee.IsAlways(r.Invariant)
 		case doubt == "" && o.promised(r):
 			doubt = r.Invariant + ": " + r.Reason
 		}
@@ -68,7 +69,7 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 // promised reports whether it matters that a guarantee is not known to have held: it was put to the test, or the scenario
 // names what is to be.
 func (o *Outcome) promised(r invariant.Result) bool {
-	return r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0 && !invariant.IsAlways(r.Invariant)
+	return r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0 && !guarantee.IsAlways(r.Invariant)
 }
 
 // sayUnjudged names the first harm at which no guarantee has looked, and what would make one.
@@ -103,7 +104,7 @@ func (o *Outcome) Bypassed() bool {
 		if r.Verdict == invariant.Violated || r.Verdict == invariant.Unknown && o.promised(r) {
 			return false
 		}
-		tested = tested || r.Verdict == invariant.Held && !invariant.IsAlways(r.Invariant)
+		tested = tested || r.Verdict == invariant.Held && !guarantee.IsAlways(r.Invariant)
 	}
 	return tested
 }

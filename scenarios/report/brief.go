@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
@@ -38,7 +39,7 @@ func Brief(o *play.Outcome, dir, replay string) string {
 	}
 	broken := o.Violation()
 	if broken != nil {
-		if inv, err := invariant.Lookup(broken.Invariant); err == nil {
+		if inv, err := guarantee.Lookup(broken.Invariant); err == nil {
 			head = append(head, fmt.Sprintf("claim: %s (seed %s)", inv.Claim, inv.Seed))
 		}
 	}
@@ -141,7 +142,7 @@ const causesShown = 3
 
 // lively reports whether a violation is of something that never came, or came too late.
 func lively(v *invariant.Violation) bool {
-	inv, err := invariant.Lookup(v.Invariant)
+	inv, err := guarantee.Lookup(v.Invariant)
 	return err == nil && inv.Liveness
 }
 

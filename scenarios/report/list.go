@@ -8,13 +8,14 @@ import (
 	"text/tabwriter"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
 // Guarantees lists what can be judged.
 func Guarantees(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, inv := range invariant.All() {
+	for _, inv := range guarantee.All() {
 		kind := "safety"
 		if inv.Liveness {
 			kind = "liveness"

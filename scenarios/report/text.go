@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/guarantee"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/page"
@@ -43,7 +44,7 @@ func Text(o *play.Outcome, replay string) string {
 			fmt.Fprintf(&b, " put to the test %s%s\n", phrase.Times(r.Judged), excused(r.Excused))
 		}
 		if r.Verdict == invariant.Violated {
-			if inv, err := invariant.Lookup(r.Invariant); err == nil {
+			if inv, err := guarantee.Lookup(r.Invariant); err == nil {
 				fmt.Fprintf(&b, "  %-24s %-9s claim: %s (seed %s)\n", "", "", inv.Claim, inv.Seed)
 			}
 		}

@@ -1,0 +1,51 @@
+// Package guarantee has what fencelab promises of fencing: each guarantee is a claim and its
+// checker, in a file of its own. How a history is judged is what package invariant knows.
+package guarantee
+
+import (
+	"fmt"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fencelab/fencelab/scenarios/phrase"
+)
+
+// All returns the invariants in the order of reports: safety first.
+func All() []invariant.Invariant {
+	return []invariant.Invariant{
+		fencedBeforeRelease, safeTimeKept, nodeDeletedBeforeBoot, atMostOne, holdRespected, ownAnnotationsOnly, contentPreserved,
+		hardTakesPriority, softHasItsTime, statusTruthful, claimIsTrue, noFalseFence, bystandersSpared, noRemediationStorm, hooksPauseDrain, hooksPauseTerminate, drainedBeforeInterrupted, infrastructureBeforeNode, noPanics,
+		oneCyclePerRequest, onlineRespected, unhealthyIsFenced, deprovisionClears, deletionEnds,
+		powerRestored, nodeRestored, workloadRecovers, annotationsCleared, nothingIsLeft,
+	}
+}
+
+// Always are the invariants that are judged whatever a scenario names.
+func Always() []invariant.Invariant { return always() }
+
+var always = sync.OnceValue(func() []invariant.Invariant {
+	return slices.DeleteFunc(All(), func(inv invariant.Invariant) bool { return inv.Never == "" })
+})
+
+// IsAlways reports whether the invariant with this ID is one of those.
+func IsAlways(id string) bool {
+	return slices.ContainsFunc(always(), func(inv invariant.Invariant) bool { return inv.ID == id })
+}
+
+// Lookup returns the invariant with an ID, or an error that names the nearest.
+func Lookup(id string) (invariant.Invariant, error) {
+	var ids []string
+	for _, inv := range All() {
+		if inv.ID == id {
+			return inv, nil
+		}
+		ids = append(ids, inv.ID)
+	}
+	hint := "the invariants are " + strings.Join(ids, ", ")
+	if nearest := phrase.Nearest(id, ids); nearest != "" {
+		hint = fmt.Sprintf("did you mean %q?", nearest)
+	}
+	return invariant.Invariant{}, fmt.Errorf("look up invariant %q: there is none; %s", id, hint)
+}

@@ -1,0 +1,156 @@
+package guarantee
+
+import "github.com/fencelab/fencelab/scenarios/invariant"
+
+import "github.com/fencelab/fencelab/scenarios/history"
+
+var atMostOne = invariant.Invariant{
+	ID:    "at-most-one",
+	Claim: "At any time, at most one copy of the exclusive workload is physically running.",
+	Seed:  "002, 004",
+	New: func(p invariant.Params) invariant.Checker {
+		return &copies{
+			Ruling: invariant.Ruling{ID: "at-most-one", Skew: p.Timings.Skew},
+			hosts:  invariant.NewRoster[invariant.Body](p.Hosts),
+		}
+	},
+}
+
+// copies judges every WorkloadStarted. A process ends when it is seen to stop or
+// when its boot ends; while its host is not observed it may run on.
+type copies struct {
+	invariant.Ruling
+	hosts   invariant.Roster[invariant.Body]
+	running []placed
+	// ended are the ends of the recent past, kept only for as long as their order
+	// with a start is not known.
+	ended []placed
+	// over is the process that ended last.
+	over placed
+	// unseen counts the hosts whose state became unknown in a gap.
+	unseen int
+}
+
+// placed is a process of the exclusive workload on a host.
+type placed struct {
+	host, boot string
+	process
+}
+
+func (c *copies) Observe(e *history.Event) *invariant.Violation {
+	c.Ripen(e.At)
+	if e.Host != "" && e.Kind.Layer() == history.World {
+		c.judge(e)
+	}
+	return c.Tell()
+}
+
+func (c *copies) judge(e *history.Event) {
+	b := c.hosts.Of(e.Host)
+	was := lapsed(b)
+	gone := b.Observe(e)
+	if is := lapsed(b); is && !was {
+		c.unseen++
+	} else if was && !is {
+		c.unseen--
+	}
+	if gone {
+		c.end(e, "", "")
+		c.Settle(invariant.Cause{Host: e.Host}, e)
+	}
+	switch e.Kind {
+	case history.EvidenceLost:
+		c.lose(e)
+	case history.WorkloadStopped:
+		c.end(e, e.Object, e.UID)
+		c.Settle(invariant.Cause{Host: e.Host, Thing: e.Object}, e)
+	case history.WorkloadStarted:
+		if e.Boot == "" || e.Boot == b.Boot {
+			c.start(e, b.Boot)
+		}
+	}
+}
+
+// lapsed reports whether the state of a host is unknown because of a gap.
+func lapsed(b *invariant.Body) bool { return b.Gap && !b.Known() }
+
+// end removes the processes of e's host: all, or that of an object and a Pod.
+func (c *copies) end(e *history.Event, object, uid string) {
+	kept := c.running[:0]
+	for _, p := range c.running {
+		if p.host != e.Host || object != "" && p.object != object || uid != "" && p.uid != "" && p.uid != uid {
+			kept = append(kept, p)
+			continue
+		}
+		p.event = *e
+		c.over = p
+		if c.Skew > 0 {
+			c.ended = append(c.ended, p)
+		}
+	}
+	c.running = kept
+}
+
+// lose forgets what runs on a host that nobody observes any more. The observer
+// repeats it when it is back.
+func (c *copies) lose(e *history.Event) {
+	kept, elsewhere := c.running[:0], false
+	for _, p := range c.running {
+		if p.host != e.Host {
+			kept, elsewhere = append(kept, p), true
+		}
+	}
+	c.running = kept
+	if elsewhere {
+		c.Suspend(e, " while a copy ran elsewhere")
+	}
+}
+
+func (c *copies) start(e *history.Event, boot string) {
+	c.Judged++
+	for i := range c.running {
+		p := &c.running[i]
+		if p.object != e.Object {
+			continue
+		}
+		if p.host == e.Host && p.boot == boot && p.uid == e.UID {
+			return // repeated
+		}
+		while := "it still ran on " + p.host
+		if p.host == e.Host {
+			while = "another copy still ran there"
+		}
+		c.Accuse(invariant.Cause{Host: p.host, Thing: p.object}, &p.event, e, while)
+	}
+	if len(c.running) == 0 && c.over.object == e.Object && c.over.host != e.Host {
+		c.Kept(&c.over.event, e)
+	}
+	recent := c.ended[:0]
+	for _, p := range c.ended {
+		if !c.Near(&p.event, e) {
+			continue
+		}
+		recent = append(recent, p)
+		if p.object == e.Object && p.host != e.Host {
+			c.Close(&p.event, e)
+		}
+	}
+	c.ended = recent
+	if c.unseen > 0 {
+		c.Suspend(e, " while another host was not observed")
+	}
+	c.running = append(c.running, placed{e.Host, boot, process{e.Object, e.UID, *e}})
+}
+
+func (c *copies) Finish(complete bool) invariant.Result {
+	for i := range c.hosts.Hosts {
+		if h := &c.hosts.Hosts[i]; c.Doubt == "" && !h.State.Seen && !h.State.Gap {
+			r := c.Conclude(complete, "")
+			if r.Verdict != invariant.Violated {
+				r = c.Unknown("no observer reported on " + h.Name)
+			}
+			return r
+		}
+	}
+	return c.Conclude(complete, "no exclusive workload ran")
+}

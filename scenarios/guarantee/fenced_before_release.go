@@ -1,0 +1,249 @@
+package guarantee
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var fencedBeforeRelease = invariant.Invariant{
+	ID:    "fenced-before-release",
+	Claim: "A Node is deleted for fencing, or its workload released, only when no process of that boot is running.",
+	Seed:  "000, 002, 004",
+	New: func(p invariant.Params) invariant.Checker {
+		return &releases{
+			Ruling:     invariant.Ruling{ID: "fenced-before-release", Skew: p.Timings.Skew},
+			Hindrances: p.Hindrances,
+			roles:      p.Roles,
+			hosts:      invariant.NewRoster[releaseHost](p.Hosts),
+		}
+	},
+}
+
+// releases judges every NodeDeleted and PodDeleted.
+//
+// No Node may be deleted while a boot of its host runs that ran when fencing was
+// decided or that completed since, because its kubelet then uses the Node. A boot
+// that began later and hasn't completed knows nothing of the Node: that is the
+// other claim's business. That holds for whatever is deleted by a controller
+// under test, whether or not anything still asks for fencing, and for what anybody
+// else deletes while something does. Otherwise others may delete a Node from under
+// a running boot, as when a Machine is deleted after draining; but not from under a
+// process of the exclusive workload, for that releases it. An agent of seed 004 deletes a
+// Node when the fenced boot is over by its reckoning, while the next one may have
+// completed without reaching the API server: it answers for the boot that is fenced, and
+// for processes. What the scenario's
+// user deletes is the user's own doing, and so is the release that follows.
+type releases struct {
+	invariant.Ruling
+	*invariant.Hindrances
+	roles invariant.Roles
+	hosts invariant.Roster[releaseHost]
+}
+
+type releaseHost struct {
+	invariant.Body
+	fence invariant.Fence
+	node  string
+	// waived is the Node that the scenario's user deleted, and bound the Node of each Pod, by UID: only Pods of the stand-ins
+	// say which that is.
+	waived string
+	bound  map[string]string
+	// fenced is the boot that ran when fencing was decided, and named the one that the last
+	// NodeFence names, whose end is over, once it is.
+	fenced string
+	named  string
+	over   history.Event
+	// back is when the kubelet of the boot that runs has reached the API server, or zero.
+	back      history.Event
+	processes []process
+	// stopped are the processes that stopped while their boot, the present one, went on and whose Pods are still there;
+	// lastStop is the latest such stop of any boot.
+	stopped  []process
+	lastStop history.Event
+}
+
+// process is one process of an exclusive workload: of a Pod, unless uid is empty.
+type process struct {
+	object, uid string
+	// event is its start, or its stop once that has come.
+	event history.Event
+}
+
+func (c *releases) Observe(e *history.Event) *invariant.Violation {
+	c.Ripen(e.At)
+	if e.Host != "" {
+		c.judge(e)
+	}
+	return c.Tell()
+}
+
+func (c *releases) judge(e *history.Event) {
+	switch e.Kind.Layer() {
+	case history.World, history.API:
+	default:
+		return
+	}
+	h := c.hosts.Of(e.Host)
+	if h.Body.Observe(e) {
+		h.processes, h.stopped = h.processes[:0], h.stopped[:0]
+		c.Settle(invariant.Cause{Host: e.Host}, e)
+	}
+	switch e.Kind {
+	case history.WorkloadStarted:
+		if e.Boot == "" || e.Boot == h.Boot {
+			h.start(e)
+		}
+	case history.WorkloadStopped:
+		h.stop(e)
+		c.Settle(invariant.Cause{Host: e.Host, Thing: e.Object}, e)
+	case history.EvidenceLost:
+		h.processes = h.processes[:0] // repeated when it is regained
+	case history.NodeCreated:
+		h.node = e.UID
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if h.fence.Observe(e, h.node, &c.roles) {
+			h.fenced = h.Boot
+		}
+	case history.FenceRequested:
+		h.named, h.over = e.Value, history.Event{}
+	case history.FenceEnded:
+		h.over = *e
+	case history.BootStarted:
+		h.back = history.Event{}
+	case history.NodeReady:
+		if h.Complete && h.back.Kind == "" {
+			h.back = *e
+		}
+	case history.NodeDeleted:
+		c.nodeDeleted(h, e)
+	case history.PodBound:
+		if h.bound == nil {
+			h.bound = make(map[string]string)
+		}
+		h.bound[e.UID] = cmp.Or(e.Value, h.node)
+	case history.PodDeleted:
+		c.podDeleted(h, e)
+		delete(h.bound, e.UID)
+	}
+}
+
+func (h *releaseHost) start(e *history.Event) {
+	for _, p := range h.processes {
+		if p.object == e.Object && p.uid == e.UID {
+			return // repeated
+		}
+	}
+	h.processes = append(h.processes, process{e.Object, e.UID, *e})
+}
+
+func (h *releaseHost) stop(e *history.Event) {
+	for i, p := range h.processes {
+		if p.object == e.Object && (e.UID == "" || p.uid == "" || p.uid == e.UID) {
+			h.stopped = slices.DeleteFunc(h.stopped, func(q process) bool { return q.object == p.object && q.uid == p.uid })
+			h.stopped, h.lastStop = append(h.stopped, process{p.object, p.uid, *e}), *e
+			h.processes = append(h.processes[:i], h.processes[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *releases) nodeDeleted(h *releaseHost, e *history.Event) {
+	if h.node == e.UID {
+		h.node = ""
+	}
+	if h.fence.Node == e.UID {
+		h.fence.Node = ""
+	}
+	if invariant.ByUser(e) {
+		h.waived = e.UID
+		return
+	}
+	fencing := h.fence.Active() || c.roles.Tested(e.Actor)
+	if fencing {
+		c.Judged++
+	}
+	switch {
+	case !h.Known():
+		c.Suspend(e, ", and nobody saw whether "+e.Host+" still ran")
+	case c.roles.Agent(e.Actor) && h.named != "" && h.Boot != h.named:
+		c.afterTheFence(h, e)
+	case fencing && h.Boot != "" && (h.Complete || h.Boot == h.fenced):
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
+	case !fencing && len(h.processes) > 0:
+		p := &h.processes[0]
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: p.object}, &p.event, e, p.object+" still ran there")
+	case !fencing && h.Complete && e.Actor == "":
+		c.Suspend(e, " by nobody knows whom while "+e.Host+" ran")
+	case fencing && c.Near(&h.Ended, e):
+		c.Close(&h.Ended, e)
+	case !fencing && c.Near(&h.lastStop, e):
+		c.Close(&h.lastStop, e)
+	case fencing:
+		c.Kept(&h.Ended, e)
+	default:
+		c.Kept(&h.lastStop, e)
+	}
+}
+
+// afterTheFence judges a Node that an agent deletes when another boot runs than the fenced
+// one. That knows nothing of the Node as long as it has not reached the API server.
+func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
+	switch {
+	case len(h.processes) > 0:
+		p := &h.processes[0]
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: p.object}, &p.event, e, p.object+" still ran there")
+	case h.over.Kind != "" && !c.Unaware(e, &h.over):
+		c.Breach(&h.over, e, invariant.Clause(e)+" by "+e.Actor+", though the fencing of boot "+h.named+" was over since "+invariant.Seconds(h.over.At))
+	case h.Boot != "" && h.back.Kind != "" && !c.Unaware(e, &h.back):
+		c.Breach(&h.back, e, invariant.Clause(e)+" by "+e.Actor+", though boot "+h.Boot+" had it Ready since "+invariant.Seconds(h.back.At))
+	default:
+		c.Allow(e, &h.Ended)
+	}
+}
+
+func (c *releases) podDeleted(h *releaseHost, e *history.Event) {
+	if node := cmp.Or(e.Value, h.bound[e.UID]); invariant.ByUser(e) || node != "" && node == h.waived {
+		return
+	}
+	fencing := h.fence.Active() || c.roles.Tested(e.Actor)
+	if fencing {
+		c.Judged++
+	}
+	if !h.Known() {
+		c.Suspend(e, ", and nobody saw whether its process still ran")
+		return
+	}
+	// A process that doesn't say whose it is counts as the Pod's only when there
+	// is no other that it could be taken for.
+	for i := range h.processes {
+		p := &h.processes[i]
+		switch {
+		case p.uid == e.UID || p.uid == "" && len(h.processes) == 1:
+			c.Accuse(invariant.Cause{Host: e.Host, Thing: p.object}, &p.event, e, p.object+" still ran there")
+			return
+		case p.uid == "":
+			c.Suspend(e, ", and nobody said which process on "+e.Host+" was its")
+		}
+	}
+	// When the process of another Pod stopped is beside the point.
+	end := &h.Ended
+	h.stopped = slices.DeleteFunc(h.stopped, func(p process) bool {
+		if p.uid == "" || p.uid == e.UID {
+			end = &p.event
+		}
+		return p.uid == e.UID
+	})
+	if c.Near(end, e) {
+		c.Close(end, e)
+	}
+	if fencing {
+		c.Kept(end, e)
+	}
+}
+
+func (c *releases) Finish(complete bool) invariant.Result {
+	return c.Conclude(complete, "nothing was released from a host that was being fenced")
+}

@@ -1,0 +1,227 @@
+package guarantee
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var hardTakesPriority = invariant.Invariant{
+	ID:    "hard-takes-priority",
+	Claim: "A hard request powers its host off within seconds, whatever else was requested of it, or soon after what hinders that has ended, and the Node of a remediated host is deleted.",
+	Seed:  "000, 002",
+	New: func(p invariant.Params) invariant.Checker {
+		slack := cmp.Or(p.Timings.Act, p.Timings.Slack)
+		off := p.Timings.HardOff + p.Timings.Poll + slack
+		return &hurries{
+			Ruling:     invariant.Ruling{ID: "hard-takes-priority"},
+			roles:      p.Roles,
+			hosts:      invariant.NewRoster[hurried](p.Hosts),
+			Hindrances: p.Hindrances,
+			command:    p.Timings.Command,
+			off:        off,
+			release:    off + p.Timings.Poll + slack,
+		}
+	},
+}
+
+// hurries judges every hard request (seed 000: rapid convergence to a state where all
+// processes are stopped). The time begins with the request, and again with every
+// power-on while it stands; a command that was sent shortly before has its own time
+// to show first. What was lost to hindrances of the host's BMC, or of those who have to act,
+// doesn't count.
+type hurries struct {
+	invariant.Ruling
+	*invariant.Hindrances
+	roles   invariant.Roles
+	hosts   invariant.Roster[hurried]
+	command time.Duration
+	// off and release bound the time to off, and to the deletion of the Node.
+	off, release time.Duration
+}
+
+type hurried struct {
+	invariant.Body
+	unmanaged bool
+	marked    bool
+	paused    bool
+	node      string
+	requests  []history.Event // hard ones that are there
+	// completed says that the last boot that began was complete, and calledOff how much longer
+	// the Node may stay, because a boot that nobody has seen must be called off first.
+	completed bool
+	calledOff time.Duration
+	// mayBoot says that a power-on may be under way to a host that is off: its BMC received
+	// the command, or who powers hosts died while this one was off and nobody had asked for
+	// that, so that nobody knows any more what was sent.
+	mayBoot bool
+	// running is the event since which the host should be on its way to off, and
+	// kept the request since which its Node should be on its way out; or zero.
+	running, kept history.Event
+	// sent is the last command to go off that the BMC received, and earlier how much
+	// longer than usual may be waited because of one that came before running.
+	sent    history.Event
+	earlier time.Duration
+}
+
+func (c *hurries) Observe(e *history.Event) *invariant.Violation {
+	if c.roles.Power == "" {
+		return nil
+	}
+	for i := range c.hosts.Hosts {
+		c.expire(&c.hosts.Hosts[i], e)
+	}
+	if e.Kind == history.ControllerCrashed && invariant.Plays(e.Actor, c.roles.Power) {
+		for i := range c.hosts.Hosts {
+			h := &c.hosts.Hosts[i].State
+			h.mayBoot = h.mayBoot || h.IsOff() && len(h.requests) == 0
+		}
+	}
+	if e.Host != "" {
+		c.judge(c.hosts.Of(e.Host), e)
+	}
+	return c.Tell()
+}
+
+func (c *hurries) judge(h *hurried, e *history.Event) {
+	switch e.Kind.Layer() {
+	case history.World, history.API:
+	case history.BMC:
+		switch {
+		case e.Kind != history.BMCCommand:
+		case !invariant.PowersOff(e):
+			h.mayBoot = h.mayBoot || invariant.PowersOn(e) && h.IsOff()
+		case !invariant.AsksGuest(e):
+			h.sent = *e
+		}
+		return
+	default:
+		return
+	}
+	h.Body.Observe(e)
+	switch e.Kind {
+	case history.ProvisioningState:
+		h.unmanaged = !invariant.Managed(e.Value)
+	case history.NodeCreated:
+		h.node = e.UID
+	case history.NodeDeleted:
+		if e.UID == h.node {
+			h.node = ""
+			if !h.Known() { // in time or not, it says nothing of a host that nobody saw
+				h.kept = history.Event{}
+			}
+			c.done(&h.kept, c.release+h.calledOff, e)
+		}
+	case history.AnnotationSet, history.AnnotationRemoved:
+		c.annotated(h, e)
+	case history.PowerOff:
+		c.done(&h.running, c.off+h.earlier, e)
+		if h.kept.Kind != "" && !h.completed && c.roles.Blameless(e) { // it went off by itself, in a boot that nobody has seen
+			h.calledOff = c.command
+		}
+	case history.BootComplete:
+		h.completed = true
+	case history.PowerOn:
+		h.completed, h.mayBoot = false, false
+		if len(h.requests) > 0 {
+			c.run(h, e)
+		}
+		if h.kept.Kind != "" {
+			h.kept = *e
+		}
+	case history.EvidenceLost:
+		h.running = history.Event{}
+	}
+	if len(h.requests) == 0 || h.unmanaged || h.paused {
+		h.running = history.Event{}
+	}
+	if !h.marked || h.unmanaged || h.paused || c.roles.Remediation == "" {
+		h.kept = history.Event{}
+	}
+}
+
+func (c *hurries) annotated(h *hurried, e *history.Event) {
+	set := e.Kind == history.AnnotationSet
+	switch e.Key {
+	case invariant.ExternalAnnotation:
+		h.marked = set
+	case invariant.PausedAnnotation:
+		h.paused = set
+	case invariant.RemediationAnnotation:
+		if set && h.marked && h.node != "" && h.kept.Kind == "" {
+			h.kept, h.calledOff = *e, 0
+			if h.IsOff() && (!h.completed || h.mayBoot) {
+				h.calledOff = c.command
+			}
+		} else if !set {
+			h.kept = history.Event{}
+		}
+	}
+	if _, ok := invariant.RebootRequest(e); !ok {
+		return
+	}
+	var others []history.Event
+	stood := false
+	for _, r := range h.requests {
+		if r.Key == e.Key {
+			stood = true
+			continue
+		}
+		others = append(others, r)
+	}
+	h.requests = others
+	if !set || !invariant.Hard(e.Value) {
+		return
+	}
+	h.requests = append(h.requests, *e)
+	if h.Known() && h.On && h.running.Kind == "" && !stood {
+		c.run(h, e)
+	}
+}
+
+// run notes that the host should be on its way to off from e on.
+func (c *hurries) run(h *hurried, e *history.Event) {
+	h.running, h.earlier = *e, 0
+	if h.sent.Kind != "" {
+		h.earlier = max(0, h.sent.At+c.command-e.At)
+	}
+}
+
+// done says that e is what should have happened within a time after an event.
+func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Event) {
+	if since.Kind == "" {
+		return
+	}
+	c.InTime(limit, c.Hindrances, c.on(e.Host), since, e)
+	*since = history.Event{}
+}
+
+// on are those on whom the fencing of a host depends.
+func (c *hurries) on(host string) invariant.Parties {
+	return invariant.Parties{BMC: host, First: c.roles.Power, Second: c.roles.Remediation}
+}
+
+// expire judges what should have happened before e.
+func (c *hurries) expire(h *invariant.Entry[hurried], e *history.Event) {
+	late := func(since *history.Event, limit time.Duration, what func() string) {
+		if since.Kind == "" || e.At-since.At <= limit {
+			return
+		}
+		lost := c.Lost(since.At, e.At, c.on(h.Name))
+		if e.At-since.At-lost <= limit {
+			return
+		}
+		first := *since
+		*since = history.Event{}
+		c.Judged++
+		c.Breach(&first, e, invariant.Clause(&first)+", and "+invariant.Seconds(e.At-first.At)+" later "+what()+invariant.Beside(lost))
+	}
+	late(&h.State.running, c.off+h.State.earlier, func() string { return h.Name + " is still on, though a hard request stands" })
+	late(&h.State.kept, c.release+h.State.calledOff, func() string { return "the Node of " + h.Name + " still exists" })
+}
+
+func (c *hurries) Finish(complete bool) invariant.Result {
+	return c.Conclude(complete, "no hard request was made of a host that was on while nothing hindered the controllers")
+}

@@ -1,0 +1,374 @@
+package guarantee
+
+import (
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var noFalseFence = invariant.Invariant{
+	ID:    "no-false-fence",
+	Claim: "No controller powers off a host without being asked to, fences one whose Machine is not marked, or marks a Machine whose Node is healthy or has time left to return; and no agent lets its host be reset because the control plane failed, or for a reset that brings nothing nearer.",
+	Seed:  "000, 002, 004",
+	New: func(p invariant.Params) invariant.Checker {
+		return &accusers{
+			Ruling:     invariant.Ruling{ID: "no-false-fence", Skew: p.Timings.Skew},
+			roles:      p.Roles,
+			check:      p.HealthCheck,
+			hosts:      invariant.NewRoster[suspected](p.Hosts),
+			Hindrances: p.Hindrances,
+			grace:      p.Timings.Slack,
+			missing:    p.Timings.Missing,
+			witnesses:  invariant.NewWitnesses(p),
+		}
+	},
+}
+
+// accusers judges every PowerOff by a controller, every remediation annotation that
+// one sets and every mark of a health check. What a controller did is judged by what
+// was the case a moment before too; and not at all if something hindered it since
+// that changed, for then it may have known no better. An agent that has its own host reset
+// has a reason if the host is fenced, or was hindered itself, or if most of the others
+// were: a control plane that is away is none.
+type accusers struct {
+	invariant.Ruling
+	*invariant.Hindrances
+	witnesses invariant.Witnesses
+	roles     invariant.Roles
+	check     *invariant.HealthCheck
+	hosts     invariant.Roster[suspected]
+	// grace is how old the knowledge may be on which a controller acts while nothing
+	// hinders it: what it read just before it wrote.
+	grace time.Duration
+	// missing is how long a Node that was deleted has to return.
+	missing time.Duration
+}
+
+type suspected struct {
+	invariant.Resets
+	requests  []string // the reboot annotations that are there
+	offline   bool
+	unmanaged bool
+	// pending is the request that was recorded, if the controller has not powered the host on
+	// since; overdue says that the last command to do so had no client any more.
+	pending history.Event
+	overdue bool
+	// wish is the last event that asked the host to go off.
+	wish history.Event
+	// unasked is the event since which nothing asks the host to go off.
+	unasked history.Event
+	// asked and loose are the last commands to go off that the BMC received while
+	// something asked for it, or had just before, and while nothing did.
+	asked, loose history.Event
+
+	// marked says that the Machine is marked, by mark, and unmarked since when it isn't.
+	marked         bool
+	mark, unmarked history.Event
+	// unready is when there was a Ready Node last, and poweredOn when a boot was last recorded.
+	unready, poweredOn history.Event
+	// paused and skipped are what keeps controllers from the Machine, while it stands.
+	paused, skipped history.Event
+
+	// fence is the boot that a NodeFence names, while it stands, and began the beginning of the
+	// boot that runs.
+	fence string
+	began history.Event
+
+	// now is how the Node is, and past how it was before, latest last.
+	now  condition
+	past []condition
+}
+
+// condition is how a Machine's Node is, since an event.
+type condition struct {
+	exists, ready bool
+	since         history.Event
+	// older is how long before that it says it began: the write may have been late.
+	older time.Duration
+	// seen says of a Node that was deleted that the health check had the time to see it Ready.
+	seen bool
+}
+
+// sick reports whether it may lead to a mark at a time.
+func (c *accusers) sick(n *condition, at time.Duration) bool {
+	switch {
+	case c.check == nil, !n.exists && !n.seen:
+		return !n.ready
+	case !n.exists:
+		return at-n.since.At+invariant.Coarse >= c.missing
+	}
+	return !n.ready && at-n.since.At+max(invariant.Coarse, n.older) >= c.check.UnhealthyAfter
+}
+
+// overdue reports whether no Node has been Ready for so long, since the host was last powered on as
+// the API tells or the Machine was unmarked, that it may lead to a mark: whoever deletes a Node and
+// makes it anew meanwhile gives it no further time.
+func (c *accusers) overdue(h *suspected, at time.Duration) bool {
+	since := max(h.unready.At, h.poweredOn.At, h.unmarked.At)
+	return c.missing > 0 && !h.now.ready && h.unready.Kind != "" && at-since+invariant.Coarse >= c.missing
+}
+
+func (h *suspected) wanted() bool {
+	return !h.unmanaged && (len(h.requests) > 0 || h.offline || h.pending.Kind != "")
+}
+
+func (c *accusers) Observe(e *history.Event) *invariant.Violation {
+	if invariant.Retold(e) {
+		c.check = nil
+	}
+	if e.Host != "" {
+		h := c.hosts.Of(e.Host)
+		was := h.wanted()
+		c.reset(h, e)
+		c.judge(h, e)
+		if was && !h.wanted() {
+			h.unasked = *e
+		}
+	}
+	c.witnesses.Observe(e)
+	return c.Tell()
+}
+
+// reset judges what an agent does to its own host, and what for.
+func (c *accusers) reset(h *suspected, e *history.Event) {
+	switch e.Kind {
+	case history.BootStarted:
+		h.began = *e
+	case history.FenceEnded:
+		h.fence = ""
+	case history.FenceRequested:
+		h.fence = e.Value
+		if c.roles.Agent(e.Actor) {
+			c.forMark(h, e)
+		}
+	case history.BootEnded:
+		if !c.roles.Agent(e.Actor) {
+			return
+		}
+		switch {
+		case h.marked:
+			c.Judged++
+			c.Allow(e, &h.mark)
+		case h.fence == e.Boot, c.witnesses.Away(e.Host, e.At):
+			c.Judged++
+			c.Allow(e, e)
+		case h.began.Boot == e.Boot && c.witnesses.Shut(e.Host, h.began.At, e.At):
+			c.Judged++
+			c.Breach(&h.began, e, invariant.Clause(e)+" by "+e.Actor+", though that had no network since before it began: a reset brings it no nearer")
+		case c.witnesses.Deaf(e.Host, e.At), !c.witnesses.MostOf(e.Host, e.At):
+			c.Judged++
+			c.Allow(e, e) // it could reach nobody
+		default:
+			c.Judged++
+			why := " and most of the others ran and could be reached"
+			if len(c.witnesses.Names) == 1 {
+				why = ", and it had nobody to ask"
+			}
+			c.Breach(e, e, invariant.Clause(e)+" by "+e.Actor+", though nobody wanted it to be fenced"+why)
+		}
+	}
+}
+
+func (c *accusers) judge(h *suspected, e *history.Event) {
+	ended := h.Resets.Observe(e)
+	switch e.Kind {
+	case history.AnnotationSet, history.AnnotationRemoved:
+		c.annotated(h, e)
+	case history.OnlineWanted:
+		if h.offline = e.Value == "false"; h.offline {
+			h.wish = *e
+		}
+	case history.ProvisioningState:
+		if h.unmanaged = !invariant.Managed(e.Value); h.unmanaged {
+			h.pending = history.Event{} // it asked for a boot of an image that is gone
+		}
+	case history.PendingRebootSince:
+		if e.Value == "" || h.pending.Kind == "" && len(h.requests) == 0 {
+			h.pending = history.Event{}
+		} else {
+			h.pending = h.wish
+		}
+	case history.LastPoweredOn:
+		h.pending, h.poweredOn = history.Event{}, *e
+	case history.BMCCommand:
+		if invariant.PowersOn(e) {
+			h.overdue = e.Key == history.Late
+		}
+		switch {
+		case !invariant.PowersOff(e) || c.roles.Blameless(e) || e.Key == history.Late:
+		case h.wanted() || c.Unaware(e, &h.unasked):
+			h.asked = *e
+		default:
+			h.loose = *e
+		}
+	case history.PowerOff:
+		c.off(h, e)
+	case history.PowerOn:
+		if invariant.Plays(e.Actor, c.roles.Power) && !h.overdue {
+			h.pending = history.Event{} // what was recorded has had its boot
+		}
+		h.asked, h.loose = history.Event{}, history.Event{}
+	case history.BootStarted: // what was received before is carried out late, if ever
+		if ended != nil && !c.roles.Agent(ended.Actor) {
+			c.off(h, ended)
+		}
+		h.asked, h.loose = history.Event{}, history.Event{}
+	case history.EvidenceLost:
+		c.Suspend(e, ", so that nobody saw whether it was powered off")
+	case history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady:
+		c.node(h, e)
+	}
+}
+
+// off judges a power-off by the command that led to it. None while the host was on
+// means that the BMC carried out an older one late.
+func (c *accusers) off(h *suspected, e *history.Event) {
+	switch {
+	case c.roles.Blameless(e):
+	case e.Actor == "":
+		if !h.wanted() {
+			c.Suspend(e, " by nobody knows whom")
+		}
+	case h.wanted() || h.asked.Kind != "":
+		c.Judged++
+		c.Allow(e, &h.wish)
+	case h.loose.Kind != "" && h.loose.Seq < e.Seq:
+		c.Judged++
+		c.Breach(&h.loose, e, invariant.Clause(e)+" by "+e.Actor+", which nobody had asked for")
+	default:
+		c.Allow(e, e) // a command of before, carried out late
+	}
+	if e.Kind == history.PowerOff {
+		h.asked, h.loose = history.Event{}, history.Event{}
+	}
+}
+
+func (c *accusers) annotated(h *suspected, e *history.Event) {
+	set := e.Kind == history.AnnotationSet
+	if e.Key == invariant.ExternalAnnotation {
+		if set && !h.marked && invariant.Plays(e.Actor, c.roles.HealthCheck) {
+			c.mark(h, e)
+		}
+		if h.marked && !set {
+			h.unmarked = *e
+		}
+		if h.marked = set; set {
+			h.mark = *e
+		}
+		return
+	}
+	if strings.HasPrefix(e.Object, "Machine/") {
+		var since history.Event
+		if set {
+			since = *e
+		}
+		switch e.Key {
+		case invariant.PausedAnnotation:
+			h.paused = since
+		case invariant.SkipAnnotation:
+			h.skipped = since
+		}
+	}
+	if _, ok := invariant.RebootRequest(e); !ok {
+		return
+	}
+	h.requests = invariant.Without(h.requests, e.Key)
+	if set {
+		h.requests = append(h.requests, e.Key)
+		h.wish = *e
+	}
+	if set && invariant.Plays(e.Actor, c.roles.Remediation) {
+		c.forMark(h, e)
+	}
+}
+
+// forMark judges what is done for a mark of the Machine by whether there is one.
+func (c *accusers) forMark(h *suspected, e *history.Event) {
+	switch {
+	case h.marked:
+		c.Judged++
+		c.Allow(e, &h.mark)
+	case c.Unaware(e, &h.unmarked):
+		c.Excuse(e)
+	default:
+		first := h.unmarked
+		if first.Kind == "" {
+			first = *e
+		}
+		c.Judged++
+		c.Breach(&first, e, invariant.Clause(e)+" by "+e.Actor+", though the Machine was not marked")
+	}
+}
+
+// mark judges a mark by how the Machine's Node is, or was a moment ago.
+func (c *accusers) mark(h *suspected, e *history.Event) {
+	since := &h.now.since
+	for _, kept := range [...]*history.Event{&h.paused, &h.skipped} {
+		if kept.Kind != "" && !c.Unaware(e, kept) {
+			c.Judged++
+			c.Breach(kept, e, invariant.Clause(e)+" by "+e.Actor+", though "+kept.Key+" keeps controllers from it since "+invariant.Seconds(kept.At))
+			return
+		}
+	}
+	switch {
+	case c.sick(&h.now, e.At), c.overdue(h, e.At):
+		c.Judged++
+		c.Allow(e, since)
+	case c.wasSick(h, e):
+		c.Excuse(e)
+	case h.now.ready:
+		c.Judged++
+		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node was Ready since "+invariant.Seconds(since.At))
+	case !h.now.exists:
+		c.Judged++
+		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node had been missing for "+invariant.Seconds(e.At-since.At)+" only")
+	default:
+		c.Judged++
+		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node had been not Ready for "+invariant.Seconds(e.At-since.At)+" only")
+	}
+}
+
+// wasSick reports whether the Node was sick at the end of a condition of which its author may
+// not have known that it had ended.
+func (c *accusers) wasSick(h *suspected, e *history.Event) bool {
+	ended := &h.now.since
+	for i := len(h.past) - 1; i >= 0 && c.Unaware(e, ended); i-- {
+		if c.sick(&h.past[i], ended.At) {
+			return true
+		}
+		ended = &h.past[i].since
+	}
+	return false
+}
+
+func (c *accusers) node(h *suspected, e *history.Event) {
+	n := condition{exists: h.now.exists, ready: h.now.ready, since: *e}
+	switch e.Kind {
+	case history.NodeCreated:
+		n.exists, n.ready = true, false
+	case history.NodeDeleted:
+		n.exists, n.ready = false, false
+		since := h.now.since.At
+		n.seen = h.now.ready && e.At-since-c.Lost(since, e.At, invariant.Parties{First: c.roles.HealthCheck}) > c.grace
+	case history.NodeReady:
+		n.ready = true
+	case history.NodeNotReady:
+		n.ready = false
+		n.older, _ = time.ParseDuration(e.Value) // or it says nothing else
+	}
+	if h.now.ready && !n.ready {
+		h.unready = *e
+	}
+	if n.exists != h.now.exists || n.ready != h.now.ready {
+		if h.now.since.Kind != "" { // that nothing was known yet is no condition
+			h.past = append(h.past, h.now)
+		}
+		h.now = n
+	}
+}
+
+func (c *accusers) Finish(complete bool) invariant.Result {
+	return c.Conclude(complete, "no controller powered a host off, asked for that or marked a Machine")
+}

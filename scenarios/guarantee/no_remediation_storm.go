@@ -1,0 +1,345 @@
+package guarantee
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var noRemediationStorm = invariant.Invariant{
+	ID:    "no-remediation-storm",
+	Claim: "A mark leads to one fencing; a Machine is not marked again before its Node has had time to return; none are marked while more or fewer are unhealthy than the health check acts on, or during its cool-down after that; and nothing is written over and over.",
+	Seed:  "002, 004",
+	New: func(p invariant.Params) invariant.Checker {
+		return &storms{
+			Ruling:     invariant.Ruling{ID: "no-remediation-storm"},
+			roles:      p.Roles,
+			check:      p.HealthCheck,
+			hosts:      invariant.NewRoster[stormy](p.Hosts),
+			Hindrances: p.Hindrances,
+			grace:      p.Timings.Slack,
+			coolDown:   p.Timings.CoolDown,
+			writes:     map[string][]history.Event{},
+			idle:       map[string]idleness{},
+			command:    p.Timings.Command,
+			commands:   map[string][]history.Event{},
+		}
+	},
+}
+
+// A controller that writes an object more often than stormWrites times within
+// stormWindow fights somebody, or itself. Right ones need a dozen for a remediation. So
+// does one that writes it idleWrites times within idleWindow while nothing else happens.
+const (
+	stormWrites = 50
+	stormWindow = 10 * time.Second
+	idleWrites  = 30
+	idleWindow  = 2 * time.Minute
+)
+
+// The same power command is given to a host no more often than this within the time that one is
+// given to take effect, unless the host or what is asked of it changes. One that is refused is
+// given again in growing intervals.
+const stormCommands = 4
+
+// storms judges every mark of a health check, every remediation annotation that a
+// controller sets, and how fast each controller writes.
+type storms struct {
+	invariant.Ruling
+	*invariant.Hindrances
+	roles invariant.Roles
+	check *invariant.HealthCheck
+	hosts invariant.Roster[stormy]
+	grace time.Duration // as in accusers
+	// crowded is the last event at which too many Machines were unhealthy for certain, and
+	// coolDown how long nobody is marked after that.
+	crowded  history.Event
+	coolDown time.Duration
+	// started says that the story has begun, and changed that there are other
+	// Machines since, so that nobody here knows how many may be unhealthy.
+	started, changed bool
+	// writes are the latest of each controller to each object, and idle those since anything
+	// but that has happened.
+	writes map[string][]history.Event
+	idle   map[string]idleness
+	// command is how long a power command is given, and commands are those to each host since
+	// that has changed, if they were all the same.
+	command  time.Duration
+	commands map[string][]history.Event
+}
+
+// idleness is how often something was written since an event.
+type idleness struct {
+	first history.Event
+	times int
+}
+
+type stormy struct {
+	// mark is the one that stands, last that of the health check before, and
+	// returned that the Node was Ready since.
+	mark, last history.Event
+	returned   bool
+	// fenced is the fencing that the mark led to, and over that it has ended.
+	fenced history.Event
+	over   bool
+	held   bool
+	// boot runs, named is the boot that a NodeFence names, and answered says that this one
+	// was over when the mark was set: no fencing comes of it then.
+	boot, named string
+	answered    bool
+	// request is the NodeFence that an agent has made for the mark and the boot that ran when that
+	// was set, ended says that it is gone, and about is that boot.
+	request history.Event
+	ended   bool
+	about   string
+	// paused and skipped say that the Machine is left alone: it is nobody's target.
+	paused, skipped bool
+	// node and ready are how the Node is, since the last change.
+	node, ready bool
+	since       history.Event
+}
+
+func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
+
+func (c *storms) Observe(e *history.Event) *invariant.Violation {
+	if invariant.Retold(e) {
+		c.check = nil
+	}
+	if e.Kind != history.ControllerEffect {
+		clear(c.idle)
+	}
+	c.commanded(e)
+	switch e.Kind {
+	case history.RunStarted:
+		c.started = true
+	case history.ControllerEffect:
+		c.wrote(e)
+		c.idled(e)
+	case history.BootStarted:
+		c.hosts.Of(e.Host).boot = e.Boot
+	case history.MachineCreated, history.MachineDeleted:
+		c.changed = c.changed || c.started
+	}
+	if c.coolDown > 0 && c.check != nil {
+		on := invariant.Parties{First: c.roles.HealthCheck}
+		// A crowd counts that has lasted for so long that the health check has seen it.
+		_, unhealthy, _ := c.count(func(since *history.Event) bool { return e.At-since.At-c.Lost(since.At, e.At, on) > c.grace })
+		if unhealthy > c.check.MaxUnhealthy {
+			c.crowded = *e
+		}
+	}
+	if e.Host != "" && e.Kind.Layer() == history.API {
+		c.judge(c.hosts.Of(e.Host), e)
+	}
+	return c.Tell()
+}
+
+func (c *storms) judge(h *stormy, e *history.Event) {
+	node, ready := h.node, h.ready
+	switch e.Kind {
+	case history.AnnotationSet, history.AnnotationRemoved:
+		switch set := e.Kind == history.AnnotationSet; e.Key {
+		case invariant.ExternalAnnotation:
+			c.marked(h, e, set)
+		case invariant.RemediationAnnotation:
+			c.asked(h, e, set)
+		case invariant.PausedAnnotation:
+			h.paused = set && strings.HasPrefix(e.Object, "Machine/")
+		case invariant.SkipAnnotation:
+			h.skipped = set
+		}
+	case history.ProvisioningState, history.MachineDeleted:
+		h.fenced, h.last = history.Event{}, history.Event{}
+	case history.FenceRequested:
+		c.requested(h, e)
+		h.named = e.Value
+	case history.FenceEnded:
+		h.named = ""
+		h.ended = h.request.Kind != ""
+	case history.NodeCreated:
+		h.node, h.ready = true, false
+	case history.NodeDeleted:
+		h.node, h.ready = false, false
+	case history.NodeReady:
+		h.ready, h.returned = true, true
+	case history.NodeNotReady:
+		h.ready = false
+	}
+	if node != h.node || ready != h.ready {
+		h.since = *e
+	}
+}
+
+func (c *storms) marked(h *stormy, e *history.Event, set bool) {
+	if !set {
+		if !c.roles.Tested(e.Actor) || c.roles.Agent(e.Actor) && h.answered {
+			h.last = history.Event{} // its user changed their mind, or an agent took it for an old one
+		}
+		h.mark = history.Event{}
+		h.returned = h.returned || h.node && h.ready // it was reset, and its Node stayed
+		return
+	}
+	if h.mark.Kind != "" {
+		return // only its value changed
+	}
+	h.mark, h.fenced, h.over = *e, history.Event{}, false
+	h.request, h.ended, h.about = history.Event{}, false, h.boot
+	h.answered = h.named != "" && h.boot != h.named
+	if !invariant.Plays(e.Actor, c.roles.HealthCheck) {
+		return
+	}
+	c.Judged++
+	if last := h.last; last.Kind != "" && !h.returned && c.check != nil && e.At-last.At+invariant.Coarse < c.check.Startup {
+		c.Breach(&last, e, fmt.Sprintf("%s was marked again at %s, %s after its last mark: its Node has %s to return",
+			e.Object, invariant.Seconds(e.At), invariant.Seconds(e.At-last.At), invariant.Seconds(c.check.Startup)))
+	}
+	h.last, h.returned = *e, false
+	c.limit(e)
+}
+
+// limit judges a mark by how many Machines are marked, and unhealthy.
+func (c *storms) limit(e *history.Event) {
+	if c.check == nil || c.changed {
+		return
+	}
+	marked, unhealthy, possibly := c.count(func(since *history.Event) bool { return !c.Unaware(e, since) })
+	switch most := c.check.MaxUnhealthy; {
+	case marked > most:
+		c.Breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", invariant.Clause(e), marked, most))
+	case unhealthy > most:
+		c.Breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", invariant.Clause(e), unhealthy, most))
+	case possibly < c.check.MinUnhealthy:
+		c.Breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", invariant.Clause(e), possibly, c.check.MinUnhealthy))
+	case c.crowded.Kind != "" && e.At-c.crowded.At < c.coolDown-c.grace:
+		c.Breach(&c.crowded, e, fmt.Sprintf("%s, though more than %d Machines were unhealthy until %s and none may be marked for %s after that",
+			invariant.Clause(e), most, invariant.Seconds(c.crowded.At), invariant.Seconds(c.coolDown)))
+	}
+}
+
+// count says how many Machines are marked, are unhealthy for certain, and may be: known says
+// whether the health check knew of a change when it counted.
+func (c *storms) count(known func(since *history.Event) bool) (marked, unhealthy, possibly int) {
+	for i := range c.hosts.Hosts {
+		h := &c.hosts.Hosts[i]
+		if h.State.paused || h.State.skipped {
+			continue
+		}
+		if h.State.mark.Kind != "" {
+			marked++
+		}
+		old := known(&h.State.since)
+		if h.State.mark.Kind != "" || h.State.unhealthy() && old {
+			unhealthy++
+		}
+		if h.State.mark.Kind != "" || h.State.unhealthy() || !old {
+			possibly++
+		}
+	}
+	return marked, unhealthy, possibly
+}
+
+// asked judges a remediation annotation by what the mark has led to already. One that
+// did not bring the Node back in its time may be tried again.
+func (c *storms) asked(h *stormy, e *history.Event, set bool) {
+	h.held = set
+	switch {
+	case !set && h.fenced.Kind != "":
+		h.over = true
+		if !c.roles.Tested(e.Actor) {
+			h.fenced = history.Event{} // a stranger ended it
+		}
+	case set && invariant.Plays(e.Actor, c.roles.Remediation) && h.mark.Kind != "":
+		c.Judged++
+		late := c.check != nil && e.At-h.fenced.At+invariant.Coarse >= c.check.Startup
+		if h.fenced.Kind != "" && h.over && !late {
+			c.Breach(&h.fenced, e, fmt.Sprintf("%s was to be fenced again at %s for the mark of %s, which had led to a fencing at %s",
+				e.Host, invariant.Seconds(e.At), invariant.Seconds(h.mark.At), invariant.Seconds(h.fenced.At)))
+		}
+		h.fenced, h.over = *e, false
+	}
+}
+
+// requested judges a NodeFence of an agent by what the mark has led to already: the end of the
+// boot that it was about.
+func (c *storms) requested(h *stormy, e *history.Event) {
+	if !c.roles.Agent(e.Actor) || h.mark.Kind == "" || h.answered {
+		return
+	}
+	c.Judged++
+	if h.ended {
+		c.Breach(&h.request, e, fmt.Sprintf("boot %s of %s was to be fenced at %s for the mark of %s, which had led to a fencing at %s",
+			e.Value, e.Host, invariant.Seconds(e.At), invariant.Seconds(h.mark.At), invariant.Seconds(h.request.At)))
+	}
+	if e.Value == h.about {
+		h.request, h.ended = *e, false
+	}
+}
+
+// wrote counts a controller's writes to one object, or its commands to one host.
+func (c *storms) wrote(e *history.Event) {
+	if !c.roles.Tested(e.Actor) {
+		return
+	}
+	_, object, _ := strings.Cut(e.Value, " ")
+	key := e.Actor + " " + object
+	recent := append(c.writes[key], *e)
+	for e.At-recent[0].At > stormWindow {
+		recent = recent[1:]
+	}
+	c.writes[key] = recent
+	if len(recent) > stormWrites {
+		c.Breach(&recent[0], e, fmt.Sprintf("%s wrote %s %d times within %s, from %s on", e.Actor, object, len(recent), invariant.Seconds(e.At-recent[0].At), invariant.Seconds(recent[0].At)))
+	}
+}
+
+// commanded counts the same power commands of a process to a host, one after the other.
+func (c *storms) commanded(e *history.Event) {
+	switch layer := e.Kind.Layer(); {
+	case e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.Power):
+		clear(c.commands) // a process that starts again knows of none
+	case e.Host == "":
+	case layer == history.World || layer == history.API:
+		delete(c.commands, e.Host)
+	case e.Kind == history.BMCCommand && invariant.Plays(e.Actor, c.roles.Power) && c.command > 0:
+		same := c.commands[e.Host]
+		if len(same) > 0 && (same[0].Value != e.Value || same[0].Actor != e.Actor) {
+			same = nil
+		}
+		same = append(same, *e)
+		for e.At-same[0].At > c.command {
+			same = same[1:]
+		}
+		c.commands[e.Host] = same
+		if len(same) > stormCommands {
+			c.Breach(&same[0], e, fmt.Sprintf("%s gave %s the command %s %d times within %s, from %s on", e.Actor, e.Host, e.Value, len(same), invariant.Seconds(e.At-same[0].At), invariant.Seconds(same[0].At)))
+		}
+	}
+}
+
+// idled counts a controller's writes to one object between which nothing else happened: a
+// storm may be slow.
+func (c *storms) idled(e *history.Event) {
+	if !c.roles.Tested(e.Actor) {
+		return
+	}
+	_, object, _ := strings.Cut(e.Value, " ")
+	key := e.Actor + " " + object
+	run, ok := c.idle[key]
+	if !ok {
+		run.first = *e
+	}
+	if run.times++; run.times > idleWrites && e.At-run.first.At > idleWindow {
+		run = idleness{first: *e, times: 1} // whoever looks that rarely may write each time
+	}
+	c.idle[key] = run
+	if run.times > idleWrites {
+		c.Breach(&run.first, e, fmt.Sprintf("%s wrote %s %d times from %s to %s, and nothing else happened meanwhile", e.Actor, object, run.times, invariant.Seconds(run.first.At), invariant.Seconds(e.At)))
+	}
+}
+
+func (c *storms) Finish(complete bool) invariant.Result {
+	return c.Conclude(complete, "no Machine was marked, and no host fenced, by a controller")
+}

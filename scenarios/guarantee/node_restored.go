@@ -1,0 +1,203 @@
+package guarantee
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var nodeRestored = invariant.Invariant{
+	ID:       "node-restored",
+	Claim:    "After remediation the Node is back: Ready, schedulable, and with its labels.",
+	Seed:     "002, 004",
+	Liveness: true,
+	New: func(p invariant.Params) invariant.Checker {
+		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), power: p.Roles.Power, hosts: invariant.NewRoster[nodeHost](p.Hosts)}
+	},
+}
+
+// nodes judges the Nodes as they stand after healing: that of every host which had
+// one and should be on. Ready counts only while the host's boot is complete, for
+// an API object outlives the kubelet that wrote it.
+//
+// The labels are those that the Node had when it was deleted; others may have
+// come. It was schedulable before unless it was cordoned already when the first
+// thing happened to it: its boot ended, it stopped being Ready, was deleted, or
+// fencing was decided. Whoever cordons it later must uncordon it.
+type nodes struct {
+	invariant.Promise
+	power string // who plays that part
+	hosts invariant.Roster[nodeHost]
+}
+
+type nodeHost struct {
+	invariant.Body
+	invariant.Demand
+	had       bool
+	uid       string
+	ready     bool
+	cordoned  bool
+	labels    string
+	disturbed bool
+	// forsaken is the boot from under which the scenario's user has deleted the Node: nobody
+	// under test makes its kubelet register again.
+	forsaken string
+	// leaving says that its Machine is being deleted, or was: its Node goes with it.
+	leaving bool
+	// wasCordoned and wanted are how the Node was before.
+	wasCordoned bool
+	wanted      string
+	// since is the last event that took something away.
+	since history.Event
+}
+
+func (c *nodes) Observe(e *history.Event) *invariant.Violation {
+	c.Promise.Observe(e)
+	if e.Host != "" {
+		c.judge(e)
+	}
+	return nil
+}
+
+func (c *nodes) judge(e *history.Event) {
+	layer := e.Kind.Layer()
+	if layer != history.World && layer != history.API {
+		return
+	}
+	h := c.hosts.Of(e.Host)
+	if layer == history.World {
+		if ran := h.Boot; h.Body.Observe(e) && ran != "" {
+			c.disturb(h, e)
+		}
+		return
+	}
+	h.Demand.Observe(e)
+	switch e.Kind {
+	case history.NodeCreated:
+		h.had, h.uid = true, e.UID
+		h.ready, h.cordoned, h.labels = false, false, ""
+	case history.MachineDeleting, history.MachineDeleted:
+		h.leaving = true
+	case history.MachineCreated:
+		h.leaving = false
+	case history.AnnotationSet:
+		if e.Key == invariant.ExternalAnnotation || e.Key == invariant.RemediationAnnotation {
+			c.disturb(h, e)
+		}
+	case history.NodeDeleted:
+		if e.UID == h.uid {
+			c.disturb(h, e)
+			if hasLabels(h.labels, h.wanted) {
+				h.wanted = h.labels
+			}
+			h.uid = ""
+			if h.forsaken = ""; invariant.ByUser(e) {
+				h.forsaken = h.Boot
+			}
+		}
+	}
+	if e.UID != h.uid {
+		return // of a Node that was replaced
+	}
+	switch e.Kind {
+	case history.NodeReady:
+		h.ready = true
+	case history.NodeNotReady:
+		if h.ready { // a Node that is new wasn't Ready yet
+			c.disturb(h, e)
+		}
+		h.ready = false
+	case history.NodeLabels:
+		h.labels = e.Value
+	case history.NodeCordoned:
+		h.cordoned, h.since = true, *e
+	case history.NodeUncordoned:
+		h.cordoned = false
+	}
+}
+
+// disturb notes that something happened to the Node or its boot.
+func (c *nodes) disturb(h *nodeHost, e *history.Event) {
+	if !h.had {
+		return
+	}
+	c.Judged++
+	h.since = *e
+	if !h.disturbed {
+		h.disturbed, h.wasCordoned = true, h.cordoned
+	}
+}
+
+func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
+	return func(yield func(invariant.Lack) bool) {
+		for i := range c.hosts.Hosts {
+			h := &c.hosts.Hosts[i]
+			if l := h.State.lacking(h.Name, c.power); l.Sentence != "" && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// nodeEvents come when a Node is as it was.
+var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
+
+// lacking is what the Node of a host lacks, whose power has a controller or none. Without one the
+// story itself has to switch on a host that is off, and no step waits in vain for a controller.
+func (s *nodeHost) lacking(name, power string) invariant.Lack {
+	if !s.had || !s.Demand.On() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
+		return invariant.Lack{}
+	}
+	l := invariant.Lack{Host: name, Comes: nodeEvents, On: invariant.Parties{Host: name, BMC: name, Any: true}}
+	what := ""
+	switch {
+	case s.uid == "":
+		what = "has not been created again"
+	case s.Known() && !s.Complete:
+		what = "has no kubelet: no boot of the host is complete"
+		if !s.Body.On && power == "" {
+			l.Comes = nil
+		}
+	case !s.ready:
+		what = "is not Ready"
+	case s.cordoned && s.disturbed && !s.wasCordoned:
+		what = "is still cordoned"
+	case !hasLabels(s.labels, s.wanted):
+		what = "lacks labels that it had: " + missingLabels(s.labels, s.wanted)
+	case !s.Known():
+		l.Sentence, l.Blind = "nobody saw whether the kubelet of "+name+" runs", true
+		return l
+	default:
+		return invariant.Lack{}
+	}
+	l.Sentence = "the Node of " + name + " " + what
+	if s.since.Kind != "" {
+		l.Since = &s.since
+	}
+	return l
+}
+
+func (c *nodes) Pending() string { return c.Owing(c.Lacks()) }
+
+func (c *nodes) Finish(complete bool) invariant.Result {
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "nothing happened to any Node")
+}
+
+// hasLabels reports whether every label in wanted is in got. Both are "k=v,k=v",
+// sorted.
+func hasLabels(got, wanted string) bool {
+	return got == wanted || wanted == "" || missingLabels(got, wanted) == ""
+}
+
+func missingLabels(got, wanted string) string {
+	var missing []string
+	for label := range strings.SplitSeq(wanted, ",") {
+		if !strings.Contains(","+got+",", ","+label+",") {
+			missing = append(missing, label)
+		}
+	}
+	return strings.Join(missing, ",")
+}

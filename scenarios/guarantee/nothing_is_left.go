@@ -1,0 +1,205 @@
+package guarantee
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var nothingIsLeft = invariant.Invariant{
+	ID:       "nothing-is-left",
+	Claim:    "No Node whose Machine is gone, NodeFence of a boot that is over, stamp, cordon or hold of a controller is left when it is done.",
+	Seed:     "000, 002, 003, 004",
+	Liveness: true,
+	New: func(p invariant.Params) invariant.Checker {
+		return &leftovers{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "nothing-is-left"}), roles: p.Roles, hosts: invariant.NewRoster[leavings](p.Hosts)}
+	},
+}
+
+// leftovers judges what controllers under test have made for a purpose that is over. What a
+// user has made is the user's to remove, what a Machine leaves that a user takes away
+// altogether is the user's doing, and so is a Node that is there before its Machine.
+type leftovers struct {
+	invariant.Promise
+	roles invariant.Roles
+	hosts invariant.Roster[leavings]
+}
+
+type leavings struct {
+	invariant.Body
+	// node is the creation of the Node that there is, ready whether it is Ready, and left
+	// the end of the Machine that it had then.
+	node, left history.Event
+	ready      bool
+	// machine is the Machine of the host, and consumer who uses it by its own word, both as
+	// Kind/name; gone is the end of a Machine that was still its consumer.
+	machine, consumer string
+	gone              history.Event
+	deleting, marked  bool
+	fence             history.Event
+	// stamps are those that stand, and holds the keys that controllers hold the host by.
+	stamps, holds []history.Event
+	// cordon is that of a controller, and usersCordon says that a user has one.
+	cordon      history.Event
+	usersCordon bool
+}
+
+func (c *leftovers) Observe(e *history.Event) *invariant.Violation {
+	c.Promise.Observe(e)
+	switch layer := e.Kind.Layer(); {
+	case e.Host == "":
+	case layer == history.World:
+		c.hosts.Of(e.Host).Body.Observe(e)
+	case layer == history.API:
+		c.learn(c.hosts.Of(e.Host), e)
+	}
+	return nil
+}
+
+func (c *leftovers) learn(h *leavings, e *history.Event) {
+	tested := c.roles.Tested(e.Actor)
+	switch e.Kind {
+	case history.NodeCreated:
+		h.node, h.left, h.cordon, h.ready = *e, history.Event{}, history.Event{}, false
+		h.drop(&h.stamps, "Node/", "")
+	case history.NodeDeleted:
+		if e.UID == h.node.UID {
+			h.node, h.left, h.cordon, h.ready = history.Event{}, history.Event{}, history.Event{}, false
+			h.drop(&h.stamps, "Node/", "")
+		}
+	case history.NodeReady, history.NodeNotReady:
+		h.ready = e.Kind == history.NodeReady
+	case history.NodeCordoned, history.NodeUncordoned:
+		c.cordoned(h, e, tested)
+	case history.MachineCreated, history.MachineDeleting, history.MachineDeleted:
+		c.machine(h, e, tested)
+	case history.HostConsumer, history.BareMetalHostDeleted:
+		h.consumer, h.gone = e.Value, history.Event{}
+	case history.FenceRequested:
+		if h.fence = (history.Event{}); tested {
+			c.Judged++
+			h.fence = *e
+		}
+	case history.FenceEnded:
+		h.fence = history.Event{}
+	case history.Stamped:
+		h.drop(&h.stamps, e.Object, e.Key)
+		if e.Value != "" && tested {
+			c.Judged++
+			h.stamps = append(h.stamps, *e)
+		}
+	case history.AnnotationSet, history.AnnotationRemoved:
+		c.annotated(h, e, tested)
+	}
+}
+
+func (c *leftovers) cordoned(h *leavings, e *history.Event, tested bool) {
+	switch {
+	case e.Kind == history.NodeUncordoned:
+		h.cordon = history.Event{}
+		h.usersCordon = h.usersCordon && tested
+	case !tested:
+		h.usersCordon = true
+	default:
+		c.Judged++
+		h.cordon = *e
+	}
+}
+
+func (c *leftovers) machine(h *leavings, e *history.Event, tested bool) {
+	switch e.Kind {
+	case history.MachineCreated:
+		h.machine, h.deleting, h.left = e.Object, false, history.Event{}
+	case history.MachineDeleting:
+		h.machine, h.deleting = e.Object, true
+	case history.MachineDeleted:
+		h.drop(&h.stamps, e.Object, "")
+		if tested {
+			c.Judged++
+			if h.node.Kind != "" {
+				h.left = *e
+			}
+			if h.consumer == e.Object {
+				h.gone = *e
+			}
+		}
+		h.machine, h.deleting, h.marked = "", false, false
+	}
+}
+
+func (c *leftovers) annotated(h *leavings, e *history.Event, tested bool) {
+	if e.Key == invariant.ExternalAnnotation {
+		h.marked = e.Kind == history.AnnotationSet
+	}
+	keyed, _ := invariant.RebootRequest(e)
+	if !keyed {
+		return
+	}
+	h.drop(&h.holds, e.Object, e.Key)
+	if e.Kind == history.AnnotationSet && tested {
+		c.Judged++
+		h.holds = append(h.holds, *e)
+	}
+}
+
+// drop removes from a list what is about an object, or objects of a kind, with that key if
+// there is one.
+func (h *leavings) drop(list *[]history.Event, object, key string) {
+	kept := (*list)[:0]
+	for i := range *list {
+		if e := &(*list)[i]; !strings.HasPrefix(e.Object, object) || key != "" && e.Key != key {
+			kept = append(kept, *e)
+		}
+	}
+	*list = kept
+}
+
+func (c *leftovers) Lacks() iter.Seq[invariant.Lack] {
+	return func(yield func(invariant.Lack) bool) {
+		for i := range c.hosts.Hosts {
+			name, h := c.hosts.Hosts[i].Name, &c.hosts.Hosts[i].State
+			l := h.leaves(name)
+			l.Host, l.Comes, l.On = name, leftEvents, invariant.Parties{Host: name, BMC: name, Any: true}
+			if l.Sentence != "" && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// leftEvents come when something that was left is removed.
+var leftEvents = []history.Kind{history.NodeDeleted, history.NodeUncordoned, history.HostConsumer, history.AnnotationRemoved, history.FenceEnded, history.Stamped}
+
+// leaves is the first thing that is left of what was done to a host.
+func (h *leavings) leaves(name string) invariant.Lack {
+	over := h.ready && h.Boot != "" && h.Complete && h.Boot != h.fence.Value
+	switch {
+	case h.left.Kind != "":
+		return invariant.Lack{Sentence: "the Node of " + name + " is still there, and its Machine is gone since " + invariant.Seconds(h.left.At), Since: &h.left}
+	case h.gone.Kind != "":
+		return invariant.Lack{Sentence: name + " is still used by " + h.gone.Object + ", which is gone since " + invariant.Seconds(h.gone.At), Since: &h.gone}
+	case len(h.holds) > 0 && h.machine == "":
+		return invariant.Lack{Sentence: name + " is still held by " + h.holds[0].Key + ", and its Machine is gone", Since: &h.holds[0]}
+	case h.fence.Kind != "" && h.ready && !h.Known():
+		return invariant.Lack{Sentence: "nobody saw whether boot " + h.fence.Value + " of " + name + " is over, of which there is a NodeFence", Since: &h.fence, Blind: true}
+	case h.fence.Kind != "" && over:
+		return invariant.Lack{Sentence: "there is still a NodeFence of boot " + h.fence.Value + " of " + name + ", which is over", Since: &h.fence}
+	case h.cordon.Kind != "" && !h.usersCordon && !h.deleting && h.machine != "" && h.fence.Kind == "":
+		return invariant.Lack{Sentence: "the Node of " + name + " is still cordoned, by " + h.cordon.Actor + " at " + invariant.Seconds(h.cordon.At), Since: &h.cordon}
+	}
+	for i := range h.stamps {
+		s := &h.stamps[i]
+		if strings.HasPrefix(s.Object, "Machine/") && !h.marked || strings.HasPrefix(s.Object, "Node/") && h.fence.Kind == "" {
+			return invariant.Lack{Sentence: "the stamp " + s.Key + " is still on " + s.Object + ", and what it is about is over", Since: s}
+		}
+	}
+	return invariant.Lack{}
+}
+
+func (c *leftovers) Pending() string { return c.Owing(c.Lacks()) }
+
+func (c *leftovers) Finish(complete bool) invariant.Result {
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "no controller has made anything that it has to remove")
+}

@@ -1,0 +1,143 @@
+package guarantee
+
+import (
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var ownAnnotationsOnly = invariant.Invariant{
+	ID:    "own-annotations-only",
+	Claim: "No controller removes a reboot annotation, a remediation mark, a hook, a pause or a cordon that is not its own to remove.",
+	Seed:  "000, 001",
+	New:   func(p invariant.Params) invariant.Checker { return newOwners(p, "own-annotations-only", false) },
+}
+
+var contentPreserved = invariant.Invariant{
+	ID:    "content-preserved",
+	Claim: "The value of a reboot annotation or a remediation mark is never changed by a controller that did not set it.",
+	Seed:  "000",
+	New:   func(p invariant.Params) invariant.Checker { return newOwners(p, "content-preserved", true) },
+}
+
+// owners judges every removal of an annotation, or every change of a value that is
+// there. A user that meddles with what isn't theirs is not to be blamed on the
+// controllers, who must live with that.
+type owners struct {
+	invariant.Ruling
+	roles     invariant.Roles
+	placed    invariant.PlacedOn
+	unmanaged map[string]bool
+	// leaving are the Machines that are being deleted.
+	leaving map[string]bool
+	// cordons are those of the Nodes that there are, by their UIDs.
+	cordons map[string]history.Event
+	// content says that values are judged, and removals are not.
+	content bool
+}
+
+func newOwners(p invariant.Params, id string, content bool) *owners {
+	return &owners{
+		Ruling: invariant.Ruling{ID: id}, roles: p.Roles, placed: invariant.PlacedOn{}, unmanaged: map[string]bool{}, leaving: map[string]bool{},
+		cordons: map[string]history.Event{}, content: content,
+	}
+}
+
+func (c *owners) Observe(e *history.Event) *invariant.Violation {
+	switch e.Kind {
+	case history.ProvisioningState:
+		c.unmanaged[e.Host] = !invariant.Managed(e.Value)
+	case history.BareMetalHostDeleted:
+		// Its annotations went with it: nobody removed them.
+	case history.MachineDeleting:
+		c.leaving[e.Object] = true
+	case history.MachineDeleted:
+		delete(c.leaving, e.Object)
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if _, reboot := invariant.RebootRequest(e); reboot || e.Key == invariant.ExternalAnnotation || !c.content && invariant.KeepsOff(e) {
+			c.judge(e)
+		}
+	case history.NodeCordoned:
+		if _, had := c.cordons[e.UID]; !had {
+			c.cordons[e.UID] = *e
+		}
+	case history.NodeUncordoned:
+		if !c.content {
+			c.uncordoned(e)
+		}
+		delete(c.cordons, e.UID)
+	case history.NodeDeleted:
+		delete(c.cordons, e.UID)
+	}
+	return c.Tell()
+}
+
+// uncordoned judges a controller that lets Pods onto a Node again: only a controller of its
+// part may have kept them from it. Agents do so for each other.
+func (c *owners) uncordoned(e *history.Event) {
+	set, had := c.cordons[e.UID]
+	if !had || !c.roles.Tested(e.Actor) {
+		return
+	}
+	c.Judged++
+	if invariant.Same(e.Actor, set.Actor) || c.roles.Agent(e.Actor) && c.roles.Agent(set.Actor) {
+		c.Allow(e, &set)
+		return
+	}
+	c.Breach(&set, e, e.Object+" was uncordoned by "+e.Actor+" at "+invariant.Seconds(e.At)+", and the cordon is "+set.Actor+"'s of "+invariant.Seconds(set.At))
+}
+
+func (c *owners) judge(e *history.Event) {
+	before, had := c.placed.Observe(e)
+	removed := e.Kind == history.AnnotationRemoved
+	if !had {
+		return
+	}
+	if removed && c.leaving[e.Object] && invariant.Plays(e.Actor, c.roles.Deletion) {
+		if !c.content { // what was on a Machine goes with it when its finalizer does
+			c.Judged++
+			c.Allow(e, &before.Set)
+		}
+		return
+	}
+	if c.content {
+		// Whether a value survives is put to the test by every controller that
+		// comes near it.
+		c.Judged++
+		if removed || e.Value == before.Value {
+			return
+		}
+	} else if !removed {
+		return
+	}
+	switch {
+	case e.Actor == "":
+		c.Suspend(e, " by nobody knows whom")
+	case !c.roles.Tested(e.Actor):
+	default:
+		c.Judged++
+		if c.roles.MayTouch(e.Actor, before.Set.Actor, e, c.unmanaged[e.Host]) {
+			c.Allow(e, &before.Set)
+		} else {
+			did := " was removed from "
+			if c.content {
+				did = " was changed on "
+			}
+			c.Breach(&before.Set, e, e.Key+did+e.Object+" by "+e.Actor+" at "+invariant.Seconds(e.At)+owner(&before.Set))
+		}
+	}
+}
+
+// owner says whose an annotation is, for a sentence.
+func owner(set *history.Event) string {
+	if set.Actor == "" {
+		return ", and is not its own"
+	}
+	return ", and is " + set.Actor + "'s of " + invariant.Seconds(set.At)
+}
+
+func (c *owners) Finish(complete bool) invariant.Result {
+	if c.content {
+		return c.Conclude(complete, "no annotation was there to be changed")
+	}
+	return c.Conclude(complete, "no controller removed an annotation")
+}

@@ -1,0 +1,371 @@
+package guarantee
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var unhealthyIsFenced = invariant.Invariant{
+	ID:       "unhealthy-is-fenced",
+	Claim:    "A Machine whose Node is not Ready, or missing, for too long is marked; a marked Machine has its host powered off and its Node deleted, unless the mark is withdrawn.",
+	Seed:     "002",
+	Liveness: true,
+	New: func(p invariant.Params) invariant.Checker {
+		c := &rescues{
+			roles:    p.Roles,
+			check:    p.HealthCheck,
+			hosts:    invariant.NewRoster[patient](p.Hosts),
+			Promise:  invariant.NewPromise(p, invariant.Ruling{ID: "unhealthy-is-fenced", Skew: p.Timings.Skew}),
+			grace:    p.Timings.Slack,
+			coolDown: p.Timings.CoolDown,
+		}
+		if c.check != nil {
+			c.patience = c.check.UnhealthyAfter + 2*invariant.Coarse + p.Timings.Slack
+		}
+		return c
+	},
+}
+
+// rescues judges every mark after healing, also when the remediation controller has
+// taken it away. An agent of seed 004 may take it away when there was a NodeFence while it
+// stood, or a boot has ended: else it was not about anything that is over. A NodeFence of
+// another boot than that which the Node told of when the mark was set answers another mark.
+// And it judges every Node that stops being Ready, by whether the health check marks its
+// Machine in time, if nothing hinders it and as many Machines are unhealthy as it acts on.
+type rescues struct {
+	invariant.Promise
+	roles    invariant.Roles
+	check    *invariant.HealthCheck
+	hosts    invariant.Roster[patient]
+	patience time.Duration
+	grace    time.Duration // how long a Node must be Ready for a health check to see it
+	// crowded is when too many Machines may have been unhealthy last, and coolDown how
+	// long the health check marks nobody after that, or after its own start.
+	crowded, coolDown time.Duration
+}
+
+type patient struct {
+	invariant.Body
+	unmanaged, paused, skipped, gone bool
+	// leaving says that the Machine is being deleted.
+	leaving bool
+	// mark is the last one, as long as it stands or was taken away before its time,
+	// and dropped how it was.
+	mark, dropped history.Event
+	// node is the Node, and marked the one that there was when the Machine was
+	// marked, as long as it exists.
+	node, marked string
+	// wentOff says that the host was off at some time since, or perhaps.
+	wentOff, perhaps bool
+	held             bool
+	// fencing is the boot that a NodeFence names, and answered that there was one, or that a
+	// boot has ended, since the mark was set. about is the boot that the mark is about, if
+	// that is certain: the one that ran then, of which the Node told.
+	fencing, about string
+	answered       bool
+	ready          history.Event // since when the Node is Ready, or zero
+	lost           history.Event // since when it is not, after it had been
+	// remediated says that the Machine has been marked at some time.
+	remediated bool
+	// unseen says that the Node stopped being Ready while the Machine was marked, or its host
+	// held, or just after the Machine was handed over, so that the health check has not seen it
+	// return.
+	unseen bool
+	// handed is the event since which nobody keeps the health check from the Machine.
+	handed history.Event
+	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
+	// when there is none although the host has been started.
+	sick, absent history.Event
+}
+
+func (c *rescues) Observe(e *history.Event) *invariant.Violation {
+	if c.coolDown > 0 && c.check != nil {
+		if most, _, _ := c.count(e); most > c.check.MaxUnhealthy || e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.HealthCheck) {
+			c.crowded = e.At
+		}
+	}
+	for i := range c.hosts.Hosts {
+		c.expire(&c.hosts.Hosts[i], e)
+		c.missed(&c.hosts.Hosts[i], e)
+	}
+	if invariant.Retold(e) {
+		c.check = nil
+	}
+	c.Promise.Observe(e)
+	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
+		c.judge(c.hosts.Of(e.Host), e)
+	}
+	return c.Tell()
+}
+
+func (c *rescues) judge(h *patient, e *history.Event) {
+	switch e.Kind.Layer() {
+	case history.World:
+		h.Body.Observe(e)
+		h.wentOff = h.wentOff || h.IsOff() || e.Kind == history.PowerOff
+		h.perhaps = h.perhaps || h.Blind
+		switch e.Kind {
+		case history.PowerOff:
+			h.absent = history.Event{}
+		case history.BootStarted:
+			h.await(e)
+		}
+		h.answered = h.answered || !h.Known() || !h.On || e.Kind == history.BootEnded
+		return
+	case history.API:
+	default:
+		return
+	}
+	switch e.Kind {
+	case history.ProvisioningState:
+		h.unmanaged = !invariant.Managed(e.Value)
+	case history.MachineDeleting:
+		h.leaving = true
+	case history.MachineDeleted:
+		h.gone, h.mark = true, history.Event{}
+	case history.MachineCreated:
+		h.gone, h.leaving = false, false
+	case history.FenceRequested:
+		h.fencing = e.Value
+		h.answered = h.answered || h.fenced()
+	case history.FenceEnded:
+		h.fencing = ""
+	case history.AnnotationSet, history.AnnotationRemoved:
+		switch set := e.Kind == history.AnnotationSet; e.Key {
+		case invariant.ExternalAnnotation:
+			c.marked(h, e, set)
+			h.await(e)
+		case invariant.RemediationAnnotation:
+			if h.held = set; !set && h.sick.Kind != "" {
+				h.sick = *e // only now can it be marked anew
+			}
+			h.await(e)
+		case invariant.PausedAnnotation:
+			h.paused = set
+			h.hand(e)
+		case invariant.SkipAnnotation:
+			h.skipped = set
+			h.hand(e)
+		}
+	case history.NodeCreated, history.NodeDeleted:
+		if e.UID == h.marked {
+			h.marked = ""
+		}
+		if h.ready.Kind != "" {
+			h.lost = *e
+		}
+		h.node, h.ready, h.sick = e.UID, history.Event{}, history.Event{}
+		if e.Kind == history.NodeDeleted {
+			h.node = ""
+		}
+		h.await(e)
+	case history.NodeReady:
+		h.ready, h.sick = *e, history.Event{}
+	case history.NodeNotReady:
+		if h.ready.Kind != "" && e.At-h.ready.At > c.grace {
+			h.sick = *e
+			h.unseen = h.held || h.mark.Kind != "" && h.dropped.Kind == "" || h.handed.Kind != "" && e.At-h.handed.At <= c.grace
+		}
+		if h.ready.Kind != "" {
+			h.lost = *e
+		}
+		h.ready = history.Event{}
+	}
+}
+
+// hand notes that e has given the Machine to the health check, or taken it away. A Node that is not
+// Ready then may have been for as long as it knows.
+func (h *patient) hand(e *history.Event) {
+	if h.handed = *e; h.sick.Kind != "" {
+		h.sick, h.unseen = *e, true
+	}
+}
+
+// await notes that the time in which the Node has to return begins with e, unless it is there
+// or nobody can expect it: the host is off, or the Machine is being remediated.
+func (h *patient) await(e *history.Event) {
+	if h.absent = (history.Event{}); h.node == "" && h.Boot != "" && !h.held && (h.mark.Kind == "" || h.dropped.Kind != "") {
+		h.absent = *e
+	}
+}
+
+func (c *rescues) marked(h *patient, e *history.Event, set bool) {
+	if set {
+		if h.mark.Kind == "" || h.dropped.Kind != "" {
+			if h.sick.Kind != "" && c.check != nil && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
+				c.InTime(c.patience, c.Hindrances, c.on(), &h.sick, e)
+			}
+			h.remediated = true
+			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
+			h.wentOff, h.perhaps = h.IsOff(), !h.Known()
+			h.about = ""
+			if h.Known() && h.Complete && h.ready.Kind != "" && h.ready.At > h.Began.At {
+				h.about = h.Boot
+			}
+			h.answered = h.fenced() || h.wentOff || h.perhaps
+		}
+		return
+	}
+	if h.sick.Kind != "" { // only now can it be marked anew
+		h.sick = *e
+	}
+	if h.mark.Kind == "" {
+		return
+	}
+	if c.roles.Agent(e.Actor) && !h.paused && !h.unmanaged {
+		c.Judged++
+		if !h.answered {
+			c.Breach(&h.mark, e, e.Actor+" removed a mark for which nothing was fenced")
+		}
+	}
+	if h.unmanaged || !invariant.Plays(e.Actor, c.roles.Remediation) || invariant.Same(e.Actor, h.mark.Actor) {
+		h.mark = history.Event{} // withdrawn
+		return
+	}
+	c.Judged++
+	h.dropped = *e
+	if h.missing() == "" {
+		h.mark = history.Event{}
+	}
+}
+
+// fenced reports whether there is a NodeFence that may be about the mark's boot.
+func (h *patient) fenced() bool {
+	return h.fencing != "" && (h.about == "" || h.fencing == h.about)
+}
+
+const (
+	neverOff     = "its host was never off"
+	neverDeleted = "its Node was never deleted"
+)
+
+// missing says what of a fencing has not happened since the mark was set.
+func (h *patient) missing() string {
+	switch {
+	case !h.wentOff:
+		return neverOff
+	case h.marked != "":
+		return neverDeleted
+	}
+	return ""
+}
+
+// on is on whom a mark depends.
+func (c *rescues) on() invariant.Parties { return invariant.Parties{First: c.roles.HealthCheck} }
+
+// expire judges a Node that has not been Ready for too long when e comes.
+func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
+	s := &h.State
+	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience {
+		return
+	}
+	on := c.on()
+	if c.coolDown > 0 && e.At-c.crowded-c.Lost(c.crowded, e.At, on) <= c.coolDown+c.patience {
+		return
+	}
+	lost := c.Lost(s.sick.At, e.At, on)
+	limit := c.patience
+	if s.remediated && (lost > 0 || s.unseen) {
+		limit += c.check.Startup // it may not have seen that the Node had returned
+	}
+	if e.At-s.sick.At-lost <= limit {
+		return
+	}
+	sick := s.sick
+	s.sick = history.Event{}
+	most, least, gone := c.count(e)
+	if gone {
+		return // nobody here knows how many may be
+	}
+	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged ||
+		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
+		return
+	}
+	c.Judged++
+	c.Breach(&sick, e, "the Node of "+h.Name+" has not been Ready since "+invariant.Seconds(sick.At)+", and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
+}
+
+// missed judges a Node that has not returned in its time when e comes.
+func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
+	s := &h.State
+	if s.absent.Kind == "" || c.check == nil || c.check.Startup == 0 || c.roles.HealthCheck == "" || c.Healed.Kind != "" ||
+		e.At-s.absent.At <= c.check.Startup+c.patience {
+		return
+	}
+	on := c.on()
+	lost := c.Lost(s.absent.At, e.At, on)
+	limit := c.check.Startup + c.patience
+	died := c.LostTo(s.absent.At, e.At, 0, func(s *invariant.Spell) bool { return s.Name == invariant.IsDown && on.Has(s.Party) })
+	if died > 0 || c.Lost(s.absent.At, s.absent.At+c.patience, on) > 0 {
+		limit += c.check.Startup // it may have begun to wait only then
+	}
+	if e.At-s.absent.At-lost <= limit || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit {
+		return
+	}
+	absent := s.absent
+	s.absent = history.Event{}
+	most, least, gone := c.count(e)
+	if gone || s.leaving || s.paused || s.skipped || s.unmanaged || most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
+		return
+	}
+	c.Judged++
+	c.Breach(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.check.Startup)+" to return, and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
+}
+
+// count says how many Machines are unhealthy at most and at least, and whether one is gone.
+// Who has just returned, or has just stopped being Ready, may be counted or not.
+func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
+	for i := range c.hosts.Hosts {
+		o := &c.hosts.Hosts[i].State
+		if o.paused || o.skipped {
+			continue // it is nobody's target
+		}
+		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
+		switch {
+		case o.gone:
+			return 0, 0, true
+		case fenced, o.ready.Kind == "" && e.At-o.lost.At > c.grace:
+			most++
+			least++
+		case o.ready.Kind == "", e.At-o.ready.At <= c.grace:
+			most++
+		}
+	}
+	return most, least, false
+}
+
+func (c *rescues) Lacks() iter.Seq[invariant.Lack] {
+	return func(yield func(invariant.Lack) bool) {
+		for i := range c.hosts.Hosts {
+			h := &c.hosts.Hosts[i]
+			s := &h.State
+			what := s.missing()
+			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || s.unmanaged || s.paused || what == "" {
+				continue
+			}
+			sentence := s.mark.Object + " was marked at " + invariant.Seconds(s.mark.At)
+			if s.dropped.Kind != "" {
+				sentence += ", " + s.dropped.Actor + " removed the mark at " + invariant.Seconds(s.dropped.At) + ","
+			}
+			if !yield(invariant.Lack{
+				Sentence: sentence + " and " + what, Since: &s.mark, Blind: what == neverOff && s.perhaps,
+				Host: h.Name, Comes: fencedEvents, On: invariant.Parties{BMC: h.Name, First: c.roles.Remediation, Second: c.roles.Power},
+			}) {
+				return
+			}
+		}
+	}
+}
+
+// fencedEvents come when a host is fenced.
+var fencedEvents = slices.Concat(invariant.OffEvents, []history.Kind{history.NodeDeleted})
+
+func (c *rescues) Pending() string { return c.Owing(c.Lacks()) }
+
+func (c *rescues) Finish(complete bool) invariant.Result {
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "no Machine was marked, or had to be")
+}

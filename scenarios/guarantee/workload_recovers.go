@@ -1,0 +1,160 @@
+package guarantee
+
+import (
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
+)
+
+var workloadRecovers = invariant.Invariant{
+	ID:       "workload-recovers",
+	Claim:    "The exclusive workload of a fenced host runs again: once the safe time is over if most agents are healthy, and eventually in any case.",
+	Seed:     "004",
+	Liveness: true,
+	New: func(p invariant.Params) invariant.Checker {
+		c := &recoveries{
+			roles:     p.Roles,
+			hosts:     invariant.NewRoster[recovering](p.Hosts),
+			Promise:   invariant.NewPromise(p, invariant.Ruling{ID: "workload-recovers"}),
+			witnesses: invariant.NewWitnesses(p),
+			deadline:  p.Timings.Safe + p.Timings.Release + recoverySlack,
+			bounded:   p.Timings.Safe > 0,
+		}
+		for _, host := range p.Unwatched {
+			c.hosts.Of(host).unwatched = true
+		}
+		return c
+	},
+}
+
+// recoverySlack is for what comes after the safe time: some writes, and a container that
+// starts.
+const recoverySlack = 15 * time.Second
+
+// recoveries judges every fencing of a host on which the workload ran, or was bound to.
+// While most agents are well it has to run again when the safe time is over, on another
+// host or on the next boot of this one, beside the time that the cluster's own controllers
+// lose, who release Pods and start them anew; and everything that was fenced must have run again
+// when the faults were withdrawn.
+type recoveries struct {
+	invariant.Promise
+	witnesses invariant.Witnesses
+	roles     invariant.Roles
+	hosts     invariant.Roster[recovering]
+	deadline  time.Duration
+	bounded   bool
+	// fenced is the fencing after which the workload has not started yet, and timed says that its time counts, and isn't
+	// over.
+	fenced history.Event
+	timed  bool
+}
+
+type recovering struct {
+	invariant.Body
+	bound bool
+	// process is the boot in which the workload started last and was not seen to stop, and
+	// unwatched says that no watchdog ends the host's boots.
+	process   string
+	unwatched bool
+	// cordoned and ready are those of the Node.
+	cordoned, ready bool
+}
+
+func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
+	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(e) > c.deadline {
+		c.timed = false
+		if at := c.fenced.At; c.witnesses.Most(at) && c.elsewhere(c.fenced.Host) && !c.neverStopped() {
+			c.Breach(&c.fenced, e, "the workload of "+c.fenced.Host+", which was to be fenced at "+invariant.Seconds(at)+", did not run again until "+invariant.Seconds(e.At))
+		}
+	}
+	c.witnesses.Observe(e)
+	c.Promise.Observe(e)
+	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
+		c.judge(c.hosts.Of(e.Host), e)
+	}
+	return c.Tell()
+}
+
+func (c *recoveries) judge(h *recovering, e *history.Event) {
+	h.Body.Observe(e)
+	switch e.Kind {
+	case history.EvidenceLost:
+		c.Suspend(e, ", so that nobody saw whether the workload ran there")
+	case history.PodBound:
+		for i := range c.hosts.Hosts {
+			c.hosts.Hosts[i].State.bound = false
+		}
+		h.bound = true
+	case history.WorkloadStopped:
+		h.process = ""
+	case history.WorkloadStarted:
+		h.process = e.Boot
+		if c.timed {
+			c.Within(c.deadline+c.heldBack(e), &c.fenced, e)
+		}
+		c.fenced, c.timed = history.Event{}, false
+	case history.FenceRequested:
+		if h.bound && (h.Boot == "" || h.Boot == e.Value) && c.fenced.Kind == "" {
+			c.Judged++
+			c.fenced, c.timed = *e, c.bounded
+		}
+	case history.NodeCreated:
+		h.ready, h.cordoned = false, false
+	case history.NodeDeleted:
+		h.ready = false
+	case history.NodeReady:
+		h.ready = true
+	case history.NodeNotReady:
+		h.ready = false
+	case history.NodeCordoned:
+		h.cordoned = true
+	case history.NodeUncordoned:
+		h.cordoned = false
+	}
+}
+
+// neverStopped reports whether the workload of the fenced host still runs there, on a host
+// that nobody has promised to end: it has nothing to recover from.
+func (c *recoveries) neverStopped() bool {
+	h := c.hosts.Of(c.fenced.Host)
+	return h.unwatched && h.process != "" && h.process == h.Boot
+}
+
+// heldBack is how much of the time until e was lost by the cluster's own controllers.
+func (c *recoveries) heldBack(e *history.Event) time.Duration {
+	return c.LostTo(c.fenced.At, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
+		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
+		return process && !c.roles.Tested(name)
+	})
+}
+
+// elsewhere reports whether there is another Node that the workload can run on.
+func (c *recoveries) elsewhere(but string) bool {
+	for i := range c.hosts.Hosts {
+		if h := &c.hosts.Hosts[i]; h.Name != but && h.State.ready && !h.State.cordoned {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *recoveries) Lacks() iter.Seq[invariant.Lack] {
+	return func(yield func(invariant.Lack) bool) {
+		if c.fenced.Kind == "" || c.neverStopped() {
+			return
+		}
+		yield(invariant.Lack{
+			Sentence: "the workload of " + c.fenced.Host + ", which was fenced, has not started again", Since: &c.fenced,
+			Comes: []history.Kind{history.WorkloadStarted, history.PodBound}, On: invariant.Parties{Any: true},
+		})
+	}
+}
+
+func (c *recoveries) Pending() string { return c.Owing(c.Lacks()) }
+
+func (c *recoveries) Finish(complete bool) invariant.Result {
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "no host with the workload was fenced by agents")
+}
