@@ -58,12 +58,12 @@ func (s *Start) Observe(e *history.Event, roles *Roles) {
 	}
 }
 
-// PowersOn reports whether a command can have that edge.
+// PowersOn reports whether a command can switch a host on.
 func PowersOn(e *history.Event) bool {
 	return e.Value != "ForceOff" && e.Value != "GracefulShutdown" && e.Value != "Nmi"
 }
 
-// PowersOff reports whether a command can have that edge.
+// PowersOff reports whether a command can switch a host off.
 func PowersOff(e *history.Event) bool {
 	return e.Value != "On" && e.Value != "ForceOn" && e.Value != "Nmi"
 }
