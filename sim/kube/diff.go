@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/fencelab/fencelab/sim/kube/codec"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,30 +54,30 @@ func private(v any, name string) any {
 type difference []byte
 
 // structure appends an object with what turns a into b.
-func (d *difference) structure(plan *plan, a, b unsafe.Pointer) error {
+func (d *difference) structure(plan *codec.Plan, a, b unsafe.Pointer) error {
 	*d = append(*d, '{')
 	start := len(*d)
-	for i := range plan.fields {
-		f := &plan.fields[i]
-		x, y := f.pointer(a), f.pointer(b)
-		if f.plan.equal(x, y) {
+	for i := range plan.Fields {
+		f := &plan.Fields[i]
+		x, y := f.Pointer(a), f.Pointer(b)
+		if f.Plan.Equal(x, y) {
 			continue
 		}
-		before, after := f.sent(a), f.sent(b)
+		before, after := f.Sent(a), f.Sent(b)
 		if !before && !after {
 			continue
 		}
 		rollback := len(*d)
-		d.name(f.name, rollback > start)
+		d.name(f.Name, rollback > start)
 		changed := true
 		var err error
 		switch {
 		case !after:
 			*d = append(*d, "null"...)
 		case !before:
-			err = d.encode(f.plan, y)
+			err = d.encode(f.Plan, y)
 		default:
-			changed, err = d.value(f.plan, x, y)
+			changed, err = d.value(f.Plan, x, y)
 		}
 		if err != nil {
 			return err
@@ -99,21 +100,21 @@ func (d *difference) name(name string, more bool) {
 
 // value appends what turns the value at x into the one at y, and reports whether
 // that is anything.
-func (d *difference) value(plan *plan, x, y unsafe.Pointer) (bool, error) {
-	switch plan.shape {
-	case pointer:
+func (d *difference) value(plan *codec.Plan, x, y unsafe.Pointer) (bool, error) {
+	switch plan.Shape {
+	case codec.Pointer:
 		p, q := *(*unsafe.Pointer)(x), *(*unsafe.Pointer)(y)
-		if plan.elem.shape == structure && p != nil && q != nil {
-			return d.value(plan.elem, p, q)
+		if plan.Elem.Shape == codec.Structure && p != nil && q != nil {
+			return d.value(plan.Elem, p, q)
 		}
-	case structure:
+	case codec.Structure:
 		size := len(*d)
 		if err := d.structure(plan, x, y); err != nil {
 			return false, err
 		}
 		return len(*d) > size+len("{}"), nil
-	case dictionary:
-		v, w := reflect.NewAt(plan.typ, x).Elem(), reflect.NewAt(plan.typ, y).Elem()
+	case codec.Dictionary:
+		v, w := reflect.NewAt(plan.Typ, x).Elem(), reflect.NewAt(plan.Typ, y).Elem()
 		if !v.IsNil() && !w.IsNil() {
 			return d.dictionary(plan, v, w)
 		}
@@ -127,13 +128,13 @@ func (d *difference) value(plan *plan, x, y unsafe.Pointer) (bool, error) {
 	return string((*d)[size:]) != string(was), err
 }
 
-func (d *difference) encode(plan *plan, p unsafe.Pointer) error {
-	data, err := json.Marshal(reflect.NewAt(plan.typ, p).Interface())
+func (d *difference) encode(plan *codec.Plan, p unsafe.Pointer) error {
+	data, err := json.Marshal(reflect.NewAt(plan.Typ, p).Interface())
 	*d = append(*d, data...)
 	return err
 }
 
-func (d *difference) dictionary(plan *plan, v, w reflect.Value) (bool, error) {
+func (d *difference) dictionary(plan *codec.Plan, v, w reflect.Value) (bool, error) {
 	var keys []reflect.Value
 	for it := v.MapRange(); it.Next(); {
 		if !w.MapIndex(it.Key()).IsValid() {
@@ -156,9 +157,9 @@ func (d *difference) dictionary(plan *plan, v, w reflect.Value) (bool, error) {
 		case !is.IsValid():
 			*d = append(*d, "null"...)
 		case !was.IsValid():
-			err = d.encode(plan.elem, addressable(is))
+			err = d.encode(plan.Elem, addressable(is))
 		default:
-			changed, err = d.value(plan.elem, addressable(was), addressable(is))
+			changed, err = d.value(plan.Elem, addressable(was), addressable(is))
 		}
 		if err != nil {
 			return false, err

@@ -34,7 +34,7 @@ func (k *Kind) encode(r *record) map[string]any {
 		at, plan := content, k.plan
 		names := strings.Split(mark[1:], ".")
 		for _, name := range names[:len(names)-1] {
-			plan = plan.below(name)
+			plan = plan.Below(name)
 			inner, ok := at[name].(map[string]any)
 			if !ok {
 				inner = map[string]any{}
@@ -46,40 +46,10 @@ func (k *Kind) encode(r *record) map[string]any {
 		if mark[0] == '-' {
 			delete(at, last)
 		} else if _, there := at[last]; !there {
-			at[last] = plan.below(last).zero()
+			at[last] = plan.Below(last).Zero()
 		}
 	}
 	return content
-}
-
-// below returns the plan of a structure's field.
-func (p *plan) below(name string) *plan {
-	for p.shape == pointer {
-		p = p.elem
-	}
-	for i := range p.fields {
-		if p.fields[i].name == name {
-			return p.fields[i].plan
-		}
-	}
-	panic(fmt.Sprintf("kube: %v has no field %s", p.typ, name)) // marks are made of fields
-}
-
-// zero is the JSON of a value that Go would leave out.
-func (p *plan) zero() any {
-	switch p.typ.Kind() {
-	case reflect.String:
-		return ""
-	case reflect.Bool:
-		return false
-	case reflect.Slice:
-		return []any{}
-	case reflect.Map, reflect.Struct, reflect.Pointer:
-		return map[string]any{}
-	case reflect.Float32, reflect.Float64:
-		return float64(0)
-	}
-	return int64(0)
 }
 
 // decode makes a record of JSON that came from outside. status says that it is the

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/sim/kube/codec"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -202,29 +203,29 @@ func ofEvent(field func(*corev1.Event) string) func(*record) string {
 func (k *Kind) selectBy(names []string) error {
 	for _, name := range names {
 		type hop struct {
-			field member
+			field codec.Member
 			// through says that the field is a pointer to the next structure
 			through bool
 		}
 		var hops []hop
 		p := k.plan
 		for _, part := range strings.Split(name, ".") {
-			i := slices.IndexFunc(p.fields, func(f member) bool { return f.name == part })
+			i := slices.IndexFunc(p.Fields, func(f codec.Member) bool { return f.Name == part })
 			if i < 0 {
-				return fmt.Errorf("select by %s: %v has no field %s", name, p.typ, part)
+				return fmt.Errorf("select by %s: %v has no field %s", name, p.Typ, part)
 			}
-			f := p.fields[i]
-			p = f.plan
-			through := p.shape == pointer
+			f := p.Fields[i]
+			p = f.Plan
+			through := p.Shape == codec.Pointer
 			if through {
-				p = p.elem
+				p = p.Elem
 			}
 			hops = append(hops, hop{f, through})
 		}
 		k.selectable = append(k.selectable, selectable{name, func(r *record) string {
 			at := reflect.ValueOf(r.obj).Elem()
 			for _, h := range hops {
-				at = h.field.at(at.Addr().UnsafePointer())
+				at = h.field.At(at.Addr().UnsafePointer())
 				if h.through {
 					if at.IsNil() {
 						return ""

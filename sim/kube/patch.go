@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/fencelab/fencelab/sim/kube/codec"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,13 +206,13 @@ type merge struct {
 
 // structure merges into the structure at p. fresh says that the structure was
 // absent before, so that its fields are absent unless the patch sets them.
-func (m *merge) structure(plan *plan, p unsafe.Pointer, patch map[string]json.RawMessage, path string, fresh bool) error {
+func (m *merge) structure(plan *codec.Plan, p unsafe.Pointer, patch map[string]json.RawMessage, path string, fresh bool) error {
 	if err := m.directive(patch); err != nil {
 		return err
 	}
-	for i := range plan.fields {
-		f := &plan.fields[i]
-		raw, ok := patch[f.name]
+	for i := range plan.Fields {
+		f := &plan.Fields[i]
+		raw, ok := patch[f.Name]
 		if !ok && !fresh {
 			continue
 		}
@@ -220,7 +221,7 @@ func (m *merge) structure(plan *plan, p unsafe.Pointer, patch map[string]json.Ra
 			if at != "" {
 				at += "."
 			}
-			at += f.name
+			at += f.Name
 		}
 		var err error
 		switch {
@@ -266,64 +267,64 @@ func (m *merge) unmark(path string) {
 	}
 }
 
-func (m *merge) remove(f *member, p unsafe.Pointer, path string) error {
-	if f.plan.typ == objectMetaType {
+func (m *merge) remove(f *codec.Member, p unsafe.Pointer, path string) error {
+	if f.Plan.Typ == codec.ObjectMetaType {
 		return &notEquivalent{"a patch that removes metadata"}
 	}
-	f.at(p).SetZero()
+	f.At(p).SetZero()
 	if !m.marked(path) {
 		return nil
 	}
 	m.unmark(path)
-	if !f.sent(p) {
+	if !f.Sent(p) {
 		return nil
 	}
-	if !f.optional() && strings.Contains(path, ".") {
+	if !f.Optional() && strings.Contains(path, ".") {
 		return &mismatch{path, "Required value", true}
 	}
 	m.sparse["-"+path] = true
 	return nil
 }
 
-func (m *merge) set(f *member, p unsafe.Pointer, raw json.RawMessage, path string, fresh bool) error {
+func (m *merge) set(f *codec.Member, p unsafe.Pointer, raw json.RawMessage, path string, fresh bool) error {
 	marked := m.marked(path)
-	present := !fresh && f.sent(p)
+	present := !fresh && f.Sent(p)
 	if marked && len(m.sparse) > 0 {
 		present = present && !m.sparse["-"+path] || m.sparse["+"+path]
 	}
 	if !present {
-		f.at(p).SetZero()
+		f.At(p).SetZero()
 	}
 	if marked {
 		delete(m.sparse, "-"+path)
 		delete(m.sparse, "+"+path)
 	}
-	if err := m.value(f.plan, f.pointer(p), raw, path, marked && !present, f.merged); err != nil {
+	if err := m.value(f.Plan, f.Pointer(p), raw, path, marked && !present, f.Merged); err != nil {
 		return err
 	}
-	if marked && !f.sent(p) {
+	if marked && !f.Sent(p) {
 		m.sparse["+"+path] = true
 	}
 	return nil
 }
 
 // value merges raw, which isn't null, into the value at p.
-func (m *merge) value(plan *plan, p unsafe.Pointer, raw json.RawMessage, path string, fresh, merged bool) error {
-	switch plan.shape {
-	case pointer:
-		if plan.elem.shape != structure {
+func (m *merge) value(plan *codec.Plan, p unsafe.Pointer, raw json.RawMessage, path string, fresh, merged bool) error {
+	switch plan.Shape {
+	case codec.Pointer:
+		if plan.Elem.Shape != codec.Structure {
 			break
 		}
-		old := reflect.NewAt(plan.typ, p).Elem()
-		elem := reflect.New(plan.elem.typ)
+		old := reflect.NewAt(plan.Typ, p).Elem()
+		elem := reflect.New(plan.Elem.Typ)
 		if !old.IsNil() {
 			elem.Elem().Set(old.Elem())
 		} else {
 			fresh = m.marked(path)
 		}
 		old.Set(elem)
-		return m.value(plan.elem, elem.UnsafePointer(), raw, path, fresh, false)
-	case structure:
+		return m.value(plan.Elem, elem.UnsafePointer(), raw, path, fresh, false)
+	case codec.Structure:
 		if !isObject(raw) {
 			return &mismatch{path: path, why: "must be an object"}
 		}
@@ -332,23 +333,23 @@ func (m *merge) value(plan *plan, p unsafe.Pointer, raw json.RawMessage, path st
 			return &mismatch{path: path, why: err.Error()}
 		}
 		return m.structure(plan, p, patch, path, fresh)
-	case dictionary:
+	case codec.Dictionary:
 		return m.dictionary(plan, p, raw, path)
-	case list:
+	case codec.List:
 		if m.strategic && merged {
 			return &notEquivalent{"a strategic merge patch of the list " + path}
 		}
 	}
-	decoded := reflect.New(plan.typ)
+	decoded := reflect.New(plan.Typ)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, decoded.Interface()); err != nil {
 		return &mismatch{path: path, why: err.Error()}
 	}
-	if m.marked(path) && plan.shape == list && plan.elem.shape != leaf {
+	if m.marked(path) && plan.Shape == codec.List && plan.Elem.Shape != codec.Leaf {
 		if err := sameJSON(raw, decoded.Interface(), path); err != nil {
 			return err
 		}
 	}
-	reflect.NewAt(plan.typ, p).Elem().Set(decoded.Elem())
+	reflect.NewAt(plan.Typ, p).Elem().Set(decoded.Elem())
 	return nil
 }
 
@@ -372,7 +373,7 @@ func sameJSON(raw json.RawMessage, typed any, path string) error {
 	return nil
 }
 
-func (m *merge) dictionary(plan *plan, p unsafe.Pointer, raw json.RawMessage, path string) error {
+func (m *merge) dictionary(plan *codec.Plan, p unsafe.Pointer, raw json.RawMessage, path string) error {
 	if !isObject(raw) {
 		return &mismatch{path: path, why: "must be an object"}
 	}
@@ -380,8 +381,8 @@ func (m *merge) dictionary(plan *plan, p unsafe.Pointer, raw json.RawMessage, pa
 	if err != nil {
 		return &mismatch{path: path, why: err.Error()}
 	}
-	old := reflect.NewAt(plan.typ, p).Elem()
-	merged := reflect.MakeMapWithSize(plan.typ, old.Len()+len(patch))
+	old := reflect.NewAt(plan.Typ, p).Elem()
+	merged := reflect.MakeMapWithSize(plan.Typ, old.Len()+len(patch))
 	for it := old.MapRange(); it.Next(); {
 		merged.SetMapIndex(it.Key(), it.Value())
 	}
@@ -390,7 +391,7 @@ func (m *merge) dictionary(plan *plan, p unsafe.Pointer, raw json.RawMessage, pa
 	}
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
 		raw := patch[name]
-		key := reflect.ValueOf(name).Convert(plan.typ.Key())
+		key := reflect.ValueOf(name).Convert(plan.Typ.Key())
 		if isNull(raw) {
 			if m.whole {
 				return &notEquivalent{"null in the map " + path}
@@ -398,14 +399,14 @@ func (m *merge) dictionary(plan *plan, p unsafe.Pointer, raw json.RawMessage, pa
 			merged.SetMapIndex(key, reflect.Value{})
 			continue
 		}
-		value := reflect.New(plan.typ.Elem())
+		value := reflect.New(plan.Typ.Elem())
 		if was := merged.MapIndex(key); was.IsValid() {
 			value.Elem().Set(was)
 		}
-		if m.marked(path) && plan.elem.shape == structure {
+		if m.marked(path) && plan.Elem.Shape == codec.Structure {
 			return &notEquivalent{"a patch inside the map " + path}
 		}
-		if err := m.value(plan.elem, value.UnsafePointer(), raw, path+"."+name, false, false); err != nil {
+		if err := m.value(plan.Elem, value.UnsafePointer(), raw, path+"."+name, false, false); err != nil {
 			return err
 		}
 		merged.SetMapIndex(key, value.Elem())

@@ -162,11 +162,11 @@ func TestEqualSeesEveryLeaf(t *testing.T) {
 // path, or "" when it found none.
 func changeOneLeaf(r *rand.Rand, v reflect.Value, path string) string {
 	switch v.Type() {
-	case timeType, microTimeType:
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		at := v.Field(0).Addr().Interface().(*time.Time)
 		*at = at.Add(time.Hour)
 		return path
-	case quantityType:
+	case reflect.TypeFor[resource.Quantity]():
 		q := v.Addr().Interface().(*resource.Quantity)
 		q.Add(resource.MustParse("7"))
 		return path

@@ -31,6 +31,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencelab/fencelab/sim/kube/codec"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +98,7 @@ type Kind struct {
 	typ      reflect.Type // of the structure, not the pointer
 	listType reflect.Type
 	items    []int // the index of the list's field Items
-	plan     *plan
+	plan     *codec.Plan
 	strategy strategy
 	// selectable are the fields that a List can select by beside name and namespace.
 	selectable []selectable
@@ -105,8 +106,8 @@ type Kind struct {
 	managers *managers
 	// status and content are the fields of the structure beside TypeMeta and
 	// ObjectMeta; status is among content.
-	status  *member
-	content []member
+	status  *codec.Member
+	content []codec.Member
 }
 
 func (k *Kind) groupResource() schema.GroupResource {
@@ -131,10 +132,7 @@ type Server struct {
 func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom []CustomResource) (*Server, error) {
 	s := &Server{scheme: scheme, byType: map[uintptr]*Kind{}}
 	var versions []schema.GroupVersion
-	plannerOf := func(custom bool) *planner {
-		return &planner{custom: custom, plans: map[reflect.Type]*plan{}, pending: map[reflect.Type]bool{}}
-	}
-	builtinPlans, customPlans := plannerOf(false), plannerOf(true)
+	builtinPlans, customPlans := codec.NewPlanner(false), codec.NewPlanner(true)
 	for _, gvk := range builtin {
 		b, ok := builtins[gvk]
 		if !ok {
@@ -185,7 +183,7 @@ func NewServer(scheme *runtime.Scheme, builtin []schema.GroupVersionKind, custom
 	return s, nil
 }
 
-func (s *Server) add(k *Kind, plans *planner) error {
+func (s *Server) add(k *Kind, plans *codec.Planner) error {
 	obj, err := s.scheme.New(k.GroupVersionKind)
 	if err != nil {
 		return fmt.Errorf("serve %v: %w; register its type first", k.GroupVersionKind, err)
@@ -200,12 +198,12 @@ func (s *Server) add(k *Kind, plans *planner) error {
 		return fmt.Errorf("serve %v: %v has no Items of type []%v", k.GroupVersionKind, k.listType, k.typ)
 	}
 	k.items = items.Index
-	if k.plan, err = plans.compile(k.typ); err != nil {
+	if k.plan, err = plans.Compile(k.typ); err != nil {
 		return fmt.Errorf("serve %v: %w", k.GroupVersionKind, err)
 	}
-	for i := range k.plan.fields {
-		f := &k.plan.fields[i]
-		switch f.name {
+	for i := range k.plan.Fields {
+		f := &k.plan.Fields[i]
+		switch f.Name {
 		case "kind", "apiVersion", "metadata":
 			continue
 		case "status":
@@ -252,25 +250,25 @@ func (k *Kind) shallow(obj client.Object) client.Object {
 
 // setStatus makes the status of obj that of from, shared.
 func (k *Kind) setStatus(obj, from client.Object) {
-	k.status.set(reflect.ValueOf(obj).UnsafePointer(), reflect.ValueOf(from).UnsafePointer())
+	k.status.Set(reflect.ValueOf(obj).UnsafePointer(), reflect.ValueOf(from).UnsafePointer())
 }
 
 // dropStatus empties the status of obj.
 func (k *Kind) dropStatus(obj client.Object) {
-	k.status.at(reflect.ValueOf(obj).UnsafePointer()).SetZero()
+	k.status.At(reflect.ValueOf(obj).UnsafePointer()).SetZero()
 }
 
 // sentStatus reports whether Go would encode the status of obj.
 func (k *Kind) sentStatus(obj client.Object) bool {
-	return k.status.sent(reflect.ValueOf(obj).UnsafePointer())
+	return k.status.Sent(reflect.ValueOf(obj).UnsafePointer())
 }
 
 // missing names a required field that obj would send as null, if any.
 func (k *Kind) missing(obj client.Object) string {
-	if k.plan.missing == nil {
+	if k.plan.Missing == nil {
 		return ""
 	}
-	return k.plan.missing(reflect.ValueOf(obj).UnsafePointer())
+	return k.plan.Missing(reflect.ValueOf(obj).UnsafePointer())
 }
 
 // sameContent compares everything but the metadata.
@@ -278,7 +276,7 @@ func (k *Kind) sameContent(a, b client.Object) bool {
 	x, y := reflect.ValueOf(a).UnsafePointer(), reflect.ValueOf(b).UnsafePointer()
 	for i := range k.content {
 		f := &k.content[i]
-		if !f.plan.equal(f.pointer(x), f.pointer(y)) {
+		if !f.Plan.Equal(f.Pointer(x), f.Pointer(y)) {
 			return false
 		}
 	}
@@ -286,12 +284,12 @@ func (k *Kind) sameContent(a, b client.Object) bool {
 }
 
 func (k *Kind) same(a, b client.Object) bool {
-	return k.plan.equal(reflect.ValueOf(a).UnsafePointer(), reflect.ValueOf(b).UnsafePointer())
+	return k.plan.Equal(reflect.ValueOf(a).UnsafePointer(), reflect.ValueOf(b).UnsafePointer())
 }
 
 func (k *Kind) normalise(obj client.Object) {
-	if k.plan.normal != nil {
-		k.plan.normal(reflect.ValueOf(obj).UnsafePointer())
+	if k.plan.Normal != nil {
+		k.plan.Normal(reflect.ValueOf(obj).UnsafePointer())
 	}
 }
 

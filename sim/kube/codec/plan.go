@@ -1,4 +1,6 @@
-package kube
+// Package codec knows what becomes of a Go value that goes through the API server's encoding and
+// its storage, without encoding it.
+package codec
 
 import (
 	"bytes"
@@ -14,58 +16,61 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A plan is what one Go type needs to behave as if it went through the API
+// A Plan is what one Go type needs to behave as if it went through the API
 // server's encoding: compiled once per type, then run on pointers, because an
 // encoding round trip costs a hundred times as much as everything else here.
-type plan struct {
-	typ    reflect.Type
-	shape  shape
-	fields []member // of a structure: its JSON fields, inlined ones flattened
-	elem   *plan    // of a pointer, list or dictionary
+type Plan struct {
+	Typ    reflect.Type
+	Shape  Shape
+	Fields []Member // of a structure: its JSON fields, inlined ones flattened
+	Elem   *Plan    // of a pointer, list or dictionary
 
-	// equal compares two normalised values.
-	equal func(a, b unsafe.Pointer) bool
-	// normal rewrites a value in place to what comes back after storage: times
+	// Equal compares two normalised values.
+	Equal func(a, b unsafe.Pointer) bool
+	// Normal rewrites a value in place to what comes back after storage: times
 	// lose what their encoding drops, empty collections become nil where
 	// storage can't tell them apart. Nil when the type needs nothing. It writes
 	// only where something changes, so that shared values may pass through it.
-	normal func(p unsafe.Pointer)
-	// missing names the first field that would be sent as JSON null although it
+	Normal func(p unsafe.Pointer)
+	// Missing names the first field that would be sent as JSON null although it
 	// is always sent, hence required. Nil when the type has none. Custom
 	// resources only.
-	missing func(p unsafe.Pointer) string
+	Missing func(p unsafe.Pointer) string
 }
 
-type shape uint8
+// Shape is how a merge patch treats a value.
+type Shape uint8
+
+// The shapes.
 
 const (
-	leaf       shape = iota // replaced whole by a merge patch
-	structure               // merged field by field
-	dictionary              // merged key by key
-	list                    // replaced whole
-	pointer                 // as its element, absent when nil
+	Leaf       Shape = iota // replaced whole by a merge patch
+	Structure               // merged field by field
+	Dictionary              // merged key by key
+	List                    // replaced whole
+	Pointer                 // as its element, absent when nil
 )
 
-// A member is one JSON field of a structure.
-type member struct {
-	name   string
+// A Member is one JSON field of a structure.
+type Member struct {
+	Name   string
 	offset uintptr
-	plan   *plan
+	Plan   *Plan
 	// dropEmpty and dropZero are the JSON options omitempty and omitzero.
 	dropEmpty, dropZero bool
-	// merged says that a strategic merge patch does not replace this list.
-	merged bool
+	// Merged says that a strategic merge patch does not replace this list.
+	Merged bool
 }
 
-// optional reports whether controller-gen makes the field optional.
-func (f *member) optional() bool { return f.dropEmpty || f.dropZero }
+// Optional reports whether controller-gen makes the field optional.
+func (f *Member) Optional() bool { return f.dropEmpty || f.dropZero }
 
-// sent reports whether Go's encoder writes the field of the structure at p.
-func (f *member) sent(p unsafe.Pointer) bool {
+// Sent reports whether Go's encoder writes the field of the structure at p.
+func (f *Member) Sent(p unsafe.Pointer) bool {
 	if !f.dropEmpty && !f.dropZero {
 		return true
 	}
-	v := f.at(p)
+	v := f.At(p)
 	if f.dropZero {
 		if z, ok := v.Addr().Interface().(interface{ IsZero() bool }); ok && v.Kind() != reflect.Pointer {
 			if z.IsZero() {
@@ -88,35 +93,71 @@ func (f *member) sent(p unsafe.Pointer) bool {
 	return true
 }
 
-// pointer returns the address of the field in the structure at p.
-func (f *member) pointer(p unsafe.Pointer) unsafe.Pointer { return unsafe.Add(p, f.offset) }
+// Pointer returns the address of the field in the structure at p.
+func (f *Member) Pointer(p unsafe.Pointer) unsafe.Pointer { return unsafe.Add(p, f.offset) }
 
-// at returns the field of the structure at p as a settable value.
-func (f *member) at(p unsafe.Pointer) reflect.Value {
-	return reflect.NewAt(f.plan.typ, f.pointer(p)).Elem()
+// At returns the field of the structure at p as a settable value.
+func (f *Member) At(p unsafe.Pointer) reflect.Value {
+	return reflect.NewAt(f.Plan.Typ, f.Pointer(p)).Elem()
 }
 
-// set copies the field from one structure to another of the same type.
-func (f *member) set(to, from unsafe.Pointer) { f.at(to).Set(f.at(from)) }
+// Set copies the field from one structure to another of the same type.
+func (f *Member) Set(to, from unsafe.Pointer) { f.At(to).Set(f.At(from)) }
 
-// planner compiles the plans of one server.
-type planner struct {
+// Below returns the plan of a structure's field.
+func (p *Plan) Below(name string) *Plan {
+	for p.Shape == Pointer {
+		p = p.Elem
+	}
+	for i := range p.Fields {
+		if p.Fields[i].Name == name {
+			return p.Fields[i].Plan
+		}
+	}
+	panic(fmt.Sprintf("codec: %v has no field %s", p.Typ, name)) // marks are made of fields
+}
+
+// Zero is the JSON of a value that Go would leave out.
+func (p *Plan) Zero() any {
+	switch p.Typ.Kind() {
+	case reflect.String:
+		return ""
+	case reflect.Bool:
+		return false
+	case reflect.Slice:
+		return []any{}
+	case reflect.Map, reflect.Struct, reflect.Pointer:
+		return map[string]any{}
+	case reflect.Float32, reflect.Float64:
+		return float64(0)
+	}
+	return int64(0)
+}
+
+// Planner compiles the plans of one server.
+type Planner struct {
 	// custom selects the storage of custom resources, which is JSON; built-in
 	// kinds are stored as protobuf, where empty and absent are the same.
 	custom  bool
-	plans   map[reflect.Type]*plan
+	plans   map[reflect.Type]*Plan
 	pending map[reflect.Type]bool
 }
 
 var (
 	timeType       = reflect.TypeFor[metav1.Time]()
 	microTimeType  = reflect.TypeFor[metav1.MicroTime]()
-	objectMetaType = reflect.TypeFor[metav1.ObjectMeta]()
+	ObjectMetaType = reflect.TypeFor[metav1.ObjectMeta]()
 	quantityType   = reflect.TypeFor[resource.Quantity]()
 	marshalerType  = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
 )
 
-func (c *planner) compile(t reflect.Type) (*plan, error) {
+// NewPlanner returns one that has compiled nothing, for custom resources or built-in kinds.
+func NewPlanner(custom bool) *Planner {
+	return &Planner{custom: custom, plans: map[reflect.Type]*Plan{}, pending: map[reflect.Type]bool{}}
+}
+
+// Compile returns the plan of a type, and compiles it once. A recursive type is an error.
+func (c *Planner) Compile(t reflect.Type) (*Plan, error) {
 	if p, ok := c.plans[t]; ok {
 		return p, nil
 	}
@@ -125,7 +166,7 @@ func (c *planner) compile(t reflect.Type) (*plan, error) {
 	}
 	c.pending[t] = true
 	defer delete(c.pending, t)
-	p := &plan{typ: t}
+	p := &Plan{Typ: t}
 	if err := c.build(p); err != nil {
 		return nil, err
 	}
@@ -133,8 +174,8 @@ func (c *planner) compile(t reflect.Type) (*plan, error) {
 	return p, nil
 }
 
-func (c *planner) build(p *plan) error {
-	switch p.typ {
+func (c *Planner) build(p *Plan) error {
+	switch p.Typ {
 	case timeType:
 		planTime(p, time.Second)
 		return nil
@@ -142,12 +183,12 @@ func (c *planner) build(p *plan) error {
 		planTime(p, time.Microsecond)
 		return nil
 	case quantityType:
-		p.equal = func(a, b unsafe.Pointer) bool {
+		p.Equal = func(a, b unsafe.Pointer) bool {
 			return sameQuantity(*(*resource.Quantity)(a), *(*resource.Quantity)(b))
 		}
 		return nil
 	}
-	switch p.typ.Kind() {
+	switch p.Typ.Kind() {
 	case reflect.Struct:
 		return c.structure(p)
 	case reflect.Pointer:
@@ -157,19 +198,19 @@ func (c *planner) build(p *plan) error {
 	case reflect.Map:
 		return c.dictionary(p)
 	case reflect.String:
-		p.equal = same[string]
+		p.Equal = same[string]
 	case reflect.Bool:
-		p.equal = same[bool]
+		p.Equal = same[bool]
 	case reflect.Int, reflect.Uint:
-		p.equal = same[int]
+		p.Equal = same[int]
 	case reflect.Int64, reflect.Uint64:
-		p.equal = same[int64]
+		p.Equal = same[int64]
 	case reflect.Int32, reflect.Uint32:
-		p.equal = same[int32]
+		p.Equal = same[int32]
 	case reflect.Int16, reflect.Uint16:
-		p.equal = same[int16]
+		p.Equal = same[int16]
 	case reflect.Int8, reflect.Uint8:
-		p.equal = same[int8]
+		p.Equal = same[int8]
 	default:
 		c.opaque(p)
 	}
@@ -177,9 +218,9 @@ func (c *planner) build(p *plan) error {
 }
 
 // opaque compares by reflection what has no cheaper way.
-func (c *planner) opaque(p *plan) {
-	t := p.typ
-	p.equal = func(a, b unsafe.Pointer) bool {
+func (c *Planner) opaque(p *Plan) {
+	t := p.Typ
+	p.Equal = func(a, b unsafe.Pointer) bool {
 		return reflect.DeepEqual(reflect.NewAt(t, a).Elem().Interface(), reflect.NewAt(t, b).Elem().Interface())
 	}
 }
@@ -195,9 +236,9 @@ func sameQuantity(x, y resource.Quantity) bool {
 // planTime plans metav1.Time and metav1.MicroTime, both a struct around one
 // time.Time. Everything is UTC: the real client answers in the machine's zone,
 // which would make runs differ between machines.
-func planTime(p *plan, unit time.Duration) {
-	p.equal = func(a, b unsafe.Pointer) bool { return (*time.Time)(a).Equal(*(*time.Time)(b)) }
-	p.normal = func(at unsafe.Pointer) {
+func planTime(p *Plan, unit time.Duration) {
+	p.Equal = func(a, b unsafe.Pointer) bool { return (*time.Time)(a).Equal(*(*time.Time)(b)) }
+	p.Normal = func(at unsafe.Pointer) {
 		t := (*time.Time)(at)
 		if *t != (time.Time{}) {
 			if n := t.UTC().Truncate(unit); *t != n {
@@ -207,74 +248,74 @@ func planTime(p *plan, unit time.Duration) {
 	}
 }
 
-func (c *planner) structure(p *plan) error {
+func (c *Planner) structure(p *Plan) error {
 	type part struct {
 		offset uintptr
-		plan   *plan
+		plan   *Plan
 	}
 	var parts, normals []part
-	var checks []member
-	for i := range p.typ.NumField() {
-		f := p.typ.Field(i)
+	var checks []Member
+	for i := range p.Typ.NumField() {
+		f := p.Typ.Field(i)
 		if !f.IsExported() {
 			c.opaque(p)
-			p.shape, p.fields = leaf, nil
+			p.Shape, p.Fields = Leaf, nil
 			return nil
 		}
-		sub, err := c.compile(f.Type)
+		sub, err := c.Compile(f.Type)
 		if err != nil {
-			return fmt.Errorf("%v.%s: %w", p.typ, f.Name, err)
+			return fmt.Errorf("%v.%s: %w", p.Typ, f.Name, err)
 		}
 		parts = append(parts, part{f.Offset, sub})
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		jf := member{
-			name: name, offset: f.Offset, plan: sub,
+		jf := Member{
+			Name: name, offset: f.Offset, Plan: sub,
 			dropEmpty: hasOption(options, "omitempty"), dropZero: hasOption(options, "omitzero"),
-			merged: strings.Contains(f.Tag.Get("patchStrategy"), "merge"),
+			Merged: strings.Contains(f.Tag.Get("patchStrategy"), "merge"),
 		}
-		normal := sub.normal
-		if c.custom && sub.shape != structure {
+		normal := sub.Normal
+		if c.custom && sub.Shape != Structure {
 			normal = customCollection(sub, jf.dropEmpty)
 		}
 		if normal != nil {
-			normals = append(normals, part{f.Offset, &plan{normal: normal}})
+			normals = append(normals, part{f.Offset, &Plan{Normal: normal}})
 		}
 		switch {
 		case name == "-":
 		case f.Anonymous && name == "":
-			for _, inner := range sub.fields {
+			for _, inner := range sub.Fields {
 				inner.offset += f.Offset
-				p.fields = append(p.fields, inner)
+				p.Fields = append(p.Fields, inner)
 			}
 		default:
 			if name == "" {
-				jf.name = f.Name
+				jf.Name = f.Name
 			}
-			p.fields = append(p.fields, jf)
-			if c.custom && f.Type != objectMetaType {
+			p.Fields = append(p.Fields, jf)
+			if c.custom && f.Type != ObjectMetaType {
 				checks = append(checks, jf)
 			}
 		}
 	}
-	p.equal = func(a, b unsafe.Pointer) bool {
+	p.Equal = func(a, b unsafe.Pointer) bool {
 		for _, part := range parts {
-			if !part.plan.equal(unsafe.Add(a, part.offset), unsafe.Add(b, part.offset)) {
+			if !part.plan.Equal(unsafe.Add(a, part.offset), unsafe.Add(b, part.offset)) {
 				return false
 			}
 		}
 		return true
 	}
 	if len(normals) > 0 {
-		p.normal = func(at unsafe.Pointer) {
+		p.Normal = func(at unsafe.Pointer) {
 			for _, part := range normals {
-				part.plan.normal(unsafe.Add(at, part.offset))
+				part.plan.Normal(unsafe.Add(at, part.offset))
 			}
 		}
 	}
-	p.missing = missingIn(checks)
-	p.shape = structure
-	if reflect.PointerTo(p.typ).Implements(marshalerType) {
-		p.shape = leaf
+	p.Missing = missingIn(checks)
+	p.Shape = Structure
+	if reflect.PointerTo(p.Typ).Implements(marshalerType) {
+		p.Shape = Leaf
 	}
 	return nil
 }
@@ -291,11 +332,11 @@ func hasOption(options, name string) bool {
 // missingIn finds, among the fields of a custom resource, one that is required
 // and would be sent as null: the server prunes the null and then misses the
 // field.
-func missingIn(fields []member) func(unsafe.Pointer) string {
-	var kept []member
+func missingIn(fields []Member) func(unsafe.Pointer) string {
+	var kept []Member
 	for _, f := range fields {
-		nullable := f.plan.nullable()
-		if (nullable && !f.optional()) || (!nullable && f.plan.missing != nil) || (nullable && f.plan.elem != nil && f.plan.elem.missing != nil) {
+		nullable := f.Plan.nullable()
+		if (nullable && !f.Optional()) || (!nullable && f.Plan.Missing != nil) || (nullable && f.Plan.Elem != nil && f.Plan.Elem.Missing != nil) {
 			kept = append(kept, f)
 		}
 	}
@@ -305,12 +346,12 @@ func missingIn(fields []member) func(unsafe.Pointer) string {
 	return func(at unsafe.Pointer) string {
 		for _, f := range kept {
 			v := unsafe.Add(at, f.offset)
-			if !f.optional() && f.plan.null(v) {
-				return f.name
+			if !f.Optional() && f.Plan.null(v) {
+				return f.Name
 			}
-			if m := f.plan.missing; m != nil {
+			if m := f.Plan.Missing; m != nil {
 				if sub := m(v); sub != "" {
-					return f.name + "." + sub
+					return f.Name + "." + sub
 				}
 			}
 		}
@@ -319,35 +360,35 @@ func missingIn(fields []member) func(unsafe.Pointer) string {
 }
 
 // nullable reports whether a value of the type can be encoded as JSON null.
-func (p *plan) nullable() bool {
-	switch p.typ.Kind() {
+func (p *Plan) nullable() bool {
+	switch p.Typ.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
 		return true
 	}
-	return p.typ == timeType || p.typ == microTimeType
+	return p.Typ == timeType || p.Typ == microTimeType
 }
 
 // null reports whether the value at v is encoded as JSON null.
-func (p *plan) null(v unsafe.Pointer) bool {
-	switch p.typ.Kind() {
+func (p *Plan) null(v unsafe.Pointer) bool {
+	switch p.Typ.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
 		return *(*unsafe.Pointer)(v) == nil
 	}
-	return (p.typ == timeType || p.typ == microTimeType) && (*time.Time)(v).IsZero()
+	return (p.Typ == timeType || p.Typ == microTimeType) && (*time.Time)(v).IsZero()
 }
 
 // customCollection is how a field of a custom resource is normalised: an empty
 // collection is dropped when its tag says so, and a pointer to a zero time is
 // null, which the server prunes.
-func customCollection(p *plan, dropEmpty bool) func(unsafe.Pointer) {
-	inner := p.normal
-	switch p.shape {
-	case list, dictionary:
+func customCollection(p *Plan, dropEmpty bool) func(unsafe.Pointer) {
+	inner := p.Normal
+	switch p.Shape {
+	case List, Dictionary:
 		if !dropEmpty {
 			return inner
 		}
 		isEmpty := p.empty()
-		isList := p.shape == list
+		isList := p.Shape == List
 		return func(at unsafe.Pointer) {
 			switch {
 			case isEmpty(at) && isList:
@@ -358,8 +399,8 @@ func customCollection(p *plan, dropEmpty bool) func(unsafe.Pointer) {
 				inner(at)
 			}
 		}
-	case pointer:
-		if p.elem.typ != timeType && p.elem.typ != microTimeType {
+	case Pointer:
+		if p.Elem.Typ != timeType && p.Elem.Typ != microTimeType {
 			return inner
 		}
 		return func(at unsafe.Pointer) {
@@ -374,50 +415,50 @@ func customCollection(p *plan, dropEmpty bool) func(unsafe.Pointer) {
 }
 
 // empty returns a test for a list or dictionary that exists but holds nothing.
-func (p *plan) empty() func(unsafe.Pointer) bool {
-	if p.shape == list || p.typ.Kind() == reflect.Slice {
+func (p *Plan) empty() func(unsafe.Pointer) bool {
+	if p.Shape == List || p.Typ.Kind() == reflect.Slice {
 		return func(at unsafe.Pointer) bool {
 			s := *(*[]struct{})(at)
 			return s != nil && len(s) == 0
 		}
 	}
-	if p.typ.ConvertibleTo(reflect.TypeFor[map[string]string]()) {
+	if p.Typ.ConvertibleTo(reflect.TypeFor[map[string]string]()) {
 		return func(at unsafe.Pointer) bool {
 			m := *(*map[string]string)(at)
 			return m != nil && len(m) == 0
 		}
 	}
-	t := p.typ
+	t := p.Typ
 	return func(at unsafe.Pointer) bool {
 		m := reflect.NewAt(t, at).Elem()
 		return !m.IsNil() && m.Len() == 0
 	}
 }
 
-func (c *planner) pointer(p *plan) error {
-	elem, err := c.compile(p.typ.Elem())
+func (c *Planner) pointer(p *Plan) error {
+	elem, err := c.Compile(p.Typ.Elem())
 	if err != nil {
 		return err
 	}
-	p.elem, p.shape = elem, pointer
-	p.equal = func(a, b unsafe.Pointer) bool {
+	p.Elem, p.Shape = elem, Pointer
+	p.Equal = func(a, b unsafe.Pointer) bool {
 		x, y := *(*unsafe.Pointer)(a), *(*unsafe.Pointer)(b)
 		if x == nil || y == nil {
 			return x == y
 		}
-		return x == y || elem.equal(x, y)
+		return x == y || elem.Equal(x, y)
 	}
-	if elem.normal != nil {
-		p.normal = func(at unsafe.Pointer) {
+	if elem.Normal != nil {
+		p.Normal = func(at unsafe.Pointer) {
 			if x := *(*unsafe.Pointer)(at); x != nil {
-				elem.normal(x)
+				elem.Normal(x)
 			}
 		}
 	}
-	if elem.missing != nil {
-		p.missing = func(at unsafe.Pointer) string {
+	if elem.Missing != nil {
+		p.Missing = func(at unsafe.Pointer) string {
 			if x := *(*unsafe.Pointer)(at); x != nil {
-				return elem.missing(x)
+				return elem.Missing(x)
 			}
 			return ""
 		}
@@ -431,21 +472,21 @@ type sliceHeader struct {
 	len, cap int
 }
 
-func (c *planner) list(p *plan) error {
-	if p.typ.Elem().Kind() == reflect.Uint8 {
-		p.equal = func(a, b unsafe.Pointer) bool {
+func (c *Planner) list(p *Plan) error {
+	if p.Typ.Elem().Kind() == reflect.Uint8 {
+		p.Equal = func(a, b unsafe.Pointer) bool {
 			x, y := *(*[]byte)(a), *(*[]byte)(b)
 			return bytes.Equal(x, y) && (x == nil) == (y == nil)
 		}
 		return nil
 	}
-	elem, err := c.compile(p.typ.Elem())
+	elem, err := c.Compile(p.Typ.Elem())
 	if err != nil {
 		return err
 	}
-	p.elem, p.shape = elem, list
-	size := p.typ.Elem().Size()
-	p.equal = func(a, b unsafe.Pointer) bool {
+	p.Elem, p.Shape = elem, List
+	size := p.Typ.Elem().Size()
+	p.Equal = func(a, b unsafe.Pointer) bool {
 		x, y := (*sliceHeader)(a), (*sliceHeader)(b)
 		if x.len != y.len || (x.data == nil) != (y.data == nil) {
 			return false
@@ -454,15 +495,15 @@ func (c *planner) list(p *plan) error {
 			return true
 		}
 		for i := range uintptr(x.len) {
-			if !elem.equal(unsafe.Add(x.data, i*size), unsafe.Add(y.data, i*size)) {
+			if !elem.Equal(unsafe.Add(x.data, i*size), unsafe.Add(y.data, i*size)) {
 				return false
 			}
 		}
 		return true
 	}
 	dropEmpty := !c.custom
-	if dropEmpty || elem.normal != nil {
-		p.normal = func(at unsafe.Pointer) {
+	if dropEmpty || elem.Normal != nil {
+		p.Normal = func(at unsafe.Pointer) {
 			s := (*sliceHeader)(at)
 			if dropEmpty && s.len == 0 {
 				if s.data != nil {
@@ -470,18 +511,18 @@ func (c *planner) list(p *plan) error {
 				}
 				return
 			}
-			if elem.normal != nil {
+			if elem.Normal != nil {
 				for i := range uintptr(s.len) {
-					elem.normal(unsafe.Add(s.data, i*size))
+					elem.Normal(unsafe.Add(s.data, i*size))
 				}
 			}
 		}
 	}
-	if elem.missing != nil {
-		p.missing = func(at unsafe.Pointer) string {
+	if elem.Missing != nil {
+		p.Missing = func(at unsafe.Pointer) string {
 			s := (*sliceHeader)(at)
 			for i := range uintptr(s.len) {
-				if sub := elem.missing(unsafe.Add(s.data, i*size)); sub != "" {
+				if sub := elem.Missing(unsafe.Add(s.data, i*size)); sub != "" {
 					return fmt.Sprintf("%d.%s", i, sub)
 				}
 			}
@@ -491,26 +532,26 @@ func (c *planner) list(p *plan) error {
 	return nil
 }
 
-func (c *planner) dictionary(p *plan) error {
-	elem, err := c.compile(p.typ.Elem())
+func (c *Planner) dictionary(p *Plan) error {
+	elem, err := c.Compile(p.Typ.Elem())
 	if err != nil {
 		return err
 	}
-	p.elem, p.shape = elem, dictionary
-	t := p.typ
+	p.Elem, p.Shape = elem, Dictionary
+	t := p.Typ
 	named := t.Key().Kind() == reflect.String
-	if named && elem.typ.Kind() == reflect.String {
-		p.equal = func(a, b unsafe.Pointer) bool {
+	if named && elem.Typ.Kind() == reflect.String {
+		p.Equal = func(a, b unsafe.Pointer) bool {
 			x, y := *(*map[string]string)(a), *(*map[string]string)(b)
 			return (x == nil) == (y == nil) && maps.Equal(x, y)
 		}
-	} else if named && elem.typ == quantityType {
-		p.equal = func(a, b unsafe.Pointer) bool {
+	} else if named && elem.Typ == quantityType {
+		p.Equal = func(a, b unsafe.Pointer) bool {
 			x, y := *(*map[string]resource.Quantity)(a), *(*map[string]resource.Quantity)(b)
 			return (x == nil) == (y == nil) && maps.EqualFunc(x, y, sameQuantity)
 		}
 	} else {
-		p.equal = func(a, b unsafe.Pointer) bool {
+		p.Equal = func(a, b unsafe.Pointer) bool {
 			x, y := reflect.NewAt(t, a).Elem(), reflect.NewAt(t, b).Elem()
 			if x.Len() != y.Len() || x.IsNil() != y.IsNil() {
 				return false
@@ -526,25 +567,25 @@ func (c *planner) dictionary(p *plan) error {
 				}
 				ve.Set(it.Value())
 				we.Set(w)
-				if !elem.equal(ve.Addr().UnsafePointer(), we.Addr().UnsafePointer()) {
+				if !elem.Equal(ve.Addr().UnsafePointer(), we.Addr().UnsafePointer()) {
 					return false
 				}
 			}
 			return true
 		}
 	}
-	bytesValue := elem.typ.Kind() == reflect.Slice && elem.typ.Elem().Kind() == reflect.Uint8
+	bytesValue := elem.Typ.Kind() == reflect.Slice && elem.Typ.Elem().Kind() == reflect.Uint8
 	dropEmpty := !c.custom
 	isEmpty := p.empty()
-	if !dropEmpty && elem.normal == nil {
+	if !dropEmpty && elem.Normal == nil {
 		return nil
 	}
-	p.normal = func(at unsafe.Pointer) {
+	p.Normal = func(at unsafe.Pointer) {
 		if dropEmpty && isEmpty(at) {
 			*(*unsafe.Pointer)(at) = nil
 			return
 		}
-		if elem.normal == nil && !bytesValue {
+		if elem.Normal == nil && !bytesValue {
 			return
 		}
 		m := reflect.NewAt(t, at).Elem()
@@ -560,8 +601,8 @@ func (c *planner) dictionary(p *plan) error {
 				}
 				continue
 			}
-			elem.normal(v.UnsafePointer())
-			if !elem.equal(v.UnsafePointer(), before.UnsafePointer()) {
+			elem.Normal(v.UnsafePointer())
+			if !elem.Equal(v.UnsafePointer(), before.UnsafePointer()) {
 				m.SetMapIndex(it.Key(), v.Elem())
 			}
 		}
