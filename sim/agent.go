@@ -14,6 +14,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/sim/kube"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // addAgents makes a process of an agent on every host.
@@ -21,7 +22,7 @@ func (b *Backend) addAgents(c controllers.Selection) {
 	peers := make(map[string]*process, len(b.hosts)) // by their Nodes
 	for _, h := range b.hosts {
 		p := &process{
-			w: b.w, actor: actor{name: scenarios.ProcessOn(c.Name, h.name), place: placeAgent}, at: h.at, store: b.store, api: b.api, registration: c.Registration,
+			w: b.w, actor: actor{name: scenarios.ProcessOn(c.Name, h.name), place: steps.PlaceAgent}, at: h.at, store: b.store, api: b.api, registration: c.Registration,
 			bmcs: b.bmcs, threads: &b.sim.threads, host: h, peers: peers,
 			deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay, Host: controllers.Host{Name: h.name, Node: h.kubelet.node}},
 		}
@@ -80,7 +81,7 @@ func (u uncached) List(ctx context.Context, list client.ObjectList, opts ...clie
 
 // stepAfter lets the agent's next step begin.
 func (p *process) stepAfter(pause time.Duration) {
-	p.schedule(&p.actor, ClassTimer, deed{verb: "step", on: Object{"Process", p.actor.name}}, p.host.clock.lasts(pause), func(trouble) {
+	p.schedule(&p.actor, steps.ClassTimer, steps.Deed{Verb: "step", On: steps.Object{Kind: "Process", Name: p.actor.name}}, p.host.clock.lasts(pause), func(trouble) {
 		var next time.Duration
 		p.launch(&flight{p: p, body: func() (err error) {
 			next, err = p.agent.Step(context.Background())
@@ -139,7 +140,7 @@ func (f feeding) Feed(context.Context) error {
 	if h.WatchdogTime() == 0 {
 		return fmt.Errorf("the host %s has no watchdog", h.name)
 	}
-	c := &call{class: ClassWatchdog, deed: h.deed("feed"), lost: func() error { return errGone }}
+	c := &call{class: steps.ClassWatchdog, deed: h.deed("feed"), lost: func() error { return errGone }}
 	c.run = func(_ bool, done func(error)) {
 		p.unlessPaused(f.life, func() {
 			h.Feed()
@@ -151,7 +152,7 @@ func (f feeding) Feed(context.Context) error {
 
 // reboot has the kernel reboot at once, which ends the process as well.
 func (p *process) reboot(life int) error {
-	c := &call{class: ClassPower, deed: p.host.deed("reboot"), lost: func() error { return errGone }}
+	c := &call{class: steps.ClassPower, deed: p.host.deed("reboot"), lost: func() error { return errGone }}
 	c.run = func(bool, func(error)) {
 		p.unlessPaused(life, func() {
 			p.host.Reboot(p.actor.name, "rebooted by its agent")
@@ -176,7 +177,7 @@ var (
 func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte, within time.Duration) map[string][]byte {
 	p, answers := a.p, map[string][]byte{}
 	c := &call{
-		class: ClassPeer, deed: deed{verb: "ask", on: Object{Kind: "Host"}}, lost: func() error { return errPeerTimeout },
+		class: steps.ClassPeer, deed: steps.Deed{Verb: "ask", On: steps.Object{Kind: "Host"}}, lost: func() error { return errPeerTimeout },
 		patience: within,
 	}
 	c.run = func(_ bool, done func(error)) {
@@ -205,7 +206,7 @@ func (p *process) send(node string, request []byte, answered func([]byte, error)
 	if to == nil {
 		return // nothing is there
 	}
-	p.w.schedule(&p.actor, ClassPeer, deed{verb: "ask", on: Object{"Host", to.host.name}}, apiLatency, func(t trouble) {
+	p.w.schedule(&p.actor, steps.ClassPeer, steps.Deed{Verb: "ask", On: steps.Object{Kind: "Host", Name: to.host.name}}, apiLatency, func(t trouble) {
 		if t.fault != "" || !p.w.network.carries(p.at, to.at) {
 			return
 		}

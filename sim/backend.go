@@ -25,6 +25,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/model"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // Simulator holds what the simulated worlds of one goroutine share.
@@ -140,7 +141,7 @@ type Backend struct {
 	sim *Simulator
 	// Watch, if set before Start, is shown every step of the story before it is
 	// scheduled, and may change it. Replay from a plan needs none.
-	Watch func(Step) (scenarios.Deviation, bool)
+	Watch func(steps.Step) (scenarios.Deviation, bool)
 	// Decided, if set before Start, is told of every decision of a controller.
 	Decided func(Decision)
 	// Evidence, if set before Start, lets Stop return what is for a report beside
@@ -177,7 +178,7 @@ type Decision struct {
 // Start builds the topology. It refuses plans for things that the simulator
 // doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
-	w := &world{watch: b.Watch, notice: b.isUp, assumed: premisesOf(&plan.Spec)}
+	w := &world{watch: b.Watch, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
 	if b.Evidence {
 		w.trace = new(objects.Trace)
 	}
@@ -269,7 +270,7 @@ func parseStepName(text string) (stepName, error) {
 	var n int
 	if len(parts) == 3 {
 		if _, err := fmt.Sscanf(parts[2], "%d", &n); err == nil && n > 0 && fmt.Sprint(n) == parts[2] {
-			return stepName{parts[0], Class(parts[1]), n}, nil
+			return stepName{parts[0], steps.Class(parts[1]), n}, nil
 		}
 	}
 	return stepName{}, fmt.Errorf("deviation of step %q: a step is ACTOR/CLASS/N, such as remediation/api/3", text)
@@ -282,7 +283,7 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 		Watchdog: time.Duration(config.Watchdog), Softdog: config.Softdog,
 	})
 	h.kubelet = &kubelet{
-		w: b.w, actor: actor{name: config.Name + ".kubelet", place: placeHost + config.Name}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
+		w: b.w, actor: actor{name: config.Name + ".kubelet", place: steps.PlaceHost + config.Name}, host: h, node: config.Node(), store: b.store, api: b.api, kinds: &b.sim.kinds,
 		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0,
 	}
 	b.hosts = append(b.hosts, h)
@@ -316,7 +317,7 @@ func (b *Backend) addBMCs() {
 			}
 			b.w.emit(history.Event{Kind: history.BMCCommand, Host: h.name, Actor: client, Key: key, Value: string(t)})
 		})
-		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc", place: placeBMC + h.name}, h.name}, peers, requested, received)
+		b.bmcs[h.name] = fakebmc.New(h.name, h, clock{b.w, &actor{name: h.name + ".bmc", place: steps.PlaceBMC + h.name}, h.name}, peers, requested, received)
 	}
 }
 
@@ -353,7 +354,7 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	p := &process{
-		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: placeProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, names: b.names,
+		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: steps.PlaceProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, names: b.names,
 		threads: &b.sim.threads, leases: b.sim.kinds.lease,
 		deps:    controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
 		limiter: b.limiter(c.Name),

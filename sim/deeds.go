@@ -4,56 +4,22 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Deed is the step as one sees it who stands between its process and the rest of the world: what is done, but not which
-// time. It is false for what happens within a process, or within the world. It may be asked of a step only while that is
-// scheduled.
-func (s Step) Deed() (scenarios.Deed, bool) {
-	d := scenarios.Deed{Actor: s.Actor}
-	switch s.Class {
-	case ClassAPI:
-		d.Does = s.Verb + " " + s.Object.Kind + "/" + s.Object.Name
-	case ClassBMC:
-		if d.Does = s.Verb + " BMC/" + s.Object.Name; s.Effect {
-			d.Does = "bmc " + s.Verb + " " + s.Object.Name
-		}
-	case ClassDeliver:
-		if s.by == nil {
-			return d, false // it lists anew
-		}
-		d.Actor, d.Does = s.by.p.actor.name, s.by.tells()
-	case ClassStart:
-		d.Does = "start Process/" + s.Actor
-	}
-	return d, d.Does != ""
-}
-
-// told is who takes a step that is scheduled now, and what it does, also where nobody outside sees it.
-func told(s Step) (actor, does string) {
-	if deed, seen := s.Deed(); seen {
-		return deed.Actor, deed.Does
-	}
-	does = s.Verb
-	if s.Object.Kind != "" || s.Object.Name != "" {
-		does += " " + strings.Trim(s.Object.Kind+"/"+s.Object.Name, "/")
-	}
-	return s.Actor, does
-}
-
-// tells names what the delivery that is scheduled now will tell of.
-func (s *stream) tells() string {
+// Tells names the process whose cache it is, and what the delivery that is scheduled now will
+// tell that of.
+func (s *stream) Tells() (process, of string) {
 	behind := s.p.view.Behind(s.kind)
 	if s.table == nil || len(behind) == 0 {
-		return ""
+		return s.p.actor.name, ""
 	}
 	change := behind[min(s.expected, len(behind)-1)]
-	return objects.Delivery(s.table, meta(change.Old), meta(change.New))
+	return s.p.actor.name, objects.Delivery(s.table, meta(change.Old), meta(change.New))
 }
 
 // Told is a plan of the simulator, told by what is done.
@@ -79,11 +45,11 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 		t.Untold = append(t.Untold, fmt.Sprintf("step %d of %d (%s): %s", k+1, len(plan.Deviations), d, why))
 	}
 	var err error
-	t.Outcome, err = s.playDeeds(ctx, plan, func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
+	t.Outcome, err = s.playDeeds(ctx, plan, func(step steps.Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
 		d, deviates := wanted[step.Name()]
 		switch {
 		case !deviates:
-		case !told && step.Class == ClassDeliver:
+		case !told && step.Class == steps.ClassDeliver:
 			untold(d, "what it tells of is no event")
 		case !told:
 			untold(d, hidden(step.Class))
@@ -110,10 +76,10 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 // playDeeds plays a plan whose steps are shown to watch before they are scheduled, with the deeds
 // that they are, if somebody outside sees any. See [Backend.Watch].
 func (s *Simulator) playDeeds(ctx context.Context, plan *scenarios.Plan,
-	watch func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool)) (*play.Outcome, error) {
+	watch func(step steps.Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool)) (*play.Outcome, error) {
 	var count scenarios.DeedCount
 	backend := s.Backend()
-	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
+	backend.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
 		deed, told := step.Deed()
 		return watch(step, count.Next(deed.Actor, deed.Does, step.Effect), told)
 	}
@@ -125,13 +91,13 @@ func (s *Simulator) playDeeds(ctx context.Context, plan *scenarios.Plan,
 }
 
 // hidden says why nobody outside sees a step.
-func hidden(class Class) string {
+func hidden(class steps.Class) string {
 	switch class {
-	case ClassWork, ClassTimer:
+	case steps.ClassWork, steps.ClassTimer:
 		return "it happens within the process"
-	case ClassTimeout:
+	case steps.ClassTimeout:
 		return "it is the client's own patience"
-	case ClassLease:
+	case steps.ClassLease:
 		return "the lab runs one process of each controller"
 	}
 	return "it is not a controller's, but the world's: " + string(class)

@@ -9,6 +9,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/simtest"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // TestDeedsAreWhatHappens: what the steps of a story are said to do is what its history has.
@@ -20,7 +21,7 @@ func TestDeedsAreWhatHappens(t *testing.T) {
 	plan := simtest.Plan(t, "../scenarios/catalog/machine-remediation/cut-off-host.yaml")
 	said := make(map[scenarios.Deed]int)
 	backend := s.Backend()
-	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
+	backend.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
 		if deed, told := step.Deed(); told && (step.Effect || deed.IsDelivery()) {
 			said[deed]++
 		}
@@ -72,7 +73,7 @@ func TestPlansAreToldByDeeds(t *testing.T) {
 	plan := simtest.Plan(t, "../scenarios/catalog/machine-remediation/cut-off-host.yaml")
 	names := make(map[string]string) // of steps, by the classes and deeds that they are the first of
 	backend := s.Backend()
-	backend.Watch = func(step Step) (scenarios.Deviation, bool) {
+	backend.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
 		deed, _ := step.Deed()
 		if key := string(step.Class) + " " + deed.Does; names[key] == "" && strings.HasPrefix(step.Actor, "remediation") {
 			names[key] = step.Name()

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // The timings of controller-runtime's leader election.
@@ -44,7 +45,7 @@ func (p *process) stand() {
 }
 
 func (p *process) campaign(after time.Duration) {
-	p.vote = p.schedule(&p.actor, ClassLease, deed{verb: "elect", on: Object{"Lease", p.election.lease}}, after, p.elect)
+	p.vote = p.schedule(&p.actor, steps.ClassLease, steps.Deed{Verb: "elect", On: steps.Object{Kind: "Lease", Name: p.election.lease}}, after, p.elect)
 }
 
 // elect takes the Lease, renews it, or sees whose it is.

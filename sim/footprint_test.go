@@ -12,6 +12,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim/simtest"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // TestEveryStepSaysWhatItDoes plays every story of the catalogue: no step lacks a verb,
@@ -25,16 +26,16 @@ func TestEveryStepSaysWhatItDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	classes, lacking := map[Class]int{}, map[string]bool{}
+	classes, lacking := map[steps.Class]int{}, map[string]bool{}
 	for _, file := range files {
 		for _, plan := range simtest.Plans(t, file) {
 			if worlds := plan.Spec.Worlds; len(worlds) > 0 && worlds[0] != "sim" {
 				continue
 			}
 			b := s.Backend()
-			b.Watch = func(step Step) (scenarios.Deviation, bool) {
+			b.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
 				classes[step.Class]++
-				if step.Verb == "" || step.Object.Kind == "" || step.place == "" {
+				if step.Verb == "" || step.Object.Kind == "" || step.Place == "" {
 					lacking[fmt.Sprintf("%s in %s: %+v", step.Class, plan.Metadata.Name, step)] = true
 				}
 				for _, r := range append(step.Footprint().Reads, step.Footprint().Writes...) {
@@ -61,7 +62,7 @@ func TestEveryStepSaysWhatItDoes(t *testing.T) {
 type audit struct {
 	*Backend
 	// steps are those that wait, by their order.
-	steps map[uint64]Step
+	steps map[uint64]steps.Step
 }
 
 // errFar ends a run as far as a test wants it.
@@ -70,8 +71,8 @@ var errFar = fmt.Errorf("far enough")
 // stopAt plays a story up to the n-th step of it that is taken.
 func stopAt(t *testing.T, s *Simulator, plan *scenarios.Plan, n int) *audit {
 	t.Helper()
-	a := &audit{Backend: s.Backend(), steps: map[uint64]Step{}}
-	a.Watch = func(step Step) (scenarios.Deviation, bool) {
+	a := &audit{Backend: s.Backend(), steps: map[uint64]steps.Step{}}
+	a.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
 		a.steps[a.w.order+1] = step
 		return scenarios.Deviation{}, false
 	}
@@ -194,30 +195,30 @@ func TestIndependence(t *testing.T) {
 
 // TestFootprints tells steps apart that depend on each other.
 func TestFootprints(t *testing.T) {
-	process := func(name string, class Class, effect bool, verb string, on Object) Step {
-		return Step{Class: class, Effect: effect, Verb: verb, Object: on, place: placeProcess + name}
+	process := func(name string, class steps.Class, effect bool, verb string, on steps.Object) steps.Step {
+		return steps.Step{Class: class, Effect: effect, Verb: verb, Object: on, Place: steps.PlaceProcess + name}
 	}
-	host := func(name string) Step {
-		return Step{Class: ClassWorkload, Verb: "start", Object: Object{"Pod", name}, place: placeHost + name}
+	host := func(name string) steps.Step {
+		return steps.Step{Class: steps.ClassWorkload, Verb: "start", Object: steps.Object{Kind: "Pod", Name: name}, Place: steps.PlaceHost + name}
 	}
-	read := process("a", ClassAPI, false, "get", Object{"BareMetalHost", "worker-1"})
-	list := process("a", ClassAPI, false, "list", Object{"BareMetalHost", ""})
+	read := process("a", steps.ClassAPI, false, "get", steps.Object{Kind: "BareMetalHost", Name: "worker-1"})
+	list := process("a", steps.ClassAPI, false, "list", steps.Object{Kind: "BareMetalHost", Name: ""})
 	for _, tc := range []struct {
 		what        string
-		one, other  Step
+		one, other  steps.Step
 		independent bool
 	}{
-		{"two reads", read, process("b", ClassAPI, false, "get", Object{"BareMetalHost", "worker-1"}), true},
-		{"a read and a write of the same object", read, process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-1"}), false},
-		{"a read and a write of another object", read, process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-10"}), true},
-		{"a list and a write of one of them", list, process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-2"}), false},
+		{"two reads", read, process("b", steps.ClassAPI, false, "get", steps.Object{Kind: "BareMetalHost", Name: "worker-1"}), true},
+		{"a read and a write of the same object", read, process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "BareMetalHost", Name: "worker-1"}), false},
+		{"a read and a write of another object", read, process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "BareMetalHost", Name: "worker-10"}), true},
+		{"a list and a write of one of them", list, process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "BareMetalHost", Name: "worker-2"}), false},
 		{"writes of two objects of a kind, whose watchers learn of one first",
-			process("a", ClassAPI, true, "patch", Object{"Machine", "worker-1"}), process("b", ClassAPI, true, "patch", Object{"Machine", "worker-2"}), false},
-		{"writes of two kinds", process("a", ClassAPI, true, "patch", Object{"Machine", "worker-1"}), process("b", ClassAPI, true, "patch", Object{"BareMetalHost", "worker-1"}), true},
-		{"two steps of a process", read, process("a", ClassWork, false, "take", Object{"Queue", "a"}), false},
-		{"deliveries to two processes", process("a", ClassDeliver, false, "deliver", Object{"Node", ""}), process("b", ClassDeliver, false, "deliver", Object{"Node", ""}), true},
-		{"a command and what runs on a host", process("a", ClassBMC, true, "ForceOff", Object{"BMC", "worker-1"}), host("worker-1"), false},
-		{"a start, which lists everything, and a write", process("a", ClassStart, false, "start", Object{"Process", "a"}), process("b", ClassAPI, true, "patch", Object{"Machine", "x"}), false},
+			process("a", steps.ClassAPI, true, "patch", steps.Object{Kind: "Machine", Name: "worker-1"}), process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "Machine", Name: "worker-2"}), false},
+		{"writes of two kinds", process("a", steps.ClassAPI, true, "patch", steps.Object{Kind: "Machine", Name: "worker-1"}), process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "BareMetalHost", Name: "worker-1"}), true},
+		{"two steps of a process", read, process("a", steps.ClassWork, false, "take", steps.Object{Kind: "Queue", Name: "a"}), false},
+		{"deliveries to two processes", process("a", steps.ClassDeliver, false, "deliver", steps.Object{Kind: "Node", Name: ""}), process("b", steps.ClassDeliver, false, "deliver", steps.Object{Kind: "Node", Name: ""}), true},
+		{"a command and what runs on a host", process("a", steps.ClassBMC, true, "ForceOff", steps.Object{Kind: "BMC", Name: "worker-1"}), host("worker-1"), false},
+		{"a start, which lists everything, and a write", process("a", steps.ClassStart, false, "start", steps.Object{Kind: "Process", Name: "a"}), process("b", steps.ClassAPI, true, "patch", steps.Object{Kind: "Machine", Name: "x"}), false},
 	} {
 		if got := tc.one.Independent(tc.other); got != tc.independent || tc.other.Independent(tc.one) != got {
 			t.Errorf("%s: independent %t, want %t: %v, %v", tc.what, got, tc.independent, tc.one.Footprint(), tc.other.Footprint())

@@ -6,6 +6,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/sim/model"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // host is a machine in the simulated world, with what runs on it.
@@ -27,7 +28,7 @@ type host struct {
 }
 
 func newHost(w *world, name string, t model.Timings) *host {
-	h := &host{w: w, actor: actor{name: name, place: placeHost + name}, name: name, at: scenarios.HostEnd(name)}
+	h := &host{w: w, actor: actor{name: name, place: steps.PlaceHost + name}, name: name, at: scenarios.HostEnd(name)}
 	h.Host = model.New(around{h}, around{h}, name, t)
 	return h
 }
@@ -36,7 +37,9 @@ func newHost(w *world, name string, t model.Timings) *host {
 const byScenario = string(history.Engine)
 
 // deed is what happens to the host.
-func (h *host) deed(verb string) deed { return deed{verb: verb, on: Object{"Host", h.name}} }
+func (h *host) deed(verb string) steps.Deed {
+	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Host", Name: h.name}}
+}
 
 // stopFeeding leaves the watchdog alone: an agent that feeds it is over until the next boot.
 func (h *host) stopFeeding() {
@@ -53,7 +56,7 @@ type around struct{ h *host }
 func (a around) Now() time.Duration { return a.h.w.now }
 
 // classes are the steps of machines.
-var classes = map[model.Class]Class{model.Power: ClassPower, model.Boot: ClassBoot, model.Watchdog: ClassWatchdog}
+var classes = map[model.Class]steps.Class{model.Power: steps.ClassPower, model.Boot: steps.ClassBoot, model.Watchdog: steps.ClassWatchdog}
 
 // After schedules a step of the host.
 func (a around) After(d time.Duration, class model.Class, verb string, do func()) model.Timer {

@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/model"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // What a kubelet and its container runtime take, beside the lease interval that
@@ -91,7 +92,7 @@ type container struct {
 
 // do lets the kubelet do something after a delay, unless it is dead by then. A
 // host whose processors stand still makes it wait.
-func (k *kubelet) do(class Class, d deed, delay time.Duration, f func(trouble)) *step {
+func (k *kubelet) do(class steps.Class, d steps.Deed, delay time.Duration, f func(trouble)) *step {
 	life := k.life
 	return k.w.schedule(&k.actor, class, d, delay, func(t trouble) {
 		k.host.UnlessHalted(func() {
@@ -103,13 +104,15 @@ func (k *kubelet) do(class Class, d deed, delay time.Duration, f func(trouble)) 
 }
 
 // deed is what it does about its Node.
-func (k *kubelet) deed(verb string) deed { return deed{verb: verb, on: Object{"Node", k.node}} }
+func (k *kubelet) deed(verb string) steps.Deed {
+	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Node", Name: k.node}}
+}
 
 // start is the kubelet process starting, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
 	k.alive, k.stopped, k.uid, k.syncing, k.missed, k.unsure = true, false, "", false, false, false
-	k.do(ClassKubelet, k.deed("register"), registerAfter, k.register)
+	k.do(steps.ClassKubelet, k.deed("register"), registerAfter, k.register)
 }
 
 // stop kills the kubelet process alone. What it was about to start or stop stays
@@ -164,7 +167,7 @@ func (k *kubelet) register(t trouble) {
 		if t.fault == "" && k.speaks() {
 			k.introduce()
 		}
-		k.do(ClassKubelet, k.deed("register"), registerRetry, k.register)
+		k.do(steps.ClassKubelet, k.deed("register"), registerRetry, k.register)
 		return
 	}
 	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
@@ -212,7 +215,7 @@ func (k *kubelet) renew(t trouble) {
 		k.renewLease(k.w.now)
 		k.unsure = true
 	}
-	k.renewal = k.do(ClassKubelet, k.deed("renew"), next, k.renew)
+	k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), next, k.renew)
 }
 
 // restfulLease is for how long a Lease is renewed at once where nothing goes wrong.
@@ -230,7 +233,7 @@ func (k *kubelet) rouse() {
 	k.renewLease(last)
 	if k.alive {
 		k.w.cancel(k.renewal)
-		k.renewal = k.do(ClassKubelet, k.deed("renew"), last+k.lease-k.w.now, k.renew)
+		k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), last+k.lease-k.w.now, k.renew)
 	}
 }
 
@@ -287,7 +290,7 @@ func (k *kubelet) podChanged() {
 		k.missed = true
 	default:
 		k.syncing = true
-		k.do(ClassKubelet, k.deed("sync"), podNoticed, k.sync)
+		k.do(steps.ClassKubelet, k.deed("sync"), podNoticed, k.sync)
 	}
 }
 
@@ -320,7 +323,7 @@ func (k *kubelet) sync(t trouble) {
 	if !k.hears() || t.fault != "" {
 		k.missed = true
 		if k.hears() {
-			k.do(ClassKubelet, k.deed("sync"), registerRetry, func(trouble) { k.reconnect() })
+			k.do(steps.ClassKubelet, k.deed("sync"), registerRetry, func(trouble) { k.reconnect() })
 		}
 		return
 	}
@@ -382,7 +385,7 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	}
 	c := &container{pod: pod.UID, key: client.ObjectKeyFromObject(pod), stops: stops(pod)}
 	k.containers = append(k.containers, c)
-	c.change = k.do(ClassWorkload, deed{verb: "start", on: Object{"Pod", c.key.Name}}, containerStart, func(trouble) {
+	c.change = k.do(steps.ClassWorkload, steps.Deed{Verb: "start", On: steps.Object{Kind: "Pod", Name: c.key.Name}}, containerStart, func(trouble) {
 		c.change, c.running = nil, true
 		k.host.StartWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 		k.reportPods()
@@ -395,9 +398,9 @@ func (k *kubelet) reportPods() {
 	if !k.alive || k.uid == "" || len(k.store.List(k.kinds.budget, "")) == 0 {
 		return
 	}
-	k.do(ClassKubelet, deed{verb: "report", on: Object{Kind: "Pod"}}, podNoticed, func(t trouble) {
+	k.do(steps.ClassKubelet, steps.Deed{Verb: "report", On: steps.Object{Kind: "Pod"}}, podNoticed, func(t trouble) {
 		if k.unreachable() || t.fault != "" {
-			k.do(ClassKubelet, deed{verb: "report", on: Object{Kind: "Pod"}}, registerRetry, func(trouble) { k.reportPods() })
+			k.do(steps.ClassKubelet, steps.Deed{Verb: "report", On: steps.Object{Kind: "Pod"}}, registerRetry, func(trouble) { k.reportPods() })
 			return
 		}
 		for _, c := range k.containers {
@@ -425,7 +428,7 @@ func (k *kubelet) stopContainer(c *container, grace time.Duration) {
 	case c.running && (c.change == nil || k.w.now+left < c.ends):
 		k.w.cancel(c.change)
 		c.ends = k.w.now + left
-		c.change = k.do(ClassWorkload, deed{verb: "stop", on: Object{"Pod", c.key.Name}}, left, func(trouble) {
+		c.change = k.do(steps.ClassWorkload, steps.Deed{Verb: "stop", On: steps.Object{Kind: "Pod", Name: c.key.Name}}, left, func(trouble) {
 			k.host.StopWorkload(model.Workload{Name: c.key.Name, Pod: string(c.pod)})
 			k.forget(c)
 			k.confirmDeletion(c)

@@ -22,6 +22,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // fenceAnnotation asks a fencer to delete the Node of a host. It looks like a
@@ -78,7 +79,7 @@ type stage struct {
 }
 
 // open brings a host up, with the controllers of the test.
-func open(t *testing.T, deviations []scenarios.Deviation, watch func(Step) (scenarios.Deviation, bool), chosen ...controllers.Selection) *stage {
+func open(t *testing.T, deviations []scenarios.Deviation, watch func(steps.Step) (scenarios.Deviation, bool), chosen ...controllers.Selection) *stage {
 	t.Helper()
 	s, err := New()
 	if err != nil {
@@ -189,16 +190,16 @@ func TestNodesOfTheNextBoot(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				deleted, started := false, false
-				st := open(t, nil, func(s Step) (scenarios.Deviation, bool) {
+				st := open(t, nil, func(s steps.Step) (scenarios.Deviation, bool) {
 					switch {
 					case s.Actor != "fencer":
-					case s.Class == ClassAPI && s.Effect && !deleted:
+					case s.Class == steps.ClassAPI && s.Effect && !deleted:
 						deleted = true
 						if c.fault == "" {
 							return scenarios.Deviation{Step: s.Name(), Delay: slow}, true
 						}
 						return scenarios.Deviation{Step: s.Name(), Fault: c.fault, Delay: late}, true
-					case s.Class == ClassStart && c.start != "" && !started:
+					case s.Class == steps.ClassStart && c.start != "" && !started:
 						started = true
 						return scenarios.Deviation{Step: s.Name(), Fault: c.start, Delay: old}, true
 					}
@@ -262,8 +263,8 @@ func TestLateCommands(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commanded := false
-			st := open(t, nil, func(s Step) (scenarios.Deviation, bool) {
-				if s.Actor != "kicker" || s.Class != ClassBMC || commanded || c.fault == "" && c.slow == 0 {
+			st := open(t, nil, func(s steps.Step) (scenarios.Deviation, bool) {
+				if s.Actor != "kicker" || s.Class != steps.ClassBMC || commanded || c.fault == "" && c.slow == 0 {
 					return scenarios.Deviation{}, false
 				}
 				commanded = true
@@ -367,8 +368,8 @@ func TestAPIErrors(t *testing.T) {
 		for _, r := range refusals {
 			t.Run(fmt.Sprintf("%s %s%v", name, r.fault, r.op), func(t *testing.T) {
 				bent := false
-				st := open(t, nil, func(s Step) (scenarios.Deviation, bool) {
-					if r.fault == "" || s.Actor != name || s.Class != ClassAPI || bent {
+				st := open(t, nil, func(s steps.Step) (scenarios.Deviation, bool) {
+					if r.fault == "" || s.Actor != name || s.Class != steps.ClassAPI || bent {
 						return scenarios.Deviation{}, false
 					}
 					bent = true

@@ -10,6 +10,7 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // bmcTimeout is when a controller gives up on a BMC that doesn't answer, unless it says
@@ -71,12 +72,12 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
 	c := &call{
-		class: ClassBMC, deed: deed{verb: "read", on: Object{"BMC", host}}, lost: func() error { return fakebmc.ErrUnreachable },
+		class: steps.ClassBMC, deed: steps.Deed{Verb: "read", On: steps.Object{Kind: "BMC", Name: host}}, lost: func() error { return fakebmc.ErrUnreachable },
 		patience: pw.patience,
 	}
 	if request.ResetType != "" {
 		c.effect = "bmc " + string(request.ResetType) + " " + host
-		c.deed.verb, c.deed.effect = string(request.ResetType), true
+		c.deed.Verb, c.deed.Effect = string(request.ResetType), true
 	}
 	c.run = func(ignored bool, done func(error)) {
 		if ignored {

@@ -20,6 +20,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/page"
 	"github.com/fencelab/fencelab/sim/kube"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // How long what lies between a controller and the world takes by default.
@@ -151,9 +152,9 @@ type flight struct {
 
 // call is what a reconcile waits for: an API call or a BMC request.
 type call struct {
-	class Class
+	class steps.Class
 	// deed is what it is in the words of a step.
-	deed deed
+	deed steps.Deed
 	// effect is what the call does to the world, or "" for a read.
 	effect string
 	// api is the request to the API server, which needs no run; nil for any other call.
@@ -298,7 +299,7 @@ func (p *process) stop(d death) {
 
 // executeLate executes an effect when nobody waits for it any more.
 func (p *process) executeLate(c *call, by time.Duration) {
-	late := p.w.schedule(&p.actor, ClassLate, c.deed, by, func(trouble) {
+	late := p.w.schedule(&p.actor, steps.ClassLate, c.deed, by, func(trouble) {
 		c.overdue = true
 		p.executeOverdue(c, "executed "+by.String()+" late")
 	})
@@ -326,9 +327,9 @@ func (p *process) execute(c *call, ignored bool, done func(error)) {
 // impatient is what a client says that has waited long enough.
 func (c *call) impatient() error {
 	switch c.class {
-	case ClassPeer:
+	case steps.ClassPeer:
 		return errPeerTimeout
-	case ClassBMC:
+	case steps.ClassBMC:
 		return fmt.Errorf("the BMC did not answer within %s", c.patience)
 	default:
 		return fmt.Errorf("the API server did not answer within %s", c.patience)
@@ -393,7 +394,7 @@ func (p *process) unlessPaused(life int, do func()) {
 }
 
 // schedule lets a step of the incarnation happen after a delay, or when that goes on.
-func (p *process) schedule(a *actor, class Class, d deed, delay time.Duration, run func(trouble)) *step {
+func (p *process) schedule(a *actor, class steps.Class, d steps.Deed, delay time.Duration, run func(trouble)) *step {
 	s := p.w.schedule(a, class, d, delay, run)
 	s.of, s.life = p, p.life
 	return s
@@ -401,7 +402,7 @@ func (p *process) schedule(a *actor, class Class, d deed, delay time.Duration, r
 
 func (p *process) restart(after time.Duration) {
 	life := p.life
-	p.nextStart = p.w.schedule(&p.actor, ClassStart, deed{verb: "start", on: Object{"Process", p.actor.name}}, after, func(t trouble) {
+	p.nextStart = p.w.schedule(&p.actor, steps.ClassStart, steps.Deed{Verb: "start", On: steps.Object{Kind: "Process", Name: p.actor.name}}, after, func(t trouble) {
 		switch {
 		case p.up || p.standby || p.life != life:
 		case p.host != nil:
@@ -436,7 +437,7 @@ func (p *process) changed(kind *kube.Kind) {
 // expect schedules the delivery of one change.
 func (s *stream) expect() {
 	delay := max(watchLatency, s.due-s.p.w.now)
-	delivery := s.p.schedule(&s.actor, ClassDeliver, deed{verb: "deliver", on: Object{Kind: s.kind.Kind}, by: s}, delay, s.deliver)
+	delivery := s.p.schedule(&s.actor, steps.ClassDeliver, steps.Deed{Verb: "deliver", On: steps.Object{Kind: s.kind.Kind}, By: s}, delay, s.deliver)
 	s.due = delivery.at
 	s.expected++
 	delivery.due = s.p.w.now + watchLatency // but for those before it that are late
@@ -492,7 +493,7 @@ func (s *stream) expire() {
 }
 
 func (s *stream) listAgain(life int) {
-	s.p.w.schedule(&s.actor, ClassDeliver, deed{verb: "list", on: Object{Kind: s.kind.Kind}}, expiredLatency, func(trouble) {
+	s.p.w.schedule(&s.actor, steps.ClassDeliver, steps.Deed{Verb: "list", On: steps.Object{Kind: s.kind.Kind}}, expiredLatency, func(trouble) {
 		switch {
 		case life != s.p.life: // another process has listed, and watches
 			s.thaw()
@@ -549,7 +550,7 @@ func (p *process) enqueue(r reconcile.Request, priority int) {
 func (p *process) wake() {
 	for len(p.pickups)+len(p.flights) < p.workers() && len(p.pickups) < p.queue.available() {
 		var pickup *step
-		pickup = p.schedule(&p.actor, ClassWork, deed{verb: "take", on: Object{"Queue", p.actor.name}}, workLatency, func(trouble) {
+		pickup = p.schedule(&p.actor, steps.ClassWork, steps.Deed{Verb: "take", On: steps.Object{Kind: "Queue", Name: p.actor.name}}, workLatency, func(trouble) {
 			p.pickups = slices.DeleteFunc(p.pickups, func(s *step) bool { return s == pickup })
 			if e := p.queue.take(); e != nil {
 				p.begin(e)
@@ -685,11 +686,11 @@ func (p *process) serve(f *flight, c *call) {
 	life := p.life
 	latency := apiLatency
 	switch c.class {
-	case ClassAPI:
+	case steps.ClassAPI:
 		latency += p.limiter.wait(p.w.now)
-	case ClassBMC:
+	case steps.ClassBMC:
 		latency = bmcLatency
-	case ClassWatchdog:
+	case steps.ClassWatchdog:
 		latency = workLatency
 	}
 	f.sent = append(f.sent, c)
@@ -703,8 +704,8 @@ func (p *process) serve(f *flight, c *call) {
 	})
 	// Who waits for a BMC does so from when it asks, and what it asks for arrives all
 	// the same. So does an agent, whose own host depends on it.
-	if (c.class == ClassBMC || p.host != nil && c.patience > 0) && arrival.at > p.w.now+latency+c.patience {
-		p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) {
+	if (c.class == steps.ClassBMC || p.host != nil && c.patience > 0) && arrival.at > p.w.now+latency+c.patience {
+		p.w.schedule(&p.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) {
 			if life != p.life || arrival.index < 0 {
 				return
 			}
@@ -774,7 +775,7 @@ func (p *process) arrive(f *flight, c *call, t trouble) {
 	}
 	p.execute(c, fault == scenarios.FaultIgnore, done)
 	if c.patience > 0 && life == p.life && !c.answered {
-		c.timeout = p.w.schedule(&p.actor, ClassTimeout, deed{verb: "give up", on: c.deed.on}, c.patience, func(trouble) { done(c.impatient()) })
+		c.timeout = p.w.schedule(&p.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) { done(c.impatient()) })
 	}
 }
 
@@ -874,13 +875,13 @@ type gate struct {
 // Call implements kube.Gate.
 func (g gate) Call(ctx context.Context, k *kube.Call) error {
 	c := &call{
-		class: ClassAPI, api: k, patience: g.patience,
+		class: steps.ClassAPI, api: k, patience: g.patience,
 		lost: func() error { return apierrors.NewTimeoutError("the simulated request timed out", 1) },
 	}
 	if k.Writes() {
 		c.effect = effectOf(k)
 	}
-	c.deed = deed{verb: k.Action(), on: Object{k.Kind.Kind, k.Key.Name}, effect: c.effect != ""}
+	c.deed = steps.Deed{Verb: k.Action(), On: steps.Object{Kind: k.Kind.Kind, Name: k.Key.Name}, Effect: c.effect != ""}
 	if g.p.registration.Setup != nil {
 		return g.p.managed.perform(ctx, g.life, c, k)
 	}

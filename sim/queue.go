@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // queue is the priority queue of controller-runtime 0.24. It has one entry for
@@ -126,7 +127,7 @@ func (q *queue) addRateLimited(e *entry, priority int) {
 }
 
 func (q *queue) wait(e *entry, delay time.Duration) {
-	e.timer = q.p.schedule(&q.p.actor, ClassTimer, deed{verb: "add", on: Object{"Request", e.request.Name}}, delay, func(trouble) {
+	e.timer = q.p.schedule(&q.p.actor, steps.ClassTimer, steps.Deed{Verb: "add", On: steps.Object{Kind: "Request", Name: e.request.Name}}, delay, func(trouble) {
 		e.timer, e.order = nil, q.next()
 		q.insert(e)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // TestEveryStepIsTold: whatever step of the catalogue's stories deviates, and however, there are words for it.
@@ -44,10 +45,10 @@ func TestEveryStepIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		backend := simulator.Backend()
-		backend.Watch = func(step Step) (scenarios.Deviation, bool) {
+		backend.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
 			if kind := string(step.Class) + " " + step.Verb; !seen[kind] {
 				seen[kind] = true
-				actor, does := told(step)
+				actor, does := steps.Told(step)
 				for _, fault := range append(step.Faults(), "") {
 					d := scenarios.Deviation{Step: step.Name(), Fault: fault, Delay: scenarios.Duration(time.Second)}
 					text := d.Tell(actor, does)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/play"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // Twin plays a plan with fencelab's own controllers in its parts. What deviates in it is named
@@ -42,7 +43,7 @@ func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[s
 	for _, d := range plan.Deviations {
 		wanted[d.Step] = d
 	}
-	_, err = s.playDeeds(ctx, plan, func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
+	_, err = s.playDeeds(ctx, plan, func(step steps.Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
 		d, deviates := wanted[step.Name()]
 		if !deviates {
 			return scenarios.Deviation{}, false
@@ -81,7 +82,7 @@ func (s *Simulator) PlayNamed(ctx context.Context, plan *scenarios.Plan, deviati
 	for _, d := range deviations {
 		wanted[d.Step] = d
 	}
-	outcome, err = s.playDeeds(ctx, plan, func(step Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
+	outcome, err = s.playDeeds(ctx, plan, func(step steps.Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool) {
 		name := step.Name()
 		if told {
 			name = deed.String()

@@ -12,7 +12,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/sim/bubble"
-	"github.com/fencelab/fencelab/sim/model"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // epoch is the wall-clock time at which every run begins.
@@ -53,12 +52,12 @@ type world struct {
 	// against them.
 	story bool
 	// assumed is what the scenario assumes.
-	assumed premises
+	assumed steps.Premises
 	// healed says that the faults were withdrawn.
 	healed bool
 	// watch is told of every step of the story before it is scheduled; it may be
 	// nil.
-	watch func(Step) (scenarios.Deviation, bool)
+	watch func(steps.Step) (scenarios.Deviation, bool)
 	// notice is told of every event at once.
 	notice func(history.Event)
 	// trace is told of more than the history has; nil in a search.
@@ -74,140 +73,6 @@ type world struct {
 	broken error
 }
 
-// Class is a kind of step. What can go wrong with a step depends on it.
-type Class string
-
-// The classes of steps.
-const (
-	ClassAPI      Class = "api"      // a controller's call reaches the API server
-	ClassDeliver  Class = "deliver"  // a change reaches a cache
-	ClassLate     Class = "late"     // a request is executed whose client has given up, or died
-	ClassStart    Class = "start"    // a controller process starts, or restarts
-	ClassLease    Class = "lease"    // a process takes part in the election of a leader
-	ClassWork     Class = "work"     // a worker takes the next request of its queue
-	ClassTimer    Class = "timer"    // a delayed request becomes due
-	ClassBMC      Class = "bmc"      // a request reaches a BMC
-	ClassAnswer   Class = "answer"   // a BMC's own timer fires
-	ClassPeer     Class = "peer"     // an agent's request reaches the one on another host
-	ClassTimeout  Class = "timeout"  // a client gives up on a BMC
-	ClassPower    Class = "power"    // a host's power changes
-	ClassBoot     Class = "boot"     // a host reaches the next stage of its boot
-	ClassKubelet  Class = "kubelet"  // a kubelet talks to the API server
-	ClassWorkload Class = "workload" // a container starts or stops
-	ClassWatchdog Class = "watchdog" // a watchdog fires
-)
-
-// Step is a step as a strategy sees it.
-type Step struct {
-	Actor string
-	Class Class
-	// N counts the actor's steps of this class from 1.
-	N int
-	// At is when it will be taken by default.
-	At time.Duration
-	// Effect says that the step changes the world outside of its actor: an API
-	// write or a BMC command.
-	Effect bool
-	// assumed is what the scenario assumes.
-	assumed premises
-	// Verb and Object say what is done to what.
-	Verb   string
-	Object Object
-	// place is the process, the host or the BMC that takes it.
-	place string
-	// by is the stream of a delivery.
-	by *stream
-}
-
-// premises are what a scenario assumes of the world: of BMCs, of what is sent, of
-// watchdogs, and of the agents on hosts.
-type premises struct{ obedient, prompt, punctual, running bool }
-
-func premisesOf(spec *scenarios.Spec) premises {
-	has := func(premise string) bool { return slices.Contains(spec.Assumes, premise) }
-	return premises{
-		obedient: has(scenarios.BMCObeys), prompt: has(scenarios.RequestsArrive),
-		punctual: has(scenarios.WatchdogsFire), running: has(scenarios.AgentsRun),
-	}
-}
-
-// Name is how a plan refers to the step.
-func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s.N) }
-
-// What can go wrong with a step depends on who waits for what.
-var (
-	requestFaults = []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore, scenarios.FaultCrashStale}
-	effectFaults  = join(requestFaults, scenarios.FaultCrashAfter, scenarios.FaultErrorAfter, scenarios.FaultLate, scenarios.FaultCrashLate)
-	commandFaults = join(effectFaults, scenarios.FaultIgnore)
-	readFaults    = join(requestFaults, scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal)
-	writeFaults   = join(effectFaults, scenarios.FaultForbidden, scenarios.FaultTooMany, scenarios.FaultInternal, scenarios.FaultConflict)
-	deliverFaults = []scenarios.StepFault{scenarios.FaultRelist}
-	startFaults   = []scenarios.StepFault{scenarios.FaultStaleList}
-	silentFaults  = []scenarios.StepFault{scenarios.FaultErrorBefore}
-)
-
-func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.StepFault {
-	return append(slices.Clone(some), more...)
-}
-
-// Faults returns what can go wrong with the step, besides coming late, in a world
-// that a right controller has to bear. One thing is left to plans that say so:
-// whoever takes a resource that isn't served at all for an object that is gone, as
-// everybody does, waits for an event that may not come.
-func (s Step) Faults() []scenarios.StepFault {
-	possible := s.faults()
-	if s.Effect && (s.assumed.prompt || s.assumed.obedient) {
-		possible = slices.DeleteFunc(slices.Clone(possible), func(f scenarios.StepFault) bool {
-			return s.assumed.obedient && f == scenarios.FaultIgnore ||
-				s.assumed.prompt && (f == scenarios.FaultLate || f == scenarios.FaultCrashLate)
-		})
-	}
-	return possible
-}
-
-// Latest is by how much the step may come late, or 0 when there is no limit to that.
-func (s Step) Latest() time.Duration {
-	switch {
-	case s.assumed.prompt && s.Effect:
-		return time.Second
-	case s.assumed.obedient && s.Class == ClassPower:
-		return 5 * time.Second
-	case s.assumed.punctual && s.Class == ClassWatchdog && s.Verb == model.Resets:
-		return time.Second
-	case s.assumed.running && s.place == placeAgent && (s.Class == ClassStart || s.Class == ClassTimer || s.Class == ClassPower || s.Class == ClassTimeout || s.Class == ClassWatchdog):
-		return time.Second
-	}
-	return 0
-}
-
-func (s Step) faults() []scenarios.StepFault {
-	switch s.Class {
-	case ClassAPI:
-		if s.Effect {
-			return writeFaults
-		}
-		return readFaults
-	case ClassBMC:
-		if s.Effect {
-			return commandFaults
-		}
-		return requestFaults
-	case ClassDeliver:
-		return deliverFaults
-	case ClassStart:
-		return startFaults
-	case ClassKubelet, ClassLease, ClassPeer:
-		return silentFaults
-	}
-	return nil
-}
-
-// can reports whether the fault can befall the step, be it one that a search chooses
-// or one that is left to plans.
-func (s Step) can(fault scenarios.StepFault) bool {
-	return slices.Contains(s.faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
-}
-
 // trouble is what the plan has go wrong with a step; nothing, mostly.
 type trouble struct {
 	fault scenarios.StepFault
@@ -217,7 +82,7 @@ type trouble struct {
 
 type stepName struct {
 	actor string
-	class Class
+	class steps.Class
 	n     int
 }
 
@@ -227,12 +92,12 @@ type actor struct {
 	// place is where it is: see Footprint.
 	place  string
 	counts [12]struct {
-		class Class
+		class steps.Class
 		n     int
 	}
 }
 
-func (a *actor) next(class Class) int {
+func (a *actor) next(class steps.Class) int {
 	for i := range a.counts {
 		c := &a.counts[i]
 		if c.class == class || c.class == "" {
@@ -246,24 +111,18 @@ func (a *actor) next(class Class) int {
 
 // party is who is held up when a step of the actor is: its process, or its host. A host
 // that goes on or off late is the BMC's affair, as it seems to whoever asked for that.
-func (a *actor) party(class Class) string {
+func (a *actor) party(class steps.Class) string {
 	kind, name, _ := strings.Cut(a.place, "/")
 	switch {
-	case kind+"/" == placeProcess:
+	case kind+"/" == steps.PlaceProcess:
 		return history.ControllerEnd(name)
-	case a.place == placeAgent, class == ClassKubelet:
+	case a.place == steps.PlaceAgent, class == steps.ClassKubelet:
 		return history.ControllerEnd(a.name)
-	case kind+"/" == placeBMC, class == ClassPower:
+	case kind+"/" == steps.PlaceBMC, class == steps.ClassPower:
 		return history.BMCEnd(name)
 	default:
 		return history.HostEnd(name)
 	}
-}
-
-// sends reports whether steps of the class are requests on their way, which say what was
-// decided before.
-func (c Class) sends() bool {
-	return c == ClassAPI || c == ClassBMC || c == ClassLate || c == ClassPeer
 }
 
 // step is something that will happen.
@@ -296,7 +155,7 @@ func (s *step) take() {
 
 // schedule lets a step of an actor happen after a delay, unless the plan or the
 // strategy says otherwise.
-func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run func(trouble)) *step {
+func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.Duration, run func(trouble)) *step {
 	at := w.now + delay
 	n := a.next(class)
 	var deviation scenarios.Deviation
@@ -305,13 +164,13 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 		deviation, deviates = w.deviations[stepName{a.name, class, n}]
 	}
 	if w.watch != nil && w.story {
-		if chosen, ok := w.watch(Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.effect, Verb: d.verb, Object: d.on, place: a.place, by: d.by, assumed: w.assumed}); ok {
+		if chosen, ok := w.watch(steps.Step{Actor: a.name, Class: class, N: n, At: at, Effect: d.Effect, Verb: d.Verb, Object: d.On, Place: a.place, By: d.By, Assumed: w.assumed}); ok {
 			deviation, deviates = chosen, true
 		}
 	}
 	s := w.queue.new()
 	s.at, s.due, s.run = at, at, run
-	if deviates && deviation.Fault != "" && !(Step{Class: class, Effect: d.effect}).can(deviation.Fault) {
+	if deviates && deviation.Fault != "" && !(steps.Step{Class: class, Effect: d.Effect}).Can(deviation.Fault) {
 		deviates = false // this cannot go wrong with such a step
 	}
 	if deviates {
@@ -326,10 +185,10 @@ func (w *world) schedule(a *actor, class Class, d deed, delay time.Duration, run
 		}
 		w.emit(history.Event{
 			Kind: history.Deviated, Actor: a.name, Key: late, Value: deviation.String(), Note: lasts,
-			Hinders: deviation.Hinders(a.party(class), delay, class.sends()),
+			Hinders: deviation.Hinders(a.party(class), delay, class.Sends()),
 		})
 		if w.trace != nil {
-			actor, does := told(Step{Actor: a.name, Class: class, Effect: d.effect, Verb: d.verb, Object: d.on, by: d.by})
+			actor, does := steps.Told(steps.Step{Actor: a.name, Class: class, Effect: d.Effect, Verb: d.Verb, Object: d.On, By: d.By})
 			w.trace.Deviated(s.at, deviation.String(), actor, does)
 		}
 	}
@@ -518,7 +377,7 @@ type clock struct {
 func (c clock) Now() time.Duration { return c.w.now }
 
 func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	s := c.w.schedule(c.a, ClassAnswer, deed{verb: "answer", on: Object{"BMC", c.host}}, d, func(trouble) { f() })
+	s := c.w.schedule(c.a, steps.ClassAnswer, steps.Deed{Verb: "answer", On: steps.Object{Kind: "BMC", Name: c.host}}, d, func(trouble) { f() })
 	return func() bool {
 		pending := s.index >= 0
 		c.w.cancel(s)

@@ -88,7 +88,9 @@ var layers = []layer{
 	{"sim/model", []string{"./scenarios/history", "./fakebmc/."}, "the model of a host is the same in every world, and has neither time nor thread of its own"},
 	{"sim/stall", nil, "who looks after what runs knows the clock of the machine and nothing else"},
 	{"sim/bubble", nil, "whatever runs in a bubble, it is only about goroutines and time"},
-	{"sim/kube", slices.Concat(kubernetes, client, merging), "an API store knows objects, not fencing"},
+	{"sim/steps", []string{"./scenarios/.", "./sim/model"}, "what can be done next is data: it knows no world that does it"},
+	{"sim/kube", slices.Concat([]string{"./sim/kube/codec"}, kubernetes, client, merging), "an API store knows objects, not fencing"},
+	{"sim/kube/codec", kubernetes, "what encoding does to a value is the same whoever stores it"},
 	{"sim/kube/kubetest", slices.Concat([]string{"./sim/kube", "./controllers/api", "./controllers/manifests"}, kubernetes, client, capi, merging),
 		"the suite runs on the store and on a real API server alike"},
 

@@ -10,12 +10,13 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // told is a step of the benign schedule, and in which phase of it the step was scheduled:
 // one ends when a controller decides otherwise than it last did about the same object.
 type told struct {
-	sim.Step
+	steps.Step
 	phase int
 }
 
@@ -23,17 +24,17 @@ type told struct {
 // waits has thousands of a few kinds.
 type kind struct {
 	actor  string
-	class  sim.Class
+	class  steps.Class
 	verb   string
-	object sim.Object
+	object steps.Object
 	phase  int
 }
 
 // plain are the steps alone.
-func plain(steps []told) []sim.Step {
-	all := make([]sim.Step, len(steps))
-	for i := range steps {
-		all[i] = steps[i].Step
+func plain(story []told) []steps.Step {
+	all := make([]steps.Step, len(story))
+	for i := range story {
+		all[i] = story[i].Step
 	}
 	return all
 }
@@ -42,7 +43,7 @@ func (t *told) kind() kind { return kind{t.Actor, t.Class, t.Verb, t.Object, t.p
 
 // tell plays the plan as it is and returns the steps of its story.
 func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, *play.Outcome, error) {
-	var steps []told
+	var story []told
 	known, last, phases, phase := make(rows), make(map[decider]campaign.Point), make(map[string]int), 0
 	backend := s.Backend()
 	backend.Decided = func(d sim.Decision) {
@@ -57,12 +58,12 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 		}
 		phase = phases[at]
 	}
-	backend.Watch = func(step sim.Step) (scenarios.Deviation, bool) {
-		steps = append(steps, told{step, phase})
+	backend.Watch = func(step steps.Step) (scenarios.Deviation, bool) {
+		story = append(story, told{step, phase})
 		return scenarios.Deviation{}, false
 	}
 	outcome, err := play.Run(ctx, plan, backend, nil)
-	return steps, outcome, err
+	return story, outcome, err
 }
 
 // everywhereOneIn is how many deviations of a sweep there are to each that is chosen only
@@ -72,8 +73,8 @@ const everywhereOneIn = 4
 // ordered returns all single deviations in an order of which any beginning makes a good
 // sweep. Most are chosen for what they are: see [tellingFirst]. The others are spread
 // evenly over the story, since nobody knows beforehand what tells something.
-func ordered(steps []told) []scenarios.Deviation {
-	telling, all := tellingFirst(steps), Singles(plain(steps))
+func ordered(story []told) []scenarios.Deviation {
+	telling, all := tellingFirst(story), Singles(plain(story))
 	everywhere := make([]scenarios.Deviation, 0, len(all))
 	for _, at := range spread(len(all)) {
 		everywhere = append(everywhere, all[at])
@@ -97,18 +98,18 @@ func ordered(steps []told) []scenarios.Deviation {
 // then of the last, which is the nearest to what ends the phase; then of those between,
 // spread over it. Each of these rounds begins with effects and what reaches caches, and
 // goes to and fro in the story, so that no part of it waits for another.
-func tellingFirst(steps []told) []scenarios.Deviation {
-	kinds := make(map[kind][]int) // indices of steps
-	for i := range steps {
-		k := steps[i].kind()
+func tellingFirst(story []told) []scenarios.Deviation {
+	kinds := make(map[kind][]int) // indices of the story
+	for i := range story {
+		k := story[i].kind()
 		kinds[k] = append(kinds[k], i)
 	}
 	type place struct{ round, rest int }
-	places := make([]place, len(steps))
+	places := make([]place, len(story))
 	for _, alike := range kinds { // order does not matter: each has its steps to itself
 		for round, at := range spread(len(alike)) {
 			i := alike[at]
-			if places[i].round = round; !steps[i].Effect && steps[i].Class != sim.ClassDeliver {
+			if places[i].round = round; !story[i].Effect && story[i].Class != steps.ClassDeliver {
 				places[i].rest = 1
 			}
 		}
@@ -118,8 +119,8 @@ func tellingFirst(steps []told) []scenarios.Deviation {
 		scenarios.Deviation
 	}
 	var all []candidate
-	for i := range steps {
-		for _, d := range Singles([]sim.Step{steps[i].Step}) {
+	for i := range story {
+		for _, d := range Singles([]steps.Step{story[i].Step}) {
 			all = append(all, candidate{places[i], d})
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/invariant"
-	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // chosen are the first n deviations of a search.
@@ -67,7 +67,7 @@ func TestSweepOrder(t *testing.T) {
 // deviations have all that is done and heard in it, however late it comes.
 func TestSweepOfALongStory(t *testing.T) {
 	simulator, plan := simulator(t), load(t, "deletion-hooks/bmc-does-not-answer.yaml")
-	steps, _, err := search.Benign(context.Background(), simulator, plan)
+	story, _, err := search.Benign(context.Background(), simulator, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,15 +83,15 @@ func TestSweepOfALongStory(t *testing.T) {
 	// a few of those writes are much like others.
 	writes, missed := 0, []string{}
 	var quarters [4]int
-	for i, step := range steps {
-		if step.Effect && step.Class == sim.ClassAPI && (step.Actor == "deletion" || step.Actor == "reboot") {
+	for i, step := range story {
+		if step.Effect && step.Class == steps.ClassAPI && (step.Actor == "deletion" || step.Actor == "reboot") {
 			writes++
 			if !tried[step.Name()] {
 				missed = append(missed, step.Name())
 			}
 		}
 		if tried[step.Name()] {
-			quarters[i*len(quarters)/len(steps)]++
+			quarters[i*len(quarters)/len(story)]++
 		}
 	}
 	if writes < 20 || len(missed) > writes/10 {

@@ -13,6 +13,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/sim"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 // Every recheck-th schedule is played twice, to see that it comes out the same.
@@ -98,7 +99,7 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 
 // Benign plays the plan as it is and returns the steps of its story, in the order in
 // which they were scheduled.
-func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]sim.Step, *play.Outcome, error) {
+func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]steps.Step, *play.Outcome, error) {
 	steps, outcome, err := tell(ctx, s, plan)
 	return plain(steps), outcome, err
 }
@@ -118,9 +119,9 @@ const relistAfter = 15 * time.Second
 
 // Singles returns every single deviation from the schedule whose steps are given:
 // each delay, each fault and each crash point, one at a time.
-func Singles(steps []sim.Step) []scenarios.Deviation {
+func Singles(taken []steps.Step) []scenarios.Deviation {
 	var deviations []scenarios.Deviation
-	for _, step := range steps {
+	for _, step := range taken {
 		for _, fault := range step.Faults() {
 			extents := []time.Duration{0}
 			switch {
@@ -147,14 +148,14 @@ func Singles(steps []sim.Step) []scenarios.Deviation {
 // draw returns a source of deviations that is drawn from a seed while the plan
 // is played, and notes what it drew. How often steps deviate, and how, is drawn for
 // each run, so that runs differ in kind and not only in detail.
-func draw(seed uint64, drawn *[]scenarios.Deviation) func(sim.Step) (scenarios.Deviation, bool) {
+func draw(seed uint64, drawn *[]scenarios.Deviation) func(steps.Step) (scenarios.Deviation, bool) {
 	style := scenarios.Stream(seed, "explore style")
 	// On the average one step in rate deviates; a fault has the share faults
 	// among the deviations.
 	rate := 1 << (3 + style.IntN(6))
 	faults := style.Float64()
 	streams := make(map[string]*rand.Rand)
-	return func(step sim.Step) (scenarios.Deviation, bool) {
+	return func(step steps.Step) (scenarios.Deviation, bool) {
 		// One stream for each actor: what one of them does shifts no other's
 		// draws.
 		stream := streams[step.Actor]

@@ -18,6 +18,7 @@ import (
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
 	"github.com/fencelab/fencelab/sim/simtest"
+	"github.com/fencelab/fencelab/sim/steps"
 )
 
 const catalog = "../../scenarios/catalog/"
@@ -169,34 +170,34 @@ func bites(benign, deviated *history.History) bool {
 // TestPremises: what a story assumes is left out of its searches, and nothing else.
 func TestPremises(t *testing.T) {
 	const file = "machine-remediation/cut-off-host.yaml"
-	breaks := map[string]func(step sim.Step, d scenarios.Deviation) bool{
-		scenarios.BMCObeys: func(step sim.Step, d scenarios.Deviation) bool {
-			return d.Fault == scenarios.FaultIgnore || step.Class == sim.ClassPower && d.Delay > scenarios.Duration(5*time.Second)
+	breaks := map[string]func(step steps.Step, d scenarios.Deviation) bool{
+		scenarios.BMCObeys: func(step steps.Step, d scenarios.Deviation) bool {
+			return d.Fault == scenarios.FaultIgnore || step.Class == steps.ClassPower && d.Delay > scenarios.Duration(5*time.Second)
 		},
-		scenarios.RequestsArrive: func(step sim.Step, d scenarios.Deviation) bool {
+		scenarios.RequestsArrive: func(step steps.Step, d scenarios.Deviation) bool {
 			return d.Fault == scenarios.FaultLate || d.Fault == scenarios.FaultCrashLate ||
 				step.Effect && d.Fault == "" && d.Delay > scenarios.Duration(time.Second)
 		},
 	}
 	simulator, usual := simulator(t), load(t, file)
-	steps, _, err := search.Benign(context.Background(), simulator, usual)
+	story, _, err := search.Benign(context.Background(), simulator, usual)
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := map[string]sim.Step{}
-	for _, step := range steps {
+	named := map[string]steps.Step{}
+	for _, step := range story {
 		named[step.Name()] = step
 	}
-	all := search.Singles(steps)
+	all := search.Singles(story)
 	for premise, broken := range breaks {
 		plan := load(t, file)
 		plan.Spec.Assumes = []string{premise}
-		steps, _, err := search.Benign(context.Background(), simulator, plan)
+		story, _, err := search.Benign(context.Background(), simulator, plan)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := slices.DeleteFunc(slices.Clone(all), func(d scenarios.Deviation) bool { return broken(named[d.Step], d) })
-		if got := search.Singles(steps); len(want) == len(all) || !slices.Equal(got, want) {
+		if got := search.Singles(story); len(want) == len(all) || !slices.Equal(got, want) {
 			t.Errorf("%s: %d of %d deviations remain, want %d", premise, len(got), len(all), len(want))
 		}
 		drawn, player := 0, search.NewPlayer(simulator, &campaign.Story{Plan: plan})
@@ -208,7 +209,7 @@ func TestPremises(t *testing.T) {
 			for _, d := range played.Deviations {
 				drawn++
 				// A step of this name may be another one here, but for its class.
-				if broken(sim.Step{Class: sim.Class(strings.Split(d.Step, "/")[1])}, d) {
+				if broken(steps.Step{Class: steps.Class(strings.Split(d.Step, "/")[1])}, d) {
 					t.Errorf("%s: seed %d has %v", premise, seed, d)
 				}
 			}

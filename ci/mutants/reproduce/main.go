@@ -27,6 +27,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
+	"github.com/fencelab/fencelab/sim/steps"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
@@ -138,7 +139,7 @@ func reproduce(ctx context.Context, catalog, story, right string, times, plans i
 // passesGate reports whether a step of the simulator is of a class that passes gates.
 func passesGate(step string) bool {
 	parts := strings.Split(step, "/")
-	return slices.Contains([]sim.Class{sim.ClassAPI, sim.ClassBMC, sim.ClassDeliver, sim.ClassStart}, sim.Class(parts[len(parts)-2]))
+	return slices.Contains([]steps.Class{steps.ClassAPI, steps.ClassBMC, steps.ClassDeliver, steps.ClassStart}, steps.Class(parts[len(parts)-2]))
 }
 
 // load compiles the scenario of a name.

@@ -1,4 +1,4 @@
-package sim
+package steps
 
 import (
 	"slices"
@@ -13,13 +13,13 @@ type Object struct {
 	Name string
 }
 
-// deed is what a step does.
-type deed struct {
-	verb   string
-	on     Object
-	effect bool
-	// by is the stream of a delivery.
-	by *stream
+// Deed is what a step does.
+type Deed struct {
+	Verb   string
+	On     Object
+	Effect bool
+	// By is who delivers, nil for a deed that is no delivery.
+	By deliverer
 }
 
 // Footprint is what a step reads and writes when nothing goes wrong with it. A resource
@@ -37,18 +37,18 @@ type Footprint struct{ Reads, Writes []string }
 
 // The places of actors.
 const (
-	placeProcess = "process/"
-	placeHost    = "host/"
-	placeBMC     = "bmc/"
+	PlaceProcess = "process/"
+	PlaceHost    = "host/"
+	PlaceBMC     = "bmc/"
 	// An agent may answer one on another host, which then goes on.
-	placeAgent = "host"
+	PlaceAgent = "host"
 )
 
 // Footprint returns what the step reads and writes.
 func (s Step) Footprint() Footprint {
 	// Whoever takes a step goes on from there: a reconcile runs until its next call, with
 	// the caches and the queue of its process; a host runs its kubelet.
-	f := Footprint{Writes: []string{s.place}}
+	f := Footprint{Writes: []string{s.Place}}
 	switch s.Class {
 	case ClassAPI:
 		f.api(s)
@@ -93,7 +93,7 @@ func (f *Footprint) api(s Step) {
 
 // bmc is a request to a BMC, whose cables may lead to any host.
 func (f *Footprint) bmc(s Step) {
-	f.Writes = append(f.Writes, placeBMC+s.Object.Name)
+	f.Writes = append(f.Writes, PlaceBMC+s.Object.Name)
 	if s.Effect {
 		f.Writes = append(f.Writes, "host")
 	} else {
