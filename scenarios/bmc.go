@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 )
 
@@ -54,19 +53,4 @@ func (b *BMC) AddressIn(variables map[string]string) string {
 func (b *BMC) SystemOf(host, domain, uuid string) string {
 	system := expand(cmp.Or(b.System, "/redfish/v1/Systems/${UUID}"), map[string]string{"HOST": host, "DOMAIN": domain, "UUID": uuid})
 	return path.Clean("/" + system)
-}
-
-// OwnBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it doesn't.
-func OwnBMCs(spec *Spec) string {
-	for i := range spec.Topology.Hosts {
-		if spec.Topology.Hosts[i].PowerRestore != "" {
-			return fmt.Sprintf("spec.topology.hosts[%d].powerRestore", i)
-		}
-	}
-	for i := range spec.Steps {
-		if do := spec.Steps[i].Do; do != nil && do.AddFault != nil {
-			return fmt.Sprintf("spec.steps[%d].do.addFault", i)
-		}
-	}
-	return ""
 }

@@ -1,50 +1,10 @@
 package scenarios
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
 	"github.com/fencelab/fencelab/scenarios/history"
-)
-
-// Feature is something that a plan can ask for and a world may lack: an operation by
-// its name, an event by its kind, what a fault of a BMC needs, or one of those below.
-type Feature string
-
-// Features beside operations, events and needs.
-const (
-	// FeatureDeviations are a schedule's, of steps of the simulator, and FeatureDeeds those of steps that are named by what
-	// is done.
-	FeatureDeviations Feature = "deviations"
-	FeatureDeeds      Feature = "deviations of deeds"
-	// FeatureReplicas are several processes of a controller, which elect a leader.
-	FeatureReplicas Feature = "replicas"
-	// FeaturePrograms are executables in the place of controllers.
-	FeaturePrograms Feature = "program"
-	// FeaturePods are Pods that real kubelets run as controllers.
-	FeaturePods Feature = "pods"
-	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
-	FeatureControllerLinks Feature = "controllerLinks"
-	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind: old lists, and requests that are on
-	// their way when it comes at once.
-	FeatureStaleLists   Feature = "staleBy"
-	FeatureLateRequests Feature = "lateBy"
-	// FeatureIronic is an Ironic that owns the BMCs.
-	FeatureIronic Feature = "ironic"
-	// FeatureStops are Pods that take their time to stop.
-	FeatureStops Feature = "stops"
-	// FeatureBMC is somebody else's program in the place of the BMCs.
-	FeatureBMC Feature = "bmc"
-	// FeatureOutOfService is a cluster that acts on the taint of that name.
-	FeatureOutOfService Feature = "outOfService"
-	// FeatureForeignFields are those of a system's own definitions.
-	FeatureForeignFields Feature = "foreign"
-	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
-	FeaturePausedWatchdog Feature = "watchdog of a paused host"
-	// FeatureControllerClocks are clocks of controllers' own, FeatureClockRates clocks that run fast or slow.
-	FeatureControllerClocks Feature = "controllerClocks"
-	FeatureClockRates       Feature = "clockRates"
 )
 
 // Capabilities are what a world can do, as data. It can do everything that it doesn't
@@ -188,51 +148,6 @@ func Features() []Feature {
 		for _, kind := range history.Kinds(layer) {
 			features = append(features, Feature(kind))
 		}
-	}
-	return features
-}
-
-func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
-	for _, host := range spec.Topology.Hosts {
-		if host.Name == op.Host && host.Watchdog > 0 && !host.Softdog {
-			return []Feature{FeaturePausedWatchdog}
-		}
-	}
-	return nil
-}
-
-// outOfService is the taint by which a person says that a Node's host is off for sure.
-const outOfService = "node.kubernetes.io/out-of-service"
-
-// patches is what a patch needs whose fields not every world has, or acts on.
-func patches(op *PatchOp, _ *Spec) (features []Feature) {
-	if op.Foreign {
-		features = append(features, FeatureForeignFields)
-	}
-	if bytes.Contains(op.Merge, []byte(outOfService)) {
-		features = append(features, FeatureOutOfService)
-	}
-	return features
-}
-
-// clocks is what a clock needs that is not just a host's being ahead or behind.
-func clocks(op *ClockOp, _ *Spec) (features []Feature) {
-	if op.Controller != "" {
-		features = append(features, FeatureControllerClocks)
-	}
-	if op.Drift() != 0 {
-		features = append(features, FeatureClockRates)
-	}
-	return features
-}
-
-func pastAndFuture(op *CrashOp, _ *Spec) []Feature {
-	var features []Feature
-	if op.StaleBy > 0 {
-		features = append(features, FeatureStaleLists)
-	}
-	if op.LateBy > 0 && op.Effect == 0 && !op.Each {
-		features = append(features, FeatureLateRequests)
 	}
 	return features
 }

@@ -7,6 +7,41 @@ import (
 	"time"
 )
 
+// Duration is a length of time that is written with its unit: 20s, 1m30s.
+type Duration time.Duration
+
+// MarshalJSON writes the duration as a string with units.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads a string with units. A number without one is refused, and
+// so is a negative duration.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	parsed, err := parseDuration(data)
+	*d = Duration(parsed)
+	return err
+}
+
+// Span is a duration, or a range of them out of which Compile picks one: 10s or
+// 10s..20s.
+type Span struct {
+	Min, Max time.Duration
+}
+
+// MarshalJSON writes the span as a string.
+func (s Span) MarshalJSON() ([]byte, error) {
+	if s.Min == s.Max {
+		return json.Marshal(s.Min.String())
+	}
+	return json.Marshal(s.Min.String() + ".." + s.Max.String())
+}
+
+// UnmarshalJSON reads 10s or 10s..20s.
+func (s *Span) UnmarshalJSON(data []byte) error {
+	parsed, err := parseSpan(data)
+	*s = parsed
+	return err
+}
+
 func parseDuration(data []byte) (time.Duration, error) {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {

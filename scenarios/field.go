@@ -61,3 +61,28 @@ func (t Trigger) Holds(events []history.Event) bool {
 	}
 	return false
 }
+
+// claimIsTrue is the guarantee about claims.
+const claimIsTrue = "claim-is-true"
+
+// completeClaims writes the defaults out. A plan that names the guarantee, and no claim, has the usual one.
+func (s *Spec) completeClaims() {
+	if len(s.Claims) == 0 && slices.Contains(s.Invariants, claimIsTrue) {
+		s.Claims = []OffClaim{{}}
+	}
+	for i := range s.Claims {
+		s.Claims[i] = s.Claims[i].Completed()
+	}
+}
+
+// Field is the field of a host.
+func (c *OffClaim) Field(h *Host) Field {
+	name := h.Name
+	switch c.Kind {
+	case "Node":
+		name = h.Node()
+	case "Machine":
+		name = h.Machine()
+	}
+	return Field{c.Kind + "/" + name, c.Path}
+}

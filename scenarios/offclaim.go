@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
@@ -27,37 +26,12 @@ const (
 	usualWithin = Duration(10 * time.Second)
 )
 
-// claimIsTrue is the guarantee about claims.
-const claimIsTrue = "claim-is-true"
-
-// completeClaims writes the defaults out. A plan that names the guarantee, and no claim, has the usual one.
-func (s *Spec) completeClaims() {
-	if len(s.Claims) == 0 && slices.Contains(s.Invariants, claimIsTrue) {
-		s.Claims = []OffClaim{{}}
-	}
-	for i := range s.Claims {
-		s.Claims[i] = s.Claims[i].Completed()
-	}
-}
-
 // Completed is the claim with its defaults written out.
 func (c OffClaim) Completed() OffClaim {
 	c.Kind, c.Path, c.Value = cmp.Or(c.Kind, usualClaim), cmp.Or(c.Path, usualField), cmp.Or(c.Value, usualOff)
-	setDefault(&c.Within, usualWithin)
+	c.Within = cmp.Or(c.Within, usualWithin)
 	return c
 }
 
 // IsUsual reports whether an event of its own tells of the field, in every run.
 func (c *OffClaim) IsUsual() bool { return c.Kind == usualClaim && c.Path == usualField }
-
-// Field is the field of a host.
-func (c *OffClaim) Field(h *Host) Field {
-	name := h.Name
-	switch c.Kind {
-	case "Node":
-		name = h.Node()
-	case "Machine":
-		name = h.Machine()
-	}
-	return Field{c.Kind + "/" + name, c.Path}
-}

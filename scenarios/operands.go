@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -436,3 +437,48 @@ var (
 	APIVerbs = []string{"get", "list", "create", "update", "patch", "delete"}
 	APICodes = []int{403, 404, 409, 429, 500}
 )
+
+func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
+	for _, host := range spec.Topology.Hosts {
+		if host.Name == op.Host && host.Watchdog > 0 && !host.Softdog {
+			return []Feature{FeaturePausedWatchdog}
+		}
+	}
+	return nil
+}
+
+// outOfService is the taint by which a person says that a Node's host is off for sure.
+const outOfService = "node.kubernetes.io/out-of-service"
+
+// patches is what a patch needs whose fields not every world has, or acts on.
+func patches(op *PatchOp, _ *Spec) (features []Feature) {
+	if op.Foreign {
+		features = append(features, FeatureForeignFields)
+	}
+	if bytes.Contains(op.Merge, []byte(outOfService)) {
+		features = append(features, FeatureOutOfService)
+	}
+	return features
+}
+
+// clocks is what a clock needs that is not just a host's being ahead or behind.
+func clocks(op *ClockOp, _ *Spec) (features []Feature) {
+	if op.Controller != "" {
+		features = append(features, FeatureControllerClocks)
+	}
+	if op.Drift() != 0 {
+		features = append(features, FeatureClockRates)
+	}
+	return features
+}
+
+func pastAndFuture(op *CrashOp, _ *Spec) []Feature {
+	var features []Feature
+	if op.StaleBy > 0 {
+		features = append(features, FeatureStaleLists)
+	}
+	if op.LateBy > 0 && op.Effect == 0 && !op.Each {
+		features = append(features, FeatureLateRequests)
+	}
+	return features
+}

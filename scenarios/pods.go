@@ -1,9 +1,6 @@
 package scenarios
 
-import (
-	"path/filepath"
-	"slices"
-)
+import "path/filepath"
 
 // Pods are the Pods of a DaemonSet of somebody's: agents that real kubelets run, on every host. Who creates the DaemonSet
 // is a matter of the system: a program of it, or what it installs. What they ask of the API server passes fencelab.
@@ -19,11 +16,6 @@ type Pods struct {
 	FeedsWatchdog bool `json:"feedsWatchdog,omitempty"`
 	// dir is the directory that relative names are found from. Left out: that of the file.
 	Dir string `json:"dir,omitempty"`
-}
-
-// HasPods reports whether controllers are Pods.
-func (s *Spec) HasPods() bool {
-	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Pods != nil })
 }
 
 // File is a file that they name.

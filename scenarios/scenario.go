@@ -7,9 +7,9 @@ package scenarios
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // APIVersion and KindScenario head every scenario file.
@@ -92,6 +92,11 @@ type Spec struct {
 	Assumes []string `json:"assumes,omitempty"`
 	// worlds are the backends in which the story can be told: sim, lab. Default: both.
 	Worlds []string `json:"worlds,omitempty"`
+}
+
+// HasPods reports whether controllers are Pods.
+func (s *Spec) HasPods() bool {
+	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Pods != nil })
 }
 
 // Topology is the machines of a scenario.
@@ -385,41 +390,6 @@ type Limits struct {
 	// controller may do harm later. Default: the longest time in the settings of the
 	// controllers and the health check; 15s in the lab and in most schedules of a search.
 	Quiet Duration `json:"quiet,omitzero"`
-}
-
-// Duration is a length of time that is written with its unit: 20s, 1m30s.
-type Duration time.Duration
-
-// MarshalJSON writes the duration as a string with units.
-func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
-
-// UnmarshalJSON reads a string with units. A number without one is refused, and
-// so is a negative duration.
-func (d *Duration) UnmarshalJSON(data []byte) error {
-	parsed, err := parseDuration(data)
-	*d = Duration(parsed)
-	return err
-}
-
-// Span is a duration, or a range of them out of which Compile picks one: 10s or
-// 10s..20s.
-type Span struct {
-	Min, Max time.Duration
-}
-
-// MarshalJSON writes the span as a string.
-func (s Span) MarshalJSON() ([]byte, error) {
-	if s.Min == s.Max {
-		return json.Marshal(s.Min.String())
-	}
-	return json.Marshal(s.Min.String() + ".." + s.Max.String())
-}
-
-// UnmarshalJSON reads 10s or 10s..20s.
-func (s *Span) UnmarshalJSON(data []byte) error {
-	parsed, err := parseSpan(data)
-	*s = parsed
-	return err
 }
 
 // Parameter is something that a file leaves open, and writes as $(name) in its spec and

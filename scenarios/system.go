@@ -382,3 +382,18 @@ func isFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()
 }
+
+// OwnBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it doesn't.
+func OwnBMCs(spec *Spec) string {
+	for i := range spec.Topology.Hosts {
+		if spec.Topology.Hosts[i].PowerRestore != "" {
+			return fmt.Sprintf("spec.topology.hosts[%d].powerRestore", i)
+		}
+	}
+	for i := range spec.Steps {
+		if do := spec.Steps[i].Do; do != nil && do.AddFault != nil {
+			return fmt.Sprintf("spec.steps[%d].do.addFault", i)
+		}
+	}
+	return ""
+}

@@ -68,6 +68,7 @@ type deliverer interface {
 // watchdogs, and of the agents on hosts.
 type Premises struct{ obedient, prompt, punctual, running bool }
 
+// PremisesOf returns those that a scenario names.
 func PremisesOf(spec *scenarios.Spec) Premises {
 	has := func(premise string) bool { return slices.Contains(spec.Assumes, premise) }
 	return Premises{
