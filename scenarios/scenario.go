@@ -99,6 +99,37 @@ func (s *Spec) HasPods() bool {
 	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Pods != nil })
 }
 
+// HasPrograms reports whether somebody's own executables are in the place of controllers.
+func (s *Spec) HasPrograms() bool {
+	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Program != nil })
+}
+
+// ProgramOf is the program of a controller, nil if it is one of fencelab's or of a module.
+func (s *Spec) ProgramOf(controller string) *Program {
+	if c := s.controller(controller); c != nil {
+		return c.Program
+	}
+	return nil
+}
+
+// PodsOf are the Pods that a controller is, nil if it is none.
+func (s *Spec) PodsOf(controller string) *Pods {
+	if c := s.controller(controller); c != nil {
+		return c.Pods
+	}
+	return nil
+}
+
+// controller is the one of a name, nil for what a world has in the place of Kubernetes' own.
+func (s *Spec) controller(name string) *Controller {
+	for i := range s.Controllers {
+		if s.Controllers[i].Name == name {
+			return &s.Controllers[i]
+		}
+	}
+	return nil
+}
+
 // Topology is the machines of a scenario.
 type Topology struct {
 	// hosts are the bare-metal hosts, each with a BMC, a Machine and a Node.

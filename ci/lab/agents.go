@@ -43,7 +43,7 @@ const watchdogDevice = "/dev/watchdog0"
 // the API server leads through the hosts' network, and then through a gate that stays when
 // the program comes and goes. It is the judge of all that the program asks.
 type agent struct {
-	*process
+	*proc
 	// proxy is its own way; nil if it is in a Pod of somebody's, which go one way together.
 	proxy *gate.Proxy
 	guest func(context.Context, evidence.Command) error
@@ -90,7 +90,7 @@ func (b *Backend) makeAgents() error {
 		if c.Place != controllers.EveryHost {
 			continue
 		}
-		if given := b.podsOf(c.Name); given != nil {
+		if given := b.plan.Spec.PodsOf(c.Name); given != nil {
 			if err := b.addPods(c, given); err != nil {
 				return fmt.Errorf("prepare the Pods of %s: %w", c.Name, err)
 			}
@@ -173,9 +173,9 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 }
 
 func (b *Backend) newAgent(c controllers.Selection, host string) *agent {
-	a := &agent{process: &process{b: b, name: scenarios.ProcessOn(c.Name, host), host: host, controller: c}}
-	b.running.agents = append(b.running.agents, a)
-	b.running.processes = append(b.running.processes, a.process)
+	a := &agent{proc: &proc{b: b, name: scenarios.ProcessOn(c.Name, host), host: host, controller: c}}
+	b.procs.agents = append(b.procs.agents, a)
+	b.procs.processes = append(b.procs.processes, a.proc)
 	return a
 }
 
@@ -234,7 +234,7 @@ func (b *Backend) identify(node string) (_ *program.Identity, err error) {
 // programs are those of a host's agents. api is where guests reach the proxy of each.
 func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) ([]vms.Program, error) {
 	var programs []vms.Program
-	for _, a := range b.running.agents {
+	for _, a := range b.procs.agents {
 		if a.host != host.Name || a.proxy == nil {
 			continue
 		}
@@ -273,7 +273,7 @@ func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) 
 
 // feeder is the agent that feeds the watchdog of a host, or nil.
 func (b *Backend) feeder(host string) *agent {
-	for _, a := range b.running.agents {
+	for _, a := range b.procs.agents {
 		if a.host == host && a.controller.FeedsWatchdog {
 			return a
 		}
@@ -287,7 +287,7 @@ func (b *Backend) programmed(e vms.Event, at time.Duration) {
 	if e.Late {
 		return
 	}
-	for _, a := range b.running.agents {
+	for _, a := range b.procs.agents {
 		if a.host != e.Host {
 			continue
 		}
@@ -319,7 +319,7 @@ func (a *agent) started(at time.Duration) {
 
 // begin is called with mu held.
 func (a *agent) begin() *life {
-	a.life = &life{p: a.process, done: make(chan struct{})}
+	a.life = &life{p: a.proc, done: make(chan struct{})}
 	a.life.incarnation = inGuest{a, a.life.done}
 	return a.life
 }
@@ -423,12 +423,12 @@ func (a *agent) Answered(r gate.Request, answer gate.Answer) error {
 // closeAgents ends the ways of the agents.
 func (b *Backend) closeAgents() error {
 	var errs []error
-	for _, a := range b.running.agents {
+	for _, a := range b.procs.agents {
 		if a.proxy != nil {
 			errs = append(errs, b.plane.door.Close(a.proxy))
 		}
 	}
-	return errors.Join(append(errs, b.running.pods.close(b.plane.door))...)
+	return errors.Join(append(errs, b.procs.pods.close(b.plane.door))...)
 }
 
 // inGuest is one incarnation of an agent. Its guest may not hear for a while.

@@ -48,9 +48,6 @@ const (
 	// quiet is how long a run goes on after nothing is missing. Real time is dear: the
 	// slow timers of the controllers are the simulator's business.
 	quiet = 15 * time.Second
-	// podInterval and podGrace are the kubelets': how often they look at their Pods, and
-	// how long a Pod may take to end.
-	podInterval, podGrace = 500 * time.Millisecond, 5 * time.Second
 )
 
 // Backend is one lab. It implements play.Backend. What it joins is in place from Start on: first the record, then the control
@@ -73,9 +70,32 @@ type Backend struct {
 	record  *record.Record
 	account record.Account
 	plane   plane
+	manager standardManager
 	hosts   hosts.Hosts
-	running running
+	procs   running
 	ironic  *ironicOwner // nil without one
+}
+
+// startIronic has an Ironic own the BMCs.
+func (b *Backend) startIronic() error {
+	b.ironic = &ironicOwner{since: b.since}
+	return b.ironic.start(b.ctx, b.options.IronicEndpoint, &b.options.ironic, b.images, &b.hosts)
+}
+
+// imagesNamed are those that the plan's programs come from, and an Ironic of the lab's own.
+func (b *Backend) imagesNamed() (names []scenarios.Image) {
+	for i := range b.plan.Spec.Controllers {
+		if p := b.plan.Spec.Controllers[i].Program; p != nil {
+			names = append(names, p.Image.In(p.Dir))
+		}
+	}
+	if bmc := b.plan.Spec.Topology.BMC; bmc != nil {
+		names = append(names, bmc.Image.In(bmc.Dir))
+	}
+	if b.options.ownIronic() {
+		names = append(names, b.options.ironic.Image)
+	}
+	return names
 }
 
 // enter waits until the machine has room for the lab.
@@ -138,7 +158,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	}
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	b.plan = plan
-	if err := b.openImages(); err != nil {
+	if b.images, err = openImages(b.ctx, b.imagesNamed(), b.logf); err != nil {
 		return timings, &play.Missing{World: "lab", Reasons: []string{err.Error()}, Remedy: "see docs/systems.md#images"}
 	}
 	if err := b.enter(); err != nil {
@@ -150,7 +170,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.record = record.New(b.since, b.kinds, objects.NamesOf(&plan.Spec.Topology), fields)
 	b.record.Up = b.up
 	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
-	b.running.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
+	b.procs.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -166,7 +186,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 		{adopting, b.startIronic},
 		{"starting the controllers", b.startControllers},
 	} {
-		if step.what == adopting && b.options.Power != Ironic || step.what == installing && !b.hasPrograms() {
+		if step.what == adopting && b.options.Power != Ironic || step.what == installing && !b.plan.Spec.HasPrograms() {
 			continue
 		}
 		b.logf("%s", step.what)
@@ -189,7 +209,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	slowness := b.slowness()
 	slower := func(enough time.Duration) time.Duration { return time.Duration(float64(enough) * slowness) }
 	timings.Skew, timings.Slack, timings.Quiet = record.Skew, slower(b.options.slack()), quiet
-	if b.options.Power != Ironic && !b.hasPrograms() && plan.Spec.Topology.BMC == nil {
+	if b.options.Power != Ironic && !b.plan.Spec.HasPrograms() && plan.Spec.Topology.BMC == nil {
 		timings.Act = slower(actSlack)
 	}
 	return timings, err
@@ -198,7 +218,7 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 // seesPanics says that no controller of the story can panic unseen: each runs within this process, under a manager that the
 // lab set up.
 func (b *Backend) seesPanics(chosen []controllers.Selection) bool {
-	return !b.options.Processes && !b.hasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
+	return !b.options.Processes && !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
 }
 
 // panicked records a panic of a controller within this process.
@@ -232,12 +252,12 @@ func (b *Backend) openMachines() (err error) {
 	if b.dir, err = b.keeper.TempDir("fencelab-lab"); err != nil {
 		return err
 	}
-	b.running.runner = runner.InProcess{
+	b.procs.runner = runner.InProcess{
 		Plane: b.plane.controlPlane, Set: b.set, Panicked: b.panicked,
 		Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology},
 	}
 	if b.options.Processes {
-		b.running.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
+		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
 	}
 	if b.hosts.BMCs, err = hosts.NewBMCs(b.record.Stream, objects.BendsOf(&b.plan.Spec)); err != nil {
 		return err
@@ -265,12 +285,12 @@ func (b *Backend) makeHosts() error {
 	case Standard:
 		behind[0].To = b.plane.wire.Address()
 	}
-	for _, a := range b.running.agents {
+	for _, a := range b.procs.agents {
 		if a.proxy != nil {
 			behind = append(behind, network.Target{To: a.proxy.Address()})
 		}
 	}
-	behind = append(behind, b.running.pods.targets()...)
+	behind = append(behind, b.procs.pods.targets()...)
 	at, err := b.hosts.Machines.Reach(scenarios.API, behind...)
 	if err != nil {
 		return err
@@ -291,13 +311,13 @@ func (b *Backend) makeHosts() error {
 			return err
 		}
 		kubelet := b.kubelet(&planned[i], at[0])
-		b.running.pods.tell(kubelet, proxies)
+		b.procs.pods.tell(kubelet, proxies)
 		m, err := b.hosts.Machines.Add(&planned[i], peers, kubelet, programs)
 		if err != nil {
 			return err
 		}
 		b.hosts.ByName[planned[i].Name] = m
-		for _, a := range b.running.agents {
+		for _, a := range b.procs.agents {
 			if a.host == planned[i].Name {
 				a.guest = func(ctx context.Context, c evidence.Command) error { return m.Tell(ctx, c, "") }
 			}
@@ -333,9 +353,9 @@ func (b *Backend) Spent() []play.Spent { return b.account.Spent() }
 
 // Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.
 func (b *Backend) Deeds() []scenarios.Deed {
-	b.running.schedule.mu.Lock()
-	defer b.running.schedule.mu.Unlock()
-	return slices.Clone(b.running.schedule.deeds)
+	b.procs.schedule.mu.Lock()
+	defer b.procs.schedule.mu.Unlock()
+	return slices.Clone(b.procs.schedule.deeds)
 }
 
 // Advance waits, and hands over what the observers saw.
@@ -356,7 +376,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	}
 	b.cancel()
 	var errs []error
-	for _, p := range b.running.processes {
+	for _, p := range b.procs.processes {
 		p.stop()
 	}
 	logs, err := b.ironic.close(b.ctx)
@@ -379,10 +399,10 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		b.record.Wait()
 		artifacts = append(artifacts, b.record.Trace.Artifact())
 	}
-	if b.running.runner != nil {
-		artifacts = append(artifacts, b.running.runner.Logs()...)
+	if b.procs.runner != nil {
+		artifacts = append(artifacts, b.procs.runner.Logs()...)
 	}
-	for _, r := range b.running.programs {
+	for _, r := range b.procs.programs {
 		artifacts = append(artifacts, r.Logs()...)
 	}
 	if b.keeper != nil {

@@ -29,7 +29,7 @@ import (
 
 // bench is a lab of a real control plane and a host in memory behind a BMC, whose reboot
 // controller is about to be run.
-func bench(t *testing.T, processes bool) (*Backend, *process) {
+func bench(t *testing.T, processes bool) (*Backend, *proc) {
 	t.Helper()
 	NeedControlPlane(t)
 	must := func(err error) {
@@ -54,9 +54,9 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	must(err)
 	b.dir, err = b.keeper.TempDir("fencelab-lab")
 	must(err)
-	b.running.runner = runner.InProcess{Plane: b.plane.controlPlane, Set: b.set}
+	b.procs.runner = runner.InProcess{Plane: b.plane.controlPlane, Set: b.set}
 	if processes {
-		b.running.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, "/proc/self/exe", b.dir, b.keeper.Mark())
+		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, "/proc/self/exe", b.dir, b.keeper.Mark())
 	}
 	b.hosts.BMCs, err = hosts.NewBMCs(b.record.Stream, nil)
 	must(err)
@@ -67,8 +67,8 @@ func bench(t *testing.T, processes bool) (*Backend, *process) {
 	chosen, err := controllers.Select("reboot", []byte(`{"pollInterval":"200ms","softTimeout":"1m"}`), nil)
 	must(err)
 	must(b.grant(chosen.Registration))
-	p := &process{b: b, name: "reboot", controller: chosen}
-	b.running.processes = append(b.running.processes, p)
+	p := &proc{b: b, name: "reboot", controller: chosen}
+	b.procs.processes = append(b.procs.processes, p)
 	return b, p
 }
 
@@ -185,7 +185,7 @@ func TestPauseOfAProcess(t *testing.T) {
 		t.Errorf("the process outlives its controller: %v", err)
 	}
 	files, _ := filepath.Glob(filepath.Join(b.dir, "controller-reboot.log"))
-	if logs := b.running.runner.Logs(); len(files) != 1 || len(logs) != 1 || !strings.Contains(string(logs[0].Data), "Starting workers") {
+	if logs := b.procs.runner.Logs(); len(files) != 1 || len(logs) != 1 || !strings.Contains(string(logs[0].Data), "Starting workers") {
 		t.Errorf("it said %v", logs)
 	}
 }
@@ -194,7 +194,7 @@ func TestPauseOfAProcess(t *testing.T) {
 // certain any more.
 func TestEndOfAProcessIsNoCrash(t *testing.T) {
 	b, p := bench(t, true)
-	p.b.running.runner.(*runner.ChildProcesses).Executable = "/bin/false"
+	p.b.procs.runner.(*runner.ChildProcesses).Executable = "/bin/false"
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 
 	"github.com/fencelab/fencelab/ci/container"
@@ -14,43 +15,25 @@ type images struct {
 	open  map[scenarios.Image]*container.Image
 }
 
-// openImages pulls and unpacks what isn't here yet.
-func (b *Backend) openImages() error {
-	b.images = images{container.Store{Dir: container.DefaultDir(), Say: b.logf}, make(map[scenarios.Image]*container.Image)}
-	topology := &b.plan.Spec.Topology
-	for i := range b.plan.Spec.Controllers {
-		if p := b.plan.Spec.Controllers[i].Program; p != nil {
-			if err := b.openImage(p.Image.In(p.Dir)); err != nil {
-				return err
-			}
+// openImages returns those of these names, and pulls and unpacks what isn't here yet. Programs that are executables of the host
+// have the empty name.
+func openImages(ctx context.Context, names []scenarios.Image, say func(format string, args ...any)) (images, error) {
+	i := images{container.Store{Dir: container.DefaultDir(), Say: say}, make(map[scenarios.Image]*container.Image)}
+	for _, name := range names {
+		if name == "" || i.open[name] != nil {
+			continue
 		}
-	}
-	if topology.BMC != nil {
-		if err := b.openImage(topology.BMC.Image.In(topology.BMC.Dir)); err != nil {
-			return err
+		image, err := i.store.Open(ctx, string(name))
+		if err != nil {
+			return i, err
 		}
+		i.open[name] = image
 	}
-	if b.options.ownIronic() {
-		return b.openImage(b.options.ironic.Image)
-	}
-	return nil
+	return i, nil
 }
 
-func (b *Backend) openImage(name scenarios.Image) error {
-	if name == "" || b.images.open[name] != nil {
-		return nil
-	}
-	image, err := b.images.store.Open(b.ctx, string(name))
-	if err == nil {
-		b.images.open[name] = image
-	}
-	return err
-}
-
-// imageOf is what a program comes from, nil for an executable of the host.
-func (b *Backend) imageOf(p *scenarios.Program) *container.Image {
-	return b.images.open[p.Image.In(p.Dir)]
-}
+// of is what a program comes from, nil for an executable of the host.
+func (i images) of(p *scenarios.Program) *container.Image { return i.open[p.Image.In(p.Dir)] }
 
 // close lets the images go.
 func (i images) close() error {

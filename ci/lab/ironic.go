@@ -17,6 +17,7 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 	ironicpower "github.com/fencelab/fencelab/controllers/ironic"
 	rebootcontroller "github.com/fencelab/fencelab/controllers/reboot"
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
@@ -35,7 +36,7 @@ const askedLately = 10 * time.Second
 type ironicOwner struct {
 	bmcs     *hosts.BMCs
 	since    func() time.Duration
-	process  *ironic.Ironic // nil: somebody else's
+	own      *ironic.Ironic // nil: somebody else's
 	endpoint *url.URL
 	names    []string // of nodes
 	proxies  []*gate.Proxy
@@ -52,37 +53,32 @@ type commission struct {
 	at            time.Duration
 }
 
-// startIronic starts an Ironic, and has it adopt the hosts, which are on.
-func (b *Backend) startIronic() error {
-	o := &ironicOwner{bmcs: b.hosts.BMCs, since: b.since, hosts: make(map[string]string), ways: make(map[string]string), asked: make(map[string]commission)}
-	b.ironic = o
-	endpoint := b.options.IronicEndpoint
+// start starts an Ironic, if there is none at an endpoint, and has it adopt the hosts, which are on.
+func (o *ironicOwner) start(ctx context.Context, endpoint string, behaves *scenarios.Ironic, from images, all *hosts.Hosts) (err error) {
+	o.bmcs, o.hosts, o.ways, o.asked = all.BMCs, make(map[string]string), make(map[string]string), make(map[string]commission)
 	if endpoint == "" {
-		behaves := &b.options.ironic
-		var err error
-		o.process, err = ironic.Launch(b.ctx, ironic.Options{
-			Bin: behaves.Bin, Image: b.images.open[behaves.Image], SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
+		o.own, err = ironic.Launch(ctx, ironic.Options{
+			Bin: behaves.Bin, Image: from.open[behaves.Image], SyncInterval: time.Duration(behaves.SyncInterval), PowerTimeout: time.Duration(behaves.PowerTimeout),
 			Enrolls: behaves.Enrolls,
 		})
 		if err != nil {
 			return err
 		}
-		endpoint = o.process.URL()
+		endpoint = o.own.URL()
 	}
-	var err error
 	if o.endpoint, err = url.Parse(endpoint); err != nil {
 		return fmt.Errorf("connect to Ironic: %w", err)
 	}
-	for _, host := range b.hosts.Names {
-		proxy, err := gate.Serve(b.hosts.BMCs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: b.hosts.BMCs.Understands(host), Next: &toBMC{o, host}}, nil, "")
+	for _, host := range all.Names {
+		proxy, err := gate.Serve(o.bmcs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: o.bmcs.Understands(host), Next: &toBMC{o, host}}, nil, "")
 		if err != nil {
 			return err
 		}
 		o.proxies, o.ways[host] = append(o.proxies, proxy), proxy.Address()
 		node := ironicpower.NodeName(objects.Namespace, host)
 		o.hosts[node], o.names = host, append(o.names, node)
-		err = ironic.Adopt(b.ctx, endpoint, ironic.Host{
-			Name: node, Address: proxy.URL(), System: b.hosts.BMCs.Systems[host], Username: hosts.BMCUser, Password: b.hosts.BMCs.Password,
+		err = ironic.Adopt(ctx, endpoint, ironic.Host{
+			Name: node, Address: proxy.URL(), System: o.bmcs.Systems[host], Username: hosts.BMCUser, Password: o.bmcs.Password,
 		})
 		if err != nil {
 			return err
@@ -98,9 +94,9 @@ func (o *ironicOwner) close(ctx context.Context) ([]play.Artifact, error) {
 	}
 	var errs []error
 	var logs []play.Artifact
-	if o.process != nil {
-		logs = append(logs, play.Artifact{Name: "ironic.log", Data: append(o.process.Log(), '\n')})
-		errs = append(errs, o.process.Stop())
+	if o.own != nil {
+		logs = append(logs, play.Artifact{Name: "ironic.log", Data: append(o.own.Log(), '\n')})
+		errs = append(errs, o.own.Stop())
 	} else if o.endpoint != nil {
 		ctx, cancel := thismachine.WithBudget(context.WithoutCancel(ctx), hosts.CommandTimeout)
 		defer cancel()
@@ -201,20 +197,4 @@ func (t *toBMC) RoundTrip(request *http.Request) (*http.Response, error) {
 		t.o.mu.Unlock()
 	}
 	return t.o.bmcs.Transport(client).RoundTrip(request)
-}
-
-// KillIronic and StartIronic are operations.
-func (o operations) KillIronic(*struct{}) error {
-	if o.ironic.process == nil {
-		return errors.New("kill Ironic: it is not the lab's own")
-	}
-	return o.ironic.process.Kill()
-}
-
-func (o operations) StartIronic(*struct{}) error {
-	if o.ironic.process == nil {
-		return errors.New("start Ironic: it is not the lab's own")
-	}
-	// It takes longer than other commands; nothing else of the scenario goes on meanwhile.
-	return o.ironic.process.Start(o.Backend.ctx)
 }

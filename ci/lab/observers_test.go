@@ -47,7 +47,7 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	must(b.plane.admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}))
 	must(b.record.Watch(b.ctx, b.plane.admin))
 
-	config, l := b.as("reboot"), &life{p: &process{b: b, name: "reboot"}}
+	config, l := b.as("reboot"), &life{p: &proc{b: b, name: "reboot"}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &gate.Gate{Judge: l, Read: gate.API(b.kinds), Next: next, UserAgent: "reboot"}
 	})

@@ -68,7 +68,7 @@ func (o operations) ExpireWatch(op *scenarios.CacheOp) error {
 }
 
 func (o operations) onCache(op *scenarios.CacheOp, do func(door.Watching)) error {
-	return o.onProcess(op.Controller, func(p *process) error {
+	return o.onProcess(op.Controller, func(p *proc) error {
 		do(door.Watching{Actor: p.name, Kind: op.Kind})
 		return nil
 	})
@@ -163,8 +163,8 @@ func (o operations) RemoveFault(op *scenarios.FaultName) error {
 }
 
 // onProcess does something to the process of a controller.
-func (b *Backend) onProcess(controller string, do func(*process) error) error {
-	for _, p := range b.running.processes {
+func (b *Backend) onProcess(controller string, do func(*proc) error) error {
+	for _, p := range b.procs.processes {
 		if p.name == controller {
 			return do(p)
 		}
@@ -174,9 +174,9 @@ func (b *Backend) onProcess(controller string, do func(*process) error) error {
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
 	if o.managed(op.Controller) {
-		return o.plane.manager.crash(op)
+		return o.manager.crash(op)
 	}
-	return o.onProcess(op.Process(), func(p *process) error {
+	return o.onProcess(op.Process(), func(p *proc) error {
 		p.arm(op)
 		return nil
 	})
@@ -184,16 +184,16 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 
 func (o operations) PauseController(op *scenarios.ControllerOp) error {
 	if o.managed(op.Controller) {
-		return o.plane.manager.stand(true)
+		return o.manager.stand(true)
 	}
-	return o.onProcess(op.Controller, func(p *process) error { return p.stand(true) })
+	return o.onProcess(op.Controller, func(p *proc) error { return p.stand(true) })
 }
 
 func (o operations) ResumeController(op *scenarios.ControllerOp) error {
 	if o.managed(op.Controller) {
-		return o.plane.manager.stand(false)
+		return o.manager.stand(false)
 	}
-	return o.onProcess(op.Controller, func(p *process) error { return p.stand(false) })
+	return o.onProcess(op.Controller, func(p *proc) error { return p.stand(false) })
 }
 
 func (o operations) StartSecond(op *scenarios.ControllerOp) error {
@@ -202,12 +202,12 @@ func (o operations) StartSecond(op *scenarios.ControllerOp) error {
 func (o operations) StopSecond(op *scenarios.ControllerOp) error { return o.stopSecond(op.Controller) }
 
 func (o operations) FailAPI(op *scenarios.FailAPIOp) error {
-	o.running.refusals.add(op)
+	o.procs.refusals.add(op)
 	return nil
 }
 
 func (o operations) APIRestore(*struct{}) error {
-	o.running.refusals.clear()
+	o.procs.refusals.clear()
 	return errors.Join(o.resumeStore(), o.plane.door.Open())
 }
 
@@ -337,18 +337,34 @@ func (o operations) Create(op *scenarios.CreateOp) error {
 
 // Heal withdraws every fault that doesn't last for good.
 func (o operations) Heal(op *scenarios.HealOp) error {
-	o.running.schedule.heal()
+	o.procs.schedule.heal()
 	o.hosts.Machines.RestoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
 	var errs []error
 	for _, name := range o.hosts.Names {
 		errs = append(errs, o.hosts.ByName[name].Heal(o.ctx))
 	}
 	o.hosts.BMCs.Heal(op.Faults())
-	o.running.refusals.clear()
-	errs = append(errs, o.resumeStore(), o.plane.door.Open(), o.plane.manager.heal(op))
+	o.procs.refusals.clear()
+	errs = append(errs, o.resumeStore(), o.plane.door.Open(), o.manager.heal(op))
 	o.plane.door.ThawAll()
-	for _, p := range o.running.processes {
+	for _, p := range o.procs.processes {
 		errs = append(errs, p.heal(op))
 	}
 	return errors.Join(errs...)
+}
+
+// KillIronic and StartIronic are operations.
+func (o operations) KillIronic(*struct{}) error {
+	if o.ironic.own == nil {
+		return errors.New("kill Ironic: it is not the lab's own")
+	}
+	return o.ironic.own.Kill()
+}
+
+func (o operations) StartIronic(*struct{}) error {
+	if o.ironic.own == nil {
+		return errors.New("start Ironic: it is not the lab's own")
+	}
+	// It takes longer than other commands; nothing else of the scenario goes on meanwhile.
+	return o.ironic.own.Start(o.Backend.ctx)
 }

@@ -24,22 +24,6 @@ import (
 	"github.com/fencelab/fencelab/vms"
 )
 
-// The control planes of a lab, as the command line calls them. Embedded is an API server,
-// beside which stand-ins do what the standard controllers of Kubernetes would; Standard is the
-// same with kube-controller-manager and kube-scheduler; Kind is a cluster that kind makes in a
-// container; Kubeconfig is one of somebody's own, whatever it runs.
-const Embedded, Standard, Kind, Kubeconfig = "embedded", "standard", "kind", "kubeconfig"
-
-// The ways in which a lab runs controllers, as the command line calls them; see
-// Options.Processes.
-const InProcess, AsProcess = "in-process", "process"
-
-// What the hosts of a lab are made of, as the command line calls it; see Options.Hosts.
-const Guest, Node, Model = "guest", "node", "model"
-
-// How controllers command the power of hosts; see Options.Power.
-const Redfish, Ironic = "redfish", "ironic"
-
 // Options say where a lab finds what it is made of.
 type Options struct {
 	// Assets is what vms/assets.sh filled; empty: hosts.DefaultAssets.
@@ -145,6 +129,20 @@ func (o Options) models() bool { return o.Hosts == Model }
 
 // ownIronic reports whether the lab starts an Ironic.
 func (o Options) ownIronic() bool { return o.Power == Ironic && o.IronicEndpoint == "" }
+
+// restartDelay is how long a controller is down at least.
+const restartDelay = 500 * time.Millisecond
+
+// podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
+// is gone. It looks every 20 seconds: from its first look it lets 40 pass, which its third
+// look may find to be not quite over.
+const podGC = 80 * time.Second
+
+const (
+	// podInterval and podGrace are the kubelets': how often they look at their Pods, and
+	// how long a Pod may take to end.
+	podInterval, podGrace = 500 * time.Millisecond, 5 * time.Second
+)
 
 // ironicSlack is for an Ironic, which looks at a host whose power is to change in intervals that grow, and then holds its lock a
 // little longer.

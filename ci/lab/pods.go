@@ -44,26 +44,16 @@ type podGate struct {
 	http.RoundTripper
 }
 
-// podsOf are the Pods that a controller is; nil if it is none.
-func (b *Backend) podsOf(controller string) *scenarios.Pods {
-	for i := range b.plan.Spec.Controllers {
-		if c := &b.plan.Spec.Controllers[i]; c.Name == controller {
-			return c.Pods
-		}
-	}
-	return nil
-}
-
 // addPods installs what Pods need, and makes their ways. They come when their DaemonSet does.
 func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error {
-	if b.running.pods == nil {
+	if b.procs.pods == nil {
 		if err := b.openPods(); err != nil {
 			return err
 		}
 	}
-	b.running.pods.feeds = b.running.pods.feeds || given.FeedsWatchdog
+	b.procs.pods.feeds = b.procs.pods.feeds || given.FeedsWatchdog
 	for _, image := range given.Images {
-		if err := b.running.pods.registry.Add(given.File(image)); err != nil {
+		if err := b.procs.pods.registry.Add(given.File(image)); err != nil {
 			return err
 		}
 	}
@@ -75,12 +65,12 @@ func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error 
 	for i := range b.plan.Spec.Topology.Hosts {
 		host := &b.plan.Spec.Topology.Hosts[i]
 		who := podIdentity{"system:serviceaccount:" + objects.Namespace + ":" + given.ServiceAccount, host.Node()}
-		if _, taken := b.running.pods.gates[who]; taken {
+		if _, taken := b.procs.pods.gates[who]; taken {
 			return fmt.Errorf("the ServiceAccount %s is that of other Pods as well, so their requests can't be told apart", given.ServiceAccount)
 		}
 		a := b.newAgent(c, host.Name)
 		a.again = a.startAgain
-		b.running.pods.gates[who] = podGate{a, a.through(b.running.pods.server)}
+		b.procs.pods.gates[who] = podGate{a, a.through(b.procs.pods.server)}
 	}
 	return nil
 }
@@ -102,7 +92,7 @@ func (b *Backend) openPods() error {
 	if p.registry, err = container.NewRegistry(); err != nil {
 		return err
 	}
-	b.running.pods = p
+	b.procs.pods = p
 	p.proxy, err = b.plane.door.Serve(b.anyone(), func(next http.RoundTripper) http.RoundTripper {
 		p.server = next
 		return byToken{p.gates, b.plane.door.Through(next)}

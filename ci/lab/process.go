@@ -22,17 +22,19 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// restartDelay is how long a controller is down at least.
-const restartDelay = 500 * time.Millisecond
-
-// errDead is what a killed process's requests end with, before they are sent.
-var errDead = errors.New("the process was killed")
+const (
+	// A program that ends by itself is started again, as a kubelet does, after a time
+	// that doubles up to maxBackoff. One that was never up is given up at the last of
+	// so many attempts.
+	maxBackoff = 30 * time.Second
+	attempts   = 3
+)
 
 // running is what runs of the controllers, and what runs them.
 type running struct {
 	runner    runner.Runner
 	programs  []runner.Runner
-	processes []*process
+	processes []*proc
 	agents    []*agent
 	pods      *pods // nil unless controllers are Pods
 	// refusals and schedule are what the scenario and the plan do with what they ask.
@@ -40,9 +42,9 @@ type running struct {
 	schedule *schedule
 }
 
-// process is one controller that can be killed alone, around each of its effects, and
+// proc is one controller that can be killed alone, around each of its effects, and
 // that starts again.
-type process struct {
+type proc struct {
 	b *Backend
 	// name is that of the controller, or of its second process.
 	name       string
@@ -76,7 +78,7 @@ type process struct {
 // life is one incarnation of a process, and the judge of all that it asks: nothing that it
 // does after it was killed gets out any more.
 type life struct {
-	p           *process
+	p           *proc
 	incarnation runner.Incarnation
 	proxies     []*gate.Proxy // its ways to the BMCs, and to Ironic
 	ironic      string        // the URL of the latter
@@ -101,16 +103,16 @@ func (b *Backend) startControllers() error {
 		if c.Place != controllers.Cluster {
 			continue // it began with its host
 		}
-		if b.programOf(c.Name) == nil {
+		if b.plan.Spec.ProgramOf(c.Name) == nil {
 			if err := b.grant(c.Registration); err != nil {
 				return fmt.Errorf("grant the controller %s its roles: %w", c.Name, err)
 			}
 		}
-		p := &process{b: b, name: c.Name, controller: c}
-		if p.program = b.programOf(c.Name); p.program != nil {
+		p := &proc{b: b, name: c.Name, controller: c}
+		if p.program = b.plan.Spec.ProgramOf(c.Name); p.program != nil {
 			p.programs = b.starts(p.program)
 		}
-		b.running.processes = append(b.running.processes, p)
+		b.procs.processes = append(b.procs.processes, p)
 		if err := b.replicate(p); err != nil {
 			return fmt.Errorf("prepare the processes of the controller %s: %w", c.Name, err)
 		}
@@ -127,7 +129,7 @@ func (b *Backend) startControllers() error {
 }
 
 // startLast starts the process when the Nodes are up.
-func (p *process) startLast() {
+func (p *proc) startLast() {
 	if !p.b.nodesUp() {
 		return
 	}
@@ -157,7 +159,7 @@ func (b *Backend) grant(r controllers.Registration) error {
 }
 
 // start is a new incarnation.
-func (p *process) start() error {
+func (p *proc) start() error {
 	l := &life{p: p, done: make(chan struct{})}
 	p.b.plane.door.Begin(p.name)
 	through, err := l.open()
@@ -176,7 +178,7 @@ func (p *process) start() error {
 	if over {
 		return l.closeProxies()
 	}
-	controller, starter := p.controller, p.b.running.runner
+	controller, starter := p.controller, p.b.procs.runner
 	if l.ironic != "" {
 		controller = commanding(controller, l.ironic)
 	}
@@ -227,7 +229,7 @@ func (p *process) start() error {
 
 // fall is what comes of an incarnation that ended by itself: a program is started again, as
 // a kubelet would, and so is a process that no longer has its Lease, and in a lab that is kept any controller. It is called with mu held.
-func (p *process) fall(l *life) {
+func (p *proc) fall(l *life) {
 	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.Failure())
 	if l.up {
 		p.falls = 0
@@ -243,9 +245,9 @@ func (p *process) fall(l *life) {
 }
 
 // reviveAfter lets another incarnation start, when l has ended and a time is over. It is called with mu held.
-func (p *process) reviveAfter(l *life, delay time.Duration) {
+func (p *proc) reviveAfter(l *life, delay time.Duration) {
 	late := time.Duration(0)
-	if d, deviates := p.b.running.schedule.step(p.name, "start Process/"+p.name, false); deviates && d.Fault == scenarios.FaultStaleList {
+	if d, deviates := p.b.procs.schedule.step(p.name, "start Process/"+p.name, false); deviates && d.Fault == scenarios.FaultStaleList {
 		p.stale = max(p.stale, time.Duration(d.Delay))
 	} else if deviates {
 		late = time.Duration(d.Delay)
@@ -255,7 +257,7 @@ func (p *process) reviveAfter(l *life, delay time.Duration) {
 		if !thismachine.Sleep(p.b.ctx, delay) {
 			return
 		}
-		if late > 0 && p.b.running.schedule.wait(p.b.ctx, late) != nil {
+		if late > 0 && p.b.procs.schedule.wait(p.b.ctx, late) != nil {
 			return
 		}
 		p.revive(l)
@@ -263,7 +265,7 @@ func (p *process) reviveAfter(l *life, delay time.Duration) {
 }
 
 // arm makes the process crash, now or around an effect to come.
-func (p *process) arm(c *scenarios.CrashOp) {
+func (p *proc) arm(c *scenarios.CrashOp) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.Effect == 0 && !c.Each {
@@ -275,13 +277,13 @@ func (p *process) arm(c *scenarios.CrashOp) {
 
 // due reports whether the next effect is one around which to crash. It is called
 // with mu held.
-func (p *process) due(point scenarios.CrashPoint) bool {
+func (p *proc) due(point scenarios.CrashPoint) bool {
 	return p.crash != nil && p.crash.Point == point && (p.crash.Each || p.effects+1 == p.crash.Effect)
 }
 
 // kill ends the incarnation and lets another one start. It is called with mu
 // held.
-func (p *process) kill(c *scenarios.CrashOp, note string) {
+func (p *proc) kill(c *scenarios.CrashOp, note string) {
 	if p.life == nil || p.life.dead {
 		return
 	}
@@ -304,7 +306,7 @@ func (l *life) die() {
 }
 
 // revive starts a new incarnation after l, unless somebody else has.
-func (p *process) revive(l *life) {
+func (p *proc) revive(l *life) {
 	p.mu.Lock()
 	current := p.life == l && !p.over
 	p.mu.Unlock()
@@ -323,20 +325,20 @@ func (p *process) revive(l *life) {
 // startSecond starts another process of a controller, or the one that was stopped
 // before.
 func (b *Backend) startSecond(controller string) error {
-	for _, p := range b.running.processes {
+	for _, p := range b.procs.processes {
 		if p.name != controller {
 			continue
 		}
-		second := &process{b: b, name: scenarios.Process(controller, 2), controller: p.controller, programs: p.programs, program: p.program, second: true}
-		b.running.processes = slices.DeleteFunc(b.running.processes, func(p *process) bool { return p.name == second.name })
-		b.running.processes = append(b.running.processes, second)
+		second := &proc{b: b, name: scenarios.Process(controller, 2), controller: p.controller, programs: p.programs, program: p.program, second: true}
+		b.procs.processes = slices.DeleteFunc(b.procs.processes, func(p *proc) bool { return p.name == second.name })
+		b.procs.processes = append(b.procs.processes, second)
 		return second.start()
 	}
 	return fmt.Errorf("the controller %q is not part of this run", controller)
 }
 
 func (b *Backend) stopSecond(controller string) error {
-	for _, p := range b.running.processes {
+	for _, p := range b.procs.processes {
 		if p.name == scenarios.Process(controller, 2) {
 			p.end()
 			return nil
@@ -346,7 +348,7 @@ func (b *Backend) stopSecond(controller string) error {
 }
 
 // end ends the process for good: nothing that it does gets out any more.
-func (p *process) end() {
+func (p *proc) end() {
 	p.mu.Lock()
 	if p.life != nil && !p.life.dead {
 		p.life.die()
@@ -357,7 +359,7 @@ func (p *process) end() {
 }
 
 // stand lets the process stand still, or go on.
-func (p *process) stand(still bool) error {
+func (p *proc) stand(still bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.life
@@ -373,7 +375,7 @@ func (p *process) stand(still bool) error {
 
 // heal disarms the crash, and lets the process go on unless it stands still for good. One
 // that is down comes back by itself, within the time that its crash set.
-func (p *process) heal(op *scenarios.HealOp) error {
+func (p *proc) heal(op *scenarios.HealOp) error {
 	if p.second {
 		p.end()
 		return nil
@@ -393,7 +395,7 @@ func (p *process) heal(op *scenarios.HealOp) error {
 	return p.stand(false)
 }
 
-func (p *process) stop() {
+func (p *proc) stop() {
 	p.mu.Lock()
 	p.over = true
 	l := p.life
@@ -430,7 +432,7 @@ func (l *life) open() (gate.Way, error) {
 	addresses := gate.NewAddresses(show)
 	judge := b.limited(l)
 	var listener gate.Listener
-	if b.running.schedule.listening() {
+	if b.procs.schedule.listening() {
 		listener = l
 	}
 	return func(next http.RoundTripper) http.RoundTripper {
@@ -489,7 +491,7 @@ func (l *life) Asked(ctx context.Context, r gate.Request) error {
 	if err := l.asks(r); err != nil {
 		return err
 	}
-	if d, deviates := l.p.b.running.schedule.step(l.p.name, r.Deed, r.Effect != ""); deviates {
+	if d, deviates := l.p.b.procs.schedule.step(l.p.name, r.Deed, r.Effect != ""); deviates {
 		if err := l.deviate(ctx, r, d); err != nil {
 			return err
 		}
@@ -525,7 +527,7 @@ func (l *life) arrives(r gate.Request) error {
 	if w := r.Warning; w != nil {
 		p.b.record.Now(history.Event{Kind: history.ControllerWarning, Actor: p.name, Object: w.About, Value: w.Reason, Note: w.Message})
 	}
-	if code := p.b.running.refusals.code(p.name, r.Verb, r.Kind); r.Verb != "" && code != 0 {
+	if code := p.b.procs.refusals.code(p.name, r.Verb, r.Kind); r.Verb != "" && code != 0 {
 		object := r.Kind + "/" + r.Name
 		p.b.record.Now(history.Event{Kind: history.APIFault, Actor: p.name, Object: object, Value: fmt.Sprint(code), Note: r.Verb})
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}

@@ -47,9 +47,9 @@ func TestRefuse(t *testing.T) {
 			plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), plane: plane{door: door.New(nil, nil)},
 			record: &record.Record{Stream: record.NewStream(func() time.Duration { return 0 })},
 		}
-		l := &life{p: &process{b: b, name: "remediation"}, up: true}
+		l := &life{p: &proc{b: b, name: "remediation"}, up: true}
 		c.op.Times = 1
-		b.running.refusals.add(&c.op)
+		b.procs.refusals.add(&c.op)
 		for i := range 2 {
 			err := l.Asked(t.Context(), gate.API(b.kinds)(httptest.NewRequest(c.method, c.path, nil), nil))
 			var refusal *gate.Refusal
@@ -134,9 +134,9 @@ func TestCrashes(t *testing.T) {
 			r := hands{make(chan *hand, 10)}
 			backend := &Backend{
 				plan: new(scenarios.Plan), kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), record: &record.Record{Stream: s},
-				plane: plane{door: door.New(s, gate.API(nil))}, hosts: hosts.Hosts{BMCs: b}, running: running{runner: r},
+				plane: plane{door: door.New(s, gate.API(nil))}, hosts: hosts.Hosts{BMCs: b}, procs: running{runner: r},
 			}
-			p := &process{b: backend, name: "remediation"}
+			p := &proc{b: backend, name: "remediation"}
 			p.arm(&c.crash)
 			if err := p.start(); err != nil {
 				t.Fatal(err)

@@ -31,7 +31,7 @@ import (
 func TestProcesses(t *testing.T) {
 	b, _ := bench(t, false)
 	r := &hearing{b: b, ears: make(map[string]*ears)}
-	b.running.runner = r
+	b.procs.runner = r
 	world := &real{b: b, runner: r}
 	processtest.Run(t, func(t *testing.T) processtest.World {
 		t.Parallel()
@@ -43,7 +43,7 @@ func TestProcesses(t *testing.T) {
 type real struct {
 	b      *Backend
 	runner *hearing
-	mu     sync.Mutex // guards b.running.processes
+	mu     sync.Mutex // guards b.procs.processes
 }
 
 func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (started []processtest.Process) {
@@ -65,9 +65,9 @@ func (w *real) Start(t *testing.T, r controllers.Registration, replicas int) (st
 		lease = r.Name
 	}
 	for n := 1; n <= replicas; n++ {
-		p := &process{b: w.b, name: scenarios.Process(r.Name, n), controller: controllers.Selection{Registration: r}, lease: lease}
+		p := &proc{b: w.b, name: scenarios.Process(r.Name, n), controller: controllers.Selection{Registration: r}, lease: lease}
 		w.mu.Lock()
-		w.b.running.processes = append(w.b.running.processes, p)
+		w.b.procs.processes = append(w.b.procs.processes, p)
 		w.mu.Unlock()
 		if err := p.start(); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func (w *real) Pass(_ *testing.T, d time.Duration) { time.Sleep(d) }
 
 // realProcess is a processtest.Process.
 type realProcess struct {
-	*process
+	*proc
 	ears *ears
 }
 

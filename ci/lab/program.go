@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,28 +16,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-const (
-	// A program that ends by itself is started again, as a kubelet does, after a time
-	// that doubles up to maxBackoff. One that was never up is given up at the last of
-	// so many attempts.
-	maxBackoff = 30 * time.Second
-	attempts   = 3
-)
-
-// programOf is the program of a controller, nil if it is one of fencelab's or of a module.
-func (b *Backend) programOf(controller string) *scenarios.Program {
-	for i := range b.plan.Spec.Controllers {
-		if c := &b.plan.Spec.Controllers[i]; c.Name == controller {
-			return c.Program
-		}
-	}
-	return nil
-}
-
 // starts is what starts a program. Its logs are kept with those of the other controllers.
 func (b *Backend) starts(p *scenarios.Program) *runner.Programs {
-	r := runner.NewPrograms(b.plane.controlPlane, b.plane.door, b.dir, b.keeper.Mark(), runner.Executable{Program: p, Image: b.imageOf(p)})
-	b.running.programs = append(b.running.programs, r)
+	r := runner.NewPrograms(b.plane.controlPlane, b.plane.door, b.dir, b.keeper.Mark(), runner.Executable{Program: p, Image: b.images.of(p)})
+	b.procs.programs = append(b.procs.programs, r)
 	return r
 }
 
@@ -48,10 +29,6 @@ var requester = &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "lab-req
 	{APIGroups: []string{"metal3.io"}, Resources: []string{"baremetalhosts"}, Verbs: []string{"request-reboot"}},
 	{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"machines"}, Verbs: []string{"request-remediation"}},
 }}
-
-func (b *Backend) hasPrograms() bool {
-	return slices.ContainsFunc(b.plan.Spec.Controllers, func(c scenarios.Controller) bool { return c.Program != nil })
-}
 
 // installPrograms makes what the programs need, and lets each do what it may.
 func (b *Backend) installPrograms() error {
@@ -100,7 +77,7 @@ func (b *Backend) manifestsFor(p *scenarios.Program, name string) (fs.FS, error)
 	if !ok {
 		return manifestsOf(p.File(name))
 	}
-	files, err := b.imageOf(p).Files()
+	files, err := b.images.of(p).Files()
 	if err != nil {
 		return nil, err
 	}

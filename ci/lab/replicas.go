@@ -16,7 +16,7 @@ import (
 
 // replicate has a controller elect a leader among as many processes as the plan says. The others start when the first
 // leads, as in the simulator.
-func (b *Backend) replicate(first *process) error {
+func (b *Backend) replicate(first *proc) error {
 	replicas := 0
 	for _, c := range b.plan.Spec.Controllers {
 		if c.Name == first.name {
@@ -30,11 +30,11 @@ func (b *Backend) replicate(first *process) error {
 	if err := b.grantLease(runner.UserOf(first.name), first.lease); err != nil {
 		return err
 	}
-	var others []*process
+	var others []*proc
 	for n := 2; n <= replicas; n++ {
-		others = append(others, &process{b: b, name: scenarios.Process(first.name, n), controller: first.controller, lease: first.lease})
+		others = append(others, &proc{b: b, name: scenarios.Process(first.name, n), controller: first.controller, lease: first.lease})
 	}
-	b.running.processes = append(b.running.processes, others...)
+	b.procs.processes = append(b.procs.processes, others...)
 	b.tasks.Go(func() {
 		if !b.held(first.lease) {
 			return

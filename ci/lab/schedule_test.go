@@ -52,11 +52,11 @@ func TestDeviations(t *testing.T) {
 			plan := &scenarios.Plan{Deviations: []scenarios.Deviation{c.deviation}}
 			backend := &Backend{
 				plan: plan, kinds: objects.KindsOf(controllers.Default()), ctx: t.Context(), clock: wall.Clock(), record: &record.Record{Stream: s},
-				plane: plane{door: door.New(s, gate.API(nil))}, hosts: hosts.Hosts{BMCs: b}, running: running{runner: r},
+				plane: plane{door: door.New(s, gate.API(nil))}, hosts: hosts.Hosts{BMCs: b}, procs: running{runner: r},
 			}
 			begin(s)
-			backend.running.schedule = newSchedule(plan, s, false)
-			p := &process{b: backend, name: "remediation"}
+			backend.procs.schedule = newSchedule(plan, s, false)
+			p := &proc{b: backend, name: "remediation"}
 			if err := p.start(); err != nil {
 				t.Fatal(err)
 			}

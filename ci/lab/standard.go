@@ -1,11 +1,9 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,15 +15,9 @@ import (
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
-
-// podGC is how long kube-controller-manager takes at most to release the Pods of a Node that
-// is gone. It looks every 20 seconds: from its first look it lets 40 pass, which its third
-// look may find to be not quite over.
-const podGC = 80 * time.Second
 
 // runs reports whether the control plane runs a standard controller.
 func (b *Backend) runs(name string) bool { return slices.Contains(b.plane.Runs(), name) }
@@ -75,64 +67,6 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 func (b *Backend) managed(controller string) bool {
 	r, err := b.set.Lookup(controller)
 	return b.plane.standard != nil && err == nil && r.StandIn()
-}
-
-// standardManager is kube-controller-manager, as stories that kill it have it.
-type standardManager struct {
-	b *Backend // nil if there is none
-
-	mu sync.Mutex
-	// deaths counts them, so that nobody ends a later one too early.
-	deaths int
-}
-
-// crash kills it, and starts it again in time. The history knows it by the name by which the story does.
-func (m *standardManager) crash(op *scenarios.CrashOp) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.b.plane.standard.KillControllerManager(); err != nil {
-		return err
-	}
-	m.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
-	m.deaths++
-	death := m.deaths
-	m.b.tasks.Go(func() {
-		if !thismachine.Sleep(m.b.ctx, max(restartDelay, time.Duration(op.RestartAfter))) {
-			return
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.deaths != death || m.b.ctx.Err() != nil {
-			return
-		}
-		if err := m.b.plane.standard.StartControllerManager(); err != nil {
-			m.b.record.Fail(fmt.Errorf("start kube-controller-manager again: %w", err))
-			return
-		}
-		m.b.record.Now(history.Event{Kind: history.ControllerStarted, Actor: op.Controller})
-	})
-	return nil
-}
-
-// stand has it stand still, or go on.
-func (m *standardManager) stand(still bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if still {
-		return m.b.plane.standard.PauseControllerManager()
-	}
-	return m.b.plane.standard.ResumeControllerManager()
-}
-
-// heal has it run, and go on.
-func (m *standardManager) heal(op *scenarios.HealOp) error {
-	if m.b == nil || slices.ContainsFunc(op.Paused(), m.b.managed) {
-		return nil
-	}
-	m.mu.Lock()
-	err := m.b.plane.standard.StartControllerManager()
-	m.mu.Unlock()
-	return errors.Join(err, m.stand(false))
 }
 
 // createWorkload makes the exclusive workload of a cluster that has the standard controllers.

@@ -92,7 +92,7 @@ func (b *Backend) State(ctx context.Context) *State {
 	for _, name := range b.hosts.Names {
 		s.Hosts = append(s.Hosts, b.hostState(ctx, name))
 	}
-	for _, p := range b.running.processes {
+	for _, p := range b.procs.processes {
 		s.Controllers = append(s.Controllers, ControllerState{p.name, p.state()})
 	}
 	if err := b.record.Failed(); err != nil {
@@ -157,7 +157,7 @@ func (b *Backend) hostState(ctx context.Context, name string) HostState {
 }
 
 // state says whether the process is up, or why not.
-func (p *process) state() string {
+func (p *proc) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.life

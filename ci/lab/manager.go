@@ -1,0 +1,79 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/record"
+	thismachine "github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/scenarios"
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// standardManager is kube-controller-manager, as stories that kill it have it.
+type standardManager struct {
+	cluster *cluster.Cluster // nil if there is none
+	record  *record.Record
+	ctx     context.Context // of the lab
+	tasks   *sync.WaitGroup
+	// plays reports whether it plays the part of a controller.
+	plays func(controller string) bool
+
+	mu sync.Mutex
+	// deaths counts them, so that nobody ends a later one too early.
+	deaths int
+}
+
+// crash kills it, and starts it again in time. The history knows it by the name by which the story does.
+func (m *standardManager) crash(op *scenarios.CrashOp) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.cluster.KillControllerManager(); err != nil {
+		return err
+	}
+	m.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: op.Controller, Note: "with all of kube-controller-manager"})
+	m.deaths++
+	death := m.deaths
+	m.tasks.Go(func() {
+		if !thismachine.Sleep(m.ctx, max(restartDelay, time.Duration(op.RestartAfter))) {
+			return
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.deaths != death || m.ctx.Err() != nil {
+			return
+		}
+		if err := m.cluster.StartControllerManager(); err != nil {
+			m.record.Fail(fmt.Errorf("start kube-controller-manager again: %w", err))
+			return
+		}
+		m.record.Now(history.Event{Kind: history.ControllerStarted, Actor: op.Controller})
+	})
+	return nil
+}
+
+// stand has it stand still, or go on.
+func (m *standardManager) stand(still bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if still {
+		return m.cluster.PauseControllerManager()
+	}
+	return m.cluster.ResumeControllerManager()
+}
+
+// heal has it run, and go on.
+func (m *standardManager) heal(op *scenarios.HealOp) error {
+	if m.cluster == nil || slices.ContainsFunc(op.Paused(), m.plays) {
+		return nil
+	}
+	m.mu.Lock()
+	err := m.cluster.StartControllerManager()
+	m.mu.Unlock()
+	return errors.Join(err, m.stand(false))
+}
