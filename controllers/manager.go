@@ -89,8 +89,8 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 		if s.Decided != nil {
 			reconciler = work.known(reconciler)
 		}
-		if s.Panicked != nil {
-			reconciler = telling(reconciler, s.Panicked)
+		if s.Failed != nil {
+			reconciler = telling(reconciler, s.Failed)
 		}
 		if err := builder.Complete(reconciler); err != nil {
 			return fmt.Errorf("add the controller %s to the manager: %w", s.Name, err)
@@ -99,16 +99,21 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 	return nil
 }
 
-// telling tells of panics, and leaves them to the manager.
-func telling(to reconcile.Reconciler, panicked func(string, *PanicError)) reconcile.Reconciler {
+// telling tells of errors and panics, and leaves them to the manager. What ends with the process
+// is no error of the controller's.
+func telling(to reconcile.Reconciler, failed func(string, error)) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		defer func() {
 			if v := recover(); v != nil {
-				panicked(request.Name, Recovered(v))
+				failed(request.Name, Recovered(v))
 				panic(v)
 			}
 		}()
-		return to.Reconcile(ctx, request)
+		result, err := to.Reconcile(ctx, request)
+		if err != nil && ctx.Err() == nil {
+			failed(request.Name, err)
+		}
+		return result, err
 	})
 }
 

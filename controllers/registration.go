@@ -241,9 +241,10 @@ type Selection struct {
 	// or, if several were being reconciled, all of them, for a decision doesn't say. It may
 	// be nil, and is called from any goroutine.
 	Decided func(keys []string, facts any, action string)
-	// Panicked is told of a panic of a reconcile, and of which object it was about. It may be nil,
-	// and is called from any goroutine. Controllers that set themselves up tell of none.
-	Panicked func(about string, p *PanicError)
+	// Failed is told of each error that a reconcile returns, and of which object it was about; a panic
+	// is a *PanicError. It may be nil, and is called from any goroutine. Controllers that set
+	// themselves up tell of none.
+	Failed func(about string, err error)
 }
 
 // Select is that of the Default.

@@ -203,8 +203,8 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	if b.runs(cluster.PodGC) {
 		timings.Release = podGC
 	}
-	if !b.seesPanics(chosen) {
-		timings.Unseen = []history.Kind{history.ControllerPanicked}
+	if !b.seesErrors(chosen) {
+		timings.Unseen = []history.Kind{history.ControllerError, history.ControllerPanicked}
 	}
 	slowness := b.slowness()
 	slower := func(enough time.Duration) time.Duration { return time.Duration(float64(enough) * slowness) }
@@ -215,15 +215,22 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	return timings, err
 }
 
-// seesPanics says that no controller of the story can panic unseen: each runs within this process, under a manager that the
+// seesErrors says that no controller of the story can fail or panic unseen: each runs within this process, under a manager that the
 // lab set up.
-func (b *Backend) seesPanics(chosen []controllers.Selection) bool {
+func (b *Backend) seesErrors(chosen []controllers.Selection) bool {
 	return !b.options.Processes && !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
 }
 
-// panicked records a panic of a controller within this process.
-func (b *Backend) panicked(process, about string, p *controllers.PanicError) {
-	b.record.Now(history.Event{Kind: history.ControllerPanicked, Actor: process, Object: about, Value: fmt.Sprint(p.Value), Note: p.Where})
+// failed records what a reconcile within this process came to. What its own death cost it is no error of its own.
+func (b *Backend) failed(process, about string, err error) {
+	if errors.Is(err, errDead) {
+		return
+	}
+	e := history.Event{Kind: history.ControllerError, Actor: process, Object: about, Value: err.Error()}
+	if p := (*controllers.PanicError)(nil); errors.As(err, &p) {
+		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(p.Value), p.Where
+	}
+	b.record.Now(e)
 }
 
 // maxSlower bounds how much longer a time gets: what is later still on a machine that is as slow says nothing any more.
@@ -253,7 +260,7 @@ func (b *Backend) openMachines() (err error) {
 		return err
 	}
 	b.procs.runner = runner.InProcess{
-		Plane: b.plane.controlPlane, Set: b.set, Panicked: b.panicked,
+		Plane: b.plane.controlPlane, Set: b.set, Failed: b.failed,
 		Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology},
 	}
 	if b.options.Processes {

@@ -203,14 +203,13 @@ func (o Options) remedy() string {
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
-		scenarios.FeatureDeviations:                "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
-		scenarios.FeatureControllerLinks:           "the lab's network is that of the hosts",
-		scenarios.FeatureLateRequests:              "in the lab, nothing is in flight to a server at that moment",
-		scenarios.FeaturePausedWatchdog:            "the watchdog of a virtual machine stops with it",
-		scenarios.FeatureControllerClocks:          "controllers have the clock of the machine that the lab is on",
-		scenarios.FeatureClockRates:                "a virtual machine's clock runs at the rate of the machine that it is on",
-		scenarios.Feature(fakebmc.NeedsIPMI):       "the lab's controllers speak Redfish, not IPMI",
-		scenarios.Feature(history.ControllerError): "the lab does not see what a reconcile returns",
+		scenarios.FeatureDeviations:          "the lab's steps take their own time; its plans name deeds, and replay makes such a plan of this",
+		scenarios.FeatureControllerLinks:     "the lab's network is that of the hosts",
+		scenarios.FeatureLateRequests:        "in the lab, nothing is in flight to a server at that moment",
+		scenarios.FeaturePausedWatchdog:      "the watchdog of a virtual machine stops with it",
+		scenarios.FeatureControllerClocks:    "controllers have the clock of the machine that the lab is on",
+		scenarios.FeatureClockRates:          "a virtual machine's clock runs at the rate of the machine that it is on",
+		scenarios.Feature(fakebmc.NeedsIPMI): "the lab's controllers speak Redfish, not IPMI",
 	},
 }
 
@@ -246,7 +245,9 @@ func (o Options) Capabilities() scenarios.Capabilities {
 		can.Lacks[scenarios.FeatureOutOfService] = "only kube-controller-manager acts on an out-of-service taint; run with --cluster standard"
 	}
 	if o.Processes {
-		can.Lacks[scenarios.Feature(history.ControllerPanicked)] = "the lab does not see what happens in another process; run with --controllers in-process"
+		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.ControllerError), scenarios.Feature(history.ControllerPanicked)} {
+			can.Lacks[name] = "the lab does not see what happens in another process; run with --controllers in-process"
+		}
 	} else {
 		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
 			can.Lacks[name] = "a controller within fencelab's own process cannot stand still; run with --controllers process"

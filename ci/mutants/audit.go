@@ -28,10 +28,9 @@ type suspect struct {
 
 // reason says why a guarantee excuses what right controllers do without.
 type reason struct {
-	// Guarantee is the one that does, and Mistake the beginning of the name of the mistake;
-	// empty for all.
-	Guarantee string `json:"guarantee"`
-	Mistake   string `json:"mistake,omitempty"`
+	// Guarantee is the one that does, and Story the one in which it does; empty for all.
+	Guarantee string `json:"guarantee,omitempty"`
+	Story     string `json:"story,omitempty"`
 	// HeldUp is what the words contain that say what excuses it, and whom that held up; empty for
 	// any.
 	HeldUp  string `json:"heldUp,omitempty"`
@@ -86,7 +85,7 @@ func auditAll(ctx context.Context, all []Mutant, dir, right, only string, limit 
 	for i, a := range audits {
 		schedules, excused = schedules+a.Schedules, excused+a.Excused
 		for _, hole := range a.Holes {
-			h := audited{hole, suspects[i].name, because(reasons, suspects[i].name, &hole)}
+			h := audited{hole, suspects[i].name, because(reasons, &hole)}
 			if h.because == "" {
 				open++
 				fmt.Printf("UNEXPLAINED  %s in %s (%s): %s: %s; excused because %s\n", h.mistake, h.Scenario, strings.Join(h.Deviations, "; "), h.Guarantee, h.Sentence, strings.Join(h.HeldUp, "; "))
@@ -139,9 +138,11 @@ func readReasons(file string) ([]reason, error) {
 	return reasons, nil
 }
 
-func because(reasons []reason, mistake string, hole *finding.Hole) string {
+// because is the first reason that fits.
+func because(reasons []reason, hole *finding.Hole) string {
+	is := func(want, got string) bool { return want == "" || want == got }
 	for _, r := range reasons {
-		if r.Guarantee == hole.Guarantee && strings.HasPrefix(mistake, r.Mistake) && strings.Contains(strings.Join(hole.HeldUp, "; "), r.HeldUp) {
+		if is(r.Guarantee, hole.Guarantee) && is(r.Story, hole.Scenario) && strings.Contains(strings.Join(hole.HeldUp, "; "), r.HeldUp) {
 			return r.Because
 		}
 	}

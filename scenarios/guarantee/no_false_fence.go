@@ -30,8 +30,8 @@ var noFalseFence = invariant.Invariant{
 // one sets and every mark of a health check. What a controller did is judged by what
 // was the case a moment before too; and not at all if something hindered it since
 // that changed, for then it may have known no better. An agent that has its own host reset
-// has a reason if the host is fenced, or was hindered itself, or if most of the others
-// were: a control plane that is away is none.
+// has a reason if the host is fenced, or was hindered itself, or if the API server was silent and
+// most of the others were hindered: a control plane that is away is none.
 type accusers struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -157,14 +157,17 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 		case h.began.Boot == e.Boot && c.witnesses.Shut(e.Host, h.began.At, e.At):
 			c.Judged++
 			c.Breach(&h.began, e, invariant.Clause(e)+" by "+e.Actor+", though that had no network since before it began: a reset brings it no nearer")
-		case c.witnesses.Deaf(e.Host, e.At), !c.witnesses.MostOf(e.Host, e.At):
+		case c.witnesses.Deaf(e.Host, e.At), c.witnesses.Silent(e.Host, e.At) && !c.witnesses.MostOf(e.Host, e.At):
 			c.Judged++
 			c.Allow(e, e) // it could reach nobody
 		default:
 			c.Judged++
 			why := " and most of the others ran and could be reached"
-			if len(c.witnesses.Names) == 1 {
+			switch {
+			case len(c.witnesses.Names) == 1:
 				why = ", and it had nobody to ask"
+			case !c.witnesses.Silent(e.Host, e.At):
+				why = " and the API server answered"
 			}
 			c.Breach(e, e, invariant.Clause(e)+" by "+e.Actor+", though nobody wanted it to be fenced"+why)
 		}

@@ -115,6 +115,9 @@ type Timings struct {
 	// reset, and Hearing how long it takes, at most, until one that could hear again has; 0 if
 	// the world doesn't know.
 	Silence, Hearing time.Duration
+	// Refused says that an agent takes an API server that refuses what it asks for one that is
+	// silent.
+	Refused bool
 	// SoftTimeout is how long the power controller gives a soft shutdown, Command how
 	// long a command that was accepted; Poll is how often it looks at a host whose
 	// power is to change, Steady how often otherwise, and Backoff the longest time

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios/history"
@@ -20,6 +21,8 @@ type Witnesses struct {
 	// silence it hears nothing, and hears again within hearing; or it was away for more than
 	// brief.
 	window, silence, hearing, brief time.Duration
+	// refused says that what is refused is not answered, to an agent.
+	refused bool
 	// booted are the hosts whose boot is complete, and since when.
 	booted map[string]time.Duration
 }
@@ -29,7 +32,7 @@ func NewWitnesses(p Params) Witnesses {
 	t := &p.Timings
 	return Witnesses{
 		Hindrances: p.Hindrances, Recovery: max(t.Safe, t.Watchdog+t.Slack),
-		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Brief,
+		window: t.Silence + t.Hearing + t.Watchdog + t.Slack, silence: t.Silence, hearing: t.Hearing, brief: t.Brief, refused: t.Refused,
 		roles: &p.Roles, Names: p.Hosts, booted: make(map[string]time.Duration),
 	}
 }
@@ -85,6 +88,28 @@ func (w *Witnesses) Deaf(host string, at time.Duration) bool {
 		return !w.well(host, at, anyLink)
 	}
 	return w.LostTo(at-w.window, at, w.hearing, func(s *Spell) bool { return s.network() && s.on(host, w.roles) }) >= w.silence
+}
+
+// Silent reports whether the API server, at a moment, may have been silent for the agent on a host
+// for so long that it asks the others.
+func (w *Witnesses) Silent(host string, at time.Duration) bool {
+	if w.silence == 0 {
+		return true
+	}
+	own, api := history.HostEnd(host), history.Everybody
+	to, from := history.LinkOf(own, api), history.LinkOf(api, own)
+	return w.LostTo(at-w.window, at, w.hearing, func(s *Spell) bool {
+		requests, refused := strings.CutPrefix(s.Party, history.RequestsOf(""))
+		switch {
+		case s.Party == history.Everybody:
+			return true
+		case refused:
+			return w.refused && w.roles.Agent(requests) && strings.HasPrefix(requests, host+".")
+		case s.link():
+			return s.on(host, w.roles) && (s.network() || s.Name == to || s.Name == from)
+		}
+		return s.on(host, w.roles)
+	}) >= w.silence
 }
 
 // anyLink is for an agent that needs them all, and between for one that is to answer another.

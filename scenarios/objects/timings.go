@@ -43,6 +43,7 @@ func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Tim
 			timings.Safe = s.Safe(len(spec.Topology.Hosts)-1, longest)
 			timings.Release = time.Duration(spec.Topology.PodGC)
 			timings.Silence, timings.Hearing = s.Silence(), s.Hearing(len(spec.Topology.Hosts)-1)
+			timings.Refused = true // it asks its peers after any error
 			if shortest > 0 {
 				timings.Brief = min(timings.Brief, s.Spare(shortest)) // or once, while peers are asked
 			}

@@ -29,8 +29,9 @@ type InProcess struct {
 	Set   *controllers.Set
 	// Tracing is told what they have in their caches, and decide; nil for nobody.
 	Tracing *Tracing
-	// Panicked is told of each panic of a reconcile, by the process and of which object it was about; nil tells nobody.
-	Panicked func(process, about string, p *controllers.PanicError)
+	// Failed is told of each error of a reconcile, a panic being a *controllers.PanicError, by the process and of which object it
+	// was about; nil tells nobody.
+	Failed func(process, about string, err error)
 }
 
 // Start implements Runner.
@@ -50,8 +51,8 @@ func (r InProcess) Start(ctx context.Context, name string, c controllers.Selecti
 	if r.Tracing != nil {
 		c.Decided = r.Tracing.decided(name)
 	}
-	if r.Panicked != nil {
-		c.Panicked = func(about string, p *controllers.PanicError) { r.Panicked(name, about, p) }
+	if r.Failed != nil {
+		c.Failed = func(about string, err error) { r.Failed(name, about, err) }
 	}
 	if err := controllers.SetupWithManager(mgr, c); err != nil {
 		return nil, err
