@@ -43,6 +43,9 @@ type Process struct {
 
 // Start starts a command, which errors and lists of processes call name, with its output appended to the file log.
 func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
+	if errSystem != nil {
+		return nil, fmt.Errorf("start %s: %w", name, errSystem)
+	}
 	output, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -66,8 +69,7 @@ func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 // wait waits for the end of the process, and kills what it leaves behind.
 func (p *Process) wait() {
 	// Until it is reaped, no other process group has its id.
-	for unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
+	awaitEnd(p.Pid())
 	p.mu.Lock()
 	_ = unix.Kill(-p.Pid(), unix.SIGKILL) // there may be none
 	p.waitErr = p.cmd.Wait()
@@ -111,16 +113,10 @@ func (p *Process) Pause() error {
 	if err := p.signal(p.Pid(), syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for {
-		// WNOWAIT leaves the news where it is, so that pausing twice doesn't wait for a second one.
-		switch err := unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WSTOPPED|unix.WNOWAIT, nil); err {
-		case nil:
-			return p.signal(-p.Pid(), syscall.SIGSTOP)
-		case unix.EINTR:
-		default:
-			return fmt.Errorf("await the pause of %s: %w", p.name, err)
-		}
+	if err := awaitStop(p.Pid()); err != nil {
+		return fmt.Errorf("await the pause of %s: %w", p.name, err)
 	}
+	return p.signal(-p.Pid(), syscall.SIGSTOP)
 }
 
 // Resume undoes Pause.

@@ -2,15 +2,12 @@ package onhost
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // boot is the boot of this kernel. It implements controllers.Boot.
@@ -32,13 +29,7 @@ func openBoot(dir, program string) (*boot, error) {
 func (b *boot) ID() string { return b.id }
 
 // Uptime goes on while the host sleeps, and nobody sets it.
-func (b *boot) Uptime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(fmt.Sprintf("read the clock: %v", err)) // Linux has had it since 2.6.39
-	}
-	return time.Duration(ts.Nano())
-}
+func (b *boot) Uptime() time.Duration { return uptime() }
 
 // Load returns what was saved in this boot. A directory that outlasts it is no danger:
 // the first line is the boot's ID.
@@ -59,13 +50,3 @@ func (b *boot) Load() ([]byte, error) {
 
 // Save keeps the state for the rest of the boot.
 func (b *boot) Save(state []byte) error { return write(b.file, append([]byte(b.id+"\n"), state...)) }
-
-// rebootKernel reboots at once, without asking any process: by the kernel's own key, which
-// works in a container as well, or by the system call.
-func rebootKernel(context.Context) error {
-	err := os.WriteFile("/proc/sysrq-trigger", []byte("b"), 0)
-	if err == nil {
-		select {} // it is on its way
-	}
-	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
-}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // device is a watchdog device of Linux.
@@ -57,26 +55,6 @@ func (w *watchdog) leave() error {
 type linuxWatchdog struct {
 	file  *os.File
 	waits time.Duration
-}
-
-// openWatchdog opens the device, which arms it, and sets its time unless that is 0.
-func openWatchdog(path string, timeout time.Duration) (device, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open the watchdog: %w; name none to do without, and the host will be rebooted by software", err)
-	}
-	fd := int(file.Fd())
-	if timeout > 0 {
-		seconds := int((timeout + time.Second - 1) / time.Second)
-		if err := unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, seconds); err != nil {
-			return nil, fmt.Errorf("set the time of the watchdog %s to %s: %w", path, timeout, err)
-		}
-	}
-	seconds, err := unix.IoctlGetInt(fd, unix.WDIOC_GETTIMEOUT)
-	if err != nil {
-		return nil, fmt.Errorf("ask the watchdog %s for its time: %w", path, err)
-	}
-	return &linuxWatchdog{file, time.Duration(seconds) * time.Second}, nil
 }
 
 func (w *linuxWatchdog) timeout() time.Duration { return w.waits }

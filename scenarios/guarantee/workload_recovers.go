@@ -61,12 +61,15 @@ type recovering struct {
 	unwatched bool
 	// cordoned and ready are those of the Node.
 	cordoned, ready bool
+	// marked says that its Machine is, and alone that there was no host without a mark that it could
+	// ask when it was last heard of: it has promised nobody that its boot would end.
+	marked, alone bool
 }
 
 func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 	if c.timed && e.At-c.fenced.At > c.deadline && e.At-c.fenced.At-c.heldBack(e) > c.deadline {
 		c.timed = false
-		if at := c.fenced.At; c.witnesses.Most(at) && c.elsewhere(c.fenced.Host) && !c.neverStopped() {
+		if at := c.fenced.At; c.witnesses.Most(at) && c.elsewhere(c.fenced.Host) && !c.unpromised() {
 			c.Breach(&c.fenced, e, "the workload of "+c.fenced.Host+", which was to be fenced at "+invariant.Seconds(at)+", did not run again until "+invariant.Seconds(e.At))
 		}
 	}
@@ -79,8 +82,20 @@ func (c *recoveries) Observe(e *history.Event) *invariant.Violation {
 }
 
 func (c *recoveries) judge(h *recovering, e *history.Event) {
+	switch e.Kind {
+	case history.PowerOff, history.BootEnded, history.LinkCut, history.HostPaused:
+		if h.On || e.Kind == history.PowerOff {
+			h.alone = !c.asks(e.Host)
+		}
+	case history.BootStarted, history.LinkRestored, history.HostResumed:
+		h.alone = false
+	}
 	h.Body.Observe(e)
 	switch e.Kind {
+	case history.AnnotationSet, history.AnnotationRemoved:
+		if e.Key == invariant.ExternalAnnotation {
+			h.marked = e.Kind == history.AnnotationSet
+		}
 	case history.EvidenceLost:
 		c.Suspend(e, ", so that nobody saw whether the workload ran there")
 	case history.PodBound:
@@ -98,8 +113,11 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 		c.fenced, c.timed = history.Event{}, false
 	case history.FenceRequested:
 		if h.bound && (h.Boot == "" || h.Boot == e.Value) && c.fenced.Kind == "" {
-			c.Judged++
-			c.fenced, c.timed = *e, c.bounded
+			if c.fenced, c.timed = *e, c.bounded; h.alone {
+				c.Excuse(e)
+			} else {
+				c.Judged++
+			}
 		}
 	case history.NodeCreated:
 		h.ready, h.cordoned = false, false
@@ -116,18 +134,31 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	}
 }
 
-// neverStopped reports whether the workload of the fenced host still runs there, on a host
-// that nobody has promised to end: it has nothing to recover from.
-func (c *recoveries) neverStopped() bool {
+// unpromised reports whether nobody has promised that the boot of the fenced host would end: its
+// workload still runs there, without a watchdog, and has nothing to recover from; or it had
+// nobody to ask when it was last heard of, and only a person can tell.
+func (c *recoveries) unpromised() bool {
 	h := c.hosts.Of(c.fenced.Host)
-	return h.unwatched && h.process != "" && h.process == h.Boot
+	return h.unwatched && h.process != "" && h.process == h.Boot || h.alone
 }
 
-// heldBack is how much of the time until e was lost by the cluster's own controllers.
+// asks reports whether there is a host that an agent can ask: another one that is on, and whose
+// Machine isn't marked itself.
+func (c *recoveries) asks(agent string) bool {
+	for i := range c.hosts.Hosts {
+		if h := &c.hosts.Hosts[i]; h.Name != agent && h.State.On && !h.State.marked {
+			return true
+		}
+	}
+	return false
+}
+
+// heldBack is how much of the time until e was lost by the cluster's own controllers, and how much
+// a schedule delayed the next boot of the fenced host, on which the workload may run again.
 func (c *recoveries) heldBack(e *history.Event) time.Duration {
 	return c.LostTo(c.fenced.At, e.At, c.witnesses.Recovery, func(s *invariant.Spell) bool {
 		name, process := strings.CutPrefix(s.Party, history.ControllerEnd(""))
-		return process && !c.roles.Tested(name)
+		return process && !c.roles.Tested(name) || s.Name == "" && s.Party == history.HostEnd(c.fenced.Host)
 	})
 }
 
@@ -143,7 +174,7 @@ func (c *recoveries) elsewhere(but string) bool {
 
 func (c *recoveries) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
-		if c.fenced.Kind == "" || c.neverStopped() {
+		if c.fenced.Kind == "" || c.unpromised() {
 			return
 		}
 		yield(invariant.Lack{
