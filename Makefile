@@ -235,7 +235,7 @@ image: ## Build bin/image.tar, an image of fencelab without virtual machines: co
 	$(GO) run ./ci/image -user 65532:65532 bin/image/fencelab '$(IMAGE)' bin/image.tar
 
 .PHONY: release
-release: ## Write the archives of this version, for the simulator, the BMC and labs of model hosts on Linux, to dist (ARCHS='amd64 arm64')
+release: ## Write the archives of this version to dist: the simulator and the BMC, on Linux also labs of model hosts (PLATFORMS='linux/amd64 darwin/arm64')
 	@ci/release.sh
 
 .PHONY: versions

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes the archives of a release to dist: fencelab without virtual machines, a static program for each processor, with what
-# it was built from in its build information (go version -m). Of a commit without a tag it is a snapshot.
+# Writes the archives of a release to dist: fencelab without virtual machines, a static program for each platform, with what
+# it was built from in its build information (go version -m). On macOS it has the simulator and the BMCs, and refuses labs. Of a
+# commit without a tag it is a snapshot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,10 +13,10 @@ else
 fi
 rm -rf dist
 time=$(git log -1 --format=%ct)
-for arch in ${ARCHS:-amd64 arm64}; do
-	name=fencelab_${tag#v}_linux_$arch
+for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}; do
+	name=fencelab_${tag#v}_${platform/\//_}
 	mkdir -p "dist/$name"
-	GOARCH=$arch ci/static.sh "dist/$name/fencelab"
+	GOOS=${platform%/*} GOARCH=${platform#*/} ci/static.sh "dist/$name/fencelab"
 	cp LICENSE README.md CHANGELOG.md "dist/$name"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw --mtime="@$time" -C dist -cf - "$name" | gzip -9n >"dist/$name.tar.gz"
 	rm -r "dist/$name"

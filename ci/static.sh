@@ -3,4 +3,4 @@
 set -euo pipefail
 program=$(realpath -m "$1")
 cd "$(dirname "$0")/.."
-GOFLAGS= CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags='-s -w' -buildvcs=true -o "$program" .
+GOFLAGS= CGO_ENABLED=0 GOOS=${GOOS:-linux} go build -trimpath -ldflags='-s -w' -buildvcs=true -o "$program" .

@@ -118,7 +118,7 @@ func room() []child.Finding {
 				break
 			}
 		}
-		free := int64(fs.Bavail) * fs.Bsize
+		free := int64(fs.Bavail) * int64(fs.Bsize)
 		f.State = fmt.Sprintf("%s free at %s", gibibytes(free), dir.path)
 		if free < diskNeeded {
 			f.Remedy = fmt.Sprintf("a lab takes up to %s: %s", gibibytes(diskNeeded), dir.remedy)

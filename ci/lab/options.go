@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/fencelab/fencelab/ci/child"
@@ -299,6 +300,9 @@ func (o Options) unattachable() (reasons []string) {
 
 // Check returns a play.Missing error unless everything that a lab needs is here.
 func Check(ctx context.Context, o Options) error {
+	if runtime.GOOS != "linux" {
+		return &play.Missing{World: "lab", Reasons: []string{"it runs on Linux, and this is " + runtime.GOOS}, Remedy: "play the scenario in the simulator here, or in the lab on Linux"}
+	}
 	reasons := o.unattachable()
 	var findings []child.Finding
 	switch o.Cluster {

@@ -187,5 +187,5 @@ func (c *recoveries) Lacks() iter.Seq[invariant.Lack] {
 func (c *recoveries) Pending() string { return c.Owing(c.Lacks()) }
 
 func (c *recoveries) Finish(complete bool) invariant.Result {
-	return c.ConcludeAfterHealing(complete, c.Lacks(), "no host with the workload was fenced by agents")
+	return c.ConcludeAfterHealing(complete, c.Lacks(), "no host with the workload was fenced by agents that had others to ask")
 }

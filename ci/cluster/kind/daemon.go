@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -67,7 +66,7 @@ func startDaemon(ctx context.Context, k *keeper.Keeper, dir string) (*engine, er
 	cmd := exec.Command("/bin/sh", "-euc", daemonScript)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "CGROUP=" + cgroup, "RUNC=" + runc, "FENCELAB_RUNC=" + real, k.Mark()}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	cmd.SysProcAttr = namespaces()
 	process, err := child.Start("dockerd", cmd, filepath.Join(dir, "dockerd.log"))
 	if err != nil {
 		return nil, fmt.Errorf("start a Docker daemon: %w", err)
@@ -132,9 +131,6 @@ func inNone(groups string) bool {
 // A nice value less by one is worth perNice times the share, as sched(7) has it; a cgroup and a nice value of 0 have the same.
 const defaultShares, perNice = 1024, 1.25
 
-// namespaces are those of the daemon.
-const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET
-
 // dial connects to an address on the loopback interface of the daemon's network. A socket belongs to the network in which it is
 // made, so only that is done there.
 func (d *daemon) dial(address string) (net.Conn, error) {
@@ -165,18 +161,4 @@ func (d *daemon) dial(address string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: os.NewSyscallError("connect", err)}
 	}
 	return net.FileConn(file)
-}
-
-// socket makes one in the daemon's network.
-func (d *daemon) socket() (int, error) {
-	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", d.process.Pid()))
-	if err != nil {
-		return 0, err
-	}
-	defer network.Close()
-	if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil {
-		return 0, os.NewSyscallError("setns", err)
-	}
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	return socket, os.NewSyscallError("socket", err)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/kind/pkg/apis/config/defaults"
 
 	"github.com/fencelab/fencelab/ci/child"
@@ -55,14 +54,6 @@ func Preflight(ctx context.Context) []child.Finding {
 	return findings
 }
 
-// lacking says what the containers of our daemon do without.
-func lacking() string {
-	if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); err == nil && has == 0 {
-		return ", whose containers do without CAP_SYS_RESOURCE, which is missing"
-	}
-	return ""
-}
-
 // cgroups reports whether there are any.
 func cgroups() bool {
 	entries, err := os.ReadDir("/sys/fs/cgroup")
@@ -99,7 +90,7 @@ func canStartDaemon() error {
 		return &noDaemon{err.Error(), "run: make kind"}
 	}
 	try := exec.Command("/bin/true")
-	try.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	try.SysProcAttr = namespaces()
 	if err := try.Run(); err != nil {
 		return &noDaemon{fmt.Sprintf("namespaces for mounts, processes and a network can't be made: %v", err), "start this container, or virtual machine, with CAP_SYS_ADMIN (docker run --privileged)"}
 	}

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
@@ -192,7 +190,7 @@ func (k *keep) open(job *Job, plan *scenarios.Plan) (err error) {
 		k.log, err = os.Create(filepath.Join(dir, talk))
 	}
 	if err == nil {
-		err = unix.Dup3(int(k.log.Fd()), int(os.Stderr.Fd()), 0) // for the trace of a panic
+		err = replace(os.Stderr, k.log) // for the trace of a panic
 	}
 	if err != nil {
 		return errors.Join(err, k.keeper.Close())
@@ -261,7 +259,7 @@ func (k *keep) detach(out *os.File) error {
 		return err
 	}
 	defer null.Close()
-	return unix.Dup3(int(null.Fd()), int(out.Fd()), 0)
+	return replace(out, null)
 }
 
 // serve answers those who ask.

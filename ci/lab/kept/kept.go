@@ -20,8 +20,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fencelab/fencelab/ci/cluster/kind"
 	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/vms"
@@ -218,23 +216,6 @@ func (l Lab) gone(ctx context.Context) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// peer is the process at the other end of a connection.
-func peer(conn net.Conn) (*os.Process, error) {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var credentials *unix.Ucred
-	var failure error
-	err = raw.Control(func(fd uintptr) {
-		credentials, failure = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err := errors.Join(err, failure); err != nil {
-		return nil, err
-	}
-	return os.FindProcess(int(credentials.Pid))
 }
 
 // dial and listen go by way of the directory's descriptor, since the path of a socket is limited to 108 bytes.
