@@ -40,8 +40,11 @@ func Excuses(h *history.History, invariants []Invariant, params Params, results 
 	strict := JudgeWithout(h, invariants, params, func(Hindrance) bool { return true })
 	for i, r := range strict {
 		lenient := slices.ContainsFunc(results, func(mine Result) bool { return mine.Invariant == r.Invariant && mine.Verdict != Violated })
-		if r.Verdict == Violated && lenient {
-			excuses = append(excuses, Excuse{r, heldUp(h, invariants[i], params)})
+		if r.Verdict != Violated || !lenient {
+			continue
+		}
+		if because := heldUp(h, invariants[i], params); len(because) > 0 { // or the run was ended before it could be told
+			excuses = append(excuses, Excuse{r, because})
 		}
 	}
 	return excuses
