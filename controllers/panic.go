@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 )
@@ -46,6 +47,30 @@ func origin() string {
 			return first
 		}
 	}
+}
+
+// frame is a function in a printed trace, with the line of its file that follows.
+var frame = regexp.MustCompile(`(?m)^\s*([^\s()]+(?:\(\*[^()]+\)[^\s()]*)?)\(.*\)\n\s+(\S+):(\d+)`)
+
+// OriginIn is the innermost function of a trace, as Go prints it, on the way to a panic that belongs to the controller, with its
+// file and line; "" if the text has none.
+func OriginIn(trace string) string {
+	if _, after, ok := strings.Cut(trace, "\npanic("); ok {
+		_, trace, _ = strings.Cut(after, "\n")
+	}
+	first := ""
+	for _, f := range frame.FindAllStringSubmatch(trace, -1) {
+		function, here := f[1], fmt.Sprintf("%s, %s:%s", short(f[1]), filepath.Base(f[2]), f[3])
+		domain, _, _ := strings.Cut(function, "/")
+		switch {
+		case strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "runtime/"):
+		case !platform(function) && (strings.Contains(domain, ".") || strings.HasPrefix(function, "main.")):
+			return here
+		case first == "":
+			first = here
+		}
+	}
+	return first
 }
 
 func platform(function string) bool {

@@ -215,13 +215,13 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	return timings, err
 }
 
-// seesErrors says that no controller of the story can fail or panic unseen: each runs within this process, under a manager that the
-// lab set up.
+// seesErrors says that no controller of the story can fail or panic unseen: each runs under a manager that the lab set up, in this
+// process or in one of its own, whose log tells. The log of somebody's program may tell of it as well, or not.
 func (b *Backend) seesErrors(chosen []controllers.Selection) bool {
-	return !b.options.Processes && !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
+	return !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
 }
 
-// failed records what a reconcile within this process came to. What its own death cost it is no error of its own.
+// failed records what a reconcile came to. What its own death cost it is no error of its own.
 func (b *Backend) failed(process, about string, err error) {
 	if errors.Is(err, errDead) {
 		return
@@ -264,7 +264,7 @@ func (b *Backend) openMachines() (err error) {
 		Tracing: &runner.Tracing{Trace: &b.record.Trace, Since: b.since, Kinds: b.kinds, Topology: &b.plan.Spec.Topology},
 	}
 	if b.options.Processes {
-		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark())
+		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, cmp.Or(b.options.Executable, "/proc/self/exe"), b.dir, b.keeper.Mark(), b.failed)
 	}
 	if b.hosts.BMCs, err = hosts.NewBMCs(b.record.Stream, objects.BendsOf(&b.plan.Spec)); err != nil {
 		return err

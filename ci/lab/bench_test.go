@@ -56,7 +56,7 @@ func bench(t *testing.T, processes bool) (*Backend, *proc) {
 	must(err)
 	b.procs.runner = runner.InProcess{Plane: b.plane.controlPlane, Set: b.set}
 	if processes {
-		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, "/proc/self/exe", b.dir, b.keeper.Mark())
+		b.procs.runner = runner.NewChildProcesses(b.plane.controlPlane, b.plane.door, "/proc/self/exe", b.dir, b.keeper.Mark(), b.failed)
 	}
 	b.hosts.BMCs, err = hosts.NewBMCs(b.record.Stream, nil)
 	must(err)

@@ -58,6 +58,9 @@ var shelf cluster.Shelf
 
 func runControllers(args []string) error {
 	var options controllers.Options
+	if err := controllers.Add(failing); err != nil {
+		return err
+	}
 	if err := options.Flags().Parse(args); err != nil {
 		return err
 	}

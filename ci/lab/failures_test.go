@@ -53,7 +53,7 @@ rules:
 }
 
 // playFailing plays a story that waits for an event of a controller.
-func playFailing(t *testing.T, controller, event string) *play.Outcome {
+func playFailing(t *testing.T, controller, event string, processes bool) *play.Outcome {
 	t.Helper()
 	lab.NeedControlPlane(t)
 	set, err := controllers.NewSet(failing)
@@ -71,29 +71,40 @@ spec:
 	must(t, err)
 	plan, err := scenarios.Compile(s, 1)
 	must(t, err)
-	outcome, err := play.Run(t.Context(), plan, lab.New(lab.Options{Hosts: lab.Model, Controllers: set, Log: t.Output()}), nil)
+	outcome, err := play.Run(t.Context(), plan, lab.New(lab.Options{Hosts: lab.Model, Controllers: set, Processes: processes, Log: t.Output()}), nil)
 	must(t, err)
 	return outcome
 }
 
-// TestPanicInTheLab: a panic of a controller within the lab's process is seen, and judged.
+// ways are those in which the lab runs controllers: within this process or in one of their own.
+var ways = map[string]bool{lab.InProcess: false, lab.AsProcess: true}
+
+// TestPanicInTheLab: a panic of a controller is seen, and judged.
 func TestPanicInTheLab(t *testing.T) {
-	outcome := playFailing(t, "clumsy", "controller-panicked")
-	i := slices.IndexFunc(outcome.Results, func(r invariant.Result) bool { return r.Invariant == "no-panics" })
-	if i < 0 || outcome.Results[i].Verdict != invariant.Violated || !strings.Contains(outcome.Results[i].Violation.Sentence, "assignment to entry in nil map") ||
-		!strings.Contains(outcome.Results[i].Violation.Sentence, "failures_test.go:") {
-		t.Errorf("no-panics comes to %+v", outcome.Results)
+	for way, processes := range ways {
+		t.Run(way, func(t *testing.T) {
+			outcome := playFailing(t, "clumsy", "controller-panicked", processes)
+			i := slices.IndexFunc(outcome.Results, func(r invariant.Result) bool { return r.Invariant == "no-panics" })
+			if i < 0 || outcome.Results[i].Verdict != invariant.Violated || !strings.Contains(outcome.Results[i].Violation.Sentence, "assignment to entry in nil map") ||
+				!strings.Contains(outcome.Results[i].Violation.Sentence, "failures_test.go:") {
+				t.Errorf("no-panics comes to %+v", outcome.Results)
+			}
+		})
 	}
 }
 
-// TestErrorInTheLab: what a reconcile within the lab's process returns is seen.
+// TestErrorInTheLab: what a reconcile returns is seen.
 func TestErrorInTheLab(t *testing.T) {
-	outcome := playFailing(t, "helpless", "controller-error")
-	i := slices.IndexFunc(outcome.History.Events(), func(e history.Event) bool { return e.Kind == history.ControllerError })
-	if i < 0 {
-		t.Fatal("no error is seen")
-	}
-	if e := outcome.History.Events()[i]; e.Actor != "helpless" || e.Object != "worker-1" || e.Value != "look after worker-1: nobody said how" {
-		t.Errorf("seen is %+v", e)
+	for way, processes := range ways {
+		t.Run(way, func(t *testing.T) {
+			outcome := playFailing(t, "helpless", "controller-error", processes)
+			i := slices.IndexFunc(outcome.History.Events(), func(e history.Event) bool { return e.Kind == history.ControllerError })
+			if i < 0 {
+				t.Fatal("no error is seen")
+			}
+			if e := outcome.History.Events()[i]; e.Actor != "helpless" || e.Object != "worker-1" || e.Value != "look after worker-1: nobody said how" {
+				t.Errorf("seen is %+v", e)
+			}
+		})
 	}
 }

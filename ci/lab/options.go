@@ -245,11 +245,7 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	default:
 		can.Lacks[scenarios.FeatureOutOfService] = "only kube-controller-manager acts on an out-of-service taint; run with --cluster standard"
 	}
-	if o.Processes {
-		for _, name := range [...]scenarios.Feature{scenarios.Feature(history.ControllerError), scenarios.Feature(history.ControllerPanicked)} {
-			can.Lacks[name] = "the lab does not see what happens in another process; run with --controllers in-process"
-		}
-	} else {
+	if !o.Processes {
 		for _, name := range [...]scenarios.Feature{"pauseController", "resumeController"} {
 			can.Lacks[name] = "a controller within fencelab's own process cannot stand still; run with --controllers process"
 		}

@@ -18,7 +18,7 @@ import (
 
 // starts is what starts a program. Its logs are kept with those of the other controllers.
 func (b *Backend) starts(p *scenarios.Program) *runner.Programs {
-	r := runner.NewPrograms(b.plane.controlPlane, b.plane.door, b.dir, b.keeper.Mark(), runner.Executable{Program: p, Image: b.images.of(p)})
+	r := runner.NewPrograms(b.plane.controlPlane, b.plane.door, b.dir, b.keeper.Mark(), b.failed, runner.Executable{Program: p, Image: b.images.of(p)})
 	b.procs.programs = append(b.procs.programs, r)
 	return r
 }

@@ -47,7 +47,7 @@ func (c *panics) Observe(e *history.Event) *invariant.Violation {
 
 func (c *panics) Finish(complete bool) invariant.Result {
 	if c.unseen {
-		return c.Conclude(complete, "this world doesn't see what happens in a reconcile")
+		return c.Conclude(complete, "this world doesn't see what happens in a program, but for what its log says")
 	}
 	return c.Conclude(complete, "no controller ran")
 }

@@ -39,27 +39,30 @@ type ChildProcesses struct {
 	Executable string
 	dir        string // for their files
 	mark       string // in the environment: the keeper kills what carries it
+	// failed is told what their logs say of errors and panics, by the process and of which object.
+	failed func(process, about string, err error)
 
 	mu      sync.Mutex
 	started int
 	files   []string // logs, in the order of the first starts
 }
 
-// NewChildProcesses runs controllers by an executable of fencelab's, with their files in dir. mark goes in their environment.
-func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, mark string) *ChildProcesses {
-	return &ChildProcesses{plane: plane, door: through, Executable: executable, dir: dir, mark: mark}
+// NewChildProcesses runs controllers by an executable of fencelab's, with their files in dir. mark goes in their environment, and
+// failed is told what their logs say of errors and panics, by the process and of which object.
+func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, mark string, failed func(process, about string, err error)) *ChildProcesses {
+	return &ChildProcesses{plane: plane, door: through, Executable: executable, dir: dir, mark: mark, failed: failed}
 }
 
 // Start implements Runner.
 func (r *ChildProcesses) Start(_ context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error) {
-	return r.begin(UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
 		p, err := r.command(name, c, lease, config)
 		return p, "", err
 	})
 }
 
 // begin starts what run starts behind a proxy of its own to the API server.
-func (r *ChildProcesses) begin(user string, through gate.Way, run func(*rest.Config) (*child.Process, string, error)) (Incarnation, error) {
+func (r *ChildProcesses) begin(name, user string, through gate.Way, run func(*rest.Config) (*child.Process, string, error)) (Incarnation, error) {
 	serving, err := r.plane.ProxyConfig()
 	if err != nil {
 		return nil, err
@@ -74,13 +77,17 @@ func (r *ChildProcesses) begin(user string, through gate.Way, run func(*rest.Con
 	}
 	config := r.plane.ConfigFor(user)
 	config.Host = proxy.URL()
+	heard := complaints{file: r.logOf(name), told: func(about string, err error) { r.failed(name, about, err) }}
+	if info, err := os.Stat(heard.file); err == nil {
+		heard.offset = info.Size() // that is what earlier lives have said
+	}
 	started := &childProcess{disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
 	if started.process, started.readyAt, err = run(config); err != nil {
 		return nil, errors.Join(err, r.door.Close(proxy))
 	}
 	go func() {
 		defer close(started.done)
-		<-started.process.Exited()
+		heard.follow(started.process.Exited())
 		started.closed = r.door.Close(proxy)
 		started.disconnect()
 	}()
@@ -129,11 +136,15 @@ func (r *ChildProcesses) command(name string, c controllers.Selection, lease str
 
 // log is the file for what all lives of a process say. It is called with mu held.
 func (r *ChildProcesses) log(name string) string {
-	log := filepath.Join(r.dir, "controller-"+name+".log")
+	log := r.logOf(name)
 	if !slices.Contains(r.files, log) {
 		r.files = append(r.files, log)
 	}
 	return log
+}
+
+func (r *ChildProcesses) logOf(name string) string {
+	return filepath.Join(r.dir, "controller-"+name+".log")
 }
 
 // Logs implements Runner.

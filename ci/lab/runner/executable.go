@@ -36,8 +36,8 @@ type Programs struct {
 }
 
 // NewPrograms runs one program, as NewChildProcesses runs fencelab's own.
-func NewPrograms(plane ControlPlane, through *door.Door, dir, mark string, e Executable) *Programs {
-	return &Programs{ChildProcesses{plane: plane, door: through, dir: dir, mark: mark}, e}
+func NewPrograms(plane ControlPlane, through *door.Door, dir, mark string, failed func(process, about string, err error), e Executable) *Programs {
+	return &Programs{ChildProcesses{plane: plane, door: through, dir: dir, mark: mark, failed: failed}, e}
 }
 
 // Executable is what a program runs, of the host or of an image.
@@ -56,7 +56,7 @@ type programsAt struct {
 
 // Start implements Runner.
 func (r programsAt) Start(_ context.Context, name string, c controllers.Selection, _ string, through gate.Way) (Incarnation, error) {
-	return r.begin(UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
 		return r.execute(name, c, config, r.ironic)
 	})
 }

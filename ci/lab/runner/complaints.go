@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/controllers"
+)
+
+// complaints are what the log of a program in Go says of its own failures: of panics, by the
+// runtime or by controller-runtime, and of errors that reconciles return, by the latter. Programs
+// that are built otherwise say nothing that is understood here.
+type complaints struct {
+	file   string
+	offset int64 // of what was not read yet
+	// rest is what was read, and may go on: a line without its end, or a trace of a panic.
+	rest []byte
+	told func(about string, err error)
+}
+
+// reading is how often a log is looked at.
+const reading = 200 * time.Millisecond
+
+// follow reads a log from an offset on until it is over, and then once more.
+func (c *complaints) follow(over <-chan struct{}) {
+	tick := time.NewTicker(reading)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			c.read()
+			c.take(len(c.rest))
+			return
+		case <-tick.C:
+			c.read()
+		}
+	}
+}
+
+// read takes what has been said since it was called last. A trace that began only now may not be
+// whole yet, and is left for the next time.
+func (c *complaints) read() {
+	f, err := os.Open(c.file)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	fresh := make([]byte, 64<<10)
+	known := bytes.LastIndexByte(c.rest, '\n') + 1 // a line that wasn't whole is seen only now
+	for {
+		n, err := f.ReadAt(fresh, c.offset)
+		c.offset += int64(n)
+		c.rest = append(c.rest, fresh[:n]...)
+		if n == 0 || err != nil {
+			break
+		}
+	}
+	whole := bytes.LastIndexByte(c.rest, '\n') + 1
+	if i := panicked.FindIndex(c.rest[known:whole]); i != nil {
+		whole = known + i[0]
+	}
+	c.take(whole)
+}
+
+// panicked is how a line begins, or what it says, that begins a trace.
+var panicked = regexp.MustCompile(`(?m)^(panic: |fatal error: |.*"Observed a panic")`)
+
+// take understands so many bytes.
+func (c *complaints) take(n int) {
+	text := string(c.rest[:n])
+	c.rest = append(c.rest[:0], c.rest[n:]...)
+	for len(text) > 0 {
+		line, after, _ := strings.Cut(text, "\n")
+		text = after
+		about, err := understood(line, after)
+		if err == nil {
+			continue
+		}
+		c.told(about, err)
+		if p := (*controllers.PanicError)(nil); errors.As(err, &p) && strings.HasPrefix(line, "panic: ") {
+			return // the program is over, and what follows is the trace
+		}
+	}
+}
+
+// logged is a line of controller-runtime's, as zap writes it.
+type logged struct {
+	Message string `json:"msg"`
+	Name    string `json:"name"`
+	Error   string `json:"error"`
+	Panic   string `json:"panic"`
+}
+
+// understood is what a line says of a failure, and of which object; trace is what follows it.
+func understood(line, trace string) (about string, err error) {
+	if value, ok := strings.CutPrefix(line, "panic: "); ok {
+		return "", &controllers.PanicError{Value: strings.TrimSuffix(value, " [recovered]"), Where: controllers.OriginIn(trace)}
+	}
+	if value, ok := strings.CutPrefix(line, "fatal error: "); ok {
+		return "", &controllers.PanicError{Value: value, Where: controllers.OriginIn(trace)}
+	}
+	var l logged
+	if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &l) == nil {
+		trace = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(line)
+	} else {
+		l = logged{Message: quoted(message, line), Name: quoted(name, line), Error: quoted(failure, line), Panic: quoted(value, line)}
+	}
+	switch l.Message {
+	case "Observed a panic":
+		return l.Name, &controllers.PanicError{Value: l.Panic, Where: controllers.OriginIn(trace)}
+	case "Reconciler error":
+		if strings.HasPrefix(l.Error, "panic: ") {
+			return "", nil // which was observed
+		}
+		return l.Name, errors.New(l.Error)
+	}
+	return "", nil
+}
+
+// What klog writes of them.
+var (
+	message = regexp.MustCompile(`^[EF]\d{4} [^\]]*\] ("(?:[^"\\]|\\.)*")`)
+	name    = regexp.MustCompile(` name=("(?:[^"\\]|\\.)*")`)
+	failure = regexp.MustCompile(` err=("(?:[^"\\]|\\.)*")`)
+	value   = regexp.MustCompile(` panic=("(?:[^"\\]|\\.)*")`)
+)
+
+func quoted(what *regexp.Regexp, line string) string {
+	if found := what.FindStringSubmatch(line); found != nil {
+		if text, err := strconv.Unquote(found[1]); err == nil {
+			return text
+		}
+	}
+	return ""
+}
