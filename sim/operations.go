@@ -5,18 +5,15 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/controllers/api"
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/play"
-	"github.com/fencelab/fencelab/sim/kube"
+	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
 // Capabilities are what the simulator can do.
@@ -45,10 +42,16 @@ var Capabilities = scenarios.Capabilities{
 var errLacking = errors.New("the simulator cannot do this, and should have refused the scenario")
 
 // operations are what a scenario does to the world. It implements scenarios.World.
-type operations struct{ *Backend }
+type operations struct {
+	*Backend
+	objects.Users
+}
 
 // Apply performs one operation at the present time.
-func (b *Backend) Apply(op scenarios.Op) error { return scenarios.Perform(op, operations{b}) }
+func (b *Backend) Apply(op scenarios.Op) error {
+	users := objects.UsersOf(requests{b}, b.sim.objects, func() []client.Object { return topology(b.spec) })
+	return scenarios.Perform(op, operations{b, users})
+}
 
 func (b *Backend) onHost(name string, do func(*host)) error {
 	h := b.host(name)
@@ -220,144 +223,57 @@ func (b *Backend) restoreAPI() {
 	}
 }
 
-// object finds an object that users change.
-func (b *Backend) object(name string) (*kube.Kind, client.ObjectKey, error) {
-	if !b.api.takes() {
-		return nil, client.ObjectKey{}, &play.Ineffective{Reason: "the API server is away, or cannot write"}
-	}
-	_, obj, err := b.sim.objects.Find(name)
+// requests are those of users. They implement objects.API.
+type requests struct{ *Backend }
+
+func (r requests) Takes() bool { return r.api.takes() }
+
+func (r requests) Names(of *objects.Kind, labelled map[string]string) (names []string, err error) {
+	kind, err := r.sim.server.KindOf(of.New())
 	if err != nil {
-		return nil, client.ObjectKey{}, err
+		return nil, err
 	}
-	kind, err := b.sim.server.KindOf(obj)
-	return kind, client.ObjectKeyFromObject(obj), err
-}
-
-func (o operations) Annotate(op *scenarios.AnnotateOp) error {
-	return o.annotate(op, &op.Value)
-}
-
-func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error {
-	return o.annotate(op, nil)
-}
-
-// annotate sets or, with a nil value, removes an annotation.
-func (b *Backend) annotate(op *scenarios.AnnotateOp, value *string) error {
-	return b.each(op.Selection(), func(object string) error {
-		return b.change(object, op.By(), func(obj client.Object) {
-			annotations := obj.GetAnnotations()
-			if annotations == nil {
-				annotations = map[string]string{}
-			}
-			if value == nil {
-				delete(annotations, op.Key)
-			} else {
-				annotations[op.Key] = *value
-			}
-			obj.SetAnnotations(annotations)
-		})
-	})
-}
-
-// each does something to every object that is meant, one after the other.
-func (b *Backend) each(which scenarios.Selection, do func(object string) error) error {
-	if which.Object != "" {
-		return do(which.Object)
+	namespace := ""
+	if of.Namespaced {
+		namespace = objects.Namespace
 	}
-	kind, _, err := b.object(which.Kind)
-	if err != nil {
-		return err
-	}
-	some := false
-	for _, obj := range b.store.List(kind, "") {
-		if labels.SelectorFromSet(which.Labels).Matches(labels.Set(obj.GetLabels())) {
-			some = true
-			if err := do(which.Kind + "/" + obj.GetName()); err != nil {
-				return err
-			}
+	for _, obj := range r.store.List(kind, namespace) {
+		if labels.SelectorFromSet(labelled).Matches(labels.Set(obj.GetLabels())) {
+			names = append(names, obj.GetName())
 		}
 	}
-	if !some {
-		return &play.Ineffective{Reason: which.String() + ": there is none"}
-	}
-	return nil
+	return names, nil
 }
 
-func (o operations) SetOnline(op *scenarios.OnlineOp) error {
-	return o.change("BareMetalHost/"+op.Host, op.By(), func(obj client.Object) { obj.(*api.BareMetalHost).Spec.Online = op.Online })
-}
-
-// change updates an object as a user would.
-func (b *Backend) change(object, by string, change func(client.Object)) error {
-	kind, key, err := b.object(object)
-	if err != nil {
-		return err
+// Merge can't meet a strict patch: see Capabilities.
+func (r requests) Merge(by, _ string, obj client.Object, patch []byte, status, _ bool) error {
+	kind, err := r.sim.server.KindOf(obj)
+	if err == nil {
+		_, err = r.store.Patch(by, kind, client.ObjectKeyFromObject(obj), status, types.MergePatchType, patch)
 	}
-	obj, err := b.store.Get(kind, key)
-	if err != nil {
-		return ineffective(err)
-	}
-	obj = obj.DeepCopyObject().(client.Object)
-	change(obj)
-	_, err = b.store.Update(by, obj)
 	return err
 }
 
-func (o operations) Patch(op *scenarios.PatchOp) error {
-	object, status, err := op.Split()
-	if err != nil {
-		return err
+func (r requests) Delete(by, _ string, obj client.Object) error {
+	kind, err := r.sim.server.KindOf(obj)
+	if err == nil {
+		err = r.store.Delete(by, kind, client.ObjectKeyFromObject(obj), nil)
 	}
-	return o.each(op.Selection(), func(name string) error {
-		kind, key, err := o.object(name)
-		if err != nil {
-			return err
-		}
-		if object != nil {
-			_, err = o.store.Patch(op.By(), kind, key, false, types.MergePatchType, object)
-		}
-		if err == nil && status != nil {
-			_, err = o.store.Patch(op.By(), kind, key, true, types.MergePatchType, status)
-		}
-		return ineffective(err)
-	})
+	return err
 }
 
-func (o operations) Delete(op *scenarios.ObjectOp) error {
-	return o.each(op.Selection(), func(name string) error {
-		kind, key, err := o.object(name)
-		if err != nil {
-			return err
-		}
-		return client.IgnoreNotFound(o.store.Delete(op.By(), kind, key, nil))
-	})
-}
-
-func (o operations) Create(op *scenarios.CreateOp) error {
-	kind, _, err := o.object(op.Object)
+func (r requests) Create(by string, of *objects.Kind, obj client.Object, status bool) error {
+	kind, err := r.sim.server.KindOf(obj)
 	if err != nil {
 		return err
 	}
-	is, obj, err := o.sim.objects.Create(op, topology(o.spec))
-	if err != nil {
-		return err
-	}
-	if _, err := o.store.Get(kind, client.ObjectKeyFromObject(obj)); err == nil {
+	if _, err := r.store.Get(kind, client.ObjectKeyFromObject(obj)); err == nil {
 		return nil
 	}
-	if is.Custom && !op.SaysStatus() {
-		_, err := o.store.Create(op.By(), obj)
-		return err
+	if status {
+		return create(r.store, by, obj)
 	}
-	return create(o.store, op.By(), obj)
-}
-
-// ineffective marks the error of a user's request for an object that isn't there:
-// in another schedule it may be.
-func ineffective(err error) error {
-	if apierrors.IsNotFound(err) {
-		return &play.Ineffective{Reason: err.Error(), Missing: true}
-	}
+	_, err = r.store.Create(by, obj)
 	return err
 }
 

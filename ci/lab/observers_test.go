@@ -55,11 +55,11 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 	must(err)
 
 	const host, plain = "BareMetalHost/worker-1", api.RebootAnnotation
-	value, user := "", operations{b, t.Context()}
+	user := objects.UsersOf(requests{b, t.Context()}, b.kinds, func() []client.Object { return b.plane.topology })
 	for range 2 {
-		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain}, &value))
-		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a", As: "backup"}, &value))
-		must(user.annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a"}, nil))
+		must(user.Annotate(&scenarios.AnnotateOp{Object: host, Key: plain}))
+		must(user.Annotate(&scenarios.AnnotateOp{Object: host, Key: plain + "/a", As: "backup"}))
+		must(user.RemoveAnnotation(&scenarios.AnnotateOp{Object: host, Key: plain + "/a"}))
 		var bmh api.BareMetalHost
 		must(controller.Get(t.Context(), client.ObjectKey{Namespace: objects.Namespace, Name: "worker-1"}, &bmh))
 		must(controller.Patch(t.Context(), &bmh, api.RemoveAnnotations(&bmh, plain)))

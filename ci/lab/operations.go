@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,7 +18,6 @@ import (
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/objects"
-	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 	"github.com/fencelab/fencelab/vms/network"
 )
@@ -28,6 +26,7 @@ import (
 // implements scenarios.World.
 type operations struct {
 	*Backend
+	objects.Users
 	ctx context.Context
 }
 
@@ -35,7 +34,8 @@ type operations struct {
 func (b *Backend) Apply(op scenarios.Op) error {
 	ctx, cancel := thismachine.WithBudget(b.ctx, hosts.CommandTimeout)
 	defer cancel()
-	return scenarios.Perform(op, operations{b, ctx})
+	users := objects.UsersOf(requests{b, ctx}, b.kinds, func() []client.Object { return b.plane.topology })
+	return scenarios.Perform(op, operations{b, users, ctx})
 }
 
 func (o operations) SetClock(op *scenarios.ClockOp) error {
@@ -218,118 +218,57 @@ func (b *Backend) resumeStore() error {
 	return b.plane.standard.ResumeStore()
 }
 
-func (o operations) Annotate(op *scenarios.AnnotateOp) error { return o.annotate(op, &op.Value) }
-
-func (o operations) RemoveAnnotation(op *scenarios.AnnotateOp) error { return o.annotate(op, nil) }
-
-// annotate sets or, with a nil value, removes an annotation.
-func (o operations) annotate(op *scenarios.AnnotateOp, value *string) error {
-	return o.merge(op.Selection(), op.As, map[string]any{"metadata": map[string]any{"annotations": map[string]any{op.Key: value}}})
+// requests are those of users, within the time of a command. They implement objects.API.
+type requests struct {
+	*Backend
+	ctx context.Context
 }
 
-func (o operations) SetOnline(op *scenarios.OnlineOp) error {
-	return o.merge(scenarios.Selection{Object: "BareMetalHost/" + op.Host}, op.As, map[string]any{"spec": map[string]any{"online": op.Online}})
-}
+func (r requests) Takes() bool { return r.plane.door.Takes() }
 
-// merge changes objects as a user would.
-func (o operations) merge(which scenarios.Selection, as string, change map[string]any) error {
-	data, err := json.Marshal(change)
-	if err != nil {
-		return err
-	}
-	return o.Patch(&scenarios.PatchOp{Object: which.Object, Kind: which.Kind, Labels: which.Labels, Merge: data, As: as})
-}
-
-// each does something to every object that is meant, one after the other.
-func (o operations) each(which scenarios.Selection, do func(object string) error) error {
-	if which.Object != "" {
-		return do(which.Object)
-	}
-	kind, _, err := o.kinds.Find(which.Kind)
-	if err != nil {
-		return err
-	}
-	in := []client.ListOption{client.MatchingLabels(which.Labels)}
+func (r requests) Names(kind *objects.Kind, labelled map[string]string) (names []string, err error) {
+	in := []client.ListOption{client.MatchingLabels(labelled)}
 	if kind.Namespaced {
 		in = append(in, client.InNamespace(objects.Namespace))
 	}
 	list := kind.NewList()
-	if err := o.plane.admin.List(o.ctx, list, in...); err != nil {
-		return fmt.Errorf("find %s: %w", which, err)
+	if err := r.plane.admin.List(r.ctx, list, in...); err != nil {
+		return nil, err
 	}
-	if meta.LenList(list) == 0 {
-		return &play.Ineffective{Reason: which.String() + ": there is none"}
-	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
-		return do(which.Kind + "/" + item.(client.Object).GetName())
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		names = append(names, item.(client.Object).GetName())
+		return nil
 	})
+	return names, err
 }
 
-// writable is an error while users can write nothing.
-func (o operations) writable() error {
-	if !o.plane.door.Takes() {
-		return &play.Ineffective{Reason: "the API server is away, or cannot write"}
+func (r requests) Merge(by, name string, obj client.Object, patch []byte, status, strict bool) error {
+	if status {
+		return r.plane.admin.Status().Patch(r.ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(by))
 	}
-	return nil
-}
-
-func (o operations) Patch(op *scenarios.PatchOp) error {
-	object, status, err := op.Split()
-	if err = errors.Join(err, o.writable()); err != nil {
-		return err
-	}
-	options := []client.PatchOption{client.FieldOwner(op.By())}
-	if op.Foreign { // what the definition hasn't would be dropped without a word
+	options := []client.PatchOption{client.FieldOwner(by)}
+	if strict { // what the definition hasn't would be dropped without a word
 		options = append(options, client.FieldValidation(metav1.FieldValidationStrict))
 	}
-	return o.each(op.Selection(), func(name string) error { return o.patch(name, op.By(), object, status, options) })
-}
-
-func (o operations) patch(name, by string, object, status []byte, options []client.PatchOption) error {
-	_, obj, err := o.kinds.Find(name)
-	if err == nil && object != nil {
-		o.record.Writers.Sends(name, by)
-		defer o.record.Writers.Done(name, by)
-		err = o.plane.admin.Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, object), options...)
-		o.record.Writers.Wrote(obj.GetResourceVersion(), by)
-		if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
-			o.record.Writers.Released(name, by)
-		}
-	}
-	if err == nil && status != nil {
-		err = o.plane.admin.Status().Patch(o.ctx, obj, client.RawPatch(types.MergePatchType, status), client.FieldOwner(by))
-	}
-	if apierrors.IsNotFound(err) {
-		return &play.Ineffective{Reason: err.Error(), Missing: true}
+	r.record.Writers.Sends(name, by)
+	defer r.record.Writers.Done(name, by)
+	err := r.plane.admin.Patch(r.ctx, obj, client.RawPatch(types.MergePatchType, patch), options...)
+	r.record.Writers.Wrote(obj.GetResourceVersion(), by)
+	if err == nil && obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
+		r.record.Writers.Released(name, by)
 	}
 	return err
 }
 
-func (o operations) Delete(op *scenarios.ObjectOp) error {
-	if err := o.writable(); err != nil {
-		return err
-	}
-	return o.each(op.Selection(), func(name string) error {
-		_, obj, err := o.kinds.Find(name)
-		if err != nil {
-			return err
-		}
-		o.record.Writers.Deletes(name, op.By())
-		return client.IgnoreNotFound(o.plane.admin.Delete(o.ctx, obj))
-	})
+func (r requests) Delete(by, name string, obj client.Object) error {
+	r.record.Writers.Deletes(name, by)
+	return r.plane.admin.Delete(r.ctx, obj)
 }
 
-func (o operations) Create(op *scenarios.CreateOp) error {
-	kind, obj, err := o.kinds.Create(op, o.plane.topology)
-	if err = errors.Join(err, o.writable()); err != nil {
-		return err
-	}
-	if kind.Custom && !op.SaysStatus() {
-		plain := *kind
-		plain.Status = false
-		kind = &plain
-	}
-	if err := o.create(o.ctx, kind, obj, op.By()); !apierrors.IsAlreadyExists(err) {
+func (r requests) Create(by string, kind *objects.Kind, obj client.Object, status bool) error {
+	plain := *kind
+	plain.Status = status
+	if err := r.create(r.ctx, &plain, obj, by); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil
