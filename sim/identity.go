@@ -58,7 +58,7 @@ func (h *host) identify(to hash.Hash) {
 }
 
 func (p *process) identify(to hash.Hash, known map[string]string) {
-	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.standby, p.paused, p.offset, len(p.held), p.crashAt != nil)
+	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.standby, p.paused, p.offset, len(p.held), p.crash.Armed())
 	if p.limiter.Every > 0 {
 		fmt.Fprintf(to, "limit %s\n", max(0, p.limiter.next-p.w.now))
 	}

@@ -105,11 +105,9 @@ func (b *Backend) onProcess(name string, do func(*process)) error {
 
 func (o operations) Crash(op *scenarios.CrashOp) error {
 	return o.onProcess(op.Process(), func(p *process) {
-		if op.Effect == 0 && !op.Each {
+		if !p.crash.Arm(op) {
 			p.kill(deathOf(op, ""))
-			return
 		}
-		p.crashAt, p.effects = op, 0
 	})
 }
 
@@ -302,7 +300,7 @@ func (o operations) Heal(op *scenarios.HealOp) error {
 		o.bmcs[h.name].Heal(op.Faults()...)
 	}
 	for _, p := range o.processes {
-		p.crashAt, p.offset = nil, 0
+		p.crash, p.offset = scenarios.CrashPlan{}, 0
 		if !slices.Contains(op.Paused(), p.actor.name) {
 			p.resume()
 		}

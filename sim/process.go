@@ -104,9 +104,7 @@ type process struct {
 	stale time.Duration
 	// limiter bounds how often it asks the API server.
 	limiter limiter
-	// crash is armed for an effect to come.
-	crashAt *scenarios.CrashOp
-	effects int
+	crash   scenarios.CrashPlan
 }
 
 // stream is the watch of one kind that feeds a process's cache, in order.
@@ -276,9 +274,7 @@ func (p *process) stop(d death) {
 	p.life++
 	p.up, p.standby, p.stale = false, false, d.stale
 	p.paused, p.held = false, nil
-	if p.crashAt != nil && !p.crashAt.Each {
-		p.crashAt = nil
-	}
+	p.crash.Died()
 	p.w.cancel(p.vote)
 	for _, pickup := range p.pickups {
 		p.w.cancel(pickup)
@@ -718,14 +714,15 @@ func (p *process) serve(f *flight, c *call) {
 
 // arrive performs a call where it is for, and lets go wrong what the plan says.
 func (p *process) arrive(f *flight, c *call, t trouble) {
-	crash := p.crashAt
-	if crash != nil && c.effect != "" && (crash.Each || p.effects+1 == crash.Effect) {
+	var crash *scenarios.CrashOp
+	if c.effect != "" {
+		crash = p.crash.Due()
+	}
+	if crash != nil {
 		t = trouble{fault: scenarios.FaultCrashAfter}
 		if crash.Point == scenarios.CrashBefore {
 			t.fault = scenarios.FaultCrashBefore
 		}
-	} else {
-		crash = nil
 	}
 	switch t.fault {
 	case scenarios.FaultCrashLate:
@@ -759,12 +756,12 @@ func (p *process) arrive(f *flight, c *call, t trouble) {
 			return
 		}
 		if c.effect != "" && err == nil {
-			p.effects++
+			p.crash.Effect()
 			p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect})
 		}
 		switch fault {
 		case scenarios.FaultCrashAfter:
-			if err == nil || p.crashAt == nil {
+			if err == nil || !p.crash.Armed() {
 				p.kill(deathOf(crash, "after "+c.what()))
 				return
 			}

@@ -63,9 +63,7 @@ type proc struct {
 
 	mu    sync.Mutex
 	life  *life
-	crash *scenarios.CrashOp
-	// effects counts those since the crash was armed.
-	effects int
+	crash scenarios.CrashPlan
 	// falls counts how often a program has ended by itself since it was up.
 	falls int
 	over  bool
@@ -268,17 +266,17 @@ func (p *proc) reviveAfter(l *life, delay time.Duration) {
 func (p *proc) arm(c *scenarios.CrashOp) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.Effect == 0 && !c.Each {
+	if !p.crash.Arm(c) {
 		p.kill(c, "")
-		return
 	}
-	p.crash, p.effects = c, 0
 }
 
-// due reports whether the next effect is one around which to crash. It is called
-// with mu held.
-func (p *proc) due(point scenarios.CrashPoint) bool {
-	return p.crash != nil && p.crash.Point == point && (p.crash.Each || p.effects+1 == p.crash.Effect)
+// due is the crash at this point of the next effect, or nil. It is called with mu held.
+func (p *proc) due(point scenarios.CrashPoint) *scenarios.CrashOp {
+	if c := p.crash.Due(); c != nil && c.Point == point {
+		return c
+	}
+	return nil
 }
 
 // kill ends the incarnation and lets another one start. It is called with mu
@@ -290,9 +288,7 @@ func (p *proc) kill(c *scenarios.CrashOp, note string) {
 	l := p.life
 	l.die()
 	p.stale = max(p.stale, time.Duration(c.StaleBy))
-	if p.crash != nil && !p.crash.Each {
-		p.crash = nil
-	}
+	p.crash.Died()
 	p.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note, Hinders: scenarios.SentBefore(p.name, time.Duration(c.LateBy))})
 	p.reviveAfter(l, max(restartDelay, time.Duration(c.RestartAfter)))
 }
@@ -381,7 +377,7 @@ func (p *proc) heal(op *scenarios.HealOp) error {
 		return nil
 	}
 	p.mu.Lock()
-	p.crash = nil
+	p.crash = scenarios.CrashPlan{}
 	l := p.life
 	dead := l != nil && l.dead
 	p.mu.Unlock()
@@ -533,10 +529,9 @@ func (l *life) arrives(r gate.Request) error {
 		return &gate.Refusal{Code: code, Message: "the scenario has the API server refuse to " + r.Verb + " " + object}
 	}
 	p.b.record.Writers.Asks(r.Effect, p.name)
-	if r.Effect != "" && p.due(scenarios.CrashBefore) {
-		late := time.Duration(p.crash.LateBy)
-		p.kill(p.crash, "before "+r.Effect)
-		if late > 0 {
+	if c := p.due(scenarios.CrashBefore); c != nil && r.Effect != "" {
+		p.kill(c, "before "+r.Effect)
+		if late := time.Duration(c.LateBy); late > 0 {
 			return l.late(r, errDead, late, executedLate(late))
 		}
 		return errDead
@@ -573,15 +568,15 @@ func (l *life) Answered(r gate.Request, a gate.Answer) error {
 	p.b.record.Now(history.Event{Kind: history.ControllerEffect, Actor: p.name, Value: r.Effect})
 	if err := l.answerDeviates(r, fault); err != nil {
 		if fault == scenarios.FaultErrorAfter {
-			p.effects++
+			p.crash.Effect()
 		}
 		return err
 	}
-	if p.due(scenarios.CrashAfter) {
-		p.kill(p.crash, "after "+r.Effect)
+	if c := p.due(scenarios.CrashAfter); c != nil {
+		p.kill(c, "after "+r.Effect)
 		return errDead
 	}
-	p.effects++
+	p.crash.Effect()
 	return nil
 }
 
