@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ type client struct {
 //go:embed off.py
 var sushy string
 
+//go:embed off.yaml
+var playbook string
+
 // The Python that has Debian's sushy; another one first in PATH hasn't.
 const systemPython = "/usr/bin/python3"
 
@@ -54,6 +58,7 @@ var clients = []client{
 		_, err := run(ctx, systemPython, "-W", "ignore", "-c", sushy, t.url, t.system, user, password, t.seconds())
 		return err
 	}},
+	{"Ansible, redfish_command", "7.7.0", byAnsible},
 	{"fence_redfish", "4.12.1", func(ctx context.Context, t target) error {
 		_, err := run(ctx, "fence_redfish", "--ip", t.host, "--ipport", t.redfishPort, "--ssl-insecure", "--username", user, "--password", password,
 			"--power-timeout", t.seconds(), "--action", "off")
@@ -124,6 +129,21 @@ func byGofish(ctx context.Context, t target) error {
 		system, err := standard.GetComputerSystem(c, t.system)
 		return err == nil && system.PowerState == standard.OffPowerState, err
 	})
+}
+
+func byAnsible(ctx context.Context, t target) error {
+	dir, err := os.MkdirTemp("", "fencelab-ansible-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "off.yaml")
+	if err := os.WriteFile(file, []byte(playbook), 0o600); err != nil {
+		return err
+	}
+	_, err = run(ctx, "env", "HOME="+dir, "ANSIBLE_LOCALHOST_WARNING=false", "ANSIBLE_INVENTORY_UNPARSED_WARNING=false", "ANSIBLE_NOCOLOR=1",
+		"ansible-playbook", "-i", "localhost,", "-e", fmt.Sprintf("bmc=%s:%s user=%s password=%s looks=%s", t.host, t.redfishPort, user, password, t.seconds()), file)
+	return err
 }
 
 func byIpmitool(ctx context.Context, t target) error {

@@ -44,7 +44,7 @@ func TestPageIsWhole(t *testing.T) {
 
 // TestBeliefs: the rows of those presets that fool some clients, and of one that fools none, are what the clients believe.
 func TestBeliefs(t *testing.T) {
-	for _, name := range []string{systemPython, "fence_redfish", "fence_ipmilan", "ipmitool", "ipmipower"} {
+	for _, name := range []string{systemPython, "fence_redfish", "fence_ipmilan", "ansible-playbook", "ipmitool", "ipmipower"} {
 		if _, err := exec.LookPath(name); err != nil {
 			if os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "" {
 				t.Fatalf("%v; fakebmc/clients.sh installs it", err)

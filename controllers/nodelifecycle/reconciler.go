@@ -53,6 +53,19 @@ type Reconciler struct {
 	mutex sync.Mutex
 	// signs is what each kubelet was last heard to say.
 	signs map[string]sign
+	// nodes and leases are to read into: a Node is large, is looked at every few seconds, and nobody
+	// keeps it.
+	nodes, leases sync.Pool
+}
+
+// scratch is an empty object out of a pool.
+func scratch[T any](pool *sync.Pool) *T {
+	used, ok := pool.Get().(*T)
+	if !ok {
+		return new(T)
+	}
+	*used = *new(T)
+	return used
 }
 
 // sign is the last sign of life of a kubelet, and when it was first seen here.
@@ -64,16 +77,17 @@ type sign struct {
 
 // Reconcile looks at the Lease of one Node and says when to look again.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var node corev1.Node
-	if err := r.Client.Get(ctx, request.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
+	node := scratch[corev1.Node](&r.nodes)
+	defer r.nodes.Put(node)
+	if err := r.Client.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	ready := readyStatus(&node)
+	ready := readyStatus(node)
 	if taints, changed := taintsFor(node.Spec.Taints, ready); changed {
-		if err := client.IgnoreNotFound(r.setTaints(ctx, &node, taints)); err != nil {
+		if err := client.IgnoreNotFound(r.setTaints(ctx, node, taints)); err != nil {
 			return reconcile.Result{}, fmt.Errorf("set the taints of Node %s: %w", node.Name, err)
 		}
 		// The write brings an event, but the Lease must be watched even if that
@@ -83,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if ready == corev1.ConditionUnknown {
 		return reconcile.Result{}, nil // the kubelet's word brings an event
 	}
-	heard, err := r.heard(ctx, &node)
+	heard, err := r.heard(ctx, node)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -91,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if left := grace - r.Clock.Now().Sub(heard); left > 0 {
 		return reconcile.Result{RequeueAfter: min(left, grace)}, nil
 	}
-	if err := client.IgnoreNotFound(r.setUnknown(ctx, &node)); err != nil {
+	if err := client.IgnoreNotFound(r.setUnknown(ctx, node)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("set Ready of Node %s to Unknown: %w", node.Name, err)
 	}
 	return reconcile.Result{}, nil
@@ -137,9 +151,10 @@ func (r *Reconciler) forget(node string) {
 
 // renewed is when the kubelet says it renewed the Lease; zero is never.
 func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
-	var lease coordinationv1.Lease
+	lease := scratch[coordinationv1.Lease](&r.leases)
+	defer r.leases.Put(lease)
 	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
-	if err := r.Live.Get(ctx, key, &lease, client.UnsafeDisableDeepCopy); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.Live.Get(ctx, key, lease, client.UnsafeDisableDeepCopy); err != nil && !apierrors.IsNotFound(err) {
 		return time.Time{}, fmt.Errorf("read Lease %s: %w", key, err)
 	}
 	if lease.Spec.RenewTime == nil {
