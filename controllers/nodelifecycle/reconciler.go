@@ -55,17 +55,35 @@ type Reconciler struct {
 	signs map[string]sign
 	// nodes and leases are to read into: a Node is large, is looked at every few seconds, and nobody
 	// keeps it.
-	nodes, leases sync.Pool
+	nodes  scratch[corev1.Node]
+	leases scratch[coordinationv1.Lease]
 }
 
-// scratch is an empty object out of a pool.
-func scratch[T any](pool *sync.Pool) *T {
-	used, ok := pool.Get().(*T)
-	if !ok {
+// scratch has objects that were used before, and may be again. A sync.Pool would keep the whole
+// simulated world alive that it is in.
+type scratch[T any] struct {
+	mutex sync.Mutex
+	spare []*T
+}
+
+// take returns an empty one, which is to be put back.
+func (s *scratch[T]) take() *T {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	n := len(s.spare)
+	if n == 0 {
 		return new(T)
 	}
+	used := s.spare[n-1]
+	s.spare = s.spare[:n-1]
 	*used = *new(T)
 	return used
+}
+
+func (s *scratch[T]) put(used *T) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.spare = append(s.spare, used)
 }
 
 // sign is the last sign of life of a kubelet, and when it was first seen here.
@@ -77,8 +95,8 @@ type sign struct {
 
 // Reconcile looks at the Lease of one Node and says when to look again.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	node := scratch[corev1.Node](&r.nodes)
-	defer r.nodes.Put(node)
+	node := r.nodes.take()
+	defer r.nodes.put(node)
 	if err := r.Client.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.Name)
@@ -151,8 +169,8 @@ func (r *Reconciler) forget(node string) {
 
 // renewed is when the kubelet says it renewed the Lease; zero is never.
 func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
-	lease := scratch[coordinationv1.Lease](&r.leases)
-	defer r.leases.Put(lease)
+	lease := r.leases.take()
+	defer r.leases.put(lease)
 	key := types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node.Name}
 	if err := r.Live.Get(ctx, key, lease, client.UnsafeDisableDeepCopy); err != nil && !apierrors.IsNotFound(err) {
 		return time.Time{}, fmt.Errorf("read Lease %s: %w", key, err)

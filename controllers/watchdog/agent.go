@@ -60,6 +60,7 @@ type Agent struct {
 
 	loaded bool
 	m      memory
+	node   corev1.Node // as it was read last: that there is an answer matters, and not which
 }
 
 // memory lasts as long as the boot, and longer than an agent that dies: the next one does
@@ -88,8 +89,8 @@ func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
 
 // look looks at the API server, and remembers that it has answered.
 func (a *Agent) look(ctx context.Context) error {
-	var node corev1.Node
-	if err := a.API.Get(ctx, client.ObjectKey{Name: a.Node}, &node); !answer(err) {
+	a.node = corev1.Node{}
+	if err := a.API.Get(ctx, client.ObjectKey{Name: a.Node}, &a.node, client.UnsafeDisableDeepCopy); !answer(err) {
 		return fmt.Errorf("read Node %s: %w", a.Node, err)
 	}
 	a.m = memory{true, a.Boot.Uptime()}

@@ -46,10 +46,12 @@ type Promising interface {
 	Checker
 	// Lacks are all that is still missing.
 	Lacks() iter.Seq[Lack]
-	promised() *Promise
+	// Promised is what the checker has promised.
+	Promised() *Promise
 }
 
-func (p *Promise) promised() *Promise { return p }
+// Promised is the promise that a checker embeds.
+func (p *Promise) Promised() *Promise { return p }
 
 // Observe takes in the end of the faults.
 func (p *Promise) Observe(e *history.Event) {
@@ -82,7 +84,7 @@ func (p *Promise) Owing(lacks iter.Seq[Lack]) string {
 // overdue breaks a claim that waits for what the story has waited for in vain, as e says,
 // unless something holds up those on whom it depends.
 func overdue(c Promising, e *history.Event) *Violation {
-	p := c.promised()
+	p := c.Promised()
 	for l := range c.Lacks() {
 		if l.Blind || l.Since == nil || !slices.Contains(l.Comes, history.Kind(e.Value)) || e.Host != "" && l.Host != "" && e.Host != l.Host ||
 			p.inForce(e.At, l.On) {
