@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds fencelab without virtual machines, as one static program: that of the image and of releases (PROGRAM; GOARCH).
+# Builds fencelab without virtual machines, as one static program: that of the image and of releases (PROGRAM; GOOS, GOARCH).
 set -euo pipefail
 program=$(realpath -m "$1")
 cd "$(dirname "$0")/.."

@@ -77,7 +77,7 @@ func (b *Backend) startControlPlane() (err error) {
 		b.plane.controlPlane = c
 		if o.Standard != nil {
 			b.plane.standard = c
-			b.manager.cluster, b.manager.record, b.manager.ctx, b.manager.tasks, b.manager.plays = c, b.record, b.ctx, &b.tasks, b.managed
+			b.manager = standardManager{cluster: c, record: b.record, ctx: b.ctx, tasks: &b.tasks, plays: b.managed}
 		}
 	}
 	if runs := b.plane.Runs(); len(runs) > 0 {

@@ -88,10 +88,3 @@ func heldUp(h *history.History, inv Invariant, params Params) []HeldUp {
 	}
 	return excusing
 }
-
-// JudgeWithout judges a whole history as if some hindrances were not there.
-func JudgeWithout(h *history.History, invariants []Invariant, params Params, ignores func(Hindrance) bool) []Result {
-	p := NewPanel(invariants, nil, params)
-	p.Hindrances.ignores = ignores
-	return judge(h, p)
-}

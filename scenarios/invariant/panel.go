@@ -127,10 +127,13 @@ func (p *Panel) Results(complete bool) []Result {
 
 // Judge judges a whole history.
 func Judge(h *history.History, invariants []Invariant, params Params) []Result {
-	return judge(h, NewPanel(invariants, nil, params))
+	return JudgeWithout(h, invariants, params, nil)
 }
 
-func judge(h *history.History, p *Panel) []Result {
+// JudgeWithout judges a whole history as if some hindrances were not there; nil ignores none.
+func JudgeWithout(h *history.History, invariants []Invariant, params Params, ignores func(Hindrance) bool) []Result {
+	p := NewPanel(invariants, nil, params)
+	p.Hindrances.ignores = ignores
 	events := h.Events()
 	for i := range events {
 		p.Observe(&events[i])

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/scenarios"
@@ -56,6 +57,8 @@ type Outcome struct {
 	// World and Version say where this was played, for whoever reads the report;
 	// whoever calls Run knows.
 	World, Version string
+	// excuses are found when somebody asks for them; nil in an outcome that nobody played.
+	excuses func() []invariant.Excuse
 }
 
 // Run plays a plan on a backend and judges it: first the steps of the story,
@@ -74,10 +77,12 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 		return nil, errors.Join(err, stopErr)
 	}
 	r.outcome.Timings = timings
-	if r.panel, err = judges(plan, timings, func() bool { return r.outcome.Stuck == "" }); err != nil {
+	judged, err := chosen(plan)
+	if err != nil {
 		_, stopErr := backend.Stop()
 		return nil, errors.Join(err, stopErr)
 	}
+	r.panel = judges(plan, timings, judged, func() bool { return r.outcome.Stuck == "" })
 
 	r.begin()
 	for i := range plan.Spec.Steps {
@@ -89,6 +94,9 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 		r.panel.EndedBy(r.outcome.Broken)
 	}
 	r.outcome.Results = r.panel.Results(r.outcome.Err == nil)
+	r.outcome.excuses = sync.OnceValue(func() []invariant.Excuse {
+		return invariant.Excuses(r.outcome.History, judged, params(plan, timings), r.outcome.Results)
+	})
 	r.outcome.Unjudged, r.outcome.Idle = r.panel.Unjudged(), r.panel.Idle()
 	r.outcome.Injected = r.injected.counted()
 	artifacts, stopErr := backend.Stop()
@@ -103,17 +111,13 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 	return r.outcome, nil
 }
 
-// judges builds the checkers of the plan's invariants, and of its own claims; told says
-// in the end whether the story was told.
-func judges(plan *scenarios.Plan, timings invariant.Timings, told func() bool) (*invariant.Panel, error) {
-	chosen, err := chosen(plan)
-	if err != nil {
-		return nil, err
-	}
+// judges builds the checkers of the guarantees that were chosen, and of the plan's own claims; told
+// says in the end whether the story was told.
+func judges(plan *scenarios.Plan, timings invariant.Timings, chosen []invariant.Invariant, told func() bool) *invariant.Panel {
 	if len(plan.Spec.Expect.Events) > 0 {
-		chosen = append(chosen, asTold(plan, timings.Skew, told))
+		chosen = append(slices.Clip(chosen), asTold(plan, timings.Skew, told))
 	}
-	return invariant.NewPanel(chosen, guarantee.All(), params(plan, timings)), nil
+	return invariant.NewPanel(chosen, guarantee.All(), params(plan, timings))
 }
 
 // chosen are the guarantees by which a plan is judged: those that it names and those that always are, or all.

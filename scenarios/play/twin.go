@@ -2,13 +2,13 @@ package play
 
 import "github.com/fencelab/fencelab/scenarios/invariant"
 
-// Excuses are the guarantees that a run would have violated but for what held somebody up.
-func (o *Outcome) Excuses() ([]invariant.Excuse, error) {
-	chosen, err := chosen(o.Plan)
-	if err != nil {
-		return nil, err
+// Excuses are the guarantees that a run would have violated but for what held somebody up. The
+// first call judges the run again, some times for each of them.
+func (o *Outcome) Excuses() []invariant.Excuse {
+	if o.excuses == nil {
+		return nil // it was not played
 	}
-	return invariant.Excuses(o.History, chosen, params(o.Plan, o.Timings), o.Results), nil
+	return o.excuses()
 }
 
 // Twin is a run with fencelab's own controllers in the parts of those of another run, in a

@@ -109,7 +109,6 @@ func JSON(o *play.Outcome, replay string) []byte {
 		}
 		r.Deviations = append(r.Deviations, deviationResult{d.Step, time.Duration(d.Delay).Seconds(), d.Fault, told})
 	}
-	excuses := excuses(o)
 	for _, res := range o.Results {
 		line := invariantResult{ID: res.Invariant, Verdict: res.Verdict, Reason: res.Reason, Judged: res.Judged, Excused: res.Excused}
 		if v := res.Violation; v != nil {
@@ -118,7 +117,7 @@ func JSON(o *play.Outcome, replay string) []byte {
 		if c := res.Closest; c != nil {
 			line.First, line.Second, line.Margin, line.Limit = c.First.Seq, c.Second.Seq, c.Margin.Seconds(), c.Limit.Seconds()
 		}
-		for _, e := range excuses {
+		for _, e := range o.Excuses() {
 			if e.Invariant == res.Invariant {
 				line.Because = e.Events()
 			}

@@ -49,7 +49,7 @@ func Text(o *play.Outcome, replay string) string {
 			}
 		}
 	}
-	if excuses := excuses(o); len(excuses) > 0 {
+	if excuses := o.Excuses(); len(excuses) > 0 {
 		fmt.Fprintf(&b, "\nKept only because somebody was held up\n")
 		for _, e := range excuses {
 			fmt.Fprintf(&b, "  %-24s %s\n", e.Invariant, strings.Join(because(&e), "\n"+strings.Repeat(" ", 27)))
@@ -102,15 +102,6 @@ func excused(n int) string {
 		return ""
 	}
 	return fmt.Sprintf(", %d of them excused", n)
-}
-
-// excuses are what only a hindrance kept from being a violation.
-func excuses(o *play.Outcome) []invariant.Excuse {
-	excuses, err := o.Excuses()
-	if err != nil {
-		return nil // a plan with an unknown guarantee has never been played
-	}
-	return excuses
 }
 
 // reasonsShown bounds how much the report shows of what held somebody up.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -51,16 +53,13 @@ func (c *complaints) read() {
 		return
 	}
 	defer f.Close()
-	fresh := make([]byte, 64<<10)
 	known := bytes.LastIndexByte(c.rest, '\n') + 1 // a line that wasn't whole is seen only now
-	for {
-		n, err := f.ReadAt(fresh, c.offset)
-		c.offset += int64(n)
-		c.rest = append(c.rest, fresh[:n]...)
-		if n == 0 || err != nil {
-			break
-		}
+	fresh, err := io.ReadAll(io.NewSectionReader(f, c.offset, math.MaxInt64-c.offset))
+	if err != nil {
+		return // what comes next time begins where this did
 	}
+	c.offset += int64(len(fresh))
+	c.rest = append(c.rest, fresh...)
 	whole := bytes.LastIndexByte(c.rest, '\n') + 1
 	if i := panicked.FindIndex(c.rest[known:whole]); i != nil {
 		whole = known + i[0]
