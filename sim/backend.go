@@ -161,7 +161,7 @@ type Backend struct {
 	requests  objects.Requests
 	notes     []string
 	// waiting is what the topology lacks before the story can begin.
-	waiting map[string]bool
+	waiting play.Awaited
 }
 
 // Decision is what a controller decided.
@@ -191,7 +191,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		return invariant.Timings{}, err
 	}
 	b.store = prepared.store.Fork(wallClock{w: w}.Now, b.committed)
-	b.bmcs, b.waiting = make(map[string]*fakebmc.BMC), make(map[string]bool)
+	b.bmcs = make(map[string]*fakebmc.BMC)
 	b.faults = objects.NewFaults(b.bmcs)
 
 	spec := &plan.Spec
@@ -227,6 +227,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 			b.process(scenarios.Process(c.Name, n)).election = &election{lease: "fencelab-" + c.Name}
 		}
 	}
+	b.waiting = play.Await(&spec.Topology)
 	for _, p := range b.processes {
 		// Of several processes the first is the first to lead.
 		if p.host != nil {
@@ -287,10 +288,6 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 		labels: config.Labels, lease: time.Duration(topology.Lease), adopts: topology.PodGC > 0,
 	}
 	b.hosts = append(b.hosts, h)
-	b.waiting["Node/"+config.Node()] = true
-	if topology.Workload.Host == config.Name {
-		b.waiting[runningWorkload] = true
-	}
 }
 
 // addBMCs gives every host its BMC. Each knows all the hosts, as cables that are
@@ -512,33 +509,19 @@ func nameOf(c kube.Change) string {
 	return c.Old.GetName()
 }
 
-// runningWorkload is what a topology with a workload waits for last.
-const runningWorkload = "workload process"
-
 // isUp notes what of the topology has come up, and begins the story once all of
 // it has: the hosts, the controllers with their caches, and the workload.
 func (b *Backend) isUp(e history.Event) {
-	if len(b.waiting) == 0 {
+	if len(b.waiting) == 0 || !b.waiting.Saw(&e) {
 		return
-	}
-	switch e.Kind {
-	case history.NodeReady:
-		delete(b.waiting, e.Object)
-	case history.ControllerStarted:
-		delete(b.waiting, e.Actor)
-	case history.WorkloadStarted:
-		delete(b.waiting, runningWorkload)
 	}
 	if len(b.waiting) == 0 {
 		b.w.story = true
 		b.w.emit(history.Event{Kind: history.RunStarted})
 		return
 	}
-	if e.Kind != history.NodeReady && e.Kind != history.ControllerStarted {
-		return
-	}
 	for what := range b.waiting { // order does not matter: asking for any
-		if p := b.process(what); what != runningWorkload && (p == nil || !p.registration.StartsAfterNodes) {
+		if p := b.process(what); what != play.AwaitedWorkload && (p == nil || !p.registration.StartsAfterNodes) {
 			return
 		}
 	}

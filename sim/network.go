@@ -101,8 +101,8 @@ func (b *Backend) tell(kind history.Kind, host string, links []scenarios.Link) {
 	}
 }
 
-// healNetwork restores every link that was cut, but some.
-func (b *Backend) healNetwork(but []scenarios.Link) {
+// RestoreAllBut restores every link that was cut, but some.
+func (b *Backend) RestoreAllBut(but []scenarios.Link) error {
 	for _, l := range slices.Clone(b.w.network.cuts) {
 		if l.From != "" && l.To != "" && !slices.Contains(but, l) {
 			b.restore(&scenarios.LinkOp{From: l.From, To: l.To})
@@ -113,4 +113,5 @@ func (b *Backend) healNetwork(but []scenarios.Link) {
 			b.restore(all)
 		}
 	}
+	return nil
 }

@@ -281,40 +281,68 @@ var errNoIronic = errors.New("the simulator has no Ironic, and should have refus
 func (operations) KillIronic(*struct{}) error  { return errNoIronic }
 func (operations) StartIronic(*struct{}) error { return errNoIronic }
 
-// Heal withdraws every fault that doesn't last for good, those of the schedule included: links, BMC rules, an
-// API server that is away or fails, frozen caches, paused hosts and controllers,
-// second processes, clocks that are wrong, dead kubelets, guests that ignore a
-// shutdown, and controllers that are down or about to crash. What was late comes
-// now. A watchdog that nobody feeds fires, as it should.
-func (o operations) Heal(op *scenarios.HealOp) error {
-	o.w.story, o.w.healed = false, true
-	o.w.catchUp()
-	o.restoreAPI()
-	o.healNetwork(op.Links(&o.spec.Topology))
-	for _, h := range o.hosts {
-		h.Resume()
-		h.kubelet.offset = 0
-		h.clock.gain(o.w.now, 0)
-		h.kubelet.revive()
-		h.IgnoreShutdown(false)
-		o.bmcs[h.name].Heal(op.Faults()...)
+// Heal is an operation.
+func (o operations) Heal(op *scenarios.HealOp) error { return op.Perform(&o.spec.Topology, healer{o}) }
+
+// healer is how what has failed is put right. It implements scenarios.Healer.
+type healer struct{ operations }
+
+func (h healer) EndSchedule() {
+	h.w.healed = true
+	h.Backend.EndSchedule()
+}
+
+func (h healer) HealHost(name string) error {
+	return h.onHost(name, func(host *host) {
+		host.Resume()
+		host.kubelet.offset = 0
+		host.clock.gain(h.w.now, 0)
+		host.kubelet.revive()
+		host.IgnoreShutdown(false)
+	})
+}
+
+func (h healer) HealBMC(host string, but []string) { h.bmcs[host].Heal(but...) }
+
+func (h healer) Running() []scenarios.Running {
+	all := make([]scenarios.Running, len(h.processes))
+	for i, p := range h.processes {
+		all[i] = running{p}
 	}
-	for _, p := range o.processes {
-		p.crash, p.offset = scenarios.CrashPlan{}, 0
-		if !slices.Contains(op.Paused(), p.actor.name) {
-			p.resume()
-		}
-		switch {
-		case p.second:
-			p.end()
-		case p.host != nil && !p.host.Booted(): // it comes with the next boot
-		case !p.up && !p.standby:
-			p.restart(startLatency)
-		}
+	return all
+}
+
+// ThawCaches also has come what is on its way to a cache.
+func (h healer) ThawCaches() {
+	for _, p := range h.processes {
 		for _, s := range p.streams {
-			s.due = o.w.now
+			s.due = h.w.now
 			s.thaw()
 		}
 	}
+}
+
+// running is a process as a heal has it. It implements scenarios.Running.
+type running struct{ p *process }
+
+func (r running) Plays(name string) bool { return r.p.actor.name == name }
+func (r running) Second() bool           { return r.p.second }
+func (r running) Mend()                  { r.p.crash, r.p.offset = scenarios.CrashPlan{}, 0 }
+
+func (r running) End() error {
+	r.p.end()
+	return nil
+}
+
+// Revive leaves an agent to the next boot of its host.
+func (r running) Revive() error {
+	if down := !r.p.up && !r.p.standby; down && (r.p.host == nil || r.p.host.Booted()) {
+		r.p.restart(startLatency)
+	}
+	return nil
+}
+
+func (r running) Resume() error {
+	r.p.resume()
 	return nil
 }

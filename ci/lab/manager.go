@@ -2,9 +2,7 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -67,13 +65,16 @@ func (m *standardManager) stand(still bool) error {
 	return m.cluster.ResumeControllerManager()
 }
 
-// heal has it run, and go on.
-func (m *standardManager) heal(op *scenarios.HealOp) error {
-	if m.cluster == nil || slices.ContainsFunc(op.Paused(), m.plays) {
-		return nil
-	}
+// What a heal does with it: see scenarios.Running.
+
+func (m *standardManager) Plays(name string) bool { return m.plays(name) }
+func (m *standardManager) Second() bool           { return false }
+func (m *standardManager) End() error             { return nil } // the scenario hasn't started it
+func (m *standardManager) Mend()                  {}
+func (m *standardManager) Resume() error          { return m.stand(false) }
+
+func (m *standardManager) Revive() error {
 	m.mu.Lock()
-	err := m.cluster.StartControllerManager()
-	m.mu.Unlock()
-	return errors.Join(err, m.stand(false))
+	defer m.mu.Unlock()
+	return m.cluster.StartControllerManager()
 }

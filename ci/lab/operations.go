@@ -274,22 +274,33 @@ func (r requests) Create(by string, kind *objects.Kind, obj client.Object, statu
 	return nil
 }
 
-// Heal withdraws every fault that doesn't last for good.
+// Heal is an operation.
 func (o operations) Heal(op *scenarios.HealOp) error {
-	o.procs.schedule.heal()
-	o.hosts.Machines.RestoreAll(linksOf(op.Links(&o.plan.Spec.Topology)))
-	var errs []error
-	for _, name := range o.hosts.Names {
-		errs = append(errs, o.hosts.ByName[name].Heal(o.ctx))
+	return op.Perform(&o.plan.Spec.Topology, healer{o})
+}
+
+// healer is how what has failed is put right. It implements scenarios.Healer.
+type healer struct{ operations }
+
+func (h healer) EndSchedule() { h.procs.schedule.heal() }
+
+func (h healer) RestoreAllBut(links []scenarios.Link) error {
+	h.hosts.Machines.RestoreAll(linksOf(links))
+	return nil
+}
+
+func (h healer) HealHost(host string) error        { return h.hosts.ByName[host].Heal(h.ctx) }
+func (h healer) HealBMC(host string, but []string) { h.hosts.BMCs.Heal(host, but) }
+func (h healer) ThawCaches()                       { h.plane.door.ThawAll() }
+
+func (h healer) Running() (all []scenarios.Running) {
+	if h.manager.cluster != nil {
+		all = append(all, &h.manager)
 	}
-	o.hosts.BMCs.Heal(op.Faults())
-	o.procs.refusals.clear()
-	errs = append(errs, o.resumeStore(), o.plane.door.Open(), o.manager.heal(op))
-	o.plane.door.ThawAll()
-	for _, p := range o.procs.processes {
-		errs = append(errs, p.heal(op))
+	for _, p := range h.procs.processes {
+		all = append(all, p)
 	}
-	return errors.Join(errs...)
+	return all
 }
 
 // KillIronic and StartIronic are operations.

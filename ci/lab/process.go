@@ -85,6 +85,8 @@ type life struct {
 
 	// Guarded by p.mu.
 	up, dead, paused bool
+	// back is when the next one is to start, once it is dead; zero if that is up to its host.
+	back time.Time
 	// faults are what goes wrong with requests once they are answered, by their IDs.
 	faults map[uint64]scenarios.StepFault
 	// stale is the version as of which its caches are filled, empty for the present one; listed are the kinds that were.
@@ -250,9 +252,11 @@ func (p *proc) reviveAfter(l *life, delay time.Duration) {
 	} else if deviates {
 		late = time.Duration(d.Delay)
 	}
+	back := time.Now().Add(delay)
+	l.back = back
 	go func() {
 		<-l.done
-		if !thismachine.Sleep(p.b.ctx, delay) {
+		if !thismachine.Sleep(p.b.ctx, delay) || !p.awaits(l, back) {
 			return
 		}
 		if late > 0 && p.b.procs.schedule.wait(p.b.ctx, late) != nil {
@@ -260,6 +264,14 @@ func (p *proc) reviveAfter(l *life, delay time.Duration) {
 		}
 		p.revive(l)
 	}()
+}
+
+// awaits reports whether it is still at that time that a new incarnation starts after l: a crash of a process that is down
+// already can keep it down for longer.
+func (p *proc) awaits(l *life, back time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.back.Equal(back)
 }
 
 // arm makes the process crash, now or around an effect to come.
@@ -282,15 +294,22 @@ func (p *proc) due(point scenarios.CrashPoint) *scenarios.CrashOp {
 // kill ends the incarnation and lets another one start. It is called with mu
 // held.
 func (p *proc) kill(c *scenarios.CrashOp, note string) {
-	if p.life == nil || p.life.dead {
+	l := p.life
+	if l == nil {
 		return
 	}
-	l := p.life
+	downtime := max(restartDelay, time.Duration(c.RestartAfter))
+	if l.dead {
+		if !p.over && !l.back.IsZero() && time.Now().Add(downtime).After(l.back) {
+			p.reviveAfter(l, downtime) // it is down already, and for longer now
+		}
+		return
+	}
 	l.die()
 	p.stale = max(p.stale, time.Duration(c.StaleBy))
 	p.crash.Died()
 	p.b.record.Now(history.Event{Kind: history.ControllerCrashed, Actor: p.name, Note: note, Hinders: scenarios.SentBefore(p.name, time.Duration(c.LateBy))})
-	p.reviveAfter(l, max(restartDelay, time.Duration(c.RestartAfter)))
+	p.reviveAfter(l, downtime)
 }
 
 // die kills the incarnation. It is called with p.mu held.
@@ -369,15 +388,26 @@ func (p *proc) stand(still bool) error {
 	return l.incarnation.Resume()
 }
 
-// heal disarms the crash, and lets the process go on unless it stands still for good. One
-// that is down comes back by itself, within the time that its crash set.
-func (p *proc) heal(op *scenarios.HealOp) error {
-	if p.second {
-		p.end()
-		return nil
-	}
+// What a heal does with a process: see scenarios.Running.
+
+func (p *proc) Plays(name string) bool { return p.name == name }
+func (p *proc) Second() bool           { return p.second }
+func (p *proc) Resume() error          { return p.stand(false) }
+
+func (p *proc) End() error {
+	p.end()
+	return nil
+}
+
+func (p *proc) Mend() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.crash = scenarios.CrashPlan{}
+}
+
+// Revive doesn't wait for the time that its crash set.
+func (p *proc) Revive() error {
+	p.mu.Lock()
 	l := p.life
 	dead := l != nil && l.dead
 	p.mu.Unlock()
@@ -385,10 +415,7 @@ func (p *proc) heal(op *scenarios.HealOp) error {
 		<-l.done
 		p.revive(l)
 	}
-	if slices.Contains(op.Paused(), p.name) {
-		return nil
-	}
-	return p.stand(false)
+	return nil
 }
 
 func (p *proc) stop() {

@@ -281,6 +281,13 @@ func processes(w *walk, world scenarios.Capabilities) {
 	crash(scenarios.CrashOp{})
 	w.next(event{kind: history.ControllerCrashed, actor: name})
 	w.next(event{kind: history.ControllerStarted, actor: name})
+	// One that is down already stays down for the longest of what its crashes say.
+	for _, seconds := range [...]int{2, 6, 1} {
+		crash(scenarios.CrashOp{RestartAfter: scenarios.Duration(time.Duration(seconds) * time.Second)})
+	}
+	w.next(event{kind: history.ControllerCrashed, actor: name})
+	w.never(event{kind: history.ControllerStarted, actor: name}, 5*time.Second)
+	w.next(event{kind: history.ControllerStarted, actor: name})
 	crash(scenarios.CrashOp{Effect: 1})
 	w.holds(host)
 	w.next(event{kind: history.ControllerCrashed, actor: name})

@@ -101,9 +101,9 @@ func (b *BMCs) Understands(host string) func(*http.Request, []byte) gate.Request
 	return gate.BMC(host, b.Systems[host])
 }
 
-// Heal withdraws every fault but some.
-func (b *BMCs) Heal(but []string) {
-	for _, bmc := range b.ByName {
+// Heal withdraws the faults of a host's BMC, but some. One that isn't the lab's own has none.
+func (b *BMCs) Heal(host string, but []string) {
+	if bmc := b.ByName[host]; bmc != nil {
 		bmc.Heal(but...)
 	}
 }

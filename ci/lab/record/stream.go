@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/play"
 )
 
 const (
@@ -36,7 +36,7 @@ type Stream struct {
 	failure error
 	// waiting is what the topology lacks before the story can begin; nil before
 	// that is known.
-	waiting map[string]bool
+	waiting play.Awaited
 	// workload is the host on which the topology has the workload start.
 	workload string
 	// NodesReady is closed when at most the workload is waited for.
@@ -105,16 +105,8 @@ func (s *Stream) insert(e history.Event) {
 	})
 	s.pending = slices.Insert(s.pending, i, e)
 	if len(s.waiting) > 0 {
-		switch e.Kind {
-		case history.NodeReady:
-			delete(s.waiting, e.Object)
-		case history.ControllerStarted:
-			delete(s.waiting, e.Actor)
-		case history.WorkloadStarted:
-			delete(s.waiting, runningWorkload)
-			if e.Host != s.workload && s.failure == nil {
-				s.failure = fmt.Errorf("the workload started on host %s, but the story begins with it on %s", e.Host, s.workload)
-			}
+		if s.waiting.Saw(&e) && e.Kind == history.WorkloadStarted && e.Host != s.workload && s.failure == nil {
+			s.failure = fmt.Errorf("the workload started on host %s, but the story begins with it on %s", e.Host, s.workload)
 		}
 		s.begin(e.At)
 	}
@@ -124,8 +116,7 @@ func (s *Stream) insert(e history.Event) {
 func (s *Stream) Heard(agent string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting[hears(agent)] {
-		delete(s.waiting, hears(agent))
+	if s.waiting.Came(hears(agent)) {
 		s.begin(max(s.Since(), s.handed))
 	}
 }
@@ -134,8 +125,7 @@ func (s *Stream) Heard(agent string) {
 func (s *Stream) laid() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting[groundwork] {
-		delete(s.waiting, groundwork)
+	if s.waiting.Came(groundwork) {
 		s.begin(max(s.Since(), s.handed))
 	}
 }
@@ -144,7 +134,7 @@ func (s *Stream) laid() {
 func (s *Stream) lacksOnly(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting) == 1 && s.waiting[what]
+	return s.waiting.Only(what)
 }
 
 // hears is what a story waits for of an agent.
@@ -152,13 +142,7 @@ func hears(agent string) string { return agent + " hears the API server" }
 
 // begin begins the story once nothing is waited for any more. It is called with mu held.
 func (s *Stream) begin(at time.Duration) {
-	nodes := 0
-	for what := range s.waiting {
-		if strings.HasPrefix(what, "Node/") {
-			nodes++
-		}
-	}
-	if nodes == 0 && !s.announced {
+	if !s.waiting.Nodes() && !s.announced {
 		s.announced = true
 		close(s.NodesReady)
 	}
@@ -193,14 +177,11 @@ func (s *Stream) Fail(err error) {
 	}
 }
 
-// runningWorkload is what a topology with a workload waits for last.
-const runningWorkload = "workload process"
-
 // Await says what has to come up before the story begins.
 func (s *Stream) Await(plan *scenarios.Plan, chosen []controllers.Selection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = make(map[string]bool)
+	s.waiting, s.workload = play.Await(&plan.Spec.Topology), plan.Spec.Topology.Workload.Host
 	for _, c := range chosen {
 		if c.Place == controllers.Cluster {
 			s.waiting[c.Name] = true
@@ -211,14 +192,8 @@ func (s *Stream) Await(plan *scenarios.Plan, chosen []controllers.Selection) {
 			s.waiting[name], s.waiting[hears(name)] = true, true
 		}
 	}
-	for i := range plan.Spec.Topology.Hosts {
-		s.waiting["Node/"+plan.Spec.Topology.Hosts[i].Node()] = true
-	}
 	if deletesMachines(chosen) || slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Announces != "" }) {
 		s.waiting[groundwork] = true
-	}
-	if s.workload = plan.Spec.Topology.Workload.Host; s.workload != "" {
-		s.waiting[runningWorkload] = true
 	}
 }
 
