@@ -54,6 +54,8 @@ type BMC struct {
 	outage  *outage          // the one that it is in
 	unwatch func()           // non-nil while edges are recorded
 	lost    chan struct{}    // closed when it goes down
+	// forgetters are called when it loses its memory.
+	forgetters []*func()
 }
 
 // The values of life.
@@ -185,6 +187,13 @@ func (b *BMC) ResetRequest(client string, t ResetType) Request {
 	return Request{Client: client, Method: methodPost, Path: b.paths.Reset, ResetType: t}
 }
 
+// ColdResetRequest asks for a restart of the BMC after which it knows nothing but what it keeps without power.
+func (b *BMC) ColdResetRequest(client string) Request {
+	r := b.ManagerResetRequest(client)
+	r.cold = true
+	return r
+}
+
 // ManagerResetRequest asks for a restart of the BMC itself.
 func (b *BMC) ManagerResetRequest(client string) Request {
 	return Request{Client: client, Method: methodPost, Path: b.paths.ManagerReset, ResetType: ResetForceRestart}
@@ -293,7 +302,7 @@ func (b *BMC) execute(rec *Record, from caller, e Effects) {
 // afterwards is what follows when a request has been answered.
 func (b *BMC) afterwards(rec *Record) {
 	if rec.Request.ResetType != "" && rec.Executed != Never && rec.Request.Path == b.paths.ManagerReset {
-		b.goDown(&outage{last: b.actual()}, b.restartTime)
+		b.goDown(&outage{forget: rec.Request.cold, last: b.actual()}, b.restartTime)
 	}
 	if rec.cycled {
 		b.cycleMains()

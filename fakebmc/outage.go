@@ -129,6 +129,19 @@ func OnReset(f func(client string, t ResetType)) Option {
 	return func(b *BMC) { b.onReset = f }
 }
 
+// OnForget has f called whenever the BMC loses its memory, until it is stopped: for interfaces that have one of their own.
+func (b *BMC) OnForget(f func()) (stop func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := &f
+	b.forgetters = append(b.forgetters, own)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.forgetters = slices.DeleteFunc(b.forgetters, func(g *func()) bool { return g == own })
+	}
+}
+
 // act is a reset by the BMC itself. It is recorded like any other one.
 func (b *BMC) act(client string, t ResetType) {
 	req := b.ResetRequest(client, t)
@@ -173,6 +186,12 @@ func (b *BMC) goDown(o *outage, d time.Duration) {
 
 	if o.forget {
 		b.mem.forget()
+		b.mu.Lock()
+		forgetters := slices.Clone(b.forgetters)
+		b.mu.Unlock()
+		for _, f := range forgetters {
+			(*f)()
+		}
 	}
 	for _, c := range cut {
 		c.lose()

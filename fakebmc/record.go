@@ -48,7 +48,8 @@ type Request struct {
 	Body      string    `json:"body,omitempty"`   // of a Redfish request that changes something, in JSON, without secrets
 	ResetType ResetType `json:"reset,omitempty"`  // of a ComputerSystem.Reset or Manager.Reset
 
-	own bool // the BMC's own
+	own  bool // the BMC's own
+	cold bool // the BMC that restarts forgets
 }
 
 // The protocols by which a request can come.

@@ -12,11 +12,18 @@ type Watchdog struct {
 	Enabled bool
 	Action  ResetType     // "" (none), ForceRestart, ForceOff or PowerCycle
 	Timeout time.Duration // from each feeding to the action
-	Use     uint8         // IPMI timer use, 1 to 5: what kind of software feeds it
+	// Use is the timer use of IPMI, 1 to 5: what kind of software feeds it. It is 0 for one that only Redfish has set, which
+	// knows no timeout: it can't be fed before it has one.
+	Use uint8
+	// Unlogged and Warning, in seconds, are IPMI's "don't log" and pre-timeout interval. They are kept; nothing here acts by them.
+	Unlogged bool
+	Warning  uint8
+	// Expired has the bit 1<<Use of each use in which it has expired. SetWatchdog keeps those that it is given; only a loss of
+	// memory clears them otherwise.
+	Expired uint8
 
 	// What Watchdog reports and SetWatchdog leaves alone.
 	Running   bool
-	Expired   bool // since it was set last
 	Remaining time.Duration
 
 	deadline time.Duration
@@ -48,7 +55,10 @@ func (b *BMC) SetWatchdog(w Watchdog) error {
 	}
 	b.mem.mu.Lock()
 	old := b.mem.timer.chore
-	b.mem.timer = Watchdog{Enabled: w.Enabled, Action: w.Action, Timeout: w.Timeout, Use: w.Use, round: b.mem.timer.round + 1}
+	b.mem.timer = Watchdog{
+		Enabled: w.Enabled, Action: w.Action, Timeout: w.Timeout, Use: w.Use, Unlogged: w.Unlogged, Warning: w.Warning,
+		Expired: b.mem.timer.Expired & w.Expired, round: b.mem.timer.round + 1,
+	}
 	b.mem.mu.Unlock()
 	if old != nil {
 		b.cancel(old)
@@ -56,11 +66,11 @@ func (b *BMC) SetWatchdog(w Watchdog) error {
 	return nil
 }
 
-// FeedWatchdog starts the timer anew. It is false when there is none to start.
+// FeedWatchdog starts the timer anew; one of no time expires at once. It is false when there is none to start.
 func (b *BMC) FeedWatchdog() bool {
 	b.mem.mu.Lock()
 	w := &b.mem.timer
-	if !w.Enabled || w.Timeout == 0 {
+	if !w.Enabled || w.Timeout == 0 && w.Use == 0 {
 		b.mem.mu.Unlock()
 		return false
 	}
@@ -70,6 +80,10 @@ func (b *BMC) FeedWatchdog() bool {
 	b.mem.mu.Unlock()
 	if old != nil {
 		b.cancel(old)
+	}
+	if timeout == 0 {
+		b.expire(round)
+		return true
 	}
 	chore := b.later(timeout, func() { b.expire(round) })
 	b.mem.mu.Lock()
@@ -85,7 +99,8 @@ func (b *BMC) expire(round int) {
 	w := &b.mem.timer
 	mine := w.Running && w.round == round
 	if mine {
-		w.Running, w.Expired, w.chore = false, true, nil
+		w.Running, w.chore = false, nil
+		w.Expired |= 1 << w.Use
 	}
 	action := w.Action
 	b.mem.mu.Unlock()

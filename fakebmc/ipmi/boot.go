@@ -48,6 +48,7 @@ var bootDevices = map[byte]string{
 // bootOptions are what a BMC knows of them beside the override, which is the System's.
 type bootOptions struct {
 	setter   *session // who has them in progress, or nil
+	set      bool     // by IPMI: the override is not Redfish's
 	clearing byte
 	ack      byte
 	round    int // of the flags' timer; an older one is void
@@ -158,6 +159,20 @@ func (s *Server) setProgress(x *session, progress byte) byte {
 	return codeOK
 }
 
+// forgetBoot is what becomes of the boot options when the BMC loses its memory: they outlive any boot of the host, but not that
+// (section 28.13, "semi-volatile"). An override that Redfish has set since then is in force all the same.
+func (s *Server) forgetBoot() {
+	s.mu.Lock()
+	set := s.boot.set
+	s.boot = bootOptions{round: s.boot.round + 1}
+	s.mu.Unlock()
+	if booter, ok := s.bmc.System().(fakebmc.Booter); ok && set {
+		if boot, err := booter.Boot(); err == nil && boot.Enabled != fakebmc.BootDisabled {
+			_ = booter.SetBoot(fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: boot.Mode}) // nobody is there to be told
+		}
+	}
+}
+
 func (s *Server) holds(x *session) bool { return x != nil && slices.Contains(s.sessions, x) }
 
 // setBootFlags sets the override. The firmware mode is the one asked for if the host has
@@ -191,6 +206,9 @@ func (s *Server) setBootFlags(booter fakebmc.Booter, b []byte) byte {
 	if err := booter.SetBoot(boot); err != nil {
 		return codeUnspecified
 	}
+	s.mu.Lock()
+	s.boot.set = true
+	s.mu.Unlock()
 	s.awaitControl(booter, boot.Enabled == fakebmc.BootOnce)
 	return codeOK
 }

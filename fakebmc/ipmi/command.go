@@ -41,6 +41,7 @@ const (
 	codeOK                = 0x00
 	codeBusy              = 0xc0
 	codeInvalidCommand    = 0xc1
+	codeInvalidLUN        = 0xc2
 	codeTimeout           = 0xc3
 	codeShort             = 0xc7
 	codeInvalidField      = 0xcc
@@ -71,8 +72,11 @@ func (s *Server) beforeSession(m message) (code byte, data []byte, known bool) {
 		if len(m.data) < 2 {
 			return codeShort, nil, true
 		}
+		if level := m.data[1] & 0x0f; !isChannel(m.data[0]) || level < privilegeCallback || level > privilegeOEM {
+			return codeInvalidField, nil, true
+		}
 		return codeOK, []byte{
-			1,    // channel
+			channel,
 			0x80, // IPMI 2.0 data follow, no IPMI 1.5 authentication
 			0x04, // user names are not null, and every message is authenticated
 			0x02, // IPMI 2.0 connections only
@@ -82,11 +86,12 @@ func (s *Server) beforeSession(m message) (code byte, data []byte, known bool) {
 		if len(m.data) < 3 {
 			return codeShort, nil, true
 		}
-		data = []byte{1}
-		if m.data[2]&0x3f == 0 {
-			for _, x := range s.suites {
-				data = append(data, 0xc0, x.id, x.auth, 0x40|x.integrity, 0x80|x.confidentiality)
-			}
+		if payload := m.data[1] & 0x3f; !isChannel(m.data[0]) || payload != payloadIPMI {
+			return codeInvalidField, nil, true
+		}
+		data = []byte{channel}
+		if m.data[2]&0x3f == 0 { // all fit into the first list
+			data = append(data, s.offers(m.data[2]&0x80 != 0)...)
 		}
 		return codeOK, data, true
 	case getSystemGUID:
@@ -95,12 +100,40 @@ func (s *Server) beforeSession(m message) (code byte, data []byte, known bool) {
 	return 0, nil, false
 }
 
+// channel is the number of the LAN channel, thisChannel what it is called by whoever doesn't know it.
+const (
+	channel     = 1
+	thisChannel = 0x0e
+)
+
+func isChannel(b byte) bool { return b&0x0f == channel || b&0x0f == thisChannel }
+
+// offers are the cipher suites, or else the algorithms that there are in any of them (section 22.15.1).
+func (s *Server) offers(suites bool) (data []byte) {
+	const integrity, confidentiality = 0x40, 0x80
+	if suites {
+		for _, x := range s.suites {
+			data = append(data, 0xc0, x.id, x.auth, integrity|x.integrity, confidentiality|x.confidentiality)
+		}
+		return data
+	}
+	for _, x := range s.suites {
+		data = append(data, x.auth, integrity|x.integrity, confidentiality|x.confidentiality)
+	}
+	slices.Sort(data)
+	return slices.Compact(data)
+}
+
 // execute does what a session asks for.
 func (s *Server) execute(client string, x *session, m message, reply func(code byte, data []byte)) {
 	x.mu.Lock()
 	x.used = s.cfg.Clock.Now()
 	privilege := x.privilege
 	x.mu.Unlock()
+	if m.lun != 0 {
+		reply(codeInvalidLUN, nil)
+		return
+	}
 	if code, data, known := s.beforeSession(m); known {
 		reply(code, data)
 		return
@@ -122,7 +155,7 @@ func (s *Server) execute(client string, x *session, m message, reply func(code b
 	case m.netFn == chassis:
 		s.executePower(client, x, m, reply)
 	default:
-		s.executeApp(client, x, m, reply)
+		s.executeApp(client, x, privilege, m, reply)
 	}
 }
 
@@ -148,7 +181,7 @@ var privileges = map[[2]byte]struct {
 	{app, setWatchdog}:                {privilegeOperator, 6, http.MethodPatch},
 	{app, getWatchdog}:                {privilegeUser, 0, http.MethodGet},
 	{app, setSessionPrivilege}:        {privilegeUser, 1, ""},
-	{app, closeSession}:               {privilegeUser, 4, ""},
+	{app, closeSession}:               {privilegeCallback, 4, ""},
 }
 
 // executePower reads or changes the power.
@@ -335,10 +368,10 @@ func completion(a fakebmc.Answer) (code byte, answered bool) {
 }
 
 // executeApp restarts the BMC, or does what is the session's own.
-func (s *Server) executeApp(client string, x *session, m message, reply func(byte, []byte)) {
+func (s *Server) executeApp(client string, x *session, privilege byte, m message, reply func(byte, []byte)) {
 	switch m.command {
 	case coldReset, warmReset:
-		s.bmc.Do(s.restart(client), func(a fakebmc.Answer) {
+		s.bmc.Do(s.restart(client, m.command == coldReset), func(a fakebmc.Answer) {
 			if code, answered := completion(a); answered {
 				reply(code, nil)
 			}
@@ -349,6 +382,10 @@ func (s *Server) executeApp(client string, x *session, m message, reply func(byt
 		switch {
 		case level == 0:
 			level = x.privilege // asks only
+		case level < privilegeUser || level > privilegeOEM: // a session can't ask for Callback
+			x.mu.Unlock()
+			reply(codeInvalidField, nil)
+			return
 		case level > x.max:
 			x.mu.Unlock()
 			reply(codePrivilegeTooHigh, nil)
@@ -359,48 +396,68 @@ func (s *Server) executeApp(client string, x *session, m message, reply func(byt
 		x.mu.Unlock()
 		reply(codeOK, []byte{level})
 	case closeSession:
-		if binary.LittleEndian.Uint32(m.data) != x.id {
-			reply(codeInvalidSessionEnd, nil)
-			return
+		id := binary.LittleEndian.Uint32(m.data)
+		ends := x
+		if id != x.id {
+			ends = s.sessionOf(id)
 		}
-		reply(codeOK, nil)
-		s.end(x)
+		switch {
+		case ends == nil:
+			reply(codeInvalidSessionEnd, nil)
+		case ends != x && privilege < privilegeAdministrator:
+			reply(codePrivilege, nil)
+		default:
+			reply(codeOK, nil)
+			s.end(ends)
+		}
 	}
 }
 
-func (s *Server) restart(client string) fakebmc.Request {
+func (s *Server) restart(client string, cold bool) fakebmc.Request {
 	r := s.bmc.ManagerResetRequest(client)
+	if cold {
+		r = s.bmc.ColdResetRequest(client)
+	}
 	r.Via = fakebmc.ViaIPMI
 	return r
 }
 
 // watchdogTimer is the body of Get Watchdog Timer (section 27.7).
 func watchdogTimer(w fakebmc.Watchdog) []byte {
-	use, action, expired := w.Use&7, byte(max(0, slices.Index(timerActions, w.Action))), byte(0)
+	use, action := w.Use, byte(max(0, slices.Index(timerActions, w.Action)))
 	if w.Running {
-		use |= 0x40
+		use |= timerRuns
 	}
-	if w.Expired {
-		expired = 1 << (w.Use & 7)
+	if w.Unlogged {
+		use |= timerUnlogged
 	}
-	b := []byte{use, action, 0, expired}
+	b := []byte{use, action, w.Warning, w.Expired & timerUses}
 	b = binary.LittleEndian.AppendUint16(b, uint16(w.Timeout/countdown))
 	return binary.LittleEndian.AppendUint16(b, uint16(w.Remaining/countdown))
 }
 
-// setWatchdog has no pre-timeout interrupt: there is nothing to interrupt.
+// Bits of the watchdog timer's first byte, and of its expiration flags: a bit for each use, 1 to 5.
+const (
+	timerUnlogged = 0x80
+	timerRuns     = 0x40 // of Get; of Set that it isn't to be stopped
+	timerUses     = 0x3e
+)
+
+// setWatchdog has no pre-timeout interrupt, which is optional: there is nothing to interrupt. It keeps the interval.
 func (s *Server) setWatchdog(b []byte) byte {
-	action := int(b[1] & 7)
-	if action >= len(timerActions) || b[1]&0x70 != 0 {
+	use, action := b[0]&7, int(b[1]&7)
+	if 1<<use&timerUses == 0 || action >= len(timerActions) || b[1]&0x70 != 0 {
 		return codeInvalidField
 	}
-	running := s.bmc.Watchdog().Running
-	timeout := time.Duration(binary.LittleEndian.Uint16(b[4:])) * countdown
-	err := s.bmc.SetWatchdog(fakebmc.Watchdog{Enabled: timeout > 0, Action: timerActions[action], Timeout: timeout, Use: b[0] & 7})
+	was := s.bmc.Watchdog()
+	err := s.bmc.SetWatchdog(fakebmc.Watchdog{
+		Enabled: true, Action: timerActions[action], Timeout: time.Duration(binary.LittleEndian.Uint16(b[4:])) * countdown,
+		Use: use, Unlogged: b[0]&timerUnlogged != 0, Warning: b[2], Expired: was.Expired &^ b[3],
+	})
 	if err != nil {
 		return codeUnspecified
 	}
-	if dontStop := b[0]&0x40 != 0; dontStop && running {
+	if was.Running && b[0]&timerRuns != 0 {
 		s.bmc.FeedWatchdog()
 	}
 	return codeOK

@@ -45,6 +45,8 @@ type Server struct {
 	guid  [16]byte
 	conn  *net.UDPConn
 	ended sync.WaitGroup
+	// unhook ends what Close must.
+	unhook func()
 	// suites are those that are offered.
 	suites []suite
 	// guesses slows down whoever guesses the password. An open session doesn't wait.
@@ -100,6 +102,7 @@ func newServer(b *fakebmc.BMC, cfg Config) *Server {
 	if len(cfg.Suites) > 0 {
 		s.suites = slices.DeleteFunc(s.suites, func(x suite) bool { return !slices.Contains(cfg.Suites, int(x.id)) })
 	}
+	s.unhook = b.OnForget(s.forgetBoot)
 	hash := sha256.Sum256([]byte("fakebmc ipmi " + b.Host()))
 	copy(s.guid[:], hash[:])
 	return s
@@ -112,6 +115,7 @@ func (s *Server) Addr() net.Addr { return s.conn.LocalAddr() }
 func (s *Server) Close() error {
 	err := s.conn.Close()
 	s.ended.Wait()
+	s.unhook()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}

@@ -2,6 +2,7 @@ package ipmi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -21,6 +22,7 @@ type console struct {
 	sequence uint32
 	repeated uint32 // how many were sent again, under the same sequence number of the request
 	last     []byte // the packet sent last
+	role     byte   // that it asks for; 0 is an administrator's
 	between  func() // what happens between the messages of a handshake
 }
 
@@ -38,39 +40,68 @@ func (c *console) ask(packet []byte) (answer []byte) {
 // open begins a session and returns the status that refused it, if any.
 func (c *console) open(suite *suite, password string) byte {
 	c.t.Helper()
-	const id = 0x01020304
-	request := append([]byte{7, privilegeAdministrator, 0, 0}, le(id)...)
-	for kind, algorithm := range []byte{suite.auth, suite.integrity, suite.confidentiality} {
-		request = append(request, byte(kind), 0, 0, 8, algorithm, 0, 0, 0)
-	}
-	answer := c.ask(wrapPlus(payloadOpenSession, request))[rmcpHeader+plusHeader:]
-	if answer[1] != statusOK {
-		return answer[1]
-	}
-	x := &session{suite: suite, console: id, id: binary.LittleEndian.Uint32(answer[8:]), role: privilegeAdministrator, name: []byte("admin")}
+	x := &session{suite: suite, console: 0x01020304, role: cmp.Or(c.role, privilegeAdministrator), name: []byte("admin")}
 	copy(x.consoleRand[:], "a random number!")
-	c.between()
-	request = append(append([]byte{8, 0, 0, 0}, le(x.id)...), x.consoleRand[:]...)
-	answer = c.ask(wrapPlus(payloadRAKP1, append(request, append([]byte{x.role, 0, 0, byte(len(x.name))}, x.name...)...)))[rmcpHeader+plusHeader:]
-	if answer[1] != statusOK {
-		return answer[1]
+	for i, m := range c.handshake(x, password) {
+		if i > 0 {
+			c.between()
+		}
+		if status := m.take(c.ask(m.packet())); status != statusOK {
+			return status
+		}
 	}
-	copy(x.bmcRand[:], answer[8:24])
-	guid := answer[24:40]
-	if want := suite.mac([]byte("s3cret"), le(x.console), le(x.id), x.consoleRand[:], x.bmcRand[:], guid, x.identity()); !bytes.Equal(answer[40:], want) {
-		c.t.Fatal("the BMC's proof in RAKP 2 is wrong")
-	}
-	c.between()
-	key := []byte(password)
-	request = append([]byte{9, 0, 0, 0}, le(x.id)...)
-	answer = c.ask(wrapPlus(payloadRAKP3, append(request, suite.mac(key, x.bmcRand[:], le(x.console), x.identity())...)))[rmcpHeader+plusHeader:]
-	if answer[1] != statusOK {
-		return answer[1]
-	}
-	x.sik = suite.mac(key, x.consoleRand[:], x.bmcRand[:], x.identity())
-	x.k1, x.k2 = suite.mac(x.sik, slices.Repeat([]byte{1}, 20)), suite.mac(x.sik, slices.Repeat([]byte{2}, 20))
 	c.x = x
 	return statusOK
+}
+
+// greeting is a message of a session's establishment, and what the console makes of its answer.
+type greeting struct {
+	name   string
+	packet func() []byte
+	take   func(answer []byte) (status byte)
+}
+
+// handshake is how a console gets a session, of which it learns by the answers.
+func (c *console) handshake(x *session, password string) []greeting {
+	body := func(answer []byte) []byte { return answer[rmcpHeader+plusHeader:] }
+	return []greeting{
+		{"open session", func() []byte {
+			request := append([]byte{7, x.role, 0, 0}, le(x.console)...)
+			for kind, algorithm := range []byte{x.suite.auth, x.suite.integrity, x.suite.confidentiality} {
+				request = append(request, byte(kind), 0, 0, 8, algorithm, 0, 0, 0)
+			}
+			return wrapPlus(payloadOpenSession, request)
+		}, func(answer []byte) byte {
+			b := body(answer)
+			if b[1] == statusOK {
+				x.id = binary.LittleEndian.Uint32(b[8:])
+			}
+			return b[1]
+		}},
+		{"RAKP 1", func() []byte {
+			request := append(append([]byte{8, 0, 0, 0}, le(x.id)...), x.consoleRand[:]...)
+			return wrapPlus(payloadRAKP1, append(request, append([]byte{x.role, 0, 0, byte(len(x.name))}, x.name...)...))
+		}, func(answer []byte) byte {
+			b := body(answer)
+			if b[1] != statusOK {
+				return b[1]
+			}
+			copy(x.bmcRand[:], b[8:24])
+			guid := b[24:40]
+			if want := x.suite.mac([]byte("s3cret"), le(x.console), le(x.id), x.consoleRand[:], x.bmcRand[:], guid, x.identity()); !bytes.Equal(b[40:], want) {
+				c.t.Error("the BMC's proof in RAKP 2 is wrong")
+			}
+			return statusOK
+		}},
+		{"RAKP 3", func() []byte {
+			request := append([]byte{9, 0, 0, 0}, le(x.id)...)
+			return wrapPlus(payloadRAKP3, append(request, x.suite.mac([]byte(password), x.bmcRand[:], le(x.console), x.identity())...))
+		}, func(answer []byte) byte {
+			x.sik = x.suite.mac([]byte(password), x.consoleRand[:], x.bmcRand[:], x.identity())
+			x.k1, x.k2 = x.suite.mac(x.sik, slices.Repeat([]byte{1}, 20)), x.suite.mac(x.sik, slices.Repeat([]byte{2}, 20))
+			return body(answer)[1]
+		}},
+	}
 }
 
 // command executes one in the session. answered is false without an answer yet.
@@ -80,6 +111,13 @@ func (c *console) command(netFn, command byte, data ...byte) (code byte, body []
 	if answer == nil {
 		return 0, nil, false
 	}
+	message := c.opened(answer)
+	return message[6], message[7 : len(message)-1], true
+}
+
+// opened is the message in an answer.
+func (c *console) opened(answer []byte) []byte {
+	c.t.Helper()
 	p, ok := parsePlus(answer[rmcpHeader:])
 	if !ok || p.session != c.x.console {
 		c.t.Fatalf("answer %x", answer)
@@ -88,12 +126,19 @@ func (c *console) command(netFn, command byte, data ...byte) (code byte, body []
 	if !ok || sum(message[:3]) != 0 || sum(message[3:]) != 0 {
 		c.t.Fatalf("answer %x doesn't open", answer)
 	}
-	return message[6], message[7 : len(message)-1], true
+	return message
 }
 
+func (c *console) codeOf(answer []byte) byte { return c.opened(answer)[6] }
+
 func (c *console) sealed(netFn, command byte, data ...byte) []byte {
+	return c.sealedFor(0, netFn, command, data...)
+}
+
+// sealedFor seals a command for a logical unit of the BMC.
+func (c *console) sealedFor(lun, netFn, command byte, data ...byte) []byte {
 	c.sequence++
-	head := []byte{bmcAddress, netFn << 2}
+	head := []byte{bmcAddress, netFn<<2 | lun}
 	head = append(head, -sum(head))
 	rest := append([]byte{0x81, byte(c.sequence-c.repeated) << 2, command}, data...)
 	// A console seals as a BMC does, with the two ids exchanged.
@@ -261,7 +306,7 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 		{app, getDeviceID, nil, "GET", manager, 11},
 		{app, getSelfTest, nil, "GET", manager, 2},
 		{app, getWatchdog, nil, "GET", system, 8},
-		{app, setWatchdog, []byte{0, 0, 0, 0, 100, 0}, "PATCH", system, 0},
+		{app, setWatchdog, []byte{4, 0, 0, 0, 100, 0}, "PATCH", system, 0},
 		{app, resetWatchdog, nil, "PATCH", system, 0},
 	} {
 		log = nil

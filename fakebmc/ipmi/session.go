@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -45,32 +46,36 @@ const (
 	statusInvalidIntegrity   = 0x0f
 	statusNoMatchingSuite    = 0x11
 	statusIllegalParameter   = 0x12
+	privilegeCallback        = 1
 	privilegeUser            = 2
 	privilegeOperator        = 3
 	privilegeAdministrator   = 4
+	privilegeOEM             = 5
 	openSessionRequestLength = 32
 )
 
 // session is one client's, from its first message on.
 type session struct {
-	suite           *suite
-	id, console     uint32
-	address         string          // the client's
-	begun           time.Duration   // the handshake
-	lost            <-chan struct{} // closed when the BMC goes down
-	consoleRand     [16]byte
-	bmcRand         [16]byte
-	role            byte
-	name            []byte
-	offered         bool // RAKP 2 has been sent
-	sik, k1, k2     []byte
-	max, privilege  byte
-	mu              sync.Mutex // guards what follows
-	used            time.Duration
-	received, sent  uint32
-	receivedMask    uint32 // which of the 32 numbers below received have been seen
-	receivedAnytime bool
-	deed            deed // the last one
+	suite       *suite
+	id, console uint32
+	address     string          // the client's
+	begun       time.Duration   // the handshake
+	lost        <-chan struct{} // closed when the BMC goes down
+	consoleRand [16]byte
+	bmcRand     [16]byte
+	role        byte
+	name        []byte
+	// rakp1 and rakp3 are what the client has sent, rakp2 and rakp4 what it was answered: sent once more, as by a client that
+	// had no answer or over a network that doubles packets, they have the same answer, and nothing is tried again.
+	rakp1, rakp2, rakp3, rakp4 []byte
+	sik, k1, k2                []byte
+	max, privilege             byte
+	mu                         sync.Mutex // guards what follows
+	used                       time.Duration
+	received, sent             uint32
+	receivedMask               uint32 // which of the 32 numbers below received have been seen
+	receivedAnytime            bool
+	deed                       deed // the last one
 }
 
 // deed is a Chassis Control, and what came of it.
@@ -148,7 +153,7 @@ func (s *Server) openSession(client string, b []byte) []byte {
 		return refuse(statusInvalidRole)
 	}
 	x := &session{
-		suite: &s.suites[i], console: console, max: limit, privilege: privilegeUser,
+		suite: &s.suites[i], console: console, max: limit,
 		address: addressOf(client), begun: s.cfg.Clock.Now(), lost: s.bmc.Lost(),
 	}
 	if _, err := rand.Read(x.bmcRand[:]); err != nil {
@@ -202,6 +207,15 @@ func (s *Server) rakp1(b []byte) []byte {
 	refuse := func(status byte) []byte {
 		return binary.LittleEndian.AppendUint32([]byte{b[0], status, 0, 0}, x.console)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case x.rakp1 == nil:
+	case bytes.Equal(x.rakp1, b):
+		return x.rakp2
+	default: // a handshake is tried once
+		return refuse(statusInvalidSession)
+	}
 	if len(b) < 28 || int(b[27]) > maxName || len(b) < 28+int(b[27]) {
 		return refuse(statusIllegalParameter)
 	}
@@ -212,19 +226,15 @@ func (s *Server) rakp1(b []byte) []byte {
 	if subtle.ConstantTimeCompare(digest(name), digest([]byte(s.cfg.Username))) != 1 {
 		return refuse(statusUnauthorizedName)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x.offered { // a handshake is tried once
-		return refuse(statusInvalidSession)
-	}
-	x.offered = true
+	x.rakp1 = slices.Clone(b)
 	copy(x.consoleRand[:], b[8:24])
 	x.role, x.name = role, slices.Clone(name)
 	answer := refuse(statusOK)
 	answer = append(answer, x.bmcRand[:]...)
 	answer = append(answer, s.guid[:]...)
-	return append(answer, x.suite.mac([]byte(s.cfg.Password),
+	x.rakp2 = append(answer, x.suite.mac([]byte(s.cfg.Password),
 		le(x.console), le(x.id), x.consoleRand[:], x.bmcRand[:], s.guid[:], x.identity())...)
+	return x.rakp2
 }
 
 // identity is what both sides sign of the account.
@@ -239,21 +249,34 @@ func (s *Server) rakp3(client string, b []byte) []byte {
 	}
 	x := s.handshake(b[4:8])
 	if x == nil {
-		return []byte{b[0], statusInvalidSession, 0, 0, 0, 0, 0, 0}
+		x = s.sessionOf(binary.LittleEndian.Uint32(b[4:8])) // whose last answer got lost
 	}
-	refuse := func(status byte) []byte {
-		return binary.LittleEndian.AppendUint32([]byte{b[0], status, 0, 0}, x.console)
+	if x == nil {
+		return []byte{b[0], statusInvalidSession, 0, 0, 0, 0, 0, 0}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Whatever comes, the handshake is over: a proof is tried once.
-	s.handshakes.end(x)
+	switch {
+	case x.rakp3 == nil: // whatever comes of it, a proof is tried once
+		x.rakp3 = slices.Clone(b)
+		x.rakp4 = s.admit(client, x, b)
+	case !bytes.Equal(x.rakp3, b):
+		return binary.LittleEndian.AppendUint32([]byte{b[0], statusInvalidSession, 0, 0}, x.console)
+	}
+	return x.rakp4
+}
+
+// admit is RAKP 4. The caller holds mu.
+func (s *Server) admit(client string, x *session, b []byte) []byte {
+	refuse := func(status byte) []byte {
+		return binary.LittleEndian.AppendUint32([]byte{b[0], status, 0, 0}, x.console)
+	}
 	if s.guesses.Wait(client) > 0 {
 		return refuse(statusNoResources)
 	}
 	password := []byte(s.cfg.Password)
 	proof := x.suite.mac(password, x.bmcRand[:], le(x.console), x.identity())
-	if !x.offered || b[1] != statusOK || !hmac.Equal(b[8:], proof) {
+	if x.rakp2 == nil || b[1] != statusOK || !hmac.Equal(b[8:], proof) {
 		s.guesses.Wrong(client)
 		return refuse(statusInvalidIntegrity)
 	}
@@ -264,7 +287,9 @@ func (s *Server) rakp3(client string, b []byte) []byte {
 	x.sik = x.suite.mac(password, x.consoleRand[:], x.bmcRand[:], x.identity())
 	x.k1 = x.suite.mac(x.sik, slices.Repeat([]byte{1}, 20))
 	x.k2 = x.suite.mac(x.sik, slices.Repeat([]byte{2}, 20))
+	s.handshakes.end(x)
 	x.max = min(x.max, x.role&0x0f)
+	x.privilege = min(privilegeUser, x.max)
 	x.used = s.cfg.Clock.Now()
 	s.sessions = append(s.sessions, x)
 	return append(refuse(statusOK), x.suite.mac(x.sik, x.consoleRand[:], le(x.id), s.guid[:])[:x.suite.icv]...)
