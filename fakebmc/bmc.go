@@ -54,8 +54,9 @@ type BMC struct {
 	outage  *outage          // the one that it is in
 	unwatch func()           // non-nil while edges are recorded
 	lost    chan struct{}    // closed when it goes down
-	// forgetters are called when it loses its memory.
-	forgetters []*func()
+	// unwatchTimer is non-nil while the host is watched for the timer; hooks are those of interfaces.
+	unwatchTimer func()
+	hooks        []*Hooks
 }
 
 // The values of life.
@@ -341,6 +342,9 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 		if other := b.swapped(e); other != nil {
 			sys = other
 		}
+		if sys == b.sys {
+			b.tell(func(h *Hooks) { h.Reset(rec.Request, t) })
+		}
 		if rec.cycled = t == ResetFullPowerCycle && sys == b.sys; !rec.cycled {
 			if err := resetFor(sys, rec.Request.Client, t); err != nil {
 				rec.Answer = resetRefusal(t, err)
@@ -348,6 +352,9 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 			}
 		}
 		rec.Executed = now
+		if sys == b.sys && (t == ResetForceOff || t == ResetForceRestart || t == ResetPowerCycle || t == ResetFullPowerCycle) {
+			b.stopTimer()
+		}
 		b.overtake(nil)
 		b.spread(e, t)
 	case later.Stuck != nil:
@@ -593,8 +600,13 @@ func (b *BMC) Close() {
 	b.dropChores()
 	old := *b.rules.Load()
 	b.setRules(nil)
+	unwatch := b.unwatchTimer
+	b.unwatchTimer = nil
 	b.mu.Unlock()
 	b.watchEdges()
+	if unwatch != nil {
+		unwatch()
+	}
 	for _, r := range old {
 		b.finish(r)
 	}

@@ -50,6 +50,7 @@ type outage struct {
 	report  string        // reported so long after it is up again
 	insist  time.Duration
 	mains   *rule // the loss of AC power that holds it down
+	cut     bool  // it has lost the AC power for a while
 	// by is the name of the rule that has taken it down; empty if a client has. Requests that find it down name it.
 	by string
 }
@@ -129,16 +130,32 @@ func OnReset(f func(client string, t ResetType)) Option {
 	return func(b *BMC) { b.onReset = f }
 }
 
-// OnForget has f called whenever the BMC loses its memory, until it is stopped: for interfaces that have one of their own.
-func (b *BMC) OnForget(f func()) (stop func()) {
+// Hooks are what an interface with a memory of its own wants to know of its BMC.
+type Hooks struct {
+	// Reset is called before the host is reset, for whatever reason that the BMC has.
+	Reset func(r Request, t ResetType)
+	// Forget is called when the BMC has lost its memory, and says whether it was with the AC power.
+	Forget func(mains bool)
+}
+
+// Hook has the BMC call some hooks until it is stopped.
+func (b *BMC) Hook(h Hooks) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own := &f
-	b.forgetters = append(b.forgetters, own)
+	b.hooks = append(b.hooks, &h)
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.forgetters = slices.DeleteFunc(b.forgetters, func(g *func()) bool { return g == own })
+		b.hooks = slices.DeleteFunc(slices.Clone(b.hooks), func(g *Hooks) bool { return g == &h })
+	}
+}
+
+func (b *BMC) tell(call func(*Hooks)) {
+	b.mu.Lock()
+	hooks := slices.Clip(b.hooks)
+	b.mu.Unlock()
+	for _, h := range hooks {
+		call(h)
 	}
 }
 
@@ -186,12 +203,7 @@ func (b *BMC) goDown(o *outage, d time.Duration) {
 
 	if o.forget {
 		b.mem.forget()
-		b.mu.Lock()
-		forgetters := slices.Clone(b.forgetters)
-		b.mu.Unlock()
-		for _, f := range forgetters {
-			(*f)()
-		}
+		b.tell(func(h *Hooks) { h.Forget(o.mains != nil || o.cut) })
 	}
 	for _, c := range cut {
 		c.lose()
@@ -361,7 +373,7 @@ const mainsOff = 10 * time.Second
 // cycleMains takes the power away from the host and from the BMC, and gives it back. What the host does then is for its restore
 // policy to say.
 func (b *BMC) cycleMains() {
-	b.goDown(&outage{forget: true, restore: b.RestorePolicy(), last: b.actual()}, mainsOff+b.restartTime)
+	b.goDown(&outage{forget: true, cut: true, restore: b.RestorePolicy(), last: b.actual()}, mainsOff+b.restartTime)
 	_ = b.cut() // a host that is gone has no power either
 }
 

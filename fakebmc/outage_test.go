@@ -270,11 +270,12 @@ func TestOwnResetsAreRecorded(t *testing.T) {
 		`{"name": "dead", "when": {"from": "1s"}, "effect": {"unreachable": true}}`,
 		`{"name": "watched", "when": {"client": "watchdog"}, "effect": {"ignore": true}}`,
 	)
-	if err := w.bmc.SetWatchdog(fakebmc.Watchdog{Enabled: true, Action: fakebmc.ResetPowerCycle, Timeout: 20 * s}); err != nil || !w.bmc.FeedWatchdog() {
+	w.ask("ForceOff")
+	w.clk.Advance(10 * s)
+	if err := w.bmc.SetWatchdog(fakebmc.Watchdog{Enabled: true, Action: fakebmc.ResetPowerCycle, Timeout: 10 * s}); err != nil || !w.bmc.FeedWatchdog() {
 		t.Fatal(err)
 	}
-	w.ask("ForceOff")
-	w.clk.Advance(15 * s)
+	w.clk.Advance(5 * s)
 	if left := w.bmc.Watchdog(); !left.Running || left.Remaining != 5*s {
 		t.Errorf("watchdog %+v", left)
 	}

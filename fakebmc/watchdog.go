@@ -7,7 +7,7 @@ import (
 
 // Watchdog is the timer by which a host proves to its BMC that it is alive
 // (IPMI 2.0, section 27). When it expires the BMC resets the host as ClientWatchdog.
-// The BMC forgets it when it restarts and forgets.
+// It stops whenever the host goes off or is reset, and must be set anew then. The BMC forgets it when it restarts and forgets.
 type Watchdog struct {
 	Enabled bool
 	Action  ResetType     // "" (none), ForceRestart, ForceOff or PowerCycle
@@ -27,8 +27,10 @@ type Watchdog struct {
 	Remaining time.Duration
 
 	deadline time.Duration
-	chore    *chore
-	round    int // of feeding; an older timer that fires late is void
+	// primed says that it was set since the host went off or was reset the last time.
+	primed bool
+	chore  *chore
+	round  int // of feeding; an older timer that fires late is void
 }
 
 // Watchdog returns the timer as it is now.
@@ -57,7 +59,7 @@ func (b *BMC) SetWatchdog(w Watchdog) error {
 	old := b.mem.timer.chore
 	b.mem.timer = Watchdog{
 		Enabled: w.Enabled, Action: w.Action, Timeout: w.Timeout, Use: w.Use, Unlogged: w.Unlogged, Warning: w.Warning,
-		Expired: b.mem.timer.Expired & w.Expired, round: b.mem.timer.round + 1,
+		Expired: b.mem.timer.Expired & w.Expired, primed: true, round: b.mem.timer.round + 1,
 	}
 	b.mem.mu.Unlock()
 	if old != nil {
@@ -68,9 +70,10 @@ func (b *BMC) SetWatchdog(w Watchdog) error {
 
 // FeedWatchdog starts the timer anew; one of no time expires at once. It is false when there is none to start.
 func (b *BMC) FeedWatchdog() bool {
+	b.watchForTimer()
 	b.mem.mu.Lock()
 	w := &b.mem.timer
-	if !w.Enabled || w.Timeout == 0 && w.Use == 0 {
+	if !w.Enabled || !w.primed || w.Timeout == 0 && w.Use == 0 {
 		b.mem.mu.Unlock()
 		return false
 	}
@@ -94,12 +97,47 @@ func (b *BMC) FeedWatchdog() bool {
 	return true
 }
 
+// watchForTimer sees to it that the timer stops when the host goes off by itself, if that can be seen.
+func (b *BMC) watchForTimer() {
+	w, ok := b.sys.(Watcher)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !ok || b.unwatchTimer != nil || b.life.Load() == closed {
+		return
+	}
+	b.unwatchTimer = w.Watch(func(s PowerState) {
+		if s == Off {
+			b.stopTimer()
+		}
+	})
+}
+
+// stopTimer is what becomes of the timer when the host goes off or is reset (IPMI 2.0, sections 27.1, 27.2 and 27.6): it has to
+// be set again before it can be started, and is logged again.
+func (b *BMC) stopTimer() {
+	b.mem.mu.Lock()
+	w := &b.mem.timer
+	old := w.chore
+	w.Running, w.Unlogged, w.primed, w.chore = false, false, false, nil
+	w.round++
+	b.mem.mu.Unlock()
+	if old != nil {
+		b.cancel(old)
+	}
+}
+
 func (b *BMC) expire(round int) {
+	isOff := b.actual() == Off // which nobody has told us of
 	b.mem.mu.Lock()
 	w := &b.mem.timer
 	mine := w.Running && w.round == round
-	if mine {
-		w.Running, w.chore = false, nil
+	switch {
+	case mine && isOff:
+		b.mem.mu.Unlock()
+		b.stopTimer()
+		return
+	case mine:
+		w.Running, w.Unlogged, w.chore = false, false, nil
 		w.Expired |= 1 << w.Use
 	}
 	action := w.Action

@@ -16,13 +16,18 @@ const (
 	bootFlags    = 5
 )
 
+// bootParameters are how many bytes each has at least.
+var bootParameters = map[byte]int{bootProgress: 1, bootClearing: 1, bootAck: 2, bootFlags: 5}
+
 // Bits of the parameters.
 const (
 	bootParameterVersion = 1
 	setComplete          = 0
 	setInProgress        = 1
-	commitWrite          = 2
-	keepWithoutControl   = 0x08 // of bootClearing
+	keepByButton         = 0x01 // of bootClearing, as those that follow
+	keepByWatchdog       = 0x04
+	keepWithoutControl   = 0x08
+	keepings             = 0x1f
 
 	flagsValid      = 0x80
 	flagsPersistent = 0x40
@@ -113,19 +118,24 @@ func (s *Server) setBoot(x *session, b []byte) byte {
 		return codeInvalidCommand
 	}
 	parameter, data := b[0], b[1:]
-	if length, known := map[byte]int{bootProgress: 1, bootClearing: 1, bootAck: 2, bootFlags: 5}[parameter&0x7f]; !known {
+	switch length, known := bootParameters[parameter]; {
+	case parameter&0x80 != 0:
+		return codeInvalidField // it is to be locked
+	case !known:
 		return codeNoParameter
-	} else if len(data) < length {
+	case len(data) == 0:
+		return codeOK // it is valid, as it always is
+	case len(data) < length:
 		return codeShort
 	}
 	switch parameter {
 	case bootFlags:
-		return s.setBootFlags(booter, data)
+		return s.setBootFlags(x, booter, data)
 	case bootProgress:
 		return s.setProgress(x, data[0]&3)
 	case bootClearing:
-		if data[0]&^keepWithoutControl != 0 {
-			return codeInvalidField // each boot is one
+		if data[0]&^keepings != 0 {
+			return codeInvalidField
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -137,7 +147,7 @@ func (s *Server) setBoot(x *session, b []byte) byte {
 		s.boot.ack = s.boot.ack&^data[0] | data[1]&data[0]
 		return codeOK
 	}
-	return codeInvalidField // a parameter that is to be locked
+	return codeNoParameter
 }
 
 // setProgress: one session at a time sets options, as long as it lives.
@@ -152,24 +162,78 @@ func (s *Server) setProgress(x *session, progress byte) byte {
 		s.boot.setter = x
 	case setComplete:
 		s.boot.setter = nil
-	case commitWrite: // what is written is in force at once
-	default:
+	default: // nothing is rolled back, so that there is nothing to commit
 		return codeInvalidField
 	}
 	return codeOK
 }
 
-// forgetBoot is what becomes of the boot options when the BMC loses its memory: they outlive any boot of the host, but not that
+// forget is what becomes of the boot options when the BMC loses its memory: they outlive any boot of the host, but not that
 // (section 28.13, "semi-volatile"). An override that Redfish has set since then is in force all the same.
-func (s *Server) forgetBoot() {
+func (s *Server) forget(mains bool) {
 	s.mu.Lock()
+	s.failed = s.failed || mains
 	set := s.boot.set
 	s.boot = bootOptions{round: s.boot.round + 1}
 	s.mu.Unlock()
-	if booter, ok := s.bmc.System().(fakebmc.Booter); ok && set {
-		if boot, err := booter.Boot(); err == nil && boot.Enabled != fakebmc.BootDisabled {
-			_ = booter.SetBoot(fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: boot.Mode}) // nobody is there to be told
-		}
+	if set {
+		s.clearFlags()
+	}
+}
+
+// aboutToReset clears flags that are valid for a restart by Chassis Control alone (section 28.12), unless those who set them
+// have said otherwise. A reset by Redfish is as good. Whoever was about to change options is done with it.
+func (s *Server) aboutToReset(r fakebmc.Request, t fakebmc.ResetType) {
+	if t == fakebmc.ResetNmi {
+		return
+	}
+	s.mu.Lock()
+	s.boot.setter = nil
+	s.failed = s.failed && r.Client == fakebmc.ClientRestore
+	keep := byte(0)
+	switch {
+	case t == fakebmc.ResetForceOff, t == fakebmc.ResetGracefulShutdown: // no restart
+	case r.Client == fakebmc.ClientWatchdog:
+		s.cause, keep = causeWatchdog, keepByWatchdog
+	case r.Client == fakebmc.ClientRestore && s.bmc.RestorePolicy() == fakebmc.AlwaysOn:
+		s.cause = causeAlwaysOn
+	case r.Client == fakebmc.ClientRestore:
+		s.cause = causeLastState
+	case t == fakebmc.ResetPushPowerButton:
+		s.cause, keep = causeButton, keepByButton
+	case r.Via == fakebmc.ViaIPMI:
+		s.cause = causeControl
+	case r.Client == fakebmc.ClientBMC:
+		s.cause = causeUnknown
+	default:
+		s.cause = causeOEM
+	}
+	void := s.boot.set && keep != 0 && s.boot.clearing&keep == 0
+	s.mu.Unlock()
+	if void {
+		s.clearFlags()
+	}
+}
+
+// The causes of a restart (section 28.11).
+const (
+	causeUnknown   = 0x0
+	causeControl   = 0x1
+	causeButton    = 0x3
+	causeWatchdog  = 0x4
+	causeOEM       = 0x5
+	causeAlwaysOn  = 0x6
+	causeLastState = 0x7
+)
+
+// clearFlags ends an override.
+func (s *Server) clearFlags() {
+	booter, ok := s.bmc.System().(fakebmc.Booter)
+	if !ok {
+		return
+	}
+	if boot, err := booter.Boot(); err == nil && boot.Enabled != fakebmc.BootDisabled {
+		_ = booter.SetBoot(fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: boot.Mode}) // nobody is there to be told
 	}
 }
 
@@ -178,7 +242,10 @@ func (s *Server) holds(x *session) bool { return x != nil && slices.Contains(s.s
 // setBootFlags sets the override. The firmware mode is the one asked for if the host has
 // it. A host without the legacy one keeps its own, since the bit for it is the absence
 // of another one. What can't be done, such as clearing the CMOS, is refused.
-func (s *Server) setBootFlags(booter fakebmc.Booter, b []byte) byte {
+func (s *Server) setBootFlags(x *session, booter fakebmc.Booter, b []byte) byte {
+	if b[0]&flagsValid != 0 && b[0]&flagsPersistent != 0 && x.level() < privilegeAdministrator {
+		return codePrivilege
+	}
 	target, known := bootDevices[b[1]>>2&0xf]
 	targets, modes, err := booter.Bootable()
 	switch {
@@ -231,7 +298,7 @@ func (s *Server) awaitControl(booter fakebmc.Booter, begin bool) {
 		due := s.boot.round == round
 		s.mu.Unlock()
 		if boot, err := booter.Boot(); due && err == nil && boot.Enabled == fakebmc.BootOnce {
-			_ = booter.SetBoot(fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: boot.Mode}) // nobody is there to be told
+			s.clearFlags()
 		}
 	})
 }

@@ -19,6 +19,7 @@ const (
 	getChassisStatus       = 0x01
 	chassisControl         = 0x02
 	setRestorePolicy       = 0x06
+	getRestartCause        = 0x07
 	setBootOptions         = 0x08
 	getBootOptions         = 0x09
 
@@ -128,8 +129,8 @@ func (s *Server) offers(suites bool) (data []byte) {
 func (s *Server) execute(client string, x *session, m message, reply func(code byte, data []byte)) {
 	x.mu.Lock()
 	x.used = s.cfg.Clock.Now()
-	privilege := x.privilege
 	x.mu.Unlock()
+	privilege := x.level()
 	if m.lun != 0 {
 		reply(codeInvalidLUN, nil)
 		return
@@ -171,7 +172,8 @@ var privileges = map[[2]byte]struct {
 	{chassis, getChassisStatus}:       {privilegeUser, 0, ""},
 	{chassis, chassisControl}:         {privilegeOperator, 1, ""},
 	{chassis, setRestorePolicy}:       {privilegeOperator, 1, http.MethodPatch},
-	{chassis, setBootOptions}:         {privilegeOperator, 2, http.MethodPatch},
+	{chassis, getRestartCause}:        {privilegeUser, 0, http.MethodGet},
+	{chassis, setBootOptions}:         {privilegeOperator, 1, http.MethodPatch},
 	{chassis, getBootOptions}:         {privilegeOperator, 3, http.MethodGet},
 	{app, getDeviceID}:                {privilegeUser, 0, http.MethodGet},
 	{app, getSelfTest}:                {privilegeUser, 0, http.MethodGet},
@@ -248,7 +250,11 @@ func (o *order) Reply(a fakebmc.Answer, _ fakebmc.Effects) { o.done(a) }
 func (s *Server) perform(x *session, m message) (code byte, body []byte) {
 	switch [2]byte{m.netFn, m.command} {
 	case [2]byte{chassis, getChassisCapabilities}:
-		return codeOK, []byte{0, bmcAddress, bmcAddress, bmcAddress, bmcAddress}
+		return codeOK, []byte{0, bmcAddress, bmcAddress, bmcAddress, bmcAddress, bmcAddress}
+	case [2]byte{chassis, getRestartCause}:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return codeOK, []byte{s.cause, channel}
 	case [2]byte{chassis, setRestorePolicy}:
 		return s.setRestorePolicy(int(m.data[0] & 7))
 	case [2]byte{chassis, setBootOptions}:
@@ -337,7 +343,20 @@ func (s *Server) status(a fakebmc.Answer, code byte) []byte {
 	if a.PowerState != fakebmc.Off {
 		state |= 1
 	}
-	return []byte{state, 0, 0}
+	return []byte{state, s.lastEvent(), 0}
+}
+
+// lastEvent is the last power event, of those that there are here.
+func (s *Server) lastEvent() (event byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == causeControl {
+		event |= 0x10 // the power came on by an IPMI command
+	}
+	if s.failed {
+		event |= 0x01 // AC failed
+	}
+	return event
 }
 
 // completion derives the completion code; without an answer there is none.

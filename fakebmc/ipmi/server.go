@@ -57,6 +57,8 @@ type Server struct {
 	handshakes handshakes
 	sessions   []*session
 	boot       bootOptions
+	cause      byte // of the host's last restart
+	failed     bool // the last power event was a loss of AC power
 }
 
 // Listen serves a BMC on an address, host:port; an empty host is 127.0.0.1,
@@ -102,7 +104,7 @@ func newServer(b *fakebmc.BMC, cfg Config) *Server {
 	if len(cfg.Suites) > 0 {
 		s.suites = slices.DeleteFunc(s.suites, func(x suite) bool { return !slices.Contains(cfg.Suites, int(x.id)) })
 	}
-	s.unhook = b.OnForget(s.forgetBoot)
+	s.unhook = b.Hook(fakebmc.Hooks{Reset: s.aboutToReset, Forget: s.forget})
 	hash := sha256.Sum256([]byte("fakebmc ipmi " + b.Host()))
 	copy(s.guid[:], hash[:])
 	return s

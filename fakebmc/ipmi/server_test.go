@@ -299,7 +299,8 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 		method, path   string
 		body           int // bytes
 	}{
-		{chassis, getChassisCapabilities, nil, "GET", system, 5},
+		{chassis, getChassisCapabilities, nil, "GET", system, 6},
+		{chassis, getRestartCause, nil, "GET", system, 2},
 		{chassis, getChassisStatus, nil, "GET", system, 3},
 		{chassis, setRestorePolicy, []byte{2}, "PATCH", system, 1},
 		{chassis, getBootOptions, []byte{bootFlags, 0, 0}, "GET", system, 7},
@@ -512,7 +513,7 @@ func TestBootOptions(t *testing.T) {
 	}
 	con.x, con.sequence = other, otherSequence
 	set(codeOK, bootProgress, setInProgress)
-	set(codeOK, bootProgress, commitWrite)
+	set(codeInvalidField, bootProgress, 2) // nothing is rolled back that could be committed
 	set(codeOK, bootProgress, setComplete)
 	get(bootProgress, setComplete)
 
@@ -525,7 +526,7 @@ func TestBootOptions(t *testing.T) {
 		{codeInvalidField, []byte{bootFlags, flagsValid, 0x80 | 1<<2, 0, 0, 0}}, // clear the CMOS
 		{codeInvalidField, []byte{bootFlags, flagsValid, 1 << 2, 1, 0, 0}},
 		{codeInvalidField, []byte{0x80 | bootFlags, flagsValid, 1 << 2, 0, 0, 0}}, // lock it
-		{codeInvalidField, []byte{bootClearing, 1}}, {codeInvalidField, []byte{bootProgress, 3}},
+		{codeInvalidField, []byte{bootClearing, 0x20}}, {codeInvalidField, []byte{bootProgress, 3}},
 	} {
 		set(c.code, c.data...)
 	}

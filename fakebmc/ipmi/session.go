@@ -78,6 +78,13 @@ type session struct {
 	deed                       deed // the last one
 }
 
+// level is the privilege of the session as it is now.
+func (x *session) level() byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.privilege
+}
+
 // deed is a Chassis Control, and what came of it.
 type deed struct {
 	known    bool

@@ -28,6 +28,7 @@ func (c *console) script(about string, lines ...line) {
 	}
 }
 
+func control(n byte) line           { return line{chassis, chassisControl, []byte{n}, codeOK, []byte{}} }
 func set(b ...byte) line            { return line{app, setWatchdog, b, codeOK, []byte{}} }
 func badTimer(b ...byte) line       { return line{app, setWatchdog, b, codeInvalidField, []byte{}} }
 func timer(want ...byte) line       { return line{app, getWatchdog, nil, codeOK, want} }
@@ -55,7 +56,7 @@ func TestWatchdogTimer(t *testing.T) {
 		{"each field", []line{
 			set(timerUnlogged|sms, cycle, 7, 0, 100, 0), timer(timerUnlogged|sms, cycle, 7, 0, 100, 0, 100, 0),
 			feed(codeOK), timer(timerUnlogged|timerRuns|sms, cycle, 7, 0, 100, 0, 100, 0),
-		}, 1, []line{timer(timerUnlogged|sms, cycle, 7, 1<<sms, 100, 0, 100, 0)}},
+		}, 1, []line{timer(sms, cycle, 7, 1<<sms, 100, 0, 100, 0)}},
 		{"set stops it", []line{set(sms, cycle, 0, 0, 100, 0), feed(codeOK), set(sms, cycle, 0, 0, 100, 0), timer(sms, cycle, 0, 0, 100, 0, 100, 0)}, 0, nil},
 		{"set does not stop it", []line{
 			set(sms, cycle, 0, 0, 200, 0), feed(codeOK), set(timerRuns|sms, cycle, 0, 0, 100, 0), timer(timerRuns|sms, cycle, 0, 0, 100, 0, 100, 0),
@@ -69,6 +70,11 @@ func TestWatchdogTimer(t *testing.T) {
 			set(sms, 0, 0, 0, 0, 0), feed(codeOK), timer(sms, 0, 0, 1<<sms|1<<osLoad, 0, 0, 0, 0),
 			set(sms, 0, 0, 1<<osLoad, 0, 0), timer(sms, 0, 0, 1<<sms, 0, 0, 0, 0), set(sms, 0, 0, 0xff, 0, 0), timer(sms, 0, 0, 0, 0, 0, 0, 0),
 		}},
+		{"the host is switched off", []line{
+			set(timerUnlogged|sms, cycle, 3, 0, 100, 0), feed(codeOK), control(0), timer(sms, cycle, 3, 0, 100, 0, 100, 0), feed(codeTimerNotSet),
+		}, 1, []line{control(1), feed(codeTimerNotSet), set(sms, 0, 0, 0, 100, 0), feed(codeOK)}},
+		{"the host is reset", []line{set(sms, cycle, 0, 0, 100, 0), feed(codeOK), control(3), timer(sms, cycle, 0, 0, 100, 0, 100, 0)}, 1, nil},
+		{"the host shuts down", []line{set(sms, cycle, 0, 0, 0x2c, 1), feed(codeOK), control(5)}, 0, []line{timer(timerRuns|sms, cycle, 0, 0, 0x2c, 1, 190, 0)}},
 		{"reserved", []line{
 			badTimer(0, 0, 0, 0, 100, 0), badTimer(6, 0, 0, 0, 100, 0), badTimer(7, 0, 0, 0, 100, 0), badTimer(sms, 4, 0, 0, 100, 0),
 			badTimer(sms, 0x20, 0, 0, 100, 0), feed(codeTimerNotSet), {app, setWatchdog, []byte{sms, 0, 0, 0, 100}, codeShort, nil},
@@ -155,19 +161,20 @@ func TestWhatIsKept(t *testing.T) {
 		flags   []byte
 		ack     byte
 		timer   byte // its use
+		failed  bool // the last power event was a loss of AC power
 	}{
 		{"power-off", func(c *console, _ *fakebmc.BMC) {
 			c.script("off", line{chassis, chassisControl, []byte{0}, codeOK, nil})
-		}, false, pxe, 2, 4},
-		{"warm reset", func(c *console, _ *fakebmc.BMC) { c.script("reset", line{app, warmReset, nil, codeOK, nil}) }, false, pxe, 2, 4},
-		{"cold reset", func(c *console, _ *fakebmc.BMC) { c.script("reset", line{app, coldReset, nil, codeOK, nil}) }, false, none, 0, 0},
-		{"cold reset, set by Redfish", func(c *console, _ *fakebmc.BMC) { c.script("reset", line{app, coldReset, nil, codeOK, nil}) }, true, pxe, 0, 0},
+		}, false, pxe, 2, 4, false},
+		{"warm reset", func(c *console, _ *fakebmc.BMC) { c.script("reset", line{app, warmReset, nil, codeOK, nil}) }, false, pxe, 2, 4, false},
+		{"cold reset", func(c *console, _ *fakebmc.BMC) { c.script("reset", line{app, coldReset, nil, codeOK, nil}) }, false, none, 0, 0, false},
+		{"cold reset, set by Redfish", func(c *console, _ *fakebmc.BMC) { c.script("reset", line{app, coldReset, nil, codeOK, nil}) }, true, pxe, 0, 0, false},
 		{"loss of power", func(c *console, b *fakebmc.BMC) {
 			loss := fakebmc.Rule{Name: "loss", Effect: fakebmc.Effect{Loss: &fakebmc.Loss{For: fakebmc.Duration(time.Second)}}}
 			if err := b.AddRule(loss); err != nil {
 				c.t.Fatal(err)
 			}
-		}, false, none, 0, 0},
+		}, false, none, 0, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clk, host, b := newWorld(t)
@@ -185,6 +192,9 @@ func TestWhatIsKept(t *testing.T) {
 			clk.Advance(3 * time.Minute)
 			con.sequence = 0
 			con.mustOpen(&suites[0])
+			if code, status, _ := con.command(chassis, getChassisStatus); code != codeOK || (status[1]&1 != 0) != c.failed {
+				t.Errorf("the last power event is %#x", status[1])
+			}
 			con.script("afterwards", flagsAre(c.flags...), option(bootAck, 0, c.ack))
 			if policy := b.RestorePolicy(); policy != fakebmc.AlwaysOn {
 				t.Errorf("the restore policy is %s", policy)
@@ -194,6 +204,63 @@ func TestWhatIsKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhoRestartedIt follows sections 28.11 to 28.13: what a restart's cause is, and for which ones boot flags are valid.
+func TestWhoRestartedIt(t *testing.T) {
+	once := []byte{bootFlags, flagsValid | flagsUEFI, 1 << 2, 0, 0, 0}
+	watched := []line{set(4, 1, 0, 0, 100, 0), feed(codeOK)}
+	power := func(r fakebmc.ResetType) func(*fakebmc.BMC) {
+		return func(b *fakebmc.BMC) { b.Do(b.ResetRequest("admin", r), func(fakebmc.Answer) {}) }
+	}
+	for _, c := range []struct {
+		name    string
+		before  []line
+		redfish func(*fakebmc.BMC)
+		cause   byte
+		pxe     bool // it boots by the flags
+	}{
+		{"Chassis Control", []line{options(once...), control(3)}, nil, causeControl, true},
+		{"Redfish", []line{options(once...)}, power(fakebmc.ResetForceRestart), causeOEM, true},
+		{"watchdog", append([]line{options(once...)}, watched...), nil, causeWatchdog, false},
+		{"watchdog, and the flags are kept", append([]line{options(bootClearing, keepByWatchdog), options(once...)}, watched...), nil, causeWatchdog, true},
+		{"button", []line{control(0), options(once...)}, power(fakebmc.ResetPushPowerButton), causeButton, false},
+		{"button, and the flags are kept", []line{control(0), options(bootClearing, keepByButton), options(once...)}, power(fakebmc.ResetPushPowerButton), causeButton, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clk, host, b := newWorld(t)
+			con := newConsole(t, clk, b)
+			con.mustOpen(&suites[0])
+			con.script("before", append([]line{options(bootProgress, setInProgress)}, c.before...)...)
+			clk.Advance(5 * time.Second)
+			if c.redfish != nil {
+				c.redfish(b)
+			}
+			clk.Advance(20 * time.Second)
+			if code, status, _ := con.command(chassis, getChassisStatus); code != codeOK || (status[1] == 0x10) != (c.cause == causeControl) {
+				t.Errorf("the last power event is %#x", status[1])
+			}
+			con.script("after", line{chassis, getRestartCause, nil, codeOK, []byte{c.cause, channel}}, option(bootProgress, setComplete))
+			if pxe := host.BootedBy().Target == fakebmc.BootPxe; pxe != c.pxe {
+				t.Errorf("it booted by %+v", host.BootedBy())
+			}
+		})
+	}
+}
+
+// TestBootFlagsForGood: to change what every boot is from takes an administrator.
+func TestBootFlagsForGood(t *testing.T) {
+	clk, _, b := newWorld(t)
+	con := newConsole(t, clk, b)
+	con.mustOpen(&suites[0])
+	flags := func(first, code byte) line {
+		return line{chassis, setBootOptions, []byte{bootFlags, first | flagsUEFI, 1 << 2, 0, 0, 0}, code, []byte{}}
+	}
+	con.script("boot flags",
+		level(privilegeOperator, codeOK), flags(flagsValid|flagsPersistent, codePrivilege), flags(flagsValid, codeOK), flags(flagsPersistent, codeOK),
+		level(privilegeAdministrator, codeOK), flags(flagsValid|flagsPersistent, codeOK),
+		options(bootFlags), line{chassis, setBootOptions, []byte{0x80 | bootFlags}, codeInvalidField, nil}, line{chassis, setBootOptions, []byte{7}, codeNoParameter, nil},
+	)
 }
 
 // TestHandshakeOverAPoorNetwork has each message of a session's establishment lost, late, doubled and out of order. The client,
