@@ -26,6 +26,7 @@ import (
 	"github.com/fencelab/fencelab/ci/libvirtd"
 	"github.com/fencelab/fencelab/fakebmc/fleet"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
 const bmcUser, bmcPassword = "admin", "s3cret"
@@ -160,7 +161,7 @@ func TestBMCServesDomains(t *testing.T) {
 	}
 
 	t.Run("sushy", func(t *testing.T) {
-		requireClient(t, "/usr/bin/python3", "-c", "import sushy")
+		systemtest.RequireClient(t, "/usr/bin/python3", "-c", "import sushy")
 		for _, path := range []string{address.Path, "/redfish/v1/Systems/host"} {
 			sushy := exec.CommandContext(t.Context(), "/usr/bin/python3", "-W", "ignore", "testdata/sushy_domain.py",
 				s.url, path, bmcUser, bmcPassword, images.URL+"/boot.iso", host.Serial())
@@ -178,7 +179,7 @@ func TestBMCServesDomains(t *testing.T) {
 		}
 	})
 	t.Run("fence_redfish", func(t *testing.T) {
-		requireClient(t, "fence_redfish", "--action", "metadata")
+		systemtest.RequireClient(t, "fence_redfish", "--action", "metadata")
 		for _, step := range []struct {
 			action string
 			on     bool
@@ -292,19 +293,6 @@ func send(t *testing.T, client *http.Client, method, to string, body any, prepar
 		t.Fatal(err)
 	}
 	return resp.StatusCode, got
-}
-
-// requireClient skips, or fails with FENCELAB_REQUIRE_CLIENTS set, without a client of a BMC.
-func requireClient(t *testing.T, command string, args ...string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), command, args...).CombinedOutput()
-	switch {
-	case err == nil:
-	case os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "":
-		t.Fatalf("%s: %v; fakebmc/clients.sh installs it\n%s", command, err, out)
-	default:
-		t.Skipf("%s: %v; fakebmc/clients.sh installs it", command, err)
-	}
 }
 
 // ironicNode is what Ironic calls a host.

@@ -3,7 +3,6 @@ package ipmi
 import (
 	"context"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -13,22 +12,9 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/memory"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 	"github.com/fencelab/fencelab/fakebmc/wall"
 )
-
-// client is the path of a BMC client that fakebmc/clients.sh installs.
-func client(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "" {
-		t.Fatalf("%v; fakebmc/clients.sh installs it", err)
-	}
-	t.Skipf("%v; fakebmc/clients.sh installs it", err)
-	return ""
-}
 
 type rig struct {
 	host   *memory.Host
@@ -71,7 +57,7 @@ func (r *rig) run(t *testing.T, command string, args ...string) (string, error) 
 }
 
 func TestIpmitool(t *testing.T) {
-	tool := client(t, "ipmitool")
+	tool := systemtest.RequireClient(t, "ipmitool")
 	for _, suite := range []string{"", "3", "17"} {
 		t.Run("suite "+suite, func(t *testing.T) {
 			r := newRig(t)
@@ -142,7 +128,7 @@ func TestIpmitool(t *testing.T) {
 }
 
 func TestIpmitoolIsRefused(t *testing.T) {
-	tool := client(t, "ipmitool")
+	tool := systemtest.RequireClient(t, "ipmitool")
 	for _, c := range []struct {
 		name string
 		args string
@@ -171,7 +157,7 @@ func TestIpmitoolIsRefused(t *testing.T) {
 
 // TestIpmitoolInAFlood: a stranger on the same machine begins sessions as fast as he can.
 func TestIpmitoolInAFlood(t *testing.T) {
-	tool := client(t, "ipmitool")
+	tool := systemtest.RequireClient(t, "ipmitool")
 	r := newRig(t)
 	open := wrapPlus(payloadOpenSession, append([]byte{0, 4, 0, 0, 1, 2, 3, 4}, 0, 0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 8, 4, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -204,8 +190,8 @@ func TestIpmitoolInAFlood(t *testing.T) {
 }
 
 func TestFenceIpmilan(t *testing.T) {
-	tool := client(t, "fence_ipmilan")
-	client(t, "ipmitool")
+	tool := systemtest.RequireClient(t, "fence_ipmilan")
+	systemtest.RequireClient(t, "ipmitool")
 	for _, cipher := range []string{"3", "17"} {
 		t.Run("cipher "+cipher, func(t *testing.T) {
 			t.Parallel()

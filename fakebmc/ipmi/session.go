@@ -218,8 +218,8 @@ func (s *Server) rakp1(b []byte) []byte {
 	defer s.mu.Unlock()
 	switch {
 	case x.rakp1 == nil:
-	case bytes.Equal(x.rakp1, b):
-		return x.rakp2
+	case again(x.rakp1, b):
+		return tagged(x.rakp2, b[0])
 	default: // a handshake is tried once
 		return refuse(statusInvalidSession)
 	}
@@ -267,10 +267,20 @@ func (s *Server) rakp3(client string, b []byte) []byte {
 	case x.rakp3 == nil: // whatever comes of it, a proof is tried once
 		x.rakp3 = slices.Clone(b)
 		x.rakp4 = s.admit(client, x, b)
-	case !bytes.Equal(x.rakp3, b):
+	case !again(x.rakp3, b):
 		return binary.LittleEndian.AppendUint32([]byte{b[0], statusInvalidSession, 0, 0}, x.console)
 	}
-	return x.rakp4
+	return tagged(x.rakp4, b[0])
+}
+
+// again reports whether a message says the same as an earlier one. Its tag may count on: ipmipower's does.
+func again(earlier, b []byte) bool { return bytes.Equal(earlier[1:], b[1:]) }
+
+// tagged is an answer to a message of some tag.
+func tagged(answer []byte, tag byte) []byte {
+	answer = slices.Clone(answer)
+	answer[0] = tag
+	return answer
 }
 
 // admit is RAKP 4. The caller holds mu.

@@ -291,8 +291,10 @@ func TestHandshakeOverAPoorNetwork(t *testing.T) {
 						late, answer = packet, con.ask(packet)
 					default:
 						first := con.ask(packet)
-						answer = con.ask(packet)
-						if j > 0 && !bytes.Equal(first, answer) {
+						const tag = rmcpHeader + plusHeader
+						packet[tag] += 3
+						second := con.ask(packet)
+						if second[tag] != packet[tag] || j > 0 && !bytes.Equal(first[tag+1:], second[tag+1:]) {
 							t.Errorf("%s is answered otherwise the second time", m.name)
 						}
 						answer = first

@@ -12,24 +12,11 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
 // The Python that has Debian's sushy; another one first in PATH hasn't.
 const systemPython = "/usr/bin/python3"
-
-// requireClient skips, or fails with FENCELAB_REQUIRE_CLIENTS set, without a
-// client that fakebmc/clients.sh installs.
-func requireClient(t *testing.T, command string, args ...string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), command, args...).CombinedOutput()
-	switch {
-	case err == nil:
-	case os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "":
-		t.Fatalf("%s: %v; fakebmc/clients.sh installs it\n%s", command, err, out)
-	default:
-		t.Skipf("%s: %v; fakebmc/clients.sh installs it", command, err)
-	}
-}
 
 func secured(t *testing.T) redfish.Config {
 	t.Helper()
@@ -57,7 +44,7 @@ func trust(t *testing.T, cert *tls.Certificate) string {
 }
 
 func TestSushy(t *testing.T) {
-	requireClient(t, systemPython, "-c", "import sushy")
+	systemtest.RequireClient(t, systemPython, "-c", "import sushy")
 	for name, cfg := range map[string]redfish.Config{"http": account, "https": secured(t)} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, cfg, "node-1")
@@ -77,7 +64,7 @@ func TestSushy(t *testing.T) {
 
 // TestSushyMockups: the client of Ironic finds its way in every mockup.
 func TestSushyMockups(t *testing.T) {
-	requireClient(t, systemPython, "-c", "import sushy")
+	systemtest.RequireClient(t, systemPython, "-c", "import sushy")
 	for _, m := range mockups {
 		t.Run(m.name, func(t *testing.T) {
 			r := mockupRig(t, m.name, account)
@@ -98,7 +85,7 @@ func TestSushyMockups(t *testing.T) {
 }
 
 func TestFenceRedfish(t *testing.T) {
-	requireClient(t, "fence_redfish", "--action", "metadata")
+	systemtest.RequireClient(t, "fence_redfish", "--action", "metadata")
 	r := newRig(t, secured(t), "node-1")
 	u, err := url.Parse(r.url)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 // Mockup is the tree of another Redfish service, in the form that DMTF's mockup tools read and write: a directory for each resource,
 // with an index.json in it. A BMC that has one looks like that service: its paths, names, OEM properties and registries. Of its
-// first system the power, resets, boot override and watchdog are the host's; sessions, tasks, events, and the reset of
-// the manager are alive as well. All else is what the mockup says, and can't be changed.
+// first system the power, resets, boot override, watchdog and virtual CD drive are the host's; sessions, tasks, events, and the reset
+// of the manager are alive as well. All else is what the mockup says, and can't be changed.
 type Mockup struct {
 	resources map[string]object
 	headers   map[string]http.Header // of the answers to GET, by path
@@ -31,6 +31,7 @@ type Mockup struct {
 	sessionService, sessions  string
 	taskService, tasks        string // which may be empty
 	eventing, subscriptions   string // which may be empty
+	drive, insert, eject      string // of a CD drive; drive and eject may be empty
 	resets                    []fakebmc.ResetType
 	actionInfo                string // the path of what lists the resets, if that isn't the system
 }
@@ -216,7 +217,27 @@ func (m *Mockup) find() error {
 	m.tasks = linked(m.resources[m.taskService], "Tasks")
 	m.eventing = linked(root, "EventService")
 	m.subscriptions = linked(m.resources[m.eventing], "Subscriptions")
+	m.findDrive(linked(m.resources[m.manager], "VirtualMedia"), linked(system, "VirtualMedia"))
 	return m.findResets(system)
+}
+
+// findDrive looks in collections of virtual media for the first one that takes the image of a CD.
+func (m *Mockup) findDrive(collections ...string) {
+	for _, at := range collections {
+		members, _ := m.resources[at]["Members"].([]any)
+		for _, member := range members {
+			at := linked(object{"": member}, "")
+			media := m.resources[at]
+			kinds, _ := media["MediaTypes"].([]any)
+			insert, _ := inside(media, "Actions", "#VirtualMedia.InsertMedia", "target").(string)
+			if insert == "" || !slices.Contains(kinds, any("CD")) && !slices.Contains(kinds, any("DVD")) {
+				continue
+			}
+			eject, _ := inside(media, "Actions", "#VirtualMedia.EjectMedia", "target").(string)
+			m.drive, m.insert, m.eject = at, strings.TrimSuffix(insert, "/"), strings.TrimSuffix(eject, "/")
+			return
+		}
+	}
 }
 
 // allowableValues is where an action lists the resets that it has.
@@ -299,6 +320,8 @@ func (s *service) resolveMockup(path string) endpoint {
 		if listed, ok := inside(m.resources[m.chassis], "Actions", "#Chassis.Reset", allowableValues).([]any); ok {
 			e.resets = slices.DeleteFunc(e.resets, func(t fakebmc.ResetType) bool { return !slices.Contains(listed, any(string(t))) })
 		}
+	case m.drive, m.insert, m.eject:
+		s.mockupDrive(path, base, &e)
 	case m.subscriptions:
 		e = s.resolve(subscriptionsPath)
 		e.dress = func(o object) object { return m.dressList(base, o) }
@@ -317,6 +340,22 @@ func (s *service) resolveMockup(path string) endpoint {
 		s.resolveMockupMember(path, base, &e)
 	}
 	return e
+}
+
+// mockupDrive is the mockup's CD drive with the image of the host's; of a host without one it is as the mockup has it.
+func (s *service) mockupDrive(path string, base object, e *endpoint) {
+	m := s.mockup
+	bay, ok := s.common.System().(fakebmc.MediaBay)
+	if !ok {
+		s.resolveMockupMember(path, base, e)
+		return
+	}
+	own := mediaPath(s.common) + "/" + mediaID
+	rest := map[string]string{m.drive: "", m.insert: insertAction, m.eject: ejectAction}[path]
+	drive{s.common, bay}.resolve(own, own+rest, s.allowed, e)
+	if path == m.drive {
+		e.dress = func(o object) object { return dressed(base, o, "Image", "ImageName", "Inserted", "ConnectedVia") }
+	}
 }
 
 // resolveMockupMember finds a session or a task, or what the mockup says of a path.

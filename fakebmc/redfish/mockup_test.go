@@ -294,3 +294,34 @@ func TestNoMockup(t *testing.T) {
 		})
 	}
 }
+
+// TestMockupDrive: the mockup's CD drive, wherever it has that, is the host's; its other drives are as the mockup says.
+func TestMockupDrive(t *testing.T) {
+	const image = "http://127.0.0.1:8080/images/boot.iso"
+	for name, media := range map[string]string{"slashes": "/Managers/1/VirtualMedia", "embedded": "/Systems/System.Embedded.1/VirtualMedia"} {
+		r := mockupRig(t, name, redfish.Config{Media: []string{"http://127.0.0.1:8080/images/"}})
+		cd, action := v1+media+"/2", v1+media+"/2/Actions/VirtualMedia."
+		inserted := func(want any) {
+			t.Helper()
+			got := r.do("GET", cd, "").json(t)
+			if in, _ := r.hosts[0].Media(); got["Image"] != want || got["Inserted"] != (want != nil) || got["TransferMethod"] != "Stream" || (want != nil) != (in == image) {
+				t.Errorf("%s: the drive has %v, and the host %q; want %v", name, got, in, want)
+			}
+		}
+		inserted(nil)
+		if got := r.do("POST", action+"InsertMedia", `{"Image": "http://127.0.0.1:9/other.iso"}`); got.status != http.StatusForbidden {
+			t.Errorf("%s: an image that isn't allowed answers %d", name, got.status)
+		}
+		if got := r.do("POST", action+"InsertMedia", `{"Image": "`+image+`"}`); got.status != http.StatusNoContent {
+			t.Errorf("%s: an image answers %d %s", name, got.status, got.body)
+		}
+		inserted(image)
+		if got := r.do("POST", v1+media+"/1/Actions/VirtualMedia.InsertMedia", `{"Image": "`+image+`"}`); got.status != http.StatusNotFound {
+			t.Errorf("%s: the other drive answers %d", name, got.status)
+		}
+		if got := r.do("POST", action+"EjectMedia", `{}`); got.status != http.StatusNoContent {
+			t.Errorf("%s: an ejection answers %d %s", name, got.status, got.body)
+		}
+		inserted(nil)
+	}
+}

@@ -241,17 +241,8 @@ func (s *service) managerEndpoint(b *fakebmc.BMC, rest string, e *endpoint) {
 		e.get = shows(func() object {
 			return collection(mediaPath(b), "VirtualMediaCollection", "Virtual Media", mediaID)
 		})
-	case media + "/" + mediaID:
-		e.get = drive.show
-	case media + "/" + mediaID + "/Actions/VirtualMedia.InsertMedia":
-		e.post = func(_ fakebmc.Effects, body []byte) response { return drive.insert(body, s.allowed) }
-	case media + "/" + mediaID + "/Actions/VirtualMedia.EjectMedia":
-		e.post = func(_ fakebmc.Effects, body []byte) response {
-			if a, ok := parse(body, new(struct{})); !ok && len(body) > 0 {
-				return a
-			}
-			return drive.eject()
-		}
+	default:
+		drive.resolve(media+"/"+mediaID, rest, s.allowed, e)
 	}
 }
 

@@ -154,6 +154,29 @@ type drive struct {
 	bay fakebmc.MediaBay
 }
 
+// The actions of a drive.
+const (
+	insertAction = "/Actions/VirtualMedia.InsertMedia"
+	ejectAction  = "/Actions/VirtualMedia.EjectMedia"
+)
+
+// resolve finds the endpoint of a path, where the drive is at another one.
+func (d drive) resolve(at, path string, allowed []*url.URL, e *endpoint) {
+	switch path {
+	case at:
+		e.get = d.show
+	case at + insertAction:
+		e.post = func(_ fakebmc.Effects, body []byte) response { return d.insert(body, allowed) }
+	case at + ejectAction:
+		e.post = func(_ fakebmc.Effects, body []byte) response {
+			if a, ok := parse(body, new(struct{})); !ok && len(body) > 0 {
+				return a
+			}
+			return d.eject()
+		}
+	}
+}
+
 func (d drive) show() response {
 	image, err := d.bay.Media()
 	if err != nil {
@@ -170,8 +193,8 @@ func (d drive) show() response {
 		r["Image"], r["ImageName"], r["ConnectedVia"] = image, image[strings.LastIndexByte(image, '/')+1:], "URI"
 	}
 	r["Actions"] = object{
-		"#VirtualMedia.InsertMedia": object{"target": path + "/Actions/VirtualMedia.InsertMedia"},
-		"#VirtualMedia.EjectMedia":  object{"target": path + "/Actions/VirtualMedia.EjectMedia"},
+		"#VirtualMedia.InsertMedia": object{"target": path + insertAction},
+		"#VirtualMedia.EjectMedia":  object{"target": path + ejectAction},
 	}
 	return found(r)
 }
