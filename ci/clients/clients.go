@@ -11,9 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	goipmi "github.com/bougou/go-ipmi/pkg/client"
+	"github.com/bougou/go-ipmi/pkg/command/chassis"
+	"github.com/bougou/go-ipmi/pkg/types"
 	"github.com/stmcginnis/gofish"
 	standard "github.com/stmcginnis/gofish/redfish"
 )
@@ -70,6 +74,7 @@ var clients = []client{
 		return err
 	}},
 	{"ipmitool", "1.8.19", byIpmitool},
+	{"go-ipmi", "0.9.1", byGoIPMI},
 	{"ipmipower", "1.6.10", func(ctx context.Context, t target) error {
 		said, err := run(ctx, "ipmipower", "-h", t.host+":"+t.ipmi, "-u", user, "-p", password, "-D", "LAN_2_0", "-I", "17", "--off", "--wait-until-off")
 		if err == nil && !strings.HasSuffix(said, ": ok") { // it says in words what came of a host
@@ -144,6 +149,29 @@ func byAnsible(ctx context.Context, t target) error {
 	_, err = run(ctx, "env", "HOME="+dir, "ANSIBLE_LOCALHOST_WARNING=false", "ANSIBLE_INVENTORY_UNPARSED_WARNING=false", "ANSIBLE_NOCOLOR=1",
 		"ansible-playbook", "-i", "localhost,", "-e", fmt.Sprintf("bmc=%s:%s user=%s password=%s looks=%s", t.host, t.redfishPort, user, password, t.seconds()), file)
 	return err
+}
+
+func byGoIPMI(ctx context.Context, t target) error {
+	port, err := strconv.Atoi(t.ipmi)
+	if err != nil {
+		return err
+	}
+	c, err := goipmi.NewClient(t.host, port, user, password)
+	if err != nil {
+		return err
+	}
+	c.WithCipherSuiteID(types.CipherSuiteID17)
+	if err := c.Connect(ctx); err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	if _, err := c.ChassisControl(ctx, chassis.ChassisControlPowerDown); err != nil {
+		return err
+	}
+	return t.until(ctx, func() (bool, error) {
+		status, err := c.GetChassisStatus(ctx)
+		return err == nil && !status.PowerIsOn, err
+	})
 }
 
 func byIpmitool(ctx context.Context, t target) error {

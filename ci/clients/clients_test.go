@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fencelab/fencelab/fakebmc"
+	"github.com/fencelab/fencelab/fakebmc/systemtest"
 )
 
 // page is docs/bmc-clients.md.
@@ -20,19 +21,29 @@ func page(t *testing.T) string {
 	return string(data)
 }
 
-// TestPageIsWhole: the page has a row for each preset, and a column for each client.
+// told are what the page has of each client in a row, nil if there is no such row.
+func told(text, name string) []string {
+	i := strings.Index(text, "\n| `"+name+"` |")
+	if i < 0 {
+		return nil
+	}
+	line, _, _ := strings.Cut(text[i+1:], "\n")
+	return strings.Split(strings.Trim(line, "| "), " | ")[2:]
+}
+
+// TestPageIsWhole: the page has a row for each preset and each condition, and a column for each client.
 func TestPageIsWhole(t *testing.T) {
 	text := page(t)
+	var names []string
 	for _, p := range fakebmc.Presets() {
-		row := "\n| `" + p.Name + "` |"
-		i := strings.Index(text, row)
-		if i < 0 {
-			t.Errorf("docs/bmc-clients.md has no row for the preset %s: go run ./ci/clients -only %s prints it", p.Name, p.Name)
-			continue
-		}
-		line, _, _ := strings.Cut(text[i+1:], "\n")
-		if n := strings.Count(line, " | ") - 1; n != len(clients) {
-			t.Errorf("the row of %s has %d beliefs, want those of %d clients", p.Name, n, len(clients))
+		names = append(names, p.Name)
+	}
+	for _, c := range conditions {
+		names = append(names, c.name)
+	}
+	for _, name := range names {
+		if n := len(told(text, name)); n != len(clients) {
+			t.Errorf("docs/bmc-clients.md has a row for %s with %d beliefs, want those of %d clients: go run ./ci/clients -only %s prints it", name, n, len(clients), name)
 		}
 	}
 	for _, c := range clients {
@@ -44,23 +55,52 @@ func TestPageIsWhole(t *testing.T) {
 
 // TestBeliefs: the rows of those presets that fool some clients, and of one that fools none, are what the clients believe.
 func TestBeliefs(t *testing.T) {
-	for _, name := range []string{systemPython, "fence_redfish", "fence_ipmilan", "ansible-playbook", "ipmitool", "ipmipower"} {
-		if _, err := exec.LookPath(name); err != nil {
-			if os.Getenv("FENCELAB_REQUIRE_CLIENTS") != "" {
-				t.Fatalf("%v; fakebmc/clients.sh installs it", err)
-			}
-			t.Skipf("%v; fakebmc/clients.sh installs it", err)
-		}
-	}
+	needClients(t)
 	text := page(t)
 	for _, only := range []string{"off-too-early", "openbmc-off-while-running", "cimc-login-without-location"} {
-		var told bytes.Buffer
-		if err := table(t.Context(), &told, only, 2, true); err != nil {
+		var said bytes.Buffer
+		if err := tables(t.Context(), &said, only, 2, 1, true); err != nil {
 			t.Fatal(err)
 		}
-		row := strings.Split(told.String(), "\n")[2]
+		row := strings.Split(said.String(), "\n")[2]
 		if !strings.Contains(text, "\n"+row+"\n") {
 			t.Errorf("docs/bmc-clients.md doesn't have this row:\n%s", row)
 		}
+	}
+}
+
+// TestPoorNetwork: redirections are what the page says, and packets out of order fool nobody, whoever gives up.
+func TestPoorNetwork(t *testing.T) {
+	needClients(t)
+	text := page(t)
+	for _, name := range []string{"redirection", "reordering"} {
+		cells, err := elsewhere(t.Context(), name, 4, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range told(text, name) {
+			switch got := cells[i].Believed; {
+			case got == fooled:
+				t.Errorf("%s, %s: it takes a running host for off", name, clients[i].name)
+			case name == "redirection" && string(got) != want:
+				t.Errorf("%s, %s: %s, and the page says %s: %s", name, clients[i].name, got, want, cells[i].Why)
+			}
+		}
+	}
+}
+
+// TestMain is also the process that has a network of its own.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-"+conditionFlag) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func needClients(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{systemPython, "fence_redfish", "fence_ipmilan", "ansible-playbook", "ipmitool", "ipmipower"} {
+		systemtest.RequireClient(t, name)
 	}
 }

@@ -1,0 +1,45 @@
+// Package device configures network devices, in the network that the calling thread is in.
+package device
+
+import (
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Loopback is the device of the loopback interface. In a network that was just made it is down.
+const Loopback = "lo"
+
+// Up has a device carry packets.
+func Up(device string) error {
+	return set(device, unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP); return nil })
+}
+
+// SetAddress gives a device an IPv4 address, and the network around it.
+func SetAddress(device string, address netip.Prefix) error {
+	err := set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(address.Addr().AsSlice()) })
+	if err != nil {
+		return err
+	}
+	mask := ^uint32(0) << (32 - address.Bits())
+	return set(device, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error {
+		return r.SetInet4Addr([]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)})
+	})
+}
+
+func set(device string, request uint, fill func(*unix.Ifreq) error) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(socket)
+	r, err := unix.NewIfreq(device)
+	if err == nil {
+		err = fill(r)
+	}
+	if err != nil {
+		return err
+	}
+	return os.NewSyscallError("configure "+device, unix.IoctlIfreq(socket, request, r))
+}
