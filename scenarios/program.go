@@ -42,6 +42,10 @@ type Program struct {
 	// ready is a URL, such as http://127.0.0.1:${PORT}/readyz, that answers 200 when it is
 	// up. Left out: it is up when it first asks the API server for something.
 	Ready string `json:"ready,omitempty"`
+	// ownNetwork gives it a loopback interface of its own, since a port is fixed in it that
+	// somebody else could have. There it reaches the API server, the BMCs and Ironic, and
+	// nothing else.
+	OwnNetwork bool `json:"ownNetwork,omitempty"`
 	// dir is the directory that relative names are found from. Left out: that of the file.
 	Dir string `json:"dir,omitempty"`
 }

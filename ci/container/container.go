@@ -1,6 +1,6 @@
 // Package container runs the program of a container image as a child process, without a
 // container engine: in mount and process namespaces of its own, on the files of the image,
-// and on the network of the host, where the lab's gates are. Its whole life ends with it.
+// and on the network of the host, where the lab's gates are, or in a [Network] of its own. Its whole life ends with it.
 //
 // It has no other user than ours, whatever the image says, since the files that it is given
 // are ours. As nobody but root may make namespaces, anybody else is root in a namespace of
@@ -92,9 +92,26 @@ func (i *Image) Run(l Life) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
+// settle does what comes first in a network of one's own. It doesn't return if that is all.
+func settle(network string) {
+	var s secluded
+	err := json.Unmarshal([]byte(network), &s)
+	if err == nil {
+		os.Unsetenv(networkVariable)
+		err = s.settle()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "fencelab: begin in a network of its own: %v\n", err)
+		os.Exit(127)
+	}
+}
+
 // Main becomes the program of a container and doesn't return if the process was started as
 // one; otherwise it returns at once.
 func Main() {
+	if network := os.Getenv(networkVariable); network != "" {
+		settle(network)
+	}
 	role := os.Getenv(roleVariable)
 	if role == "" {
 		mainCalled = true

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
 	"github.com/fencelab/fencelab/ci/lab/inguest/program"
@@ -453,8 +454,8 @@ func (g inGuest) Kill() {
 	}()
 }
 
-func (g inGuest) Ended() <-chan struct{} { return g.done }
-func (inGuest) Ready() string            { return "" }
-func (inGuest) Failure() error           { return nil }
-func (g inGuest) Pause() error           { return g.tell(evidence.PauseProgram, evidence.PausePod) }
-func (g inGuest) Resume() error          { return g.tell(evidence.ResumeProgram, evidence.ResumePod) }
+func (g inGuest) Ended() <-chan struct{}            { return g.done }
+func (inGuest) Ready() (string, *container.Network) { return "", nil }
+func (inGuest) Failure() error                      { return nil }
+func (g inGuest) Pause() error                      { return g.tell(evidence.PauseProgram, evidence.PausePod) }
+func (g inGuest) Resume() error                     { return g.tell(evidence.ResumeProgram, evidence.ResumePod) }

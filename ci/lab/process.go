@@ -183,7 +183,7 @@ func (p *proc) start() error {
 		controller = commanding(controller, l.ironic)
 	}
 	if p.program != nil {
-		starter = p.programs.At(l.ironic)
+		starter = p.programs.At(l.ironic, l.addresses()...)
 	}
 	started, err := starter.Start(p.b.ctx, p.name, controller, p.lease, through)
 	p.mu.Lock()
@@ -199,9 +199,9 @@ func (p *proc) start() error {
 	case dead:
 		started.Kill() // around its first effect
 	}
-	if at := started.Ready(); at != "" {
+	if at, in := started.Ready(); at != "" {
 		p.b.tasks.Go(func() {
-			ready, err := runner.Up(p.b.ctx, at, thismachine.Budget(p.b.options.readyWithin()), started.Ended())
+			ready, err := runner.Up(p.b.ctx, at, in, thismachine.Budget(p.b.options.readyWithin()), started.Ended())
 			if err != nil && p.b.ctx.Err() == nil {
 				p.b.record.Fail(fmt.Errorf("the controller %s: %w", p.name, err))
 			}
@@ -487,6 +487,15 @@ func (l limited) Asked(ctx context.Context, r gate.Request) error {
 		}
 	}
 	return l.life.Asked(ctx, r)
+}
+
+// addresses are those of its ways to the BMCs and to Ironic.
+func (l *life) addresses() []string {
+	addresses := make([]string, len(l.proxies))
+	for i, proxy := range l.proxies {
+		addresses[i] = proxy.Address()
+	}
+	return addresses
 }
 
 func (l *life) closeProxies() error {

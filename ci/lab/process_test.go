@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
@@ -88,11 +89,11 @@ func (h *hand) Kill() {
 		close(h.done)
 	}
 }
-func (h *hand) Ended() <-chan struct{} { return h.done }
-func (*hand) Ready() string            { return "" }
-func (*hand) Failure() error           { return errors.New("it ended") }
-func (*hand) Pause() error             { return nil }
-func (*hand) Resume() error            { return nil }
+func (h *hand) Ended() <-chan struct{}            { return h.done }
+func (*hand) Ready() (string, *container.Network) { return "", nil }
+func (*hand) Failure() error                      { return errors.New("it ended") }
+func (*hand) Pause() error                        { return nil }
+func (*hand) Resume() error                       { return nil }
 
 type roundTrips func(*http.Request) (*http.Response, error)
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencelab/fencelab/ci/child"
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab/door"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
@@ -55,14 +56,14 @@ func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, 
 
 // Start implements Runner.
 func (r *ChildProcesses) Start(_ context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error) {
-	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
+	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (begun, error) {
 		p, err := r.command(name, c, lease, config)
-		return p, "", err
+		return begun{process: p}, err
 	})
 }
 
 // begin starts what run starts behind a proxy of its own to the API server.
-func (r *ChildProcesses) begin(name, user string, through gate.Way, run func(*rest.Config) (*child.Process, string, error)) (Incarnation, error) {
+func (r *ChildProcesses) begin(name, user string, through gate.Way, run func(*rest.Config) (begun, error)) (Incarnation, error) {
 	serving, err := r.plane.ProxyConfig()
 	if err != nil {
 		return nil, err
@@ -82,13 +83,14 @@ func (r *ChildProcesses) begin(name, user string, through gate.Way, run func(*re
 		heard.offset = info.Size() // that is what earlier lives have said
 	}
 	started := &childProcess{disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
-	if started.process, started.readyAt, err = run(config); err != nil {
+	if started.begun, err = run(config); err != nil {
 		return nil, errors.Join(err, r.door.Close(proxy))
 	}
 	go func() {
 		defer close(started.done)
 		heard.follow(started.process.Exited())
 		started.closed = r.door.Close(proxy)
+		started.end()
 		started.disconnect()
 	}()
 	return started, nil
@@ -159,8 +161,7 @@ func (r *ChildProcesses) Logs() (logs []play.Artifact) {
 
 // childProcess is a controller that runs as a process of its own.
 type childProcess struct {
-	process    *child.Process
-	readyAt    string // as an incarnation is ready
+	begun
 	disconnect func()
 	done       chan struct{} // closed when it and its proxy have ended
 	closed     error
@@ -176,7 +177,7 @@ func (c *childProcess) Pause() error { return c.process.Pause() }
 
 func (c *childProcess) Resume() error { return c.process.Resume() }
 
-func (c *childProcess) Ready() string { return c.readyAt }
+func (c *childProcess) Ready() (string, *container.Network) { return c.readyAt, c.network }
 
 // Pid is that of the process.
 func (c *childProcess) Pid() int { return c.process.Pid() }

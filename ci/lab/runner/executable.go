@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,49 +47,51 @@ type Executable struct {
 	Image   *container.Image // nil if it is an executable of the host
 }
 
-// At is the runner of a program that finds Ironic at a URL, which is empty without one.
-func (r *Programs) At(ironic string) Runner { return programsAt{r, ironic} }
+// At is the runner of a program that finds Ironic at a URL, which is empty without one, and what it asks at some addresses.
+func (r *Programs) At(ironic string, addresses ...string) Runner {
+	return programsAt{r, ironic, addresses}
+}
 
 type programsAt struct {
 	*Programs
-	ironic string
+	ironic    string
+	addresses []string
 }
 
 // Start implements Runner.
 func (r programsAt) Start(_ context.Context, name string, c controllers.Selection, _ string, through gate.Way) (Incarnation, error) {
-	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (*child.Process, string, error) {
-		return r.execute(name, c, config, r.ironic)
+	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (begun, error) {
+		return r.execute(name, c, config)
 	})
 }
 
-// execute starts the program in a directory of its own, and says where it tells that it is
-// up.
-func (r *Programs) execute(name string, c controllers.Selection, config *rest.Config, ironic string) (*child.Process, string, error) {
+// execute starts the program in a directory of its own.
+func (r programsAt) execute(name string, c controllers.Selection, config *rest.Config) (begun, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started++
 	own := filepath.Join(r.dir, fmt.Sprintf("program-%s-%d", name, r.started))
 	tmp := filepath.Join(own, "tmp")
 	if err := os.MkdirAll(tmp, 0o700); err != nil {
-		return nil, "", err
+		return begun{}, err
 	}
 	kubeconfig, err := cluster.Kubeconfig(config)
 	if err != nil {
-		return nil, "", err
+		return begun{}, err
 	}
 	port, err := FreePort()
 	if err != nil {
-		return nil, "", err
+		return begun{}, err
 	}
 	settings := []byte("{}")
 	if c.Settings != nil {
 		if settings, err = json.Marshal(map[string]any{c.Name: c.Settings}); err != nil {
-			return nil, "", fmt.Errorf("write the settings of %s: %w", name, err)
+			return begun{}, fmt.Errorf("write the settings of %s: %w", name, err)
 		}
 	}
 	variables := map[string]string{
 		"API_SERVER": config.Host, "NAMESPACE": objects.Namespace, "PORT": strconv.Itoa(port), "TMPDIR": tmp,
-		"HOME": tmp, "PATH": os.Getenv("PATH"), "IRONIC_URL": ironic,
+		"HOME": tmp, "PATH": os.Getenv("PATH"), "IRONIC_URL": r.ironic,
 	}
 	for variable, data := range map[string][]byte{
 		"KUBECONFIG": kubeconfig, "API_CA": config.CAData, "API_CERT": config.CertData, "API_KEY": config.KeyData,
@@ -96,16 +99,51 @@ func (r *Programs) execute(name string, c controllers.Selection, config *rest.Co
 	} {
 		variables[variable] = filepath.Join(own, strings.ToLower(variable))
 		if err := os.WriteFile(variables[variable], data, 0o600); err != nil {
-			return nil, "", err
+			return begun{}, err
 		}
 	}
 	cmd, err := r.Call(own, variables)
 	if err != nil {
-		return nil, "", fmt.Errorf("prepare the program of %s: %w", name, err)
+		return begun{}, fmt.Errorf("prepare the program of %s: %w", name, err)
 	}
 	cmd.Env = append(cmd.Env, r.mark)
-	p, err := child.Start("fencelab-"+name, cmd, r.log(name))
-	return p, r.Program.Expand(r.Program.Ready, variables), err
+	b := begun{readyAt: r.Program.Expand(r.Program.Ready, variables)}
+	if r.Program.OwnNetwork {
+		api, err := url.Parse(config.Host)
+		if err != nil {
+			return begun{}, err
+		}
+		if b.network, err = container.NewNetwork(append([]string{api.Host}, r.addresses...)...); err != nil {
+			return begun{}, err
+		}
+		if err := b.network.Enter(cmd); err != nil {
+			b.network.Close()
+			return begun{}, err
+		}
+	}
+	if b.process, err = child.Start("fencelab-"+name, cmd, r.log(name)); err != nil {
+		b.end()
+		return begun{}, err
+	}
+	if b.network != nil {
+		b.network.Serve()
+	}
+	return b, nil
+}
+
+// begun is a program that was started.
+type begun struct {
+	process *child.Process
+	readyAt string // as an incarnation is ready
+	// network is the program's own, nil if it has the host's.
+	network *container.Network
+}
+
+// end ends what outlives the process.
+func (b *begun) end() {
+	if b.network != nil {
+		b.network.Close()
+	}
 }
 
 // Call is how the program is called where it is given variables, and has a directory of its own.
@@ -144,11 +182,16 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Up waits until a server says that it is up, and reports false if it has ended instead.
-func Up(ctx context.Context, at string, within time.Duration, ended <-chan struct{}) (bool, error) {
+// Up waits until a server says that it is up, and reports false if it has ended instead. It is asked over a network of its own
+// if that isn't nil.
+func Up(ctx context.Context, at string, network *container.Network, within time.Duration, ended <-chan struct{}) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	client := &http.Client{Timeout: time.Second}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if network != nil {
+		transport.DialContext = network.DialContext
+	}
+	client := &http.Client{Timeout: time.Second, Transport: transport}
 	defer client.CloseIdleConnections()
 	var last error
 	for {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/objects"
@@ -99,4 +100,4 @@ func (*managed) Pause() error { return errStands }
 
 func (*managed) Resume() error { return errStands }
 
-func (*managed) Ready() string { return "" }
+func (*managed) Ready() (string, *container.Network) { return "", nil }

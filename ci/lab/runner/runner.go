@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 
+	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/scenarios/play"
@@ -29,8 +30,9 @@ type Incarnation interface {
 	// Pause lets it stand still as SIGSTOP does.
 	Pause() error
 	Resume() error
-	// Ready is where it says that it is up; empty for one that is when it asks for something.
-	Ready() string
+	// Ready is where it says that it is up, and the network in which that is, nil for the host's; empty for one that is up when
+	// it asks for something.
+	Ready() (at string, in *container.Network)
 }
 
 // UserOf is the user that a controller authenticates as.
