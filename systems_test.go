@@ -224,10 +224,10 @@ func TestAnyProgramOfAnImage(t *testing.T) {
 		t.Fatalf("%v: make image builds it", err)
 	}
 	const story = "crash-after-each-effect"
-	for _, system := range []string{"image", "fixed-ports"} {
+	for _, system := range []string{"image", "as-in-a-pod"} {
 		t.Run(system, func(t *testing.T) {
 			t.Parallel()
-			if system == "fixed-ports" { // somebody else has it here, unless a third one has
+			if system == "as-in-a-pod" { // somebody else has it here, unless a third one has
 				if taken, err := net.Listen("tcp", "127.0.0.1:8081"); err == nil {
 					t.Cleanup(func() { taken.Close() })
 				}

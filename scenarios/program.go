@@ -31,7 +31,8 @@ type Program struct {
 	// network, as fencelab's user, and sees the directory of the file. Left out: it is an
 	// executable of the host.
 	Image Image `json:"image,omitempty"`
-	// env is its environment, beside what it is given.
+	// env is its environment, beside what it is given. A variable of that which is empty here
+	// it isn't given.
 	Env map[string]string `json:"env,omitempty"`
 	// installs are the files, and the directories of *.yaml files, with the custom
 	// resources, roles and objects that are made before it starts. With image: before a name
@@ -93,6 +94,9 @@ func (p *Program) In(variables map[string]string) (call Call) {
 	given := maps.Clone(variables)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		variables[name] = expand(p.Env[name], given)
+		if _, ours := given[name]; ours && p.Env[name] == "" {
+			delete(variables, name)
+		}
 	}
 	for _, word := range p.Command {
 		call.Command = append(call.Command, expand(word, variables))

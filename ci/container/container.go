@@ -36,16 +36,19 @@ type Life struct {
 	// Shared are directories of the host that it sees at the same path, ReadOnly those
 	// that it can't write to.
 	Shared, ReadOnly []string
+	// Files are those that it finds among its own, by their paths there: files of the host.
+	Files map[string]string
 }
 
 // prepared is what the executed copy has to know.
 type prepared struct {
-	Root     string   `json:"root"`
-	Own      string   `json:"own"`
-	Shared   []string `json:"shared"`
-	ReadOnly []string `json:"readOnly"`
-	Dir      string   `json:"dir"`
-	Command  []string `json:"command"`
+	Root     string            `json:"root"`
+	Own      string            `json:"own"`
+	Shared   []string          `json:"shared"`
+	ReadOnly []string          `json:"readOnly"`
+	Files    map[string]string `json:"files,omitempty"`
+	Dir      string            `json:"dir"`
+	Command  []string          `json:"command"`
 	// Rootless says that it is root in a namespace of users only.
 	Rootless bool `json:"rootless"`
 }
@@ -65,7 +68,7 @@ func (i *Image) Run(l Life) (*exec.Cmd, error) {
 	if !mainCalled {
 		return nil, errors.New("run a container: call container.Main first in main or TestMain")
 	}
-	p := prepared{Root: i.root, Own: l.Own, Shared: l.Shared, ReadOnly: l.ReadOnly, Dir: i.config.WorkingDir, Command: l.Command}
+	p := prepared{Root: i.root, Own: l.Own, Shared: l.Shared, ReadOnly: l.ReadOnly, Files: l.Files, Dir: i.config.WorkingDir, Command: l.Command}
 	switch {
 	case len(p.Command) > 0:
 	case len(l.Args) > 0 && len(i.config.Entrypoint) == 0:

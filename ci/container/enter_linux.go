@@ -84,8 +84,22 @@ func (p *prepared) enter() error {
 	if err != nil {
 		return err
 	}
+	given := make(map[string][]byte)
+	for at, file := range p.Files {
+		if given[at], err = os.ReadFile(file); err != nil {
+			return err
+		}
+	}
 	if err := unix.Chroot(root); err != nil {
 		return fmt.Errorf("enter its files: %w", err)
+	}
+	for at, data := range given { // from here on no link leads to the host's
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(at, data, 0o644); err != nil {
+			return err
+		}
 	}
 	return os.Chdir(cmp.Or(p.Dir, "/"))
 }

@@ -169,7 +169,7 @@ func (b *Backend) addAgent(c controllers.Selection, host string) error {
 	if err != nil {
 		return err
 	}
-	a.proxy, err = b.plane.door.Serve(b.plane.ConfigFor(user), a.through, serving, user)
+	a.proxy, err = b.plane.door.Serve(b.plane.ConfigFor(user), a.through, serving, gate.Client{User: user})
 	return err
 }
 

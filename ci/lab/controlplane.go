@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/ci/cluster"
+	"github.com/fencelab/fencelab/ci/lab/gate"
 	"github.com/fencelab/fencelab/ci/lab/hosts"
 	thismachine "github.com/fencelab/fencelab/ci/machine"
 	"github.com/fencelab/fencelab/controllers/api"
@@ -214,7 +215,7 @@ func (b *Backend) serveKubelets() error {
 		return err
 	}
 	serving.ClientAuth = tls.NoClientCert
-	if b.plane.kubelets, err = b.plane.door.Serve(b.anyone(), b.plane.door.Through, serving, ""); err != nil {
+	if b.plane.kubelets, err = b.plane.door.Serve(b.anyone(), b.plane.door.Through, serving, gate.Client{}); err != nil {
 		return fmt.Errorf("serve the kubelets: %w", err)
 	}
 	return nil

@@ -78,7 +78,7 @@ func (b *Backend) startForeignBMCs(bmc *scenarios.BMC) (*url.URL, error) {
 		"PORT": strconv.Itoa(port), "TMPDIR": tmp, "HOME": tmp, "PATH": os.Getenv("PATH"),
 	}
 	program := bmc.Program()
-	cmd, err := runner.Executable{Program: program, Image: b.images.of(program)}.Call(own, variables)
+	cmd, err := runner.Executable{Program: program, Image: b.images.of(program)}.Call(own, variables, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (o *ironicOwner) start(ctx context.Context, endpoint string, behaves *scena
 		return fmt.Errorf("connect to Ironic: %w", err)
 	}
 	for _, host := range all.Names {
-		proxy, err := gate.Serve(o.bmcs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: o.bmcs.Understands(host), Next: &toBMC{o, host}}, nil, "")
+		proxy, err := gate.Serve(o.bmcs.URLs[host], &gate.Gate{Judge: gate.Everything{}, Read: o.bmcs.Understands(host), Next: &toBMC{o, host}}, nil, gate.Client{})
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (o *ironicOwner) serve(judge gate.Judge, client string, ways map[string]str
 		show[o.ways[host]] = way
 	}
 	read := gate.Ironic(o.hostOf)
-	return gate.Serve(o.endpoint, &gate.Gate{Judge: judge, Read: read, Next: &toIronic{o, client, read}, Addresses: gate.NewAddresses(show)}, nil, "")
+	return gate.Serve(o.endpoint, &gate.Gate{Judge: judge, Read: read, Next: &toIronic{o, client, read}, Addresses: gate.NewAddresses(show)}, nil, gate.Client{})
 }
 
 // hostOf is the host of a node. Clients may call a node by its UUID, and make nodes of their own, of the same names.

@@ -96,7 +96,7 @@ func (b *Backend) openPods() error {
 	p.proxy, err = b.plane.door.Serve(b.anyone(), func(next http.RoundTripper) http.RoundTripper {
 		p.server = next
 		return byToken{p.gates, b.plane.door.Through(next)}
-	}, serving, "")
+	}, serving, gate.Client{})
 	return err
 }
 

@@ -224,8 +224,8 @@ func (v *validator) variables(at string, p *scenarios.Program, texts map[string]
 		if !scenarios.Variable.MatchString("${" + name + "}") {
 			v.Bad(join(at+".env", name), "%s is not a valid name of a variable", phrase.Quote(name))
 		}
-		if slices.Contains(given, name) {
-			v.Bad(join(at+".env", name), "%s is set by fencelab", name)
+		if slices.Contains(given, name) && p.Env[name] != "" {
+			v.Bad(join(at+".env", name), "%s is set by fencelab: leave it out, or \"\" so that the program doesn't have it", name)
 		}
 		texts[join("env", name)] = p.Env[name]
 	}

@@ -129,7 +129,7 @@ func (d *Door) Connect(api string) (*gate.Wire, error) {
 }
 
 // Serve makes a proxy through which another process goes to the API server, and through the door.
-func (d *Door) Serve(config *rest.Config, through gate.Way, serving *tls.Config, user string) (*gate.Proxy, error) {
+func (d *Door) Serve(config *rest.Config, through gate.Way, serving *tls.Config, only gate.Client) (*gate.Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (d *Door) Serve(config *rest.Config, through gate.Way, serving *tls.Config,
 	if err != nil {
 		return nil, err
 	}
-	p, err := gate.Serve(target, through(transport), serving, user)
+	p, err := gate.Serve(target, through(transport), serving, only)
 	if err != nil {
 		return nil, err
 	}

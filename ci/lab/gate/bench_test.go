@@ -51,7 +51,7 @@ func throughWays(b *testing.B, handler http.HandlerFunc, bench func(b *testing.B
 				roots := x509.NewCertPool()
 				roots.AddCert(server.Certificate())
 				client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, ForceAttemptHTTP2: true}}
-				proxy, err := Serve(target, g, &tls.Config{Certificates: server.TLS.Certificates}, "")
+				proxy, err := Serve(target, g, &tls.Config{Certificates: server.TLS.Certificates}, Client{})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -109,7 +109,7 @@ func ways(t *testing.T, judge *script, addresses Addresses, handler http.Handler
 				if strings.Contains(way, "either") {
 					proxy, err = ServeEither(target, g, config)
 				} else {
-					proxy, err = Serve(target, g, config, "")
+					proxy, err = Serve(target, g, config, Client{})
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -314,22 +314,50 @@ func TestReplaceAtEveryBoundary(t *testing.T) {
 }
 
 func TestAProxyKnowsItsCaller(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a stranger reached the server") }))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Is") != "known" || r.Header.Get("Authorization") != "" {
+			t.Errorf("a stranger reached the server, or the token did: %v", r.Header)
+		}
+	}))
 	defer server.Close()
 	target, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &Gate{Judge: new(script), Read: API(known), Next: server.Client().Transport}
-	proxy, err := Serve(target, g, &tls.Config{Certificates: server.TLS.Certificates, ClientAuth: tls.RequestClientCert}, "fencelab:reboot")
+	proxy, err := Serve(target, g, &tls.Config{Certificates: server.TLS.Certificates, ClientAuth: tls.RequireAndVerifyClientCert}, Client{User: "fencelab:reboot", Token: "s3cret"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
 	client := server.Client()
+	for token, status := range map[string]int{"": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized, "Bearer s3cre": http.StatusUnauthorized, "Bearer s3cret": http.StatusOK} {
+		request, err := http.NewRequest(http.MethodGet, proxy.URL()+node, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status == http.StatusOK {
+			request.Header.Set("X-Is", "known")
+		}
+		request.Header.Set("Authorization", token)
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != status {
+			t.Errorf("somebody with the token %q got %s, want %d", token, response.Status, status)
+		}
+	}
+	// Without a token a certificate is needed, and has to be the one user's.
+	only, err := Serve(target, g, &tls.Config{Certificates: server.TLS.Certificates, ClientAuth: tls.RequestClientCert}, Client{User: "fencelab:reboot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer only.Close()
 	for _, certificates := range [][]tls.Certificate{nil, server.TLS.Certificates} {
 		client.Transport.(*http.Transport).TLSClientConfig.Certificates = certificates
-		response, err := client.Get(proxy.URL() + node)
+		response, err := client.Get(only.URL() + node)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +379,7 @@ func TestAProxyInventsNoAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy, err := Serve(target, &Gate{Judge: new(script), Read: BMC("worker-1", "/redfish/v1/Systems/worker-1"), Next: &http.Transport{DisableKeepAlives: true}}, nil, "")
+	proxy, err := Serve(target, &Gate{Judge: new(script), Read: BMC("worker-1", "/redfish/v1/Systems/worker-1"), Next: &http.Transport{DisableKeepAlives: true}}, nil, Client{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +476,7 @@ func TestRefusingProxy(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	target, _ := url.Parse(server.URL)
-	proxy, err := Serve(target, http.DefaultTransport, nil, "")
+	proxy, err := Serve(target, http.DefaultTransport, nil, Client{})
 	if err != nil {
 		t.Fatal(err)
 	}

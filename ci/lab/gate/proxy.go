@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"crypto/subtle"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -28,30 +29,47 @@ type Proxy struct {
 	closed      bool
 }
 
+// Client is whom alone a proxy serves: who has a certificate with the common name User, or the Token, which is empty if none will
+// do. The zero value is anybody.
+type Client struct{ User, Token string }
+
+// is reports whether a request is the client's, and takes the token out of it, which is the proxy's alone.
+func (c *Client) is(r *http.Request) bool {
+	const bearer = "Bearer "
+	if c.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(bearer+c.Token)) == 1 {
+		r.Header.Del("Authorization")
+		return true
+	}
+	return c.User == "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == c.User
+}
+
 // Serve starts a proxy on a loopback port of the kernel's choice. Without TLS it serves plain HTTP/1; with it HTTP/2 as
-// well. user, if not empty, is the one common name that clients' certificates may have.
-func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, user string) (*Proxy, error) {
+// well.
+func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, only Client) (*Proxy, error) {
 	scheme := "http"
 	if config != nil {
 		scheme = "https"
 	}
-	return serve(target, through, user, scheme, func(server *http.Server) func(net.Listener) error {
+	return serve(target, through, only, scheme, func(server *http.Server) func(net.Listener) error {
 		if config == nil {
 			return server.Serve
 		}
 		server.TLSConfig = config.Clone()
+		if only.Token != "" {
+			server.TLSConfig.ClientAuth = tls.VerifyClientCertIfGiven
+		}
 		return func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	})
 }
 
 // ServeEither starts a proxy to which clients may speak plain HTTP/1, or the same with TLS.
 func ServeEither(target *url.URL, through http.RoundTripper, config *tls.Config) (*Proxy, error) {
-	return serve(target, through, "", "http", func(server *http.Server) func(net.Listener) error {
+	return serve(target, through, Client{}, "http", func(server *http.Server) func(net.Listener) error {
 		return func(l net.Listener) error { return server.Serve(either{l, config}) }
 	})
 }
 
-func serve(target *url.URL, through http.RoundTripper, user, scheme string, how func(*http.Server) func(net.Listener) error) (*Proxy, error) {
+func serve(target *url.URL, through http.RoundTripper, only Client, scheme string, how func(*http.Server) func(net.Listener) error) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serve a proxy of %s: %w", target, err)
@@ -70,8 +88,8 @@ func serve(target *url.URL, through http.RoundTripper, user, scheme string, how 
 	p.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.handlers.Add(1)
 		defer p.handlers.Done()
-		if user != "" && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || r.TLS.PeerCertificates[0].Subject.CommonName != user) {
-			http.Error(w, "this is the way of "+user+" only", http.StatusUnauthorized)
+		if !only.is(r) {
+			http.Error(w, "this is the way of "+only.User+" only", http.StatusUnauthorized)
 			return
 		}
 		reverse.ServeHTTP(w, r)

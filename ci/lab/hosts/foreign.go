@@ -47,7 +47,7 @@ func (b *BMCs) ServeForeign(program *url.URL, named *scenarios.BMC, names []stri
 		b.Systems[host] = named.SystemOf(host, m.DomainName(), m.SystemUUID())
 		proxy, err := gate.Serve(program, &gate.Gate{
 			Judge: gate.Everything{}, Read: b.Understands(host), Next: &toForeignBMC{b: b, host: host, machine: m},
-		}, nil, "")
+		}, nil, gate.Client{})
 		if err != nil {
 			return err
 		}

@@ -56,27 +56,27 @@ func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, 
 
 // Start implements Runner.
 func (r *ChildProcesses) Start(_ context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error) {
-	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (begun, error) {
+	return r.begin(name, gate.Client{User: UserOf(c.Name)}, through, func(config *rest.Config) (begun, error) {
 		p, err := r.command(name, c, lease, config)
 		return begun{process: p}, err
 	})
 }
 
 // begin starts what run starts behind a proxy of its own to the API server.
-func (r *ChildProcesses) begin(name, user string, through gate.Way, run func(*rest.Config) (begun, error)) (Incarnation, error) {
+func (r *ChildProcesses) begin(name string, client gate.Client, through gate.Way, run func(*rest.Config) (begun, error)) (Incarnation, error) {
 	serving, err := r.plane.ProxyConfig()
 	if err != nil {
 		return nil, err
 	}
 	var transport http.RoundTripper
-	proxy, err := r.door.Serve(r.plane.ConfigFor(user), func(next http.RoundTripper) http.RoundTripper {
+	proxy, err := r.door.Serve(r.plane.ConfigFor(client.User), func(next http.RoundTripper) http.RoundTripper {
 		transport = next
 		return through(next)
-	}, serving, user)
+	}, serving, client)
 	if err != nil {
 		return nil, err
 	}
-	config := r.plane.ConfigFor(user)
+	config := r.plane.ConfigFor(client.User)
 	config.Host = proxy.URL()
 	heard := complaints{file: r.logOf(name), told: func(about string, err error) { r.failed(name, about, err) }}
 	if info, err := os.Stat(heard.file); err == nil {

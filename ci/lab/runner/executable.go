@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -60,13 +61,17 @@ type programsAt struct {
 
 // Start implements Runner.
 func (r programsAt) Start(_ context.Context, name string, c controllers.Selection, _ string, through gate.Way) (Incarnation, error) {
-	return r.begin(name, UserOf(c.Name), through, func(config *rest.Config) (begun, error) {
-		return r.execute(name, c, config)
+	client := gate.Client{User: UserOf(c.Name)}
+	if r.Image != nil {
+		client.Token = rand.Text()
+	}
+	return r.begin(name, client, through, func(config *rest.Config) (begun, error) {
+		return r.execute(name, c, config, client.Token)
 	})
 }
 
 // execute starts the program in a directory of its own.
-func (r programsAt) execute(name string, c controllers.Selection, config *rest.Config) (begun, error) {
+func (r programsAt) execute(name string, c controllers.Selection, config *rest.Config, token string) (begun, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started++
@@ -102,17 +107,28 @@ func (r programsAt) execute(name string, c controllers.Selection, config *rest.C
 			return begun{}, err
 		}
 	}
-	cmd, err := r.Call(own, variables)
+	api, err := url.Parse(config.Host)
+	if err != nil {
+		return begun{}, err
+	}
+	files := make(map[string]string)
+	if r.Image != nil { // it also finds what a Pod does
+		variables["KUBERNETES_SERVICE_HOST"], variables["KUBERNETES_SERVICE_PORT"] = api.Hostname(), api.Port()
+		files[serviceAccount+"ca.crt"] = variables["API_CA"]
+		for file, text := range map[string]string{"token": token, "namespace": objects.Namespace} {
+			files[serviceAccount+file] = filepath.Join(own, file)
+			if err := os.WriteFile(files[serviceAccount+file], []byte(text), 0o600); err != nil {
+				return begun{}, err
+			}
+		}
+	}
+	cmd, err := r.Call(own, variables, files)
 	if err != nil {
 		return begun{}, fmt.Errorf("prepare the program of %s: %w", name, err)
 	}
 	cmd.Env = append(cmd.Env, r.mark)
 	b := begun{readyAt: r.Program.Expand(r.Program.Ready, variables)}
 	if r.Program.OwnNetwork {
-		api, err := url.Parse(config.Host)
-		if err != nil {
-			return begun{}, err
-		}
 		if b.network, err = container.NewNetwork(append([]string{api.Host}, r.addresses...)...); err != nil {
 			return begun{}, err
 		}
@@ -146,8 +162,12 @@ func (b *begun) end() {
 	}
 }
 
-// Call is how the program is called where it is given variables, and has a directory of its own.
-func (e Executable) Call(own string, variables map[string]string) (*exec.Cmd, error) {
+// serviceAccount is where a Pod finds what it authenticates by.
+const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+// Call is how the program is called where it is given variables, and has a directory of its own; of an image, it finds files of
+// the host at some paths.
+func (e Executable) Call(own string, variables, files map[string]string) (*exec.Cmd, error) {
 	if e.Image == nil {
 		call := e.Program.In(variables)
 		if strings.Contains(call.Command[0], "/") {
@@ -159,15 +179,15 @@ func (e Executable) Call(own string, variables map[string]string) (*exec.Cmd, er
 	}
 	variables["PATH"] = e.Image.Path()
 	call := e.Program.In(variables)
-	files := own + "-files"
-	if err := os.Mkdir(files, 0o700); err != nil {
+	layers := own + "-files"
+	if err := os.Mkdir(layers, 0o700); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(e.Program.Dir)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := e.Image.Run(container.Life{Command: call.Command, Args: call.Args, Own: files, Shared: []string{own}, ReadOnly: []string{dir}})
+	cmd, err := e.Image.Run(container.Life{Command: call.Command, Args: call.Args, Own: layers, Files: files, Shared: []string{own}, ReadOnly: []string{dir}})
 	if err == nil {
 		cmd.Env = append(cmd.Env, call.Env...)
 	}
