@@ -356,14 +356,11 @@ func (e Event) String() string {
 // Phrase says what happened as a clause of an English sentence, without the
 // time: "worker-1 was powered on", "the Node of worker-1 was deleted".
 func (e Event) Phrase() string {
-	phrase, ok := phrases[e.Kind]
+	phrase := phrases[e.Kind]
 	if e.From != "" && e.To != "" { // one link of a host, and not all
 		phrase = cmp.Or(linkPhrases[e.Kind], phrase)
 	}
-	if ok {
-		return strings.NewReplacer("{from}", e.From, "{to}", e.To, "{host}", e.Host, "{object}", e.Object, "{key}", e.Key, "{value}", e.Value, "{actor}", e.Actor).Replace(phrase)
-	}
-	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.Kind, e.Host, e.Object)), " ")
+	return strings.NewReplacer("{from}", e.From, "{to}", e.To, "{host}", e.Host, "{object}", e.Object, "{key}", e.Key, "{value}", cmp.Or(e.Value, "none"), "{actor}", e.Actor).Replace(phrase)
 }
 
 var linkPhrases = map[Kind]string{
@@ -396,6 +393,16 @@ var phrases = map[Kind]string{
 	OnlineWanted:         "{object} was asked to be online: {value}",
 	LastPoweredOn:        "a boot of {host} was recorded",
 	PendingRebootSince:   "a request to reboot {host} was recorded",
+	ProvisioningState:    "{object} came to the provisioning state {value}",
+	HeldOffFor:           "{object} answered who holds it off: {value}",
+	PowerError:           "{object} had a power management error: {value}",
+	HostConsumer:         "the consumer of {object} became {value}",
+	BareMetalHostCreated: "{object} was created",
+	MachineCreated:       "{object} was created",
+	DrainTimeout:         "the time to drain for {object} became {value}",
+	MachineNode:          "the Node of {object} became {value}",
+	NodeLabels:           "the labels of the Node of {host} became {value}",
+	EvidenceRegained:     "the observer of {host} was heard again",
 	BareMetalHostDeleted: "{object} was deleted",
 	MachineDeleted:       "{object} was deleted",
 	NodeCordoned:         "the Node of {host} was cordoned",
@@ -415,6 +422,8 @@ var phrases = map[Kind]string{
 	APIFault:             "a request of {actor} about {object} failed: {value}",
 	ControllerStarted:    "{actor} started",
 	ControllerCrashed:    "{actor} crashed",
+	ControllerEffect:     "{actor} asked for {value}",
+	ControllerWarning:    "{actor} warned about {object}: {value}",
 	ControllerError:      "{actor} failed: {value}",
 	ControllerPanicked:   "{actor} panicked: {value}",
 	RunStarted:           "the run started",
