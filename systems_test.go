@@ -326,8 +326,8 @@ func TestKubeVirtBMC(t *testing.T) {
 	tellsAsItSays(t, "guest", "systems/kubevirtbmc/system.yaml", "scenarios/upstream/kubevirtbmc", ".cache/kubevirtbmc/virtbmc: systems/kubevirtbmc/system.yaml says what it needs")
 }
 
-// tellsAsItSays tells stories of such hosts with a system, where a file says that it was built. Each has the verdict that docs/systems.md says; those
-// that the simulator can tell hold with fencelab's own controllers.
+// tellsAsItSays tells stories of such hosts with a system, where a file says that it was built. Each has the verdict that
+// docs/systems.md says; those that the simulator can tell hold with fencelab's own controllers.
 func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	t.Helper()
 	t.Parallel()

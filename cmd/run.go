@@ -210,7 +210,7 @@ func (r *runner) lab() lab.Options {
 	return options
 }
 
-// sweepable makes a lab for a sweep. What many labs have to say at a time nobody can read.
+// sweepable makes a lab for a sweep. It has no log: those of many labs at once would interleave.
 func (r *runner) sweepable(record bool) sweep.World {
 	options := r.lab()
 	if options.Record = record; !record {

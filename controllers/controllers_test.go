@@ -280,7 +280,7 @@ func TestEverySituationEndsWell(t *testing.T) {
 					if now := b.fingerprint(); now != last {
 						last = now
 					} else if !waited {
-						// Who crashed can't know whether it sent a PowerOn.
+						// A controller that crashed can't know whether it sent a PowerOn.
 						b.clock.SetTime(b.clock.Now().Add(reboot.DefaultSettings().BootTimeout.Duration))
 						waited = true
 					} else if b.on && !b.hasNode() {

@@ -15,8 +15,8 @@ import (
 )
 
 // Rule makes a BMC misbehave: an Effect on the requests that When selects, or a
-// Preset. Of several rules that match a request all fire, in the order in which
-// they were added: delays add up, of effects that exclude each other the first one
+// Preset. All rules that match a request fire, in the order in which they were
+// added: delays add up, and the first one of effects that exclude each other
 // counts.
 //
 // Every key is one word, so that its YAML and its JSON spelling are the same.
@@ -43,7 +43,7 @@ type Selector struct {
 	Body   map[string]string `json:"body,omitempty"`
 	Reset  []ResetType       `json:"reset,omitempty"`  // any of these, known or not
 	Phase  []PowerState      `json:"phase,omitempty"`  // the actual state on arrival is any of these
-	Within Duration          `json:"within,omitempty"` // the actual state has changed so short ago
+	Within Duration          `json:"within,omitempty"` // the actual state changed within this time
 	From   Duration          `json:"from,omitempty"`   // on the BMC's clock, inclusive
 	Until  Duration          `json:"until,omitempty"`  // on the BMC's clock, exclusive; 0 is for ever
 	Skip   uint64            `json:"skip,omitempty"`   // lets the first Skip matches pass

@@ -223,8 +223,8 @@ type of[T any] struct {
 // hinders is whom an operation holds up in a world with these timings, nil if nobody.
 type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 
-// declare makes an operation of the field of Op that it is. Whom it hinders is not among
-// what may be left out.
+// declare makes an operation of the field of Op that it is. It can't leave out whom the
+// operation hinders.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
 		name: name, orphan: o.orphan, mayLast: o.mayLast,

@@ -2,8 +2,8 @@ package scenarios
 
 import "path/filepath"
 
-// Pods are the Pods of a DaemonSet of somebody's: agents that real kubelets run, on every host. Who creates the DaemonSet
-// is a matter of the system: a program of it, or what it installs. What they ask of the API server passes fencelab.
+// Pods are the Pods of a DaemonSet of somebody's: agents that real kubelets run, on every host. The system creates the
+// DaemonSet, by a program of it or by what it installs. What they ask of the API server passes fencelab.
 type Pods struct {
 	// serviceAccount is theirs, by which their requests are known. It is in the namespace of the hosts.
 	ServiceAccount string `json:"serviceAccount"`

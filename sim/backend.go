@@ -229,7 +229,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 	}
 	b.waiting = play.Await(&spec.Topology)
 	for _, p := range b.processes {
-		// Of several processes the first is the first to lead.
+		// The first of several processes is the first to lead.
 		if p.host != nil {
 			b.waiting[p.actor.name] = true
 		} else {

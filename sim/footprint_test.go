@@ -146,9 +146,9 @@ func (a *audit) take(swapped bool) (identity uint64, both bool) {
 	return a.Identity(), true
 }
 
-// TestIndependence swaps two steps that follow on each other, all along some stories. Of
-// those that are told to be independent each must lead to the same world in either
-// order; of the others not all do.
+// TestIndependence swaps two steps that follow on each other, all along some stories. Two that
+// are said to be independent must lead to the same world in either order; not all of the others
+// do.
 func TestIndependence(t *testing.T) {
 	s, err := New()
 	if err != nil {

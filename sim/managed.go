@@ -105,8 +105,8 @@ func (p *process) manage(deps controllers.Deps) {
 // turn has something done in the bubble at the present time, until everything stands still.
 func (m *managed) turn(do func()) { m.p.w.heard(m.bubble.Turn(m.p.w.now, do)) }
 
-// heard does what was said in the bubble. Who has spoken first at a moment is up to Go's
-// scheduler, so the calls among it are put in order.
+// heard does what was said in the bubble. Go's scheduler decides who speaks first at a moment,
+// so the calls among it are put in order.
 func (w *world) heard(said []func()) {
 	for _, do := range said {
 		do()

@@ -9,7 +9,7 @@ import (
 
 // network is what carries messages between the ends of links: what is cut of it. A
 // request whose way is cut never arrives; one whose answer's way is cut arrives and has
-// its effect, and its client learns nothing. Who waits gives up after a while.
+// its effect, and its client learns nothing. A client that waits gives up after a while.
 type network struct{ cuts []scenarios.Link }
 
 // carries reports whether a message gets from one end to another.

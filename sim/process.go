@@ -698,8 +698,8 @@ func (p *process) serve(f *flight, c *call) {
 			p.arrive(f, c, t)
 		}
 	})
-	// Who waits for a BMC does so from when it asks, and what it asks for arrives all
-	// the same. So does an agent, whose own host depends on it.
+	// The clients of BMCs start their time limit when they send, and the request arrives all the
+	// same. The same holds for agents, whose own hosts depend on it.
 	if (c.class == steps.ClassBMC || p.host != nil && c.patience > 0) && arrival.at > p.w.now+latency+c.patience {
 		p.w.schedule(&p.actor, steps.ClassTimeout, steps.Deed{Verb: "give up", On: c.deed.On}, c.patience, func(trouble) {
 			if life != p.life || arrival.index < 0 {

@@ -56,7 +56,7 @@ type Domain struct {
 	starting bool          // On is at it
 	changed  time.Duration // when its power did, by the lab's clock
 
-	// Of run's goroutine.
+	// Only run's goroutine uses these.
 	stop        *input          // the hypervisor said that QEMU is gone, and lines may still be unread
 	portEnds    context.Context // ends when they have been waited for long enough
 	portEnded   context.CancelFunc
@@ -184,7 +184,8 @@ func running(err error) error {
 	return err
 }
 
-// Restart resets the host; it fails with ErrNotRunning if the host is off. One that is paused executes again, as a reset lets any hung machine do.
+// Restart resets the host; it fails with ErrNotRunning if the host is off. One that is paused executes again, as a reset lets
+// any hung machine do.
 func (d *Domain) Restart(ctx context.Context) error {
 	d.power.Lock()
 	defer d.power.Unlock()

@@ -36,8 +36,8 @@ const (
 	PoweredOff Kind = "powered-off"
 	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again. The
 	// hypervisor's word of that can come seconds after the next boot's first; then the guest is the observer.
-	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired, or the device said so), sysrq (or that a program
-	// had the kernel reboot at once) or guest (a panic or reboot).
+	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired, or the device said so), sysrq (or
+	// that a program had the kernel reboot at once) or guest (a panic or reboot).
 	Reset Kind = "reset"
 	// Paused: no instruction is executed; the boot and its processes go on existing.
 	Paused Kind = "paused"

@@ -57,7 +57,8 @@ var embedded struct {
 	err        error
 }
 
-// connect returns the process's hypervisor. cache, of the first call, is where libvirt keeps what it learns about the QEMU binary, which takes seconds.
+// connect returns the process's hypervisor. cache, of the first call, is where libvirt keeps what it learns about the QEMU
+// binary, which takes seconds.
 func connect(cache string) (*hypervisor, error) {
 	embedded.Do(func() {
 		h := &hypervisor{domains: map[string]*Domain{}}

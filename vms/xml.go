@@ -32,7 +32,7 @@ type spec struct {
 	port              string // unix socket on which we listen for the evidence
 	network, mac      string // unix socket of the network's switch
 	watchdog          bool   // a device
-	// Of a real node; empty: neither.
+	// A real node has these; both are empty for any other.
 	disk    string // qcow2
 	journal string // log file, appended as the console's is
 }

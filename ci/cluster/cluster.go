@@ -73,7 +73,7 @@ type Cluster struct {
 	// Both are nil while they don't run.
 	controllerManager, scheduler *child.Process
 
-	// Of one that can be handed on; nil: it can't.
+	// A cluster that can be handed on has these; shelf is nil for any other.
 	shelf     *Shelf
 	kind      [sha256.Size]byte
 	original  versions // when it was new
@@ -195,8 +195,9 @@ func (c *Cluster) Pause() error {
 // Resume undoes [Cluster.Pause].
 func (c *Cluster) Resume() error { return c.apiServer.Resume() }
 
-// Stop ends the processes and removes the directory, or leaves both to the [Shelf] that it is from. Its error also tells if a process had ended before it was asked
-// to: then what was observed says nothing about controllers. Later calls return the same.
+// Stop ends the processes and removes the directory, or leaves both to the [Shelf] that it is from. Its error also tells if a
+// process had ended before it was asked to: then what was observed says nothing about controllers. Later calls return the
+// same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		if c.shelf == nil || !c.shelf.keep(c) {

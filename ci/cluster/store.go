@@ -28,7 +28,8 @@ var itself = []string{
 }
 
 // forgotten are kinds, with custom resources, of whose objects the API server keeps nothing once they are gone from the store, but
-// for caches that follow it. A Service has an address, a Namespace is remembered as one that was deleted, a definition is served: they are not among them.
+// for caches that follow it. A Service has an address, a Namespace is remembered as one that was deleted, a definition is
+// served: they are not among them.
 var forgotten = []string{
 	"configmaps", "controllerrevisions", "events", "leases", "minions", "persistentvolumeclaims", "persistentvolumes", "pods", "secrets", "serviceaccounts",
 	"statefulsets", "clusterroles", "clusterrolebindings", "roles", "rolebindings",

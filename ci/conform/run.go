@@ -92,7 +92,7 @@ func (r *Report) finish(to *report.Console) error {
 	return exit.Ended(play.CodeOfVerdict(r.Verdict))
 }
 
-// options are those of each lab. What many have to say at a time nobody can read.
+// options are those of each lab. It has no log: those of many labs at once would interleave.
 func options() lab.Options { return lab.Options{Hosts: lab.Model} }
 
 // chosen are the stories that fit the filter.

@@ -194,7 +194,7 @@ func (d defaultFirst) Next(n int) (campaign.Schedule, bool) {
 }
 
 // hunt plays the default schedule, and then every single deviation from it until the
-// guarantee is broken. A smaller cause than the one that it finds there is not. A mistake that is
+// guarantee is broken. No smaller cause exists than the one that it finds. A mistake that is
 // an overlay shows in the default schedule.
 func (f *Finding) hunt(wrong campaign.Pool, sweep *campaign.Search) (cause campaign.Schedule, found bool) {
 	hunt := campaign.Search{Strategy: defaultFirst{sweep.Strategy}, Story: sweep.Story, Total: 1}

@@ -42,7 +42,7 @@ type Telling struct {
 	Orders map[string][]string // by host
 }
 
-// Differences are those of the orders of two tellings, by host. Of a run that a violation ended, which each does in its own time,
+// Differences are those of the orders of two tellings, by host. Each of two runs that a violation ended did so in its own time:
 // only what both had told by then counts.
 func Differences(one, other Telling, ended bool) (all []string) {
 	for host := range union(one.Orders, other.Orders) {

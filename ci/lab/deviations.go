@@ -23,7 +23,7 @@ func (l *life) deviate(ctx context.Context, r gate.Request, d scenarios.Deviatio
 	if !d.Fault.HasExtent() && by > 0 {
 		began := l.p.b.since()
 		if l.p.b.procs.schedule.wait(ctx, by) != nil {
-			// Who waits for an answer has asked all the same.
+			// A client that gives up has sent its request all the same.
 			return l.late(r, errGivenUp, max(0, by-(l.p.b.since()-began)), "its client had given up")
 		}
 	}

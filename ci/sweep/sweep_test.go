@@ -65,7 +65,8 @@ var deeds = []scenarios.Deed{
 	{Actor: "workload", Does: "delete Pod/exclusive", N: 1},
 }
 
-// TestSingles: effects come first, commands before others, then deliveries, then reads; a BMC ignores commands only; stand-ins are left alone.
+// TestSingles: effects come first, commands before others, then deliveries, then reads; a BMC ignores commands only; stand-ins
+// are left alone.
 func TestSingles(t *testing.T) {
 	plan := compile(t, "machine-remediation/cut-off-host.yaml")
 	singles := Singles(underTest(plan, deeds))

@@ -22,8 +22,9 @@ import (
 // deterministic names the directories whose code gives the same history for the same seed. A controller belongs to them
 // as a whole: the simulator runs its Reconcile, too. Only the root of controllers talks to a real manager.
 // The bubble is where code of others has goroutines and a clock, which take turns with the world.
-// The processes of a search are not in it: what they play is; nor is what watches whether a reconcile comes back; nor is what a real host grants its agents; nor is what tells people how long a run took. The core of
-// fakebmc runs in the simulator; its faces, which lie below it, don't.
+// The processes of a search are not in it: what they play is. Nor is what watches whether a reconcile comes back, what a real
+// host grants its agents, or what tells people how long a run took. The core of fakebmc runs in the simulator; its faces,
+// which lie below it, don't.
 func deterministic(dir string) bool {
 	if under(dir, "sim/search/workers") || under(dir, "sim/bubble") || under(dir, "sim/stall") || under(dir, "scenarios/report") || under(dir, "scenarios/campaign/pool") || under(dir, "controllers/onhost") {
 		return false

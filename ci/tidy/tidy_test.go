@@ -28,6 +28,7 @@ var rules = []struct {
 	{"links", links},
 	{"determinism", determinism},
 	{"packagecomments", packageComments},
+	{"style", style},
 	{"registryhosts", registryHosts},
 	{"recipes", recipes},
 	{"scenarios", scenarios},

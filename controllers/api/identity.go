@@ -28,7 +28,7 @@ func Consumer(host *BareMetalHost) (key types.NamespacedName, ok bool) {
 // names are used again (design, decisions 19 and 23).
 type Owner string
 
-// The owners. Of an Unproven Node nobody can tell whose it is: whoever would fence or
+// The owners. Nobody can tell whose an Unproven Node is: a controller that would fence or
 // delete it asks a person.
 const (
 	Own      Owner = "own"

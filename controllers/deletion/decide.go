@@ -226,7 +226,7 @@ func Decide(s State) Action {
 	case DeletingNode:
 		switch {
 		case s.NodeLeaving:
-			return Wait // its finalizers have the word
+			return Wait // its finalizers keep it: there is nothing to do
 		case s.Outdated:
 			return HoldAgain
 		}

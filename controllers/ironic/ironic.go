@@ -9,7 +9,7 @@
 //     BMC was read, so a record alone proves nothing about now: whoever switches the host
 //     past Ironic, or a BMC that nobody reaches, leaves it as it was.
 //   - "power off" was PowerState Off or PoweringOff: the redfish driver knows no difference.
-//     Of a host that shuts down for minutes Ironic says "power off" for minutes.
+//     Ironic says "power off" of a host for as long as it shuts down, which can take minutes.
 //   - target_power_state is set before a command is answered with 202, and empty again when
 //     the operation has ended: while it is set the record is of before. A conductor that
 //     is started anew clears it, and leaves the record as it was, whatever the BMC has done.

@@ -6,10 +6,10 @@
 // Agents agree on a fencing by a NodeFence, which names the boot that has to end and is
 // never taken back. docs/seeds.md argues why a Node that is deleted belongs to a boot
 // that is over. In short: a host lives on what it has heard, each time for as long as its
-// agent has announced on its Node. What it hears later than the NodeFence is that it is
-// fenced; but for the word of a majority that they can't reach the API server, which
-// nobody gives any more who knows the NodeFence. So the safe time begins when the
-// NodeFence is there and half of the host's peers have announced that they know it.
+// agent has announced on its Node. After the NodeFence exists, every answer says that it is
+// fenced, with one exception: a majority of its peers may say that they can't reach the API
+// server. A peer that knows the NodeFence doesn't say that any more. So the safe time begins
+// when the NodeFence is there and half of the host's peers have announced that they know it.
 package poisonpill
 
 // Subject is which of the agent's decisions a State is for.
@@ -242,8 +242,8 @@ func (s State) answer() Action {
 // host is back, so that nobody sees another reason to fence it in a Node that is not
 // Ready yet; and so does the NodeFence, which answers it.
 //
-// A Node that is gone says no more what its agent has promised. Who doesn't remember that,
-// as after a reboot of its own, waits for nothing: the Node was released by whoever deleted
+// A Node that is gone doesn't say any more what its agent has promised. An agent that doesn't
+// remember it, as after a reboot of its own, waits for nothing: the Node was released by whoever deleted
 // it, an agent when the safe time was over, or a user.
 func (s State) survive() Action {
 	if !s.Fenced {

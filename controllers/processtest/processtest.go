@@ -23,7 +23,7 @@ import (
 
 // World is where processes run. Its time may be a virtual one.
 type World interface {
-	// Start starts processes of a controller. Of several one leads.
+	// Start starts processes of a controller. One leads if there are several.
 	Start(t *testing.T, r controllers.Registration, replicas int) []Process
 	// Create, Update and Delete do to an object what a user does.
 	Create(t *testing.T, obj client.Object)

@@ -3,14 +3,14 @@
 //
 // A reconcile reads the host and asks its BMC for the power state, decides, and
 // has one effect: one write to the API or one power command. Commands are only
-// ever accepted; whether they had their effect tells a later reading. The two
+// ever accepted; a later reading tells whether they took effect. The two
 // times in the host's status make a request exact: pendingRebootSince is later
 // than lastPoweredOn from the moment that a request was seen until the host,
 // known to be off, may boot again. They survive a crash at any point, so that
 // each request causes one power cycle.
 //
-// Who holds a host waits for an answer, status.provisioning.heldOffFor, and each
-// answer names its question. It is given by a reading that says Off and that began
+// A client that holds a host off waits for an answer, status.provisioning.heldOffFor,
+// and each answer names its question. It is given by a reading that says Off and that began
 // after the annotation was read, and taken back when the host is seen on and
 // before it may boot; so it says that every process which ran when the annotation
 // was set is gone. No Off counts from when a boot was recorded until the host was
@@ -75,8 +75,8 @@ type State struct {
 	// Unanswered says that status.provisioning.heldOffFor doesn't answer just the
 	// keyed annotations that are there.
 	Unanswered bool `json:"unanswered"`
-	// BootRecorded is a boot that was recorded a while ago at most, that no
-	// reading has shown since, and that was not called off.
+	// BootRecorded says that lastPoweredOn was written less than bootTimeout ago, that no reading
+	// has shown the host on since, and that the boot was not called off.
 	BootRecorded bool `json:"bootRecorded"`
 	// OnSent says that a PowerOn was sent after that, as far as is known here;
 	// after a crash it may have been.

@@ -99,7 +99,7 @@ type memory struct {
 	again                     bool
 	shutDownSent, softRefused bool
 	// shown is the last boot that was seen on, recorded the last one that this
-	// process recorded, and onSent whether it sent a PowerOn since, be it in vain.
+	// process recorded, and onSent whether it has tried to send a PowerOn since.
 	shown, recorded time.Time
 	onSent          bool
 	// offAnswered is when the BMC first answered a PowerOff since a boot was

@@ -296,7 +296,7 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 		return errors.New("the host's Machine has no Node") // the table never asks for it
 	}
 	if f.node.DeletionTimestamp != nil {
-		return nil // its finalizers have the word
+		return nil // its finalizers keep it: there is nothing to do
 	}
 	key := client.ObjectKeyFromObject(f.host)
 	host, err := api.Get(ctx, r.Live, key, &api.BareMetalHost{})

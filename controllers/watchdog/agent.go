@@ -124,7 +124,7 @@ func (a *Agent) save() error {
 	return nil
 }
 
-// answer reports whether what a read came to was said by the API server, be it that the
+// answer reports whether it was the API server that answered a read, even if it said that the
 // Node is not there.
 func answer(err error) bool {
 	return err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown &&

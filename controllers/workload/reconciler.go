@@ -106,8 +106,8 @@ func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) (again time.D
 	return 0, client.IgnoreNotFound(err)
 }
 
-// gone reports whether the Pod's Node is gone, be there another one of that name or
-// not; with a quarantine any of that name counts.
+// gone reports whether the Pod's Node is gone, even if a Node of the same name
+// exists; with a quarantine any of that name counts.
 func (r *Reconciler) gone(ctx context.Context, reader client.Reader, pod *corev1.Pod) (bool, error) {
 	var node corev1.Node
 	err := reader.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node, client.UnsafeDisableDeepCopy)

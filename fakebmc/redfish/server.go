@@ -130,7 +130,7 @@ func (s *Server) Listen(addr string, b *fakebmc.BMC) (url string, err error) {
 	return s.serve(addr, g, b)
 }
 
-// ListenGroup serves a Group so. The Server closes the BMCs that it has in the end.
+// ListenGroup is Listen for a Group of hosts behind one address. The Server closes the BMCs that it has in the end.
 func (s *Server) ListenGroup(addr string, g *Group) (url string, err error) {
 	return s.serve(addr, g, nil)
 }

@@ -9,6 +9,8 @@ import (
 )
 
 // runOptional tests what a system says that it can do beyond fakebmc.System.
+//
+// It is long because it is a list of tests.
 func runOptional(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 	for _, c := range []struct {
 		reset fakebmc.ResetType

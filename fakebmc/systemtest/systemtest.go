@@ -40,6 +40,8 @@ type Fixture struct {
 
 // Run runs the suite. start returns a fresh system that is On and settled, or Off
 // if on is false; it registers its own clean-up with t.
+//
+// It is long because it is a list of tests.
 func Run(t *testing.T, start func(t *testing.T, on bool) Fixture) {
 	for _, c := range []struct {
 		name   string

@@ -188,7 +188,7 @@ func hosts(w *walk, world scenarios.Capabilities) {
 		w.next(event{kind: history.NodeReady, host: plain})
 	}
 
-	// Of a failure domain all that leads out of it.
+	// A failure domain is cut off as a whole: each link that leads out of it.
 	rack := &scenarios.LinkOp{Domain: domain}
 	w.do(scenarios.Op{Cut: rack})
 	w.next(event{kind: history.LinkCut, host: plain})
@@ -253,7 +253,7 @@ func hosts(w *walk, world scenarios.Capabilities) {
 	w.do(scenarios.Op{Heal: new(scenarios.HealOp)})
 	w.next(event{kind: history.NodeReady, host: plain})
 
-	// Who stops feeding a watchdog has the host reset.
+	// A watchdog that isn't fed any more resets the host.
 	w.do(scenarios.Op{StopFeeding: onHost(guarded)})
 	w.next(event{kind: history.WatchdogFired, host: guarded})
 	w.next(event{kind: history.BootEnded, host: guarded, actor: engine})
@@ -268,6 +268,8 @@ func able(world scenarios.Capabilities) func(scenarios.Feature) bool {
 }
 
 // processes walks through what befalls controllers and the API server.
+//
+// It is long because one walk saves a bring-up for each of its parts, which take a minute in a lab.
 func processes(w *walk, world scenarios.Capabilities) {
 	const name, host = "reboot", plain
 	controller := &scenarios.ControllerOp{Controller: name}

@@ -1,5 +1,6 @@
 // Package campaign plays many runs and says what came of them: single plans and their nearest
-// neighbours, searches of schedules, and suites of scenarios. Begin with [Session] and [Search.Run]. What comes of them goes to a Sink; nothing here prints.
+// neighbours, searches of schedules, and suites of scenarios. Begin with [Session] and
+// [Search.Run]. What comes of them goes to a Sink; nothing here prints.
 package campaign
 
 import (

@@ -85,7 +85,7 @@ func TestRenumbered(t *testing.T) {
 	if !fewer || !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
-	// Of two that matter neither can stand alone: what is needed only for their numbers goes one by one.
+	// Neither of two that matter can stand alone: what is needed only for their numbers goes one by one.
 	both := func(deviations []scenarios.Deviation) bool {
 		retried := 0
 		for _, d := range deviations {

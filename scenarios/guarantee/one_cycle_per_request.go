@@ -37,12 +37,16 @@ var oneCyclePerRequest = invariant.Invariant{
 // While spec.online is false a host that is off has what was asked for, and is
 // owed no boot.
 //
-// Excused are cycles whose off was caused by spec.online, or is the doing of nobody
-// under test; those that bring a host back to off that was powered on while a key
-// held it off, which is another claim's business, or while a request was pending, by
-// nobody under test or by a command that nobody waited for any more; those for which
-// the BMC received no command while the host was on, because it carries one out late;
-// and those of a host that isn't provisioned.
+// Excused are cycles
+//
+//   - whose off was caused by spec.online, or by nobody under test;
+//   - that bring a host back to off which was powered on while a key held it off: that
+//     is another claim's business;
+//   - that bring a host back to off which was powered on while a request was pending,
+//     by nobody under test or by a command that nobody waited for any more;
+//   - for which the BMC received no command while the host was on, because it carries
+//     one out late;
+//   - of a host that isn't provisioned.
 type cycles struct {
 	invariant.Promise
 	roles invariant.Roles

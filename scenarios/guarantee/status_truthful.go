@@ -121,9 +121,9 @@ func (c *reports) poweredOn(h *reportHost, e *history.Event) {
 	}
 }
 
-// forget takes in that the power controller has started anew. Of a host that is reported off
-// nothing tells it then whether the boot that it finds recorded has been seen on: the next
-// power-on may belong to that.
+// forget takes in that the power controller has started anew. It then can't know of a host that
+// is reported off whether the boot that it finds recorded has been seen on: the next power-on may
+// belong to that.
 func (c *reports) forget() {
 	for i := range c.hosts.Hosts {
 		if h := &c.hosts.Hosts[i].State; !h.reported {

@@ -317,7 +317,7 @@ func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 }
 
 // count says how many Machines are unhealthy at most and at least, and whether one is gone.
-// Who has just returned, or has just stopped being Ready, may be counted or not.
+// One that has just returned, or has just stopped being Ready, may be counted or not.
 func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
 	for i := range c.hosts.Hosts {
 		o := &c.hosts.Hosts[i].State

@@ -211,8 +211,8 @@ type run struct {
 // say by how much it was too late.
 const aftermath = 15 * time.Second
 
-// patience is how many times its budget a run may take to settle in all, and a step
-// may wait twice as often: for the world, and for the schedule's own delays.
+// patience bounds what goes on for ever: a run may take patience times its budget to settle, and a step twice
+// that of its own, once for the world and once for the schedule's delays.
 const patience = 5
 
 // bringUp is for how long nothing may come any closer to a healthy topology: a host that boots makes no event for minutes
@@ -342,9 +342,9 @@ func (r *run) persist(budget time.Duration, enough func(history.Event) bool) {
 	}
 }
 
-// longest is how long nothing may come any closer once a schedule is over that has left its
-// default: it may have brought a controller to wait for as long as it ever does, be it for
-// a time in its settings or for its queue to try again what has failed often.
+// longest is how long a run may make no progress once a schedule that left its default is over.
+// A controller may then wait for as long as it ever does: for a time in its settings, or for its
+// queue to try again what has failed often.
 func (r *run) longest(limit scenarios.Duration) time.Duration {
 	if !r.strayed {
 		return time.Duration(limit)

@@ -31,8 +31,7 @@ func (o *Outcome) Verdict() (invariant.Verdict, string) {
 }
 
 // VerdictOfSchedule is the verdict on one schedule out of many. There a fault may
-// come to nothing: that it can do something is seen in the default schedule, and
-// others may lead past it.
+// come to nothing: the default schedule has shown that it works, and others may avoid it.
 func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 	if v := o.Violation(); v != nil {
 		return invariant.Violated, v.Invariant + ": " + v.Sentence

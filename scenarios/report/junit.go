@@ -43,8 +43,8 @@ type (
 	}
 )
 
-// junitOf is junit.xml. A scenario that came out as expected passes, be it that a
-// guarantee was to be violated; one without a verdict is an error.
+// junitOf is junit.xml. A scenario that came out as expected passes, even if a guarantee
+// was to be violated; one without a verdict is an error.
 func junitOf(l *campaign.Ledger) ([]byte, error) {
 	suite := junitSuite{
 		Name: "fencelab", Tests: l.Counts.Scenarios, Failures: l.Counts.Failed, Errors: l.Counts.Unknown + l.Counts.Errors, Skipped: l.Counts.Skipped,

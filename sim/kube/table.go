@@ -22,8 +22,8 @@ type record struct {
 	invalid *field.Error
 	// manager and status say who wrote, as what. The manager is empty where the
 	// server wrote by itself. sent is the object before admission, where that has
-	// added something. Who manages which fields is reckoned from these when
-	// somebody asks.
+	// added something. The managers of fields are derived from these when
+	// somebody asks for them.
 	manager string
 	status  bool
 	sent    client.Object

@@ -45,14 +45,14 @@ func newGuided(from *space) chosen {
 }
 
 const (
-	// Of so many schedules one is not varied from another; and of so many of those one is
-	// a single deviation, while the others are drawn like those of random.
+	// 1 in freshOneIn schedules is new; of these, 1 in singleOneIn is a single deviation, and the
+	// others are drawn like those of random.
 	freshOneIn  = 2
 	singleOneIn = 4
-	// Of so many that are varied one has others drawn in addition: that leads to steps
-	// which the benign schedule doesn't have.
+	// 1 in drawnOneIn of those that are varied has more deviations drawn: they lead to steps that
+	// the benign schedule doesn't have.
 	drawnOneIn = 2
-	// candidates is among how many specimens the next to vary is chosen.
+	// candidates is how many specimens the next one to vary is chosen from.
 	candidates = 4
 )
 

@@ -148,8 +148,7 @@ func (s Step) faults() []scenarios.StepFault {
 	return nil
 }
 
-// Can reports whether the fault can befall the step, be it one that a search chooses
-// or one that is left to plans.
+// Can reports whether the fault can befall the step, in a search or in a plan.
 func (s Step) Can(fault scenarios.StepFault) bool {
 	return slices.Contains(s.faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
 }

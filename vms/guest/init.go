@@ -25,6 +25,8 @@ const (
 
 // runInit is PID 1. After the set-up a single goroutine does everything, so that freezing it freezes all of user space's
 // heart: the feeder of the watchdog, the reaction to the power button and the heartbeats.
+//
+// It is long because all of that is one select over what its set-up has made.
 func runInit() error {
 	fmt.Println(evidence.ConsoleGreeting)
 	if err := mountAll(); err != nil {
@@ -81,7 +83,7 @@ func runInit() error {
 	var kubelet *exec.Cmd
 	var real *realNode
 	var nodeReady <-chan struct{} // nil when it is known
-	// Of the real kubelet PID 1 says what the small one says itself.
+	// PID 1 says of a real kubelet what the small one says itself.
 	startReal := func(said evidence.Kind) {
 		out.say(said, "")
 		kubelet, err = real.kubelet()

@@ -4,9 +4,10 @@
 // of a pipe to it. The kernel closes that pipe however the program ends, and then the keeper kills every process that
 // carries one of its marks and removes every directory that it made.
 //
-// A mark is an environment entry (or an argument, where the environment isn't ours to make). Marking beats a list of process ids: a child carries its mark from the moment it
-// executes, so nothing can slip through between a start and its registration; grandchildren inherit it; and a reused
-// process id doesn't carry it. Directories are made by the keeper itself for the same reason.
+// A mark is an environment entry (or an argument, where the environment isn't ours to make). Marking beats a list of process
+// ids: a child carries its mark from the moment it executes, so nothing can slip through between a start and its registration;
+// grandchildren inherit it; and a reused process id doesn't carry it. Directories are made by the keeper itself for the same
+// reason.
 //
 // Several programs may do this at once, of one user or of several. Their marks are drawn at random, and everything that bears
 // a name has the program's own in it, see [Name].

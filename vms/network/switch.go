@@ -222,7 +222,7 @@ const (
 // arpHead is how every ARP packet of this kind begins, before the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
-// forward takes a frame from an endpoint. Who sent it is told by where it came from and not by what it says, so no guest
+// forward takes a frame from an endpoint. Its sender is where it came from and not what it says, so no guest
 // can pose as another on a link that is cut. What is neither ARP nor IPv4 to an endpoint of ours goes nowhere.
 func (s *Switch) forward(from *port, data []byte) {
 	if len(data) < headerLength {

@@ -21,9 +21,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Door is the way to the API server of all but the lab's observers, who have one of their own: controllers, agents,
-// kubelets, and kube-controller-manager and kube-scheduler if the lab has started them. When it is shut the API server is
-// away for them.
+// Door is the path to the API server that a scenario can cut. Controllers, agents and kubelets take it, and so do
+// kube-controller-manager and kube-scheduler if the lab has started them; the lab's observers bypass it.
 type Door struct {
 	stream *record.Stream
 	read   func(*http.Request, []byte) gate.Request

@@ -46,8 +46,8 @@ type virtualMachines struct {
 	byName map[string]*virtual
 }
 
-// OpenVirtual opens the hypervisor. nodes is the disk of real nodes, if that is what they are to be; dir is where it leaves the consoles; programmed
-// is told what happens, for what it says of the programs in the guests.
+// OpenVirtual opens the hypervisor. nodes is the disk of real nodes, if that is what they are to be; dir is where it leaves
+// the consoles; programmed is told what happens, for what it says of the programs in the guests.
 func OpenVirtual(
 	ctx context.Context, assets, nodes, dir string, s *record.Stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
 ) (*virtualMachines, error) {
@@ -147,7 +147,7 @@ type virtual struct {
 
 	culprits culprits
 
-	// Of the scenario, which does one thing at a time.
+	// What follows is set by the scenario, which does one thing at a time.
 	paused bool
 	told   []evidence.Command // what undoes what the guest was told
 }
@@ -350,8 +350,8 @@ func (m *virtual) reset(host string, t fakebmc.ResetType) error {
 	return m.domain.On(ctx)
 }
 
-// deaf says that no guest hears a button yet, or any more. libvirt is spared it: what
-// it asks of a QEMU that is just being started holds every other operation up.
+// deaf says that there is no guest to hear a button. libvirt isn't asked to press one then: what it asks of a QEMU that
+// is just being started holds up every other operation.
 func (m *virtual) deaf() bool {
 	state := m.domain.State()
 	return state == vms.StateOff || state == vms.StatePoweringOn

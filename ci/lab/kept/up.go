@@ -27,7 +27,7 @@ const RunsControllers = "controllers"
 type Job struct {
 	// Plan is the text of the plan whose topology it has, and whose controllers.
 	Plan []byte `json:"plan"`
-	// Parts are what was chosen of each of [lab.Parts], by flag. Of the controllers that may also be Bare.
+	// Parts are what was chosen of each of [lab.Parts], by flag. That of the controllers may also be Bare.
 	Parts map[string]string `json:"parts"`
 	// IronicEndpoint, IronicImage and Kubeconfig are those of lab.Options.
 	IronicEndpoint string          `json:"ironicEndpoint,omitempty"`

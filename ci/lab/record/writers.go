@@ -83,7 +83,7 @@ func (w *writers) Wrote(version, writer string) {
 	}
 }
 
-// Deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. Who came last did it.
+// Deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. The last one to say so has done it.
 func (w *writers) Deletes(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +181,7 @@ func (w *writers) of(before, after metav1.Object) string {
 	return w.versions[after.GetResourceVersion()]
 }
 
-// An answer may be read a little later than its event: so long it is waited for, and much longer while a request to change
+// An answer may be read later than its event. It is waited for up to answered, or up to answeredBy while a request to change
 // the object has no answer yet, as on a busy machine.
 const (
 	answered   = lag / 2

@@ -76,7 +76,7 @@ func TestWriters(t *testing.T) {
 		t.Errorf("%q deletes it again", got)
 	}
 
-	// Who asked for a deletion has not made an object go that a finalizer held up.
+	// An object that a finalizer held up does not go by whoever asked for its deletion.
 	now := metav1.Now()
 	deleting := version()
 	deleting.SetDeletionTimestamp(&now)

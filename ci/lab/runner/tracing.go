@@ -17,7 +17,7 @@ import (
 )
 
 // Tracing records what the controllers within this process have in their caches and decide.
-// Of one that is a process of its own nobody here can know either.
+// For a controller that is a process of its own neither can be known here.
 type Tracing struct {
 	Trace    *objects.Trace
 	Since    func() time.Duration

@@ -97,6 +97,6 @@ type Reproduced struct {
 	Broken string `json:"broken,omitempty"`
 	// Refused says why the lab can't tell the story.
 	Refused string `json:"refused,omitempty"`
-	// Of so many Times it was reproduced, and so often it Diverged; Plans is which plan it was.
+	// It was reproduced Times times out of Of, and Diverged of them took another course; Plans is how many plans were tried.
 	Times, Diverged, Of, Plans int
 }

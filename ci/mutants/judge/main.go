@@ -146,7 +146,7 @@ func find(catalog, first, right string, limit time.Duration) (*finding.Finding, 
 		}
 		f.Broken, f.Reason = broken(o)
 		if f.Broken == finding.Stuck && o.Plan.Spec.Expect.Violated != "" {
-			return nil, nil // that another mistake in the same controller shows no more says nothing
+			return nil, nil // the mistake may hide the story's own, in the same controller: that proves nothing
 		}
 		if same, err := excused(right, o, deviations); same || err != nil {
 			return nil, err

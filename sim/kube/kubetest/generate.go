@@ -35,6 +35,9 @@ func pick[T any](g *generator, choices ...T) T { return choices[g.rnd.IntN(len(c
 // chance is true n times in a hundred.
 func (g *generator) chance(n int) bool { return g.rnd.IntN(100) < n }
 
+// op draws a request.
+//
+// It is long because it has a case for each kind of request.
 func (g *generator) op() Op {
 	k := pick(g, g.kinds...)
 	op := Op{Kind: k.name, Name: pick(g, "a", "a", "a", "b")}

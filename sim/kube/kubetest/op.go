@@ -65,7 +65,7 @@ type Op struct {
 	// Patch is merge, lock (merge with optimistic lock), strategic, or literal
 	// JSON of a merge patch, with a leading "strategic:" or "json:" for those
 	// types. In literal JSON, RV, OLDRV and UID stand for the values of the
-	// current and the previous object. Of an apply it is the configuration, without
+	// current and the previous object. An apply has its configuration here, without
 	// kind and name.
 	Patch string
 	// Grace is the grace period of a delete or evict in seconds, as text.

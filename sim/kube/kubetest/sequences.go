@@ -10,6 +10,8 @@ type Sequence struct {
 
 // Sequences returns the facts that fencing leans on, and the smallest sequences
 // on which the simulated server once differed from the real one.
+//
+// It is long because it is a table.
 func Sequences() []Sequence {
 	const (
 		node, pod, lease, secret, event, host = "Node", "Pod", "Lease", "Secret", "Event", "BareMetalHost"
