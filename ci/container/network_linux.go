@@ -109,8 +109,14 @@ func (n *Network) receive() error {
 			go n.accept(listener, address)
 		}
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, socket := range sockets[len(n.reach):] {
-		n.calls <- socket
+		if n.closed {
+			_ = unix.Close(socket)
+		} else {
+			n.calls <- socket
+		}
 	}
 	return nil
 }
@@ -177,8 +183,14 @@ func (n *Network) DialContext(ctx context.Context, _, address string) (net.Conn,
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if n.err != nil {
+	n.mu.Lock()
+	closed := n.closed
+	n.mu.Unlock()
+	switch {
+	case n.err != nil:
 		return nil, n.err
+	case closed:
+		return nil, fmt.Errorf("connect to %s in a program's network: %w", address, net.ErrClosed)
 	}
 	select {
 	case socket := <-n.calls:
