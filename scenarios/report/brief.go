@@ -168,7 +168,7 @@ func margin(v *invariant.Violation) []string {
 	case v.First.Seq == v.Second.Seq, !v.Open && v.Margin <= 0:
 		return nil
 	case v.Open:
-		return []string{fmt.Sprintf("margin: event %d came, and what had to come before it had not come when the run ended", v.Second.Seq)}
+		return []string{fmt.Sprintf("margin: what had to come before event %d never came", v.Second.Seq)}
 	}
 	return []string{fmt.Sprintf("margin: %s from event %d to event %d", v.Margin, v.First.Seq, v.Second.Seq)}
 }
