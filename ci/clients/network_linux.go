@@ -36,6 +36,23 @@ func inNetwork(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
+// networkMissing says why this machine can't have a network of ours with a device in it; nil if it can.
+func networkMissing(ctx context.Context) error {
+	device, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	cmd, err := inNetwork(ctx, "-"+conditionFlag, "nothing")
+	if err = errors.Join(err, device.Close()); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("make namespaces of users and networks: %w", err)
+	}
+	_ = cmd.Wait() // there is no such condition: it has begun
+	return nil
+}
+
 // open makes the link in the network that this process has of its own.
 func (l *link) open() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

@@ -16,4 +16,6 @@ var (
 
 func inNetwork(context.Context, ...string) (*exec.Cmd, error) { return nil, errNetwork }
 
+func networkMissing(context.Context) error { return errNetwork }
+
 func (*link) open() error { return errNetwork }
