@@ -39,6 +39,7 @@ func testImage(t testing.TB) v1.Image {
 	image, err := mutate.AppendLayers(empty.Image,
 		layer(t, tar.Header{Typeflag: tar.TypeDir, Name: "app/", Mode: 0o555}, tar.Header{Typeflag: tar.TypeReg, Name: "app/witness", Mode: 0o755, Linkname: string(data)},
 			tar.Header{Typeflag: tar.TypeReg, Name: "app/old", Mode: 0o644, Linkname: "old"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "etc/resolv.conf", Linkname: "/nowhere/resolv.conf"},
+			tar.Header{Typeflag: tar.TypeDir, Name: "run/", Mode: 0o755}, tar.Header{Typeflag: tar.TypeSymlink, Name: "var/run", Linkname: "/run"},
 			tar.Header{Typeflag: tar.TypeLink, Name: "bin/witness", Linkname: "app/witness"}),
 		layer(t, tar.Header{Typeflag: tar.TypeReg, Name: "app/.wh.old"}, tar.Header{Typeflag: tar.TypeReg, Name: "app/new", Mode: 0o644, Linkname: "new"}))
 	if err != nil {
@@ -94,8 +95,9 @@ func TestLives(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // a second life finds the files as the first did
-			said := run(t, ready, Life{Env: []string{"GIVEN=" + given, "READONLY=" + readOnly, "SELF=me"}, Own: t.TempDir(), Shared: []string{given}, ReadOnly: []string{readOnly}})
-			for _, want := range []string{"pid 1", "dir /app", "uid 0", "FROM=image SELF=me", "app: new witness;", "question: who?", "write to app: <nil>", "write to given: <nil>",
+			said := run(t, ready, Life{Env: []string{"GIVEN=" + given, "READONLY=" + readOnly, "SELF=me"}, Own: t.TempDir(), Shared: []string{given}, ReadOnly: []string{readOnly},
+				Files: map[string]string{"/var/run/secrets/told": filepath.Join(given, "question")}})
+			for _, want := range []string{"pid 1", "dir /app", "uid 0", "FROM=image SELF=me", "app: new witness;", "question: who?", "told: who? <nil>", "write to app: <nil>", "write to given: <nil>",
 				"read-only file system", "processes: 1", "null: 0 <nil>", "role: \"\""} {
 				if !strings.Contains(said, want) {
 					t.Errorf("the program of %s doesn't say %q:\n%s", from, want, said)

@@ -21,6 +21,8 @@ func main() {
 	given := os.Getenv("GIVEN")
 	question, err := os.ReadFile(filepath.Join(given, "question"))
 	fmt.Printf("question: %s %v\n", question, err)
+	told, err := os.ReadFile("/var/run/secrets/told")
+	fmt.Printf("told: %s %v\n", told, err)
 	fmt.Printf("write to app: %v\n", os.WriteFile("/app/written", nil, 0o600))
 	fmt.Printf("write to given: %v\n", os.WriteFile(filepath.Join(given, "answer"), []byte(os.Getenv("SELF")), 0o600))
 	fmt.Printf("write to what is read-only: %v\n", os.WriteFile(filepath.Join(os.Getenv("READONLY"), "answer"), nil, 0o600))
