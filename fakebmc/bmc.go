@@ -352,7 +352,7 @@ func (b *BMC) reset(rec *Record, e Effects, now time.Duration) {
 			}
 		}
 		rec.Executed = now
-		if sys == b.sys && (t == ResetForceOff || t == ResetForceRestart || t == ResetPowerCycle || t == ResetFullPowerCycle) {
+		if sys == b.sys && (t == ResetForceOff || t == ResetForceRestart || t == ResetPowerCycle) {
 			b.stopTimer()
 		}
 		b.overtake(nil)

@@ -141,13 +141,12 @@ func (s *Server) setBoot(x *session, b []byte) byte {
 		defer s.mu.Unlock()
 		s.boot.clearing = data[0]
 		return codeOK
-	case bootAck:
+	default: // bootAck
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.boot.ack = s.boot.ack&^data[0] | data[1]&data[0]
 		return codeOK
 	}
-	return codeNoParameter
 }
 
 // setProgress: one session at a time sets options, as long as it lives.
@@ -177,7 +176,7 @@ func (s *Server) forget(mains bool) {
 	s.boot = bootOptions{round: s.boot.round + 1}
 	s.mu.Unlock()
 	if set {
-		s.clearFlags()
+		s.clearFlags(fakebmc.BootOnce, fakebmc.BootContinuous)
 	}
 }
 
@@ -211,7 +210,7 @@ func (s *Server) aboutToReset(r fakebmc.Request, t fakebmc.ResetType) {
 	void := s.boot.set && keep != 0 && s.boot.clearing&keep == 0
 	s.mu.Unlock()
 	if void {
-		s.clearFlags()
+		s.clearFlags(fakebmc.BootOnce, fakebmc.BootContinuous)
 	}
 }
 
@@ -226,13 +225,13 @@ const (
 	causeLastState = 0x7
 )
 
-// clearFlags ends an override.
-func (s *Server) clearFlags() {
+// clearFlags ends an override that is in force so.
+func (s *Server) clearFlags(enabled ...string) {
 	booter, ok := s.bmc.System().(fakebmc.Booter)
 	if !ok {
 		return
 	}
-	if boot, err := booter.Boot(); err == nil && boot.Enabled != fakebmc.BootDisabled {
+	if boot, err := booter.Boot(); err == nil && slices.Contains(enabled, boot.Enabled) {
 		_ = booter.SetBoot(fakebmc.Boot{Enabled: fakebmc.BootDisabled, Target: fakebmc.BootNone, Mode: boot.Mode}) // nobody is there to be told
 	}
 }
@@ -276,13 +275,13 @@ func (s *Server) setBootFlags(x *session, booter fakebmc.Booter, b []byte) byte 
 	s.mu.Lock()
 	s.boot.set = true
 	s.mu.Unlock()
-	s.awaitControl(booter, boot.Enabled == fakebmc.BootOnce)
+	s.awaitControl(boot.Enabled == fakebmc.BootOnce)
 	return codeOK
 }
 
 // awaitControl begins the time after which flags that are valid once are cleared, and
 // ends the one that runs.
-func (s *Server) awaitControl(booter fakebmc.Booter, begin bool) {
+func (s *Server) awaitControl(begin bool) {
 	s.mu.Lock()
 	s.boot.round++
 	round := s.boot.round
@@ -297,8 +296,8 @@ func (s *Server) awaitControl(booter fakebmc.Booter, begin bool) {
 		s.mu.Lock()
 		due := s.boot.round == round
 		s.mu.Unlock()
-		if boot, err := booter.Boot(); due && err == nil && boot.Enabled == fakebmc.BootOnce {
-			s.clearFlags()
+		if due {
+			s.clearFlags(fakebmc.BootOnce)
 		}
 	})
 }

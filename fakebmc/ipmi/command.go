@@ -156,7 +156,7 @@ func (s *Server) execute(client string, x *session, m message, reply func(code b
 	case m.netFn == chassis:
 		s.executePower(client, x, m, reply)
 	default:
-		s.executeApp(client, x, privilege, m, reply)
+		s.executeApp(client, x, m, reply)
 	}
 }
 
@@ -200,8 +200,8 @@ func (s *Server) executePower(client string, x *session, m message, reply func(b
 			reply(codeInvalidField, nil)
 			return
 		}
-		if booter, ok := s.bmc.System().(fakebmc.Booter); ok {
-			s.awaitControl(booter, true)
+		if _, ok := s.bmc.System().(fakebmc.Booter); ok {
+			s.awaitControl(true)
 		}
 		request = s.bmc.ResetRequest(client, fakebmc.ChassisControls[number])
 	}
@@ -387,7 +387,7 @@ func completion(a fakebmc.Answer) (code byte, answered bool) {
 }
 
 // executeApp restarts the BMC, or does what is the session's own.
-func (s *Server) executeApp(client string, x *session, privilege byte, m message, reply func(byte, []byte)) {
+func (s *Server) executeApp(client string, x *session, m message, reply func(byte, []byte)) {
 	switch m.command {
 	case coldReset, warmReset:
 		s.bmc.Do(s.restart(client, m.command == coldReset), func(a fakebmc.Answer) {
@@ -396,24 +396,11 @@ func (s *Server) executeApp(client string, x *session, privilege byte, m message
 			}
 		})
 	case setSessionPrivilege:
-		level := m.data[0] & 0x0f
-		x.mu.Lock()
-		switch {
-		case level == 0:
-			level = x.privilege // asks only
-		case level < privilegeUser || level > privilegeOEM: // a session can't ask for Callback
-			x.mu.Unlock()
-			reply(codeInvalidField, nil)
+		if code := x.setLevel(m.data[0] & 0x0f); code != codeOK {
+			reply(code, nil)
 			return
-		case level > x.max:
-			x.mu.Unlock()
-			reply(codePrivilegeTooHigh, nil)
-			return
-		default:
-			x.privilege = level
 		}
-		x.mu.Unlock()
-		reply(codeOK, []byte{level})
+		reply(codeOK, []byte{x.level()})
 	case closeSession:
 		id := binary.LittleEndian.Uint32(m.data)
 		ends := x
@@ -423,7 +410,7 @@ func (s *Server) executeApp(client string, x *session, privilege byte, m message
 		switch {
 		case ends == nil:
 			reply(codeInvalidSessionEnd, nil)
-		case ends != x && privilege < privilegeAdministrator:
+		case ends != x && x.level() < privilegeAdministrator:
 			reply(codePrivilege, nil)
 		default:
 			reply(codeOK, nil)

@@ -85,6 +85,22 @@ func (x *session) level() byte {
 	return x.privilege
 }
 
+// setLevel changes the privilege to another one that the session may have; 0 leaves it as it is.
+func (x *session) setLevel(level byte) (code byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case level == 0:
+	case level < privilegeUser || level > privilegeOEM: // a session can't ask for Callback
+		return codeInvalidField
+	case level > x.max:
+		return codePrivilegeTooHigh
+	default:
+		x.privilege = level
+	}
+	return codeOK
+}
+
 // deed is a Chassis Control, and what came of it.
 type deed struct {
 	known    bool
@@ -140,9 +156,7 @@ func (s *Server) openSession(client string, b []byte) []byte {
 		return []byte{0, statusIllegalParameter, 0, 0, 0, 0, 0, 0}
 	}
 	console := binary.LittleEndian.Uint32(b[4:])
-	refuse := func(status byte) []byte {
-		return binary.LittleEndian.AppendUint32([]byte{b[0], status, 0, 0}, console)
-	}
+	refuse := func(status byte) []byte { return answerTo(b, status, console) }
 	if len(b) < openSessionRequestLength || console == 0 {
 		return refuse(statusIllegalParameter)
 	}
@@ -185,6 +199,11 @@ func (s *Server) openSession(client string, b []byte) []byte {
 	return answer
 }
 
+// answerTo begins the answer to a message of a session's establishment; it is all that a refusal says.
+func answerTo(message []byte, status byte, console uint32) []byte {
+	return binary.LittleEndian.AppendUint32([]byte{message[0], status, 0, 0}, console)
+}
+
 // full reports whether there is room for no further session. Real BMCs say so at once, and not
 // when the client has proven who it is. The caller holds mu.
 func (s *Server) full() bool {
@@ -211,9 +230,7 @@ func (s *Server) rakp1(b []byte) []byte {
 	if x == nil {
 		return []byte{b[0], statusInvalidSession, 0, 0, 0, 0, 0, 0}
 	}
-	refuse := func(status byte) []byte {
-		return binary.LittleEndian.AppendUint32([]byte{b[0], status, 0, 0}, x.console)
-	}
+	refuse := func(status byte) []byte { return answerTo(b, status, x.console) }
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -268,7 +285,7 @@ func (s *Server) rakp3(client string, b []byte) []byte {
 		x.rakp3 = slices.Clone(b)
 		x.rakp4 = s.admit(client, x, b)
 	case !again(x.rakp3, b):
-		return binary.LittleEndian.AppendUint32([]byte{b[0], statusInvalidSession, 0, 0}, x.console)
+		return answerTo(b, statusInvalidSession, x.console)
 	}
 	return tagged(x.rakp4, b[0])
 }
@@ -285,9 +302,7 @@ func tagged(answer []byte, tag byte) []byte {
 
 // admit is RAKP 4. The caller holds mu.
 func (s *Server) admit(client string, x *session, b []byte) []byte {
-	refuse := func(status byte) []byte {
-		return binary.LittleEndian.AppendUint32([]byte{b[0], status, 0, 0}, x.console)
-	}
+	refuse := func(status byte) []byte { return answerTo(b, status, x.console) }
 	if s.guesses.Wait(client) > 0 {
 		return refuse(statusNoResources)
 	}
