@@ -240,7 +240,7 @@ func under(ctx context.Context, to io.Writer, name string, atOnce, tries int) er
 	return json.NewEncoder(to).Encode(sum(rows))
 }
 
-// sum is what came of several tries of each client: the worst, and how often it got there.
+// sum is what came of several tries of each client: whether it was fooled in any, or else got there in any, and in how many.
 func sum(rows []row) []cell {
 	cells := make([]cell, len(clients))
 	for j := range cells {

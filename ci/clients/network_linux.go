@@ -20,30 +20,27 @@ import (
 // through this process, with the two exchanged. So every packet of a client passes the link, and every one of an answer.
 var near, far = netip.AddrFrom4([4]byte{10, 99, 0, 1}), netip.AddrFrom4([4]byte{10, 99, 0, 2})
 
-// inNetwork is a command that runs this program in a network of its own, which needs no root, and is gone with us.
+// inNetwork is a command that runs this program in a network of its own, and is gone with us. That needs no root; a poor link in
+// there needs /dev/net/tun, which on some machines only root may open.
 func inNetwork(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	device.OwnNetwork(cmd.SysProcAttr)
 	return cmd, nil
 }
 
 // networkMissing says why this machine can't have a network of ours with a device in it; nil if it can.
 func networkMissing(ctx context.Context) error {
-	device, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	cmd, err := inNetwork(ctx, "-"+conditionFlag, "nothing")
-	if err = errors.Join(err, device.Close()); err != nil {
+	if err = errors.Join(err, tun.Close()); err != nil {
 		return err
 	}
 	if err := cmd.Start(); err != nil {

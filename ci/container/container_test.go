@@ -23,21 +23,28 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shell builds a static program that tells what it sees, and returns an image with it.
-func testImage(t testing.TB) v1.Image {
+// built is a static program of testdata, and what is in its file.
+func built(t testing.TB, name string) (program, data string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "witness")
-	build := exec.Command("go", "build", "-o", program, "./testdata/witness.go")
+	program = filepath.Join(t.TempDir(), name)
+	build := exec.Command("go", "build", "-o", program, "./testdata/"+name+".go")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
 	}
-	data, err := os.ReadFile(program)
+	content, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return program, string(content)
+}
+
+// testImage is an image with a program that tells what it sees.
+func testImage(t testing.TB) v1.Image {
+	t.Helper()
+	_, program := built(t, "witness")
 	image, err := mutate.AppendLayers(empty.Image,
-		layer(t, tar.Header{Typeflag: tar.TypeDir, Name: "app/", Mode: 0o555}, tar.Header{Typeflag: tar.TypeReg, Name: "app/witness", Mode: 0o755, Linkname: string(data)},
+		layer(t, tar.Header{Typeflag: tar.TypeDir, Name: "app/", Mode: 0o555}, tar.Header{Typeflag: tar.TypeReg, Name: "app/witness", Mode: 0o755, Linkname: program},
 			tar.Header{Typeflag: tar.TypeReg, Name: "app/old", Mode: 0o644, Linkname: "old"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "etc/resolv.conf", Linkname: "/nowhere/resolv.conf"},
 			tar.Header{Typeflag: tar.TypeDir, Name: "run/", Mode: 0o755}, tar.Header{Typeflag: tar.TypeSymlink, Name: "var/run", Linkname: "/run"},
 			tar.Header{Typeflag: tar.TypeLink, Name: "bin/witness", Linkname: "app/witness"}),

@@ -59,14 +59,7 @@ func (n *Network) Enter(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
 	}
-	a := cmd.SysProcAttr
-	a.Cloneflags |= unix.CLONE_NEWNET
-	if os.Geteuid() != 0 && a.Cloneflags&unix.CLONE_NEWUSER == 0 {
-		a.Cloneflags |= unix.CLONE_NEWUSER // in which it may configure its network, until it is the program
-		a.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
-		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
-		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
-	}
+	device.OwnNetwork(cmd.SysProcAttr)
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,17 +36,8 @@ func TestNetworkOfItsOwn(t *testing.T) {
 	}
 	reached, other := server("the gate"), server("somebody else")
 
-	program := filepath.Join(t.TempDir(), "answerer")
-	build := exec.Command("go", "build", "-o", program, "./testdata/answerer.go")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
-	}
-	data, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.AppendLayers(empty.Image, layer(t, tar.Header{Typeflag: tar.TypeReg, Name: "answerer", Mode: 0o755, Linkname: string(data)}))
+	program, data := built(t, "answerer")
+	image, err := mutate.AppendLayers(empty.Image, layer(t, tar.Header{Typeflag: tar.TypeReg, Name: "answerer", Mode: 0o755, Linkname: data}))
 	if err == nil {
 		image, err = mutate.Config(image, v1.Config{Entrypoint: []string{"/answerer"}})
 	}

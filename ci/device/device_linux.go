@@ -1,15 +1,29 @@
-// Package device configures network devices, in the network that the calling thread is in.
+// Package device has a process begin in a network of its own, and configures the network devices there.
 package device
 
 import (
 	"net/netip"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // Loopback is the device of the loopback interface. In a network that was just made it is down.
 const Loopback = "lo"
+
+// OwnNetwork has a process begin in a network of its own, with the right to configure it. Only root may make one, so anybody else
+// gets a namespace of users as well, unless there is one already.
+func OwnNetwork(a *syscall.SysProcAttr) {
+	a.Cloneflags |= unix.CLONE_NEWNET
+	if os.Geteuid() == 0 || a.Cloneflags&unix.CLONE_NEWUSER != 0 {
+		return
+	}
+	a.Cloneflags |= unix.CLONE_NEWUSER
+	a.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
+}
 
 // Up has a device carry packets.
 func Up(device string) error {
