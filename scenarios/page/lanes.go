@@ -109,10 +109,14 @@ func answer(b *Band, answered, now time.Duration, power *Lane) string {
 	if !b.Differs {
 		return text
 	}
-	for _, t := range append(slices.Clone(power.Bands), *power.last) {
-		if t.From <= answered && (answered < t.To || t.To == 0) && differ(b, &t) {
-			return text + notTrue
+	then := power.last // which goes on, whatever its end is in the picture
+	for i := range power.Bands {
+		if t := &power.Bands[i]; t.From <= answered && answered < t.To {
+			then = t
 		}
+	}
+	if differ(b, then) {
+		return text + notTrue
 	}
 	return text + ", which was true then"
 }

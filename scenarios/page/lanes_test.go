@@ -136,8 +136,8 @@ func TestOutdated(t *testing.T) {
 // TestAnswer: a BMC that answered before the host changed hasn't lied.
 func TestAnswer(t *testing.T) {
 	const s = time.Second
-	power := &Lane{Bands: []Band{{From: 0, To: 10 * s, Kind: "off"}}, last: &Band{From: 10 * s, Kind: "booting"}}
-	for answered, want := range map[time.Duration]string{4 * s: "Off, 8s ago, which was true then", 11 * s: "Off, 1s ago (not true)"} {
+	power := &Lane{Bands: []Band{{From: 0, To: 10 * s, Kind: "off"}}, last: &Band{From: 10 * s, To: 12 * s, Kind: "booting"}}
+	for answered, want := range map[time.Duration]string{4 * s: "Off, 8s ago, which was true then", 11 * s: "Off, 1s ago (not true)", 12 * s: "Off, 0s ago (not true)"} {
 		if got := answer(&Band{Kind: "off", Text: "Off", Differs: true}, answered, 12*s, power); got != want {
 			t.Errorf("answered at %s: %q, want %q", answered, got, want)
 		}
