@@ -221,18 +221,6 @@ func (b *Backend) seesErrors(chosen []controllers.Selection) bool {
 	return !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
 }
 
-// failed records what a reconcile came to. What its own death cost it is no error of its own.
-func (b *Backend) failed(process, about string, err error) {
-	if errors.Is(err, errDead) {
-		return
-	}
-	e := history.Event{Kind: history.ControllerError, Actor: process, Object: about, Value: err.Error()}
-	if p := (*controllers.PanicError)(nil); errors.As(err, &p) {
-		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(p.Value), p.Where
-	}
-	b.record.Now(e)
-}
-
 // maxSlower bounds how much longer a time gets: what is later still on a machine that is as slow says nothing any more.
 const maxSlower = 4
 

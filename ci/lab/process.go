@@ -227,6 +227,18 @@ func (p *proc) start() error {
 	return nil
 }
 
+// failed records what a reconcile came to. What its own death cost it is no error of its own.
+func (b *Backend) failed(process, about string, err error) {
+	if errors.Is(err, errDead) {
+		return
+	}
+	e := history.Event{Kind: history.ControllerError, Actor: process, Object: about, Value: err.Error()}
+	if p := (*controllers.PanicError)(nil); errors.As(err, &p) {
+		e.Kind, e.Value, e.Note = history.ControllerPanicked, fmt.Sprint(p.Value), p.Where
+	}
+	b.record.Now(e)
+}
+
 // fall is what comes of an incarnation that ended by itself: a program is started again, as
 // a kubelet would, and so is a process that no longer has its Lease, and in a lab that is kept any controller. It is called with mu held.
 func (p *proc) fall(l *life) {
