@@ -61,7 +61,7 @@ func (c *bystanders) Observe(e *history.Event) *invariant.Violation {
 }
 
 func (c *bystanders) judge(h *bystander, e *history.Event) {
-	if takes(e) && c.roles.Tested(e.Actor) {
+	if invariant.Takes(e) && c.roles.Tested(e.Actor) {
 		c.taken(h, e)
 	}
 	switch e.Kind {
@@ -88,20 +88,6 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 	case history.MachineCreated:
 		h.deletion, h.paused = wish{}, history.Event{}
 	}
-}
-
-// takes reports whether an event takes something from a Machine.
-func takes(e *history.Event) bool {
-	switch e.Kind {
-	case history.NodeCordoned, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
-		history.MachineDeleted, history.BareMetalHostDeleted:
-		return true
-	case history.HostConsumer:
-		return e.Value == ""
-	case history.OnlineWanted:
-		return e.Value == "false"
-	}
-	return false
 }
 
 func (c *bystanders) taken(h *bystander, e *history.Event) {

@@ -92,7 +92,7 @@ func (c *pauses) judge(h *pausedHost, e *history.Event) {
 	if h.deleting.Kind == "" || c.roles.Deletion == "" || !invariant.Plays(e.Actor, c.roles.Deletion) {
 		return
 	}
-	drains, ends := interrupts(e)
+	drains, ends := invariant.Interrupts(e)
 	switch {
 	case !ends && !(drains && c.drain):
 	case len(h.hooks) > 0:
@@ -125,23 +125,6 @@ func (c *pauses) hooked(h *pausedHost, e *history.Event) {
 			c.Judged++
 		}
 	}
-}
-
-// interrupts reports whether an event is part of a drain, or of a termination, and so what
-// hooks of the one point or the other forbid.
-func interrupts(e *history.Event) (drains, ends bool) {
-	switch e.Kind {
-	case history.NodeCordoned, history.PodTerminating, history.PodDeleted:
-		return true, false
-	case history.AnnotationSet:
-		_, reboot := invariant.RebootRequest(e)
-		return false, reboot
-	case history.OnlineWanted:
-		return false, e.Value == "false"
-	case history.HostConsumer, history.NodeDeleted, history.MachineDeleted, history.PowerOff, history.BootEnded:
-		return false, true
-	}
-	return false, false
 }
 
 // acted judges something that is forbidden by the hooks that stand. A hook that meets the

@@ -3,7 +3,6 @@ package guarantee
 import (
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
@@ -90,7 +89,7 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.uid {
 			c.disturb(h, e)
-			if hasLabels(h.labels, h.wanted) {
+			if history.MissingLabels(h.labels, h.wanted) == "" {
 				h.wanted = h.labels
 			}
 			h.uid = ""
@@ -165,8 +164,8 @@ func (s *nodeHost) lacking(name, power string) invariant.Lack {
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:
 		what = "is still cordoned"
-	case !hasLabels(s.labels, s.wanted):
-		what = "lacks labels that it had: " + missingLabels(s.labels, s.wanted)
+	case history.MissingLabels(s.labels, s.wanted) != "":
+		what = "lacks labels that it had: " + history.MissingLabels(s.labels, s.wanted)
 	case !s.Known():
 		l.Sentence, l.Blind = "nobody saw whether the kubelet of "+name+" runs", true
 		return l
@@ -184,20 +183,4 @@ func (c *nodes) Pending() string { return c.Owing(c.Lacks()) }
 
 func (c *nodes) Finish(complete bool) invariant.Result {
 	return c.ConcludeAfterHealing(complete, c.Lacks(), "nothing happened to any Node")
-}
-
-// hasLabels reports whether every label in wanted is in got. Both are "k=v,k=v",
-// sorted.
-func hasLabels(got, wanted string) bool {
-	return got == wanted || wanted == "" || missingLabels(got, wanted) == ""
-}
-
-func missingLabels(got, wanted string) string {
-	var missing []string
-	for label := range strings.SplitSeq(wanted, ",") {
-		if !strings.Contains(","+got+",", ","+label+",") {
-			missing = append(missing, label)
-		}
-	}
-	return strings.Join(missing, ",")
 }

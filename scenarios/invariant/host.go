@@ -44,6 +44,37 @@ func Hard(value string) bool {
 	return false
 }
 
+// Takes reports whether an event takes something from a Machine.
+func Takes(e *history.Event) bool {
+	switch e.Kind {
+	case history.NodeCordoned, history.NodeDeleted, history.PodTerminating, history.PodDeleted,
+		history.MachineDeleted, history.BareMetalHostDeleted:
+		return true
+	case history.HostConsumer:
+		return e.Value == ""
+	case history.OnlineWanted:
+		return e.Value == "false"
+	}
+	return false
+}
+
+// Interrupts reports whether an event is part of a drain, or of a termination, and so what
+// hooks of the one point or the other forbid.
+func Interrupts(e *history.Event) (drains, ends bool) {
+	switch e.Kind {
+	case history.NodeCordoned, history.PodTerminating, history.PodDeleted:
+		return true, false
+	case history.AnnotationSet:
+		_, reboot := RebootRequest(e)
+		return false, reboot
+	case history.OnlineWanted:
+		return false, e.Value == "false"
+	case history.HostConsumer, history.NodeDeleted, history.MachineDeleted, history.PowerOff, history.BootEnded:
+		return false, true
+	}
+	return false, false
+}
+
 // Roster has one T for each host, in the order in which they were first named:
 // those of the topology, then others that events are about.
 type Roster[T any] struct {
