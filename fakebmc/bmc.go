@@ -26,6 +26,9 @@ const (
 // both can lose their power. All methods may be called concurrently, also from
 // within a reply; no lock is held while the System is read or reset, nor during
 // the record hook or a reply.
+//
+// It has many fields because what a BMC was given stands in it one by one, and one lock guards all
+// of its life.
 type BMC struct {
 	host        string
 	id          string // of its Redfish resources

@@ -40,6 +40,8 @@ const leaseNamespace = "kube-node-lease"
 // kubelet is the kubelet process of a host's boot: it registers the Node, renews
 // its Lease, and runs the Pods that are bound to that Node. What it started goes
 // on running when it dies or loses the API server.
+//
+// It has many fields because a kubelet's Node, Lease and containers begin and end with it.
 type kubelet struct {
 	w     *world
 	actor actor

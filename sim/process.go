@@ -43,6 +43,8 @@ const (
 // reconciles that are in flight. It is what controller-runtime's manager is to the
 // same Registration in the lab. It can be killed at every call and starts again
 // with an empty memory.
+//
+// It has many fields because a death has to end all of them at once.
 type process struct {
 	w *world
 	// actor is called like the controller, or like its second, third, ... process.

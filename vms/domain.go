@@ -37,6 +37,9 @@ const (
 
 // Domain is one host. Its methods may be called from any goroutine; those that change the power return when the event that
 // proves the change has been recorded, but for [Domain.Shutdown], which only asks the guest.
+//
+// It has many fields because it follows a machine through libvirt, its serial port and its console at
+// a time.
 type Domain struct {
 	lab      *Lab
 	name     string

@@ -55,6 +55,8 @@ const (
 )
 
 // session is one client's, from its first message on.
+// It has many fields because the keys of both sides are made of
+// nearly all that its messages have said.
 type session struct {
 	suite       *suite
 	id, console uint32

@@ -46,6 +46,7 @@ type accusers struct {
 	missing time.Duration
 }
 
+// suspected is a host that may be fenced. It has a field for each fact that can be a reason to.
 type suspected struct {
 	invariant.Resets
 	requests  []string // the reboot annotations that are there

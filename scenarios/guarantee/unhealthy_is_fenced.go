@@ -48,6 +48,7 @@ type rescues struct {
 	crowded, coolDown time.Duration
 }
 
+// patient is a host that may be unhealthy. It has a field for each fact that can keep it from being fenced.
 type patient struct {
 	invariant.Body
 	unmanaged, paused, skipped, gone bool

@@ -150,6 +150,7 @@ func (b *bands) end(at time.Duration) {
 }
 
 // host is what the events have said of one host so far.
+// It has a field for each lane, and those that tell them apart.
 type host struct {
 	name                               string
 	power, workload, node, status, bmc bands

@@ -54,6 +54,7 @@ const (
 )
 
 // view is what the template is given.
+// It has a field for each thing that the template names.
 type view struct {
 	Run        *Run
 	Title      string

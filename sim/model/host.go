@@ -58,6 +58,9 @@ type Software interface {
 
 // Host is a machine. It is the only one that says what physically happened to it. It
 // implements fakebmc.System, and Watcher, Resetter, GuestSystem and Mains.
+//
+// It has many fields because the power, the boot and the watchdog of a host change one another at
+// every edge.
 type Host struct {
 	w        World
 	software Software
