@@ -28,11 +28,11 @@ FOCUS     ?=
 RUN       ?=
 TOOL      := CGO_ENABLED=1 go tool -modfile=ci/tools/go.mod
 # What each suite tests.
-OF.stories  := ./ci/lab
-OF.lab      := ./ci/lab ./ci/lab/hosts ./ci/cluster/kind
-OF.bmc      := ./fakebmc/... ./ci/ironic
-OF.command  := .
-OF.agents   := .
+OF.stories  := ./lab
+OF.lab      := ./lab ./lab/hosts ./lab/cluster/kind
+OF.bmc      := ./fakebmc/... ./lab/ironic
+OF.command  := ./test/process
+OF.agents   := ./test/process
 OF.browser  := ./scenarios/page
 OF.fidelity := ./ci/fidelity
 # How many tests of a suite there are at once: enough for all slots, for which they wait.
@@ -49,7 +49,7 @@ COMPILE     = echo "compiling $(1): minutes from nothing, seconds with warm cach
 BESIDE    := $(if $(FOCUS),stories,stories bmc command lab browser)
 empty     :=
 space     := $(empty) $(empty)
-# Suites that take slots of the machine as a whole; the tests of the others take their own, before they begin (ci/slots).
+# Suites that take slots of the machine as a whole; the tests of the others take their own, before they begin (lab/slots).
 SLOTS.bmc     := =2
 SLOTS.browser := =2
 # bin/e2e ends a suite in which nothing moves: no limit of Go's does, which knows nothing of how slow the machine is.
@@ -74,12 +74,12 @@ test: controlplane clients browser ## Run every test that needs no virtual machi
 	cd docs/examples/cluster-api && go test ./...
 
 # What takes longest of make test: the labs, whole searches, and what builds programs or plays sessions.
-SLOW := ci/(lab|cluster|corpus|ironic|image|libvirtd|container|conform|sweep|mutants/.*)|vms(/network)?|sim(/search(/workers)?|/kube/kubetest)?|fakebmc/(libvirt|fleet)
+SLOW := lab(/(cluster|ironic|container|conform|sweep))?|ci/(image|libvirtd|mutants/.*)|vms(/network)?|sim(/search(/workers)?|/kube/kubetest|/corpus)?|fakebmc/(libvirt|fleet)|test/(docs|process|script)
 
 .PHONY: test-quick
 test-quick: ## Run the tests of every day, without labs, whole searches and sessions (two to three minutes)
-	$(GO) test -tags $(TAGS) -timeout 10m $$($(GO) list -tags $(TAGS) ./... | grep -vE '/fencelab(/($(SLOW)))?$$')
-	$(GO) test -tags $(TAGS) -timeout 10m -skip 'TestScripts|TestConsole|TestTutorial|TestResume' .
+	$(GO) test -tags $(TAGS) -timeout 10m $$($(GO) list -tags $(TAGS) ./... | grep -vE '/fencelab/($(SLOW))$$')
+	$(GO) test -tags $(TAGS) -timeout 10m -skip 'TestConsole|TestTutorial|TestResume' ./test/docs ./test/process
 
 .PHONY: check
 check: ## Check format, vet, staticcheck, generated files and the rules of ci/tidy (about a minute)
@@ -100,7 +100,7 @@ run: build ## Run the scenarios in the simulator (SCENARIOS=path SEED=n)
 
 .PHONY: e2e
 e2e: build nodes containers $(if $(FOCUS),,image) ## Run the scenarios on a real API server and VMs, and real clients on fakebmc; one JUnit file and one summary (FOCUS=regexp, of all stories and nothing else; CLUSTER=embedded|standard|kind HOSTS=guest|node|model POWER=redfish|ironic; 25 minutes; the first time installs and builds: 15 minutes more)
-	@ci/ironic/install.sh
+	@lab/ironic/install.sh
 	@systems/cluster-api/build.sh || echo "Cluster API's manager could not be built; its stories are skipped"
 ifeq ($(FOCUS),)
 	@fakebmc/clients.sh
@@ -130,7 +130,7 @@ e2e-browser:
 
 .PHONY: e2e-all
 e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONTROLLERS=in-process|process SYSTEM=file, and as above; about three hours and a half)
-	@ci/ironic/install.sh
+	@lab/ironic/install.sh
 	@$(call COMPILE,stories fidelity)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
@@ -138,7 +138,7 @@ e2e-all: build nodes containers ## Every story of the catalogue in the lab (CONT
 
 .PHONY: e2e-nodes
 e2e-nodes: build nodes containers ## Stories on real nodes: with the standard controllers, in clusters of kind's, and behind an Ironic (about an hour and a half)
-	@ci/ironic/install.sh
+	@lab/ironic/install.sh
 	@$(call COMPILE,stories fidelity agents)
 	@rm -rf out/e2e
 	@$(GO) build -o bin/e2e ./ci/e2e
@@ -146,7 +146,7 @@ e2e-nodes: build nodes containers ## Stories on real nodes: with the standard co
 
 .PHONY: e2e-quick
 e2e-quick: build lab ## The part of e2e that every change has to pass (about 3 minutes)
-	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -run '^TestLab$$' -v ./ci/lab
+	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -run '^TestLab$$' -v ./lab
 	$(E2E) FENCELAB_E2E=quick $(GO) test -tags $(TAGS) -count=1 -timeout 0 -v ./fakebmc/libvirt
 
 .PHONY: lab
@@ -159,15 +159,15 @@ nodes: lab ## Build what the lab needs for real nodes and the standard controlle
 
 .PHONY: kind
 kind: ## Have the image of a node for --cluster kind: pull it, or build it without a registry, with Docker from Debian (15 minutes from nothing)
-	@ci/cluster/kind/build.sh
+	@lab/cluster/kind/build.sh
 
 .PHONY: containers
 containers:
-	@ci/cluster/kind/build.sh || echo "the image of kind's node could not be built; its stories are skipped"
+	@lab/cluster/kind/build.sh || echo "the image of kind's node could not be built; its stories are skipped"
 
 .PHONY: clients
 clients:
-	@fakebmc/clients.sh && ci/ironic/install.sh || echo "not every client of a BMC could be installed; the tests that need it are skipped"
+	@fakebmc/clients.sh && lab/ironic/install.sh || echo "not every client of a BMC could be installed; the tests that need it are skipped"
 
 .PHONY: browser
 browser:
@@ -175,7 +175,7 @@ browser:
 
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver from their Go modules
-	@ci/cluster/build.sh
+	@lab/cluster/build.sh
 
 ##@ Now and then
 
@@ -207,11 +207,11 @@ hostile: ## Attack a BMC with 1,000 connections of each hostile kind, a minute e
 
 .PHONY: kills
 kills: build nodes containers image ## Kill ten runs in the lab, of all kinds of labs, at moments that a seed draws, and fail each suite of e2e in the middle: look for what is left (KILLS=n SEED=n; about 25 minutes)
-	@ci/ironic/install.sh
+	@lab/ironic/install.sh
 	@systems/cluster-api/build.sh
 	@ci/browser/install.sh $(CACHE)/browser
 	@$(GO) build -o bin/e2e ./ci/e2e
-	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 2h -run '^TestNothingOutlivesA(KilledRun|FailedSuite)$$' -v . -args -kills $(KILLS) -kill-seed $(SEED)
+	FENCELAB_REQUIRE_LAB=1 $(GO) test -tags $(TAGS) -count=1 -timeout 2h -run '^TestNothingOutlivesA(KilledRun|FailedSuite)$$' -v ./test/process -args -kills $(KILLS) -kill-seed $(SEED)
 
 .PHONY: fuzz
 fuzz: ## Fuzz the parsers (FUZZTIME each)
@@ -226,7 +226,7 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios/file -update # descriptions of the schema, which the second run embeds
-	for package in ./scenarios/file ./scenarios/guarantee ./controllers/reboot ./fakebmc/redfish ./vms ./ci/cluster ./ci/cluster/kind ./ci/tidy ./sim/kube/kubetest ./ci/corpus ./ci/conform ./ci/e2e .; do \
+	for package in ./scenarios/file ./scenarios/guarantee ./controllers/reboot ./fakebmc/redfish ./vms ./lab/cluster ./lab/cluster/kind ./ci/tidy ./sim/kube/kubetest ./sim/corpus ./lab/conform ./ci/e2e ./test/docs ./test/script; do \
 		$(GO) test -tags $(TAGS) $$package -update || exit; done
 
 .PHONY: image

@@ -2,6 +2,6 @@
 // the real lab, and says which guarantees held.
 package main
 
-import "github.com/fencelab/fencelab/cli"
+import "github.com/fencelab/fencelab/program"
 
-func main() { cli.Main() }
+func main() { program.Main() }

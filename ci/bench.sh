@@ -8,7 +8,7 @@ GOMAXPROCS=1 go test ./sim/search -run '^$' -bench Schedules -benchtime 2s -coun
 echo "== what a step is made of"
 GOMAXPROCS=1 go test ./sim/kube ./scenarios/guarantee ./controllers/... -run '^$' -bench . -benchtime 1s -benchmem
 echo "== what the lab's gates add to a request, and to an event of a watch"
-go test ./ci/lab/gate -run '^$' -bench . -benchtime 2s
+go test ./lab/gate -run '^$' -bench . -benchtime 2s
 echo "== the hosts' network: a guest's way to a service, and to another guest"
 go test ./vms/network -run '^$' -bench . -benchtime 2s
 echo "== BMCs over HTTP, client and server on the same cores (docs/fakebmc.md)"
@@ -16,7 +16,7 @@ go test ./fakebmc ./fakebmc/redfish -run '^$' -bench 'PowerRead|Do' -benchtime 2
 go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*true' -benchtime 1x # a process each: a heap that was used before tells nothing
 go test ./fakebmc/redfish -run '^$' -bench 'Memory/.*false' -benchtime 1x
 echo "== what an image adds to a start of a program"
-go test ./ci/container -run '^$' -bench Start -benchtime 2s
+go test ./lab/container -run '^$' -bench Start -benchtime 2s
 echo "== whole commands, two worker processes"
 for scenario in cut-off-host three-hosts; do
 	bin/fencelab run "scenarios/catalog/machine-remediation/$scenario.yaml" --strategy sweep

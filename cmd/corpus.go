@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/scenarios/report"
+	"github.com/fencelab/fencelab/sim/corpus"
 )
 
 // corpusCommand plays the pairs of a known bug and the right controllers.

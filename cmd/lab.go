@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/ci/cluster"
-	"github.com/fencelab/fencelab/ci/cluster/kind"
-	"github.com/fencelab/fencelab/ci/lab"
-	"github.com/fencelab/fencelab/ci/lab/kept"
+	"github.com/fencelab/fencelab/lab"
+	"github.com/fencelab/fencelab/lab/cluster"
+	"github.com/fencelab/fencelab/lab/cluster/kind"
+	"github.com/fencelab/fencelab/lab/kept"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/exit"
 	"github.com/fencelab/fencelab/scenarios/file"

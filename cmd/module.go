@@ -104,7 +104,7 @@ func buildModule(ctx context.Context, dir, name string, talk io.Writer) (program
 		return "", err
 	}
 	source, overlay := filepath.Join(place, "main.go"), filepath.Join(place, "overlay.json")
-	text := fmt.Sprintf("package main\n\nimport (\n\t%q\n\n\tmodule %q\n)\n\nfunc main() { cli.Main(module.%s) }\n", ours+"/cli", pkg.ImportPath, name)
+	text := fmt.Sprintf("package main\n\nimport (\n\t%q\n\n\tmodule %q\n)\n\nfunc main() { program.Main(module.%s) }\n", ours+"/program", pkg.ImportPath, name)
 	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(pkg.Module.Dir, commandDir, "main.go"): source}})
 	if err == nil {
 		err = errors.Join(os.WriteFile(source, []byte(text), 0o644), os.WriteFile(overlay, replaced, 0o644))

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencelab/fencelab/ci/cluster"
-	"github.com/fencelab/fencelab/ci/lab"
-	"github.com/fencelab/fencelab/ci/sweep"
+	"github.com/fencelab/fencelab/lab"
+	"github.com/fencelab/fencelab/lab/cluster"
+	"github.com/fencelab/fencelab/lab/sweep"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"

@@ -30,8 +30,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/container"
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/lab/container"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"

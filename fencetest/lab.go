@@ -5,8 +5,8 @@ package fencetest
 import (
 	"os"
 
-	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/lab"
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 

@@ -73,6 +73,6 @@ fi
 
 echo "vms: building the guest, and the agents that run in some"
 CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/guest.new" ./vms/guest
-CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/agent.new" ./ci/lab/inguest
+CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o "$dir/agent.new" ./lab/inguest
 mv "$dir/guest.new" "$dir/guest" # a lab may just be starting
 mv "$dir/agent.new" "$dir/agent"

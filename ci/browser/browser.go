@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/lab/machine"
 )
 
 // Names are the browsers.

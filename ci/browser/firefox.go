@@ -19,7 +19,7 @@ import (
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
-	"github.com/fencelab/fencelab/ci/child"
+	"github.com/fencelab/fencelab/lab/child"
 )
 
 // firefox is a tab of Firefox, driven by WebDriver BiDi: https://w3c.github.io/webdriver-bidi

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fencelab/fencelab/ci/device"
+	"github.com/fencelab/fencelab/lab/device"
 )
 
 // The addresses of the network that a poor link needs. Both are the same machine: what goes to far comes back from there to near,

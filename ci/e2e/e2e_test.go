@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencelab/fencelab/ci/machine"
+	"github.com/fencelab/fencelab/lab/machine"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 

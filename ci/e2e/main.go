@@ -25,8 +25,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencelab/fencelab/ci/machine"
-	"github.com/fencelab/fencelab/ci/slots"
+	"github.com/fencelab/fencelab/lab/machine"
+	"github.com/fencelab/fencelab/lab/slots"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 

@@ -14,10 +14,10 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/fencelab/fencelab/ci/corpus"
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/corpus"
+	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
 // suspect is a wrong program whose excuses are audited.

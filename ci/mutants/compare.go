@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/sim/corpus/source"
 	"github.com/fencelab/fencelab/sim/search"
 )
 

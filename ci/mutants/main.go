@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios/campaign/pool"
+	"github.com/fencelab/fencelab/sim/corpus/source"
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 

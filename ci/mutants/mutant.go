@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/ci/mutants/source"
 	"github.com/fencelab/fencelab/scenarios/guarantee"
+	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
 // Mutant is one mistake in one file.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/fencelab/fencelab/ci/mutants/finding"
-	"github.com/fencelab/fencelab/ci/mutants/source"
+	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
 // realities are the mistakes that need a schedule to be seen, each with a story whose benign schedule doesn't show it and

@@ -26,7 +26,7 @@ import (
 // host grants its agents, or what tells people how long a run took. The core of fakebmc runs in the simulator; its faces,
 // which lie below it, don't.
 func deterministic(dir string) bool {
-	if under(dir, "sim/search/workers") || under(dir, "sim/bubble") || under(dir, "sim/stall") || under(dir, "scenarios/report") || under(dir, "scenarios/campaign/pool") || under(dir, "controllers/onhost") {
+	if under(dir, "sim/search/workers") || under(dir, "sim/bubble") || under(dir, "sim/stall") || under(dir, "scenarios/report") || under(dir, "scenarios/campaign/pool") || under(dir, "sim/corpus") {
 		return false
 	}
 	return under(dir, "sim") || under(dir, "scenarios") || strings.HasPrefix(dir, "controllers/") || dir == "fakebmc" || dir == "fakebmc/memory"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencelab/fencelab/controllers"
 	"github.com/fencelab/fencelab/controllers/manifests"
-	"github.com/fencelab/fencelab/controllers/onhost"
+	"github.com/fencelab/fencelab/onhost"
 	"github.com/fencelab/fencelab/scenarios/exit"
 )
 

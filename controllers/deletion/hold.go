@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/controllers/hold"
+	"github.com/fencelab/fencelab/controllers/api/hold"
 )
 
 // holdKey is that of the request which holds a host off for a deletion.

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/controllers/hold"
+	"github.com/fencelab/fencelab/controllers/api/hold"
 )
 
 // Settings are the options of the deletion controller.

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers/api"
-	"github.com/fencelab/fencelab/controllers/hold"
+	"github.com/fencelab/fencelab/controllers/api/hold"
 )
 
 var (

@@ -21,7 +21,7 @@ import (
 	"path"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/front"
+	"github.com/fencelab/fencelab/front"
 )
 
 // BMCs are those that the API is about. They may come and go.

@@ -20,11 +20,11 @@ import (
 
 	"github.com/fencelab/fencelab/fakebmc"
 	"github.com/fencelab/fencelab/fakebmc/admin"
-	"github.com/fencelab/fencelab/fakebmc/front"
 	"github.com/fencelab/fencelab/fakebmc/ipmi"
 	"github.com/fencelab/fencelab/fakebmc/memory"
 	"github.com/fencelab/fencelab/fakebmc/redfish"
 	"github.com/fencelab/fencelab/fakebmc/wall"
+	"github.com/fencelab/fencelab/front"
 )
 
 // Host is a given system, such as a libvirt domain.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/front"
 	"github.com/fencelab/fencelab/fakebmc/wall"
+	"github.com/fencelab/fencelab/front"
 )
 
 // Limits of the protocol and of what a stranger may use up.

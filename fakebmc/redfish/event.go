@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/front"
+	"github.com/fencelab/fencelab/front"
 )
 
 // powerMessages are the events of edges. Others than these aren't sent.

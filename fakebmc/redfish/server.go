@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/front"
 	"github.com/fencelab/fencelab/fakebmc/wall"
+	"github.com/fencelab/fencelab/front"
 )
 
 // Config says how a Server talks to its clients. The zero value serves HTTP

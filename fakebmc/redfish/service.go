@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/front"
+	"github.com/fencelab/fencelab/front"
 )
 
 // methods are those that a Redfish service has a use for.

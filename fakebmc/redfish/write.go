@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/fakebmc"
-	"github.com/fencelab/fencelab/fakebmc/front"
+	"github.com/fencelab/fencelab/front"
 )
 
 // write sends an answer with the headers that the Redfish protocol asks for.

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Builds the disk of a real node: Debian's C library, mount, runc, CNI plugins and busybox; containerd and kubelet from
 # their Go modules; images of two containers, made of the guest program (vms/guest), and one of fencelab's agents
-# (ci/lab/inguest). Its kernel is the guests'.
+# (lab/inguest). Its kernel is the guests'.
 # Needs no root and no container registry.
 # Usage: vms/node/build.sh [DIR]. It leaves DIR/node/CONTENT.img, a raw ext4 file system that is never written again, and
-# the link DIR/node/image to it. Half a minute when the commands are built (ci/cluster/build.sh), a second when all is there.
+# the link DIR/node/image to it. Half a minute when the commands are built (lab/cluster/build.sh), a second when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 dir=${1:-.cache/lab}/node bin=.cache/bin guest=${1:-.cache/lab}/guest agent=${1:-.cache/lab}/agent
 mkdir -p "$dir"
-ci/cluster/build.sh kubernetes containerd
+lab/cluster/build.sh kubernetes containerd
 
 if ! command -v qemu-img >/dev/null || ! command -v mkfs.ext4 >/dev/null; then
 	echo "node: installing qemu-img and mkfs.ext4 from Debian"

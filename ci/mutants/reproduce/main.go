@@ -16,8 +16,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/fencelab/fencelab/ci/lab"
 	"github.com/fencelab/fencelab/ci/mutants/finding"
+	"github.com/fencelab/fencelab/lab"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/file"

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/fencelab/fencelab/ci/cluster"
 	"github.com/fencelab/fencelab/controllers/api"
+	"github.com/fencelab/fencelab/lab/cluster"
 	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/kube/kubetest"
 	"github.com/fencelab/fencelab/vms/keeper"

@@ -1,6 +1,6 @@
 package main
 
 import (
-	_ "github.com/fencelab/fencelab/ci/lab"
+	_ "github.com/fencelab/fencelab/lab"
 	_ "github.com/fencelab/fencelab/sim"
 )

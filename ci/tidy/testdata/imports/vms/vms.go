@@ -1,6 +1,6 @@
 package vms
 
 import (
-	_ "github.com/fencelab/fencelab/ci/cluster"
+	_ "github.com/fencelab/fencelab/lab/cluster"
 	_ "github.com/fencelab/fencelab/vms/keeper"
 )
