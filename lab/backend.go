@@ -172,21 +172,22 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	b.plane.door = door.New(b.record.Stream, gate.API(b.kinds))
 	b.procs.schedule = newSchedule(plan, b.record.Stream, b.options.Record)
 	for _, step := range []struct {
-		what string
-		do   func() error
+		what   string
+		do     func() error
+		spared bool
 	}{
-		{"starting the control plane", b.startControlPlane},
-		{"preparing the machines", b.openMachines},
-		{"preparing the hosts' agents", b.makeAgents},
-		{"creating the hosts and their BMCs", b.makeHosts},
-		{"creating the topology", b.createTopology},
-		{installing, b.installPrograms},
-		{"watching the API", func() error { return b.record.Watch(b.ctx, b.plane.admin) }},
-		{"switching the hosts on", b.switchOn},
-		{adopting, b.startIronic},
-		{"starting the controllers", b.startControllers},
+		{what: "starting the control plane", do: b.startControlPlane},
+		{what: "preparing the machines", do: b.openMachines},
+		{what: "preparing the hosts' agents", do: b.makeAgents},
+		{what: "creating the hosts and their BMCs", do: b.makeHosts},
+		{what: "creating the topology", do: b.createTopology},
+		{what: "installing what programs need", do: b.installPrograms, spared: !plan.Spec.HasPrograms()},
+		{what: "watching the API", do: func() error { return b.record.Watch(b.ctx, b.plane.admin) }},
+		{what: "switching the hosts on", do: b.switchOn},
+		{what: "having Ironic adopt the hosts", do: b.startIronic, spared: b.options.Power != Ironic},
+		{what: "starting the controllers", do: b.startControllers},
 	} {
-		if step.what == adopting && b.options.Power != Ironic || step.what == installing && !b.plan.Spec.HasPrograms() {
+		if step.spared {
 			continue
 		}
 		b.logf("%s", step.what)
@@ -231,12 +232,6 @@ func (b *Backend) slowness() float64 {
 	b.record.Remark(fmt.Sprintf("this machine is %.1f times as slow as that of docs/performance.md", slowness))
 	return slowness
 }
-
-// installing and adopting are what only some labs do.
-const (
-	installing = "installing what programs need"
-	adopting   = "having Ironic adopt the hosts"
-)
 
 // openMachines also chooses how controllers run, and makes the directory for what
 // machines and controllers leave behind.

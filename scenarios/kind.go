@@ -16,6 +16,9 @@ type Kind struct {
 	// Annotated, Changed and Made say what users do to its objects: they set annotations,
 	// patch and delete, and create.
 	Annotated, Changed, Made bool
+	// Obstacle says that users make its objects to keep controllers from their work. A story that
+	// stops early takes those back that it would have deleted.
+	Obstacle bool
 	// Unmade says in a sentence why users don't make what they change.
 	Unmade string
 }

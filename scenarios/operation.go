@@ -1,17 +1,19 @@
 package scenarios
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fencelab/fencelab/scenarios/history"
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// This file is all that the engine knows of single operations. A new one is a field
-// of Op, a method of World and a row of operations; the compiler then asks both worlds
-// for it, and tests ask the documents.
+// This file is all that the engine knows of single operations, except that a run ends with
+// Heal. A new one is a field of Op, a method of World and a row of operations; the compiler
+// then asks both worlds for it, and tests ask the documents.
 
 // Op is one thing that the scenario does to the world. Exactly one field is set.
 type Op struct {
@@ -180,11 +182,58 @@ type operation struct {
 	mayLast bool
 	// shows is the event without which it came to nothing, given the number of its step.
 	shows func(*Op, int) Injection
+	// takesBack reports whether a user still does it when a story stopped early, because
+	// controllers can't go on before. Nil is never.
+	takesBack func(*Op, *Unfinished) bool
+	// idempotent says that it has its effect already where the object is missing.
+	idempotent bool
+	// fault is what it does to faults of BMCs.
+	fault FaultChange
 	// hinders is whom it holds up, nil if nobody: what ends the state that it begins ends
 	// that, too. What shows in events of its own, such as a process that is down, a link that
 	// is cut or a request that is refused, is left to those.
 	hinders hinders[Op]
 }
+
+// FaultChange is what an operation does to the faults of BMCs.
+type FaultChange int
+
+// An operation leaves faults alone, begins the one that its event names on the event's host, or
+// ends it on every host.
+const (
+	NoFaultChange FaultChange = iota
+	FaultBegins
+	FaultEnds
+)
+
+// FaultChangeOf is what the operation of this name does to faults of BMCs: the name is the Key of
+// its event.
+func FaultChangeOf(name string) FaultChange {
+	for i := range operations {
+		if operations[i].name == name {
+			return operations[i].fault
+		}
+	}
+	return NoFaultChange
+}
+
+// Unfinished describes a story that stopped before its last step.
+type Unfinished struct {
+	// Powerless says that no controller of the story switches hosts on.
+	Powerless bool
+	// Obstacles are the kinds of objects that keep controllers from their work.
+	Obstacles []string
+}
+
+// TakesBack reports whether a user still does op when a story stopped early, because controllers
+// can't go on before.
+func (op *Op) TakesBack(u *Unfinished) bool {
+	takesBack := op.declared().takesBack
+	return takesBack != nil && takesBack(op, u)
+}
+
+// Idempotent reports whether op has its effect already where its object is missing.
+func (op *Op) Idempotent() bool { return op.declared().idempotent }
 
 // Injection is a fault, a crash or a deviation. It takes effect with the event that says so: of
 // this kind, with this actor and value where they are given.
@@ -218,6 +267,9 @@ type of[T any] struct {
 	asks         func(*T, *Spec) []Feature
 	mayLast      bool
 	shows        func(*T, int) Injection
+	takesBack    func(*T, *Unfinished) bool
+	idempotent   bool
+	fault        FaultChange
 }
 
 // hinders is whom an operation holds up in a world with these timings, nil if nobody.
@@ -227,7 +279,7 @@ type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 // operation hinders.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
-		name: name, orphan: o.orphan, mayLast: o.mayLast,
+		name: name, orphan: o.orphan, mayLast: o.mayLast, idempotent: o.idempotent, fault: o.fault,
 		hinders: func(op *Op, timings *invariant.Timings) *history.Hindrance {
 			h := hinders(field(op), timings)
 			if h != nil && o.begins != nil {
@@ -256,6 +308,9 @@ func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, h
 			}
 			return o.asks(field(op), spec)
 		},
+	}
+	if o.takesBack != nil {
+		declared.takesBack = func(op *Op, u *Unfinished) bool { return o.takesBack(field(op), u) }
 	}
 	if o.shows != nil {
 		declared.shows = func(op *Op, step int) Injection { return o.shows(field(op), step) }
@@ -324,12 +379,13 @@ var operations = []operation{
 	}),
 	declare("powerUp", func(op *Op) *HostOp { return op.PowerUp }, World.PowerUp, nobody, of[HostOp]{
 		text: words("power up"), host: (*HostOp).name, check: checkHost,
+		takesBack: func(_ *HostOp, u *Unfinished) bool { return u.Powerless },
 	}),
 	declare("addFault", func(op *Op) *FaultOp { return op.AddFault }, World.AddFault, (*FaultOp).hinders, of[FaultOp]{
 		text:   func(f *FaultOp) string { return fmt.Sprintf("add fault %s to the BMC of %s", f.Name, f.Host) },
 		host:   func(f *FaultOp) string { return f.Host },
 		object: func(f *FaultOp) string { return f.Name },
-		check:  Checker.Fault, mayLast: true,
+		check:  Checker.Fault, mayLast: true, fault: FaultBegins,
 		begins: func(f *FaultOp) state { return state{clause: "fault " + f.Name + " of the BMC of " + f.Host} },
 		shows: func(f *FaultOp, step int) Injection {
 			return Injection{
@@ -341,8 +397,8 @@ var operations = []operation{
 	declare("removeFault", func(op *Op) *FaultName { return op.RemoveFault }, World.RemoveFault, nobody, of[FaultName]{
 		text:   func(f *FaultName) string { return "remove fault " + f.Name },
 		object: func(f *FaultName) string { return f.Name },
-		check:  func(c Checker, path string, f *FaultName) { c.NoFault(path+".name", f.Name) },
-		ends:   func(f *FaultName) []string { return []string{"fault " + f.Name + " of"} },
+		check:  func(c Checker, path string, f *FaultName) { c.NoFault(path+".name", f.Name) }, fault: FaultEnds,
+		ends: func(f *FaultName) []string { return []string{"fault " + f.Name + " of"} },
 	}),
 	declare("crash", func(op *Op) *CrashOp { return op.Crash }, World.Crash, nobody, of[CrashOp]{
 		text:   (*CrashOp).String,
@@ -439,7 +495,8 @@ var operations = []operation{
 		text:   func(a *AnnotateOp) string { return fmt.Sprintf("remove annotation %s from %s", a.Key, a.Selection()) },
 		host:   func(a *AnnotateOp) string { return nameIn(a.Object) },
 		object: func(a *AnnotateOp) string { return a.Object },
-		check:  checkNoAnnotation,
+		check:  checkNoAnnotation, idempotent: true,
+		takesBack: func(*AnnotateOp, *Unfinished) bool { return true },
 	}),
 	declare("setOnline", func(op *Op) *OnlineOp { return op.SetOnline }, World.SetOnline, nobody, of[OnlineOp]{
 		text:  func(o *OnlineOp) string { return fmt.Sprintf("set %s online=%t", o.Host, o.Online) },
@@ -457,6 +514,10 @@ var operations = []operation{
 		host:   func(o *ObjectOp) string { return nameIn(o.Object) },
 		object: func(o *ObjectOp) string { return o.Object },
 		check:  func(c Checker, path string, o *ObjectOp) { c.Selection(path, o.Selection(), IsChanged) },
+		takesBack: func(o *ObjectOp, u *Unfinished) bool {
+			kind, _, _ := strings.Cut(cmp.Or(o.Selection().Object, o.Selection().Kind), "/")
+			return slices.Contains(u.Obstacles, kind)
+		},
 	}),
 	declare("create", func(op *Op) *CreateOp { return op.Create }, World.Create, nobody, of[CreateOp]{
 		text:   func(o *CreateOp) string { return "create " + o.Object },

@@ -61,7 +61,7 @@ var layers = []layer{
 	{"scenarios/phrase", nil, "how to put something depends on nothing that is said"},
 	{"scenarios/invariant", []string{"./scenarios/history"}, "an invariant judges recorded events and nothing else"},
 	{"scenarios/guarantee", []string{"./scenarios/history", "./scenarios/invariant", "./scenarios/phrase"}, "a guarantee judges recorded events and nothing else"},
-	{"scenarios/page", []string{"./scenarios/history", "./scenarios/guarantee", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},
+	{"scenarios/page", []string{"./scenarios/.", "./scenarios/history", "./scenarios/guarantee", "./scenarios/invariant"}, "a page is drawn of a report, wherever it comes from"},
 	{"scenarios/backendtest", []string{"./scenarios"}, "the contract of a Backend fits every Backend"},
 	{"scenarios/objects", slices.Concat([]string{"./scenarios", "./controllers", "./fakebmc/.", "k8s.io/apiextensions-apiserver/pkg/apis", "k8s.io/client-go/util/jsonpath"}, kubernetes, capi, client),
 		"it translates between scenarios and API objects, for both worlds alike"},

@@ -103,6 +103,8 @@ type Claim struct {
 
 // Timings are those of the world that a history comes from.
 type Timings struct {
+	// Obstacles are the kinds of objects that users make to keep controllers from their work.
+	Obstacles []string
 	// Boot is the time from power on to a complete boot.
 	Boot time.Duration
 	// SoftOff and HardOff bound the time from a power-off command to off.

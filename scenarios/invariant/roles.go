@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +27,26 @@ type Roles struct {
 	// Others are processes under test that play no part, so that no guarantee knows what to
 	// make of what they do.
 	Others []string
+}
+
+// parts are what a process under test can play, each with how it is taken down. Of several
+// processes in one part, all but fencers are instances of the first.
+var parts = map[string]func(*Roles, string){
+	"power":       func(r *Roles, name string) { r.Power = cmp.Or(r.Power, name) },
+	"remediation": func(r *Roles, name string) { r.Remediation = cmp.Or(r.Remediation, name) },
+	"healthcheck": func(r *Roles, name string) { r.HealthCheck = cmp.Or(r.HealthCheck, name) },
+	"deletion":    func(r *Roles, name string) { r.Deletion = cmp.Or(r.Deletion, name) },
+	"fencer":      func(r *Roles, name string) { r.Fencers = append(r.Fencers, name) },
+}
+
+// Parts are the names of what a process under test can play, sorted.
+func Parts() []string { return slices.Sorted(maps.Keys(parts)) }
+
+// Cast gives a part to the process of this name. A part that isn't one of Parts changes nothing.
+func (r *Roles) Cast(part, name string) {
+	if cast := parts[part]; cast != nil {
+		cast(r, name)
+	}
 }
 
 // Names are those of all processes under test.

@@ -47,11 +47,11 @@ var kinds = []Kind{
 	{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", Namespaced: true, Heartbeat: true},
 	{
 		GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Namespaced: true, Status: true,
-		Kind: scenarios.Kind{Changed: true, Made: true}, Dumped: true,
+		Kind: scenarios.Kind{Changed: true, Made: true, Obstacle: true}, Dumped: true,
 	},
 	{
 		GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), Resource: "volumeattachments", Status: true,
-		Kind: scenarios.Kind{Changed: true, Made: true}, Dumped: true,
+		Kind: scenarios.Kind{Changed: true, Made: true, Obstacle: true}, Dumped: true,
 	},
 	{
 		GVK:     api.GroupVersion.WithKind("BareMetalHost"),

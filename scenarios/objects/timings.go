@@ -21,6 +21,11 @@ const slack = 2 * time.Second
 func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Timings {
 	t := spec.Topology.Timings
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}
+	for i := range kinds {
+		if kinds[i].Obstacle {
+			timings.Obstacles = append(timings.Obstacles, kinds[i].GVK.Kind)
+		}
+	}
 	var longest, shortest time.Duration // of the hosts' watchdogs
 	for _, h := range spec.Topology.Hosts {
 		dog := time.Duration(h.Watchdog)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
@@ -316,12 +317,13 @@ func (d *drawer) deviated(e history.Event) {
 // operation takes note of what the scenario did to a BMC: the fault is in force
 // from then on.
 func (d *drawer) operation(e history.Event) {
+	change := scenarios.FaultChangeOf(e.Key)
 	switch {
-	case e.Key == "addFault" && e.Host != "":
+	case change == scenarios.FaultBegins && e.Host != "":
 		b := &bands{}
 		b.begin(e.At, "fault", e.Object)
 		d.host(e.Host).faults[e.Object] = b
-	case e.Key == "removeFault":
+	case change == scenarios.FaultEnds:
 		for _, h := range d.hosts {
 			if b := h.faults[e.Object]; b != nil {
 				b.end(e.At)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -152,18 +151,7 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 	}
 	for _, c := range plan.Spec.Controllers { // programs that play a part together are instances of the first
 		for _, part := range append([]string{scenarios.PartOf(&c)}, c.Also...) {
-			switch part {
-			case "power":
-				p.Roles.Power = cmp.Or(p.Roles.Power, c.Name)
-			case "remediation":
-				p.Roles.Remediation = cmp.Or(p.Roles.Remediation, c.Name)
-			case "healthcheck":
-				p.Roles.HealthCheck = cmp.Or(p.Roles.HealthCheck, c.Name)
-			case "fencer":
-				p.Roles.Fencers = append(p.Roles.Fencers, c.Name)
-			case "deletion":
-				p.Roles.Deletion = cmp.Or(p.Roles.Deletion, c.Name)
-			}
+			p.Roles.Cast(part, c.Name)
 		}
 	}
 	for _, c := range plan.Spec.Controllers { // whoever commands such Pods, they have the hosts reset
@@ -419,19 +407,15 @@ func quiet(plan *scenarios.Plan, timings *invariant.Timings) time.Duration {
 // controller can.
 func (r *run) withdraw() {
 	steps := r.outcome.Plan.Spec.Steps
-	powerless := params(r.outcome.Plan, r.outcome.Timings).Roles.Power == ""
+	unfinished := scenarios.Unfinished{
+		Powerless: params(r.outcome.Plan, r.outcome.Timings).Roles.Power == "",
+		Obstacles: r.outcome.Timings.Obstacles,
+	}
 	for i := r.outcome.Steps; i < len(steps); i++ {
-		if do := steps[i].Do; do != nil && (do.PowerUp != nil && powerless || do.RemoveAnnotation != nil || do.Delete != nil && obstacle(do.Delete.Selection())) {
+		if do := steps[i].Do; do != nil && do.TakesBack(&unfinished) {
 			r.apply(*do, i)
 		}
 	}
-}
-
-// obstacle reports whether objects of a user's making keep controllers from what they
-// are to do.
-func obstacle(which scenarios.Selection) bool {
-	kind, _, _ := strings.Cut(cmp.Or(which.Object, which.Kind), "/")
-	return kind == "PodDisruptionBudget" || kind == "VolumeAttachment"
 }
 
 func (r *run) finish() {
@@ -447,7 +431,7 @@ func (r *run) apply(op scenarios.Op, step int) {
 	}
 	err := r.backend.Apply(op)
 	if ineffective := (*Ineffective)(nil); errors.As(err, &ineffective) {
-		if !ineffective.Missing || op.RemoveAnnotation == nil { // what isn't there has no annotation
+		if !ineffective.Missing || !op.Idempotent() {
 			r.outcome.Stuck = cmp.Or(r.outcome.Stuck, fmt.Sprintf("the step to %s came to nothing: %s", op, ineffective.Reason))
 			return
 		}
