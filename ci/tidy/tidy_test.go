@@ -29,6 +29,7 @@ var rules = []struct {
 	{"determinism", determinism},
 	{"packagecomments", packageComments},
 	{"style", style},
+	{"prose", habitual},
 	{"registryhosts", registryHosts},
 	{"recipes", recipes},
 	{"scenarios", scenarios},

@@ -29,8 +29,8 @@ type Roles struct {
 	Others []string
 }
 
-// parts are what a process under test can play, each with how it is taken down. Of several
-// processes in one part, all but fencers are instances of the first.
+// parts are what a process under test can play, each with how that is recorded. Several
+// processes in one part are instances of the first, unless they are fencers.
 var parts = map[string]func(*Roles, string){
 	"power":       func(r *Roles, name string) { r.Power = cmp.Or(r.Power, name) },
 	"remediation": func(r *Roles, name string) { r.Remediation = cmp.Or(r.Remediation, name) },

@@ -1,6 +1,5 @@
-// Package source builds programs of this module with a mistake in their source, which
-// itself stays as it is: the compiler is given other files in the place of some
-// (go build -overlay).
+// Package source builds programs of this module with a mistake in their source. The source
+// itself stays as it is: the compiler reads other files in the place of some.
 package source
 
 import (
