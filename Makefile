@@ -180,12 +180,12 @@ controlplane: ## Build etcd and kube-apiserver from their Go modules
 ##@ Now and then
 
 .PHONY: mutants
-mutants: ## Put one mistake after the other into the controllers and see what finds it; writes docs/mutants.md (MUTANT=prefix,...: those alone, and their lines; about an hour)
-	$(GO) run ./ci/mutants -only '$(MUTANT)' -table docs/mutants.md
+mutants: ## Put one mistake after the other into the controllers and see what finds it; writes docs/measured/mutants.md (MUTANT=prefix,...: those alone, and their lines; about an hour)
+	$(GO) run ./ci/mutants -only '$(MUTANT)' -table docs/measured/mutants.md
 
 .PHONY: excuses
-excuses: ## Look for what guarantees excuse and right controllers do without; writes docs/excuses.md (MUTANT=prefix,...: those alone; about 35 minutes)
-	$(GO) run -tags $(TAGS) ./ci/mutants -audit -only '$(MUTANT)' -limit 4s -table docs/excuses.md
+excuses: ## Look for what guarantees excuse and right controllers do without; writes docs/measured/excuses.md (MUTANT=prefix,...: those alone; about 35 minutes)
+	$(GO) run -tags $(TAGS) ./ci/mutants -audit -only '$(MUTANT)' -limit 4s -table docs/measured/excuses.md
 
 .PHONY: corpus
 corpus: build ## Reproduce the known bugs of scenarios/catalog/regression; writes docs/track-record.md (half a minute)

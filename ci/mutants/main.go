@@ -2,10 +2,10 @@
 // it builds the simulator with one plausible mistake in them after the other, and
 // looks for a schedule in which a guarantee breaks. Unit tests don't count.
 //
-//	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/mutants.md]
+//	go run ./ci/mutants [-only ID,...] [-limit 30s] [-table docs/measured/mutants.md]
 //	go run ./ci/mutants -compare 9 [-schedules 1500]
 //	go run ./ci/mutants -reproduce 3 [-only ID,...]
-//	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/excuses.md]
+//	go run ./ci/mutants -audit [-only ID,...] [-limit 4s] [-table docs/measured/excuses.md]
 package main
 
 import (

@@ -20,13 +20,13 @@ func TestMutantsFitTheirSource(t *testing.T) {
 	if len(all) < 100 {
 		t.Errorf("%d mutants are too few to say much", len(all))
 	}
-	page, err := os.ReadFile("docs/mutants.md")
+	page, err := os.ReadFile("docs/measured/mutants.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range all {
 		if !strings.Contains(string(page), "| "+cell(m.Mistake)+" |") {
-			t.Errorf("docs/mutants.md doesn't tell of %s (%s): make mutants", m.ID, m.Mistake)
+			t.Errorf("docs/measured/mutants.md doesn't tell of %s (%s): make mutants", m.ID, m.Mistake)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func TestKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("docs/mutants.md")
+	page, err := os.ReadFile("docs/measured/mutants.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(counted) != string(page) {
-		t.Error("docs/mutants.md counts the kinds of mistakes wrongly: make mutants")
+		t.Error("docs/measured/mutants.md counts the kinds of mistakes wrongly: make mutants")
 	}
 }
 

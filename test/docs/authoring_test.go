@@ -92,7 +92,7 @@ func linted(text string) string {
 	return said.String()
 }
 
-// TestAuthoring holds docs/authoring.md against what authors are told of their mistakes.
+// TestAuthoring holds docs/measured/authoring.md against what authors are told of their mistakes.
 func TestAuthoring(t *testing.T) {
 	data, err := os.ReadFile(wellWritten)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestAuthoring(t *testing.T) {
 		fmt.Fprintf(&page, "\n## %d. %s%s: %d\n\n```text\n%s```\n\n%s%s.\n", i+1, strings.ToUpper(m.mistake[:1]), m.mistake[1:], m.mark, said, strings.ToUpper(m.why[:1]), m.why[1:])
 	}
 	fmt.Fprintf(&page, "\n## The scenario\n\nOf %d mistakes %d have a 2, %d a 1 and %d a 0.\n\n```yaml\n%s```\n", len(authoring), marks[2], marks[1], marks[0], good)
-	const document = "docs/authoring.md"
+	const document = "docs/measured/authoring.md"
 	if *update {
 		if err := os.WriteFile(document, []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)

@@ -28,9 +28,13 @@ var update = flag.Bool("update", false, "write what the commands print into the 
 // documents are the README and the pages that it leads to.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"docs/*.md", "docs/measured/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || found == nil {
+			t.Fatalf("no file is %s: %v", pattern, err)
+		}
+		files = append(files, found...)
 	}
 	texts := make(map[string]string)
 	for _, file := range append(files, "README.md") {
