@@ -1,6 +1,5 @@
-// Package source builds programs of this module with a mistake in their source, which
-// itself stays as it is: the compiler is given other files in the place of some
-// (go build -overlay).
+// Package source builds programs of this module with a mistake in their source. The source itself
+// stays as it is: the compiler reads changed files in place of the originals (go build -overlay).
 package source
 
 import (
@@ -16,12 +15,12 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// Change is other text in one place of one file.
+// Change replaces a text in a file.
 type Change struct {
 	// File is the path from the module's root.
 	File string `json:"file"`
-	// Find is the text in the file, which must be there once, and Replace what
-	// stands there instead.
+	// Find is the text to replace, which must occur exactly once in the file, and Replace the new
+	// text.
 	Find    string `json:"find"`
 	Replace string `json:"replace"`
 }
@@ -35,8 +34,8 @@ func (c Change) apply(content []byte) ([]byte, error) {
 	return bytes.Replace(content, []byte(find), []byte(replace), 1), nil
 }
 
-// Apply returns the files of the module at root that the changes concern, with the
-// changes made one after the other, by path from the root.
+// Apply makes changes in order to files of the module at root, and returns the changed files by
+// path from the root.
 func Apply(root string, changes ...Change) (map[string][]byte, error) {
 	changed := make(map[string][]byte)
 	for _, c := range changes {
@@ -56,9 +55,9 @@ func Apply(root string, changes ...Change) (map[string][]byte, error) {
 	return changed, nil
 }
 
-// Workshop makes a directory to [Build] in, below [os.TempDir]. Done ends whatever was started with it or
-// from it, such as compilers and what they built, and removes it; so does a keeper if this process is killed.
-// The program has to call [keeper.Main].
+// Workshop makes a directory to [Build] in, below [os.TempDir]. Done ends all processes that were
+// started with it or from it, such as compilers and what they built, and removes it. If this
+// process is killed, a keeper does so. The program has to call [keeper.Main].
 func Workshop(prefix string) (dir string, done func(), err error) {
 	k, err := keeper.Start()
 	if err != nil {
