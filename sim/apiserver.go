@@ -13,24 +13,24 @@ import (
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
-// apiTimeout is when a client gives up on an API server that doesn't answer.
+// apiTimeout is how long a client waits for an answer of the API server.
 const apiTimeout = 30 * time.Second
 
 var errAPIAway = errors.New("connect to the API server: connection refused")
 
-// errStoreless is what the API server says to a write when etcd doesn't answer.
+// errStoreless is the server's answer to a write while etcd doesn't answer.
 var errStoreless = apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 
-// takes reports whether the API server is there and takes writes.
+// takes reports whether the API server is reachable and accepts writes.
 func (a *apiServer) takes() bool { return !a.away && !a.storeless }
 
-// apiServer is what stands before the store: it may be away, or refuse requests.
+// apiServer stands before the store. It may be away, or refuse requests.
 type apiServer struct {
 	w *world
-	// away says that nobody reaches it; silent that requests hang then.
+	// away says that the server can't be reached; silent says that requests hang then.
 	away, silent bool
-	// storeless says that etcd is away: what is in the server's own memory is read, and
-	// nothing is written.
+	// storeless says that etcd is away: reads are served from the server's memory, and writes
+	// fail.
 	storeless bool
 	failures  []*failure
 }
@@ -38,13 +38,14 @@ type apiServer struct {
 // failure is a failAPI in force.
 type failure struct {
 	scenarios.FailAPIOp
-	left int // how often it will still be; less than 0 is for ever
+	// left is how often it will still fail; a negative number means for ever.
+	left int
 }
 
-// answerLost is the note of an effect that its client doesn't hear of.
+// answerLost is the note of an effect whose client doesn't get the answer.
 const answerLost = "its answer was lost"
 
-// effectOf is what a call does to the world.
+// effectOf describes a call's effect on the world.
 func effectOf(c *kube.Call) string { return c.Action() + " " + c.Kind.Kind + "/" + c.Key.Name }
 
 func (a *apiServer) fail(op *scenarios.FailAPIOp) {
@@ -58,12 +59,12 @@ func (a *apiServer) fail(op *scenarios.FailAPIOp) {
 func (f *failure) matches(actor string, c *kube.Call) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return f.left != 0 && is(f.Controller, actor) && is(f.Verb, string(c.Verb)) && is(f.Kind, c.Kind.Kind) &&
-		// what is built in is always served
+		// built-in kinds are always served
 		(f.Code != 404 || c.Kind.Custom)
 }
 
-// execute performs a call of a process at an end of a link, if it arrives, and the
-// server is there and wills it. The answer is lost if its way is cut.
+// execute performs a process's call, if it arrives at the server and the server accepts it. End is
+// the process's end of the link. The answer is lost if its way is cut.
 func (a *apiServer) execute(actor, end string, c *kube.Call, answer func(error)) {
 	if !a.w.network.carries(end, scenarios.API) {
 		return

@@ -28,7 +28,7 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Simulator holds what the simulated worlds of one goroutine share.
+// Simulator holds the state that the simulated worlds of one goroutine share.
 type Simulator struct {
 	set      *controllers.Set
 	objects  objects.Kinds
@@ -38,11 +38,11 @@ type Simulator struct {
 	prepared prepared
 }
 
-// prepared is what all schedules of a plan begin with, so that it is made once:
-// the topology in the API, and the controllers' settings.
+// prepared is the common beginning of all schedules of a plan, made once: the topology in the API,
+// and the controllers' settings.
 type prepared struct {
-	// hosts tells whether a plan is of the same family: plans that were made of
-	// one another by With share everything but their deviations.
+	// hosts identifies the plan's family: plans made of one another by With share everything
+	// except their deviations.
 	hosts       *scenarios.Host
 	store       *kube.Store
 	controllers []controllers.Selection
@@ -74,20 +74,20 @@ func (s *Simulator) prepare(plan *scenarios.Plan) (*prepared, error) {
 	return &s.prepared, nil
 }
 
-// selection is the controller of a name, which the plan has.
+// selection returns the plan's controller of that name.
 func (p *prepared) selection(name string) controllers.Selection {
 	i := slices.IndexFunc(p.controllers, func(c controllers.Selection) bool { return c.Name == name })
 	return p.controllers[i]
 }
 
-// systemUUID is that of a host's system: its name is as good as any.
+// systemUUID returns the UUID of a host's system, for which its name serves.
 func systemUUID(host string) string { return host }
 
 func topology(spec *scenarios.Spec) []client.Object {
 	return objects.Topology(spec, func(host string) api.BMCDetails { return api.BMCDetails{Address: "sim://" + host} }, systemUUID)
 }
 
-// kinds are the kinds that the world itself deals with, and what there is to know of all.
+// kinds holds the kinds that the world itself works with, and the table of all kinds.
 type kinds struct {
 	node, pod, lease, budget *kube.Kind
 	table                    map[*kube.Kind]*objects.Kind
@@ -139,13 +139,13 @@ func (s *Simulator) Evident() play.Backend { return &Backend{sim: s, Evidence: t
 // Backend is a simulated world. It implements play.Backend.
 type Backend struct {
 	sim *Simulator
-	// Watch, if set before Start, is shown every step of the story before it is
-	// scheduled, and may change it. Replay from a plan needs none.
+	// Watch, if set before Start, sees every step of the story before it is scheduled, and may
+	// change it. To replay a plan, leave it nil.
 	Watch func(steps.Step) (scenarios.Deviation, bool)
-	// Decided, if set before Start, is told of every decision of a controller.
+	// Decided, if set before Start, is called with every decision of a controller.
 	Decided func(Decision)
-	// Evidence, if set before Start, lets Stop return what is for a report beside
-	// the history: a search has no use for it and is spared the effort.
+	// Evidence, if set before Start, makes Stop return the artifacts for a report. A search leaves
+	// it unset, to save the effort.
 	Evidence bool
 
 	w         *world
@@ -160,23 +160,22 @@ type Backend struct {
 	faults    *objects.Faults
 	requests  objects.Requests
 	notes     []string
-	// waiting is what the topology lacks before the story can begin.
+	// waiting holds the parts of the topology that must come up before the story can begin.
 	waiting play.Awaited
 }
 
-// Decision is what a controller decided.
+// Decision records a controller's facts and the action it chose.
 type Decision struct {
 	Controller, Process string
-	// Key is the object that the reconcile is about.
+	// Key names the object that was reconciled.
 	Key string
-	// Facts are a struct of flags and words, which can be compared.
+	// Facts is a comparable struct of flags and words.
 	Facts any
-	// Action is what it does about them.
+	// Action is the chosen action.
 	Action string
 }
 
-// Start builds the topology. It refuses plans for things that the simulator
-// doesn't have.
+// Start builds the topology. It refuses plans that need what the simulator doesn't have.
 func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timings, error) {
 	w := &world{watch: b.Watch, notice: b.isUp, assumed: steps.PremisesOf(&plan.Spec)}
 	if b.Evidence {
@@ -251,7 +250,7 @@ func (b *Backend) EndSchedule() {
 	b.w.catchUp()
 }
 
-// deviate takes over a plan's deviations.
+// deviate takes over a plan's deviations into the world.
 func (w *world) deviate(deviations []scenarios.Deviation) error {
 	for _, d := range deviations {
 		name, err := parseStepName(d.Step)
@@ -290,8 +289,7 @@ func (b *Backend) addHost(topology *scenarios.Topology, config *scenarios.Host) 
 	b.hosts = append(b.hosts, h)
 }
 
-// addBMCs gives every host its BMC. Each knows all the hosts, as cables that are
-// mixed up would have it.
+// addBMCs gives every host its BMC. Each knows all hosts, so that a rule can mix up cables.
 func (b *Backend) addBMCs() {
 	systems := make(map[string]fakebmc.System, len(b.hosts))
 	for _, h := range b.hosts {
@@ -333,8 +331,7 @@ func create(store *kube.Store, actor string, obj client.Object) error {
 	return nil
 }
 
-// addControllers makes a process of each controller of the plan and of each
-// stand-in.
+// addControllers makes a process of each controller of the plan, and of each stand-in.
 func (b *Backend) addControllers(chosen []controllers.Selection) error {
 	for _, c := range chosen {
 		if c.Place == controllers.EveryHost {
@@ -383,7 +380,7 @@ func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
 	return p, nil
 }
 
-// limiter is the rate limit of a process of a controller.
+// limiter returns the rate limit of a controller's process.
 func (b *Backend) limiter(controller string) (l limiter) {
 	for _, c := range b.spec.Controllers {
 		if c.Name == controller && c.RateLimit != nil {
@@ -393,8 +390,8 @@ func (b *Backend) limiter(controller string) (l limiter) {
 	return l
 }
 
-// decided is who is told of a process's decisions, about which key; nil if nobody wants
-// to know.
+// decided returns a function that records and passes on a process's decisions. It is nil if
+// neither Evidence nor Decided asks for them.
 func (b *Backend) decided(controller string, p *process, key func() string) func(facts any, action string) {
 	if b.Decided == nil && !b.Evidence {
 		return nil
@@ -407,14 +404,14 @@ func (b *Backend) decided(controller string, p *process, key func() string) func
 	}
 }
 
-// warner records the Warnings of a process.
+// warner returns a function that records the Warnings of a process.
 func (b *Backend) warner(p *process) func(client.Object, string, string) {
 	return func(obj client.Object, reason, message string) {
 		b.w.emit(history.Event{Kind: history.ControllerWarning, Actor: p.actor.name, Object: obj.GetName(), Value: reason, Note: message})
 	}
 }
 
-// watch has a process reconcile a kind, or map its objects to what it reconciles.
+// watch lets a process reconcile a kind, or map its objects to what it reconciles.
 func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
 	s, err := b.stream(p, obj)
 	if err != nil {
@@ -428,7 +425,7 @@ func (b *Backend) watch(p *process, obj client.Object, mapping mapFunc) error {
 	return nil
 }
 
-// stream returns the stream that a process has for a kind, or gives it one.
+// stream returns a process's stream of a kind, and creates it at first use.
 func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 	kind, err := b.sim.server.KindOf(obj)
 	if err != nil {
@@ -442,8 +439,8 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 	return s, nil
 }
 
-// committed is told of every change in the API: it makes events of it and tells
-// those who watch.
+// committed handles every change in the API: it emits events and notifies the caches that watch
+// the kind.
 func (b *Backend) committed(c kube.Change) {
 	if kind := b.sim.kinds.table[c.Kind]; !kind.Heartbeat || len(b.fields[kind.Name]) > 0 {
 		b.changed(kind, c)
@@ -453,7 +450,7 @@ func (b *Backend) committed(c kube.Change) {
 	}
 }
 
-// changed makes events of a change, and tells the kubelets that it matters to.
+// changed emits the events of a change, and notifies the kubelets that it concerns.
 func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 	if b.w.trace != nil && !kind.Heartbeat {
 		b.w.trace.Changed(b.w.now, c.Actor, c.Kind.Kind+"/"+nameOf(c), meta(c.Old), meta(c.New))
@@ -493,7 +490,7 @@ func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 	}
 }
 
-// meta is an object, or nil without one.
+// meta returns an object's metadata, or nil without an object.
 func meta(obj client.Object) metav1.Object {
 	if obj == nil {
 		return nil
@@ -501,7 +498,7 @@ func meta(obj client.Object) metav1.Object {
 	return obj
 }
 
-// nameOf is the name of the object that changed.
+// nameOf returns the name of the object that changed.
 func nameOf(c kube.Change) string {
 	if c.New != nil {
 		return c.New.GetName()
@@ -509,8 +506,8 @@ func nameOf(c kube.Change) string {
 	return c.Old.GetName()
 }
 
-// isUp notes what of the topology has come up, and begins the story once all of
-// it has: the hosts, the controllers with their caches, and the workload.
+// isUp notes which part of the topology has come up. It begins the story once the hosts, the
+// controllers with their caches, and the workload are all up.
 func (b *Backend) isUp(e history.Event) {
 	if len(b.waiting) == 0 || !b.waiting.Saw(&e) {
 		return
@@ -551,9 +548,8 @@ func (b *Backend) process(name string) *process {
 	return nil
 }
 
-// Advance takes steps until the given time. A request that the API server refused
-// because it doesn't model the answer ends the run, also when a controller
-// swallowed the error.
+// Advance takes steps until the given time. If the API server had to refuse a request because it
+// doesn't model the answer, the run ends, even when a controller swallowed the error.
 func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
 	now, err := b.w.advance(until, each)
 	if refusal := b.store.Refusal(); err == nil && refusal != nil {
@@ -565,8 +561,8 @@ func (b *Backend) Advance(until time.Duration, each func(history.Event) bool) (t
 // Notes implements play.Noter.
 func (b *Backend) Notes() []string { return b.notes }
 
-// Stop forgets the world. What it leaves beside the history is the log of the
-// BMCs, the objects of the API and the trace.
+// Stop forgets the world. With Evidence it returns the BMCs' log, the objects of the API and the
+// trace.
 func (b *Backend) Stop() ([]play.Artifact, error) {
 	if b.w == nil {
 		return nil, nil
@@ -593,7 +589,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	return []play.Artifact{api, b.requests.Artifact(), trace.Artifact()}, err
 }
 
-// dump is the last state of the API for the report's directory.
+// dump returns the last state of the API, for the report's directory.
 func (b *Backend) dump() (play.Artifact, error) {
 	return b.sim.objects.Dump(func(kind *objects.Kind) ([]client.Object, error) {
 		served, err := b.sim.server.KindOf(kind.New())

@@ -2,27 +2,27 @@ package sim
 
 import "time"
 
-// drifting is a clock that nobody sets, and that may run too fast or too slow.
+// drifting is a clock that is never set and may run too fast or too slow.
 type drifting struct {
-	// shown is what it showed at a time of the world's.
+	// shown is what the clock showed at the world's time at.
 	shown, at time.Duration
-	// gains is what it gains in each second.
+	// gains is how much the clock gains in each second.
 	gains time.Duration
 }
 
-// start has the clock show nothing yet.
+// start makes the clock start from zero.
 func (c *drifting) start(now time.Duration) { c.shown, c.at = 0, now }
 
-// read is what the clock shows.
+// read returns the time that the clock shows.
 func (c *drifting) read(now time.Duration) time.Duration { return c.shown + scale(now-c.at, c.gains) }
 
-// gain has the clock run at another rate from now on.
+// gain makes the clock run at another rate from now on.
 func (c *drifting) gain(now, gains time.Duration) {
 	c.shown, c.at = c.read(now), now
 	c.gains = gains
 }
 
-// lasts is how long a time lasts that somebody measures by this clock.
+// lasts returns how long a duration measured by this clock lasts in the world's time.
 func (c *drifting) lasts(d time.Duration) time.Duration {
 	if c.gains == 0 {
 		return d
@@ -30,5 +30,6 @@ func (c *drifting) lasts(d time.Duration) time.Duration {
 	return d/1000*1000_000/(1000_000+c.gains/1000)*1000 + time.Microsecond
 }
 
-// scale adds what a clock gains. It counts in microseconds, so that days fit.
+// scale adds to a duration what the clock gains in it. It counts in microseconds, so that days
+// fit.
 func scale(d, gains time.Duration) time.Duration { return d + d/1000*(gains/1000)/1000_000*1000 }

@@ -6,12 +6,12 @@ import (
 	"github.com/fencelab/fencelab/sim/stall"
 )
 
-// coroutine runs one reconcile after the other and is suspended at their calls.
-// It outlives reconciles, processes and worlds: starting one, and growing its
-// stack each time, would cost more than a typical reconcile.
+// coroutine runs reconciles one after the other, and is suspended at each of their calls. It
+// outlives reconciles, processes and worlds: to start one for each reconcile, and grow its stack
+// each time, would cost more than a typical reconcile.
 type coroutine struct {
 	next func() (*call, bool)
-	// flight is what to run when it is resumed while idle.
+	// flight is run at the next resumption of an idle coroutine.
 	flight *flight
 	yield  func(*call) bool
 	// dying makes the call that it is suspended at panic instead of returning.
@@ -19,7 +19,7 @@ type coroutine struct {
 	mark  *stall.Mark
 }
 
-// killed unwinds the reconcile of a process that died. Calls that deferred
+// killed is the panic that unwinds the reconcile of a process that died. Calls that deferred
 // functions make on the way have no effect: they panic as well.
 type killed struct{}
 
@@ -38,13 +38,13 @@ func newCoroutine() *coroutine {
 	return c
 }
 
-// run starts a flight, up to its first call. It returns nil when it has ended.
+// run starts a flight and runs it up to its first call. It returns nil if the flight has ended.
 func (c *coroutine) run(f *flight) *call {
 	c.flight = f
 	return c.resume()
 }
 
-// resume goes on behind the call that it is suspended at.
+// resume continues after the call at which the coroutine is suspended.
 func (c *coroutine) resume() *call {
 	c.mark.Go()
 	next, _ := c.next()
@@ -52,7 +52,7 @@ func (c *coroutine) resume() *call {
 	return next
 }
 
-// suspend is called in the flight: it waits until it is resumed.
+// suspend waits, inside the flight, until the coroutine is resumed.
 func (c *coroutine) suspend(at *call) {
 	if c.dying {
 		panic(killed{})
@@ -71,7 +71,7 @@ func (c *coroutine) kill() {
 	c.dying = false
 }
 
-// threads are idle coroutines.
+// threads is a pool of idle coroutines.
 type threads struct{ idle []*coroutine }
 
 func (t *threads) get() *coroutine {

@@ -11,8 +11,8 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Tells names the process whose cache it is, and what the delivery that is scheduled now will
-// tell that of.
+// Tells returns the process that owns the cache, and the event that the delivery being scheduled
+// brings it.
 func (s *stream) Tells() (process, of string) {
 	behind := s.p.view.Behind(s.kind)
 	if s.table == nil || len(behind) == 0 {
@@ -22,17 +22,17 @@ func (s *stream) Tells() (process, of string) {
 	return s.p.actor.name, objects.Delivery(s.table, meta(change.Old), meta(change.New))
 }
 
-// Told is a plan of the simulator, told by what is done.
+// Told is a plan of the simulator whose deviations are named by deeds.
 type Told struct {
 	// Plan is the plan with its deviations named by deeds, in the order in which their steps are scheduled.
 	Plan *scenarios.Plan
-	// Untold says of deviations, in the words of the simulator's plan, why they can't be told so.
+	// Untold explains why certain deviations, in the simulator's words, have no name by deed.
 	Untold []string
-	// Outcome is what came of the plan in the simulator.
+	// Outcome is the outcome of the plan in the simulator.
 	Outcome *play.Outcome
 }
 
-// Deeds plays a plan and tells which deeds it is that deviate in it.
+// Deeds plays a plan and names its deviations by deeds.
 func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, error) {
 	t := &Told{}
 	wanted := make(map[string]scenarios.Deviation)
@@ -73,8 +73,8 @@ func (s *Simulator) Deeds(ctx context.Context, plan *scenarios.Plan) (*Told, err
 	return t, nil
 }
 
-// playDeeds plays a plan whose steps are shown to watch before they are scheduled, with the deeds
-// that they are, if somebody outside sees any. See [Backend.Watch].
+// playDeeds plays a plan and shows watch every step with its deed before it is scheduled. Told is
+// false if the step is not seen outside the process. See [Backend.Watch].
 func (s *Simulator) playDeeds(ctx context.Context, plan *scenarios.Plan,
 	watch func(step steps.Step, deed scenarios.Deed, told bool) (scenarios.Deviation, bool)) (*play.Outcome, error) {
 	var count scenarios.DeedCount
@@ -90,7 +90,7 @@ func (s *Simulator) playDeeds(ctx context.Context, plan *scenarios.Plan,
 	return outcome, err
 }
 
-// hidden says why nobody outside sees a step.
+// hidden explains why a step can't be seen from outside.
 func hidden(class steps.Class) string {
 	switch class {
 	case steps.ClassWork, steps.ClassTimer:

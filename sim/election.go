@@ -20,18 +20,18 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// election is the part of one process in the election of a leader among several
-// of the same controller. A leader that learns that it no longer is one ends, and
-// comes back as a candidate; until it learns it, it goes on.
+// election is one process's part in the election of a leader among several processes of a
+// controller. A leader ends when it learns that it has lost the Lease, and comes back as a
+// candidate. Until it learns so, it goes on.
 type election struct {
-	// lease is the Lease's name, identity what the Lease calls a life of the process: one
-	// that starts again waits for the Lease of the life before it like everybody else.
+	// lease is the Lease's name. Identity is the holder's name of one life of the process: a
+	// process that starts again must wait for the Lease of its earlier life to expire.
 	lease, identity string
-	// leads since renewed.
+	// leads says that the process is the leader; it last renewed the Lease at renewed.
 	leads   bool
 	renewed time.Duration
-	// observed is what the Lease said last, since seen. Its times are of another's
-	// clock: only the own one tells whether it is renewed.
+	// observed is the Lease as last read, unchanged since seen. The times in it are by another
+	// process's clock, so only seen shows whether it is still renewed.
 	observed coordinationv1.LeaseSpec
 	seen     time.Duration
 }
@@ -48,7 +48,7 @@ func (p *process) campaign(after time.Duration) {
 	p.vote = p.schedule(&p.actor, steps.ClassLease, steps.Deed{Verb: "elect", On: steps.Object{Kind: "Lease", Name: p.election.lease}}, after, p.elect)
 }
 
-// elect takes the Lease, renews it, or sees whose it is.
+// elect takes or renews the Lease, or notes its holder.
 func (p *process) elect(t trouble) {
 	e := p.election
 	reached := t.fault == "" && p.writes()
@@ -57,7 +57,7 @@ func (p *process) elect(t trouble) {
 	case mine:
 		e.renewed = p.w.now
 	case e.leads && (reached || p.w.now-e.renewed >= renewDeadline):
-		// Nobody calls back what it has sent already.
+		// Requests that it has already sent still arrive.
 		p.kill(death{note: "it no longer has its Lease", late: apiLatency})
 		return
 	}
@@ -68,7 +68,7 @@ func (p *process) elect(t trouble) {
 	p.campaign(retryPeriod)
 }
 
-// takeLease reports whether the Lease is the process's.
+// takeLease takes or renews the Lease if it can, and reports whether the process holds it.
 func (p *process) takeLease() bool {
 	e, now := p.election, metav1.NewMicroTime(epoch.Add(p.w.now))
 	key := client.ObjectKey{Namespace: objects.Namespace, Name: e.lease}

@@ -9,7 +9,7 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// host is a machine in the simulated world, with what runs on it.
+// host is a machine in the simulated world, with the software that runs on it.
 type host struct {
 	*model.Host
 	w       *world
@@ -17,12 +17,12 @@ type host struct {
 	name    string
 	at      string // its end of every link
 	kubelet *kubelet
-	// agents are the processes of controllers that run on every host, and feeder the one
-	// of them that feeds the watchdog.
+	// agents are the processes of controllers that run on every host. One of them, feeder, feeds
+	// the watchdog.
 	agents []*process
 	feeder *process
-	// clock is the one by which the host measures how long something takes, and kept what
-	// its agents keep for as long as the boot lasts.
+	// clock measures durations on the host. Kept holds what its agents store for as long as the
+	// boot lasts.
 	clock drifting
 	kept  map[string][]byte // by program
 }
@@ -33,15 +33,15 @@ func newHost(w *world, name string, t model.Timings) *host {
 	return h
 }
 
-// byScenario is the actor of what the scenario itself does.
+// byScenario is the actor in events that the scenario itself causes.
 const byScenario = string(history.Engine)
 
-// deed is what happens to the host.
+// deed returns a deed on the host.
 func (h *host) deed(verb string) steps.Deed {
 	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Host", Name: h.name}}
 }
 
-// stopFeeding leaves the watchdog alone: an agent that feeds it is over until the next boot.
+// stopFeeding stops the feeding of the watchdog. An agent that feeds it ends until the next boot.
 func (h *host) stopFeeding() {
 	if h.feeder != nil && h.Booted() {
 		h.feeder.end()
@@ -49,13 +49,13 @@ func (h *host) stopFeeding() {
 	h.StopFeeding()
 }
 
-// around is what is around a machine: it implements model.World and model.Software.
+// around is a machine's environment. It implements model.World and model.Software.
 type around struct{ h *host }
 
-// Now is the world's time.
+// Now returns the world's time.
 func (a around) Now() time.Duration { return a.h.w.now }
 
-// classes are the steps of machines.
+// classes maps the classes of a machine's steps.
 var classes = map[model.Class]steps.Class{model.Power: steps.ClassPower, model.Boot: steps.ClassBoot, model.Watchdog: steps.ClassWatchdog}
 
 // After schedules a step of the host.
@@ -63,7 +63,7 @@ func (a around) After(d time.Duration, class model.Class, verb string, do func()
 	return a.h.w.schedule(&a.h.actor, classes[class], a.h.deed(verb), d, func(trouble) { do() })
 }
 
-// Cancel takes a step back.
+// Cancel withdraws a step.
 func (a around) Cancel(t model.Timer) {
 	if t != nil {
 		a.h.w.cancel(t.(*step))
@@ -73,7 +73,7 @@ func (a around) Cancel(t model.Timer) {
 // Emit records an event.
 func (a around) Emit(e history.Event) { a.h.w.emit(e) }
 
-// Begins lets the host's clock show nothing yet.
+// Begins starts the host's clock from zero.
 func (a around) Begins() { a.h.clock.start(a.h.w.now) }
 
 // Start starts the kubelet and the agents.
@@ -96,5 +96,5 @@ func (a around) Kill() {
 	a.h.kept = nil
 }
 
-// Halts has the kubelet's Lease tell what is so.
+// Halts brings the kubelet's Lease up to date, since no renewal will follow.
 func (a around) Halts() { a.h.kubelet.rouse() }

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Identity is a fingerprint of the state that the world is in: its hosts and what runs
-// on them, the objects in the API server and what each cache lacks of them, the queues
-// and reconciles of each process, links, and faults. Two worlds in which the same is the
-// case have the same one, whenever it became so and in whatever order: times, resource
-// versions and UIDs, which count writes, are left out.
+// Identity is a fingerprint of the world's state: its hosts and what runs on them, the objects in
+// the API server and what each cache lacks of them, the queues and reconciles of each process,
+// links, and faults. Worlds in the same state have the same fingerprint, whatever the times and
+// the order of the events that led there: it omits times, resource versions and UIDs, which count
+// writes.
 //
-// What a controller and a BMC remember by themselves is not in it, but for what is under
-// way. It takes about as long as a short schedule does.
+// It covers requests under way, but nothing else that a controller or a BMC remembers. Computing
+// it takes about as long as a short schedule.
 func (b *Backend) Identity() uint64 {
 	h := fnv.New64a()
 	for _, host := range b.hosts {
@@ -94,7 +94,7 @@ var (
 	uid     = regexp.MustCompile(`00000000-0000-4000-8000-[0-9a-f]{12}`)
 )
 
-// knownUIDs says whose UIDs are whose.
+// knownUIDs maps each UID to its object.
 func (b *Backend) knownUIDs() map[string]string {
 	known := make(map[string]string)
 	for _, kind := range b.sim.server.Kinds() {
@@ -116,7 +116,7 @@ func identifyObject(to hash.Hash, known map[string]string, obj client.Object) {
 	fmt.Fprintf(to, "%T %s\n", obj, text)
 }
 
-// plain is a value as JSON: what it points to, not where.
+// plain renders a value as JSON, which has the contents of pointers and not their addresses.
 func plain(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -20,26 +20,25 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// What a kubelet and its container runtime take, beside the lease interval that
-// the scenario sets.
+// The latencies of a kubelet and its container runtime. The scenario sets the lease interval.
 const (
 	registerAfter  = 200 * time.Millisecond
 	registerRetry  = time.Second
 	podNoticed     = 50 * time.Millisecond
 	containerStart = 300 * time.Millisecond
 	containerStop  = 100 * time.Millisecond
-	// leastGrace is what a kubelet gives to a Pod that is gone from the API.
+	// leastGrace is the grace period of a Pod that is gone from the API.
 	leastGrace = time.Second
-	// shutdownGrace is what an operating system gives to what it stops.
+	// shutdownGrace is the grace period of containers when the operating system shuts down.
 	shutdownGrace = 90 * time.Second
 )
 
 // leaseNamespace is where kubelets keep their Leases.
 const leaseNamespace = "kube-node-lease"
 
-// kubelet is the kubelet process of a host's boot: it registers the Node, renews
-// its Lease, and runs the Pods that are bound to that Node. What it started goes
-// on running when it dies or loses the API server.
+// kubelet is the kubelet process of a host's boot. It registers the Node, renews its Lease, and
+// runs the Pods that are bound to that Node. The containers that it started run on when it dies or
+// loses the API server.
 //
 // It has many fields because a kubelet's Node, Lease and containers begin and end with it.
 type kubelet struct {
@@ -53,26 +52,26 @@ type kubelet struct {
 	kinds  *kinds
 	labels map[string]string
 	lease  time.Duration
-	// adopts says that it runs the Pods of earlier Nodes of its name as well.
+	// adopts says that the kubelet also runs Pods that belong to earlier Nodes of the same name.
 	adopts bool
-	// offset is how far its clock is ahead. Leases go by the world's all the same:
-	// whoever watches them notes when they change, and reads no time in them, but for
-	// our stand-in.
+	// offset is how far the kubelet's clock is ahead. Its Leases carry the world's time all the
+	// same: watchers note when a Lease changes and don't read the times in it, except for our
+	// stand-in.
 	offset time.Duration
-	// unsure says that it doesn't know what became of its last renewal, and so not which
-	// version of its Lease there is: it can't write another one before it has read it.
+	// unsure says that the outcome of the last renewal is unknown, and with it the version of the
+	// Lease: the kubelet must read the Lease before it can write again.
 	unsure bool
 
 	// life numbers the processes, so that a step of one that died does nothing.
 	life  int
 	alive bool
-	// uid is that of the Node, once it is registered.
+	// uid is the UID of the Node, once it is registered.
 	uid types.UID
-	// stopped says that the scenario killed it alone.
+	// stopped says that the scenario killed only the kubelet.
 	stopped bool
-	// renewal is the next one of the Lease. Once nothing goes wrong any more the
-	// Lease is renewed for a while ahead, up to ahead: nobody can tell the
-	// difference, and idle time costs next to nothing. renewed is when.
+	// renewal is the next renewal of the Lease, and renewed the time of the last one. Once nothing
+	// goes wrong any more the Lease is renewed in advance, up to the time ahead. No observer can
+	// see the difference, and idle time costs next to nothing.
 	renewal        *step
 	renewed, ahead time.Duration
 	// missed says that Pods changed while the API server was out of reach.
@@ -81,19 +80,19 @@ type kubelet struct {
 	containers []*container
 }
 
-// container is one Pod's process, or about to be.
+// container is one Pod's process, running or about to run.
 type container struct {
 	pod     types.UID
 	key     client.ObjectKey
 	running bool
 	change  *step
-	// stops is how long the process takes to stop, and ends when it will have, if that is
-	// under way.
+	// stops is how long the process takes to stop. While it stops, ends is when it will have
+	// stopped.
 	stops, ends time.Duration
 }
 
-// do lets the kubelet do something after a delay, unless it is dead by then. A
-// host whose processors stand still makes it wait.
+// do schedules an action of the kubelet. It is dropped if the kubelet dies first, and waits while
+// the host's processors stand still.
 func (k *kubelet) do(class steps.Class, d steps.Deed, delay time.Duration, f func(trouble)) *step {
 	life := k.life
 	return k.w.schedule(&k.actor, class, d, delay, func(t trouble) {
@@ -105,20 +104,20 @@ func (k *kubelet) do(class steps.Class, d steps.Deed, delay time.Duration, f fun
 	})
 }
 
-// deed is what it does about its Node.
+// deed returns a deed on the kubelet's Node.
 func (k *kubelet) deed(verb string) steps.Deed {
 	return steps.Deed{Verb: verb, On: steps.Object{Kind: "Node", Name: k.node}}
 }
 
-// start is the kubelet process starting, in a new boot or again in the same one.
+// start starts the kubelet process, in a new boot or again in the same one.
 func (k *kubelet) start() {
 	k.life++
 	k.alive, k.stopped, k.uid, k.syncing, k.missed, k.unsure = true, false, "", false, false, false
 	k.do(steps.ClassKubelet, k.deed("register"), registerAfter, k.register)
 }
 
-// stop kills the kubelet process alone. What it was about to start or stop stays
-// as it is.
+// stop kills only the kubelet process. Containers that it was about to start or stop stay as they
+// are.
 func (k *kubelet) stop() {
 	k.stopped = k.stopped || k.alive
 	k.die()
@@ -129,7 +128,7 @@ func (k *kubelet) stop() {
 	})
 }
 
-// die is the end of the process.
+// die ends the kubelet process.
 func (k *kubelet) die() {
 	k.life++
 	k.alive = false
@@ -143,7 +142,7 @@ func (k *kubelet) revive() {
 	}
 }
 
-// kill is the end of the boot: every process is gone.
+// kill ends the boot: every process is gone.
 func (k *kubelet) kill() {
 	k.die()
 	k.stopped = false
@@ -153,7 +152,7 @@ func (k *kubelet) kill() {
 	k.containers = nil
 }
 
-// shutDown stops the containers, as a graceful shutdown of the host does first.
+// shutDown stops the containers, which is how a graceful shutdown of the host begins.
 func (k *kubelet) shutDown() {
 	k.die()
 	k.stopped = false
@@ -162,8 +161,7 @@ func (k *kubelet) shutDown() {
 	}
 }
 
-// register makes the Node that represents this boot, or takes over the one that
-// is there.
+// register creates the Node that represents this boot, or takes over an existing one.
 func (k *kubelet) register(t trouble) {
 	if k.unreachable() || t.fault != "" {
 		if t.fault == "" && k.speaks() {
@@ -192,7 +190,7 @@ func (k *kubelet) register(t trouble) {
 	k.sync(trouble{})
 }
 
-// introduce makes the Node where the answer doesn't arrive.
+// introduce creates the Node when the request arrives but the answer is lost.
 func (k *kubelet) introduce() {
 	if _, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node}); !apierrors.IsNotFound(err) {
 		return
@@ -202,7 +200,7 @@ func (k *kubelet) introduce() {
 	}
 }
 
-// renew renews the Lease, sees to it that the Node is Ready, and comes again.
+// renew renews the Lease, makes sure that the Node is Ready, and schedules the next renewal.
 func (k *kubelet) renew(t trouble) {
 	next := k.lease
 	if !k.unreachable() && t.fault == "" {
@@ -220,12 +218,12 @@ func (k *kubelet) renew(t trouble) {
 	k.renewal = k.do(steps.ClassKubelet, k.deed("renew"), next, k.renew)
 }
 
-// restfulLease is for how long a Lease is renewed at once where nothing goes wrong.
+// restfulLease is how far ahead a Lease is renewed at once when nothing goes wrong.
 const restfulLease = time.Minute
 
-// rouse ends a Lease's being renewed ahead: when the kubelet cannot renew it any
-// more, it was renewed for the last time as if it never had been, and when it has
-// something to say about its Node, it does so at its next turn.
+// rouse ends the renewal in advance. The Lease gets the time of the last regular renewal, as if
+// none had been made ahead. A live kubelet renews it again, and reports on its Node, at its next
+// regular turn.
 func (k *kubelet) rouse() {
 	if k.ahead <= k.w.now {
 		return
@@ -258,9 +256,9 @@ func (k *kubelet) renewLease(at time.Duration) {
 	}
 }
 
-// reportReady sets the Ready condition, and tells which boot it is of. A Node that
-// was deleted is not made again before the kubelet starts anew, as with the real
-// kubelet; but one that somebody else makes in its place is the kubelet's.
+// reportReady sets the Ready condition and the boot ID. Like the real kubelet, it doesn't recreate
+// a deleted Node before it starts anew, but it takes over a Node that somebody else creates in its
+// place.
 func (k *kubelet) reportReady() {
 	obj, err := k.store.Get(k.kinds.node, client.ObjectKey{Name: k.node})
 	if err != nil {
@@ -284,7 +282,7 @@ func (k *kubelet) reportReady() {
 	}
 }
 
-// podChanged tells the kubelet that a Pod bound to its Node is different.
+// podChanged notifies the kubelet that a Pod bound to its Node has changed.
 func (k *kubelet) podChanged() {
 	switch {
 	case !k.alive || k.uid == "" || k.syncing:
@@ -296,9 +294,9 @@ func (k *kubelet) podChanged() {
 	}
 }
 
-// speaks and hears report whether what the kubelet writes, and whether answers and
-// changes, get through. Where only one does no call comes back: the kubelet is out of
-// reach all the same.
+// speaks reports whether the kubelet's writes get through; hears reports whether answers and
+// changes do. Where only one of them holds, no call completes, so the kubelet counts as out of
+// reach.
 func (k *kubelet) speaks() bool {
 	return k.api.takes() && k.w.network.carries(k.host.at, scenarios.API)
 }
@@ -309,7 +307,7 @@ func (k *kubelet) hears() bool {
 
 func (k *kubelet) unreachable() bool { return !k.speaks() || !k.hears() }
 
-// reconnect is the API server coming back into reach, if it does.
+// reconnect catches up on missed changes once the API server is back in reach.
 func (k *kubelet) reconnect() {
 	if k.missed && k.hears() {
 		k.missed = false
@@ -317,9 +315,8 @@ func (k *kubelet) reconnect() {
 	}
 }
 
-// sync starts and stops containers so that they match the Pods bound to this
-// Node: to this very incarnation of it, unless the kubelet adopts those of earlier
-// ones, as real ones do.
+// sync starts and stops containers to match the Pods bound to this incarnation of the Node. A
+// kubelet that adopts also runs those of earlier incarnations, like a real one.
 func (k *kubelet) sync(t trouble) {
 	k.syncing = false
 	if !k.hears() || t.fault != "" {
@@ -333,7 +330,8 @@ func (k *kubelet) sync(t trouble) {
 	var terminating []*corev1.Pod
 	for _, obj := range k.store.List(k.kinds.pod, "") {
 		pod := obj.(*corev1.Pod)
-		of := pod.Annotations[api.NodeUIDAnnotation] // one that names no Node is of any
+		// A Pod that names no Node belongs to any.
+		of := pod.Annotations[api.NodeUIDAnnotation]
 		if pod.Spec.NodeName == k.node && (k.adopts || of == "" || of == string(k.uid)) {
 			if pod.DeletionTimestamp != nil {
 				terminating = append(terminating, pod)
@@ -348,15 +346,15 @@ func (k *kubelet) sync(t trouble) {
 			k.stopContainer(c, graceOf(terminating, c.pod))
 		}
 	}
-	for _, pod := range terminating { // that of a boot before has no container, nor one that never ran
+	// A Pod of an earlier boot, or one that never ran, has no container.
+	for _, pod := range terminating {
 		if !slices.ContainsFunc(k.containers, func(c *container) bool { return c.pod == pod.UID }) {
 			k.confirmDeletion(&container{pod: pod.UID, key: client.ObjectKeyFromObject(pod)})
 		}
 	}
 }
 
-// graceOf is how long the process of a Pod has to stop: one that is not there any more has
-// the least.
+// graceOf returns how long the process of a Pod has to stop. A Pod that is gone gets the least.
 func graceOf(terminating []*corev1.Pod, uid types.UID) time.Duration {
 	for _, pod := range terminating {
 		if pod.UID == uid && pod.DeletionGracePeriodSeconds != nil {
@@ -366,7 +364,7 @@ func graceOf(terminating []*corev1.Pod, uid types.UID) time.Duration {
 	return leastGrace
 }
 
-// stops is how long the processes of a Pod take to stop.
+// stops returns how long the processes of a Pod take to stop.
 func stops(pod *corev1.Pod) time.Duration {
 	switch value := pod.Annotations[api.StopsAnnotation]; {
 	case value == "never":
@@ -394,8 +392,8 @@ func (k *kubelet) startContainer(pod *corev1.Pod) {
 	})
 }
 
-// reportPods tells that Pods run, where a budget counts those that do: nobody else reads
-// it.
+// reportPods reports that Pods run, but only if there is a disruption budget: nothing else reads
+// the report.
 func (k *kubelet) reportPods() {
 	if !k.alive || k.uid == "" || len(k.store.List(k.kinds.budget, "")) == 0 {
 		return
@@ -422,8 +420,8 @@ func (k *kubelet) reportPods() {
 	})
 }
 
-// stopContainer asks a container's process to stop, and kills it when its grace is over. It
-// may be given less time than before, and not more.
+// stopContainer asks a container's process to stop and kills it after its grace period. A later
+// call can only shorten the time.
 func (k *kubelet) stopContainer(c *container, grace time.Duration) {
 	left := min(c.stops, grace)
 	switch {
@@ -447,8 +445,7 @@ func (k *kubelet) forget(c *container) {
 	}
 }
 
-// confirmDeletion removes a Pod whose graceful deletion waits for its container
-// to be gone.
+// confirmDeletion removes a Pod whose graceful deletion waited for its container to stop.
 func (k *kubelet) confirmDeletion(c *container) {
 	obj, err := k.store.Get(k.kinds.pod, c.key)
 	if !k.alive || k.unreachable() || err != nil || obj.GetUID() != c.pod || obj.GetDeletionTimestamp() == nil {
@@ -471,7 +468,7 @@ func (k *kubelet) newNode() *corev1.Node {
 	return node
 }
 
-// tellBoot lets a Node tell of this boot, and whose it is: a kubelet writes both at once.
+// tellBoot sets the Node's boot ID and system UUID: a kubelet writes both at once.
 func (k *kubelet) tellBoot(node *corev1.Node) {
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.SystemUUID = k.host.Boot(), systemUUID(k.host.name)
 }

@@ -7,30 +7,30 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// network is what carries messages between the ends of links: what is cut of it. A
-// request whose way is cut never arrives; one whose answer's way is cut arrives and has
-// its effect, and its client learns nothing. A client that waits gives up after a while.
+// network carries messages between the ends of links, except over cut links. A request over a cut
+// link never arrives. If only the answer's way is cut, the request has its effect but its client
+// learns nothing. A client that waits gives up after its timeout.
 type network struct{ cuts []scenarios.Link }
 
-// carries reports whether a message gets from one end to another.
+// carries reports whether a message gets from one end to the other.
 func (n *network) carries(from, to string) bool {
 	return len(n.cuts) == 0 || !slices.ContainsFunc(n.cuts, func(l scenarios.Link) bool { return l.Covers(from, to) })
 }
 
-// joins reports whether messages get both ways.
+// joins reports whether messages get through both ways.
 func (n *network) joins(one, other string) bool {
 	return n.carries(one, other) && n.carries(other, one)
 }
 
-// Cut takes links away.
+// Cut cuts links.
 func (o operations) Cut(op *scenarios.LinkOp) error { return o.onLinks(op, o.cut) }
 
-// Impair is not among what the simulator can do.
+// Impair fails: a link of the simulator carries messages or doesn't.
 func (operations) Impair(*scenarios.ImpairOp) error {
 	return errLacking
 }
 
-// Restore brings links back.
+// Restore restores links.
 func (o operations) Restore(op *scenarios.LinkOp) error { return o.onLinks(op, o.restore) }
 
 func (b *Backend) onLinks(op *scenarios.LinkOp, do func(*scenarios.LinkOp)) error {
@@ -79,7 +79,7 @@ func (b *Backend) restore(op *scenarios.LinkOp) {
 	}
 }
 
-// talking are the hosts that use one of the links to talk to the API server.
+// talking returns the hosts that use one of the links to reach the API server.
 func (b *Backend) talking(links []scenarios.Link) []*host {
 	var hosts []*host
 	for _, h := range b.hosts {
@@ -90,7 +90,7 @@ func (b *Backend) talking(links []scenarios.Link) []*host {
 	return hosts
 }
 
-// tell records what happened to links: to all of a host, or to each.
+// tell records what happened to links, as one event for a whole host or one for each link.
 func (b *Backend) tell(kind history.Kind, host string, links []scenarios.Link) {
 	if host != "" {
 		b.w.emit(history.Event{Kind: kind, Host: host, Object: scenarios.API})
@@ -101,7 +101,7 @@ func (b *Backend) tell(kind history.Kind, host string, links []scenarios.Link) {
 	}
 }
 
-// RestoreAllBut restores every link that was cut, but some.
+// RestoreAllBut restores every cut link except the given ones.
 func (b *Backend) RestoreAllBut(but []scenarios.Link) error {
 	for _, l := range slices.Clone(b.w.network.cuts) {
 		if l.From != "" && l.To != "" && !slices.Contains(but, l) {

@@ -16,7 +16,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// Capabilities are what the simulator can do.
+// Capabilities describes the limits of the simulator.
 var Capabilities = scenarios.Capabilities{
 	World: "sim", Title: "simulator",
 	Lacks: map[scenarios.Feature]string{
@@ -38,10 +38,10 @@ var Capabilities = scenarios.Capabilities{
 	},
 }
 
-// errLacking is of what was refused before anything started: see Capabilities.
+// errLacking reports an operation that Capabilities should have refused before the run started.
 var errLacking = errors.New("the simulator cannot do this, and should have refused the scenario")
 
-// operations are what a scenario does to the world. It implements scenarios.World.
+// operations performs a scenario's operations on the world. It implements scenarios.World.
 type operations struct {
 	*Backend
 	objects.Users
@@ -80,7 +80,7 @@ func (o operations) Resume(op *scenarios.HostOp) error { return o.onHost(op.Host
 func (o operations) Hang(op *scenarios.HostOp) error  { return o.onHost(op.Host, (*host).Hang) }
 func (o operations) Panic(op *scenarios.HostOp) error { return o.onHost(op.Host, (*host).Panic) }
 
-// FillDisk is not among what the simulator can do.
+// FillDisk fails: the simulator's hosts have no disks.
 func (operations) FillDisk(*scenarios.HostOp) error { return errLacking }
 
 func (o operations) PowerLoss(op *scenarios.HostOp) error {
@@ -111,8 +111,7 @@ func (o operations) Crash(op *scenarios.CrashOp) error {
 	})
 }
 
-// StartSecond starts another process of a controller, or the one that was stopped
-// before.
+// StartSecond starts a second process of a controller, or restarts the one that was stopped.
 func (o operations) StartSecond(op *scenarios.ControllerOp) error {
 	p := o.process(scenarios.Process(op.Controller, 2))
 	if p == nil {
@@ -203,8 +202,7 @@ func (o operations) APIRestore(*struct{}) error {
 	return nil
 }
 
-// restoreAPI brings the API server back: watches and kubelets learn of what they
-// missed.
+// restoreAPI brings the API server back. Watches and kubelets catch up on what they missed.
 func (b *Backend) restoreAPI() {
 	b.api.failures = nil
 	if b.api.takes() {
@@ -221,7 +219,7 @@ func (b *Backend) restoreAPI() {
 	}
 }
 
-// requests are those of users. They implement objects.API.
+// requests carries out requests of users. It implements objects.API.
 type requests struct{ *Backend }
 
 func (r requests) Takes() bool { return r.api.takes() }
@@ -243,7 +241,7 @@ func (r requests) Names(of *objects.Kind, labelled map[string]string) (names []s
 	return names, nil
 }
 
-// Merge can't meet a strict patch: see Capabilities.
+// Merge ignores whether a patch is strict: Capabilities refuses plans with strict patches.
 func (r requests) Merge(by, _ string, obj client.Object, patch []byte, status, _ bool) error {
 	kind, err := r.sim.server.KindOf(obj)
 	if err == nil {
@@ -275,16 +273,16 @@ func (r requests) Create(by string, of *objects.Kind, obj client.Object, status 
 	return err
 }
 
-// errNoIronic is of what is refused before anything starts: see Capabilities.
+// errNoIronic reports an operation that Capabilities should have refused before the run started.
 var errNoIronic = errors.New("the simulator has no Ironic, and should have refused the scenario")
 
 func (operations) KillIronic(*struct{}) error  { return errNoIronic }
 func (operations) StartIronic(*struct{}) error { return errNoIronic }
 
-// Heal is an operation.
+// Heal withdraws the faults.
 func (o operations) Heal(op *scenarios.HealOp) error { return op.Perform(&o.spec.Topology, healer{o}) }
 
-// healer is how what has failed is put right. It implements scenarios.Healer.
+// healer puts right what has failed. It implements scenarios.Healer.
 type healer struct{ operations }
 
 func (h healer) EndSchedule() {
@@ -312,7 +310,7 @@ func (h healer) Running() []scenarios.Running {
 	return all
 }
 
-// ThawCaches also has come what is on its way to a cache.
+// ThawCaches thaws the caches, and delivers at once what is on its way to them.
 func (h healer) ThawCaches() {
 	for _, p := range h.processes {
 		for _, s := range p.streams {
@@ -322,7 +320,7 @@ func (h healer) ThawCaches() {
 	}
 }
 
-// running is a process as a heal has it. It implements scenarios.Running.
+// running adapts a process for a heal. It implements scenarios.Running.
 type running struct{ p *process }
 
 func (r running) Plays(name string) bool { return r.p.actor.name == name }
@@ -334,7 +332,7 @@ func (r running) End() error {
 	return nil
 }
 
-// Revive leaves an agent to the next boot of its host.
+// Revive restarts a process that is down. An agent waits for the next boot of its host.
 func (r running) Revive() error {
 	if down := !r.p.up && !r.p.standby; down && (r.p.host == nil || r.p.host.Booted()) {
 		r.p.restart(startLatency)

@@ -13,12 +13,10 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// bmcTimeout is when a controller gives up on a BMC that doesn't answer, unless it says
-// otherwise.
+// bmcTimeout is how long a controller waits for a BMC's answer unless it sets its own timeout.
 const bmcTimeout = 10 * time.Second
 
-// power is how one incarnation of a controller reaches the BMCs. It implements
-// reboot.Power.
+// power gives one incarnation of a controller access to the BMCs. It implements reboot.Power.
 type power struct {
 	p        *process
 	life     int
@@ -36,7 +34,7 @@ func (pw power) State(_ context.Context, host *api.BareMetalHost) (reboot.PowerS
 	return reboot.ParsePowerState(string(answer.PowerState)), err
 }
 
-// On, ShutDown and Off give a command. They return when it is accepted.
+// On commands the host on. Like ShutDown and Off, it returns when the BMC accepts the command.
 func (pw power) On(_ context.Context, host *api.BareMetalHost) error {
 	return pw.command(host, fakebmc.ResetOn)
 }
@@ -67,8 +65,8 @@ func (pw power) command(host *api.BareMetalHost, reset fakebmc.ResetType) error 
 	return pw.request(host.Name, bmc.ResetRequest(pw.p.actor.name, reset), &answer)
 }
 
-// request is one request to a BMC as a step. A request that hangs ends with the
-// client's own timeout.
+// request sends one request to a BMC, as a step. A request that hangs ends with the client's own
+// timeout.
 func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.Answer) error {
 	p := pw.p
 	c := &call{

@@ -10,8 +10,8 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Twin plays a plan with fencelab's own controllers in its parts. What deviates in it is named
-// by what is done, since they take other steps.
+// Twin plays a plan with fencelab's own controllers in place of the others. Because these take
+// other steps, it names deviations by deeds.
 func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*play.Twin, error) {
 	other, instead, err := plan.Twin()
 	if err != nil {
@@ -26,15 +26,15 @@ func (s *Simulator) Twin(ctx context.Context, plan *scenarios.Plan) (*play.Twin,
 	return t, err
 }
 
-// Named is a deviation whose step is named by its deed, or as the simulator names it if
-// nobody outside of the process sees what is done, and what it was in its plan.
+// Named is a deviation whose step is named by its deed, or by the simulator's own name if the step
+// is not seen outside the process. Was is the deviation as the plan words it.
 type Named struct {
 	scenarios.Deviation
 	Was string
 }
 
-// Named names the steps that deviate in a plan by their deeds, whose actors have other names. It
-// has to play the plan for that.
+// Named names the deviating steps of a plan by their deeds, with the actors renamed. To do so, it
+// plays the plan.
 func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[string]string) (named []Named, err error) {
 	if len(plan.Deviations) == 0 {
 		return nil, nil
@@ -65,8 +65,8 @@ func (s *Simulator) Named(ctx context.Context, plan *scenarios.Plan, names map[s
 	return named, err
 }
 
-// cutStream parts the name of an actor into that of its process and that of its stream of a
-// kind, which begins with a capital letter: remediation.Node.
+// cutStream splits an actor's name into its process and its stream of a kind, which begins with a
+// capital letter: remediation.Node.
 func cutStream(actor string) (process, stream string) {
 	i := strings.LastIndexByte(actor, '.')
 	if i < 0 || i+1 == len(actor) || actor[i+1] < 'A' || actor[i+1] > 'Z' {
@@ -75,8 +75,8 @@ func cutStream(actor string) (process, stream string) {
 	return actor[:i], actor[i:]
 }
 
-// PlayNamed plays a plan that has no deviations with some that are named by deeds. Missed are
-// those at whose deeds it never came, or with which such a thing can't go wrong.
+// PlayNamed plays a plan without deviations, and applies deviations that are named by deeds.
+// Missed lists the deviations whose deeds never happened, or can't fail in that way.
 func (s *Simulator) PlayNamed(ctx context.Context, plan *scenarios.Plan, deviations []Named) (outcome *play.Outcome, missed []string, err error) {
 	wanted := make(map[string]Named)
 	for _, d := range deviations {

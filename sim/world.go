@@ -1,7 +1,6 @@
-// Package sim is the deterministic world: simulated hosts, BMCs, kubelets and
-// controller processes on one virtual clock. Nothing happens in it but steps,
-// one at a time, in an order that the plan decides; the same plan gives the same
-// history on every run and every machine.
+// Package sim is the deterministic world: simulated hosts, BMCs, kubelets and controller processes
+// on one virtual clock. Everything happens in steps, one at a time, in an order that the plan
+// decides; the same plan gives the same history on every run and every machine.
 //
 // It has no goroutine, no wall clock and no randomness of its own. A reconcile
 // runs as a coroutine that is suspended at every API and BMC call, so that
@@ -29,54 +28,52 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // in an error instead of never.
 const maxSteps = 2_000_000
 
-// world is the clock, the steps that are due, and where events go.
+// world holds the clock, the steps that are due, and the events.
 type world struct {
-	// overdue says that the request which a BMC receives now has no client any more.
+	// overdue says that the request which a BMC receives now no longer has a client.
 	overdue bool
 	network network
 	now     time.Duration
-	// bubble is where processes run that set up their controllers themselves, and managed
-	// are those; nil in a world without.
+	// bubble runs the processes that set up their controllers themselves, and managed lists these
+	// processes. Both are nil in a world without such processes.
 	bubble  *bubble.Bubble
 	managed []*process
-	// asked are the calls that were made there and are not steps yet.
+	// asked are the calls made in the bubble that have not become steps yet.
 	asked []asked
 	queue stepQueue
 	order uint64 // of steps with the same time: first come, first served
 	taken int
-	// deviations are the steps that leave their default.
+	// deviations are the plan's deviations, by step.
 	deviations map[stepName]scenarios.Deviation
-	// story is the time in which steps deviate: from when the topology is up until
-	// the faults are withdrawn. What is to come must come then, and its absence
-	// would say nothing about the controllers if the schedule went on working
-	// against them.
+	// story says that steps may deviate now: from when the topology is up until the faults are
+	// withdrawn. After that, promised effects must appear, and their absence would prove nothing
+	// against the controllers if the schedule still worked against them.
 	story bool
-	// assumed is what the scenario assumes.
+	// assumed holds the scenario's assumptions.
 	assumed steps.Premises
 	// healed says that the faults were withdrawn.
 	healed bool
-	// watch is told of every step of the story before it is scheduled; it may be
-	// nil.
+	// watch sees every step of the story before it is scheduled; it may be nil.
 	watch func(steps.Step) (scenarios.Deviation, bool)
-	// notice is told of every event at once.
+	// notice is called at once with every event.
 	notice func(history.Event)
-	// trace is told of more than the history has; nil in a search.
+	// trace records more than the history does; nil in a search.
 	trace *objects.Trace
-	// notes are what is worth saying of the run beside its history, and effects how many
-	// there were of controllers.
+	// notes are remarks on the run that are not in its history, and effects counts the effects of
+	// controllers.
 	notes   []string
 	effects int
-	// events are what has happened and was not handed over yet.
+	// events have happened but were not handed over yet.
 	events []history.Event
-	// broken is why the simulation cannot go on: something was asked of it that
-	// it doesn't model.
+	// broken is the reason why the simulation cannot go on: it was asked for something that it
+	// doesn't model.
 	broken error
 }
 
-// trouble is what the plan has go wrong with a step; nothing, mostly.
+// trouble is what goes wrong with a step under the plan. For most steps it is empty.
 type trouble struct {
 	fault scenarios.StepFault
-	// by is how late, or how old, such a fault makes something.
+	// by is how late or how old something gets by the fault.
 	by time.Duration
 }
 
@@ -86,10 +83,10 @@ type stepName struct {
 	n     int
 }
 
-// actor is somebody whose steps are counted, class by class.
+// actor is a source of steps, which are counted class by class.
 type actor struct {
 	name string
-	// place is where it is: see Footprint.
+	// place is the actor's location: see Footprint.
 	place  string
 	counts [12]struct {
 		class steps.Class
@@ -109,8 +106,8 @@ func (a *actor) next(class steps.Class) int {
 	panic("an actor has more classes of steps than there are")
 }
 
-// party is who is held up when a step of the actor is: its process, or its host. A host
-// that goes on or off late is the BMC's affair, as it seems to whoever asked for that.
+// party returns the end that is held up when a step of the actor is delayed: its process or its
+// host. If a host goes on or off late, the client that asked for it sees the BMC at fault.
 func (a *actor) party(class steps.Class) string {
 	kind, name, _ := strings.Cut(a.place, "/")
 	switch {
@@ -125,26 +122,26 @@ func (a *actor) party(class steps.Class) string {
 	}
 }
 
-// step is something that will happen.
+// step is a scheduled action.
 type step struct {
 	at time.Duration
-	// due is when it would be taken had nothing been delayed.
+	// due is when the step would be taken if nothing had been delayed.
 	due time.Duration
-	// overdue says that it is a request which nobody waits for any more.
+	// overdue says that the step is a request whose client has given up.
 	overdue bool
 	order   uint64
-	// trouble is what goes wrong with it, by the plan.
+	// trouble is what goes wrong with the step under the plan.
 	trouble trouble
 	run     func(trouble)
-	// of is the process that takes it in the incarnation life, as soon as that isn't
-	// paused; nil for a step of anything else.
+	// of is the process that takes the step, in its incarnation life and only while it is not
+	// paused; nil for steps of anything else.
 	of   *process
 	life int
-	// index is its place in the queue, or -1 when it is taken or cancelled.
+	// index is the step's place in the queue, or -1 once it is taken or cancelled.
 	index int
 }
 
-// take lets the step happen.
+// take runs the step, or leaves it to the process until that is no longer paused.
 func (s *step) take() {
 	if s.of == nil || s.of.runs(s.life) {
 		s.run(s.trouble)
@@ -153,8 +150,7 @@ func (s *step) take() {
 	s.of.unlessPaused(s.life, func() { s.run(s.trouble) })
 }
 
-// schedule lets a step of an actor happen after a delay, unless the plan or the
-// strategy says otherwise.
+// schedule schedules a step of an actor after a delay, unless the plan or the strategy changes it.
 func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.Duration, run func(trouble)) *step {
 	at := w.now + delay
 	n := a.next(class)
@@ -171,7 +167,8 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 	s := w.queue.new()
 	s.at, s.due, s.run = at, at, run
 	if deviates && deviation.Fault != "" && !(steps.Step{Class: class, Effect: d.Effect}).Can(deviation.Fault) {
-		deviates = false // this cannot go wrong with such a step
+		// such a step can't have this fault
+		deviates = false
 	}
 	if deviates {
 		s.trouble.fault = deviation.Fault
@@ -198,10 +195,10 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 	return s
 }
 
-// catchUp takes the schedule's deviations from all that has not happened yet: what
-// was to come late comes when it would have come by default, or at once if that is
-// over, in the order in which it was scheduled. Requests whose clients have given up
-// are lost: from now on nothing happens that nobody wants.
+// catchUp takes the schedule's deviations from all steps that are still to come. A delayed step
+// comes when it would have come by default, or at once if that time has passed, in the order of
+// scheduling. Requests whose clients have given up are dropped, so that from now on only wanted
+// things happen.
 func (w *world) catchUp() {
 	waiting := w.queue.steps
 	w.queue.steps = nil
@@ -215,7 +212,7 @@ func (w *world) catchUp() {
 	}
 }
 
-// cancel takes back a step that has not happened yet. A nil step is fine.
+// cancel withdraws a step that has not happened yet. A nil step is fine.
 func (w *world) cancel(s *step) {
 	if s != nil && s.index >= 0 {
 		w.queue.remove(s.index)
@@ -232,8 +229,8 @@ func (w *world) emit(e history.Event) {
 	w.notice(e)
 }
 
-// advance takes the steps that are due until the given time and hands over the
-// events. It stops early, at the time of the event, when each returns true.
+// advance takes the steps that are due until the given time and hands over the events. When each
+// returns true it stops early, at the time of that event.
 func (w *world) advance(until time.Duration, each func(history.Event) bool) (time.Duration, error) {
 	for {
 		if stopped := w.handOver(each); stopped {
@@ -264,8 +261,8 @@ func (w *world) advance(until time.Duration, each func(history.Event) bool) (tim
 	}
 }
 
-// handOver gives out the events one by one. Those behind an event that stopped
-// the run stay for the next time.
+// handOver hands out the events one by one. If an event stops the run, the later ones stay for the
+// next call.
 func (w *world) handOver(each func(history.Event) bool) (stopped bool) {
 	for i := 0; i < len(w.events); i++ {
 		if each(w.events[i]) {
@@ -277,7 +274,7 @@ func (w *world) handOver(each func(history.Event) bool) (stopped bool) {
 	return false
 }
 
-// fail records why the simulation cannot go on.
+// fail records the reason why the simulation cannot go on.
 func (w *world) fail(err error) {
 	if w.broken == nil {
 		w.broken = err
@@ -287,7 +284,7 @@ func (w *world) fail(err error) {
 // stepQueue is a binary heap of steps by time, then by order of scheduling.
 type stepQueue struct {
 	steps []*step
-	// room is for steps to come: a run has thousands, and they are gone with it.
+	// room holds unused steps, allocated in bulk: a run has thousands, and they are gone with it.
 	room []step
 }
 
@@ -388,11 +385,11 @@ func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 // wallClock is the world's clock for a controller (k8s.io/utils/clock).
 type wallClock struct {
 	w *world
-	// offset is how far it is ahead of the world's; nil is not at all.
+	// offset is how far the clock is ahead of the world's; nil means not at all.
 	offset *time.Duration
 }
 
-// Now is the time that the clock shows.
+// Now returns the time that the clock shows.
 func (c wallClock) Now() time.Time {
 	if c.offset != nil {
 		return epoch.Add(c.w.now + *c.offset)
@@ -400,5 +397,5 @@ func (c wallClock) Now() time.Time {
 	return epoch.Add(c.w.now)
 }
 
-// Since is the time since t by this clock.
+// Since returns the time since t by this clock.
 func (c wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

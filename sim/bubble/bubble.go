@@ -3,17 +3,17 @@
 // testing/synctest, whose clock stands still while anything in it can run, and moves on
 // to the next timer when nothing can.
 //
-// The simulation stays in charge: it lets the bubble have a turn, which ends when every
-// goroutine in it is blocked, and lets time pass in it, which ends at the first thing that
-// the bubble has to say. Between turns the bubble's root waits for the simulation on a
-// channel from outside, so that its clock stands still however long that takes.
+// The simulation stays in charge. It gives the bubble a turn, which ends when every goroutine in
+// it is blocked, or lets time pass in it, which ends at the first message that the bubble sends.
+// Between turns the bubble's root waits for the simulation on a channel from outside, so that its
+// clock stands still however long that takes.
 //
-// What code draws from math/rand without a source of its own is the same in every bubble,
-// if the program's go.mod says godebug randseednop=0; else Go doesn't let itself be told.
+// Values that code draws from the global source of math/rand are the same in every bubble, if the
+// program's go.mod says godebug randseednop=0; otherwise Go ignores the seed.
 //
-// What runs in a bubble must not wait for the world outside by anything but [Bubble.Wait]:
-// a goroutine that waits for a mutex whose holder waits for the simulation, or for a file
-// or a socket, is not blocked in the eyes of synctest, and the turn would never end.
+// Code in a bubble must wait for the world outside only through [Bubble.Wait]: a goroutine that
+// waits for a mutex whose holder waits for the simulation, or for a file or a socket, does not
+// count as blocked for synctest, and the turn would never end.
 package bubble
 
 import (
@@ -26,15 +26,15 @@ import (
 	"time"
 )
 
-// A Bubble is one clock and the goroutines that live by it. Its methods are for the
-// simulation, which is one goroutine, unless they say otherwise.
+// A Bubble is one clock and the goroutines that live by it. Its methods are for the simulation's
+// one goroutine, unless they say otherwise.
 type Bubble struct {
 	epoch time.Time
 	turns chan turn
 	ended chan struct{} // a turn
 	gone  chan struct{} // everything
 
-	// stirred wakes the root while it lets time pass. It is of the bubble.
+	// stirred wakes the root while it lets time pass. The channel belongs to the bubble.
 	stirred chan struct{}
 	now     time.Duration
 
@@ -42,10 +42,10 @@ type Bubble struct {
 	said []func()
 }
 
-// turn is what the root is asked to do: let time pass, and then start something.
+// turn is an order to the root: let time pass, and then start something.
 type turn struct {
 	until time.Duration
-	// alert has it end at the first thing that is said.
+	// alert makes the passing of time end at the first message.
 	alert bool
 	start func()
 }
@@ -57,8 +57,8 @@ func New(epoch time.Time) *Bubble {
 	b := &Bubble{epoch: epoch, turns: make(chan turn), ended: make(chan struct{}), gone: make(chan struct{})}
 	go func() {
 		defer close(b.gone)
-		// A bubble wants a test, of which it needs nothing: there is none in a binary
-		// that is no test.
+		// A bubble requires a test but needs nothing of it. A binary that is no test has none, so
+		// it gets an empty one.
 		synctest.Test(new(testing.T), func(*testing.T) { b.root() })
 	}()
 	b.Turn(0, func() {})
@@ -103,16 +103,16 @@ func (b *Bubble) spoken() bool {
 	return len(b.said) > 0
 }
 
-// Turn starts f in the bubble, on a goroutine of its own, at a time since the epoch, and
-// returns when everything in it is blocked. It hands over what was said meanwhile.
+// Turn starts f in the bubble, on a goroutine of its own, at a time since the epoch. It returns
+// the messages sent meanwhile, once everything in the bubble is blocked.
 func (b *Bubble) Turn(now time.Duration, f func()) (said []func()) {
 	b.turns <- turn{until: now, start: f}
 	<-b.ended
 	return b.hear()
 }
 
-// Pass lets time pass until something is said, at the latest until a time since the
-// epoch. It returns what, and when that was.
+// Pass lets time pass until the first message, at the latest until a time since the epoch. It
+// returns the time reached and the messages.
 func (b *Bubble) Pass(until time.Duration) (at time.Duration, said []func()) {
 	if until <= b.now {
 		return b.now, nil
@@ -130,7 +130,7 @@ func (b *Bubble) hear() []func() {
 	return said
 }
 
-// Say is called in the bubble: the simulation is to do something when the turn is over.
+// Say sends the simulation a message, from inside the bubble: a function to run after the turn.
 func (b *Bubble) Say(what func()) {
 	b.mu.Lock()
 	b.said = append(b.said, what)
@@ -141,15 +141,15 @@ func (b *Bubble) Say(what func()) {
 	}
 }
 
-// An Answer is what a goroutine in a bubble waits for.
+// An Answer lets a goroutine in a bubble wait for the simulation.
 type Answer struct {
 	given chan struct{}
 	dead  bool
 }
 
-// Wait is called in the bubble: it says something, and waits for the answer to it.
-// When the answer is that the process is dead, its goroutine ends there: its deferred
-// functions run, nothing can recover it, and it isn't known to anybody as a panic.
+// Wait sends a message from inside the bubble, and waits for its answer. If the answer is that the
+// process is dead, its goroutine ends there: deferred functions run, recover can't stop it, and it
+// doesn't count as a panic.
 func (b *Bubble) Wait(say func(*Answer)) {
 	a := &Answer{given: make(chan struct{})}
 	b.Say(func() { say(a) })
@@ -168,15 +168,15 @@ func (a *Answer) Kill() {
 	close(a.given)
 }
 
-// Exit is called in the bubble by a goroutine of a process that is dead.
+// Exit ends a goroutine of a dead process, from inside the bubble.
 func Exit() { runtime.Goexit() }
 
-// patience is how long the goroutines have to end once the bubble is closed. Those of dead
-// processes may sleep between attempts at what fails, whatever their context says.
+// patience is how long the goroutines may take to end once the bubble is closed. Those of dead
+// processes may sleep between failing attempts, whatever their context says.
 const patience = time.Hour
 
-// Close lets time pass until the last goroutine has ended, for an hour of the bubble's
-// clock. One that still waits then is a deadlock, which ends the program and shows every
+// Close lets time pass until the last goroutine has ended, for up to an hour of the bubble's
+// clock. If one still waits then, that is a deadlock, which ends the program and shows every
 // goroutine.
 func (b *Bubble) Close() {
 	close(b.turns)

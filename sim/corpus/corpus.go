@@ -1,6 +1,6 @@
-// Package corpus reproduces known bugs of real controllers. Each is a pair in one story:
-// our controllers with the mistake break a guarantee in it, and without the mistake they
-// keep it. Begin with [Load], which says how a pair is written down.
+// Package corpus reproduces known bugs of real controllers. Each is a pair in one story: with the
+// mistake, our controllers break a guarantee in it; without the mistake, they keep it. Begin with
+// [Load], which documents how a pair is written.
 package corpus
 
 import (
@@ -20,37 +20,37 @@ import (
 	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
-// Extension is that of the file with a mistake in the source, beside its story.
+// Extension is the extension of a file that describes a mistake in the source, beside its story.
 const Extension = ".mistake"
 
-// Mistake is a mistake in the source of the controllers.
+// Mistake describes a mistake in the source of the controllers.
 type Mistake struct {
-	// Breaks is the guarantee that it breaks.
+	// Breaks is the guarantee broken by the mistake.
 	Breaks string `json:"breaks"`
-	// Changes are the mistake.
+	// Changes introduce the mistake.
 	Changes []source.Change `json:"changes"`
 }
 
 // Pair is one known bug.
 type Pair struct {
-	// File is that of the story, and Breaks the guarantee that the bug breaks.
+	// File is the story's file, and Breaks the guarantee broken by the bug.
 	File, Breaks string
 	// Right is the story with the right controllers.
 	Right *scenarios.Scenario
-	// Overlaid is the story with the wrong ones, unless the mistake is in the source.
+	// Overlaid is the story with the wrong controllers; nil if the mistake is in the source.
 	Overlaid *scenarios.Scenario
 	Changes  []source.Change
 }
 
-// Load reads the pairs among the stories of files and directories. One half of a pair
-// is a story that names an upstream thread, and the other is made of it:
+// Load reads the pairs among the stories of files and directories. One half of a pair is a story
+// that names an upstream thread. The other half is derived from it:
 //
-//   - of a story whose controllers have overlays, and that expects a guarantee to be
-//     violated, the right half has neither;
-//   - of a story with a [Mistake] beside it, in a file of the same name, the wrong half
-//     is played by controllers that are built with the mistake.
+//   - If the story's controllers have overlays and it expects a violated guarantee, the
+//     right half omits both.
+//   - If a [Mistake] lies beside the story, in a file of the same name, the wrong half
+//     is played by controllers built with the mistake.
 //
-// Other stories are passed over.
+// Other stories are skipped.
 func Load(paths []string, vocabulary file.Vocabulary) ([]Pair, error) {
 	var pairs []Pair
 	var files []string
@@ -109,7 +109,7 @@ func readMistake(story string) (*Mistake, error) {
 	return m, nil
 }
 
-// orphans complains of mistakes without a story.
+// orphans reports mistakes without a story.
 func orphans(stories []string) error {
 	var problems []error
 	seen := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Record is the document about the pairs.
+// Record renders the document about the pairs.
 func Record(findings []Finding) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Track record
@@ -44,11 +44,11 @@ is built first; the seconds are those of the search alone, on two cores.
 	return b.Bytes()
 }
 
-// seconds rounds: on another machine it is another time.
+// seconds rounds a duration, which differs between machines.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
 
-// secondsCell is the column of a record that is another in each run.
+// secondsCell matches the column of a record that differs in each run.
 var secondsCell = regexp.MustCompile(`\| [0-9]+\.[0-9] \|`)
 
-// Timeless is a record without what is another in each run.
+// Timeless returns a record without the column that differs in each run.
 func Timeless(record []byte) []byte { return secondsCell.ReplaceAll(record, []byte("| |")) }

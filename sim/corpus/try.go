@@ -24,26 +24,26 @@ import (
 	"github.com/fencelab/fencelab/sim/search/workers"
 )
 
-// Finding is what came of a pair.
+// Finding is the result of trying a pair.
 type Finding struct {
 	Pair
-	// Schedules is how many were played until the mistake broke its guarantee, and Took
-	// how long that took.
+	// Schedules is how many were played until the mistake broke its guarantee, and Took how long
+	// that took.
 	Schedules int
 	Took      time.Duration
-	// Cause are the deviations of the schedule in which it did. Without any it is the
-	// default one.
+	// Cause are the deviations of the schedule that broke it, or none if it was the default
+	// schedule.
 	Cause []scenarios.Deviation
-	// Problem says what is wrong with the pair, if anything is.
+	// Problem says what is wrong with the pair, or is empty.
 	Problem string
-	// Broken is the schedule in which the right half doesn't hold, if that is it.
+	// Broken is the schedule in which the right half doesn't hold, if that is the problem.
 	Broken *scenarios.Plan
 }
 
-// Run tries all pairs of files and directories, as many at once as there are cores, and
-// tells of each in order. If all is as expected it writes the [Record] into the file
-// table, unless that is empty. It needs the module's source in the working directory when
-// a mistake is in the source. The error has an exit code.
+// Run tries all pairs of files and directories, one at a time on each core, and reports them in
+// order. If all is as expected it writes the [Record] to the file table, unless that is empty. It
+// needs the module's source in the working directory when a mistake is in the source. The error
+// has an exit code.
 func Run(ctx context.Context, to *report.Console, paths []string, vocabulary file.Vocabulary, table string) error {
 	simulator, err := sim.New()
 	if err != nil {
@@ -94,7 +94,7 @@ func Run(ctx context.Context, to *report.Console, paths []string, vocabulary fil
 	return nil
 }
 
-// tryAll tries pairs with the module at root, and tells of them in order.
+// tryAll tries pairs with the module at root, and reports them in order.
 func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) ([]Finding, error) {
 	dir, done, err := source.Workshop("fencelab-corpus")
 	if err != nil {
@@ -118,8 +118,8 @@ func tryAll(ctx context.Context, root string, pairs []Pair, tell func(Finding)) 
 	return findings, nil
 }
 
-// try plays the right half, looks for a schedule in which the mistake breaks its
-// guarantee, and plays the right half once more in that one.
+// try plays the right half, looks for a schedule in which the mistake breaks its guarantee, and
+// plays the right half once more in that schedule.
 func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair) (Finding, error) {
 	f := Finding{Pair: p}
 	if ctx.Err() != nil {
@@ -169,7 +169,7 @@ func try(ctx context.Context, simulator *sim.Simulator, root, dir string, p Pair
 		return f, nil
 	}
 	f.Cause = schedule.Deviations
-	// What the right controllers break as well is nobody's mistake.
+	// If the right controllers break it as well, the mistake is not the cause.
 	outcome, _, err := search.NewPlayer(simulator, sweep.Story).Play(schedule)
 	if err != nil {
 		return internal(err)
@@ -193,9 +193,9 @@ func (d defaultFirst) Next(n int) (campaign.Schedule, bool) {
 	return schedule, ok
 }
 
-// hunt plays the default schedule, and then every single deviation from it until the
-// guarantee is broken. No smaller cause exists than the one that it finds. A mistake that is
-// an overlay shows in the default schedule.
+// hunt plays the default schedule, and then every single deviation from it until the guarantee is
+// broken. So no smaller cause exists than the one that it finds. A mistake in an overlay shows in
+// the default schedule.
 func (f *Finding) hunt(wrong campaign.Pool, sweep *campaign.Search) (cause campaign.Schedule, found bool) {
 	hunt := campaign.Search{Strategy: defaultFirst{sweep.Strategy}, Story: sweep.Story, Total: 1}
 	if f.Overlaid == nil {
@@ -219,7 +219,7 @@ func (f *Finding) hunt(wrong campaign.Pool, sweep *campaign.Search) (cause campa
 	return cause, found
 }
 
-// cause says in which schedule the guarantee was broken.
+// cause names the schedule in which the guarantee was broken.
 func (f *Finding) cause() string {
 	if len(f.Cause) == 0 {
 		return "the default schedule"

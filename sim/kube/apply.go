@@ -28,16 +28,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Managed fields are the real server's own code. It costs a hundred times what a
-// write costs here, and hardly any controller applies. So each record only keeps
-// who wrote it, and the managed fields of an object are reckoned from its log when
-// somebody applies to it. From then on they are kept with every write, and shown.
+// Managed fields are computed by the real server's own code. That costs a hundred times as much as
+// a write costs here, and hardly any controller applies. So each record keeps only its writer, and
+// the managed fields of an object are computed from its log when somebody first applies to it.
+// From then on they are updated with every write, and shown.
 
-// managers are the field managers of a kind: of itself and of its status.
+// managers are the field managers of a kind: of the main resource and of its status.
 type managers struct {
 	main, status func() (*managedfields.FieldManager, error)
-	// object returns a record as the field manager wants it: typed if the kind is
-	// built in. Of nil it is an object without content.
+	// object converts a record for the field manager; the object is typed if the kind is built in.
+	// For nil it returns an object without content.
 	object func(*record) runtime.Object
 }
 
@@ -53,7 +53,8 @@ var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter {
 	return applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 })
 
-// builtinManagers are those of a kind whose status, if it has any, resets the spec.
+// builtinManagers returns the managers of a built-in kind. A request to its status, if it has one,
+// can't change the spec.
 func builtinManagers(k *Kind) *managers {
 	of := func(subresource, reset string) func() (*managedfields.FieldManager, error) {
 		return sync.OnceValues(func() (*managedfields.FieldManager, error) {
@@ -79,7 +80,7 @@ func builtinManagers(k *Kind) *managers {
 	}
 }
 
-// customManagers are those of a kind with a structural schema.
+// customManagers returns the managers of a kind with a structural schema.
 func customManagers(k *Kind, props *apiextensionsv1.JSONSchemaProps) *managers {
 	types := sync.OnceValues(func() (managedfields.TypeConverter, error) { return structural(k, props) })
 	of := func(subresource string, reset ...string) func() (*managedfields.FieldManager, error) {
@@ -109,7 +110,7 @@ func customManagers(k *Kind, props *apiextensionsv1.JSONSchemaProps) *managers {
 	}
 }
 
-// resetting is what the server doesn't take from a request.
+// resetting returns filters for the fields that the server doesn't accept from a request.
 func (k *Kind) resetting(names ...string) map[fieldpath.APIVersion]fieldpath.Filter {
 	set := fieldpath.NewSet()
 	for _, name := range names {
@@ -120,7 +121,7 @@ func (k *Kind) resetting(names ...string) map[fieldpath.APIVersion]fieldpath.Fil
 	return fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(k.GroupVersion().String()): set})
 }
 
-// structural makes a type of a schema, with the server's own schema of metadata.
+// structural makes a type from a schema, with the server's own schema of metadata.
 func structural(k *Kind, props *apiextensionsv1.JSONSchemaProps) (managedfields.TypeConverter, error) {
 	data, err := json.Marshal(props)
 	if err != nil {
@@ -170,8 +171,7 @@ func (oneType) TypedToObject(v *smd.TypedValue) (runtime.Object, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// unconverted stands for everything that a server with several versions and with
-// defaults does to an object.
+// unconverted replaces the conversion and defaulting that a server with several versions performs.
 type unconverted struct{}
 
 func (unconverted) Convert(_, _, _ any) error { panic("kube: there is one version of each kind") }
@@ -188,8 +188,8 @@ func (unconverted) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return obj, nil
 }
 
-// ManagedFields returns who manages which fields of a stored object, as a real
-// server would show it with the object.
+// ManagedFields returns the field managers of a stored object, as a real server would show them
+// with the object.
 func (s *Store) ManagedFields(k *Kind, key client.ObjectKey) ([]metav1.ManagedFieldsEntry, error) {
 	r, err := s.get(k, key)
 	if err != nil {
@@ -198,8 +198,7 @@ func (s *Store) ManagedFields(k *Kind, key client.ObjectKey) ([]metav1.ManagedFi
 	return s.managed(k.base, r)
 }
 
-// managed returns the managed fields of a stored record: its own, or those that
-// its log tells of.
+// managed returns the managed fields of a stored record: its own, or those computed from its log.
 func (s *Store) managed(k *Kind, r *record) ([]metav1.ManagedFieldsEntry, error) {
 	if r.tracked {
 		return metaOf(r.obj).ManagedFields, nil
@@ -230,7 +229,7 @@ func (s *Store) managed(k *Kind, r *record) ([]metav1.ManagedFieldsEntry, error)
 	return entries, nil
 }
 
-// updated returns the managed fields after a write that is no apply.
+// updated returns the managed fields after a write other than an apply.
 func (m *managers) updated(live *record, had []metav1.ManagedFieldsEntry, rec *record, at metav1.Time) ([]metav1.ManagedFieldsEntry, error) {
 	manager, err := m.of(rec.status)
 	if err != nil {
@@ -265,8 +264,8 @@ func setManaged(obj runtime.Object, entries []metav1.ManagedFieldsEntry) {
 	accessor.SetManagedFields(entries)
 }
 
-// dated gives the entries that the library has just dated by the machine's clock
-// the server's time, and puts them in the order that this makes.
+// dated replaces the machine's time in entries that the library has just dated with the server's
+// time, and sorts them accordingly.
 func dated(entries, had []metav1.ManagedFieldsEntry, at metav1.Time) []metav1.ManagedFieldsEntry {
 	at = metav1.NewTime(at.UTC().Truncate(time.Second))
 	for i := range entries {
@@ -297,7 +296,7 @@ func timeOf(e metav1.ManagedFieldsEntry) time.Time {
 	return e.Time.Time
 }
 
-// apply is a PATCH with an apply configuration, which creates what isn't there.
+// apply performs a PATCH with an apply configuration, which creates a missing object.
 func (s *Store) apply(by author, k *Kind, key client.ObjectKey, data []byte, force bool) (*record, error) {
 	if k.managers == nil {
 		return nil, s.refuse("apply", k, key, "server-side apply to this kind")
@@ -330,7 +329,7 @@ func (s *Store) apply(by author, k *Kind, key client.ObjectKey, data []byte, for
 	return s.update(by, k, key, "patch", nil, next)
 }
 
-// applied returns what applying makes of an object; nil stands for none.
+// applied returns the object after a configuration was applied; current may be nil.
 func (s *Store) applied(by author, k *Kind, key client.ObjectKey, current *record, config *unstructured.Unstructured, force bool) (*record, error) {
 	manager, err := k.managers.of(by.status)
 	if err != nil {
@@ -372,8 +371,8 @@ func sameEntry(a, b metav1.ManagedFieldsEntry) bool {
 		a.FieldsV1 != nil && b.FieldsV1 != nil && a.FieldsV1.Equal(*b.FieldsV1)
 }
 
-// manage gives a record that is about to replace another one its managed fields,
-// if the object shows any.
+// manage sets the managed fields of a record that is about to replace another one, if the object
+// shows any.
 func (s *Store) manage(by author, k *Kind, verb string, rec, current *record) error {
 	m, old := metaOf(rec.obj), metaOf(current.obj)
 	rec.tracked = by.applied || current.tracked

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// attachmentStrategy is that of a VolumeAttachment: nothing of it changes but its status,
-// which leaves its metadata alone.
+// attachmentStrategy is the strategy of a VolumeAttachment. Only its status can change, and a
+// status write leaves the metadata alone.
 var attachmentStrategy = strategy{
 	create: func(s *Store, k *Kind, rec *record) error {
 		if rec.obj.(*storagev1.VolumeAttachment).Spec.Source.InlineVolumeSpec != nil {

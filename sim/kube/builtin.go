@@ -18,14 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A builtin is a kind that kube-apiserver serves itself, and whose behaviour is
-// modelled here.
+// A builtin is a kind that kube-apiserver itself serves and whose behaviour is modelled here.
 type builtin struct {
 	resource   string
 	namespaced bool
 	status     bool
-	// unappliable says that who manages which field is not modelled: of a pod too
-	// much is filled in before that is recorded.
+	// unappliable says that field managers are not modelled: too much of a pod is filled in before
+	// the server records them.
 	unappliable bool
 	strategy    strategy
 }
@@ -82,14 +81,14 @@ func Builtin() []schema.GroupVersionKind {
 func asSent(*Store, *Kind, *record) error                { return nil }
 func asSentUpdate(*Store, *Kind, *record, *record) error { return nil }
 
-// keepStatus is the update of a kind whose status has its own subresource.
+// keepStatus is the update function of kinds with a status subresource.
 func keepStatus[T client.Object](_ *Store, k *Kind, rec, old *record) error {
 	k.setStatus(rec.obj, old.obj)
 	return nil
 }
 
-// createNode does what the TaintNodesByCondition admission plugin does: a new
-// Node can't be scheduled to before somebody found it ready.
+// createNode does what the TaintNodesByCondition admission plugin does: a new Node can't be
+// scheduled to before somebody finds it ready.
 func createNode(s *Store, k *Kind, rec *record) error {
 	node := rec.obj.(*corev1.Node)
 	//lint:ignore SA1019 it is refused because it is deprecated
@@ -225,8 +224,8 @@ func validateSecret(obj, old client.Object) field.ErrorList {
 	return errs
 }
 
-// unpatchableSecret: whether data is absent or empty decides whether a patch of
-// an immutable secret is refused, and only an encoding knows.
+// unpatchableSecret finds a patch whose outcome depends on whether data is absent or empty. An
+// immutable secret's patch may be refused over it, and only an encoding shows the difference.
 func unpatchableSecret(current client.Object, patch map[string]json.RawMessage) string {
 	_, data := patch["data"]
 	_, immutable := patch["immutable"]
@@ -236,7 +235,7 @@ func unpatchableSecret(current client.Object, patch map[string]json.RawMessage) 
 	return ""
 }
 
-// validateEvent holds what core/v1 still checks of an Event.
+// validateEvent makes the checks that core/v1 still makes of an Event.
 func validateEvent(obj, old client.Object) field.ErrorList {
 	event := obj.(*corev1.Event)
 	var errs field.ErrorList

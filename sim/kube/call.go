@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Verb is what a Call asks of the API server.
+// A Verb is the verb of a Call.
 type Verb string
 
 // The verbs. Get and List are live reads; cached reads are not Calls.
@@ -37,21 +37,20 @@ type Call struct {
 	Key client.ObjectKey
 	// Subresource is empty, "status", or the "eviction" that a Create of a pod makes.
 	Subresource string
-	// Object is what a Create or Update sends; don't modify it.
+	// Object is the object sent by a Create or Update; don't modify it.
 	Object client.Object
-	// PatchType and Patch are what a Patch sends, and Force that it takes fields
-	// from other managers.
+	// PatchType and Patch are the patch sent by a Patch. Force takes fields from other managers.
 	PatchType types.PatchType
 	Patch     []byte
 	Force     bool
-	// DeleteOptions are those of a Delete, never nil there.
+	// DeleteOptions are the options of a Delete, in which they are never nil.
 	DeleteOptions *metav1.DeleteOptions
 
 	store *Store
 	by    author
 	list  client.ListOptions
 	sent  *record // the Object of a Create or Update
-	// eviction is what an eviction sends.
+	// eviction is the body of an eviction.
 	eviction *policyv1.Eviction
 	result   *record
 	page     page
@@ -68,7 +67,7 @@ func (c *Call) String() string {
 	return fmt.Sprintf("%s %s%s %s", c.Verb, c.Kind.Kind, sub, c.Key)
 }
 
-// Action is what the Call does, in a word: its verb, or evict.
+// Action is the Call's verb, or evict.
 func (c *Call) Action() string {
 	if c.eviction != nil {
 		return "evict"
@@ -79,9 +78,9 @@ func (c *Call) Action() string {
 // Writes reports whether performing the Call may change the Store.
 func (c *Call) Writes() bool { return c.Verb != Get && c.Verb != List }
 
-// Refuse returns the error of an API server that doesn't perform the Call, with an
-// HTTP status of 403, 404, 409, 429 or 500. A 404 is that of a whole resource that
-// isn't served, as while its CustomResourceDefinition is being replaced.
+// Refuse returns the error of an API server that refuses the Call, with an HTTP status of 403,
+// 404, 409, 429 or 500. A 404 means that the whole resource isn't served, as while its
+// CustomResourceDefinition is being replaced.
 func (c *Call) Refuse(code int) error {
 	gr := c.Kind.groupResource()
 	switch code {
@@ -133,11 +132,10 @@ func (c *Call) Execute() error {
 	return err
 }
 
-// A Gate decides when and whether a Call happens. Call usually returns what
-// c.Execute returns; it may wait before or after, return an error of its own
-// without executing or in spite of having executed, or never return (by
-// panicking) because the process crashed. It may keep a Call and execute it
-// later, as a request that was still under way when its client gave up.
+// A Gate decides when and whether a Call happens. Call usually returns the result of c.Execute. It
+// may wait before or after, return an error of its own whether or not it executes the Call, or
+// never return (by panicking) because the process crashed. It may also keep a Call and execute it
+// later, like a request that was still under way when its client gave up.
 type Gate interface {
 	Call(ctx context.Context, c *Call) error
 }

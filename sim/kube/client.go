@@ -23,12 +23,11 @@ import (
 // A Client is the client.Client of one process: it reads from the View and
 // writes through the Gate.
 //
-// Cached reads are no scheduling points. Every stream lags on its own, so for
-// each combination of states that reads of different kinds may see between two
-// calls there is a schedule that delivers exactly those states before them; and
-// nobody but the process reads its View. What is lost is one thing: two reads of
-// the same kind between two calls never see a delivery between them. A reconciler
-// for which that matters reads the same cache twice without any call in between.
+// Cached reads are no scheduling points. Every stream lags on its own, so for each combination of
+// states that reads of different kinds may see between two calls there is a schedule that delivers
+// exactly those states before them, and the View has no other reader. Only one behaviour is lost:
+// two reads of the same kind between two calls never see a delivery between them. A reconciler for
+// which that matters reads the same cache twice without any call in between.
 type Client struct {
 	Reader
 	view  *View
@@ -42,8 +41,8 @@ func NewClient(view *View, gate Gate, actor string) *Client {
 	return &Client{Reader: NewReader(view.store, gate, actor), view: view}
 }
 
-// Cache says what is read live, as the options of controller-runtime's client do:
-// unstructured objects, unless Unstructured is set, and the kinds of DisableFor.
+// Cache selects the live reads, by the options of controller-runtime's client: unstructured
+// objects, unless Unstructured is set, and the kinds of DisableFor.
 func (c *Client) Cache(options client.CacheOptions) { c.cache = options }
 
 // live reports whether a read of an object or list goes to the server.
@@ -61,7 +60,7 @@ func (c *Client) live(obj runtime.Object) bool {
 	})
 }
 
-// Get reads the object from the View, unless it is one that is read live.
+// Get reads the object from the View, unless it is read live.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if c.live(obj) {
 		return c.Reader.Get(ctx, key, obj, opts...)
@@ -77,7 +76,7 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return c.view.List(list, opts...)
 }
 
-// write prepares a Call that sends obj or names it.
+// write prepares a Call that sends or names obj.
 func (c *Client) write(verb Verb, obj client.Object) (*Call, error) {
 	key := client.ObjectKeyFromObject(obj)
 	k, err := c.kindOf(string(verb), obj, key)
@@ -93,7 +92,7 @@ func (c *Client) write(verb Verb, obj client.Object) (*Call, error) {
 	return &Call{Verb: verb, Kind: k, Key: key}, nil
 }
 
-// send gives a Call the object that it sends.
+// send makes obj the object that a Call sends.
 func (c *Client) send(call *Call, obj client.Object) error {
 	if call.Kind.form == typed {
 		call.sent = &record{obj: call.Kind.own(obj)}
@@ -208,7 +207,7 @@ func (c *Client) Delete(ctx context.Context, obj client.Object, opts ...client.D
 	return c.call(ctx, call)
 }
 
-// plain takes over the options that are modelled, and refuses the others.
+// plain copies the modelled options into a Call, and refuses the others.
 func (c *Client) plain(call *Call, manager string, dryRun []string, validation string, raw bool) error {
 	switch {
 	case validation == metav1.FieldValidationStrict:
@@ -254,8 +253,8 @@ func (c *Client) apply(ctx context.Context, config runtime.ApplyConfiguration, s
 	return json.Unmarshal(answer, config)
 }
 
-// nameOf returns an object with the kind and the name of a configuration, as the
-// real client reads them: from methods that every generated one has.
+// nameOf returns an object with the kind and name of a configuration. Like the real client, it
+// reads them by methods that every generated configuration has.
 func nameOf(config runtime.ApplyConfiguration) (client.Object, error) {
 	named := &unstructured.Unstructured{}
 	switch config := config.(type) {
@@ -279,9 +278,9 @@ func nameOf(config runtime.ApplyConfiguration) (client.Object, error) {
 	return named, nil
 }
 
-// DeleteAllOf lists objects and deletes one after the other, as the server does
-// when it is asked to delete a collection: each deletion is a Call of its own, by
-// name, so that others may write between them, and a crash may leave some.
+// DeleteAllOf lists objects and deletes one after the other, as the server does when it deletes a
+// collection. Each deletion is a Call of its own, by name, so that others may write in between,
+// and a crash may leave some.
 func (c *Client) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	k, err := c.kindOf("deletecollection", obj, client.ObjectKey{})
 	if err != nil {

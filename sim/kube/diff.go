@@ -18,7 +18,7 @@ import (
 // rest of an episode; data finds the same difference in the typed objects.
 var mergeFrom = reflect.TypeOf(client.MergeFrom(&corev1.Node{}))
 
-// data returns what patch sends for obj.
+// data returns the body that patch sends for obj.
 func (k *Kind) data(patch client.Patch, obj client.Object) ([]byte, error) {
 	if k.form != typed || reflect.TypeOf(patch) != mergeFrom || patch.Type() != types.MergePatchType {
 		return patch.Data(obj)
@@ -53,7 +53,7 @@ func private(v any, name string) any {
 // A difference is a JSON merge patch under construction.
 type difference []byte
 
-// structure appends an object with what turns a into b.
+// structure appends an object with the differences that turn a into b.
 func (d *difference) structure(plan *codec.Plan, a, b unsafe.Pointer) error {
 	*d = append(*d, '{')
 	start := len(*d)
@@ -98,8 +98,8 @@ func (d *difference) name(name string, more bool) {
 	*d = append(append(*d, quoted...), ':')
 }
 
-// value appends what turns the value at x into the one at y, and reports whether
-// that is anything.
+// value appends the difference that turns the value at x into the one at y, and reports whether
+// there is any.
 func (d *difference) value(plan *codec.Plan, x, y unsafe.Pointer) (bool, error) {
 	switch plan.Shape {
 	case codec.Pointer:

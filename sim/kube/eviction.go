@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// evictions is the subresource of a pod by which it is evicted: deleted, unless a
+// evictions is the subresource through which a pod is evicted. The pod is deleted unless a
 // PodDisruptionBudget protects it.
 const evictions = "eviction"
 
-// maxDisrupted is how many evictions of a budget its controller may not have confirmed.
+// maxDisrupted is how many evictions of a budget may await its controller's confirmation.
 const maxDisrupted = 2000
 
-// evict evicts a pod. The budget's numbers are its status's, whoever has written them:
-// the controller that reckons them is not the API server.
+// evict evicts a pod. It trusts the numbers in the budget's status, whoever wrote them, because a
+// controller computes them and not the API server.
 func (s *Store) evict(by author, k *Kind, key client.ObjectKey, eviction *policyv1.Eviction) error {
 	opts := eviction.DeleteOptions
 	if opts == nil {
@@ -53,8 +53,8 @@ func (s *Store) evict(by author, k *Kind, key client.ObjectKey, eviction *policy
 	return s.markAndDelete(by, k, current, opts)
 }
 
-// beyondBudgets reports whether a pod's end disrupts nothing: it has ended, has not begun,
-// or is being deleted.
+// beyondBudgets reports whether deleting a pod disrupts nothing: it has ended, has not begun, or
+// is already being deleted.
 func beyondBudgets(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
@@ -63,7 +63,7 @@ func beyondBudgets(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil
 }
 
-// spend takes the eviction of a pod from the budget that it has, if any.
+// spend charges the eviction of a pod to its budget, if it has one.
 func (s *Store) spend(by author, pod *corev1.Pod) error {
 	kind, ok := s.kindOfBudgets()
 	if !ok {
@@ -130,14 +130,14 @@ func (s *Store) kindOfBudgets() (*Kind, bool) {
 	return kind, kind != nil
 }
 
-// tooMany refuses an eviction as the server does; the words are its own.
+// tooMany refuses an eviction in the server's words.
 func tooMany(retryAfter int, why string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
 	return err
 }
 
-// exhausted says why a budget allows nothing; the words are the server's own.
+// exhausted explains in the server's words why a budget allows no eviction.
 func exhausted(budget *policyv1.PodDisruptionBudget) string {
 	status := &budget.Status
 	condition := meta.FindStatusCondition(status.Conditions, policyv1.DisruptionAllowedCondition)
@@ -162,7 +162,7 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// markAndDelete notes in a pod's status why it goes, and deletes it.
+// markAndDelete notes the reason in a pod's status and deletes the pod.
 func (s *Store) markAndDelete(by author, k *Kind, current *record, opts *metav1.DeleteOptions) error {
 	pod := current.obj.(*corev1.Pod)
 	if err := checkPreconditions(schema.GroupResource{Resource: "Pod"}, &pod.ObjectMeta, opts.Preconditions); err != nil {
@@ -194,8 +194,7 @@ func (s *Store) markAndDelete(by author, k *Kind, current *record, opts *metav1.
 	return s.Delete(by.actor, k, current.key, opts)
 }
 
-// checkPreconditions finds that an object is not the one, or not the version of it, that a
-// deletion is about.
+// checkPreconditions checks that an object has the UID and the version that a deletion requires.
 func checkPreconditions(gr schema.GroupResource, old *metav1.ObjectMeta, p *metav1.Preconditions) error {
 	conflict := func(what string, want, have any) error {
 		return apierrors.NewConflict(gr, old.Name, fmt.Errorf(what, want, have))
@@ -212,7 +211,7 @@ func checkPreconditions(gr schema.GroupResource, old *metav1.ObjectMeta, p *meta
 	return nil
 }
 
-// budgetStrategy is that of a PodDisruptionBudget.
+// budgetStrategy is the strategy of a PodDisruptionBudget.
 var budgetStrategy = strategy{
 	create: func(_ *Store, k *Kind, rec *record) error {
 		metaOf(rec.obj).Generation = 1

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A form is what objects of a kind look like to a reader. The server stores one
-// form only; a cache has a stream for each, as controller-runtime's has an
-// informer for each, and they don't lag alike.
+// A form is the Go representation in which a reader sees a kind's objects. The server stores one
+// form only. A cache has a separate stream for each form, like the separate informers of
+// controller-runtime, and these don't lag alike.
 type form uint8
 
 const (
@@ -47,7 +47,7 @@ func (k *Kind) others(n int) {
 	}
 }
 
-// formOf tells the form of an object or list from its type.
+// formOf returns the form of an object or list, by its type.
 func formOf(obj runtime.Object) form {
 	switch obj.(type) {
 	case runtime.Unstructured:
@@ -58,7 +58,7 @@ func formOf(obj runtime.Object) form {
 	return typed
 }
 
-// KindOf returns the kind of an object or list, in the form that its Go type says.
+// KindOf returns the kind of an object or list, in the form given by its Go type.
 func (s *Server) KindOf(obj runtime.Object) (*Kind, error) {
 	if k := s.kindOfType(obj); k != nil {
 		return k, nil
@@ -76,9 +76,8 @@ func (s *Server) KindOf(obj runtime.Object) (*Kind, error) {
 	return nil, fmt.Errorf("find the kind of %T: this server doesn't serve %v; declare it in NewServer", obj, gvk)
 }
 
-// show makes dst, which has the form of k, a copy of a stored object. The kind and
-// version of dst are then those that are stored, but of metadata, where they are
-// those of metadata.
+// show makes dst, which has the form of k, a copy of a stored object. Its kind and version become
+// those of the stored object, except in metadata form, where they are those of metadata.
 func (k *Kind) show(dst client.Object, r *record, share bool) {
 	switch k.form {
 	case typed:
@@ -110,8 +109,8 @@ func (k *Kind) seenAs(r *record) client.Object {
 	return r.obj
 }
 
-// showList is show for the items of a list that isn't typed. A cache leaves the list
-// the kind that it has.
+// showList is show for the items of a list that isn't typed. A cached read keeps the list's own
+// kind.
 func (k *Kind) showList(list client.ObjectList, found []*record, cached bool) error {
 	gvk := k.GroupVersionKind
 	switch list := list.(type) {

@@ -21,8 +21,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// What isn't typed, and what only a library knows how to merge, goes through
-// JSON. It costs a hundred times as much as the typed way.
+// Untyped objects, and patches that only a library can merge, go through JSON. It costs a hundred
+// times as much as the typed way.
 
 // encode returns the stored JSON of an object, in its own memory.
 func (k *Kind) encode(r *record) map[string]any {
@@ -52,9 +52,8 @@ func (k *Kind) encode(r *record) map[string]any {
 	return content
 }
 
-// decode makes a record of JSON that came from outside. status says that it is the
-// status that is asked for. The error is a mismatch, a notEquivalent, or that of what
-// is no JSON object.
+// decode makes a record from JSON that came from outside. status says that the request addresses
+// the status. The error is a mismatch, a notEquivalent, or says that the data is no JSON object.
 func (s *Store) decode(k *Kind, key client.ObjectKey, data []byte, status bool) (*record, error) {
 	content, err := decodePatch(data)
 	if err != nil {
@@ -173,7 +172,7 @@ func strategicError(err error) error {
 	return internalError(err)
 }
 
-// internalError is how the server answers with an error that is none of the API.
+// internalError returns the server's answer for an error that is not an API error.
 func internalError(err error) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return err
@@ -181,8 +180,7 @@ func internalError(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}}
 }
 
-// named checks that a patch has left an object its name, and gives it its
-// namespace.
+// named checks that a patch kept an object's name, and sets its namespace.
 func (s *Store) named(k *Kind, rec *record, key client.ObjectKey) error {
 	meta := metaOf(rec.obj)
 	if meta.Name != key.Name {
@@ -200,7 +198,7 @@ func (s *Store) named(k *Kind, rec *record, key client.ObjectKey) error {
 	return nil
 }
 
-// into hands a record what merging has found out about its content.
+// into gives a record the findings of a merge about its content.
 func (m *merge) into(rec *record) {
 	if e := m.invalid; e != nil {
 		rec.invalid = field.Invalid(field.NewPath(e.path), "", e.why)

@@ -17,12 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A page is what a live List returns.
+// A page is the result of a live List.
 type page struct {
 	found    []*record
 	revision int64
-	// next continues the list, and remaining is how much there is of it, where the
-	// server says so.
+	// next continues the list. remaining is the number of items left, when the server reports it.
 	next      string
 	remaining *int64
 }
@@ -99,8 +98,8 @@ func (s *Store) asOf(k *Kind, revision int64) table {
 	return then
 }
 
-// A continuation is the content of the token that continues a list. The real
-// server's looks like this as well, but that is none of a client's business.
+// A continuation is the content of the token that continues a list. The real server's looks
+// similar, but clients must not depend on it.
 type continuation struct {
 	Version  string `json:"v"`
 	Revision int64  `json:"rv"`
@@ -109,10 +108,10 @@ type continuation struct {
 
 const (
 	continuationVersion = "meta.k8s.io/v1"
-	// inconsistent is the revision of a continuation that goes on with what there is.
+	// inconsistent is the revision of a continuation that lists the current objects.
 	inconsistent = -1
-	// compaction is how long the server keeps what is past: old revisions are
-	// compacted every five minutes, up to what was new five minutes before.
+	// compaction is how long the server keeps old revisions: every five minutes it compacts those
+	// that were already five minutes old.
 	compaction = 5 * time.Minute
 )
 
@@ -124,7 +123,7 @@ func continueAt(last client.ObjectKey, revision int64) string {
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-// resume reads the token of a List that goes on.
+// resume reads the token of a List that continues another.
 func (s *Store) resume(k *Kind, token string) (start client.ObjectKey, at int64, err error) {
 	var c continuation
 	data, err := base64.RawURLEncoding.DecodeString(token)
@@ -159,8 +158,8 @@ func (s *Store) compacted(revision int64) bool {
 	return false
 }
 
-// builtinFields are what built-in kinds can be selected by beside name and
-// namespace.
+// builtinFields are the fields, beside name and namespace, by which built-in kinds can be
+// selected.
 var builtinFields = map[string][]selectable{
 	"Node": {{"spec.unschedulable", func(r *record) string { return strconv.FormatBool(r.obj.(*corev1.Node).Spec.Unschedulable) }}},
 	"Pod": {
@@ -257,7 +256,7 @@ func (k *Kind) fieldOf(r *record, name string) (string, bool) {
 	return k.selectable[i].of(r), true
 }
 
-// fieldsOf returns the fields that a selector asks for.
+// fieldsOf returns the fields that a selector needs.
 func (k *Kind) fieldsOf(r *record, sel fields.Selector) fields.Set {
 	set := fields.Set{}
 	for _, requirement := range sel.Requirements() {
@@ -266,7 +265,7 @@ func (k *Kind) fieldsOf(r *record, sel fields.Selector) fields.Set {
 	return set
 }
 
-// checkFields finds fields of a selector that the kind can't be selected by.
+// checkFields refuses selectors with fields that the kind can't be selected by.
 func (s *Store) checkFields(k *Kind, sel fields.Selector) error {
 	if sel == nil {
 		return nil

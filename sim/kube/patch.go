@@ -86,9 +86,9 @@ func (s *Store) patchError(k *Kind, current *record, err error) error {
 	return err
 }
 
-// dropIgnored takes out of a request what it is not for: the status, or all but the
-// status. Neither the server nor its validation looks at that. Only the field manager
-// does, and forgets all it knows when a type is wrong, which is a write.
+// dropIgnored removes from a request the part that it can't write: the status, or everything
+// except the status. Neither the server nor its validation looks at that part. Only the field
+// manager does: when a type in it is wrong, it forgets everything it knows, which is a write.
 func (s *Store) dropIgnored(k *Kind, key client.ObjectKey, obj client.Object, patch map[string]json.RawMessage, status, whole bool) error {
 	if !k.Custom || !k.Status {
 		return nil
@@ -134,8 +134,8 @@ type notEquivalent struct{ what string }
 
 func (e *notEquivalent) Error() string { return e.what }
 
-// members splits one JSON object, one level deep. The last of several members of a
-// name counts. The data must be valid JSON: see decodePatch.
+// members splits one JSON object, one level deep. Of several members with the same name the last
+// counts. The data must be valid JSON: see decodePatch.
 func members(data []byte) (map[string]json.RawMessage, error) {
 	data = bytes.TrimSpace(data)
 	if !isObject(data) {
@@ -179,7 +179,7 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
-// decodePatch is members of what came from outside.
+// decodePatch is members for data that came from outside.
 func decodePatch(data []byte) (map[string]json.RawMessage, error) {
 	if !json.Valid(data) {
 		var any json.RawMessage
@@ -204,8 +204,8 @@ type merge struct {
 	invalid *mismatch
 }
 
-// structure merges into the structure at p. fresh says that the structure was
-// absent before, so that its fields are absent unless the patch sets them.
+// structure merges into the structure at p. fresh says that the structure was absent before, so
+// that its fields are absent unless the patch sets them.
 func (m *merge) structure(plan *codec.Plan, p unsafe.Pointer, patch map[string]json.RawMessage, path string, fresh bool) error {
 	if err := m.directive(patch); err != nil {
 		return err

@@ -24,7 +24,7 @@ func createPod(s *Store, k *Kind, rec *record) error {
 	return nil
 }
 
-// defaultPod fills what a request may leave out, on creation and on update.
+// defaultPod fills in what a request may leave out, on creation and on update.
 func defaultPod(pod *corev1.Pod) {
 	spec := &pod.Spec
 	for i := range spec.Containers {
@@ -143,8 +143,8 @@ func tolerateBriefly(pod *corev1.Pod) {
 	}
 }
 
-// updatePod refuses a change of the few fields of a spec that may change:
-// validatePod knows those that may not.
+// updatePod refuses a change of the few fields of a spec that may change: such a change is not
+// modelled. validatePod checks the fields that never may.
 func updatePod(s *Store, k *Kind, rec, old *record) error {
 	pod, was := rec.obj.(*corev1.Pod), old.obj.(*corev1.Pod)
 	pod.Status = was.Status
@@ -210,8 +210,8 @@ func updatePodStatus(s *Store, k *Kind, rec, old *record) error {
 	return nil
 }
 
-// podGrace is how long a pod gets: what the request or its spec says, but
-// nothing when no kubelet would run it.
+// podGrace returns a pod's grace period: that of the request or its spec, but zero when no kubelet
+// would run it.
 func podGrace(obj client.Object, requested *int64) int64 {
 	pod := obj.(*corev1.Pod)
 	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {

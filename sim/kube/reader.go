@@ -12,8 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Reader makes live reads, through the Gate: what controller-runtime calls the
-// API reader.
+// A Reader makes live reads through the Gate. In controller-runtime it is called the API reader.
 type Reader struct {
 	store *Store
 	gate  Gate
@@ -112,8 +111,8 @@ func checkKey(k *Kind, key client.ObjectKey, named bool) error {
 	return nil
 }
 
-// into hands the answer to the caller's object. The real client keeps the
-// object's own kind and version on updates and leaves them empty elsewhere.
+// into copies the answer into the caller's object. Like the real client, it keeps the object's own
+// kind and version on updates and leaves them empty elsewhere.
 func (c *Call) into(obj client.Object, gvk schema.GroupVersionKind) error {
 	if c.result == nil {
 		return fmt.Errorf("%s: the gate answered without executing the call", c)
@@ -123,8 +122,8 @@ func (c *Call) into(obj client.Object, gvk schema.GroupVersionKind) error {
 	return nil
 }
 
-// untyped is the kind and version that an object keeps in a read or a creation:
-// its own, unless it is typed.
+// untyped returns the kind and version that an object keeps in a read or a creation: its own,
+// unless it is typed.
 func (k *Kind) untyped(obj client.Object) schema.GroupVersionKind {
 	if k.form == typed {
 		return schema.GroupVersionKind{}

@@ -6,10 +6,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Unmodelled says that a request was refused because the real server's answer
-// to it is not modelled. It is not an API error, and a run in which it happened
-// proves nothing: find it with errors.As, or with Store.Refusal where a
-// controller may have swallowed it.
+// Unmodelled reports that a request was refused because the real server's answer to it is not
+// modelled. It is not an API error, and a run in which it happened proves nothing. Find it with
+// errors.As, or with Store.Refusal if a controller may have swallowed it.
 type Unmodelled struct {
 	Verb string
 	Kind string

@@ -1,11 +1,10 @@
 // Package kube is the Kubernetes API of the deterministic simulator: a
 // revisioned in-memory API server and the lagging caches that controllers read.
 //
-// A Server holds what depends only on the kinds: it is built once and shared.
-// A Store is one cluster's objects and their change log; a run has one. A View
-// is the informer cache of one process: it lags behind the log, kind by kind,
-// and moves only when told to. A Client is what a reconciler gets: reads come
-// from its View, writes go to the Store through a Gate, which is where the
+// A Server holds what depends only on the kinds: it is built once and shared. A Store is one
+// cluster's objects and their change log; a run has one. A View is the informer cache of one
+// process: it lags behind the log, kind by kind, and moves only on request. A Client is given to a
+// reconciler: reads come from its View, and writes go to the Store through a Gate, where the
 // simulator delays, fails or crashes them.
 //
 // Objects are typed, immutable once stored and shared by pointer between the
@@ -13,16 +12,14 @@
 // on to one. Nothing is encoded on the way, so what an encoding would change
 // (times, empty collections) is changed by a plan compiled per type.
 //
-// The behaviour is that of kube-apiserver 1.36 with its default admission
-// plugins; package kubetest holds the two against each other. What is not
-// modelled is refused with Unmodelled, never approximated. Some things can't be
-// noticed when they are missing: namespaces (every namespace exists), the managed
-// fields of an object that nobody has applied to (they are reckoned when somebody
-// does), what the schema of a CustomResourceDefinition says beyond types and required
-// fields (defaults, patterns, rules; a field counts as required when its Go tag has
-// neither omitempty nor omitzero, as controller-gen has it), that Events expire, and
-// that the garbage collector deletes what an owner leaves: it is a controller, and
-// neither this server nor the lab's runs it.
+// The behaviour is that of kube-apiserver 1.36 with its default admission plugins; package
+// kubetest compares the two. Anything that is not modelled is refused with Unmodelled, never
+// approximated. The absence of some things can't be noticed: namespaces (every namespace exists);
+// the managed fields of an object before somebody applies to it (they are computed then); what the
+// schema of a CustomResourceDefinition says beyond types and required fields (defaults, patterns,
+// rules; a field counts as required when its Go tag has neither omitempty nor omitzero, as in
+// controller-gen); the expiry of Events; and the garbage collector, which deletes what an owner
+// leaves: it is a controller, and neither this server nor the lab's runs it.
 package kube
 
 import (
@@ -40,8 +37,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A CustomResource declares a kind that a CustomResourceDefinition adds, and
-// which the server therefore treats by its generic rules.
+// A CustomResource declares a kind that comes from a CustomResourceDefinition. The server treats
+// it by its generic rules.
 type CustomResource struct {
 	schema.GroupVersionKind
 	// Plural is the resource name, in lower case.
@@ -49,11 +46,10 @@ type CustomResource struct {
 	ClusterScoped bool
 	// Status says that status is a subresource.
 	Status bool
-	// Selectable are the fields, such as spec.nodeName, that a List can select by
-	// beside name and namespace.
+	// Selectable lists the fields, such as spec.nodeName, by which a List can select in addition
+	// to name and namespace.
 	Selectable []string
-	// Schema is the definition's structural schema. Without it nothing can be
-	// applied.
+	// Schema is the definition's structural schema. Without it no configuration can be applied.
 	Schema *apiextensionsv1.JSONSchemaProps
 }
 
@@ -88,8 +84,8 @@ type Kind struct {
 	Status bool
 
 	index int
-	// form, base and seen say how readers see the kind, and slot which stream of a
-	// View that is.
+	// form, base and seen hold the forms in which readers see the kind. slot is the index of its
+	// stream in a View.
 	form form
 	base *Kind
 	seen [forms]*Kind
@@ -100,9 +96,9 @@ type Kind struct {
 	items    []int // the index of the list's field Items
 	plan     *codec.Plan
 	strategy strategy
-	// selectable are the fields that a List can select by beside name and namespace.
+	// selectable are further fields, beside name and namespace, that a List can select by.
 	selectable []selectable
-	// managers keep track of who manages which field; nil where nobody can apply.
+	// managers track the managers of fields; nil for a kind that can't be applied.
 	managers *managers
 	// status and content are the fields of the structure beside TypeMeta and
 	// ObjectMeta; status is among content.
@@ -231,8 +227,8 @@ func (s *Server) kindOfType(obj runtime.Object) *Kind {
 	return nil
 }
 
-// identity is the address of a type's description, of which there is one. It is looked up
-// at every read, and in half the time.
+// identity returns the address of a type's only description. As a map key it halves the time of
+// the lookup that every read makes.
 func identity(t reflect.Type) uintptr { return reflect.ValueOf(t).Pointer() }
 
 // metaOf returns the metadata of a typed object without the interface calls of
@@ -248,7 +244,7 @@ func (k *Kind) shallow(obj client.Object) client.Object {
 	return c.Interface().(client.Object)
 }
 
-// setStatus makes the status of obj that of from, shared.
+// setStatus gives obj the status of from, shared.
 func (k *Kind) setStatus(obj, from client.Object) {
 	k.status.Set(reflect.ValueOf(obj).UnsafePointer(), reflect.ValueOf(from).UnsafePointer())
 }
@@ -293,8 +289,8 @@ func (k *Kind) normalise(obj client.Object) {
 	}
 }
 
-// handOut makes dst a copy of a stored object: a deep one, unless the caller
-// shares, having promised with client.UnsafeDisableDeepCopy to change nothing.
+// handOut makes dst a copy of a stored object. The copy is deep unless share is set: with
+// client.UnsafeDisableDeepCopy the caller has promised to change nothing.
 func (k *Kind) handOut(dst, src client.Object, share bool) {
 	if !share {
 		src = src.DeepCopyObject().(client.Object)
@@ -302,7 +298,7 @@ func (k *Kind) handOut(dst, src client.Object, share bool) {
 	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
 }
 
-// shares reports whether a reader asked for no copies.
+// shares reports whether a reader asked not to get copies.
 func shares(option *bool) bool { return option != nil && *option }
 
 // uncopied is shares for a single object, without the options' allocations in the
@@ -319,8 +315,8 @@ func uncopied(opts []client.GetOption) bool {
 	return shares(o.UnsafeDisableDeepCopy)
 }
 
-// copyList makes the items of list copies of stored objects, as handOut does.
-// kinds keeps their kind and version.
+// copyList makes the items of list copies of stored objects, as handOut does. kinds says that they
+// keep their kind and version.
 func (k *Kind) copyList(list client.ObjectList, found []*record, kinds, share bool) (items reflect.Value) {
 	items = reflect.MakeSlice(reflect.SliceOf(k.typ), len(found), len(found))
 	for i, r := range found {

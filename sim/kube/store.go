@@ -28,18 +28,18 @@ type Change struct {
 	Old, New client.Object
 	// Revision orders all changes of a Store.
 	Revision int64
-	// At is when the change was committed, by the server's clock.
+	// At is the time of the commit, by the server's clock.
 	At time.Time
-	// Actor is who wrote. It is empty where a View's Relist found the change.
+	// Actor is the writer. It is empty for a change found by a View's Relist.
 	Actor string
-	// Tombstone says that a View learnt of the deletion only by listing, so
-	// that Old may be older than the last state.
+	// Tombstone says that a View learnt of the deletion only by listing, so that Old may be older
+	// than the last state.
 	Tombstone bool
 
 	record *record
 }
 
-// An author is who writes, and how.
+// An author is the writer of a change, and the manner of the write.
 type author struct {
 	actor string
 	// manager is the field manager. It is empty where the server itself writes.
@@ -52,7 +52,7 @@ type author struct {
 	dry bool
 }
 
-// direct is the author of what doesn't come from a Client.
+// direct returns the author of a write that doesn't come through a Client.
 func direct(actor string) author { return author{actor: actor, manager: actor} }
 
 // A Store is one simulated API server and its storage. It is not safe for
@@ -81,9 +81,8 @@ func NewStore(server *Server, now func() time.Time, commit func(Change)) *Store 
 	}
 }
 
-// Fork returns a Store with the same content and log, which goes on by itself:
-// objects are shared, since they never change. It costs a fraction of storing
-// them again.
+// Fork returns an independent Store with the same content and log. The objects are shared, since
+// they never change. It costs a fraction of storing them again.
 func (s *Store) Fork(now func() time.Time, commit func(Change)) *Store {
 	f := *s
 	f.now, f.commit = now, commit
@@ -168,8 +167,8 @@ func objectOf(r *record, err error) (client.Object, error) {
 	return r.obj, nil
 }
 
-// Update replaces the object by a copy of obj, as a PUT does: its
-// resourceVersion, if set, must be current, and so must its UID.
+// Update replaces the object by a copy of obj, as a PUT does. The UID and the resourceVersion of
+// obj must be current if they are set.
 func (s *Store) Update(actor string, obj client.Object) (client.Object, error) {
 	k, err := s.kindOf("update", obj, client.ObjectKeyFromObject(obj))
 	if err != nil {
@@ -178,8 +177,7 @@ func (s *Store) Update(actor string, obj client.Object) (client.Object, error) {
 	return objectOf(s.replace(direct(actor), k, &record{obj: k.own(obj)}))
 }
 
-// Put is Update with an object that the caller gives away: it is stored as it is,
-// without a copy, and so is everything that it refers to.
+// Put is Update without a copy: the caller gives the object away, with all that it refers to.
 func (s *Store) Put(actor string, obj client.Object) (client.Object, error) {
 	k, err := s.kindOf("update", obj, client.ObjectKeyFromObject(obj))
 	if err != nil {
@@ -226,8 +224,7 @@ func (s *Store) patch(by author, k *Kind, key client.ObjectKey, t types.PatchTyp
 	})
 }
 
-// own copies an object that came from outside and gives it the form in which it
-// is stored.
+// own copies an object that came from outside and converts it to its stored form.
 func (k *Kind) own(obj client.Object) client.Object {
 	c := obj.DeepCopyObject().(client.Object)
 	c.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
@@ -246,15 +243,15 @@ func (s *Store) keyOf(k *Kind, obj client.Object) client.ObjectKey {
 // maxNameAttempts is how often the server tries to generate a free name.
 const maxNameAttempts = 8
 
-// create is a POST of rec, which the Store takes over.
+// create performs a POST of rec, which the Store takes over.
 func (s *Store) create(by author, k *Kind, rec *record) (*record, error) {
 	m := metaOf(rec.obj)
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
 	return s.insert(by, k, rec)
 }
 
-// insert is the common part of a POST and of a PUT that creates; only the
-// former ignores a deletionTimestamp in the request.
+// insert is the common part of a POST and of a PUT that creates. Only the POST ignores a
+// deletionTimestamp in the request.
 func (s *Store) insert(by author, k *Kind, rec *record) (*record, error) {
 	m := metaOf(rec.obj)
 	generated := m.Name == "" && m.GenerateName != ""
@@ -305,7 +302,7 @@ func (s *Store) insert(by author, k *Kind, rec *record) (*record, error) {
 	return rec, nil
 }
 
-// replace is a PUT of rec, which the Store takes over.
+// replace performs a PUT of rec, which the Store takes over.
 func (s *Store) replace(by author, k *Kind, rec *record) (*record, error) {
 	key, uid := s.keyOf(k, rec.obj), metaOf(rec.obj).UID
 	rec.key = key
@@ -319,8 +316,8 @@ func (s *Store) replace(by author, k *Kind, rec *record) (*record, error) {
 	return s.update(by, k, key, "update", &uid, func(*record) (*record, error) { return rec, nil })
 }
 
-// update commits what next makes of the current record; it is the common part
-// of PUT and PATCH. Only a PUT has a UID precondition.
+// update commits the result of next for the current record. It is the common part of PUT and
+// PATCH. Only a PUT has a UID precondition.
 func (s *Store) update(by author, k *Kind, key client.ObjectKey, verb string, uid *types.UID, next func(*record) (*record, error)) (*record, error) {
 	if by.status && !k.Status {
 		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, verb, k.groupResource(), key.Name, "the server could not find the requested resource", 0, true)
@@ -529,7 +526,7 @@ func (s *Store) conflict(k *Kind, key client.ObjectKey, err error) error {
 	return apierrors.NewConflict(k.groupResource(), key.Name, err)
 }
 
-// preconditionUID is the error of etcd's storage layer, which names the key.
+// preconditionUID returns the error of etcd's storage layer, which names the key.
 func (k *Kind) preconditionUID(key client.ObjectKey, want, have types.UID, dry bool) error {
 	root, at := "/registry", k.Resource
 	if dry {

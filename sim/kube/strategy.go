@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A strategy is what the real server calls by that name: how one kind differs
-// from the generic rules. The functions work on a record that isn't stored yet.
+// A strategy holds the rules in which one kind differs from the generic ones; the real server has
+// the same term. The functions work on a record that isn't stored yet.
 type strategy struct {
 	// createOnUpdate lets a PUT create the object.
 	createOnUpdate bool
 	// unconditionalUpdate allows an update without resourceVersion.
 	unconditionalUpdate bool
-	// admits says that create adds to a request what no client has sent.
+	// admits says that create adds fields that no client has sent.
 	admits bool
 	// create applies defaults and admission.
 	create func(s *Store, k *Kind, rec *record) error
@@ -29,7 +29,7 @@ type strategy struct {
 	updateStatus func(s *Store, k *Kind, rec, old *record) error
 	// validate checks the content; old is nil on creation.
 	validate func(obj, old client.Object) field.ErrorList
-	// unpatchable names what isn't modelled of a patch, if anything.
+	// unpatchable names what is not modelled of a patch, or returns "".
 	unpatchable func(current client.Object, patch map[string]json.RawMessage) string
 	// grace returns the grace period of a first deletion in seconds. Nil for a
 	// kind that is deleted at once.
@@ -92,7 +92,7 @@ func joinSparse(a, b []string) []string {
 	return joined
 }
 
-// checkMetadata refuses metadata that would need machinery which isn't there.
+// checkMetadata refuses metadata that would need missing machinery.
 func (s *Store) checkMetadata(verb string, k *Kind, key client.ObjectKey, m *metav1.ObjectMeta) error {
 	for _, f := range m.Finalizers {
 		if f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents {
@@ -102,8 +102,8 @@ func (s *Store) checkMetadata(verb string, k *Kind, key client.ObjectKey, m *met
 	return nil
 }
 
-// validate checks an object that is about to be stored. Metadata that is as it
-// was is not checked again: that is most of the cost.
+// validate checks an object that is about to be stored. It skips metadata that hasn't changed,
+// whose check would be most of the cost.
 func (k *Kind) validate(rec *record, old client.Object) field.ErrorList {
 	var errs field.ErrorList
 	obj := rec.obj

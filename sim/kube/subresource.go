@@ -26,7 +26,7 @@ func (s subresource) Get(_ context.Context, obj, _ client.Object, _ ...client.Su
 	return s.refuse("get", obj)
 }
 
-// Create evicts a pod: there is no other subresource that is created.
+// Create evicts a pod. No other subresource can be created.
 func (s subresource) Create(ctx context.Context, obj, body client.Object, opts ...client.SubResourceCreateOption) error {
 	eviction, ok := body.(*policyv1.Eviction)
 	if _, pod := obj.(*corev1.Pod); !ok || !pod || s.name != evictions {

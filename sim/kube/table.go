@@ -17,17 +17,15 @@ type record struct {
 	// there, "+path" for one that is there and that Go would leave out. Without
 	// it, a write that adds or removes such a field would look like a no-op.
 	sparse []string
-	// invalid is what a patch left behind that validation will find. It is nil
-	// in a stored record.
+	// invalid is a fault left by a patch, for validation to report. It is nil in a stored record.
 	invalid *field.Error
-	// manager and status say who wrote, as what. The manager is empty where the
-	// server wrote by itself. sent is the object before admission, where that has
-	// added something. The managers of fields are derived from these when
-	// somebody asks for them.
+	// manager and status record the writer and whether the write was to the status. The manager is
+	// empty where the server itself wrote. sent is the object before admission, if that added
+	// something. The managers of fields are derived from these on request.
 	manager string
 	status  bool
 	sent    client.Object
-	// tracked says that it has been asked for, and that the object shows it.
+	// tracked says that they were requested, and that the object shows them.
 	tracked bool
 }
 

@@ -62,7 +62,7 @@ func NewView(store *Store, kinds ...*Kind) *View {
 	return v
 }
 
-// of returns the stream of a kind; that of one in a form that nobody watches is empty.
+// of returns the stream of a kind, or an empty one if it isn't watched in that form.
 func (v *View) of(k *Kind) *stream {
 	if k.slot >= len(v.streams) {
 		return new(stream)
@@ -93,8 +93,8 @@ func (v *View) Lag(k *Kind) int {
 	return len(v.store.logs[k.index]) - s.next
 }
 
-// Next returns the change that Deliver would deliver. It panics if none is
-// pending. Old is as the watch sends it, not as the View has it.
+// Next returns the change that Deliver would deliver. It panics if none is pending. Old is the
+// watch's version of it, not the View's.
 func (v *View) Next(k *Kind) Change {
 	return v.store.logs[k.index][v.of(k).next]
 }
@@ -125,7 +125,7 @@ func (v *View) Deliver(k *Kind) Change {
 	return c
 }
 
-// seeing returns a change as a handler of another form sees it.
+// seeing converts a change for a handler of another form.
 func (k *Kind) seeing(c Change, before *record) Change {
 	c.Kind = k
 	if c.Old != nil {
@@ -148,7 +148,7 @@ func (v *View) Relist(k *Kind) []Change {
 	return v.jump(k, slices.Clone(v.store.tables[k.index]), len(v.store.logs[k.index]))
 }
 
-// Objects are those of a kind that the View shows, shared.
+// Objects returns the objects of a kind that the View shows, shared.
 func (v *View) Objects(k *Kind) []client.Object {
 	var objs []client.Object
 	for _, r := range v.of(k).table {
@@ -157,10 +157,10 @@ func (v *View) Objects(k *Kind) []client.Object {
 	return objs
 }
 
-// RelistAsOf is Relist from a server that is behind, and shows the state of that
-// time. A View that has seen more asks for what it has seen, as an informer does;
-// so only the first list of a process can be older than what the process knew.
-// What is missing is still to be delivered.
+// RelistAsOf is Relist from a server that lags behind and shows the state of an earlier time. A
+// View asks for at least the state that it has seen, as an informer does. So only the first list
+// of a process can be older than what the process knew. The changes since then are still to be
+// delivered.
 func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
 	s := v.of(k)
 	log := v.store.logs[k.index]
@@ -179,8 +179,7 @@ func (v *View) RelistAsOf(k *Kind, at time.Time) []Change {
 	return v.jump(k, then, next)
 }
 
-// jump makes the stream show a table, which is the state after some prefix of the
-// log.
+// jump makes the stream show a table, which must be the state after some prefix of the log.
 func (v *View) jump(k *Kind, head table, next int) []Change {
 	s := v.of(k)
 	var changes []Change
@@ -212,8 +211,7 @@ func (v *View) jump(k *Kind, head table, next int) []Change {
 	return changes
 }
 
-// Get copies the cached object into obj. Its errors are those of
-// controller-runtime's cache.
+// Get copies the cached object into obj, with the errors of controller-runtime's cache.
 func (v *View) Get(key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	k, s, err := v.stream("get", obj, key)
 	if err != nil {
@@ -278,7 +276,7 @@ func (v *View) List(list client.ObjectList, opts ...client.ListOption) error {
 	return nil
 }
 
-// fieldMatcher returns nil when everything matches.
+// fieldMatcher returns a test of a field selector, or nil when everything matches.
 func (s *stream) fieldMatcher(sel fields.Selector) (func(client.Object) bool, error) {
 	if sel == nil {
 		return nil, nil
@@ -309,9 +307,9 @@ func (s *stream) fieldMatcher(sel fields.Selector) (func(client.Object) bool, er
 	}, nil
 }
 
-// stream finds the stream of a typed object or list. A real client would start
-// an informer for a kind that isn't watched yet and wait for it; here that is
-// refused, because every kind that is read must be one whose lag is explored.
+// stream finds the stream of a typed object or list. For a kind that isn't watched yet a real
+// client would start an informer and wait for it. Here that is refused, because the lag of every
+// kind that is read must be explored.
 func (v *View) stream(verb string, obj runtime.Object, key client.ObjectKey) (*Kind, *stream, error) {
 	k, err := v.store.kindOf(verb, obj, key)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package model is the model of a host: its power, the boot that runs on it, its guest and
-// its watchdog. It has neither a time nor a thread of its own: the simulator gives it those of
-// the simulated world, and the lab those of this machine. It is one model, so that a story
-// means the same in both.
+// Package model is the model of a host: its power, the boot that runs on it, its guest and its
+// watchdog. It has no clock and no thread of its own: the simulator runs it on simulated time, and
+// the lab on this machine's time. Both use the same model, so that a story means the same in both.
 package model
 
 import (
@@ -15,23 +14,23 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// World is what a host is in. It calls a host from one place at a time, and does what the
-// host asks for later without calling it back at once.
+// World is a host's environment. It calls a host from one place at a time. When the host schedules
+// something, the world never calls back at once.
 type World interface {
-	// Now is the time.
+	// Now returns the time.
 	Now() time.Duration
-	// After has the host do something later. The verb says what.
+	// After schedules something of the host. The verb describes it.
 	After(d time.Duration, class Class, verb string, do func()) Timer
-	// Cancel takes back what has not been done; a nil Timer is fine.
+	// Cancel withdraws a scheduled call; a nil Timer is fine.
 	Cancel(Timer)
 	// Emit records an event of the present moment.
 	Emit(history.Event)
 }
 
-// Timer is what World.After returns, and World.Cancel knows.
+// Timer identifies a call scheduled by World.After, for World.Cancel.
 type Timer any
 
-// Class is a kind of what a host does later.
+// Class is a class of scheduled calls.
 type Class string
 
 // The classes.
@@ -41,22 +40,22 @@ const (
 	Watchdog Class = "watchdog" // its watchdog fires
 )
 
-// Software is what runs in the boots of a host. It is told, and calls nothing back at once but
-// StartWorkload and StopWorkload.
+// Software is the software of a host's boots. Its methods notify it of events. During a
+// notification it may call only StartWorkload and StopWorkload.
 type Software interface {
-	// Begins is the start of a boot.
+	// Begins notifies it of the start of a boot.
 	Begins()
-	// Start is the boot's being complete: the kubelet and what else there is start.
+	// Start notifies it that the boot is complete: the kubelet and the agents start.
 	Start()
-	// ShutDown has it end what it runs, as the operating system is about to stop.
+	// ShutDown asks it to end its processes, as the operating system is about to stop.
 	ShutDown()
-	// Kill is the end of the boot: every process is gone.
+	// Kill notifies it of the end of the boot: every process is gone.
 	Kill()
-	// Halts says that the processors are about to stand still, or to go on.
+	// Halts notifies it that the processors are about to stand still, or to go on.
 	Halts()
 }
 
-// Host is a machine. It is the only one that says what physically happened to it. It
+// Host is a machine, and the only source of events about what physically happened to it. It
 // implements fakebmc.System, and Watcher, Resetter, GuestSystem and Mains.
 //
 // It has many fields because the power, the boot and the watchdog of a host change one another at
@@ -69,38 +68,39 @@ type Host struct {
 
 	on    bool
 	boots int
-	// boot is the incarnation that runs, or "" when nothing does.
+	// boot is the incarnation that runs, or "" when none does.
 	boot string
 	// booted says that the boot is complete: its kubelet process has started.
 	booted bool
 	// workloads are the processes of exclusive workloads that run, in the order
 	// in which they started.
 	workloads []Workload
-	// ignoresShutdown, paused, hung and panicked are the scenario's doing, and end with the boot.
+	// ignoresShutdown, paused, hung and panicked are set by the scenario, and end with the boot.
 	ignoresShutdown, paused, hung, panicked bool
-	// guest is what a rule of a BMC makes of every boot while it is in force.
+	// guest is how a rule of a BMC makes every boot behave while the rule is in force.
 	guest fakebmc.Guest
 	// halted says that the processors of this boot stand still.
 	halted bool
 
-	// transition is the power change or boot stage that is under way. Off power,
-	// it is the second half of a power cycle.
+	// transition is the power change or boot stage under way. On a host that is off it is the
+	// second half of a power cycle.
 	transition Timer
-	// down is what the boot's last process leads to, while the boot is going down:
-	// power off, or the next boot.
+	// down is the step after the boot's last process, while the boot is going down: power off, or
+	// the next boot.
 	down func()
-	// draining says that the power is taken away: down is only a matter of time.
+	// draining says that the power has been cut: down is only a matter of time.
 	draining bool
-	// watchdog will reset the host; unfed says that it does so whatever comes.
+	// watchdog will reset the host. With unfed, nothing can prevent that any more.
 	watchdog Timer
 	unfed    bool
-	// feeder is who feeds the watchdog, last at fed. Without one the operating system does.
+	// feeder is the agent that feeds the watchdog, last at fed. Without one the operating system
+	// does.
 	feeder string
 	fed    time.Duration
-	// stalled is what the paused guest will do as soon as it goes on.
+	// stalled holds what the paused guest will do as soon as it goes on.
 	stalled  []func()
 	watchers []func(fakebmc.PowerState)
-	// told is the state that the watchers know.
+	// told is the state last reported to the watchers.
 	told fakebmc.PowerState
 }
 
@@ -116,8 +116,8 @@ func New(w World, software Software, name string, t Timings) *Host {
 	return &Host{w: w, software: software, name: name, timings: t, told: fakebmc.Off}
 }
 
-// byScenario is the actor of what the scenario itself does to a host: a watchdog that
-// no agent feeds bites only because the scenario stopped feeding it.
+// byScenario is the actor in events that the scenario itself causes. A watchdog that no agent
+// feeds fires only because the scenario stopped its feeding.
 const byScenario = string(history.Engine)
 
 const (
@@ -128,17 +128,17 @@ const (
 	cycleInterval = time.Second
 )
 
-// Boot is the incarnation that runs, or "".
+// Boot returns the incarnation that runs, or "".
 func (h *Host) Boot() string { return h.boot }
 
-// Booted reports whether the boot is complete, Halted whether its processors stand still.
+// Booted reports whether the boot is complete; Halted reports whether its processors stand still.
 func (h *Host) Booted() bool { return h.booted }
 func (h *Host) Halted() bool { return h.halted }
 
-// WatchdogTime is how long the watchdog waits; 0 where there is none.
+// WatchdogTime returns the watchdog's timeout, or 0 without a watchdog.
 func (h *Host) WatchdogTime() time.Duration { return h.timings.Watchdog }
 
-// Identify writes what state the host is in: no time, and nothing that counts.
+// Identify writes the state of the host, without times and counters.
 func (h *Host) Identify(to io.Writer) {
 	fmt.Fprintf(to, "host %s %t %s %t %t %t %t %t %t %t %v\n", h.name, h.on, h.boot, h.booted, h.down != nil, h.draining,
 		h.watchdog != nil, h.unfed, h.ignoresShutdown, h.halted, h.guest)
@@ -147,8 +147,8 @@ func (h *Host) Identify(to io.Writer) {
 	}
 }
 
-// PowerState is the physical state. A host that is going down is on until its
-// last process is gone.
+// PowerState returns the physical state. A host that is going down is on until its last process is
+// gone.
 func (h *Host) PowerState() (fakebmc.PowerState, error) {
 	switch {
 	case !h.on:
@@ -162,7 +162,7 @@ func (h *Host) PowerState() (fakebmc.PowerState, error) {
 	}
 }
 
-// Watch tells every edge of the power state.
+// Watch calls f at every edge of the power state.
 func (h *Host) Watch(f func(fakebmc.PowerState)) (stop func()) {
 	i := len(h.watchers)
 	h.watchers = append(h.watchers, f)
@@ -191,11 +191,10 @@ var everyReset = []fakebmc.ResetType{
 // Resets returns the reset types that Reset executes.
 func (h *Host) Resets() []fakebmc.ResetType { return everyReset }
 
-// Reset begins a power command of nobody in particular.
+// Reset begins a power command that has no client.
 func (h *Host) Reset(t fakebmc.ResetType) error { return h.ResetFor("", t) }
 
-// ResetFor begins a power command of a client. Whatever it leads to happens in
-// the client's name.
+// ResetFor begins a power command of a client. The events that follow from it name the client.
 func (h *Host) ResetFor(by string, t fakebmc.ResetType) error {
 	switch t {
 	case fakebmc.ResetOn:
@@ -224,7 +223,7 @@ func (h *Host) ResetFor(by string, t fakebmc.ResetType) error {
 	return nil
 }
 
-// whileOn begins a reset that only a host that is on can have.
+// whileOn begins a reset that requires a host that is on.
 func (h *Host) whileOn(by string, t fakebmc.ResetType) {
 	switch t {
 	case fakebmc.ResetGracefulRestart:
@@ -237,8 +236,8 @@ func (h *Host) whileOn(by string, t fakebmc.ResetType) {
 			h.transition = h.w.After(cycleInterval, Power, "power on", func() { h.PowerOn(by) })
 		})
 	case fakebmc.ResetNmi:
-		// The kernel logs an interrupt that nothing accounts for, and goes on:
-		// Linux panics only where it was told to, and the lab's guests were not.
+		// The kernel logs an interrupt without a known cause, and goes on: Linux panics only if it
+		// is configured to, and the lab's guests are not.
 	}
 }
 
@@ -252,15 +251,15 @@ func (h *Host) PowerOn(by string) {
 	h.begin(history.PowerOn, by)
 }
 
-// Wake is a host whose boot is complete at once: the story begins when it runs.
+// Wake turns a host on whose boot is complete at once, for the beginning of a story.
 func (h *Host) Wake(by string) {
 	h.PowerOn(by)
 	h.w.Cancel(h.transition)
 	h.complete()
 }
 
-// forceOff takes the power away, or keeps it away. The last process is gone when
-// the supply has drained, which begins once however often it is asked for.
+// forceOff cuts the power, or keeps it off. The last process is gone when the supply has drained.
+// Draining begins once, however many requests there are.
 func (h *Host) forceOff(then func()) {
 	if h.draining {
 		h.down = then
@@ -275,8 +274,8 @@ func (h *Host) forceOff(then func()) {
 	h.tell()
 }
 
-// shutDown asks the operating system to stop. One that isn't up yet, hangs, or
-// ignores the request goes on running; so nothing is under way then.
+// shutDown asks the operating system to stop. A system that isn't up yet, hangs, or ignores the
+// request goes on running, and no transition begins.
 func (h *Host) shutDown(then func()) {
 	if !h.booted || h.halted || h.ignoresShutdown || h.guest.Ignore || h.down != nil {
 		return
@@ -286,13 +285,14 @@ func (h *Host) shutDown(then func()) {
 	h.software.ShutDown()
 	takes := cmp.Or(time.Duration(h.guest.Slow), h.timings.SoftOff)
 	h.transition = h.w.After(takes, Power, "shut down", func() {
-		h.UnlessHalted(func() { h.down() }) // as it is by then: a forced power-off overtakes what was asked of the guest
+		// It calls the latest down: a forced power-off overtakes the request to the guest.
+		h.UnlessHalted(func() { h.down() })
 	})
 }
 
 const shutDownByGuest = "shut down by its operating system"
 
-// LosePower is the edge to off at once: nothing drains, and nobody is asked.
+// LosePower is the edge to off at once: nothing drains, and no software is asked.
 func (h *Host) LosePower(by string) {
 	h.w.Cancel(h.transition)
 	if h.on {
@@ -300,7 +300,7 @@ func (h *Host) LosePower(by string) {
 	}
 }
 
-// LoseAC is what a rule makes of the host's mains.
+// LoseAC cuts the host's mains, by a rule of its BMC.
 func (h *Host) LoseAC() error {
 	h.LosePower(fakebmc.ClientBMC)
 	return nil
@@ -312,7 +312,7 @@ func (h *Host) restart(by, why string) {
 	h.begin("", "")
 }
 
-// Reboot has the operating system of a host that is up reboot at once.
+// Reboot makes the operating system of a host that is up reboot at once.
 func (h *Host) Reboot(by, why string) {
 	if h.booted && h.down == nil {
 		h.restart(by, why)
@@ -345,10 +345,10 @@ func (h *Host) begin(edge history.Kind, by string) {
 // firmware is the first stage of a boot, before the kernel starts.
 func (h *Host) firmware() { h.stage(h.timings.Boot*firmwareTenths/10, (*Host).kernel) }
 
-// kernel is the rest of it.
+// kernel is the rest of the boot.
 func (h *Host) kernel() { h.stage(h.timings.Boot-h.timings.Boot*firmwareTenths/10, (*Host).complete) }
 
-// stage is a part of a boot. One whose power goes does not go on.
+// stage runs one part of a boot. A boot that is going down does not go on.
 func (h *Host) stage(takes time.Duration, then func(*Host)) {
 	if h.down != nil {
 		return
@@ -358,7 +358,7 @@ func (h *Host) stage(takes time.Duration, then func(*Host)) {
 	})
 }
 
-// UnlessHalted does what the guest does next, or keeps it until it is resumed.
+// UnlessHalted runs the guest's next action, or keeps it until the guest goes on.
 func (h *Host) UnlessHalted(do func()) {
 	if h.halted {
 		h.stalled = append(h.stalled, do)
@@ -367,7 +367,7 @@ func (h *Host) UnlessHalted(do func()) {
 	do()
 }
 
-// complete is the start of the kubelet process.
+// complete ends the boot stages and starts the software.
 func (h *Host) complete() {
 	if h.down != nil {
 		return
@@ -379,7 +379,7 @@ func (h *Host) complete() {
 	h.arm()
 }
 
-// end stops every process of the boot, and what was under way in it.
+// end stops every process of the boot, and cancels what was under way in it.
 func (h *Host) end(by, why string) {
 	h.w.Cancel(h.transition)
 	h.w.Cancel(h.watchdog)
@@ -415,19 +415,19 @@ func (h *Host) Panic() {
 	h.halt()
 }
 
-// stands reports whether the kernel makes no progress, either.
+// stands reports whether even the kernel makes no progress.
 func (h *Host) stands() bool { return h.paused || h.panicked || h.guest.Paused }
 
-// SetGuest changes how this boot behaves, and all others until it is set anew. A
-// shutdown that is under way takes what it would have taken.
+// SetGuest changes how this boot and all later ones behave, until it is set anew. The duration of
+// a shutdown that is under way does not change.
 func (h *Host) SetGuest(g fakebmc.Guest) error {
 	h.guest = g
 	h.halt()
 	return nil
 }
 
-// halt stops the processors or lets them go on, as the scenario and the rules
-// want it by now: what the guest would do meanwhile waits.
+// halt stops the processors or lets them go on, as the scenario and the rules now demand. What the
+// guest would do meanwhile waits.
 func (h *Host) halt() {
 	halted := h.on && (h.hung || h.stands())
 	if halted == h.halted {
@@ -458,10 +458,10 @@ func (h *Host) halt() {
 	}
 }
 
-// IgnoreShutdown has the operating system of this boot ignore that it is asked to stop.
+// IgnoreShutdown makes the operating system of this boot ignore requests to stop.
 func (h *Host) IgnoreShutdown(ignore bool) { h.ignoresShutdown = ignore }
 
-// StopFeeding leaves the watchdog alone, which then resets the host.
+// StopFeeding stops the feeding of the watchdog, which then resets the host.
 func (h *Host) StopFeeding() {
 	if h.booted {
 		h.unfed = true
@@ -469,17 +469,17 @@ func (h *Host) StopFeeding() {
 	}
 }
 
-// FedBy names who feeds the watchdog in the place of the operating system, from now on.
+// FedBy names the agent that from now on feeds the watchdog instead of the operating system.
 func (h *Host) FedBy(feeder string) {
 	h.feeder = feeder
 	h.arm()
 }
 
-// Feed lets the watchdog wait for its whole time again.
+// Feed restarts the watchdog's timeout.
 func (h *Host) Feed() { h.fed = h.w.Now() }
 
-// starve lets the watchdog's time run: it is a device of its own, and bites also
-// when the processors stand still.
+// starve starts the watchdog's timeout: the watchdog is a device of its own, and fires even when
+// the processors stand still.
 func (h *Host) starve() {
 	if h.timings.Watchdog == 0 || !h.booted || h.watchdog != nil {
 		return
@@ -487,7 +487,7 @@ func (h *Host) starve() {
 	h.bite(h.timings.Watchdog)
 }
 
-// arm lets the watchdog's time run from the start of a boot whose agent is to feed it.
+// arm starts the watchdog's timeout at the start of a boot whose agent feeds it.
 func (h *Host) arm() {
 	if h.feeder != "" {
 		h.fed = h.w.Now()
@@ -495,7 +495,7 @@ func (h *Host) arm() {
 	}
 }
 
-// Resets is what a watchdog does to its host.
+// Resets is the verb of a watchdog's step: it resets its host.
 const Resets = "reset"
 
 // bite resets the host after a time, unless an agent has fed the watchdog meanwhile.
@@ -510,7 +510,7 @@ func (h *Host) bite(after time.Duration) {
 	})
 }
 
-// fire is the end of the watchdog's time, unless it was fed meanwhile.
+// fire resets the host if the watchdog was not fed meanwhile, and otherwise waits again.
 func (h *Host) fire() {
 	by := byScenario
 	if h.feeder != "" && !h.unfed {
@@ -523,7 +523,8 @@ func (h *Host) fire() {
 		}
 	}
 	h.w.Emit(history.Event{Kind: history.WatchdogFired, Host: h.name, Boot: h.boot, Actor: by})
-	if h.draining { // it ends the boot, however long the supply goes on, and takes no power-off back
+	// The watchdog ends the boot before the supply has drained, and the power-off still follows.
+	if h.draining {
 		h.w.Cancel(h.transition)
 		h.down()
 		return
@@ -534,7 +535,7 @@ func (h *Host) fire() {
 // Workload is a process of an exclusive workload, named after its Pod.
 type Workload struct{ Name, Pod string }
 
-// Workloads are the processes that run, in the order in which they started.
+// Workloads returns the running processes, in the order in which they started.
 func (h *Host) Workloads() []Workload { return slices.Clone(h.workloads) }
 
 // StartWorkload begins a process in the boot that runs.
@@ -543,7 +544,7 @@ func (h *Host) StartWorkload(p Workload) {
 	h.w.Emit(history.Event{Kind: history.WorkloadStarted, Host: h.name, Boot: h.boot, Object: p.Name, UID: p.Pod})
 }
 
-// StopWorkload ends it, if it runs.
+// StopWorkload ends a process, if it runs.
 func (h *Host) StopWorkload(p Workload) {
 	if i := slices.Index(h.workloads, p); i >= 0 {
 		h.workloads = slices.Delete(h.workloads, i, i+1)

@@ -9,8 +9,8 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// rows are the points of rows that have been taken: to find one again is cheaper than
-// to make it.
+// rows caches the points of rows that have been taken, since making one costs more than the
+// lookup.
 type rows map[row]campaign.Point
 
 type row struct {
@@ -30,11 +30,11 @@ func (r rows) point(at row) campaign.Point {
 	return p
 }
 
-// coverage notes what one schedule reaches.
+// coverage records the points that one schedule reaches.
 type coverage struct {
 	rows    rows
 	reached map[campaign.Point]bool
-	// last is the row that was taken last.
+	// last is the row taken last.
 	last map[decider]campaign.Point
 }
 
@@ -45,8 +45,8 @@ func newCoverage(r rows) *coverage {
 	return &coverage{rows: r, reached: make(map[campaign.Point]bool), last: make(map[decider]campaign.Point)}
 }
 
-// decided notes a decision. Which process of a controller it was, and about which
-// host, makes no difference.
+// decided notes a decision. Its point doesn't depend on the process of a controller, nor on the
+// host.
 func (c *coverage) decided(d sim.Decision) {
 	who := decider{d.Process, d.Key}
 	now := c.rows.point(row{d.Controller, d.Facts, d.Action})

@@ -10,8 +10,8 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// Explore searches the schedules of a scenario, reports what it found and returns the exit code. Workers makes the pool that
-// plays them. When the context ends, what was found so far counts.
+// Explore searches the schedules of a scenario, reports its findings and returns the exit code.
+// Workers makes the pool that plays them. When the context ends, the findings so far count.
 func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan,
 	o Options, workers func(*campaign.Search) (campaign.Pool, error)) (code int, err error) {
 	show := func(ctx context.Context, plan *scenarios.Plan) (int, error) {
@@ -42,7 +42,7 @@ func Explore(ctx context.Context, session *campaign.Session, simulator *sim.Simu
 		session.To.Say("  %.0f schedules/s\n", float64(tally.Tried)/took.Seconds())
 	}
 	code = play.CodeOfVerdict(tally.Verdict(s.Total))
-	// What an interrupted search has found is still shown.
+	// The findings of an interrupted search are still shown.
 	ctx = context.WithoutCancel(ctx)
 	err = session.Failures(s, tally, func(plan *scenarios.Plan) error {
 		shown, err := show(ctx, plan)

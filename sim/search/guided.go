@@ -16,9 +16,9 @@ import (
 // and varies them.
 type guided struct {
 	*space
-	// at is where in singles those of a step begin.
+	// at maps a step to the index of its first deviation in singles.
 	at map[string]int
-	// reached counts in how many schedules a point was reached.
+	// reached counts the schedules that reached a point.
 	reached map[campaign.Point]int
 	corpus  []*specimen
 }
@@ -26,9 +26,9 @@ type guided struct {
 // specimen is a schedule that reached something new.
 type specimen struct {
 	campaign.Schedule
-	// fresh is what it reached first.
+	// fresh are the points that it was the first to reach.
 	fresh campaign.Points
-	// varied is how often it was.
+	// varied is how often it was varied.
 	varied int
 }
 
@@ -49,15 +49,15 @@ const (
 	// others are drawn like those of random.
 	freshOneIn  = 2
 	singleOneIn = 4
-	// 1 in drawnOneIn of those that are varied has more deviations drawn: they lead to steps that
-	// the benign schedule doesn't have.
+	// 1 in drawnOneIn of the varied schedules has further deviations drawn: they lead to steps
+	// that the benign schedule doesn't have.
 	drawnOneIn = 2
-	// candidates is how many specimens the next one to vary is chosen from.
+	// candidates is how many specimens are compared to choose the next one to vary.
 	candidates = 4
 )
 
-// Next varies a schedule that reached something which few others reach. Now and then,
-// and as long as there is nothing to vary, it draws one at random.
+// Next varies a schedule that reached a point which few others reach. Now and then, and as long as
+// there is nothing to vary, it draws one at random.
 func (g *guided) Next(n int) (campaign.Schedule, bool) {
 	seed := g.seedOf(n)
 	stream := scenarios.Stream(seed, "coverage")
@@ -76,7 +76,7 @@ func (g *guided) Next(n int) (campaign.Schedule, bool) {
 	return child, true
 }
 
-// Learn keeps what reached something new.
+// Learn keeps a schedule that reached something new.
 func (g *guided) Learn(s campaign.Schedule, r campaign.Result) {
 	var fresh campaign.Points
 	for _, p := range r.Reached {
@@ -84,13 +84,13 @@ func (g *guided) Learn(s campaign.Schedule, r campaign.Result) {
 			fresh = append(fresh, p)
 		}
 	}
-	// What has broken a guarantee has ended, and what got stuck leads nowhere.
+	// A schedule that broke a guarantee has ended there, and one that got stuck leads nowhere.
 	if len(fresh) > 0 && r.Signature == "" {
 		g.corpus = append(g.corpus, &specimen{Schedule: s, fresh: fresh})
 	}
 }
 
-// choose prefers what was varied little, and reached what few others did.
+// choose prefers specimens that were varied little and reached rare points.
 func (g *guided) choose(stream *rand.Rand) *specimen {
 	var best *specimen
 	least := 0
@@ -133,7 +133,7 @@ func (g *guided) vary(parent []scenarios.Deviation, stream *rand.Rand) []scenari
 	return distinct(child)
 }
 
-// moved is a step of the same actor and class, before or after.
+// moved returns a step of the same actor and class, before or after the given one.
 func moved(step string, stream *rand.Rand) string {
 	const far = 3
 	slash := strings.LastIndexByte(step, '/')
@@ -148,7 +148,7 @@ func moved(step string, stream *rand.Rand) string {
 	return fmt.Sprintf("%s/%d", step[:slash], max(1, n+by))
 }
 
-// changed is another deviation of the same step, or one that is longer or shorter.
+// changed returns another deviation of the same step, or the same with a longer or shorter delay.
 func (g *guided) changed(d scenarios.Deviation, stream *rand.Rand) scenarios.Deviation {
 	if d.Delay > 0 && stream.IntN(2) == 0 {
 		factor := 1 << (1 + stream.IntN(3))

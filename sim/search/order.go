@@ -13,15 +13,15 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// told is a step of the benign schedule, and in which phase of it the step was scheduled:
-// one ends when a controller decides otherwise than it last did about the same object.
+// told is a step of the benign schedule and the phase in which it was scheduled. A phase ends when
+// a controller decides otherwise than it last did about the same object.
 type told struct {
 	steps.Step
 	phase int
 }
 
-// kind is what steps have in common that are taken for the same reason. A story that
-// waits has thousands of a few kinds.
+// kind identifies steps that are taken for the same reason. A story that waits has thousands of
+// steps of a few kinds.
 type kind struct {
 	actor  string
 	class  steps.Class
@@ -30,7 +30,7 @@ type kind struct {
 	phase  int
 }
 
-// plain are the steps alone.
+// plain returns the steps without their phases.
 func plain(story []told) []steps.Step {
 	all := make([]steps.Step, len(story))
 	for i := range story {
@@ -66,13 +66,13 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 	return story, outcome, err
 }
 
-// everywhereOneIn is how many deviations of a sweep there are to each that is chosen only
-// by where in the story it is.
+// everywhereOneIn sets the share of a sweep's deviations, 1 in everywhereOneIn, that are chosen
+// only by their place in the story.
 const everywhereOneIn = 4
 
-// ordered returns all single deviations in an order of which any beginning makes a good
-// sweep. Most are chosen for what they are: see [tellingFirst]. The others are spread
-// evenly over the story, since nobody knows beforehand what tells something.
+// ordered returns all single deviations, ordered so that any prefix makes a good sweep. Most are
+// chosen for their kind: see [tellingFirst]. The others are spread evenly over the story, since
+// one can't know beforehand which deviation reveals something.
 func ordered(story []told) []scenarios.Deviation {
 	telling, all := tellingFirst(story), Singles(plain(story))
 	everywhere := make([]scenarios.Deviation, 0, len(all))
@@ -94,10 +94,10 @@ func ordered(story []told) []scenarios.Deviation {
 	return order
 }
 
-// tellingFirst returns all single deviations: first those of the first step of each kind;
-// then of the last, which is the nearest to what ends the phase; then of those between,
-// spread over it. Each of these rounds begins with effects and what reaches caches, and
-// goes to and fro in the story, so that no part of it waits for another.
+// tellingFirst returns all single deviations: first those of the first step of each kind; then of
+// the last step, which is nearest to the end of the phase; then of the steps between, spread
+// evenly. Each of these rounds begins with effects and deliveries to caches, and goes to and fro
+// in the story, so that no part of it waits for another.
 func tellingFirst(story []told) []scenarios.Deviation {
 	kinds := make(map[kind][]int) // indices of the story
 	for i := range story {
@@ -141,8 +141,8 @@ func tellingFirst(story []told) []scenarios.Deviation {
 	return deviations
 }
 
-// spread returns the numbers below n in an order of which any beginning is spread evenly:
-// the first, the last, and what halves what is still between two.
+// spread returns the numbers below n in an order of which any prefix is spread evenly: the first,
+// the last, and then the middles of the remaining gaps.
 func spread(n int) []int {
 	order := make([]int, 0, n)
 	for i := range min(n, 2) {

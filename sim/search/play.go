@@ -16,7 +16,7 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// Every recheck-th schedule is played twice, to see that it comes out the same.
+// Every recheck-th schedule is played twice, to check that both runs are the same.
 const recheck = 50
 
 // Player plays the schedules of one story.
@@ -31,8 +31,7 @@ func NewPlayer(simulator *sim.Simulator, story *campaign.Story) *Player {
 	return &Player{simulator: simulator, story: story, rows: make(rows)}
 }
 
-// Play plays a schedule to its end. It returns the schedule with the deviations that
-// were drawn.
+// Play plays a schedule to its end. It returns the schedule with the deviations that were drawn.
 func (p *Player) Play(schedule campaign.Schedule) (*play.Outcome, campaign.Schedule, error) {
 	return p.play(schedule, nil)
 }
@@ -46,7 +45,7 @@ func (p *Player) play(schedule campaign.Schedule, reached *coverage) (*play.Outc
 	if reached != nil {
 		backend.Decided = reached.decided
 	}
-	// Half a schedule says nothing, so that nobody interrupts it.
+	// Half a schedule proves nothing, so an interrupt doesn't stop it.
 	plan := p.story.PlanOf(schedule)
 	outcome, err := play.Run(context.Background(), plan, backend, nil)
 	if schedule.Draw {
@@ -58,7 +57,7 @@ func (p *Player) play(schedule campaign.Schedule, reached *coverage) (*play.Outc
 	return outcome, schedule, err
 }
 
-// eventAt is an event in words.
+// eventAt describes an event.
 func eventAt(h *history.History, at int) string {
 	if at < h.Len() {
 		return strings.TrimSpace(h.Events()[at].String())
@@ -66,8 +65,8 @@ func eventAt(h *history.History, at int) string {
 	return "none"
 }
 
-// Try plays a schedule and says what came of it. Now and then it makes sure that
-// the simulator is deterministic.
+// Try plays a schedule and returns its result. Now and then it checks that the simulator is
+// deterministic.
 func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	var reached *coverage
 	if p.story.Cover {
@@ -75,7 +74,8 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	}
 	outcome, played, err := p.play(schedule, reached)
 	switch {
-	case err != nil && schedule.Plan != nil: // what is left of a story may be one that can't be told
+	// a shortened story may be invalid
+	case err != nil && schedule.Plan != nil:
 		return campaign.Result{Number: schedule.Number, Variant: schedule.Variant, Verdict: invariant.Unknown, Signature: err.Error()}, nil
 	case err != nil:
 		return campaign.Result{}, err
@@ -97,28 +97,29 @@ func (p *Player) Try(schedule campaign.Schedule) (campaign.Result, error) {
 	return result, nil
 }
 
-// Benign plays the plan as it is and returns the steps of its story, in the order in
-// which they were scheduled.
+// Benign plays the plan unchanged and returns the steps of its story, in the order in which they
+// were scheduled.
 func Benign(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]steps.Step, *play.Outcome, error) {
 	steps, outcome, err := tell(ctx, s, plan)
 	return plain(steps), outcome, err
 }
 
-// Delays are how late a single step is made: later than its neighbours, than a few
-// calls and what comes of them, than a power-off, than a poll, than a boot, and later
-// than a whole remediation.
+// Delays are the delays tried for a single step. Each delays it beyond something longer: its
+// neighbours, a few calls and their consequences, a power-off, a poll, a boot, and a whole
+// remediation.
 var Delays = []time.Duration{
 	10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, time.Second, 15 * time.Second, 90 * time.Second,
 }
 
-// lateness is how late, or how old, a fault makes something that has an extent.
+// lateness holds the extents tried for a fault that has one: how late or how old it makes
+// something.
 var lateness = Delays[3:]
 
-// relistAfter is for how long a watch is broken before its cache lists anew.
+// relistAfter is how long a watch is broken before its cache lists anew.
 const relistAfter = 15 * time.Second
 
-// Singles returns every single deviation from the schedule whose steps are given:
-// each delay, each fault and each crash point, one at a time.
+// Singles returns every single deviation from the schedule of the given steps: each delay, each
+// fault and each crash point, one at a time.
 func Singles(taken []steps.Step) []scenarios.Deviation {
 	var deviations []scenarios.Deviation
 	for _, step := range taken {
@@ -126,7 +127,7 @@ func Singles(taken []steps.Step) []scenarios.Deviation {
 			extents := []time.Duration{0}
 			switch {
 			case fault == scenarios.FaultRelist:
-				// A cache that is up to date but for one change loses nothing.
+				// A cache that lacks only one change would lose nothing by listing at once.
 				extents[0] = relistAfter
 			case fault.HasExtent():
 				extents = lateness
@@ -145,19 +146,18 @@ func Singles(taken []steps.Step) []scenarios.Deviation {
 	return deviations
 }
 
-// draw returns a source of deviations that is drawn from a seed while the plan
-// is played, and notes what it drew. How often steps deviate, and how, is drawn for
-// each run, so that runs differ in kind and not only in detail.
+// draw returns a source of deviations that is drawn from a seed while the plan is played, and
+// records the draws. Each run draws how often and in which ways steps deviate, so that runs differ
+// in kind and not only in detail.
 func draw(seed uint64, drawn *[]scenarios.Deviation) func(steps.Step) (scenarios.Deviation, bool) {
 	style := scenarios.Stream(seed, "explore style")
-	// On the average one step in rate deviates; a fault has the share faults
-	// among the deviations.
+	// On average one step in rate deviates. The share of faults among the deviations is faults.
 	rate := 1 << (3 + style.IntN(6))
 	faults := style.Float64()
 	streams := make(map[string]*rand.Rand)
 	return func(step steps.Step) (scenarios.Deviation, bool) {
-		// One stream for each actor: what one of them does shifts no other's
-		// draws.
+		// Each actor has its own stream, so that the steps of one don't shift the draws of
+		// another.
 		stream := streams[step.Actor]
 		if stream == nil {
 			stream = scenarios.Stream(seed, "explore "+step.Actor)

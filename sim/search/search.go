@@ -1,6 +1,6 @@
 // Package search looks for a schedule of a scenario that breaks a guarantee, in the simulator,
-// which takes the steps and knows which there are. Its strategies choose schedules, which are
-// the default one with deviations, and a [Player] plays them; campaign has the search itself.
+// which takes the steps and knows all of them. Its strategies choose schedules, which are the
+// default one with deviations, and a [Player] plays them. Package campaign runs the search itself.
 package search
 
 import (
@@ -12,19 +12,19 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// Options say what to search for.
+// Options configure a search.
 type Options struct {
 	// Strategy is the name of one of [Strategies].
 	Strategy string
-	// Seed is what a strategy's choices are drawn from.
+	// Seed is the seed of a strategy's choices.
 	Seed uint64
-	// Schedules is how many to try. A sweep tries no more than there are, and all of them
-	// if this is 0.
+	// Schedules is how many to try. A sweep tries no more than it has, and all of them if this is
+	// 0.
 	Schedules int
 }
 
-// New plays the benign schedule of a scenario and plans a search around it. The
-// outcome is the benign one's.
+// New plays the benign schedule of a scenario and plans a search around it. The outcome is that of
+// the benign schedule.
 func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scenario, plan *scenarios.Plan, o Options) (*campaign.Search, *play.Outcome, error) {
 	steps, benign, err := tell(ctx, simulator, plan)
 	if err != nil {
@@ -50,10 +50,11 @@ func New(ctx context.Context, simulator *sim.Simulator, scenario *scenarios.Scen
 type Alone struct {
 	player  *Player
 	waiting []campaign.Schedule
-	err     error // why it stopped
+	// err is the reason why it stopped early.
+	err error
 }
 
-// NewAlone returns workers of a search that need no process.
+// NewAlone returns a pool that plays schedules in this process.
 func NewAlone(simulator *sim.Simulator, story *campaign.Story) *Alone {
 	return &Alone{player: NewPlayer(simulator, story)}
 }
@@ -70,5 +71,5 @@ func (a *Alone) Take() (campaign.Result, bool) {
 	return result, err == nil
 }
 
-// Close returns why they stopped before the end, if they did.
+// Close returns the reason why it stopped early, or nil.
 func (a *Alone) Close() error { return a.err }

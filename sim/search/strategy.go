@@ -9,25 +9,25 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
-// space is what a strategy can choose from.
+// space is the choice that a strategy has.
 type space struct {
 	seed uint64
-	// steps are those of the benign schedule, and singles all single deviations from
-	// it, step by step.
+	// steps is the story of the benign schedule, and singles all single deviations from it, step
+	// by step.
 	steps   []told
 	singles []scenarios.Deviation
 }
 
-// seedOf is that of the n-th schedule. Those of two searches have nothing to do with
-// each other, however close their seeds are.
+// seedOf returns the seed of the n-th schedule. The seeds of two searches are unrelated, however
+// close the searches' own seeds are.
 func (s *space) seedOf(n int) uint64 {
 	return scenarios.Stream(s.seed, fmt.Sprintf("schedule %d", n)).Uint64()
 }
 
-// strategies are all there are.
+// strategies lists all strategies.
 var strategies = []struct {
 	name string
-	// tries says what it tries, for people who choose one.
+	// tries describes the strategy's schedules, for users who choose one.
 	tries string
 	new   func(*space) chosen
 }{
@@ -40,16 +40,16 @@ var strategies = []struct {
 // chosen is a strategy for one search.
 type chosen struct {
 	campaign.Strategy
-	// what is what it tries here: "single deviations from 201 steps".
+	// what describes the schedules of this search: "single deviations from 201 steps".
 	what string
 	// total is how many schedules it has, unless it is endless.
 	total   int
 	endless bool
-	// learns says that it wants to know what schedules reach.
+	// learns says that the strategy uses the points that schedules reach.
 	learns bool
 }
 
-// Strategies are the names of all strategies.
+// Strategies returns the names of all strategies.
 func Strategies() []string {
 	var names []string
 	for _, s := range strategies {
@@ -58,7 +58,7 @@ func Strategies() []string {
 	return names
 }
 
-// Described says what each strategy tries, a line each.
+// Described describes each strategy in a line.
 func Described() string {
 	var b strings.Builder
 	for _, s := range strategies {

@@ -1,4 +1,4 @@
-// Package simtest has what the tests of the simulator and of its searches begin with.
+// Package simtest loads plans for the tests of the simulator and of its searches.
 package simtest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// Plan is that of a scenario file, with the seed 1.
+// Plan returns the plan of a scenario file, with the seed 1.
 func Plan(t testing.TB, file string) *scenarios.Plan {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -20,7 +20,7 @@ func Plan(t testing.TB, file string) *scenarios.Plan {
 	return Compile(t, file, string(data))
 }
 
-// Plans are those of a scenario file whose matrix may make several of it, with the seed 1.
+// Plans returns the plans of a scenario file, one for each cell of its matrix, with the seed 1.
 func Plans(t testing.TB, path string) []*scenarios.Plan {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -42,7 +42,7 @@ func Plans(t testing.TB, path string) []*scenarios.Plan {
 	return plans
 }
 
-// Compile is the plan of a scenario's text, with the seed 1.
+// Compile returns the plan of a scenario's text, with the seed 1.
 func Compile(t testing.TB, path, text string) *scenarios.Plan {
 	t.Helper()
 	scenario, err := file.Load(path, []byte(text), objects.Vocabulary())

@@ -1,5 +1,5 @@
-// Package stall looks after what runs in the simulator by the clock of the machine: the simulator, whose own clock stands still
-// meanwhile, can't. What it finds never reaches a history.
+// Package stall watches code of the simulation by the clock of the machine, because the
+// simulator's own clock stands still while that code runs. Its findings never reach a history.
 package stall
 
 import (
@@ -14,39 +14,39 @@ import (
 	"weak"
 )
 
-// limit is after how many seconds something is taken for what never comes back.
+// limit is how many seconds code may run before it counts as stalled.
 var limit int64 = 60
 
-// A Mark says whether something runs that has to come back. Its methods are called by one goroutine at a time, and the watch
-// reads it beside them.
+// A Mark records whether some code is running that must return. One goroutine at a time calls its
+// methods, while the watch reads it.
 type Mark struct {
-	// Timed says that somebody wants to know what it took, which costs a little.
+	// Timed makes it measure durations, which costs a little.
 	Timed bool
-	// since is when it went on, as the watch counts seconds; 0 while it is suspended.
+	// since is when the code was last resumed, in the watch's seconds; 0 while it is suspended.
 	since atomic.Int64
 	// began and took are by the clock of the machine.
 	began time.Time
 	took  time.Duration
 }
 
-// Go says that it goes on, and Back that it has come back.
+// Go notes that the code runs, until Back notes that it has returned.
 func (m *Mark) Go() {
 	if m.since.Store(watch.seconds.Load()); m.Timed {
 		m.began = time.Now()
 	}
 }
 
-// Back ends what Go began.
+// Back ends the period that Go began.
 func (m *Mark) Back() {
 	if m.since.Store(0); m.Timed {
 		m.took = time.Since(m.began)
 	}
 }
 
-// Took is how long it has run, the last time that it was timed.
+// Took returns the duration of the last period that was timed.
 func (m *Mark) Took() time.Duration { return m.took }
 
-// watch looks after all marks of this process.
+// watch watches all marks of this process.
 var watch struct {
 	once sync.Once
 	// seconds counts while the machine runs.
@@ -56,8 +56,8 @@ var watch struct {
 	below   string
 }
 
-// New returns a mark that is looked after: when what it marks doesn't come back for a minute, nothing can stop it, and the
-// program ends with its stack, down to the function called below.
+// New returns a mark under watch. If the marked code doesn't return for a minute, nothing can stop
+// it, so the program ends with its stack, down to the function called below.
 func New(below string) *Mark {
 	watch.once.Do(func() {
 		watch.seconds.Store(1)
@@ -93,7 +93,7 @@ func anyLost(now int64) bool {
 	})
 }
 
-// stacks are those of what runs, without what lies below it.
+// stacks returns the stacks of the running code, without the frames beneath it.
 func stacks() string {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]

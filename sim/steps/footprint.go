@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Object is what a step is about: an API object, or something of the world.
+// Object is the object of a step: an API object, or something of the world.
 type Object struct {
 	// Kind is an API kind, or Host, BMC, Process, Queue or Request.
 	Kind string
-	// Name is its name; "" is all of that kind.
+	// Name is its name; "" stands for all objects of the kind.
 	Name string
 }
 
-// Deed is what a step does.
+// Deed is the action of a step.
 type Deed struct {
 	Verb   string
 	On     Object
 	Effect bool
-	// By is who delivers, nil for a deed that is no delivery.
+	// By is the deliverer, nil for a deed that is no delivery.
 	By deliverer
 }
 
@@ -31,8 +31,8 @@ type Deed struct {
 //	host/NAME       a host with its kubelet
 //	bmc/NAME        a BMC with its rules
 //
-// Where a step may touch one thing or another, it has both: two steps that are told to be
-// independent are, while two others may be, too.
+// A step that may touch either of two things has both, so the footprint is an upper bound: steps
+// that it calls independent are so, and others may be, too.
 type Footprint struct{ Reads, Writes []string }
 
 // The places of actors.
@@ -40,14 +40,14 @@ const (
 	PlaceProcess = "process/"
 	PlaceHost    = "host/"
 	PlaceBMC     = "bmc/"
-	// An agent may answer one on another host, which then goes on.
+	// An agent may answer an agent on another host, which then goes on.
 	PlaceAgent = "host"
 )
 
 // Footprint returns what the step reads and writes.
 func (s Step) Footprint() Footprint {
-	// Whoever takes a step goes on from there: a reconcile runs until its next call, with
-	// the caches and the queue of its process; a host runs its kubelet.
+	// The actor of a step goes on after it: a reconcile runs until its next call, with the caches
+	// and the queue of its process; a host runs its kubelet.
 	f := Footprint{Writes: []string{s.Place}}
 	switch s.Class {
 	case ClassAPI:
@@ -61,7 +61,7 @@ func (s Step) Footprint() Footprint {
 	case ClassBMC:
 		f.bmc(s)
 	case ClassAnswer:
-		// Whoever has asked goes on. Rules may be about any host.
+		// The client of the request goes on. Rules may be about any host.
 		f.Writes = append(f.Writes, "host", "process")
 	case ClassStart:
 		f.Reads = append(f.Reads, "api")
@@ -87,11 +87,11 @@ func (f *Footprint) api(s Step) {
 	}
 	f.write(s.Object)
 	if s.Verb == "evict" {
-		f.write(Object{Kind: "PodDisruptionBudget"}) // which may allow one less
+		f.write(Object{Kind: "PodDisruptionBudget"}) // it may now allow one eviction less
 	}
 }
 
-// bmc is a request to a BMC, whose cables may lead to any host.
+// bmc adds a request to a BMC, whose cables may lead to any host.
 func (f *Footprint) bmc(s Step) {
 	f.Writes = append(f.Writes, PlaceBMC+s.Object.Name)
 	if s.Effect {
@@ -101,11 +101,12 @@ func (f *Footprint) bmc(s Step) {
 	}
 }
 
-// write is a write to the API server.
+// write adds a write to the API server.
 func (f *Footprint) write(o Object) {
 	f.Writes = append(f.Writes, o.path(), "watch/"+o.Kind)
 	if o.Kind == "Node" || o.Kind == "Pod" {
-		f.Writes = append(f.Writes, "host") // kubelets look after them
+		// kubelets watch these kinds
+		f.Writes = append(f.Writes, "host")
 	}
 }
 
@@ -116,8 +117,8 @@ func (o Object) path() string {
 	return "api/" + o.Kind + "/" + o.Name
 }
 
-// Independent reports whether it makes no difference to the state of the world which of
-// the two steps is taken first, if both could be.
+// Independent reports whether the two steps can be taken in either order with the same resulting
+// state, if both are possible.
 func (s Step) Independent(of Step) bool {
 	a, b := s.Footprint(), of.Footprint()
 	return !overlap(a.Writes, b.Writes) && !overlap(a.Writes, b.Reads) && !overlap(a.Reads, b.Writes)

@@ -1,5 +1,5 @@
-// Package steps says what the simulator can do next as whoever chooses sees it: who does what to
-// what, what can go wrong with it, and which other steps it may concern.
+// Package steps describes the simulator's possible next steps to a strategy: the actor, the action
+// and its object, what can go wrong with it, and which other steps it may affect.
 package steps
 
 import (
@@ -46,29 +46,29 @@ type Step struct {
 	// Effect says that the step changes the world outside of its actor: an API
 	// write or a BMC command.
 	Effect bool
-	// Assumed is what the scenario assumes.
+	// Assumed holds the scenario's assumptions.
 	Assumed Premises
 	// Verb and Object say what is done to what.
 	Verb   string
 	Object Object
 	// Place is the process, the host or the BMC that takes it.
 	Place string
-	// By is who delivers, nil for a step that is no delivery.
+	// By is the deliverer, nil for a step that is no delivery.
 	By deliverer
 }
 
-// deliverer tells a cache of changes.
+// deliverer delivers changes to a cache.
 type deliverer interface {
-	// Tells names the process whose cache it is, and what the delivery that is scheduled now will
-	// tell that of.
+	// Tells returns the process that owns the cache, and the event that the delivery being
+	// scheduled brings it.
 	Tells() (process, of string)
 }
 
-// Premises are what a scenario assumes of the world: of BMCs, of what is sent, of
-// watchdogs, and of the agents on hosts.
+// Premises are a scenario's assumptions about the world: about BMCs, requests, watchdogs, and the
+// agents on hosts.
 type Premises struct{ obedient, prompt, punctual, running bool }
 
-// PremisesOf returns those that a scenario names.
+// PremisesOf returns the premises that a scenario names.
 func PremisesOf(spec *scenarios.Spec) Premises {
 	has := func(premise string) bool { return slices.Contains(spec.Assumes, premise) }
 	return Premises{
@@ -77,10 +77,10 @@ func PremisesOf(spec *scenarios.Spec) Premises {
 	}
 }
 
-// Name is how a plan refers to the step.
+// Name is the step's name in a plan.
 func (s Step) Name() string { return fmt.Sprintf("%s/%s/%d", s.Actor, s.Class, s.N) }
 
-// What can go wrong with a step depends on who waits for what.
+// The possible faults of a step depend on who waits for it.
 var (
 	requestFaults = []scenarios.StepFault{scenarios.FaultCrashBefore, scenarios.FaultErrorBefore, scenarios.FaultCrashStale}
 	effectFaults  = join(requestFaults, scenarios.FaultCrashAfter, scenarios.FaultErrorAfter, scenarios.FaultLate, scenarios.FaultCrashLate)
@@ -96,10 +96,10 @@ func join(some []scenarios.StepFault, more ...scenarios.StepFault) []scenarios.S
 	return append(slices.Clone(some), more...)
 }
 
-// Faults returns what can go wrong with the step, besides coming late, in a world
-// that a right controller has to bear. One thing is left to plans that say so:
-// whoever takes a resource that isn't served at all for an object that is gone, as
-// everybody does, waits for an event that may not come.
+// Faults returns what can go wrong with the step, besides coming late, in a world that a right
+// controller has to bear. FaultNotFound is left to plans that ask for it: a controller that
+// mistakes a resource that isn't served for a deleted object, as all controllers do, waits for an
+// event that may not come.
 func (s Step) Faults() []scenarios.StepFault {
 	possible := s.faults()
 	if s.Effect && (s.Assumed.prompt || s.Assumed.obedient) {
@@ -111,7 +111,7 @@ func (s Step) Faults() []scenarios.StepFault {
 	return possible
 }
 
-// Latest is by how much the step may come late, or 0 when there is no limit to that.
+// Latest returns how late the step may come, or 0 when there is no limit.
 func (s Step) Latest() time.Duration {
 	switch {
 	case s.Assumed.prompt && s.Effect:
@@ -153,15 +153,15 @@ func (s Step) Can(fault scenarios.StepFault) bool {
 	return slices.Contains(s.faults(), fault) || fault == scenarios.FaultNotFound && s.Class == ClassAPI
 }
 
-// Sends reports whether steps of the class are requests on their way, which say what was
-// decided before.
+// Sends reports whether steps of the class are requests under way, which carry out an earlier
+// decision.
 func (c Class) Sends() bool {
 	return c == ClassAPI || c == ClassBMC || c == ClassLate || c == ClassPeer
 }
 
-// Deed is the step as one sees it who stands between its process and the rest of the world: what is done, but not which
-// time. It is false for what happens within a process, or within the world. It may be asked of a step only while that is
-// scheduled.
+// Deed is the step as seen between its process and the rest of the world: the action, but not its
+// number. It returns false for a step within a process or within the world. It may be called for a
+// step only while that is being scheduled.
 func (s Step) Deed() (scenarios.Deed, bool) {
 	d := scenarios.Deed{Actor: s.Actor}
 	switch s.Class {
@@ -182,7 +182,8 @@ func (s Step) Deed() (scenarios.Deed, bool) {
 	return d, d.Does != ""
 }
 
-// Told is who takes a step that is scheduled now, and what it does, also where nobody outside sees it.
+// Told returns the actor of a step that is being scheduled, and its action, even if it is not seen
+// from outside.
 func Told(s Step) (actor, does string) {
 	if deed, seen := s.Deed(); seen {
 		return deed.Actor, deed.Does

@@ -1,5 +1,5 @@
-// Package codec knows what becomes of a Go value that goes through the API server's encoding and
-// its storage, without encoding it.
+// Package codec computes what the API server's encoding and storage make of a Go value, without
+// encoding it.
 package codec
 
 import (
@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Plan is what one Go type needs to behave as if it went through the API
-// server's encoding: compiled once per type, then run on pointers, because an
-// encoding round trip costs a hundred times as much as everything else here.
+// A Plan describes how a Go type behaves in the API server's encoding. It is compiled once per
+// type and then run on pointers, because an encoding round trip costs a hundred times as much as
+// everything else here.
 type Plan struct {
 	Typ    reflect.Type
 	Shape  Shape
@@ -27,10 +27,10 @@ type Plan struct {
 
 	// Equal compares two normalised values.
 	Equal func(a, b unsafe.Pointer) bool
-	// Normal rewrites a value in place to what comes back after storage: times
-	// lose what their encoding drops, empty collections become nil where
-	// storage can't tell them apart. Nil when the type needs nothing. It writes
-	// only where something changes, so that shared values may pass through it.
+	// Normal rewrites a value in place to the form that storage returns: times lose precision, and
+	// empty collections become nil where storage doesn't distinguish them from absent ones. It is
+	// nil when the type needs nothing. It writes only where something changes, so that shared
+	// values may pass through it.
 	Normal func(p unsafe.Pointer)
 	// Missing names the first field that would be sent as JSON null although it
 	// is always sent, hence required. Nil when the type has none. Custom
@@ -38,7 +38,7 @@ type Plan struct {
 	Missing func(p unsafe.Pointer) string
 }
 
-// Shape is how a merge patch treats a value.
+// Shape is the way in which a merge patch treats a value.
 type Shape uint8
 
 // The shapes.
@@ -151,7 +151,7 @@ var (
 	marshalerType  = reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }]()
 )
 
-// NewPlanner returns one that has compiled nothing, for custom resources or built-in kinds.
+// NewPlanner returns an empty planner for custom resources or built-in kinds.
 func NewPlanner(custom bool) *Planner {
 	return &Planner{custom: custom, plans: map[reflect.Type]*Plan{}, pending: map[reflect.Type]bool{}}
 }
@@ -217,7 +217,7 @@ func (c *Planner) build(p *Plan) error {
 	return nil
 }
 
-// opaque compares by reflection what has no cheaper way.
+// opaque makes a plan compare by reflection, for types without a cheaper way.
 func (c *Planner) opaque(p *Plan) {
 	t := p.Typ
 	p.Equal = func(a, b unsafe.Pointer) bool {
@@ -329,9 +329,8 @@ func hasOption(options, name string) bool {
 	return false
 }
 
-// missingIn finds, among the fields of a custom resource, one that is required
-// and would be sent as null: the server prunes the null and then misses the
-// field.
+// missingIn finds a required field of a custom resource that would be sent as null: the server
+// prunes the null and then misses the field.
 func missingIn(fields []Member) func(unsafe.Pointer) string {
 	var kept []Member
 	for _, f := range fields {
@@ -377,9 +376,8 @@ func (p *Plan) null(v unsafe.Pointer) bool {
 	return (p.Typ == timeType || p.Typ == microTimeType) && (*time.Time)(v).IsZero()
 }
 
-// customCollection is how a field of a custom resource is normalised: an empty
-// collection is dropped when its tag says so, and a pointer to a zero time is
-// null, which the server prunes.
+// customCollection returns the normalisation of a custom resource's field. An empty collection is
+// dropped when its tag says so. A pointer to a zero time is null, which the server prunes.
 func customCollection(p *Plan, dropEmpty bool) func(unsafe.Pointer) {
 	inner := p.Normal
 	switch p.Shape {

@@ -143,7 +143,7 @@ func (g *generator) op() Op {
 	return op
 }
 
-// rough makes an unstructured object what no typed one could be.
+// rough gives an unstructured object content that no typed one could have.
 func (g *generator) rough(k kind, op *Op) {
 	of := map[string][]string{
 		"Node": {"drop=status", "drop=spec", "unknown=spec.unknown", "wrong=spec.unschedulable", "drop=status.nodeInfo"},
@@ -159,7 +159,7 @@ func (g *generator) rough(k kind, op *Op) {
 	}
 }
 
-// configuration is what somebody might apply.
+// configuration returns an apply configuration as a user might write it.
 func (g *generator) configuration(k kind) string {
 	general := []string{
 		`{}`, `{"metadata":{"labels":{"l":"1"}}}`, `{"metadata":{"labels":{"l":"2","m":"1"}}}`, `{"metadata":{"annotations":{"a":"1"}}}`,

@@ -4,10 +4,9 @@
 // revisions, times, generated names) replaced by the order of its appearance.
 // Two servers behave alike when their transcripts are equal.
 //
-// Sequences come from a table (each entry is a fact of the real server that
-// matters or that was once modelled wrongly) and from a seeded generator. A
-// generated sequence on which two servers differ is shrunk before it is shown,
-// so that it can go into the table.
+// Sequences come from a table and from a seeded generator. Each entry of the table is a fact of
+// the real server that matters or that was once modelled wrongly. A generated sequence on which
+// two servers differ is shrunk before it is shown, so that it can go into the table.
 //
 // Requests are made one after another: each object is linearizable in etcd, so
 // that concurrent requests add no outcome that some sequence doesn't have.
@@ -34,8 +33,8 @@ import (
 // An Op is one request. It is data, so that a failing sequence can be shrunk,
 // printed and kept.
 type Op struct {
-	// Verb is get, list, create, update, patch, apply, delete, deleteall, evict, or
-	// managers, which is to read who manages which fields.
+	// Verb is get, list, create, update, patch, apply, delete, deleteall, evict, or managers,
+	// which reads the managers of fields.
 	Verb string
 	// Kind is Node, Pod, Lease, Secret, Event, PodDisruptionBudget, VolumeAttachment or
 	// BareMetalHost.
@@ -49,7 +48,7 @@ type Op struct {
 	// others.
 	Manager string
 	Force   bool
-	// DryRun is a request that stores nothing.
+	// DryRun says that the request stores nothing.
 	DryRun bool
 	// Status selects the status subresource.
 	Status bool
@@ -96,19 +95,19 @@ func (o Op) String() string {
 	return b.String()
 }
 
-// A kind is one that sequences use.
+// A kind is a kind of object in sequences.
 type kind struct {
 	name       string
 	namespaced bool
 	object     func() client.Object
 	list       func() client.ObjectList
-	// valid gives a blank object what a creation needs.
+	// valid fills in what the creation of a blank object needs.
 	valid func(client.Object)
-	// edits are those that the generator uses beside the general ones.
+	// edits are the generator's further edits of this kind, beside the general ones.
 	edits []string
 	// status says that the kind has a status subresource.
 	status bool
-	// scripted says that only the table has sequences with it: the generator has none.
+	// scripted says that only sequences of the table use the kind, and never the generator.
 	scripted bool
 }
 
@@ -168,7 +167,7 @@ var kinds = []kind{
 	},
 }
 
-// Kinds are the names of the kinds that generated sequences use.
+// Kinds returns the names of the kinds that generated sequences use.
 func Kinds() []string {
 	var names []string
 	for _, k := range kinds {
@@ -379,9 +378,8 @@ func editBudget(obj *policyv1.PodDisruptionBudget, name, value string) {
 	}
 }
 
-// editDynamic changes fields of an unstructured object, which may then be what no
-// typed one can be: without a field, or with one that is empty, of the wrong type or
-// unknown.
+// editDynamic changes fields of an unstructured object. Unlike a typed one it can lack a field, or
+// have one that is empty, of the wrong type or unknown.
 func editDynamic(obj *unstructured.Unstructured, e string) {
 	what, path, _ := strings.Cut(e, "=")
 	at := strings.Split(path, ".")

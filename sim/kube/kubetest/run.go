@@ -26,13 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// A Transcript is what a client observed of one sequence: a line per answer,
-// then the watch events of each kind, then what is left.
+// A Transcript records a client's observations of one sequence: a line per answer, then the watch
+// events of each kind, then the objects that are left.
 type Transcript []string
 
 func (t Transcript) String() string { return strings.Join(t, "\n") + "\n" }
 
-// An OpError says at which request of a sequence a run stopped.
+// An OpError names the request at which a run of a sequence stopped.
 type OpError struct {
 	Index int
 	Op    Op
@@ -49,17 +49,17 @@ type run struct {
 	// seen holds all versions of the object of a kind and name that were
 	// observed, in order.
 	seen map[string][]client.Object
-	// names of UIDs, revisions and generated names, by first appearance.
+	// uids, versions and generated map UIDs, revisions and generated names to names by order of
+	// first appearance.
 	uids, versions, generated map[string]string
 	revisions                 []uint64
 	lines                     Transcript
 }
 
-// Run performs the sequence and returns what could be observed. prefix must be
-// a DNS label that no other run on that server has used: objects are told apart
-// by it, and left behind. The error is for what is not an answer: a watch that
-// can't be started, an expired context, or what stop selects among the errors of
-// single requests.
+// Run performs the sequence and returns the observations. prefix must be a DNS label not yet used
+// on that server: it distinguishes the objects of runs, which are left behind. An error reports
+// what is not an answer: a watch that can't be started, an expired context, or an error of a
+// single request that stop selects.
 func Run(ctx context.Context, c client.WithWatch, prefix string, sequence []Op, stop func(error) bool) (Transcript, error) {
 	r := &run{
 		client: c, prefix: prefix, seen: map[string][]client.Object{},
@@ -116,7 +116,7 @@ func (r *run) logf(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
-// watched reads the watch up to a last object, which it creates for that.
+// watched reads the watch up to a last object, which it creates for this purpose.
 func (r *run) watched(ctx context.Context, k kind, w watch.Interface) error {
 	last := r.blank(k, "end")
 	if k.valid != nil {
@@ -147,7 +147,7 @@ func (r *run) watched(ctx context.Context, k kind, w watch.Interface) error {
 	}
 }
 
-// left lists what the sequence has left of a kind.
+// left lists the objects of a kind that the sequence has left.
 func (r *run) left(ctx context.Context, k kind) error {
 	list := k.list()
 	if err := r.client.List(ctx, list, client.InNamespace(k.in())); err != nil {
@@ -293,7 +293,7 @@ func (r *run) do(ctx context.Context, op Op) error {
 	return err
 }
 
-// as gives an object the form that a request asks for.
+// as converts an object to the form that a request uses.
 func (r *run) as(op Op, obj client.Object) client.Object {
 	if op.As == "" {
 		return obj
@@ -321,7 +321,7 @@ func (r *run) as(op Op, obj client.Object) client.Object {
 	return dynamic
 }
 
-// asTyped is the reverse. It returns nil for what can't be.
+// asTyped reverses as. It returns nil for an object that can't be converted.
 func (r *run) asTyped(k kind, obj client.Object) client.Object {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -382,13 +382,13 @@ func (r *run) request(ctx context.Context, k kind, op Op, obj, from client.Objec
 	panic(fmt.Sprintf("kubetest: unknown verb %q", op.Verb))
 }
 
-// A manager tells who manages which fields. A client whose objects don't show it
-// has this method.
+// A manager reports the managers of fields. A client whose objects don't show them has this
+// method.
 type manager interface {
 	ManagedFields(ctx context.Context, obj client.Object) ([]metav1.ManagedFieldsEntry, error)
 }
 
-// managers writes down who manages which fields.
+// managers writes down the managers of fields.
 func (r *run) managers(ctx context.Context, op Op, obj client.Object) error {
 	err := r.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	entries := obj.GetManagedFields()
@@ -413,8 +413,8 @@ func (r *run) managers(ctx context.Context, op Op, obj client.Object) error {
 	return nil
 }
 
-// nameSuffix is what the server appends to generateName: no vowels, no digits
-// that look like letters.
+// nameSuffix matches the server's suffix for generateName: no vowels, no digits that look like
+// letters.
 var nameSuffix = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 
 func (r *run) generate(name, suffix string) {
@@ -485,7 +485,7 @@ func (r *run) list(ctx context.Context, k kind, op Op) error {
 	}
 }
 
-// listOf returns an empty list of the form that is asked for.
+// listOf returns an empty list of the form that the request uses.
 func (r *run) listOf(k kind, op Op) client.ObjectList {
 	if op.As == "" {
 		return k.list()
@@ -533,7 +533,7 @@ func (r *run) patch(op Op, from client.Object) client.Patch {
 	return client.RawPatch(t, []byte(text))
 }
 
-// configuration completes what an apply sends.
+// configuration completes the configuration that an apply sends.
 func (r *run) configuration(op Op, obj client.Object) []byte {
 	gvk, err := apiutil.GVKForObject(obj, r.client.Scheme())
 	if err != nil {
@@ -639,7 +639,7 @@ func (r *run) show(obj client.Object) string {
 	return strings.TrimSpace(r.mask(strings.TrimSpace(text.String())) + " " + strings.Join(notes, ", "))
 }
 
-// untime takes the times from an object that the server itself has written into it.
+// untime removes the times that the server itself wrote into an object.
 func untime(obj client.Object) (notes []string) {
 	switch obj := obj.(type) {
 	case *corev1.Pod:
@@ -672,7 +672,7 @@ func nameOf(names map[string]string, value, what string) string {
 	return names[value]
 }
 
-// mask replaces what appears inside of texts.
+// mask replaces names and values inside texts.
 func (r *run) mask(s string) string {
 	for _, names := range []map[string]string{r.uids, r.generated} {
 		for _, value := range slices.Sorted(maps.Keys(names)) {

@@ -3,7 +3,7 @@ package kubetest
 // A Sequence is a fact about the API server, and the requests that show it.
 type Sequence struct {
 	Name string
-	// Fact is what the transcript shows, in one sentence.
+	// Fact states in one sentence what the transcript shows.
 	Fact string
 	Ops  []Op
 }

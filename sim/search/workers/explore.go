@@ -8,11 +8,11 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
-// Argument is the one with which a program is a worker.
+// Argument makes a program run as a worker.
 const Argument = "worker"
 
-// Of are the workers of a search, at most n processes. Each is this very program, which has to call [Serve] when its
-// argument is Argument.
+// Of returns a function that starts the workers of a search, at most n processes. Each runs this
+// very program, which must call [Serve] when its argument is Argument.
 func Of(ctx context.Context, n int) func(*campaign.Search) (campaign.Pool, error) {
 	return func(s *campaign.Search) (campaign.Pool, error) {
 		self, err := os.Executable()

@@ -13,12 +13,12 @@ import (
 	"github.com/fencelab/fencelab/sim/search"
 )
 
-// memory is when a worker collects its garbage: what a schedule allocates is dead by
-// its end, so that the collector has the less to do the later it runs.
+// memory is the heap size at which a worker collects garbage. Everything that a schedule allocates
+// is dead by its end, so a late collection has less to do.
 const memory = 200 << 20
 
-// Serve is a worker: it plays the schedules that it reads, and writes what came of
-// them. It ends when its input does, or the context, after the schedule that it plays.
+// Serve runs a worker: it plays the schedules that it reads, and writes their results. It ends
+// when its input does, or the context, after the schedule that it plays.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memory)
@@ -37,7 +37,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	broken := make(chan error, 1)
 	go func() {
 		defer close(batches)
-		defer stop() // nobody wants the rest
+		// the remaining schedules are no longer needed
+		defer stop()
 		for {
 			var batch []campaign.Schedule
 			if err := from.Decode(&batch); err != nil {

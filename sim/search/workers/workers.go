@@ -20,7 +20,7 @@ import (
 
 // Pool is a number of worker processes. It implements search.Workers.
 type Pool struct {
-	// batch is how many schedules a worker is given at once, at most.
+	// batch is the most schedules that a worker is given at once.
 	batch   int
 	jobs    chan campaign.Schedule
 	results chan campaign.Result
@@ -32,18 +32,18 @@ type Pool struct {
 }
 
 const (
-	// most bounds a batch, and inHand how many of them a worker has: one that it plays,
-	// and the next.
+	// most bounds a batch. inHand is how many batches a worker has: the one that it plays, and the
+	// next.
 	most   = 25
 	inHand = 2
-	// lastWords is how long a worker that was told to stop may take to say what it
-	// has found. A schedule takes milliseconds.
+	// lastWords is how long a stopped worker may take to report its findings. A schedule takes
+	// milliseconds.
 	lastWords = 5 * time.Second
 )
 
-// Start starts worker processes for a story: the command calls [Serve]. They stop when
-// their input ends, which is when the pool is closed, when the context ends, and when
-// this process is gone, however it ended.
+// Start starts worker processes for a story: the command calls [Serve]. They stop when their input
+// ends: when the pool is closed, when the context ends, or when this process is gone, however it
+// ended.
 func Start(ctx context.Context, n int, story *campaign.Story, command ...string) *Pool {
 	p := &Pool{
 		batch: min(max(1, campaign.Ahead/(2*inHand*n)), most),
@@ -53,7 +53,7 @@ func Start(ctx context.Context, n int, story *campaign.Story, command ...string)
 	for i := range n {
 		p.crew.Go(func() {
 			if err := p.work(ctx, story, command); err != nil {
-				stop() // half a search says nothing
+				stop() // half a search proves nothing
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				p.errs = append(p.errs, fmt.Errorf("worker %d: %w", i, err))
@@ -77,8 +77,7 @@ func (p *Pool) Take() (campaign.Result, bool) {
 	return r, ok
 }
 
-// Close ends the workers and returns what went wrong with them. What they found since
-// is lost.
+// Close ends the workers and returns their errors. Results that were not taken yet are lost.
 func (p *Pool) Close() error {
 	p.closed.Do(func() { close(p.jobs) })
 	for range p.results {
@@ -117,7 +116,8 @@ func (p *Pool) work(ctx context.Context, story *campaign.Story, command []string
 	ended := cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return nil // it was told to stop
+		// It was stopped.
+		return nil
 	case ended != nil:
 		return fmt.Errorf("%w\n%s", ended, said.Bytes())
 	case received != nil:
@@ -128,7 +128,7 @@ func (p *Pool) work(ctx context.Context, story *campaign.Story, command []string
 	return nil
 }
 
-// send gives a worker the story, and then batches as long as there are any.
+// send sends a worker the story, and then batches until there are no more.
 func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story, free chan<- struct{}) error {
 	err := to.Encode(story)
 	for err == nil {
@@ -162,7 +162,7 @@ func (p *Pool) send(ctx context.Context, to *json.Encoder, story *campaign.Story
 	return err
 }
 
-// receive takes over what a worker finds, until its output ends.
+// receive takes over a worker's results, until its output ends.
 func (p *Pool) receive(from *json.Decoder, free <-chan struct{}) error {
 	for {
 		var found []campaign.Result
