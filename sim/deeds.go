@@ -14,7 +14,7 @@ import (
 // Tells names the process whose cache it is, and what the delivery that is scheduled now will
 // tell that of.
 func (s *stream) Tells() (process, of string) {
-	behind := s.p.view.Behind(s.kind)
+	behind := s.p.cache.view.Behind(s.kind)
 	if s.table == nil || len(behind) == 0 {
 		return s.p.actor.name, ""
 	}

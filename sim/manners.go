@@ -28,22 +28,23 @@ func (w *world) note(text string) {
 }
 
 // rests notices a request that is asked for again and again, without a rest.
-func (p *process) rests(e *entry, after time.Duration) {
-	if after > atOnce || p.w.effects != e.effects {
-		e.again, e.effects = 0, p.w.effects
+func (q *queue) rests(e *entry, after time.Duration) {
+	if after > atOnce || q.p.w.effects != e.effects {
+		e.again, e.effects = 0, q.p.w.effects
 		return
 	}
 	if e.again++; e.again == restless {
-		p.w.note(fmt.Sprintf("%s asked %d times in a row to run again about %s within %s, while nothing changed", p.actor.name, restless, e.request.Name, atOnce))
+		q.p.w.note(fmt.Sprintf("%s asked %d times in a row to run again about %s within %s, while nothing changed", q.p.actor.name, restless, e.request.Name, atOnce))
 	}
 }
 
 // timed notices a reconcile that takes its time, in a run whose manners are looked at: a search has no time for that.
-func (p *process) timed(c *coroutine) {
+func (a *flights) timed(c *coroutine) {
+	p := a.p
 	if p.w.trace == nil || c.mark.Took() < slow {
 		return
 	}
-	if p.slow++; p.slow == slowly {
+	if a.slow++; a.slow == slowly {
 		p.w.note(fmt.Sprintf("%s has kept the simulator waiting for more than %s %d times: it sleeps, or computes, by the clock of the machine; take the run's from Deps.Clock", p.actor.name, slow, slowly))
 	}
 }

@@ -167,7 +167,7 @@ func (o operations) ExpireWatch(op *scenarios.CacheOp) error {
 
 func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
 	if p := b.process(c.Controller); p != nil {
-		for _, s := range p.streams {
+		for _, s := range p.cache.streams {
 			if s.kind.Kind == c.Kind {
 				do(s)
 				return nil
@@ -212,7 +212,7 @@ func (b *Backend) restoreAPI() {
 	}
 	b.api.away, b.api.storeless = false, false
 	for _, p := range b.processes {
-		for _, s := range p.streams {
+		for _, s := range p.cache.streams {
 			s.catchUp()
 		}
 	}
@@ -315,7 +315,7 @@ func (h healer) Running() []scenarios.Running {
 // ThawCaches also has come what is on its way to a cache.
 func (h healer) ThawCaches() {
 	for _, p := range h.processes {
-		for _, s := range p.streams {
+		for _, s := range p.cache.streams {
 			s.due = h.w.now
 			s.thaw()
 		}
@@ -336,7 +336,7 @@ func (r running) End() error {
 
 // Revive leaves an agent to the next boot of its host.
 func (r running) Revive() error {
-	if down := !r.p.up && !r.p.standby; down && (r.p.host == nil || r.p.host.Booted()) {
+	if !r.p.alive() && (r.p.resident == nil || r.p.resident.host.Booted()) {
 		r.p.restart(startLatency)
 	}
 	return nil
