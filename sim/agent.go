@@ -17,17 +17,23 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
+// resident is a process on a host, where it runs an agent in each boot.
+type resident struct {
+	p    *process
+	host *host
+	// peers are the processes of the same agent, by their Nodes.
+	peers map[string]*process
+	agent controllers.Agent
+}
+
 // addAgents makes a process of an agent on every host.
 func (b *Backend) addAgents(c controllers.Selection) {
-	peers := make(map[string]*process, len(b.hosts)) // by their Nodes
+	peers := make(map[string]*process, len(b.hosts))
 	for _, h := range b.hosts {
-		p := &process{
-			w: b.w, actor: actor{name: scenarios.ProcessOn(c.Name, h.name), place: steps.PlaceAgent}, at: h.at, store: b.store, api: b.api, registration: c.Registration,
-			bmcs: b.bmcs, threads: &b.sim.threads, host: h, peers: peers,
-			deps: controllers.Deps{Settings: c.Settings, Overlay: c.Overlay, Host: controllers.Host{Name: h.name, Node: h.kubelet.node}},
-		}
+		p := b.newProcess(c, scenarios.ProcessOn(c.Name, h.name), steps.PlaceAgent, h.at)
+		p.resident = &resident{p: p, host: h, peers: peers}
+		p.deps.Host = controllers.Host{Name: h.name, Node: h.kubelet.node}
 		p.deps.Clock = wallClock{b.w, &h.kubelet.offset}
-		p.deps.Warn = b.warner(p)
 		p.deps.Decided = b.decided(c.Name, p, func() string { return h.name })
 		peers[h.kubelet.node] = p
 		h.agents = append(h.agents, p)
@@ -39,28 +45,29 @@ func (b *Backend) addAgents(c controllers.Selection) {
 	}
 }
 
-// startAgent is a new incarnation of a process on a host.
-func (p *process) startAgent() {
-	p.life++
+// start begins an incarnation.
+func (r *resident) start() {
+	p := r.p
+	p.begin(&p.uplink, &p.flights)
 	p.up = true
 	within := func(patience time.Duration) client.Client {
-		g := gate{p, p.life, patience}
+		g, store := gate{p, p.life, patience}, p.uplink.store
 		// Without a cache every read is one of the API server.
-		return uncached{kube.NewClient(kube.NewView(p.store), g, p.actor.name), kube.NewReader(p.store, g, p.actor.name)}
+		return uncached{kube.NewClient(kube.NewView(store), g, p.actor.name), kube.NewReader(store, g, p.actor.name)}
 	}
 	deps := p.deps
 	deps.Client, deps.LiveWithin = within(apiTimeout), within
 	deps.Live = deps.Client
-	deps.Boot, deps.Watchdog, deps.Peers = boot{p.host, p.host.Boot(), p.registration.Name}, feeding{p, p.life}, asking{p, p.life}
-	deps.Reboot = func(context.Context) error { return p.reboot(p.life) }
+	deps.Boot, deps.Watchdog, deps.Peers = boot{r.host, r.host.Boot(), p.registration.Name}, feeding{r, p.life}, asking{r, p.life}
+	deps.Reboot = func(context.Context) error { return r.reboot(p.life) }
 	agent, err := p.registration.NewAgent(deps)
 	if err != nil {
 		p.w.fail(fmt.Errorf("start %s: %w", p.actor.name, err))
 		return
 	}
-	p.agent = agent
-	p.w.emit(history.Event{Kind: history.ControllerStarted, Host: p.host.name, Actor: p.actor.name})
-	p.stepAfter(workLatency)
+	r.agent = agent
+	p.w.emit(history.Event{Kind: history.ControllerStarted, Host: r.host.name, Actor: p.actor.name})
+	r.stepAfter(workLatency)
 }
 
 // uncached reads from the API server and writes to it.
@@ -80,27 +87,20 @@ func (u uncached) List(ctx context.Context, list client.ObjectList, opts ...clie
 }
 
 // stepAfter lets the agent's next step begin.
-func (p *process) stepAfter(pause time.Duration) {
-	p.schedule(&p.actor, steps.ClassTimer, steps.Deed{Verb: "step", On: steps.Object{Kind: "Process", Name: p.actor.name}}, p.host.clock.lasts(pause), func(trouble) {
+func (r *resident) stepAfter(pause time.Duration) {
+	p := r.p
+	p.schedule(&p.actor, steps.ClassTimer, steps.Deed{Verb: "step", On: steps.Object{Kind: "Process", Name: p.actor.name}}, r.host.clock.lasts(pause), func(trouble) {
 		var next time.Duration
-		p.launch(&flight{p: p, body: func() (err error) {
-			next, err = p.agent.Step(context.Background())
+		p.flights.launch(&flight{p: p, body: func() (err error) {
+			next, err = r.agent.Step(context.Background())
 			return err
 		}, done: func(f *flight) {
 			if f.err != nil {
 				p.failed("", f.err)
 			}
-			p.stepAfter(controllers.Pause(next))
+			r.stepAfter(controllers.Pause(next))
 		}})
 	})
-}
-
-// dieWithBoot ends the process with the boot that it runs in. That is not a crash: the
-// end of a boot ends all that runs in it.
-func (p *process) dieWithBoot() {
-	p.life++
-	p.up, p.paused, p.held = false, false, nil
-	p.abandon()
 }
 
 // boot is a boot of a host, as its processes find it. It implements controllers.Boot.
@@ -126,17 +126,17 @@ var errGone = errors.New("the process is gone")
 // feeding is how one incarnation reaches the watchdog of its host. It implements
 // controllers.Watchdog.
 type feeding struct {
-	p    *process
+	r    *resident
 	life int
 }
 
 // Timeout is how long the watchdog waits.
-func (f feeding) Timeout() time.Duration { return f.p.host.WatchdogTime() }
+func (f feeding) Timeout() time.Duration { return f.r.host.WatchdogTime() }
 
 // Feed lets the watchdog wait for its whole time again, as a step: a process may stand
 // still between deciding to do so and doing it.
 func (f feeding) Feed(context.Context) error {
-	p, h := f.p, f.p.host
+	p, h := f.r.p, f.r.host
 	if h.WatchdogTime() == 0 {
 		return fmt.Errorf("the host %s has no watchdog", h.name)
 	}
@@ -147,23 +147,24 @@ func (f feeding) Feed(context.Context) error {
 			done(nil)
 		})
 	}
-	return p.perform(f.life, c)
+	return p.flights.perform(f.life, c)
 }
 
 // reboot has the kernel reboot at once, which ends the process as well.
-func (p *process) reboot(life int) error {
-	c := &call{class: steps.ClassPower, deed: p.host.deed("reboot"), lost: func() error { return errGone }}
+func (r *resident) reboot(life int) error {
+	p := r.p
+	c := &call{class: steps.ClassPower, deed: r.host.deed("reboot"), lost: func() error { return errGone }}
 	c.run = func(bool, func(error)) {
 		p.unlessPaused(life, func() {
-			p.host.Reboot(p.actor.name, "rebooted by its agent")
+			r.host.Reboot(p.actor.name, "rebooted by its agent")
 		})
 	}
-	return p.perform(life, c)
+	return p.flights.perform(life, c)
 }
 
 // asking is how one incarnation reaches its peers. It implements controllers.Peers.
 type asking struct {
-	p    *process
+	r    *resident
 	life int
 }
 
@@ -175,7 +176,7 @@ var (
 // Ask sends a request to each, as a step of its own. A peer whose host is off, or cut
 // off, never answers.
 func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte, within time.Duration) map[string][]byte {
-	p, answers := a.p, map[string][]byte{}
+	answers := map[string][]byte{}
 	c := &call{
 		class: steps.ClassPeer, deed: steps.Deed{Verb: "ask", On: steps.Object{Kind: "Host"}}, lost: func() error { return errPeerTimeout },
 		patience: within,
@@ -186,7 +187,7 @@ func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte
 			done(nil)
 		}
 		for _, node := range slices.Sorted(maps.Keys(peers)) {
-			p.send(node, request, func(said []byte, err error) {
+			a.r.send(node, request, func(said []byte, err error) {
 				if err == nil && !c.answered {
 					answers[node] = said
 				}
@@ -196,22 +197,22 @@ func (a asking) Ask(_ context.Context, peers map[string][]string, request []byte
 			})
 		}
 	}
-	_ = p.perform(a.life, c) // who has not answered is not among the answers
+	_ = a.r.p.flights.perform(a.life, c) // who has not answered is not among the answers
 	return answers
 }
 
 // send brings a request to the peer on a Node's host, and its answer back.
-func (p *process) send(node string, request []byte, answered func([]byte, error)) {
-	to := p.peers[node]
+func (r *resident) send(node string, request []byte, answered func([]byte, error)) {
+	p, to := r.p, r.peers[node]
 	if to == nil {
 		return // nothing is there
 	}
-	p.w.schedule(&p.actor, steps.ClassPeer, steps.Deed{Verb: "ask", On: steps.Object{Kind: "Host", Name: to.host.name}}, apiLatency, func(t trouble) {
-		if t.fault != "" || !p.w.network.carries(p.at, to.at) {
+	p.w.schedule(&p.actor, steps.ClassPeer, steps.Deed{Verb: "ask", On: steps.Object{Kind: "Host", Name: to.resident.host.name}}, apiLatency, func(t trouble) {
+		if t.fault != "" || !p.w.network.carries(p.uplink.at, to.uplink.at) {
 			return
 		}
-		to.asked(p.deps.Host.Node, request, func(said []byte, err error) {
-			if p.w.network.carries(to.at, p.at) {
+		to.resident.asked(p.deps.Host.Node, request, func(said []byte, err error) {
+			if p.w.network.carries(to.uplink.at, p.uplink.at) {
 				answered(said, err)
 			}
 		})
@@ -219,10 +220,11 @@ func (p *process) send(node string, request []byte, answered func([]byte, error)
 }
 
 // asked has the agent answer a request, as soon as its host lets it.
-func (p *process) asked(from string, request []byte, done func([]byte, error)) {
-	answerer, ok := p.agent.(controllers.Answerer)
+func (r *resident) asked(from string, request []byte, done func([]byte, error)) {
+	p := r.p
+	answerer, ok := r.agent.(controllers.Answerer)
 	switch {
-	case !p.host.Booted():
+	case !r.host.Booted():
 		return
 	case !p.up || !ok:
 		done(nil, errNoPeer)
@@ -230,7 +232,7 @@ func (p *process) asked(from string, request []byte, done func([]byte, error)) {
 	}
 	p.unlessPaused(p.life, func() {
 		var said []byte
-		p.launch(&flight{p: p, body: func() (err error) {
+		p.flights.launch(&flight{p: p, body: func() (err error) {
 			said, err = answerer.Answer(context.Background(), from, request)
 			return err
 		}, done: func(f *flight) { done(said, f.err) }})

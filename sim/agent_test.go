@@ -71,7 +71,7 @@ func TestAgents(t *testing.T) {
 		},
 	}})
 	for _, p := range b.processes {
-		if p.host != nil {
+		if p.resident != nil {
 			p.restart(startLatency)
 		}
 	}

@@ -223,13 +223,13 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 			}
 		}
 		for n := 1; c.Replicas > 1 && n <= c.Replicas; n++ {
-			b.process(scenarios.Process(c.Name, n)).election = &election{lease: "fencelab-" + c.Name}
+			b.candidate(b.process(scenarios.Process(c.Name, n)), "fencelab-"+c.Name)
 		}
 	}
 	b.waiting = play.Await(&spec.Topology)
 	for _, p := range b.processes {
 		// The first of several processes is the first to lead.
-		if p.host != nil {
+		if p.resident != nil {
 			b.waiting[p.actor.name] = true
 		} else {
 			b.waiting[p.registration.Name] = true
@@ -347,15 +347,10 @@ func (b *Backend) addControllers(chosen []controllers.Selection) error {
 
 // addProcess makes the n-th process of a controller.
 func (b *Backend) addProcess(c controllers.Selection, n int) (*process, error) {
-	p := &process{
-		w: b.w, actor: actor{name: scenarios.Process(c.Name, n), place: steps.PlaceProcess + scenarios.Process(c.Name, n)}, at: scenarios.ControllerEnd(scenarios.Process(c.Name, n)), store: b.store, api: b.api, registration: c.Registration, bmcs: b.bmcs, names: b.names,
-		threads: &b.sim.threads, leases: b.sim.kinds.lease,
-		deps:    controllers.Deps{Settings: c.Settings, Overlay: c.Overlay},
-		limiter: b.limiter(c.Name),
-	}
+	name := scenarios.Process(c.Name, n)
+	p := b.newProcess(c, name, steps.PlaceProcess+name, scenarios.ControllerEnd(name))
 	p.deps.Clock = wallClock{b.w, &p.offset}
-	p.deps.Warn = b.warner(p)
-	p.deps.Decided = b.decided(c.Name, p, func() string { return p.running.entry.request.String() })
+	p.deps.Decided = b.decided(c.Name, p, func() string { return p.flights.running.entry.request.String() })
 	if c.Setup == nil {
 		if err := b.watch(p, c.For, nil); err != nil {
 			return nil, err
@@ -431,11 +426,12 @@ func (b *Backend) stream(p *process, obj client.Object) (*stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w", p.actor.name, err)
 	}
-	if i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.kind == kind }); i >= 0 {
-		return p.streams[i], nil
+	c := &p.cache
+	if i := slices.IndexFunc(c.streams, func(s *stream) bool { return s.kind == kind }); i >= 0 {
+		return c.streams[i], nil
 	}
 	s := &stream{p: p, kind: kind, table: b.sim.kinds.table[kind], actor: actor{name: p.actor.name + "." + kind.String(), place: p.actor.place}}
-	p.kinds, p.streams = append(p.kinds, kind), append(p.streams, s)
+	c.kinds, c.streams = append(c.kinds, kind), append(c.streams, s)
 	return s, nil
 }
 
@@ -446,7 +442,7 @@ func (b *Backend) committed(c kube.Change) {
 		b.changed(kind, c)
 	}
 	for _, p := range b.processes {
-		p.changed(c.Kind)
+		p.cache.changed(c.Kind)
 	}
 }
 
@@ -523,8 +519,7 @@ func (b *Backend) isUp(e history.Event) {
 		}
 	}
 	for _, p := range b.processes {
-		if p.registration.StartsAfterNodes && p.life == 0 && !p.starting {
-			p.starting = true
+		if p.registration.StartsAfterNodes && p.life == 0 && p.nextStart == nil {
 			p.restart(startLatency)
 		}
 	}
@@ -568,8 +563,7 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 		return nil, nil
 	}
 	for _, p := range b.processes {
-		p.life++
-		p.abandon()
+		p.die()
 	}
 	if b.w.bubble != nil {
 		b.w.bubble.Close()

@@ -14,7 +14,7 @@ import (
 // Tells returns the process that owns the cache, and the event that the delivery being scheduled
 // brings it.
 func (s *stream) Tells() (process, of string) {
-	behind := s.p.view.Behind(s.kind)
+	behind := s.p.cache.view.Behind(s.kind)
 	if s.table == nil || len(behind) == 0 {
 		return s.p.actor.name, ""
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fencelab/fencelab/scenarios/objects"
+	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
@@ -20,63 +21,83 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// election is one process's part in the election of a leader among several processes of a
-// controller. A leader ends when it learns that it has lost the Lease, and comes back as a
-// candidate. Until it learns so, it goes on.
+// election is the part of one process in the election of a leader among several
+// of the same controller. A leader that learns that it no longer is one ends, and
+// comes back as a candidate; until it learns it, it goes on.
 type election struct {
-	// lease is the Lease's name. Identity is the holder's name of one life of the process: a
-	// process that starts again must wait for the Lease of its earlier life to expire.
+	p *process
+	// lease is the Lease's name, identity what the Lease calls a life of the process: one
+	// that starts again waits for the Lease of the life before it like everybody else.
 	lease, identity string
-	// leads says that the process is the leader; it last renewed the Lease at renewed.
+	// kind is that of Leases.
+	kind *kube.Kind
+	// standby says that the process is up as a candidate, and vote is its next step.
+	standby bool
+	vote    *step
+	// leads since renewed.
 	leads   bool
 	renewed time.Duration
-	// observed is the Lease as last read, unchanged since seen. The times in it are by another
-	// process's clock, so only seen shows whether it is still renewed.
+	// observed is what the Lease said last, since seen. Its times are of another's
+	// clock: only the own one tells whether it is renewed.
 	observed coordinationv1.LeaseSpec
 	seen     time.Duration
 }
 
-// stand makes the process a candidate.
-func (p *process) stand() {
-	p.life++
-	p.standby = true
-	*p.election = election{lease: p.election.lease, identity: fmt.Sprintf("%s_%d", p.actor.name, p.life), seen: p.w.now}
-	p.campaign(apiLatency)
+// candidate makes a process one of several that may lead.
+func (b *Backend) candidate(p *process, lease string) {
+	p.election = &election{p: p, lease: lease, kind: b.sim.kinds.lease}
 }
 
-func (p *process) campaign(after time.Duration) {
-	p.vote = p.schedule(&p.actor, steps.ClassLease, steps.Deed{Verb: "elect", On: steps.Object{Kind: "Lease", Name: p.election.lease}}, after, p.elect)
+// stands reports whether the process is up as a candidate; one without an election never is.
+func (e *election) stands() bool { return e != nil && e.standby }
+
+func (e *election) end() {
+	e.p.w.cancel(e.vote)
+	e.standby = false
 }
 
-// elect takes or renews the Lease, or notes its holder.
-func (p *process) elect(t trouble) {
-	e := p.election
-	reached := t.fault == "" && p.writes()
-	mine := reached && p.takeLease()
+// stand begins an incarnation as a candidate.
+func (e *election) stand() {
+	p := e.p
+	p.begin()
+	*e = election{p: p, lease: e.lease, identity: fmt.Sprintf("%s_%d", p.actor.name, p.life), kind: e.kind, standby: true, seen: p.w.now}
+	e.campaign(apiLatency)
+}
+
+func (e *election) campaign(after time.Duration) {
+	p := e.p
+	e.vote = p.schedule(&p.actor, steps.ClassLease, steps.Deed{Verb: "elect", On: steps.Object{Kind: "Lease", Name: e.lease}}, after, e.elect)
+}
+
+// elect takes the Lease, renews it, or sees whose it is.
+func (e *election) elect(t trouble) {
+	p := e.p
+	reached := t.fault == "" && p.uplink.writes()
+	mine := reached && e.takeLease()
 	switch {
 	case mine:
 		e.renewed = p.w.now
 	case e.leads && (reached || p.w.now-e.renewed >= renewDeadline):
-		// Requests that it has already sent still arrive.
+		// Nobody calls back what it has sent already.
 		p.kill(death{note: "it no longer has its Lease", late: apiLatency})
 		return
 	}
 	if mine && !e.leads {
-		e.leads, p.standby = true, false
+		e.leads, e.standby = true, false
 		p.start(p.stale)
 	}
-	p.campaign(retryPeriod)
+	e.campaign(retryPeriod)
 }
 
-// takeLease takes or renews the Lease if it can, and reports whether the process holds it.
-func (p *process) takeLease() bool {
-	e, now := p.election, metav1.NewMicroTime(epoch.Add(p.w.now))
+// takeLease reports whether the Lease is the process's.
+func (e *election) takeLease() bool {
+	p, store, now := e.p, e.p.uplink.store, metav1.NewMicroTime(epoch.Add(e.p.w.now))
 	key := client.ObjectKey{Namespace: objects.Namespace, Name: e.lease}
 	seconds, identity := int32(leaseDuration/time.Second), e.identity
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now}
-	obj, err := p.store.Get(p.leases, key)
+	obj, err := store.Get(e.kind, key)
 	if apierrors.IsNotFound(err) {
-		_, err = p.store.Create(p.actor.name, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: spec})
+		_, err = store.Create(p.actor.name, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: spec})
 	} else if err == nil {
 		lease := *obj.(*coordinationv1.Lease)
 		if !sameLease(&lease.Spec, &e.observed) {
@@ -90,7 +111,7 @@ func (p *process) takeLease() bool {
 			spec.AcquireTime = lease.Spec.AcquireTime
 		}
 		lease.Spec = spec
-		_, err = p.store.Put(p.actor.name, &lease)
+		_, err = store.Put(p.actor.name, &lease)
 	}
 	if err != nil {
 		p.w.fail(err)

@@ -58,16 +58,16 @@ func (h *host) identify(to hash.Hash) {
 }
 
 func (p *process) identify(to hash.Hash, known map[string]string) {
-	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.standby, p.paused, p.offset, len(p.held), p.crash.Armed())
-	if p.limiter.Every > 0 {
-		fmt.Fprintf(to, "limit %s\n", max(0, p.limiter.next-p.w.now))
+	fmt.Fprintf(to, "process %s %t %t %t %s %d %t\n", p.actor.name, p.up, p.election.stands(), p.still.paused, p.offset, len(p.still.held), p.crash.Armed())
+	if p.uplink.limiter.Every > 0 {
+		fmt.Fprintf(to, "limit %s\n", max(0, p.uplink.limiter.next-p.w.now))
 	}
-	for _, s := range p.streams {
-		if p.view == nil {
+	for _, s := range p.cache.streams {
+		if p.cache.view == nil {
 			break // it has not started
 		}
 		fmt.Fprintf(to, "stream %s %t\n", s.kind.Kind, s.frozen)
-		for _, change := range p.view.Behind(s.kind) {
+		for _, change := range p.cache.view.Behind(s.kind) {
 			fmt.Fprintf(to, "lacks %s\n", change.Key)
 			identifyObject(to, known, change.New)
 		}
@@ -76,7 +76,7 @@ func (p *process) identify(to hash.Hash, known map[string]string) {
 		e := p.queue.entries[k]
 		fmt.Fprintf(to, "request %s %t %t %t %d %d %d\n", k, e.queued, e.timer != nil, e.locked, e.priority, e.failures, slices.Index(p.queue.ready, e))
 	}
-	for _, f := range p.flights {
+	for _, f := range p.flights.aloft {
 		fmt.Fprint(to, "flight")
 		if f.entry != nil {
 			fmt.Fprintf(to, " of %s", f.entry.request)

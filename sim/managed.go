@@ -48,7 +48,7 @@ type realController struct {
 
 // flights is how many requests it works on.
 func (c *realController) flights(p *process) (n int) {
-	for _, f := range p.flights {
+	for _, f := range p.flights.aloft {
 		if f.entry.of == c {
 			n++
 		}
@@ -70,10 +70,10 @@ func (p *process) manage(deps controllers.Deps) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &managed{p: p, life: p.life, bubble: p.w.bubble, cancel: cancel, informers: make(map[*kube.Kind]*informer), waiting: make(map[*call]*bubble.Answer)}
-	for _, k := range p.kinds {
+	for _, k := range p.cache.kinds {
 		m.informers[k] = &informer{m: m, kind: k}
 	}
-	p.managed = m
+	p.program, p.parts = m, append(p.parts, m)
 	warn := deps.Warn
 	deps.Warn = func(about client.Object, reason, message string) {
 		about = about.DeepCopyObject().(client.Object)
@@ -132,7 +132,7 @@ type asked struct {
 // stir lets time pass in the bubble, at most until the next step, and reports whether
 // something has happened there.
 func (w *world) stir(until time.Duration) bool {
-	if !slices.ContainsFunc(w.managed, func(p *process) bool { return p.up && len(p.flights) > 0 }) {
+	if !slices.ContainsFunc(w.managed, func(p *process) bool { return p.up && len(p.flights.aloft) > 0 }) {
 		return false // a clock that nobody looks at is set when somebody does
 	}
 	at, said := w.bubble.Pass(until)
@@ -154,7 +154,7 @@ type flightKey struct{}
 
 // perform is called in the bubble: the goroutine waits until its call is answered.
 func (m *managed) perform(ctx context.Context, life int, c *call, k *kube.Call) error {
-	if m == nil || life != m.life || m.dead.Load() {
+	if life != m.life || m.dead.Load() {
 		bubble.Exit()
 	}
 	t, _ := ctx.Value(flightKey{}).(ticket)
@@ -165,39 +165,36 @@ func (m *managed) perform(ctx context.Context, life int, c *call, k *kube.Call) 
 			delete(m.waiting, c)
 			m.turn(answer.Give)
 		}
-		i := slices.IndexFunc(m.p.flights, func(f *flight) bool { return f.entry.ticket == t })
+		f := m.p.flights.of(t)
 		switch {
 		case m.dead.Load():
 			delete(m.waiting, c)
 			m.turn(answer.Kill)
-		case i < 0:
+		case f == nil:
 			m.p.w.fail(fmt.Errorf("controller %s: %s outside a reconcile, or with a context other than the reconcile's, which the simulator does not model", m.p.actor.name, k))
 		default:
-			m.p.w.asked = append(m.p.w.asked, asked{m, m.p.flights[i], c, text})
+			m.p.w.asked = append(m.p.w.asked, asked{m, f, c, text})
 		}
 	})
 	return c.err
 }
 
-// work hands a request to a worker of its controller.
-func (m *managed) work(f *flight) {
-	m.p.flights = append(m.p.flights, f)
+// begin hands a request to a worker of its controller.
+func (m *managed) begin(f *flight) {
+	m.p.flights.aloft = append(m.p.flights.aloft, f)
 	m.turn(func() { f.entry.of.queue.hand(f.entry.request, f.entry.priority) })
 }
 
 // landed is told that a request is no longer worked on.
 func (m *managed) landed(t ticket) {
-	p := m.p
-	i := slices.IndexFunc(p.flights, func(f *flight) bool { return f.entry.ticket == t })
-	f := p.flights[i]
-	p.flights = slices.Delete(p.flights, i, i+1)
-	f.entry.locked = false
-	p.wake()
+	f := m.p.flights.of(t)
+	m.p.flights.land(f)
+	m.p.queue.release(f.entry)
 }
 
-// tell tells the handlers of a kind what became of an object in the cache.
-func (m *managed) tell(kind *kube.Kind, change kube.Change, initial bool) {
-	i := m.informers[kind]
+// learn gives a change in the cache to the handlers of its kind.
+func (m *managed) learn(s *stream, change kube.Change, priority int) {
+	i, initial := m.informers[s.kind], priority == low && change.Old == nil
 	if len(i.handlers) == 0 {
 		return
 	}
@@ -208,9 +205,9 @@ func (m *managed) tell(kind *kube.Kind, change kube.Change, initial bool) {
 	})
 }
 
-// kill ends every goroutine of the incarnation that waits for an answer, and has the
+// end ends every goroutine of the incarnation that waits for an answer, and has the
 // others end. Whatever they still try to do on the way has no effect.
-func (m *managed) kill() {
+func (m *managed) end() {
 	m.dead.Store(true)
 	waiting := m.waiting
 	m.waiting = nil

@@ -18,7 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -113,7 +113,7 @@ func (g *manager[R]) GetClient() client.Client          { return g.deps.Client }
 func (g *manager[R]) GetAPIReader() client.Reader       { return g.deps.Live }
 func (g *manager[R]) GetScheme() *runtime.Scheme        { return g.deps.Client.Scheme() }
 func (g *manager[R]) GetRESTMapper() apimeta.RESTMapper { return g.deps.Client.RESTMapper() }
-func (g *manager[R]) GetCache() cache.Cache             { return informers{g.deps.Client, g.m} }
+func (g *manager[R]) GetCache() ctrlcache.Cache         { return informers{g.deps.Client, g.m} }
 func (g *manager[R]) GetFieldIndexer() client.FieldIndexer {
 	return informers{g.deps.Client, g.m}
 }
@@ -202,8 +202,8 @@ type informers struct {
 }
 
 // GetInformer returns the informer of a kind that the registration names.
-func (i informers) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	kind, err := i.m.p.store.Server().KindOf(obj)
+func (i informers) GetInformer(_ context.Context, obj client.Object, _ ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
+	kind, err := i.m.p.uplink.store.Server().KindOf(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -216,8 +216,8 @@ func (i informers) GetInformer(_ context.Context, obj client.Object, _ ...cache.
 }
 
 // GetInformerForKind is GetInformer for the typed object of a kind.
-func (i informers) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	obj, err := i.m.p.client.Scheme().New(gvk)
+func (i informers) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
+	obj, err := i.m.p.cache.client.Scheme().New(gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +226,9 @@ func (i informers) GetInformerForKind(ctx context.Context, gvk schema.GroupVersi
 
 // IndexField adds an index to the cache.
 func (i informers) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	kind, err := i.m.p.store.Server().KindOf(obj)
+	kind, err := i.m.p.uplink.store.Server().KindOf(obj)
 	if err == nil {
-		i.m.p.view.Index(kind, field, extract)
+		i.m.p.cache.view.Index(kind, field, extract)
 	}
 	return err
 }
@@ -290,7 +290,7 @@ func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler,
 	i.mu.Lock()
 	i.handlers = append(i.handlers, added)
 	i.mu.Unlock()
-	for _, obj := range i.m.p.view.Objects(i.kind) {
+	for _, obj := range i.m.p.cache.view.Objects(i.kind) {
 		added.tell(kube.Change{New: obj}, true)
 	}
 	return added, nil

@@ -506,12 +506,12 @@ func TestPausedLeader(t *testing.T) {
 	first := st.b.process("kicker")
 	first.kill(death{})
 	for _, p := range []*process{first, second} {
-		p.election = &election{lease: "kickers"}
+		st.b.candidate(p, "kickers")
 	}
 	st.until(history.ControllerStarted)
 	second.restart(startLatency)
 	st.pass(time.Minute)
-	if !first.up || second.up || !second.standby {
+	if !first.up || second.up || !second.election.standby {
 		t.Fatalf("the first process leads: %t, the second: %t", first.up, second.up)
 	}
 	st.do(scenarios.Op{Annotate: &scenarios.AnnotateOp{Object: "BareMetalHost/worker-1", Key: fenceAnnotation}})
@@ -529,7 +529,7 @@ func TestPausedLeader(t *testing.T) {
 	if n := st.count(history.PowerOff, "kicker"); n != 1 {
 		t.Errorf("the host went off %d times by the process that no longer leads, want once", n)
 	}
-	if first.up || !second.up || !first.standby {
+	if first.up || !second.up || !first.election.standby {
 		t.Errorf("afterwards the first process leads: %t, the second: %t", first.up, second.up)
 	}
 }
@@ -547,7 +547,7 @@ func TestLeaderWithoutAPI(t *testing.T) {
 	processes[0].kill(death{})
 	second.restart(startLatency)
 	for _, p := range processes {
-		p.election = &election{lease: "kickers"}
+		st.b.candidate(p, "kickers")
 	}
 	st.until(history.ControllerStarted)
 	st.do(scenarios.Op{APIOutage: &scenarios.OutageOp{}})

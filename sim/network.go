@@ -71,8 +71,8 @@ func (b *Backend) restore(op *scenarios.LinkOp) {
 		h.kubelet.reconnect()
 	}
 	for _, p := range b.processes {
-		if slices.ContainsFunc(links, func(l scenarios.Link) bool { return l.Covers(scenarios.API, p.at) }) {
-			for _, s := range p.streams {
+		if slices.ContainsFunc(links, func(l scenarios.Link) bool { return l.Covers(scenarios.API, p.uplink.at) }) {
+			for _, s := range p.cache.streams {
 				s.catchUp()
 			}
 		}

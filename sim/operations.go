@@ -166,7 +166,7 @@ func (o operations) ExpireWatch(op *scenarios.CacheOp) error {
 
 func (b *Backend) onStream(c *scenarios.CacheOp, do func(*stream)) error {
 	if p := b.process(c.Controller); p != nil {
-		for _, s := range p.streams {
+		for _, s := range p.cache.streams {
 			if s.kind.Kind == c.Kind {
 				do(s)
 				return nil
@@ -210,7 +210,7 @@ func (b *Backend) restoreAPI() {
 	}
 	b.api.away, b.api.storeless = false, false
 	for _, p := range b.processes {
-		for _, s := range p.streams {
+		for _, s := range p.cache.streams {
 			s.catchUp()
 		}
 	}
@@ -313,7 +313,7 @@ func (h healer) Running() []scenarios.Running {
 // ThawCaches thaws the caches, and delivers at once what is on its way to them.
 func (h healer) ThawCaches() {
 	for _, p := range h.processes {
-		for _, s := range p.streams {
+		for _, s := range p.cache.streams {
 			s.due = h.w.now
 			s.thaw()
 		}
@@ -334,7 +334,7 @@ func (r running) End() error {
 
 // Revive restarts a process that is down. An agent waits for the next boot of its host.
 func (r running) Revive() error {
-	if down := !r.p.up && !r.p.standby; down && (r.p.host == nil || r.p.host.Booted()) {
+	if !r.p.alive() && (r.p.resident == nil || r.p.resident.host.Booted()) {
 		r.p.restart(startLatency)
 	}
 	return nil

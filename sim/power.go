@@ -50,7 +50,7 @@ func (pw power) Off(_ context.Context, host *api.BareMetalHost) error {
 }
 
 func (pw power) bmc(host *api.BareMetalHost) (*fakebmc.BMC, error) {
-	if bmc := pw.p.bmcs[host.Name]; bmc != nil {
+	if bmc := pw.p.uplink.bmcs[host.Name]; bmc != nil {
 		return bmc, nil
 	}
 	return nil, errors.New("reach the BMC of " + host.Name + ": the topology has no such host")
@@ -83,12 +83,12 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 			done(nil)
 			return
 		}
-		if !p.w.network.carries(p.at, scenarios.BMCEnd(host)) {
+		if !p.w.network.carries(p.uplink.at, scenarios.BMCEnd(host)) {
 			return
 		}
 		p.w.overdue = c.overdue
-		p.bmcs[host].Do(request, func(a fakebmc.Answer) {
-			if !p.w.network.carries(scenarios.BMCEnd(host), p.at) {
+		p.uplink.bmcs[host].Do(request, func(a fakebmc.Answer) {
+			if !p.w.network.carries(scenarios.BMCEnd(host), p.uplink.at) {
 				if c.effect != "" && a.Err() == nil {
 					p.w.emit(history.Event{Kind: history.ControllerEffect, Actor: p.actor.name, Value: c.effect, Note: answerLost})
 				}
@@ -103,5 +103,5 @@ func (pw power) request(host string, request fakebmc.Request, answer *fakebmc.An
 		})
 		p.w.overdue = false
 	}
-	return p.perform(pw.life, c)
+	return p.flights.perform(pw.life, c)
 }

@@ -29,7 +29,7 @@ func (w simulated) Start(t *testing.T, r controllers.Registration, replicas int)
 			t.Fatal(err)
 		}
 		if replicas > 1 {
-			p.election = &election{lease: "fencelab-" + r.Name}
+			w.st.b.candidate(p, "fencelab-"+r.Name)
 		}
 		p.restart(startLatency)
 		started = append(started, simulatedProcess{w, p})
@@ -99,13 +99,13 @@ func (p simulatedProcess) Crash(effect int, after bool) {
 }
 
 func (p simulatedProcess) Deafen() {
-	for _, s := range p.streams {
+	for _, s := range p.cache.streams {
 		s.frozen = true
 	}
 }
 
 func (p simulatedProcess) Relist() {
-	for _, s := range p.streams {
+	for _, s := range p.cache.streams {
 		s.frozen = false
 		s.relist()
 	}

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/fencelab/fencelab/controllers"
+	"github.com/fencelab/fencelab/sim/kube"
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
@@ -20,6 +23,8 @@ type queue struct {
 	// is no longer being worked on: the most important first, then in order.
 	ready []*entry
 	added uint64
+	// pickups are the workers that are about to take a request.
+	pickups []*step
 }
 
 // ticket is what a queue has one entry for: a request to a controller. A process that sets
@@ -59,11 +64,16 @@ const (
 	low   = -100 // handler.LowPriority
 )
 
-func (q *queue) clear() {
+// end empties the queue.
+func (q *queue) end() {
+	for _, pickup := range q.pickups {
+		q.p.w.cancel(pickup)
+	}
 	for _, e := range q.entries { // order does not matter: cancelling steps
 		q.p.w.cancel(e.timer)
 	}
-	q.entries, q.ready = make(map[ticket]*entry), q.ready[:0]
+	clear(q.entries)
+	q.pickups, q.ready = q.pickups[:0], q.ready[:0]
 }
 
 func (q *queue) entry(of *realController, r reconcile.Request) *entry {
@@ -75,6 +85,9 @@ func (q *queue) entry(of *realController, r reconcile.Request) *entry {
 	}
 	return e
 }
+
+// enqueue puts a request of a process with one controller into the queue.
+func (q *queue) enqueue(r reconcile.Request, priority int) { q.add(q.entry(nil, r), 0, priority) }
 
 func (q *queue) next() uint64 {
 	q.added++
@@ -139,7 +152,7 @@ func (q *queue) insert(e *entry) {
 		i--
 	}
 	q.ready = slices.Insert(q.ready, i, e)
-	q.p.wake()
+	q.wake()
 }
 
 func (q *queue) remove(e *entry) {
@@ -173,4 +186,65 @@ func (q *queue) take() *entry {
 		}
 	}
 	return nil
+}
+
+// wake lets workers that are free take requests.
+func (q *queue) wake() {
+	p := q.p
+	for len(q.pickups)+len(p.flights.aloft) < p.program.workers() && len(q.pickups) < q.available() {
+		var pickup *step
+		pickup = p.schedule(&p.actor, steps.ClassWork, steps.Deed{Verb: "take", On: steps.Object{Kind: "Queue", Name: p.actor.name}}, workLatency, func(trouble) {
+			q.pickups = slices.DeleteFunc(q.pickups, func(s *step) bool { return s == pickup })
+			if e := q.take(); e != nil {
+				p.program.begin(&flight{p: p, entry: e})
+			}
+		})
+		q.pickups = append(q.pickups, pickup)
+	}
+}
+
+// release lets the request be handed out again.
+func (q *queue) release(e *entry) {
+	e.locked = false
+	q.wake()
+}
+
+// finish does with a request what its reconcile asked for.
+func (q *queue) finish(f *flight) {
+	q.again(f)
+	q.release(f.entry)
+}
+
+// again puts the request of a reconcile into the queue once more, if that asked for it or failed.
+func (q *queue) again(f *flight) {
+	e, p := f.entry, q.p
+	p.w.trace.Ran(p.w.now, p.actor.name, e.request.Name, f.again())
+	priority := e.priority
+	if f.result.Priority != nil {
+		priority = *f.result.Priority
+	}
+	if f.err != nil {
+		var unmodelled *kube.Unmodelled
+		if errors.As(f.err, &unmodelled) {
+			p.w.fail(fmt.Errorf("controller %s: %w", p.actor.name, unmodelled))
+			return
+		}
+		p.failed(e.request.Name, f.err)
+		if !errors.Is(f.err, reconcile.TerminalError(nil)) { // which waits for an event, and its failures still count
+			q.addRateLimited(e, priority)
+		}
+		return
+	}
+	//lint:ignore SA1019 others' controllers use it
+	again := f.result.Requeue
+	switch {
+	case f.result.RequeueAfter > 0:
+		e.failures = 0
+		q.rests(e, f.result.RequeueAfter)
+		q.add(e, f.result.RequeueAfter, priority)
+	case again:
+		q.addRateLimited(e, priority)
+	default:
+		e.failures = 0
+	}
 }

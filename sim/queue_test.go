@@ -94,7 +94,7 @@ func TestQueue(t *testing.T) {
 			begin := st.now
 			for _, at := range c.events {
 				st.pass(begin + at - st.now)
-				p.enqueue(request("a"), usual)
+				p.queue.enqueue(request("a"), usual)
 			}
 			st.pass(time.Minute)
 			var got []time.Duration
@@ -116,7 +116,7 @@ func TestQueueOrder(t *testing.T) {
 		name     string
 		priority int
 	}{{"a", low}, {"b", low}, {"c", usual}, {"d", low}, {"b", usual}, {"c", low}} {
-		p.enqueue(request(r.name), r.priority)
+		p.queue.enqueue(request(r.name), r.priority)
 	}
 	st.pass(time.Second)
 	if want := []string{"c", "b", "a", "d"}; !slices.Equal(d.names, want) {
@@ -131,7 +131,7 @@ func TestWorkers(t *testing.T) {
 		st, p, d := keep(t, workers)
 		for range 2 {
 			for _, name := range []string{"a", "b", "c"} {
-				p.enqueue(request(name), usual)
+				p.queue.enqueue(request(name), usual)
 			}
 			st.pass(workLatency + apiLatency/2)
 		}
