@@ -10,9 +10,8 @@
 //	}
 //
 // A test fails if its scenario does not come out as spec.expect says; it then shows the
-// report and how to replay the run. The world is the simulator or, with
-// FENCELAB_WORLD=lab, the lab, which needs what fencelab doctor lists and go test
-// -tags libvirt_dlopen; Sweep is skipped there.
+// report and how to replay the run. The world is the simulator; the same module plays the
+// same stories in the lab with fencelab --module DIR run FILE --backend lab.
 //
 // [docs/examples/team-fencer] in the repository of fencelab is a module that uses it.
 //
@@ -31,7 +30,6 @@ import (
 	"time"
 
 	"github.com/fencelab/fencelab/controllers"
-	"github.com/fencelab/fencelab/lab/container"
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/campaign"
 	"github.com/fencelab/fencelab/scenarios/exit"
@@ -41,13 +39,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 	"github.com/fencelab/fencelab/sim"
 	"github.com/fencelab/fencelab/sim/search"
-	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// The environment variables that tests read.
 const (
-	// World is sim, which is the default, or lab.
-	World = "FENCELAB_WORLD"
 	// Replay is the plan.txt of a saved run. Run and Sweep play it instead of the
 	// scenario of that name, and skip others.
 	Replay = "FENCELAB_REPLAY"
@@ -88,18 +82,6 @@ func Out(dir string) Option { return func(r *run) { r.out = dir } }
 
 // AsFound has Sweep show failing schedules as they were found, with deviations that they don't need.
 func AsFound() Option { return func(r *run) { r.asFound = true } }
-
-// Main is the TestMain of a module that runs scenarios in the lab: other processes of the
-// same binary, which start here, become the programs of images, and remove what the lab has
-// started.
-func Main(m *testing.M) {
-	container.Main()
-	keeper.Main()
-	os.Exit(m.Run())
-}
-
-// newLab makes a lab. It needs a build tag, so that tests without it need no C library.
-var newLab func(*controllers.Set) play.Backend
 
 // run is one call of Run or Sweep.
 type run struct {
@@ -178,12 +160,10 @@ func (r *run) sweep() {
 
 // session plays plans as the command does. What comes of them goes to the test.
 func (r *run) session(simulator *sim.Simulator) (*campaign.Session, *sink) {
-	to := &sink{Console: report.Console{World: world()}, run: r}
+	to := &sink{Console: report.Console{World: worldName}, run: r}
 	to.Out, to.Talk = &to.text, &to.text
-	session := &campaign.Session{World: world(), To: to, AsFound: r.asFound}
-	if simulator != nil {
-		session.Another = func() play.Backend { return simulator.Evident() }
-	}
+	session := &campaign.Session{World: worldName, To: to, AsFound: r.asFound}
+	session.Another = func() play.Backend { return simulator.Evident() }
 	return session, to
 }
 
@@ -221,7 +201,7 @@ func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error
 		}
 		return &campaign.Shown{Report: report.JSON(o, "")}, nil
 	}
-	dir := filepath.Join(s.run.out, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, world(), o.Plan.ID()))
+	dir := filepath.Join(s.run.out, fmt.Sprintf("%s-%s-%s", o.Plan.Metadata.Name, worldName, o.Plan.ID()))
 	saved, err := filepath.Abs(filepath.Join(dir, "plan.txt"))
 	if err != nil {
 		return nil, err
@@ -229,9 +209,6 @@ func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error
 	replay := fmt.Sprintf("go test -run '^%s$'", s.run.t.Name())
 	if s.run.scenario != nil { // otherwise it is the plan that the test names
 		replay = fmt.Sprintf("%s=%s %s", Replay, saved, replay)
-	}
-	if world() != "sim" {
-		replay = World + "=" + world() + " " + replay
 	}
 	text := report.Brief(o, dir, replay)
 	s.Print("%s", text)
@@ -342,12 +319,9 @@ func (r *run) search() campaign.Tally {
 	return tally
 }
 
-// simulator is what can choose among schedules; elsewhere the test is skipped.
+// simulator plays the run's schedules.
 func (r *run) simulator() *sim.Simulator {
 	r.t.Helper()
-	if world() != "sim" {
-		r.t.Skip("only the simulator can choose among schedules")
-	}
 	simulator, err := sim.With(r.set)
 	if err != nil {
 		r.t.Fatal(err)
@@ -355,21 +329,13 @@ func (r *run) simulator() *sim.Simulator {
 	return simulator
 }
 
-func world() string {
-	if w := os.Getenv(World); w != "" {
-		return w
-	}
-	return "sim"
-}
+// worldName is the world of every run, as reports name it.
+const worldName = "sim"
 
 // play plays one plan.
 func (r *run) play(plan *scenarios.Plan) *play.Outcome {
 	r.t.Helper()
-	backend, err := r.backend()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	outcome, err := play.Run(r.t.Context(), plan, backend, nil)
+	outcome, err := play.Run(r.t.Context(), plan, r.simulator().Evident(), nil)
 	var unsupported *play.Unsupported
 	var missing *play.Missing
 	switch {
@@ -378,39 +344,15 @@ func (r *run) play(plan *scenarios.Plan) *play.Outcome {
 	case err != nil:
 		r.t.Fatal(err)
 	}
-	outcome.World = world()
+	outcome.World = worldName
 	return outcome
 }
 
 // single plays one plan and reports on it.
 func (r *run) single(plan *scenarios.Plan) {
 	r.t.Helper()
-	var simulator *sim.Simulator
-	if world() == "sim" {
-		simulator = r.simulator()
-	}
-	backend, err := r.backend()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	simulator := r.simulator()
 	session, to := r.session(simulator)
-	code, err := session.Single(r.t.Context(), plan, backend)
+	code, err := session.Single(r.t.Context(), plan, simulator.Evident())
 	r.ended(to, code, err)
-}
-
-func (r *run) backend() (play.Backend, error) {
-	switch world() {
-	case "sim":
-		simulator, err := sim.With(r.set)
-		if err != nil {
-			return nil, err
-		}
-		return simulator.Evident(), nil
-	case "lab":
-		if newLab == nil {
-			return nil, errors.New("the lab drives libvirt: run go test with -tags libvirt_dlopen")
-		}
-		return newLab(r.set), nil
-	}
-	return nil, fmt.Errorf("%s=%s: choose sim or lab", World, world())
 }

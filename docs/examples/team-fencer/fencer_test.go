@@ -11,8 +11,6 @@ import (
 // impatient is how long the first version waited for a power-off.
 const impatient = 20 * time.Second
 
-func TestMain(m *testing.M) { fencetest.Main(m) }
-
 // TestStory: with a BMC that answers in time both versions do well, and this is
 // where most test suites end.
 func TestStory(t *testing.T) {
