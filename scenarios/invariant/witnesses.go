@@ -7,10 +7,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Witnesses tell which agents of seed 004 were well enough to be asked, or to act. One
-// isn't while its host is off or boots, and when it, its host or everybody was held up for
-// more than a moment; and for a while after. A single request that fails is a moment: an
-// agent asks again.
+// Witnesses record which agents of seed 004 were well enough to be asked, or to act. An agent is
+// not well while its host is off or boots, when it, its host or everybody was held up for more
+// than a moment, and for a while after. A single request that fails is a moment: an agent asks
+// again.
 type Witnesses struct {
 	*Hindrances
 	// Recovery is how long an agent may still be unwell after it was held up.
@@ -135,8 +135,8 @@ func (w *Witnesses) Shut(host string, from, to time.Duration) (shut bool) {
 	return shut
 }
 
-// moment is how long an agent may be held up and still be well, and untilAsked is what a failing
-// request adds to that: two of them are more than a moment.
+// moment is how long an agent may be held up and still be well. A failing request adds untilAsked:
+// two of them are more than a moment.
 const moment, untilAsked = 2 * time.Second, 1500 * time.Millisecond
 
 // hindered reports whether an agent was held up on links that matter for more than a moment since
