@@ -196,8 +196,8 @@ const (
 	DefaultMetricsAddress   = "127.0.0.1:8080"
 )
 
-// Run runs controllers until ctx is done. Of several processes with the same leader election only
-// one does so at a time. It sets the process's loggers.
+// Run runs controllers until ctx is done. Only one of the processes with the same leader election
+// does so at a time. It sets the process's loggers.
 func Run(ctx context.Context, o Options) error {
 	selected, err := o.selection()
 	if err != nil {

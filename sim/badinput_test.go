@@ -37,9 +37,9 @@ const (
 	isOn    = `event: boot-complete, host: worker-1`
 )
 
-// TestBadInput gives each controller bad input. It reports that in an Event or a condition, or
-// goes on as if nothing were wrong; it never panics; and once the input is put right, it does its
-// work. Every guarantee is held, those of a host that must not stay off among them.
+// TestBadInput gives each controller bad input. The controller reports it in an Event or a
+// condition, or goes on as if nothing were wrong; it never panics; and once the input is put right,
+// it does its work. Every guarantee is held, including those of a host that must not stay off.
 func TestBadInput(t *testing.T) {
 	huge := strings.Repeat("x", 100_000)
 	says := func(who, reason string) string {

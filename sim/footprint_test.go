@@ -147,7 +147,8 @@ func (a *audit) take(swapped bool) (identity uint64, both bool) {
 }
 
 // TestIndependence swaps two consecutive steps, all along some stories. Two steps that are said to
-// be independent must lead to the same world in either order. Of the others, some must not.
+// be independent must lead to the same world in either order. Some of the
+// others must not.
 func TestIndependence(t *testing.T) {
 	s, err := New()
 	if err != nil {
