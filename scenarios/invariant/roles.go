@@ -27,7 +27,7 @@ type Roles struct {
 	Others []string
 }
 
-// Names returns the names of all processes under test.
+// Names are those of all processes under test.
 func (r *Roles) Names() []string {
 	names := slices.Concat(r.Fencers, r.Others)
 	for _, name := range [...]string{r.Power, r.Remediation, r.HealthCheck, r.Deletion} {
