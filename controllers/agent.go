@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Place is where the processes of a program run.
+// Place is the place where a program's processes run.
 type Place string
 
 // The places.
@@ -31,42 +31,41 @@ type Answerer interface {
 	Answer(ctx context.Context, from string, request []byte) (answer []byte, err error)
 }
 
-// Host is where a process on a host finds itself.
+// Host identifies the host that a process runs on.
 type Host struct {
-	// Name is the host's, Node the name of its Node.
+	// Name is the host's name, and Node the name of its Node.
 	Name, Node string
 }
 
 // Boot is the boot of the host that a process runs in.
 type Boot interface {
-	// ID is what the boot's Node tells of it.
+	// ID is the boot ID that the boot's Node reports.
 	ID() string
-	// Uptime is how long it has lasted, by the host's own clock, which nobody sets.
+	// Uptime is how long the boot has lasted, by the host's own clock, which is never set.
 	Uptime() time.Duration
-	// Load returns what a process of the same program saved last in this boot, nil if
-	// none has. What is saved ends with the boot, and not with the process.
+	// Load returns what a process of the same program saved last in this boot, or nil. Saved data
+	// lasts as long as the boot, and longer than the process.
 	Load() ([]byte, error)
 	Save([]byte) error
 }
 
 // Watchdog is the watchdog of the host that a process runs on.
 type Watchdog interface {
-	// Feed lets it wait for its whole time again.
+	// Feed restarts the watchdog's timeout.
 	Feed(ctx context.Context) error
-	// Timeout is that time; 0 if the host has no watchdog.
+	// Timeout is the watchdog's timeout; 0 if the host has no watchdog.
 	Timeout() time.Duration
 }
 
 // Peers are the same program's processes on other hosts.
 type Peers interface {
-	// Ask sends a request to the processes on the hosts of some Nodes, which have these
-	// addresses, at once. It returns the answers that have come when all have, or when
-	// the time is over.
+	// Ask sends a request at once to the processes on the hosts of several Nodes, given with their
+	// addresses. It returns when all have answered or the time is over.
 	Ask(ctx context.Context, peers map[string][]string, request []byte, within time.Duration) (answers map[string][]byte)
 }
 
 // leastPause keeps an agent from running hot.
 const leastPause = 10 * time.Millisecond
 
-// Pause is how long to wait for the next step of an agent that has asked for next.
+// Pause returns the time to wait before the next step of an agent that asked for next.
 func Pause(next time.Duration) time.Duration { return max(next, leastPause) }

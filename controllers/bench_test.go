@@ -39,8 +39,7 @@ func (s *still) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ 
 	return nil
 }
 
-// BenchmarkSteady is a reconcile that has nothing to do: what most of them are in
-// a simulation.
+// BenchmarkSteady measures a reconcile that has nothing to do, like most of them in a simulation.
 func BenchmarkSteady(b *testing.B) {
 
 	bed := newBed(b, situation{node: true, on: true})

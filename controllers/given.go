@@ -2,12 +2,12 @@ package controllers
 
 import "fmt"
 
-// Given are the forms in which a package offers its controllers.
+// Given lists the forms in which a package offers its controllers.
 type Given interface {
 	Module | []Module | func() Module | func() []Module
 }
 
-// ModulesOf are the modules in one of the forms of [Given].
+// ModulesOf returns the modules given in one of the forms of [Given].
 func ModulesOf(given any) ([]Module, error) {
 	switch m := given.(type) {
 	case Module:

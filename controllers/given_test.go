@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestModulesOf: a package may offer its controllers in any of the forms, and learns what else it gave.
+// TestModulesOf: a package may offer its controllers in any of the forms; any other form is
+// refused.
 func TestModulesOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		given any

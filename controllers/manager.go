@@ -37,8 +37,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// SetupWithManager makes the selected controllers and adds them to a manager,
-// whose scheme must be that of their Set, and whose client must cache what they say.
+// SetupWithManager makes the selected controllers and adds them to a manager. Its scheme must be
+// that of their Set, and its client must follow their cache options.
 func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 	for _, s := range selected {
 		if s.Place != Cluster {
@@ -99,8 +99,8 @@ func SetupWithManager(mgr ctrl.Manager, selected ...Selection) error {
 	return nil
 }
 
-// telling tells of errors and panics, and leaves them to the manager. What ends with the process
-// is no error of the controller's.
+// telling reports errors and panics, and leaves them to the manager. Errors caused by the end of
+// the process are not reported.
 func telling(to reconcile.Reconciler, failed func(string, error)) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		defer func() {
@@ -117,13 +117,13 @@ func telling(to reconcile.Reconciler, failed func(string, error)) reconcile.Reco
 	})
 }
 
-// keys are those that a controller is reconciling.
+// keys holds the keys that a controller is reconciling.
 type keys struct {
 	mu  sync.Mutex
 	now []string
 }
 
-// known makes the keys known.
+// known records the key of each reconcile while it runs.
 func (k *keys) known(to reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		k.mu.Lock()
@@ -139,7 +139,7 @@ func (k *keys) known(to reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// decided tells of decisions about them.
+// decided reports decisions, with the keys being reconciled.
 func (k *keys) decided(tell func([]string, any, string)) func(any, string) {
 	if tell == nil {
 		return nil
@@ -153,7 +153,7 @@ func (k *keys) decided(tell func([]string, any, string)) func(any, string) {
 	}
 }
 
-// teller makes Events of a type.
+// teller returns a function that makes Events of a type.
 func teller(recorder events.EventRecorder, eventType string) func(client.Object, string, string) {
 	return func(about client.Object, reason, message string) {
 		// The API server takes 1024 bytes; the message may quote more.
@@ -168,22 +168,22 @@ func teller(recorder events.EventRecorder, eventType string) func(client.Object,
 type Options struct {
 	// Config reaches the API server.
 	Config *rest.Config
-	// Controllers are the names of those to run; none are all but the stand-ins.
+	// Controllers names the controllers to run; if empty, all except the stand-ins.
 	Controllers []string
-	// Settings are those of controllers, by name.
+	// Settings has the controllers' settings, by name.
 	Settings map[string]json.RawMessage
 	// Overlays make controllers wrong on purpose, by name.
 	Overlays map[string][]Rule
-	// NoLeaderElection is for who sees to it that only one process acts.
+	// NoLeaderElection is for users who themselves ensure that only one process acts.
 	NoLeaderElection bool
-	// LeaderElectionNamespace is where the Lease is that only one process
-	// holds; empty for the namespace that the process runs in as a Pod.
-	// LeaderElectionID is its name; empty for DefaultLeaderElectionID.
+	// LeaderElectionNamespace is the namespace of the Lease that only one process holds; empty for
+	// the namespace that the process runs in as a Pod. LeaderElectionID is its name; empty for
+	// DefaultLeaderElectionID.
 	LeaderElectionNamespace, LeaderElectionID string
-	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics. Empty
-	// for the defaults, which are on loopback; "0" for none.
+	// HealthAddress serves /healthz and /readyz, MetricsAddress /metrics. Empty means the
+	// defaults, which are on loopback; "0" means none.
 	HealthAddress, MetricsAddress string
-	// Logger gets everything that there is to log.
+	// Logger gets all log messages.
 	Logger logr.Logger
 
 	kubeconfig, settings, overlays string // files that the flags name
@@ -196,8 +196,8 @@ const (
 	DefaultMetricsAddress   = "127.0.0.1:8080"
 )
 
-// Run runs controllers until ctx is done. Only one of several processes with the same
-// leader election does so at a time. It sets the process's loggers.
+// Run runs controllers until ctx is done. Only one of the processes with the same leader election
+// does so at a time. It sets the process's loggers.
 func Run(ctx context.Context, o Options) error {
 	selected, err := o.selection()
 	if err != nil {
@@ -232,7 +232,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// synced is ready when the caches have what the API server had.
+// synced is ready once the caches have synced with the API server.
 func synced(mgr ctrl.Manager) healthz.Checker {
 	return func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), 500*time.Millisecond)
@@ -281,8 +281,7 @@ func orDefault(s, standard string) string {
 	return s
 }
 
-// Flags are those of a command that runs controllers. Complete the options when they are
-// parsed.
+// Flags returns the flags of a command that runs controllers. Call Complete after parsing them.
 func (o *Options) Flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("controllers", flag.ContinueOnError)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "the cluster (default: KUBECONFIG, ~/.kube/config, or the cluster that this runs in)")
@@ -303,7 +302,7 @@ func (o *Options) Flags() *flag.FlagSet {
 	return flags
 }
 
-// Complete reads what the flags name, and logs to a writer.
+// Complete reads the files that the flags name, and sets up logging to a writer.
 func (o *Options) Complete(log io.Writer) (err error) {
 	for _, name := range o.Controllers {
 		if _, err := Lookup(name); err != nil {
@@ -320,8 +319,8 @@ func (o *Options) Complete(log io.Writer) (err error) {
 	return nil
 }
 
-// Kubeconfig reads the file that --kubeconfig names; if it names none, the one that
-// kubectl would, or what a Pod finds.
+// Kubeconfig reads the file that --kubeconfig names. Without one it reads the file that kubectl
+// would, or a Pod's configuration.
 func Kubeconfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path

@@ -10,23 +10,21 @@ import (
 	"strings"
 )
 
-// Rule is a line of an overlay: a way to make a controller wrong on purpose,
-// as data, while the controller itself knows nothing of it.
+// Rule is a line of an overlay. It makes a controller wrong on purpose, as data, without the
+// controller's knowledge.
 type Rule struct {
-	// When has facts by their names and the values that they must have. A fact
-	// that is left out may have any.
+	// When maps names of facts to required values. A fact that is left out may have any value.
 	When map[string]any `json:"when"`
 	// Then is the action to take instead of what the controller would do, or Panic.
 	Then string `json:"then"`
 }
 
-// Panic is what any controller can be told to do instead of an action.
+// Panic is the action of an overlay that makes any controller panic.
 const Panic = "Panic"
 
-// Overlaid returns decide with rules before it: the first rule whose facts all
-// match decides, and decide itself if none does. S is a struct of facts, named
-// by their JSON tags, and actions is every A that there is. The error tells of
-// every unknown fact, value and action.
+// Overlaid returns decide with rules before it: the first rule whose facts all match decides, and
+// decide itself if none does. S is a struct of facts, named by their JSON tags, and actions lists
+// every A. The error names every unknown fact, value and action.
 func Overlaid[S any, A ~string](decide func(S) A, actions []A, rules []Rule) (func(S) A, error) {
 	if len(rules) == 0 {
 		return decide, nil
@@ -86,7 +84,7 @@ func Overlaid[S any, A ~string](decide func(S) A, actions []A, rules []Rule) (fu
 	}, nil
 }
 
-// convert makes a value that came from JSON or YAML one of a fact's type.
+// convert converts a value from JSON or YAML to a fact's type.
 func convert(value, into any) error {
 	if value == nil {
 		return errors.New("leave it out if it may have any value")
@@ -115,7 +113,7 @@ func factNames[S any]() []string {
 	return names
 }
 
-// suggest names the nearest of the names, and all of them.
+// suggest names the nearest name and lists all names.
 func suggest[S ~string](name string, names []S) string {
 	all := make([]string, len(names))
 	nearest, least := "", len(name)/2+1

@@ -11,7 +11,8 @@ import (
 // PanicError is a panic of a controller.
 type PanicError struct {
 	Value any
-	// Where is the innermost function on the way to it that is the controller's own, with its file and line.
+	// Where is the controller's innermost own function on the way to the panic, with its file and
+	// line.
 	Where string
 }
 
@@ -20,10 +21,12 @@ func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 // Recovered describes a panic. It is called by the function that recovers it.
 func Recovered(value any) *PanicError { return &PanicError{value, origin()} }
 
-// platforms begin the packages in which a controller's own mistakes show up but don't stand: those that it is built on.
+// platforms are prefixes of the packages beneath a controller. A controller's mistake may show up
+// in them but is not made there.
 var platforms = []string{"k8s.io/", "sigs.k8s.io/", "github.com/fencelab/fencelab/sim", "github.com/fencelab/fencelab/controllers."}
 
-// origin is the innermost function on the way to a panic that belongs to the controller, with its file and line.
+// origin returns the controller's innermost function on the way to a panic, with its file and
+// line.
 func origin() string {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
@@ -37,7 +40,8 @@ func origin() string {
 		case panics:
 			here := fmt.Sprintf("%s, %s:%d", short(frame.Function), filepath.Base(frame.File), frame.Line)
 			if first == "" {
-				first = here // of the standard library, say, if nothing better comes
+				// for example of the standard library: the answer if no better frame comes
+				first = here
 			}
 			if !platform(frame.Function) && (strings.Contains(domain, ".") || strings.HasPrefix(frame.Function, "main.")) {
 				return here
@@ -52,8 +56,8 @@ func origin() string {
 // frame is a function in a printed trace, with the line of its file that follows.
 var frame = regexp.MustCompile(`(?m)^\s*([^\s()]+(?:\(\*[^()]+\)[^\s()]*)?)\(.*\)\n\s+(\S+):(\d+)`)
 
-// OriginIn is the innermost function of a trace, as Go prints it, on the way to a panic that belongs to the controller, with its
-// file and line; "" if the text has none.
+// OriginIn returns the controller's innermost function on the way to a panic, from a trace as Go
+// prints it, with its file and line; "" if the text has none.
 func OriginIn(trace string) string {
 	if _, after, ok := strings.Cut(trace, "\npanic("); ok {
 		_, trace, _ = strings.Cut(after, "\n")
@@ -82,5 +86,5 @@ func platform(function string) bool {
 	return false
 }
 
-// short is the name of a function without the path of its package.
+// short returns the name of a function without the path of its package.
 func short(function string) string { return function[strings.LastIndexByte(function, '/')+1:] }

@@ -1,7 +1,7 @@
-// Package controllers is the table of fencelab's controllers. A Registration
-// says as data what a controller reconciles and watches and how to make one;
-// SetupWithManager hands it to a controller-runtime manager, and the simulator
-// makes a simulated process of the same value. There is no other wiring.
+// Package controllers is the table of fencelab's controllers. A Registration says as data what a
+// controller reconciles and watches and how to make one. SetupWithManager hands it to a
+// controller-runtime manager, and the simulator makes a simulated process of the same value. There
+// is no other wiring.
 package controllers
 
 import (
@@ -37,9 +37,10 @@ import (
 	"github.com/fencelab/fencelab/controllers/workload"
 )
 
-// RetryBase and RetryMost are the shortest and the longest interval between attempts at what fails,
-// of a controller with New; each is twice the one before. With controller-runtime's longest, a
-// quarter of an hour, an API server that was away would delay a fencing by as much again.
+// RetryBase and RetryMost are the shortest and the longest interval between attempts at what
+// fails, of a controller with New; each interval is twice the previous one. With
+// controller-runtime's longest, a quarter of an hour, an API server that was away would delay a
+// fencing by as much again.
 const (
 	RetryBase = 5 * time.Millisecond
 	RetryMost = 30 * time.Second
@@ -47,25 +48,25 @@ const (
 
 // Registration is one controller, as data.
 type Registration struct {
-	// Name is the controller's, in lower case.
+	// Name is the controller's name, in lower case.
 	Name string
-	// Place is where its processes run: in the cluster it is a reconciler, made by New,
-	// on every host an agent, made by NewAgent.
+	// Place is where its processes run. In the cluster it is a reconciler, made by New; on every
+	// host it is an agent, made by NewAgent.
 	Place Place
 	// For is an empty object of the kind whose keys are reconciled; nil for an agent.
 	For client.Object
 	// Watches are the other kinds that lead to a reconcile.
 	Watches []Watch
-	// Reads are further kinds that the controller reads from its cache: typed, or as
-	// metadata or unstructured objects with their kind. A real manager starts to watch
-	// them when they are first read; the simulator wants to know.
+	// Reads are further kinds that the controller reads from its cache: typed, or as metadata or
+	// unstructured objects with their kind. A real manager starts to watch them when they are
+	// first read; the simulator has to know them beforehand.
 	Reads []client.Object
-	// Indexes are what the cache can be searched by.
+	// Indexes are the fields by which the cache can be searched.
 	Indexes []Index
-	// Cache says what is not read from the cache, as controller-runtime has it.
+	// Cache selects what is not read from the cache, as in controller-runtime.
 	Cache client.CacheOptions
-	// Plays is the part by which the guarantees judge the controller. One without a
-	// part is not blamed for what it does.
+	// Plays is the part by which the guarantees judge the controller. A controller without a part
+	// is not held responsible for its actions.
 	Plays Part
 	// Workers is how many keys may be reconciled at once, never one of them
 	// twice. More than one where a call can block for long.
@@ -76,28 +77,28 @@ type Registration struct {
 	// Facts and Actions are the names that an overlay's rules may use; empty
 	// for a controller that can't be overlaid.
 	Facts, Actions []string
-	// StandsInFor names the standard controllers of Kubernetes whose work it does where
-	// none of them runs, as kube-controller-manager calls them; others have none.
+	// StandsInFor names the standard controllers of Kubernetes, by kube-controller-manager's
+	// names, whose work a stand-in does where none of them runs. Other controllers leave it empty.
 	StandsInFor []string
-	// OnRequest marks one that runs only where it is chosen: it takes the place of a
-	// controller that clusters have.
+	// OnRequest marks a controller that runs only where it is chosen: it replaces a controller
+	// that clusters have.
 	OnRequest bool
-	// StartsAfterNodes has it started when every Node of a topology is Ready.
+	// StartsAfterNodes delays its start until every Node of a topology is Ready.
 	StartsAfterNodes bool
 	// NeedsBMCSecrets gives it the role that reads the Secrets of BMCs.
 	NeedsBMCSecrets bool
-	// FeedsWatchdog makes it the one that feeds the watchdog of its host.
+	// FeedsWatchdog makes it the controller that feeds the watchdog of its host.
 	FeedsWatchdog bool
-	// Announces is the annotation on the Node of its host by which an agent tells others what
-	// they may count on; empty for one that announces nothing.
+	// Announces is the annotation on the Node of its host through which an agent announces what
+	// others may count on; empty for an agent that announces nothing.
 	Announces string
 	// AsksPeers says that it asks its processes on other hosts.
 	AsksPeers bool
-	// Setup stands in the place of New for controllers that set themselves up with a
-	// manager, as SetupWithManager does: one or several, with watches, predicates, indexes
-	// and goroutines of their own, that read Go's own clock. They run as they are. The
-	// simulator wants to know the kinds that they watch or read from the cache: For and
-	// Reads. Power and Decided are not among their Deps.
+	// Setup replaces New for controllers that set themselves up with a manager, as
+	// SetupWithManager does: one or several, with their own watches, predicates, indexes and
+	// goroutines, that read Go's own clock. They run unchanged. The simulator has to know the
+	// kinds that they watch or read from the cache: For and Reads. Power and Decided are not among
+	// their Deps.
 	Setup func(context.Context, manager.Manager, Deps) error
 	// New makes the reconciler, NewAgent the agent. They start nothing. One of them, or
 	// Setup, is called once for each incarnation of a process.
@@ -107,13 +108,13 @@ type Registration struct {
 	check func([]Rule) error
 }
 
-// Part is what a controller does in fencing.
+// Part is a controller's part in fencing.
 type Part string
 
-// The parts. Power owns the power of the hosts and the plain reboot annotation;
-// Remediation fences the hosts of unhealthy Machines; HealthCheck says which are. A Fencer
-// is on every host, has it reset, and releases the Nodes of others. Deletion takes Machines
-// that are deleted out of service.
+// The parts. Power owns the power of the hosts and the plain reboot annotation. Remediation fences
+// the hosts of unhealthy Machines; HealthCheck marks these Machines. A Fencer runs on every host,
+// has it reset, and releases the Nodes of others. Deletion takes Machines that are deleted out of
+// service.
 const (
 	Power       Part = "power"
 	Remediation Part = "remediation"
@@ -122,7 +123,7 @@ const (
 	Deletion    Part = "deletion"
 )
 
-// Index is a field that a cache can be searched by.
+// Index is a field by which a cache can be searched.
 type Index struct {
 	// Kind is an empty object of the kind.
 	Kind    client.Object
@@ -139,7 +140,7 @@ type Watch struct {
 	Map func(context.Context, client.Reader, client.Object) []reconcile.Request
 }
 
-// Deps are what a program is made of: what the world grants it.
+// Deps are what the world grants to a program.
 type Deps struct {
 	// Client writes, and reads from a cache; on a host, from the API server.
 	Client client.Client
@@ -152,29 +153,27 @@ type Deps struct {
 	Clock clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
-	// Inform tells them of progress that takes its time; may be nil.
+	// Inform reports progress that takes time; may be nil.
 	Inform func(about client.Object, reason, message string)
 	// Power reaches the BMCs, and bounds each call by a time; nil for Redfish, or for Ironic
 	// where the settings name one.
 	Power func(timeout time.Duration) reboot.Power
-	// Host, Boot, Watchdog and Peers are of the host that the process runs on, and
-	// Reboot has its kernel reboot at once.
+	// Host, Boot, Watchdog and Peers belong to the host that the process runs on, and Reboot makes
+	// its kernel reboot at once.
 	Host     Host
 	Boot     Boot
 	Watchdog Watchdog
 	Peers    Peers
 	Reboot   func(context.Context) error
-	// Settings is what Registration.Settings returned, perhaps changed; nil for
-	// the defaults.
+	// Settings is the result of Registration.Settings, perhaps changed; nil for the defaults.
 	Settings any
 	// Overlay makes the controller wrong on purpose.
 	Overlay []Rule
-	// Decided is told of every decision, the facts and the action that was taken; may
-	// be nil.
+	// Decided is called with the facts and the action of every decision; may be nil.
 	Decided func(facts any, action string)
 }
 
-// Default is what this program has: fencelab's own controllers, and those of the modules that were added.
+// Default returns this program's set: fencelab's own controllers, and those of added modules.
 func Default() *Set {
 	program.Lock()
 	defer program.Unlock()
@@ -188,7 +187,7 @@ func Default() *Set {
 	return program.set
 }
 
-// Add makes modules a part of this program, before it does anything else: see [Default].
+// Add makes modules a part of this program. Call it before anything else: see [Default].
 func Add(modules ...Module) error {
 	set, err := NewSet(modules...)
 	if err != nil {
@@ -228,31 +227,31 @@ func List(w io.Writer) error {
 	return table.Flush()
 }
 
-// Lookup is that of the Default.
+// Lookup looks up a controller in the Default set.
 func Lookup(name string) (Registration, error) { return Default().Lookup(name) }
 
-// Selection is a controller that was chosen to run, and how.
+// Selection is a controller chosen to run, with its settings.
 type Selection struct {
 	Registration
-	// Settings and Overlay are those of Deps.
+	// Settings and Overlay are passed on in Deps.
 	Settings any
 	Overlay  []Rule
-	// Decided is told of every decision like that of Deps, and what it was about: the key,
-	// or, if several were being reconciled, all of them, for a decision doesn't say. It may
-	// be nil, and is called from any goroutine.
+	// Decided is called with every decision, like that of Deps, and with the key being reconciled.
+	// If several are being reconciled it gets all of them, since a decision doesn't name its key.
+	// It may be nil, and is called from any goroutine.
 	Decided func(keys []string, facts any, action string)
-	// Failed is told of each error that a reconcile returns, and of which object it was about; a panic
-	// is a *PanicError. It may be nil, and is called from any goroutine. Controllers that set
-	// themselves up tell of none.
+	// Failed is called with each error that a reconcile returns, and the object concerned; a panic
+	// is a *PanicError. It may be nil, and is called from any goroutine. It is not called for
+	// controllers that set themselves up.
 	Failed func(about string, err error)
 }
 
-// Select is that of the Default.
+// Select selects a controller of the Default set.
 func Select(name string, settings json.RawMessage, overlay []Rule) (Selection, error) {
 	return Default().Select(name, settings, overlay)
 }
 
-// StandIn reports whether it is a stand-in, which runs by itself.
+// StandIn reports whether the controller is a stand-in, which runs unasked.
 func (r Registration) StandIn() bool { return len(r.StandsInFor) > 0 }
 
 // CheckOverlay reports what is wrong with rules for this controller.
@@ -406,7 +405,7 @@ func registerAgent[S any](r Registration, defaults func() S, construct func(Deps
 	return r
 }
 
-// constructor makes a program of what the world grants and of its own settings.
+// constructor makes a constructor that gives a program its Deps and its own settings.
 func constructor[S, P any](r Registration, defaults func() S, construct func(Deps, S) (P, error)) func(Deps) (P, error) {
 	return func(d Deps) (none P, err error) {
 		settings := defaults()
@@ -428,8 +427,7 @@ func constructor[S, P any](r Registration, defaults func() S, construct func(Dep
 	}
 }
 
-// overlayable completes a registration with what its Decide tells about facts
-// and actions.
+// overlayable completes a registration with the facts and actions of its Decide.
 func overlayable[S any, A ~string](r Registration, decide func(S) A, actions []A) Registration {
 	r.Facts = factNames[S]()
 	for _, a := range actions {
@@ -443,7 +441,7 @@ func overlayable[S any, A ~string](r Registration, decide func(S) A, actions []A
 	return r
 }
 
-// observed returns decide as it is, but that somebody is told of its decisions.
+// observed returns decide unchanged, except that it reports each decision to tell.
 func observed[S any, A ~string](decide func(S) A, tell func(facts any, action string)) func(S) A {
 	if tell == nil {
 		return decide

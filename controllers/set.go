@@ -20,8 +20,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/manifests"
 )
 
-// A Module is what another Go module brings: controllers, and the kinds that they
-// need beside those of fencelab.
+// A Module is another Go module's contribution: controllers, and the kinds that they need beside
+// those of fencelab.
 type Module struct {
 	Controllers []Registration
 	// AddToScheme registers the Go types of the kinds; nil for none.
@@ -128,8 +128,8 @@ func (s *Set) Lookup(name string) (Registration, error) {
 	return Registration{}, fmt.Errorf("there is no controller %q; %s", name, suggest(name, names))
 }
 
-// Select chooses the controller called name. Settings are JSON over its defaults;
-// a field that it doesn't have is an error.
+// Select chooses the controller called name. Settings are JSON over its defaults; an unknown field
+// is an error.
 func (s *Set) Select(name string, settings json.RawMessage, overlay []Rule) (Selection, error) {
 	r, err := s.Lookup(name)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Set) Definitions() []*apiextensionsv1.CustomResourceDefinition {
 	return slices.Clone(s.definitions)
 }
 
-// Manifests returns what has to be installed in a cluster.
+// Manifests returns the manifests that have to be installed in a cluster.
 func (s *Set) Manifests() []fs.FS {
 	all := []fs.FS{manifests.FS}
 	for _, m := range s.modules {
@@ -174,7 +174,7 @@ func (s *Set) Manifests() []fs.FS {
 	return all
 }
 
-// KindOf is the kind that a definition defines, in its only version.
+// KindOf returns the kind that a definition defines, in its only version.
 func KindOf(d *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: d.Spec.Group, Version: d.Spec.Versions[0].Name, Kind: d.Spec.Names.Kind}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// gossip is an agent that asks its peer and tells what it hears.
+// gossip is an agent that asks its peer and passes on what it hears.
 type gossip struct {
 	d    controllers.Deps
 	peer string
@@ -76,7 +76,7 @@ func TestAgents(t *testing.T) {
 		}
 	}
 	now := time.Duration(0)
-	// heard is what was said within a time, each once, sorted.
+	// heard returns the messages heard within a time, each once, sorted.
 	heard := func(within time.Duration) []string {
 		t.Helper()
 		log = nil

@@ -48,7 +48,7 @@ func catalog(t testing.TB) []*scenarios.Scenario {
 	return all
 }
 
-// scenario returns the one of this name.
+// scenario returns the scenario of a name.
 func scenario(t testing.TB, name string) *scenarios.Scenario {
 	t.Helper()
 	for _, s := range catalog(t) {
@@ -72,8 +72,8 @@ func playOn(t testing.TB, s *sim.Simulator, plan *scenarios.Plan) *play.Outcome 
 	return outcome
 }
 
-// TestCatalog plays every scenario twice, the second time with all that a report has
-// beside the history: it must come out as it says, and the same both times.
+// TestCatalog plays every scenario twice, the second time with the evidence for a report: it must
+// come out as expected, and the same both times.
 func TestCatalog(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -111,9 +111,9 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestEveryRule puts every preset into force in a simulated BMC, and every other
-// rule that asks something of its host: what shows on the wire only is refused, and
-// the others bend requests, and what comes of them is the same each time.
+// TestEveryRule puts every preset into force in a simulated BMC, and every other rule that acts on
+// its host. Rules that show only on the wire are refused. The others bend requests, with the same
+// result each time.
 func TestEveryRule(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -178,8 +178,8 @@ func TestEveryRule(t *testing.T) {
 	}
 }
 
-// TestRequestLog reads the BMCs' log that goes with a report: it has every request,
-// also one that was never answered, at the times of the history.
+// TestRequestLog reads the BMCs' log that goes with a report: it has every request, even an
+// unanswered one, at the times of the history.
 func TestRequestLog(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -378,7 +378,7 @@ func TestBadDeviation(t *testing.T) {
 	}
 }
 
-// untold are the presets that no story of the catalogue is about, each with the reason.
+// untold are the presets without a story in the catalogue, each with the reason.
 var untold = map[string]string{
 	"idrac8-graceful-restart-is-hard": unasked, "cycle-ends-off": unasked, "reset-of-the-bmc-powers-on": unasked, "ipmi-cycle-answers-first": unasked,
 	"hpe-no-boot-change-in-post": settingsOnly, "dell-lockdown": settingsOnly, "target-before-enabled": settingsOnly,

@@ -11,7 +11,7 @@ import (
 	"github.com/fencelab/fencelab/sim/simtest"
 )
 
-// What the stories of TestBadInput begin with, and what starts the controllers' work.
+// The beginnings of TestBadInput's stories, and the event that starts the controllers' work.
 const (
 	withReboot = `
   topology: {hosts: [{name: worker-1}, {name: worker-2}], workload: {host: worker-1}, lease: 1s}
@@ -37,10 +37,9 @@ const (
 	isOn    = `event: boot-complete, host: worker-1`
 )
 
-// TestBadInput gives each controller what nobody should have written. It says so, in an
-// Event or a condition, or goes on as if nothing were wrong; it never panics; and when that
-// is put right, it does what it has to. Every guarantee is held, those of a host that
-// must not stay off among them.
+// TestBadInput gives each controller bad input. The controller reports it in an Event or a
+// condition, or goes on as if nothing were wrong; it never panics; and once the input is put right,
+// it does its work. Every guarantee is held, including those of a host that must not stay off.
 func TestBadInput(t *testing.T) {
 	huge := strings.Repeat("x", 100_000)
 	says := func(who, reason string) string {
@@ -52,10 +51,10 @@ func TestBadInput(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name, of string
-		// spoil is the bad input, begin what the controllers then have to do, and mend puts
-		// the input right; either may be nothing.
+		// spoil is the bad input, begin what the controllers then have to do, and mend puts the
+		// input right; each may be empty.
 		spoil, begin, mend string
-		// told is what users see, and end what has to come of it.
+		// told is the report to users, and end the required outcome.
 		told, end string
 	}{
 		{"a mode that is none", withReboot, annotated("BareMetalHost/worker-1", "reboot.metal3.io", `{"mode":`), "", "",

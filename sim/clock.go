@@ -4,7 +4,7 @@ import "time"
 
 // drifting is a clock that is never set and may run too fast or too slow.
 type drifting struct {
-	// shown is what the clock showed at the world's time at.
+	// shown is the time that the clock showed when the world's time was at.
 	shown, at time.Duration
 	// gains is how much the clock gains in each second.
 	gains time.Duration

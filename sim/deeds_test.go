@@ -12,7 +12,7 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// TestDeedsAreWhatHappens: what the steps of a story are said to do is what its history has.
+// TestDeedsAreWhatHappens compares the deeds of a story's steps with its history.
 func TestDeedsAreWhatHappens(t *testing.T) {
 	s, err := New()
 	if err != nil {
@@ -64,7 +64,7 @@ func TestDeedsAreWhatHappens(t *testing.T) {
 	}
 }
 
-// TestPlansAreToldByDeeds names steps of each class, and what no gate sees.
+// TestPlansAreToldByDeeds names steps of each class, and steps that no gate sees.
 func TestPlansAreToldByDeeds(t *testing.T) {
 	s, err := New()
 	if err != nil {

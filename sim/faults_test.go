@@ -16,7 +16,7 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// faulty returns the scenarios that the simulator tells of BMCs that misbehave.
+// faulty returns the simulator's scenarios of BMCs that misbehave.
 func faulty(t *testing.T) (all []*scenarios.Scenario) {
 	t.Helper()
 	files, _ := filepath.Glob("../scenarios/catalog/bmc-faults/*.yaml") // the pattern is a good one
@@ -83,8 +83,8 @@ func TestFaultsMatter(t *testing.T) {
 	}
 }
 
-// TestOwnResets plays the stories in which a BMC resets its host by itself: that is a
-// command like any other in the history, before what comes of it, and in its own name.
+// TestOwnResets plays the stories in which a BMC resets its host by itself. In the history that is
+// a command like any other, before its consequences, and in the BMC's own name.
 func TestOwnResets(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -124,8 +124,8 @@ func TestOwnResets(t *testing.T) {
 	}
 }
 
-// TestVerdictsRestOnFacts judges each story anew without what the BMCs were asked and
-// did: what they do unasked is nobody's request, and excuses nobody.
+// TestVerdictsRestOnFacts judges each story anew without the events of the BMCs' requests and
+// deeds: what BMCs do unasked is not requested, and excuses no controller.
 func TestVerdictsRestOnFacts(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/fencelab/fencelab/sim/simtest"
 )
 
-// A field has its value also when it got it before the step, or before what a claim counts
-// from; a change of it has to come.
+// TestFieldsThatAreSo: a field counts as having a value even if it got it before the step, or
+// before the time from which a claim counts. A change has to come after.
 func TestFieldsThatAreSo(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {

@@ -61,11 +61,11 @@ func TestEveryStepSaysWhatItDoes(t *testing.T) {
 // audit is a world that is stopped before one of its steps.
 type audit struct {
 	*Backend
-	// steps are those that wait, by their order.
+	// steps are the waiting steps, by their order.
 	steps map[uint64]steps.Step
 }
 
-// errFar ends a run as far as a test wants it.
+// errFar ends a run that has gone far enough for a test.
 var errFar = fmt.Errorf("far enough")
 
 // stopAt plays a story up to the n-th step of it that is taken.
@@ -87,7 +87,7 @@ func stopAt(t *testing.T, s *Simulator, plan *scenarios.Plan, n int) *audit {
 	return a
 }
 
-// stopper advances a world step by step until it has taken so many of the story.
+// stopper advances a world step by step until the n-th step of the story.
 type stopper struct {
 	*audit
 	left int
@@ -146,9 +146,9 @@ func (a *audit) take(swapped bool) (identity uint64, both bool) {
 	return a.Identity(), true
 }
 
-// TestIndependence swaps two steps that follow on each other, all along some stories. Two that
-// are said to be independent must lead to the same world in either order; not all of the others
-// do.
+// TestIndependence swaps two consecutive steps, all along some stories. Two steps that are said to
+// be independent must lead to the same world in either order. Some of the
+// others must not.
 func TestIndependence(t *testing.T) {
 	s, err := New()
 	if err != nil {
@@ -193,7 +193,7 @@ func TestIndependence(t *testing.T) {
 	}
 }
 
-// TestFootprints tells steps apart that depend on each other.
+// TestFootprints checks which steps depend on each other.
 func TestFootprints(t *testing.T) {
 	process := func(name string, class steps.Class, effect bool, verb string, on steps.Object) steps.Step {
 		return steps.Step{Class: class, Effect: effect, Verb: verb, Object: on, Place: steps.PlaceProcess + name}

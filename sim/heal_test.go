@@ -30,8 +30,8 @@ func at(t *testing.T, h *history.History, kind history.Kind, n int) time.Duratio
 	return 0
 }
 
-// TestLeaseAhead: in the quiet time after a story Leases are renewed ahead, and yet a
-// kubelet that dies then is missed as soon as any other.
+// TestLeaseAhead: in the quiet time after a story Leases are renewed ahead, and yet a kubelet that
+// dies then is missed as soon as at any other time.
 func TestLeaseAhead(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {

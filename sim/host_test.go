@@ -34,8 +34,7 @@ func testHost(t *testing.T, on bool, watchdog time.Duration) *host {
 	return h
 }
 
-// TestHostIsASystem holds the simulated host against the contract of what a BMC
-// controls.
+// TestHostIsASystem runs the contract of fakebmc.System on the simulated host.
 func TestHostIsASystem(t *testing.T) {
 	systemtest.Run(t, func(t *testing.T, on bool) systemtest.Fixture {
 		h := testHost(t, on, 0)
@@ -63,8 +62,8 @@ func TestHostIsASystem(t *testing.T) {
 	})
 }
 
-// TestHost looks at what physically comes of resets, of rules about the guest, and
-// of what a scenario does besides.
+// TestHost checks the physical consequences of resets, of rules about the guest, and of a
+// scenario's operations.
 func TestHost(t *testing.T) {
 	const ms = time.Millisecond
 	type act struct {
@@ -207,7 +206,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestWhoDidIt looks at whose doing a power edge and the end of a boot are.
+// TestWhoDidIt checks the actor of power edges and of the ends of boots.
 func TestWhoDidIt(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -2,7 +2,7 @@ package sim
 
 import "testing"
 
-// TestKindsAreServed holds the table of kinds against the simulated server.
+// TestKindsAreServed compares the table of kinds with the simulated server.
 func TestKindsAreServed(t *testing.T) {
 	s, err := New()
 	if err != nil {

@@ -29,9 +29,8 @@ import (
 // request to reboot, so that it is in the history.
 const fenceAnnotation = "reboot.metal3.io/fencer"
 
-// fencer is a controller that is right as long as nothing is late or old: it
-// deletes the Node of a host that asks for it, and then takes the request away. A
-// careful one says which Node it means.
+// fencer is a controller that is right as long as nothing is late or old: it deletes the Node of a
+// host that asks for it, and then takes the request away. A careful one names the UID of the Node.
 type fencer struct {
 	client.Client
 	careful bool
@@ -58,7 +57,7 @@ func (f *fencer) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return reconcile.Result{}, f.Delete(ctx, &node)
 }
 
-// controller is a registration of the tests' own.
+// controller is a registration for the tests.
 func controller(name string, workers int, reconciler func(controllers.Deps) reconcile.Reconciler) controllers.Selection {
 	return controllers.Selection{Registration: controllers.Registration{
 		Name: name, For: &api.BareMetalHost{}, Workers: workers,
@@ -74,7 +73,7 @@ type stage struct {
 	t   *testing.T
 	b   *Backend
 	now time.Duration
-	// seen is what has happened.
+	// seen holds the events so far.
 	seen []history.Event
 }
 
@@ -168,9 +167,9 @@ func TestNodesOfTheNextBoot(t *testing.T) {
 	const slow, old = scenarios.Duration(3 * time.Second), scenarios.Duration(9 * time.Second)
 	for _, c := range []struct {
 		name string
-		// fault is that of the deletion.
+		// fault is the fault of the deletion.
 		fault scenarios.StepFault
-		// crash is what happens when the host is back.
+		// crash is a crash when the host is back.
 		crash *scenarios.CrashOp
 		// start is the fault of the start after that.
 		start     scenarios.StepFault
@@ -223,7 +222,7 @@ func TestNodesOfTheNextBoot(t *testing.T) {
 	}
 }
 
-// kicker forces a host off that asks for it, and takes the request away.
+// kicker forces off a host that asks for it, and takes the request away.
 type kicker struct {
 	client.Client
 	power reboot.Power
@@ -400,8 +399,8 @@ func TestAPIErrors(t *testing.T) {
 	}
 }
 
-// TestOutage takes the API server away: nobody reaches it, a controller that
-// crashes meanwhile stays away as well, and afterwards everybody catches up.
+// TestOutage takes the API server away: no request reaches it, a controller that crashes meanwhile
+// stays away as well, and afterwards everybody catches up.
 func TestOutage(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		st := open(t, nil, nil, controller("fencer", 1, func(d controllers.Deps) reconcile.Reconciler { return &fencer{d.Client, true} }))
@@ -583,7 +582,7 @@ func (p *patient) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{}, p.Delete(ctx, &node)
 }
 
-// TestClocks puts clocks wrong before a host boots: who compares two of them acts
+// TestClocks puts clocks wrong before a host boots: a controller that compares two of them acts
 // too early or too late.
 func TestClocks(t *testing.T) {
 	for _, c := range []struct {

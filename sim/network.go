@@ -90,7 +90,7 @@ func (b *Backend) talking(links []scenarios.Link) []*host {
 	return hosts
 }
 
-// tell records what happened to links, as one event for a whole host or one for each link.
+// tell emits the events of links: one for a whole host, or one for each link.
 func (b *Backend) tell(kind history.Kind, host string, links []scenarios.Link) {
 	if host != "" {
 		b.w.emit(history.Event{Kind: kind, Host: host, Object: scenarios.API})

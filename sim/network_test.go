@@ -9,9 +9,9 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// TestOneWay cuts one direction between a host and the API server. A kubelet that is not
-// heard still hears, and stops what is no longer wanted; one that hears nothing is
-// heard once more: its next renewal takes effect, and it doesn't know.
+// TestOneWay cuts one direction between a host and the API server. A kubelet that is not heard
+// still hears, and stops unwanted Pods. One that hears nothing is heard once more: its next
+// renewal takes effect, and it doesn't know.
 func TestOneWay(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {

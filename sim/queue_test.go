@@ -15,8 +15,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// diary is a controller that writes down what is reconciled when, and answers each
-// time as it is told.
+// diary is a controller that records what is reconciled when, and gives planned answers.
 type diary struct {
 	live    client.Reader
 	now     func() time.Time
@@ -59,7 +58,7 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// TestQueue holds the queue against controller-runtime 0.24.
+// TestQueue checks the queue against the behaviour of controller-runtime 0.24.
 func TestQueue(t *testing.T) {
 	const second = time.Second
 	again := func() (reconcile.Result, error) { return reconcile.Result{RequeueAfter: 10 * second}, nil }
@@ -75,7 +74,7 @@ func TestQueue(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		answers []func() (reconcile.Result, error)
-		// events are when the request is enqueued by an event.
+		// events are when an event enqueues the request.
 		events []time.Duration
 		// want is when it is reconciled, in whole seconds.
 		want []time.Duration
@@ -108,8 +107,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueOrder: what an event brings is handed out before what a list brought,
-// and a request that both bring once.
+// TestQueueOrder: requests of an event are handed out before those of a list, and a request of
+// both only once.
 func TestQueueOrder(t *testing.T) {
 	st, p, d := keep(t, 1)
 	for _, r := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/fencelab/fencelab/sim/kube"
 )
 
-// TestRefusalEndsTheRun: what the API server doesn't model ends a run, also when
-// whoever asked for it hides the error.
+// TestRefusalEndsTheRun: a request that the API server doesn't model ends a run, even when the
+// caller hides the error.
 func TestRefusalEndsTheRun(t *testing.T) {
 	s, err := New()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// TestEveryRowHasAStory looks for a story through each row of seed 002's truth table:
-// one that becomes another when the remediation controller does in that row what no
-// row asks for. "Powered on?" is what the status says, as in the seed.
+// TestEveryRowHasAStory looks for a story through each row of seed 002's truth table: its history
+// must change when the remediation controller does something else in that row. "Powered on?" is
+// the status, as in the seed.
 func TestEveryRowHasAStory(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -81,8 +81,8 @@ func tell(t *testing.T, s *sim.Simulator, story *scenarios.Scenario, rule *scena
 	return playOn(t, s, plan).History
 }
 
-// TestEveryGuaranteeIsBroken counts the wrong controllers that break each guarantee, as
-// their scenarios say; TestCatalog shows that they do.
+// TestEveryGuaranteeIsBroken counts the wrong controllers that break each guarantee, according to
+// their scenarios; TestCatalog shows that they do.
 func TestEveryGuaranteeIsBroken(t *testing.T) {
 	broken := map[string][]string{}
 	for _, story := range catalog(t) {

@@ -14,7 +14,8 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// TestEveryStepIsTold: whatever step of the catalogue's stories deviates, and however, there are words for it.
+// TestEveryStepIsTold: whichever step of the catalogue's stories deviates, and however, it can be
+// described.
 func TestEveryStepIsTold(t *testing.T) {
 	paths, err := filepath.Glob("../scenarios/catalog/*/*.yaml")
 	if err != nil {

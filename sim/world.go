@@ -70,7 +70,7 @@ type world struct {
 	broken error
 }
 
-// trouble is what goes wrong with a step under the plan. For most steps it is empty.
+// trouble is the fault that the plan gives a step; empty for most steps.
 type trouble struct {
 	fault scenarios.StepFault
 	// by is how late or how old something gets by the fault.
@@ -130,7 +130,7 @@ type step struct {
 	// overdue says that the step is a request whose client has given up.
 	overdue bool
 	order   uint64
-	// trouble is what goes wrong with the step under the plan.
+	// trouble goes wrong with the step under the plan.
 	trouble trouble
 	run     func(trouble)
 	// of is the process that takes the step, in its incarnation life and only while it is not

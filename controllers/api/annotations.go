@@ -24,14 +24,13 @@ const (
 	// the host of a Machine being deleted off until its Node is gone.
 	DeletionRebootAnnotation = RebootAnnotation + "/" + DeletionRebootKey
 	DeletionRebootKey        = "machine-deletion"
-	// ExternalRemediationAnnotation marks a Machine as unhealthy: somebody
-	// outside of Cluster API has to remediate it (seeds 002, 004).
+	// ExternalRemediationAnnotation marks a Machine as unhealthy: a controller outside of Cluster
+	// API has to remediate it (seeds 002, 004).
 	ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
-	// MarkedBootAnnotation on a Machine stamps its mark with the boot that it is about: one
-	// that the Node told of while the mark stood. A mark has no identity of its own, and a
-	// fencing of an earlier boot must not be taken for the answer to it (design, decision
-	// 22). The agents of seed 004 set it; who sets a mark removes what is left of the one
-	// before.
+	// MarkedBootAnnotation on a Machine stamps its mark with the boot that the mark is about: one
+	// that the Node reported while the mark stood. A mark has no identity of its own, and a
+	// fencing of an earlier boot must not be taken for the answer to it (design, decision 22). The
+	// agents of seed 004 set the stamp. Whoever sets a mark removes the stamp of the previous one.
 	MarkedBootAnnotation = "poison-pill.fencelab.dev/boot"
 	// HostAnnotation on a Machine names its BareMetalHost as namespace/name
 	// (seed 002).
@@ -45,13 +44,13 @@ const (
 	// Pod of another incarnation of that Node is an orphan: kubelets don't run
 	// it and the workload controller deletes it.
 	NodeUIDAnnotation = "fencelab.dev/node-uid"
-	// StopsAnnotation on a Pod is how long its processes take to stop when they are asked to,
-	// or never: then they end when they are killed, once the Pod's grace is over. Kubelets of
-	// the simulator, of models and of small guests go by it.
+	// StopsAnnotation on a Pod is how long its processes take to stop on request. With never, they
+	// end only when they are killed after the Pod's grace period. Kubelets of the simulator, of
+	// models and of small guests obey it.
 	StopsAnnotation = "fencelab.dev/stops"
 )
 
-// RebootMode is how a host is taken down.
+// RebootMode is the manner in which a host is taken down.
 type RebootMode string
 
 // The modes of seed 000. Soft is the default, and falls back to hard.
@@ -64,13 +63,12 @@ const (
 type RebootRequest struct {
 	// Annotation is the whole key.
 	Annotation string
-	// Key is what follows the slash; empty for the plain form.
+	// Key is the part after the slash; empty for the plain form.
 	Key  string
 	Mode RebootMode
-	// ID tells this content from any other: see RequestID.
+	// ID distinguishes this content from any other: see RequestID.
 	ID string
-	// Problem says why the value was not understood and soft was assumed;
-	// empty when it was.
+	// Problem says why the value could not be parsed, so that soft was assumed; empty otherwise.
 	Problem string
 }
 
@@ -119,11 +117,10 @@ func rebootKey(annotation string) (key string, ok bool) {
 	return key, ok && key != ""
 }
 
-// ParseRebootMode reads the value of a reboot annotation: a map with the key
-// "mode". It is parsed as a YAML flow mapping, of which JSON is a subset, because
-// the documented example {'mode':'hard'} is not JSON and would silently mean soft
-// (design, decision 1). An empty value is soft. Other keys are the business of
-// whoever wrote them. On an error the mode is soft.
+// ParseRebootMode reads the value of a reboot annotation: a map with the key "mode". It is parsed
+// as a YAML flow mapping, of which JSON is a subset, because the documented example
+// {'mode':'hard'} is not JSON and would silently mean soft (design, decision 1). An empty value is
+// soft. Other keys are left to their writers. On an error the mode is soft.
 func ParseRebootMode(value string) (RebootMode, error) {
 	if strings.TrimSpace(value) == "" {
 		return RebootSoft, nil

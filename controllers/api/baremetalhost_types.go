@@ -34,7 +34,7 @@ type BareMetalHostList struct {
 	Items           []BareMetalHost `json:"items"`
 }
 
-// BareMetalHostSpec is what the user wants of a host.
+// BareMetalHostSpec is the state that the user wants for a host.
 type BareMetalHostSpec struct {
 	// Online is whether the host should be powered on. A pending reboot
 	// overrides it while it lasts (seed 000).
@@ -94,12 +94,12 @@ type ErrorType string
 // effect in time, or the BMC could not be reached.
 const PowerManagementError ErrorType = "power management error"
 
-// BareMetalHostStatus is what was observed of a host.
+// BareMetalHostStatus is the observed state of a host.
 type BareMetalHostStatus struct {
 	// PoweredOn is false only when the BMC said exactly Off. Every other
 	// answer (PoweringOff, Paused, none) counts as not known to be off.
 	PoweredOn bool `json:"poweredOn"`
-	// Hardware is what the host's inspection found.
+	// Hardware is the result of the host's inspection.
 	// +optional
 	Hardware HardwareDetails `json:"hardware,omitzero"`
 	// Provisioning is the state of the host's image and its reboots.
@@ -115,7 +115,7 @@ type BareMetalHostStatus struct {
 	ErrorCount int `json:"errorCount,omitempty"`
 }
 
-// HardwareDetails are what an inspection found. Upstream's are many; the UUID is ours.
+// HardwareDetails holds the result of an inspection. Upstream has many fields; the UUID is ours.
 type HardwareDetails struct {
 	// SystemUUID is that of the system's firmware, as its BMC and its kubelet have it. It
 	// tells which host a Node's boot is of where provider IDs don't.

@@ -9,9 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Get reads an object that the caller does not change, and returns nil if there is none.
-// An object that is to be written comes from a live reader, so that the copy is the
-// caller's own.
+// Get reads an object for a caller that does not change it, and returns nil if there is none. To
+// write an object, read it from a live reader, so that the copy is the caller's own.
 func Get[T any, P interface {
 	*T
 	client.Object

@@ -22,12 +22,12 @@ const (
 type DeletionHook struct {
 	// Annotation is the whole key.
 	Annotation string
-	// Owner is the annotation's value: who is in charge of the hook. It may be empty.
+	// Owner is the annotation's value, which names the hook's owner. It may be empty.
 	Owner string
 }
 
-// DeletionHooks finds the hooks of a point among annotations, sorted by their keys. One
-// without a name is a hook as well: whoever set it wants the Machine to wait.
+// DeletionHooks finds the hooks of a point among annotations, sorted by their keys. A hook without
+// a name counts as well: whoever set it wants the Machine to wait.
 func DeletionHooks(annotations map[string]string, point DeletionPoint) []DeletionHook {
 	var hooks []DeletionHook
 	for key, owner := range annotations { // order does not matter: sorted below

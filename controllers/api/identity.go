@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Consumer is the Machine that uses a host, by the host's own word.
+// Consumer returns the Machine that uses a host, according to the host.
 func Consumer(host *BareMetalHost) (key types.NamespacedName, ok bool) {
 	ref := host.Spec.ConsumerRef
 	if ref == nil || ref.Kind != "Machine" || ref.Name == "" {
@@ -24,11 +24,11 @@ func Consumer(host *BareMetalHost) (key types.NamespacedName, ok bool) {
 	return key, true
 }
 
-// Owner says whose the Node is that a Machine's nodeRef names. The reference is a name, and
-// names are used again (design, decisions 19 and 23).
+// Owner classifies the owner of the Node that a Machine's nodeRef names. The reference is a name,
+// and names are used again (design, decisions 19 and 23).
 type Owner string
 
-// The owners. Nobody can tell whose an Unproven Node is: a controller that would fence or
+// The owners. The owner of an Unproven Node can't be determined: a controller that would fence or
 // delete it asks a person.
 const (
 	Own      Owner = "own"
@@ -36,18 +36,18 @@ const (
 	Unproven Owner = "unproven"
 )
 
-// NodeUnproven is the reason of what is told of an Unproven Node.
+// NodeUnproven is the reason of warnings about an Unproven Node.
 const NodeUnproven = "NodeUnproven"
 
-// Proof is what the owner of a Node rests on.
+// Proof is a Node's owner, with the evidence.
 // +kubebuilder:object:generate=false
 type Proof struct {
 	Owner Owner
-	// Why says what speaks against the Machine, empty if the Node is its own.
+	// Why is the evidence against the Machine, empty if the Node is its own.
 	Why string
 }
 
-// ByProviderID is the owner of a Node if provider IDs tell.
+// ByProviderID returns the owner of a Node if provider IDs decide it.
 func ByProviderID(machine *clusterv1.Machine, node *corev1.Node) (proof Proof, told bool) {
 	id, nodeID := machine.Spec.ProviderID, node.Spec.ProviderID
 	switch {
@@ -59,9 +59,9 @@ func ByProviderID(machine *clusterv1.Machine, node *corev1.Node) (proof Proof, t
 	return Proof{Anothers, fmt.Sprintf("has the provider ID %s, not %s", Shorten(nodeID), Shorten(id))}, true
 }
 
-// ByReport is the owner of a Node where provider IDs don't tell: the Machine's, if its host
-// has itself reported the boot that the Node tells of, and no other Machine refers to the
-// Node. A boot that nobody reported is "".
+// ByReport returns the owner of a Node where provider IDs don't decide: the Machine, if its host
+// has itself reported the boot that the Node reports, and no other Machine refers to the Node. An
+// unreported boot is "".
 func ByReport(machine *clusterv1.Machine, node *corev1.Node, reported string, machines []clusterv1.Machine) Proof {
 	switch other := AnothersToo(machine, node, machines); {
 	case other.Owner != "":
@@ -72,8 +72,8 @@ func ByReport(machine *clusterv1.Machine, node *corev1.Node, reported string, ma
 	return Proof{Owner: Own}
 }
 
-// AnothersToo says that another Machine refers to a Node as well, by its provider ID or by
-// its name; nothing if none does.
+// AnothersToo returns a proof if another Machine refers to the Node as well, by its provider ID or
+// by its name, and an empty one otherwise.
 func AnothersToo(machine *clusterv1.Machine, node *corev1.Node, machines []clusterv1.Machine) Proof {
 	for i := range machines {
 		other := &machines[i]
@@ -90,10 +90,9 @@ func AnothersToo(machine *clusterv1.Machine, node *corev1.Node, machines []clust
 	return Proof{}
 }
 
-// WhoseNode is the owner of the Node that a Machine names, whose host this is; nil if the
-// Machine has none. The kubelet reports the boot and the UUID of its system in one write,
-// and the host's inspection has found the UUID: unless two hosts have the same, the two
-// together are the host's own report.
+// WhoseNode returns the owner of the Node that a Machine names, given the Machine's host or nil.
+// The kubelet reports the boot and its system's UUID in one write, and the host's inspection has
+// found the UUID. Unless two hosts have the same UUID, both together are the host's own report.
 func WhoseNode(ctx context.Context, reader client.Reader, machine *clusterv1.Machine, node *corev1.Node, host *BareMetalHost) (Proof, error) {
 	if proof, told := ByProviderID(machine, node); told {
 		return proof, nil

@@ -60,7 +60,7 @@ func TestWhoseNode(t *testing.T) {
 	}
 }
 
-// TestConsumer: a reference to nobody leads to nobody.
+// TestConsumer: a reference that names no Machine leads to none.
 func TestConsumer(t *testing.T) {
 	for _, test := range []struct {
 		ref  *corev1.ObjectReference

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SetAnnotation returns the patch that sets the annotation key on obj and removes those
-// that are to be gone. The patch fails with a conflict if obj has changed since it was
-// read.
+// SetAnnotation returns the patch that sets the annotation key on obj and removes the annotations
+// in gone. The patch fails with a conflict if obj has changed since it was read.
 func SetAnnotation(obj client.Object, key, value string, gone ...string) client.Patch {
 	fields := Quote(key) + ":" + Quote(value)
 	for _, key := range gone {
@@ -66,9 +65,8 @@ func RemoveAnnotationAndSetSpec(obj client.Object, key, fields string) client.Pa
 	return patch(obj, `"annotations":{`+Quote(key)+":null}", `,"spec":{`+fields+"}")
 }
 
-// patch builds a merge patch of nothing but what changes. Every patch names the
-// resourceVersion that its decision was based on, so that a decision never
-// outlives its facts.
+// patch builds a merge patch with nothing but the changes. Every patch names the resourceVersion
+// that its decision was based on, so that a decision never outlives its facts.
 func patch(obj client.Object, metadata, more string) client.Patch {
 	body := `{"metadata":{"resourceVersion":` + Quote(obj.GetResourceVersion())
 	if metadata != "" {
@@ -86,7 +84,7 @@ func Quote(s string) string {
 	return string(quoted)
 }
 
-// longest is as much of a text that anybody may have written as others quote.
+// longest bounds quotations of texts that anybody may have written.
 const longest = 100
 
 // Shorten limits the length of text that is quoted in a condition, an Event or an error.

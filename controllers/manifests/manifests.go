@@ -1,10 +1,9 @@
-// Package manifests holds what fencelab's controllers need in a cluster, as YAML:
-// their CustomResourceDefinitions, their roles, and the admission policies that
-// let only named roles ask for a reboot (seed 002's risk section).
+// Package manifests holds the YAML that fencelab's controllers need in a cluster: their
+// CustomResourceDefinitions, their roles, and the admission policies that let only named roles ask
+// for a reboot (seed 002's risk section).
 //
-// The definitions are for clusters that have neither Metal3 nor Cluster API, such
-// as the lab's. They replace those of either: create them, don't apply them over
-// what is there.
+// The definitions are for clusters that have neither Metal3 nor Cluster API, such as the lab's.
+// They replace those of either project: create them, don't apply them over existing ones.
 package manifests
 
 import (
@@ -22,7 +21,7 @@ import (
 //go:embed crds/*.yaml rbac.yaml policy.yaml
 var FS embed.FS
 
-// Agent is a DaemonSet of agents, which need what FS holds as well.
+// Agent is a DaemonSet of agents, which also needs the manifests in FS.
 //
 //go:embed agent.yaml
 var Agent []byte

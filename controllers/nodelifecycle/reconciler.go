@@ -1,11 +1,10 @@
-// Package nodelifecycle stands in for the part of kube-controller-manager that
-// notices a dead kubelet: where none runs, as in the embedded control plane and
-// in the simulator, it sets the Ready condition of a Node to Unknown when the
-// Node's Lease has not been renewed in time. Only a kubelet sets it back. A kubelet
-// whose clock is behind writes renewals that are old when they come: what it writes
-// counts from when it was seen to change, as in kube-controller-manager. And it
-// keeps the taints that go with that condition: the API server gives every new
-// Node the one of a Node that isn't ready, and somebody has to take it away.
+// Package nodelifecycle stands in for the part of kube-controller-manager that notices a dead
+// kubelet, where none runs: in the embedded control plane and in the simulator. It sets the Ready
+// condition of a Node to Unknown when the Node's Lease has not been renewed in time; only a
+// kubelet sets it back. A kubelet whose clock is behind writes renewals that are old on arrival,
+// so a renewal counts from when its change was seen, as in kube-controller-manager. The stand-in
+// also keeps the taints that go with that condition: the API server gives every new Node the taint
+// of a Node that isn't ready, and a controller has to remove it.
 package nodelifecycle
 
 import (
@@ -51,22 +50,22 @@ type Reconciler struct {
 	Settings Settings
 
 	mutex sync.Mutex
-	// signs is what each kubelet was last heard to say.
+	// signs holds the last sign of life of each kubelet.
 	signs map[string]sign
-	// nodes and leases are to read into: a Node is large, is looked at every few seconds, and nobody
-	// keeps it.
+	// nodes and leases are objects to read into: a Node is large and read every few seconds, and
+	// the reconcile doesn't keep it.
 	nodes  scratch[corev1.Node]
 	leases scratch[coordinationv1.Lease]
 }
 
-// scratch has objects that were used before, and may be again. A sync.Pool would keep the whole
-// simulated world alive that it is in.
+// scratch has objects to be used again. A sync.Pool would keep the whole simulated world alive
+// that it belongs to.
 type scratch[T any] struct {
 	mutex sync.Mutex
 	spare []*T
 }
 
-// take returns an empty one, which is to be put back.
+// take returns an empty object, to be given back with put.
 func (s *scratch[T]) take() *T {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -129,9 +128,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-// heard is when the kubelet was last heard of. By its own word, or where that is too
-// old, by when it was seen to say anything new: its clock may be behind, and it may
-// have written the Node's status before its Lease.
+// heard returns when the kubelet last gave a sign of life. It is the time that the kubelet wrote,
+// or, where that is too old, the time when anything new of it was seen: its clock may be behind,
+// and it may have written the Node's status before its Lease.
 func (r *Reconciler) heard(ctx context.Context, node *corev1.Node) (time.Time, error) {
 	said, err := r.renewed(ctx, node)
 	if err != nil {
@@ -167,7 +166,7 @@ func (r *Reconciler) forget(node string) {
 	delete(r.signs, node)
 }
 
-// renewed is when the kubelet says it renewed the Lease; zero is never.
+// renewed is when the kubelet says it renewed the Lease; zero means never.
 func (r *Reconciler) renewed(ctx context.Context, node *corev1.Node) (time.Time, error) {
 	lease := r.leases.take()
 	defer r.leases.put(lease)
@@ -217,9 +216,9 @@ func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// taintsFor returns the taints that a Node should have, and whether they differ
-// from those it has: beside others' taints, one that keeps Pods from being bound
-// to a Node that isn't Ready, or is out of reach.
+// taintsFor returns the taints that a Node should have, and whether they differ from its present
+// ones: those of others, and one that keeps Pods from being bound to a Node that isn't Ready, or
+// is out of reach.
 func taintsFor(taints []corev1.Taint, ready corev1.ConditionStatus) (wanted []corev1.Taint, changed bool) {
 	want := ""
 	switch ready {

@@ -20,28 +20,28 @@ import (
 
 // Boot is the boot that the agent runs in.
 type Boot interface {
-	// ID is what the boot's Node tells of it.
+	// ID is the boot ID that the boot's Node reports.
 	ID() string
-	// Uptime is how long it has lasted, by a clock that nobody sets and that goes on
-	// while the host stands still.
+	// Uptime is how long the boot has lasted, by a clock that is never set and that runs on while
+	// the host stands still.
 	Uptime() time.Duration
-	// Load returns what was saved last in this boot, nil if nothing was.
+	// Load returns the data saved last in this boot, or nil.
 	Load() ([]byte, error)
 	Save([]byte) error
 }
 
-// Watchdog is the host's.
+// Watchdog is the host's watchdog.
 type Watchdog interface {
-	// Feed lets it wait for its whole time again.
+	// Feed restarts the watchdog's timeout.
 	Feed(context.Context) error
-	// Timeout is that time; 0 is no watchdog.
+	// Timeout is the watchdog's timeout; 0 without a watchdog.
 	Timeout() time.Duration
 }
 
 // Peers are the agents on the other hosts.
 type Peers interface {
-	// Ask asks all of them at once and returns what those said that answered within a
-	// time, by the names of their Nodes.
+	// Ask asks all of them at once and returns the answers that arrive within a time, by the names
+	// of their Nodes.
 	Ask(ctx context.Context, peers map[string][]string, request []byte, within time.Duration) map[string][]byte
 }
 
@@ -50,14 +50,14 @@ type Agent struct {
 	// API reads from the API server and writes to it, and gives each request up after a
 	// third of Settings.RequestTimeout.
 	API client.Client
-	// Clock is for people to read times of.
+	// Clock gives the times that are written for people.
 	Clock    clock.PassiveClock
 	Boot     Boot
 	Watchdog Watchdog
 	Peers    Peers
-	// Reboot has the kernel reboot at once.
+	// Reboot makes the kernel reboot at once.
 	Reboot func(context.Context) error
-	// Warn tells the users of an object about a problem; may be nil.
+	// Warn warns the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
 	// Node is the name of the host's Node.
 	Node     string
@@ -66,9 +66,9 @@ type Agent struct {
 
 	loaded bool
 	m      memory
-	// warned has the Machines of which users were told that nothing can be done for them.
+	// warned holds the Machines whose users were warned that no agent can help.
 	warned map[types.UID]bool
-	// mutex guards told, which is what Answer may know: m is Step's alone.
+	// mutex guards told, the part of m that Answer may read. Only Step uses m itself.
 	mutex sync.Mutex
 	told  struct {
 		looked bool
@@ -76,11 +76,11 @@ type Agent struct {
 	}
 }
 
-// again is when the agent looks again after it has changed something.
+// again is when the agent looks again after a change of its own.
 const again = 200 * time.Millisecond
 
-// Step feeds the watchdog, if that may be, and does the one thing that is due: it looks
-// at the API server, or asks a set of peers.
+// Step feeds the watchdog, if it may, and then does the one thing that is due: it looks at the API
+// server, or asks a set of peers.
 func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
 	if err := a.load(); err != nil {
 		return a.Settings.Interval.Duration, err
@@ -102,7 +102,7 @@ func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
 	return a.next(), errors.Join(problems...)
 }
 
-// next is when to come again: a watchdog is fed three times while it waits.
+// next returns when the next Step is due: a watchdog is fed three times within its timeout.
 func (a *Agent) next() time.Duration {
 	if a.m.Round != nil {
 		return 0
@@ -114,7 +114,7 @@ func (a *Agent) next() time.Duration {
 	return next
 }
 
-// load takes over what an agent of this boot knew that has died.
+// load loads the memory of an earlier agent of this boot.
 func (a *Agent) load() error {
 	if a.loaded {
 		return nil
@@ -143,7 +143,7 @@ func (a *Agent) save() error {
 	return nil
 }
 
-// tell lets Answer know what is known.
+// tell shares with Answer what it may know.
 func (a *Agent) tell() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -174,7 +174,7 @@ func (a *Agent) feed(ctx context.Context) error {
 	return nil
 }
 
-// look looks at the API server, and does what follows.
+// look looks at the API server, and acts on the findings.
 func (a *Agent) look(ctx context.Context) error {
 	began := a.Boot.Uptime()
 	a.m.Next = began + a.Settings.Interval.Duration
@@ -207,7 +207,7 @@ func (a *Agent) look(ctx context.Context) error {
 	return err
 }
 
-// participate is what an agent does for the others, whose own host is well.
+// participate does an agent's work for other hosts, while its own host is well.
 func (a *Agent) participate(ctx context.Context, s *survey) error {
 	a.m.meet(s, a.Node, a.Settings.Failures)
 	if err := a.announce(ctx, s); err != nil {
@@ -216,8 +216,8 @@ func (a *Agent) participate(ctx context.Context, s *survey) error {
 	return a.survive(ctx, s)
 }
 
-// announce puts on the Node what others may count on. What the agent lives by changes
-// only when that stands: until then it keeps to both.
+// announce writes on the Node what others may count on. The agent goes by a new announcement only
+// once it is known to be written; until then it keeps to both.
 func (a *Agent) announce(ctx context.Context, s *survey) error {
 	node := s.nodes[a.Node]
 	if node == nil || node.Status.NodeInfo.BootID != a.Boot.ID() {
@@ -231,13 +231,15 @@ func (a *Agent) announce(ctx context.Context, s *survey) error {
 		return nil
 	}
 	if err := a.feed(ctx); err != nil {
-		return err // nobody may count on a watchdog that can't be fed
+		// others may not count on a watchdog that can't be fed
+		return err
 	}
 	if !promised {
 		a.m.Promises = append(a.m.Promises, wanted)
 	}
 	if err := a.save(); err != nil {
-		return err // what is not kept must not be announced
+		// a promise must be saved before it is announced
+		return err
 	}
 	if err := a.API.Patch(ctx, node.DeepCopy(), api.SetAnnotation(node, AgentAnnotation, value)); err != nil {
 		a.m.Next = min(a.m.Next, a.Boot.Uptime()+a.Settings.Interval.Duration/3)
@@ -261,7 +263,7 @@ func (a *Agent) ask(ctx context.Context) {
 	a.vote()
 }
 
-// vote does what follows from the replies so far.
+// vote acts on the replies so far.
 func (a *Agent) vote() {
 	r := a.m.Round
 	state := r.state(a.m.Promises)
@@ -276,7 +278,7 @@ func (a *Agent) vote() {
 	}
 }
 
-// bootOf is the boot that a Node tells of.
+// bootOf returns the boot that a Node reports.
 func bootOf(node *corev1.Node) string {
 	if node == nil {
 		return ""
@@ -284,9 +286,9 @@ func bootOf(node *corev1.Node) string {
 	return node.Status.NodeInfo.BootID
 }
 
-// Retire lets the others know that nobody may count on this boot's being reset any more:
-// its agent is stopped in order, and its watchdog is disarmed then. It fails when that is
-// not known to stand, or when the boot has to end.
+// Retire announces that the others may no longer count on this boot's being reset: its agent is
+// stopped in an orderly way, which disarms the watchdog. It fails when the announcement is not
+// known to be written, or when the boot has to end.
 func (a *Agent) Retire(ctx context.Context) error {
 	if err := a.load(); err != nil || len(a.m.Promises) == 0 && !a.m.Condemned {
 		return err
@@ -300,8 +302,8 @@ func (a *Agent) Retire(ctx context.Context) error {
 			return fmt.Errorf("withdraw what Node %s announces: %w", a.Node, err)
 		}
 	}
-	// Whoever releases the Node sees that it has changed. But the boot may have been
-	// fenced before.
+	// Whoever releases the Node sees that it has changed. But the boot may have been fenced
+	// before.
 	if s, err = look(ctx, a.API); err != nil {
 		return fmt.Errorf("retire: %w", err)
 	}

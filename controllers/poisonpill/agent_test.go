@@ -202,9 +202,9 @@ func TestAgentReadsItsMark(t *testing.T) {
 	}
 }
 
-// TestMarkOfTheBootBefore: while the Node still tells of the boot before, a mark is about
-// that. A NodeFence of this one would be called over by whoever compares it with the Node,
-// and this boot would run on.
+// TestMarkOfTheBootBefore: while the Node still reports the previous boot, a mark is about that
+// boot. A NodeFence of the present boot would look like one of a boot that is over, and the
+// present boot would run on.
 func TestMarkOfTheBootBefore(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"worker-1", "worker-2"} {
@@ -270,7 +270,7 @@ func TestLateFence(t *testing.T) {
 	}
 }
 
-// TestAgentRetires: nobody counts on it when its watchdog is disarmed.
+// TestAgentRetires: others no longer count on an agent whose watchdog is disarmed.
 func TestAgentRetires(t *testing.T) {
 	r := newRig(t)
 	r.run(t, 20*time.Second)

@@ -13,27 +13,27 @@ import (
 
 // Annotations on Nodes.
 const (
-	// AgentAnnotation is the Announcement of the agent on the Node's host.
+	// AgentAnnotation holds the Announcement of the agent on the Node's host.
 	AgentAnnotation = "poison-pill.fencelab.dev/agent"
-	// FencedAnnotation says since when a Node has been cordoned, and for which NodeFence
-	// by its UID: "2026-01-01T00:00:00Z UID".
+	// FencedAnnotation says since when a Node has been cordoned, and for which NodeFence by its
+	// UID: "2026-01-01T00:00:00Z UID".
 	FencedAnnotation = "poison-pill.fencelab.dev/fenced"
 )
 
-// Announcement is what the agent of a boot tells the others, on its Node. It never lives
-// by anything more than what it has announced before.
+// Announcement is the agent's message to the others about its boot, on its Node. The agent never
+// goes by terms that it has not announced before.
 type Announcement struct {
-	// Boot is the boot that this is about.
+	// Boot is the boot that the announcement is about.
 	Boot string `json:"boot"`
-	// Peers are the Nodes whose agents it asks, sorted. Without any it never lets its
-	// host be reset for want of an answer, and is not released either.
+	// Peers are the Nodes whose agents it asks, sorted. Without peers it never lets its host be
+	// reset for want of an answer, and its Node is not released either.
 	Peers []string `json:"peers"`
 	Terms
 	// Knows are the UIDs of the NodeFences that it knows, sorted.
 	Knows []types.UID `json:"knows,omitempty"`
 }
 
-// promise is what survivors wait by: all but what the agent knows.
+// promise returns the part that survivors compute the safe time from: all except Knows.
 func (a Announcement) promise() string {
 	a.Knows = nil
 	return a.String()
@@ -47,10 +47,9 @@ func (a Announcement) String() string {
 	return string(data)
 }
 
-// announced is what the agent of a Node has announced; nothing if that can't be read, or
-// is nothing that an agent announces. Anybody may have written it: a term that is missing or
-// below nothing, a sum without bounds, or a peer that counts twice would release a host that
-// runs.
+// announced returns the announcement on a Node, or an empty one if it can't be read or is not
+// plausible. Anybody may have written it: a missing or negative term, an unbounded sum, or a
+// duplicate peer would release a host that still runs.
 func announced(node *corev1.Node) Announcement {
 	var a Announcement
 	if node == nil || json.Unmarshal([]byte(node.Annotations[AgentAnnotation]), &a) != nil || !a.plausible() {
@@ -65,7 +64,8 @@ const longestTerm = 30 * 24 * time.Hour
 func (a Announcement) plausible() bool {
 	terms := []metav1.Duration{a.Reads, a.Pause, a.Reset}
 	if len(a.Peers) > 0 {
-		terms = append(terms, a.Rounds) // who has no peers asks nobody
+		// an agent without peers needs no rounds
+		terms = append(terms, a.Rounds)
 	}
 	for _, term := range terms {
 		if term.Duration <= 0 || term.Duration > longestTerm {
@@ -77,8 +77,8 @@ func (a Announcement) plausible() bool {
 	return len(slices.Compact(peers)) == len(a.Peers)
 }
 
-// quorate reports whether so many of its peers know a NodeFence that those who may still
-// call themselves cut off are not more than half.
+// quorate reports whether enough of its peers know a NodeFence. The remaining ones, who may still
+// say that they are cut off, must not be a majority.
 func (a Announcement) quorate(knows func(node string) bool) bool {
 	others := 0
 	for _, peer := range a.Peers {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// question is what an agent asks its peers about itself.
+// question is an agent's question about itself to its peers.
 type question struct {
 	Node string `json:"node"`
 	Boot string `json:"boot"`
@@ -21,12 +21,12 @@ func (q question) encode() []byte {
 	return data
 }
 
-// answer is what a peer says.
+// answer is a peer's answer.
 type answer struct {
 	Reply Reply `json:"reply"`
 }
 
-// parseReply takes everything that is no answer for silence.
+// parseReply reads a reply. It takes anything else for silence.
 func parseReply(said []byte) Reply {
 	var a answer
 	if json.Unmarshal(said, &a) == nil {
@@ -38,11 +38,11 @@ func parseReply(said []byte) Reply {
 	return Silent
 }
 
-// errNothing is why a peer gets no answer.
+// errNothing reports that a peer gets no answer.
 var errNothing = errors.New("this agent can't tell")
 
-// Answer tells the agent on a Node's host what is known about its boot. It looks at the
-// API server for that: what it read before the question proves nothing.
+// Answer answers the agent on another Node's host about that host's boot. It looks at the API
+// server first: what it read before the question proves nothing.
 func (a *Agent) Answer(ctx context.Context, from string, request []byte) ([]byte, error) {
 	var q question
 	if err := json.Unmarshal(request, &q); err != nil {

@@ -1,18 +1,18 @@
-// Package poisonpill is the agent of seed 004, which runs on every host. It lets its own
-// host be reset when that is to be fenced, or can't be known to be wanted; and it does
-// for the others what survivors do: it releases the Node of a fenced host when the host
-// must have been reset by then, and makes that Node again.
+// Package poisonpill is the agent of seed 004, which runs on every host. It lets its own host be
+// reset when that host is to be fenced, or when it can't learn whether the host is wanted. As a
+// survivor it releases the Node of another, fenced host once that host must have been reset, and
+// recreates the Node.
 //
-// Agents agree on a fencing by a NodeFence, which names the boot that has to end and is
-// never taken back. docs/seeds.md argues why a Node that is deleted belongs to a boot
-// that is over. In short: a host lives on what it has heard, each time for as long as its
-// agent has announced on its Node. After the NodeFence exists, every answer says that it is
-// fenced, with one exception: a majority of its peers may say that they can't reach the API
-// server. A peer that knows the NodeFence doesn't say that any more. So the safe time begins
-// when the NodeFence is there and half of the host's peers have announced that they know it.
+// Agents agree on a fencing by a NodeFence, which names the boot that has to end and is never
+// taken back. docs/seeds.md argues why a deleted Node belongs to a boot that is over. In short: a
+// host lives on the answers that it has heard, each time for as long as its agent has announced on
+// its Node. After the NodeFence exists, every answer says that the boot is fenced, with one
+// exception: a majority of its peers may say that they can't reach the API server. A peer that
+// knows the NodeFence no longer says so. So the safe time begins when the NodeFence exists and
+// half of the host's peers have announced that they know it.
 package poisonpill
 
-// Subject is which of the agent's decisions a State is for.
+// Subject names the decision that a State is for.
 type Subject string
 
 // The subjects.
@@ -23,26 +23,25 @@ const (
 	OfLook Subject = "look"
 	// OfVote: what follows from what peers have answered?
 	OfVote Subject = "vote"
-	// OfQuestion: what is a peer told that asks about itself?
+	// OfQuestion: how to answer a peer that asks about itself?
 	OfQuestion Subject = "question"
-	// OfFence: what is the next thing to do about another boot that is fenced, or whose
-	// Machine is marked?
+	// OfFence: what is the next thing to do about another boot that is fenced, or whose Machine is
+	// marked?
 	OfFence Subject = "fence"
 )
 
-// NodeIs is whose the Node of a fenced boot's host is by now.
+// NodeIs is the present state of the Node of a fenced boot's host.
 type NodeIs string
 
-// What the Node is.
+// The states of the Node.
 const (
 	NodeGone   NodeIs = "gone"
-	NodeFenced NodeIs = "fenced" // it tells of the fenced boot
-	NodeBlank  NodeIs = "blank"  // it tells of no boot, as one that was just made again
-	NodeOther  NodeIs = "other"  // it tells of another boot: the fenced one is over
+	NodeFenced NodeIs = "fenced" // it reports the fenced boot
+	NodeBlank  NodeIs = "blank"  // it reports no boot, like one that was just recreated
+	NodeOther  NodeIs = "other"  // it reports another boot: the fenced one is over
 )
 
-// State is every fact that a decision rests on. Which of them count depends on what it
-// is about.
+// State is every fact that a decision rests on. Its subject determines which of them count.
 type State struct {
 	About Subject `json:"about"`
 
@@ -54,14 +53,14 @@ type State struct {
 	Fresh bool `json:"fresh"`
 	// Condemned: it knows that the host has to be reset.
 	Condemned bool `json:"condemned"`
-	// Overdue: the watchdog should have done that by now.
+	// Overdue: the watchdog should have reset the host by now.
 	Overdue bool `json:"overdue"`
 
 	// Reached: the API server has answered.
 	Reached bool `json:"reached"`
-	// Failing: it has failed to as often as the settings allow.
+	// Failing: it has failed to answer as often as the settings allow.
 	Failing bool `json:"failing"`
-	// Marked: the Machine is, and no NodeFence answers that.
+	// Marked: the Machine is marked, and no NodeFence answers the mark.
 	Marked bool `json:"marked"`
 	// Fenced: there is a NodeFence; in a look and a question, of this very boot.
 	Fenced bool `json:"fenced"`
@@ -82,30 +81,29 @@ type State struct {
 	// Looked: it has reached the API server in this boot.
 	Looked bool `json:"looked"`
 
-	// Node is that of the fenced boot's host.
+	// Node is the Node of the fenced boot's host.
 	Node NodeIs `json:"node"`
 	// Stamped: the Machine says that its mark is about the fenced boot, or was when it stood;
 	// where there is no NodeFence, about any boot.
 	Stamped bool `json:"stamped"`
-	// Cordoned: the Node is, and says for which NodeFence.
+	// Cordoned: the Node is cordoned, and names the NodeFence.
 	Cordoned bool `json:"cordoned"`
-	// Bare: a kubelet has made the Node anew, and it lacks what somebody had given the one
-	// before.
+	// Bare: a kubelet has recreated the Node, which lacks what users had set on the previous one.
 	Bare bool `json:"bare"`
 	// Promised: the agent of the fenced boot has announced when it will be reset.
 	Promised bool `json:"promised"`
-	// Quorate: so many of its peers know the NodeFence that the others are not the most.
+	// Quorate: enough of its peers know the NodeFence that the others are no majority.
 	Quorate bool `json:"quorate"`
-	// Safe: the safe time is over. The others say of which term alone it may not be.
+	// Safe: the safe time is over. The others say that only the named term may be left of it.
 	Safe               bool `json:"safe"`
 	OnlyReadsLeft      bool `json:"onlyReadsLeft"`
 	OnlyRoundsLeft     bool `json:"onlyRoundsLeft"`
 	OnlyPauseLeft      bool `json:"onlyPauseLeft"`
 	OnlyResetLeft      bool `json:"onlyResetLeft"`
 	OnlyClockErrorLeft bool `json:"onlyClockErrorLeft"`
-	// Orphan: the Machine is not there any more.
+	// Orphan: the Machine no longer exists.
 	Orphan bool `json:"orphan"`
-	// Backed: the NodeFence has what the Node is made of again.
+	// Backed: the NodeFence has the backup to recreate the Node from.
 	Backed bool `json:"backed"`
 	// Lingering: the Node has not been gone for long enough for its Pods to be released.
 	Lingering bool `json:"lingering"`
@@ -124,8 +122,8 @@ const (
 	Starve Action = "Starve"
 	Reboot Action = "Reboot"
 
-	// LiveOn: the host is wanted, as of when the look or the vote began. Die: it isn't. Wait:
-	// the round has not told.
+	// LiveOn: the host was wanted when the look or the vote began. Die: it isn't wanted. Wait: the
+	// round is still undecided.
 	LiveOn Action = "LiveOn"
 	Die    Action = "Die"
 	// Ask asks a set of peers, or a further one.
@@ -144,7 +142,7 @@ const (
 	RemoveMark   Action = "RemoveMark"
 	RecreateNode Action = "RecreateNode"
 	Uncordon     Action = "Uncordon"
-	// Restore gives a Node that a kubelet has made what it lacks of the backup.
+	// Restore adds to a Node made by a kubelet what it lacks of the backup.
 	Restore Action = "Restore"
 	// Finish deletes the NodeFence.
 	Finish Action = "Finish"
@@ -156,7 +154,7 @@ var Actions = []Action{
 	RequestFence, Cordon, DeleteNode, RemoveMark, RecreateNode, Uncordon, Restore, Finish,
 }
 
-// Decide says what to do.
+// Decide returns the next action.
 func Decide(s State) Action {
 	switch s.About {
 	case OfWatchdog:
@@ -172,8 +170,8 @@ func Decide(s State) Action {
 	}
 }
 
-// feed lets a host run on that nobody counts on and that nobody wants gone: its boot has
-// not reached the API server yet, and a reset would bring it no nearer.
+// feed feeds the watchdog of a host whose boot is neither counted on nor condemned: it has not
+// reached the API server yet, and a reset would bring it no nearer.
 func (s State) feed() Action {
 	switch {
 	case !s.Condemned && (s.Fresh || !s.Announced):
@@ -200,10 +198,10 @@ func (s State) look() Action {
 	}
 }
 
-// vote is optimistic, as seed 004 has it: one peer that says healthy is enough, and no
-// answer says nothing. Silence of all is what a host hears that is cut off itself. One that
-// hears of a few that they are cut off as well has a network, and the others may have missed
-// a single question: it asks in further rounds for as long as it may live on what it has heard.
+// vote is optimistic, as in seed 004: one healthy reply is enough, and silence proves nothing. If
+// all peers are silent, the host is itself cut off. If a few reply that they are cut off as well,
+// the host has a network, and the others may have missed a single question: it asks in further
+// rounds for as long as it may live on what it has heard.
 func (s State) vote() Action {
 	switch {
 	case s.Alone, s.Healthy:
@@ -221,8 +219,8 @@ func (s State) vote() Action {
 	}
 }
 
-// answer never says cut off to a boot of which this agent knows that it is fenced: that
-// is what the agents who release its Node count on.
+// answer never says cut off to a boot that this agent knows to be fenced: the agents that release
+// its Node count on that.
 func (s State) answer() Action {
 	switch {
 	case s.Reached && s.Marked && !s.Fenced:
@@ -238,20 +236,21 @@ func (s State) answer() Action {
 	}
 }
 
-// survive is the next step for a fenced boot of another host. The mark stays until the
-// host is back, so that nobody sees another reason to fence it in a Node that is not
-// Ready yet; and so does the NodeFence, which answers it.
+// survive returns the next step for a fenced boot of another host. The mark stays until the host
+// is back, so that a Node which is not Ready yet gives no reason for another fencing. So does the
+// NodeFence, which answers the mark.
 //
-// A Node that is gone doesn't say any more what its agent has promised. An agent that doesn't
-// remember it, as after a reboot of its own, waits for nothing: the Node was released by whoever deleted
-// it, an agent when the safe time was over, or a user.
+// A Node that is gone no longer shows the promise of its agent. A survivor that doesn't remember
+// the promise, as after a reboot of its own, waits for nothing: the Node was released by its
+// deletion, whether by an agent after the safe time or by a user.
 func (s State) survive() Action {
 	if !s.Fenced {
 		switch {
 		case s.Marked && s.Node == NodeOther:
 			return RequestFence
 		case s.Stamped && !s.Marked:
-			return RemoveMark // whoever took it away has left the stamp
+			// the mark was removed, but its stamp was left
+			return RemoveMark
 		}
 		return Wait
 	}

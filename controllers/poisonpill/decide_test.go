@@ -48,7 +48,7 @@ func TestEveryVote(t *testing.T) {
 		if s.Most && !s.CutOff || s.Alone && (s.Healthy || s.Unhealthy || s.CutOff || s.Unasked) {
 			continue // can't be
 		}
-		want := Die // nobody answered, or too few of those who did count
+		want := Die // no peer answered, or too few of those who did count
 		switch {
 		case s.Alone, s.Healthy: // one is enough, whatever the others say
 			want = LiveOn
@@ -106,7 +106,7 @@ func TestEveryStepOfTheSurvivors(t *testing.T) {
 		{State{Fenced: true, Node: NodeGone, Backed: true, Promised: true, Safe: true, Marked: true}, RecreateNode},
 		{State{Fenced: true, Node: NodeGone, Backed: true, Promised: true, Safe: true, Orphan: true}, Finish},
 		{State{Fenced: true, Node: NodeGone, Backed: true, Lingering: true}, Wait},
-		{State{Fenced: true, Node: NodeGone, Backed: true}, RecreateNode}, // nobody knows a promise any more
+		{State{Fenced: true, Node: NodeGone, Backed: true}, RecreateNode}, // the promise is forgotten
 		{State{Fenced: true, Node: NodeGone}, Wait},                       // there is nothing to make it of
 		{State{Fenced: true, Node: NodeGone, Orphan: true}, Finish},
 		{State{Fenced: true, Node: NodeBlank, Marked: true}, Wait},

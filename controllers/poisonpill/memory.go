@@ -9,33 +9,34 @@ import (
 	"github.com/fencelab/fencelab/controllers/api/fence"
 )
 
-// memory is all that an agent knows. It is kept for as long as the boot lasts, so that an
-// agent which dies goes on where it was: it neither forgets what it has promised nor
-// lives on nothing. Times are those since the boot began.
+// memory is all that an agent knows. It is kept for as long as the boot lasts, so that the next
+// agent continues after a death: it neither forgets a promise nor lives without an answer. Times
+// count from the start of the boot.
 type memory struct {
 	// Looked: the API server has answered in this boot.
 	Looked bool `json:"looked"`
-	// Vouched is as of when the host was known to be wanted, and Condemned that it is not.
+	// Vouched is the last time at which the host was known to be wanted. Condemned says that it is
+	// not.
 	Vouched   time.Duration `json:"vouched"`
 	Condemned bool          `json:"condemned"`
-	// Starved is when its watchdog was first not fed, 0 if it is.
+	// Starved is when the watchdog was first not fed, or 0 while it is fed.
 	Starved time.Duration `json:"starved,omitempty"`
 	// Failures counts the looks in a row that failed; Next is when the next one is due.
 	Failures int           `json:"failures"`
 	Next     time.Duration `json:"next"`
-	// Round is the vote that is under way, and Rounds how many there were.
+	// Round is the vote under way, and Rounds the number of rounds so far.
 	Round  *round `json:"round,omitempty"`
 	Rounds int    `json:"rounds"`
-	// Promises are the announcements of which one is on the Node: the last one that is
-	// known to be, and those that were sent since.
+	// Promises are the announcements of which one is on the Node: the last one known to be there,
+	// and those that were sent since.
 	Promises []Announcement `json:"promises,omitempty"`
-	// Peers are the others' Nodes with their addresses, and Missed in how many looks in
-	// a row they were not Ready.
+	// Peers are the others' Nodes with their addresses, and Missed in how many looks in a row they
+	// were not Ready.
 	Peers  map[string][]string `json:"peers,omitempty"`
 	Missed map[string]int      `json:"missed,omitempty"`
 	// Known are the NodeFences of others, by their Nodes' names.
 	Known map[string]known `json:"known,omitempty"`
-	// Waits are what this agent waits for as a survivor.
+	// Waits holds a survivor's waits.
 	Waits map[types.UID]*wait `json:"waits,omitempty"`
 }
 
@@ -45,22 +46,22 @@ type known struct {
 	Boot string    `json:"boot"`
 }
 
-// wait is the safe time of a NodeFence, as this agent measures it.
+// wait is the safe time of a NodeFence, as measured by this agent.
 type wait struct {
-	// Promise is what the agent of the fenced boot has announced, as it was read last.
+	// Promise is the announcement of the fenced boot's agent, as read last.
 	Promise Announcement `json:"promise"`
-	// Quorate says that half of its peers were seen to know the NodeFence, and Since
-	// when this agent knew.
+	// Quorate says that half of its peers were seen to know the NodeFence, and Since when this
+	// agent knew that.
 	Quorate bool          `json:"quorate"`
 	Since   time.Duration `json:"since"`
-	// Gone is since when the Node is not there.
+	// Gone is since when the Node has been missing.
 	Gone    time.Duration `json:"gone"`
 	Missing bool          `json:"missing"`
-	// Warned says that users were told why the Node can't be released.
+	// Warned says that users were warned why the Node can't be released.
 	Warned bool `json:"warned"`
 }
 
-// learn takes over which NodeFences there are.
+// learn records which NodeFences exist.
 func (m *memory) learn(s *survey) {
 	m.Looked, m.Failures = true, 0
 	m.Known = make(map[string]known, len(s.fences))
@@ -74,8 +75,8 @@ func (m *memory) learn(s *survey) {
 	}
 }
 
-// meet takes over who the peers are: all Nodes but this one, and but those that are gone
-// for as far as this agent has seen.
+// meet records the peers: all Nodes except this one, and except those that have been gone for as
+// many looks as patience.
 func (m *memory) meet(s *survey, self string, patience int) {
 	missed, peers := map[string]int{}, map[string][]string{}
 	for name, node := range s.nodes { // order does not matter: into maps
@@ -92,7 +93,7 @@ func (m *memory) meet(s *survey, self string, patience int) {
 	m.Missed, m.Peers = missed, peers
 }
 
-// electorate are all peers of whom a majority may be needed, sorted.
+// electorate returns all peers whose majority may be needed, sorted.
 func (m *memory) electorate() []string {
 	var all []string
 	for _, p := range m.Promises {
@@ -102,7 +103,7 @@ func (m *memory) electorate() []string {
 	return slices.Compact(all)
 }
 
-// patience is how long the host lives on what its agent has heard.
+// patience returns how long the host may live on an answer.
 func (m *memory) patience() time.Duration {
 	least := time.Duration(1<<63 - 1)
 	for _, p := range m.Promises {
@@ -111,7 +112,7 @@ func (m *memory) patience() time.Duration {
 	return least
 }
 
-// fresh reports whether it may still live on that.
+// fresh reports whether the host may still live on the last answer.
 func (m *memory) fresh(now time.Duration) bool { return now-m.Vouched < m.patience() }
 
 // vouch notes that the host was wanted at a time.

@@ -65,7 +65,7 @@ func TestSafeTime(t *testing.T) {
 	}
 }
 
-// TestSetSize is decision 7: never nobody, never more than there are.
+// TestSetSize is decision 7: at least one peer, and never more than there are.
 func TestSetSize(t *testing.T) {
 	for peers, want := range map[int]int{0: 1, 1: 1, 2: 1, 9: 1, 10: 2, 19: 2, 20: 3, 99: 10, 100: 11} {
 		if got := setSize(peers); got != want {
@@ -107,7 +107,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestQuorum: at least half of the peers know, so that the others are not more than half.
+// TestQuorum: at least half of the peers know, so that the others are no majority.
 func TestQuorum(t *testing.T) {
 	for peers := range 8 {
 		var a Announcement

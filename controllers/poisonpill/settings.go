@@ -26,11 +26,11 @@ type Settings struct {
 	LongestPause metav1.Duration `json:"longestPause,omitzero"`
 	// ClockError is how much faster or slower than time a host's clock may run.
 	ClockError float64 `json:"clockError"`
-	// SafeTime is how long survivors wait at least. What they compute by what the agent
-	// of the fenced host has announced is never undercut.
+	// SafeTime is the least time that survivors wait. It never shortens the time that they compute
+	// from the announcement of the fenced host's agent.
 	SafeTime metav1.Duration `json:"safeTime,omitzero"`
-	// RecreateAfter is how long a deleted Node stays away, so that pod garbage collection
-	// releases what was bound to it: a Node that is there again keeps its Pods.
+	// RecreateAfter is how long a deleted Node stays away, so that pod garbage collection releases
+	// the Pods bound to it: a Node that is back too early keeps its Pods.
 	RecreateAfter metav1.Duration `json:"recreateAfter"`
 }
 
@@ -43,10 +43,10 @@ func DefaultSettings() Settings {
 	}
 }
 
-// maxClockError is more than a clock that is worth the name can be wrong by.
+// maxClockError is beyond the error of any usable clock.
 const maxClockError = 0.5
 
-// Validate finds options with which the agent could not work.
+// Validate rejects options with which the agent could not work.
 func (s *Settings) Validate() error {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -72,7 +72,7 @@ func (s *Settings) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Fits finds out whether the agent can keep a watchdog of this time fed; 0 is none.
+// Fits reports an error if the agent can't keep a watchdog of this time fed; 0 means none.
 func (s *Settings) Fits(watchdog time.Duration) error {
 	if watchdog > 0 && watchdog <= s.PeerTimeout.Duration {
 		return fmt.Errorf("the watchdog waits for %s, and nothing is fed while peers have %s to answer: make peerTimeout shorter", watchdog, s.PeerTimeout.Duration)
@@ -80,8 +80,9 @@ func (s *Settings) Fits(watchdog time.Duration) error {
 	return nil
 }
 
-// Spare is how much longer than its peers may take to answer an agent can stand still until a
-// watchdog of this time fires: none is fed meanwhile, and feeding takes a moment.
+// Spare returns how long an agent may stand still, beyond the time that its peers may take to
+// answer, before a watchdog of this time fires. It isn't fed meanwhile, and feeding takes a
+// moment.
 func (s *Settings) Spare(watchdog time.Duration) time.Duration {
 	const moment = 100 * time.Millisecond
 	return max(watchdog-s.PeerTimeout.Duration-moment, moment)
@@ -90,24 +91,24 @@ func (s *Settings) Spare(watchdog time.Duration) time.Duration {
 // Request bounds a single request: a look is three of them.
 func (s *Settings) Request() time.Duration { return s.RequestTimeout.Duration / 3 }
 
-// Terms are what the safe time is made of. The first four are announced by the agent of
-// the host that is to be reset.
+// Terms are the terms of the safe time. The first four are announced by the agent of the host that
+// is to be reset.
 type Terms struct {
 	// Reads is how long the agent can go without an answer of the API server before it
 	// asks its peers: (interval + requestTimeout) x failures.
 	Reads metav1.Duration `json:"reads"`
-	// Rounds is how long two rounds of questions take, of which each begins when the
-	// answers of the one before are still lived on: 2 x sets of peers x peerTimeout.
+	// Rounds is how long two rounds of questions take, where each begins while the answers of the
+	// previous one are still lived on: 2 x sets of peers x peerTimeout.
 	Rounds metav1.Duration `json:"rounds"`
 	// Pause is how long the agent may stand still between deciding to feed and feeding.
 	Pause metav1.Duration `json:"pause"`
-	// Reset is how long the host runs on then: its watchdog's time, or a reboot's.
+	// Reset is how long the host runs on after that: its watchdog's time, or a reboot's.
 	Reset metav1.Duration `json:"reset"`
-	// ClockError is what clocks that run at different rates add.
+	// ClockError makes up for clocks that run at different rates.
 	ClockError time.Duration `json:"-"`
 }
 
-// Patience is how long a host lives on what its agent has heard.
+// Patience is how long a host lives on an answer.
 func (t Terms) Patience() time.Duration { return t.Reads.Duration + t.Rounds.Duration }
 
 // Sum is the safe time.
@@ -115,7 +116,7 @@ func (t Terms) Sum() time.Duration {
 	return t.Patience() + t.Pause.Duration + t.Reset.Duration + t.ClockError
 }
 
-// terms are those that the agent announces, with so many peers and such a watchdog.
+// terms returns the terms that an agent with that many peers and that watchdog announces.
 func (s *Settings) terms(peers int, watchdog time.Duration) Terms {
 	reset := watchdog
 	if reset == 0 {
@@ -143,25 +144,25 @@ func (s *Settings) withClockError(t Terms) Terms {
 	return t
 }
 
-// Safe is how long survivors wait for a host that has so many peers and a watchdog of this
-// time, 0 for none.
+// Safe is how long survivors wait for a host with that many peers and a watchdog of this time, 0
+// for none.
 func (s *Settings) Safe(peers int, watchdog time.Duration) time.Duration {
 	return max(s.withClockError(s.terms(peers, watchdog)).Sum(), s.SafeTime.Duration)
 }
 
-// Silence is for how long an agent hears nothing, at least, before it lets its host be reset:
-// that many looks in a row have to fail.
+// Silence is the shortest silence after which an agent lets its host be reset: Failures looks in a
+// row have to fail.
 func (s *Settings) Silence() time.Duration {
 	return time.Duration(s.Failures-1) * s.Interval.Duration
 }
 
-// Hearing is how long it takes, at most, until an agent that could hear again has: it may wait
-// for its next look, and for the answers of so many peers.
+// Hearing is the longest time until an agent that is no longer cut off has heard an answer: it may
+// wait for its next look, and for the answers of that many peers.
 func (s *Settings) Hearing(peers int) time.Duration {
 	return s.Interval.Duration + s.RequestTimeout.Duration + s.terms(peers, 0).Rounds.Duration/2
 }
 
-// mostSets is how many sets there are at most.
+// mostSets bounds the number of sets.
 const mostSets = 10
 
 // setSize is how many peers are asked at once: a tenth of the cluster, but one at least

@@ -15,18 +15,18 @@ import (
 	"github.com/fencelab/fencelab/controllers/api/fence"
 )
 
-// survey is what a look at the API server has found, by the names of Nodes.
+// survey holds the findings of a look at the API server, by the names of Nodes.
 type survey struct {
 	fences   map[string]*fence.NodeFence
 	nodes    map[string]*corev1.Node
 	machines map[string]*clusterv1.Machine
-	// lost are the Machines that are marked, and have no Node or name another's.
+	// lost are the marked Machines that have no Node or name another's.
 	lost []*clusterv1.Machine
 }
 
-// look reads what there is now. NodeFences come first and Nodes last: a mark that stands
-// while no NodeFence was there before isn't one that was answered meanwhile, and a Machine
-// that is written in the version that was read was marked while its Node told of that boot.
+// look reads the present state. NodeFences come first and Nodes last. So if a mark stands while
+// there was no NodeFence before, it wasn't answered meanwhile; and a Machine written at the
+// version read here was marked while its Node reported that boot.
 func look(ctx context.Context, api client.Reader) (*survey, error) {
 	s := &survey{fences: map[string]*fence.NodeFence{}, nodes: map[string]*corev1.Node{}, machines: map[string]*clusterv1.Machine{}}
 	var fences fence.NodeFenceList
@@ -58,10 +58,10 @@ func look(ctx context.Context, api client.Reader) (*survey, error) {
 	return s, nil
 }
 
-// owns reports whether the Node that a Machine names, if it is there, is the Machine's
-// (design, decisions 19 and 23). Where provider IDs don't tell, the host's report is what the
-// agent of the Node's boot has announced, or that a boot of this very Machine is fenced: its
-// agent is gone then. A Node that tells of no boot is the only one's that refers to it.
+// owns reports whether the Node that a Machine names, if it exists, is the Machine's (design,
+// decisions 19 and 23). Where provider IDs don't decide, the host's report is the announcement by
+// the agent of the Node's boot, or a fenced boot of this very Machine, whose agent is gone. A Node
+// that reports no boot belongs to the Machine that alone refers to it.
 func (s *survey) owns(m *clusterv1.Machine, machines []clusterv1.Machine) bool {
 	name := m.Status.NodeRef.Name
 	node := s.nodes[name]
@@ -87,7 +87,7 @@ func (s *survey) marked(node string) bool {
 	return m != nil && isMarked(m)
 }
 
-// stamp is the boot that the mark of a Node's Machine is known to be about, or was.
+// stamp returns the boot that the mark of a Node's Machine is, or was, known to be about.
 func (s *survey) stamp(node string) string {
 	if m := s.machines[node]; m != nil {
 		return m.Annotations[api.MarkedBootAnnotation]
@@ -106,16 +106,15 @@ func (s *survey) fenced(node, boot string) bool {
 	return f != nil && f.Spec.Boot == boot
 }
 
-// unanswered reports whether a Node's Machine is marked for a boot and there is no
-// NodeFence for that: one of an earlier boot answers the mark as well. While the Node
-// still tells of an earlier boot the mark is about that one, and a NodeFence of a later
-// one would be called over by whoever compares the two.
+// unanswered reports whether a Node's Machine is marked for a boot and has no NodeFence: even one
+// of an earlier boot answers the mark. While the Node still reports an earlier boot, the mark is
+// about that one, and a NodeFence of a later boot would be taken for one that is over.
 func (s *survey) unanswered(node, boot string) bool {
 	told := bootOf(s.nodes[node])
 	return s.marked(node) && s.fences[node] == nil && (told == boot || s.nodes[node] == nil)
 }
 
-// knows are the UIDs of all NodeFences, sorted.
+// knows returns the UIDs of all NodeFences, sorted.
 func (s *survey) knows() []types.UID {
 	var uids []types.UID
 	for _, f := range s.fences { // order does not matter: sorted below
@@ -134,7 +133,7 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// addresses are those that the peer on a Node's host may be reached at.
+// addresses returns the addresses of the peer on a Node's host.
 func addresses(node *corev1.Node) []string {
 	var all []string
 	for _, a := range node.Status.Addresses {

@@ -20,9 +20,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/api/fence"
 )
 
-// survive does the next step for every boot that is fenced, or has to be. All healthy
-// agents do so: what they write has preconditions, and whoever comes second changes
-// nothing.
+// survive does the next step for every boot that is fenced, or has to be. All healthy agents do
+// so: their writes have preconditions, so that the second writer changes nothing.
 func (a *Agent) survive(ctx context.Context, s *survey) error {
 	concerned := map[string]bool{}
 	for node := range s.fences { // order does not matter: into a set
@@ -46,7 +45,7 @@ func (a *Agent) survive(ctx context.Context, s *survey) error {
 	return errors.Join(problems...)
 }
 
-// complain tells of Machines that nobody can do anything for, once. One agent is enough.
+// complain warns once of Machines that no agent can help. One agent's warning is enough.
 func (a *Agent) complain(s *survey) {
 	for _, node := range slices.Sorted(maps.Keys(s.nodes)) {
 		if ready(s.nodes[node]) {
@@ -83,7 +82,7 @@ func (a *Agent) help(ctx context.Context, s *survey, name string) error {
 	return nil
 }
 
-// facts are what the next step for a boot rests on.
+// facts gathers the facts for the next step for a boot.
 func (a *Agent) facts(s *survey, name string) State {
 	f, node := s.fences[name], s.nodes[name]
 	state := State{About: OfFence, Marked: s.marked(name), Fenced: f != nil, Node: NodeGone}
@@ -134,8 +133,8 @@ func (a *Agent) facts(s *survey, name string) State {
 	return state
 }
 
-// observe notes what the others know, and since when. A promise that has changed is one
-// that the agent of the fenced boot may have lived by, with other peers.
+// observe notes what the others know, and since when. The agent of the fenced boot may have lived
+// by any of its promises, with other peers, so a changed promise counts too.
 func (a *Agent) observe(w *wait, s *survey, f *fence.NodeFence) {
 	now, node := a.Boot.Uptime(), s.nodes[f.Name]
 	if node != nil {
@@ -185,15 +184,15 @@ func (a *Agent) act(ctx context.Context, s *survey, name string, action Action) 
 	return nil
 }
 
-// patchNode stamps a Node, or takes the stamp away, and says whether Pods may come.
+// patchNode stamps a Node or removes the stamp, and sets whether Pods may come.
 func patchNode(node *corev1.Node, stamp string, unschedulable bool) client.Patch {
 	return client.RawPatch("application/merge-patch+json", fmt.Appendf(nil,
 		`{"metadata":{"resourceVersion":%s,"annotations":{%s:%s}},"spec":{"unschedulable":%t}}`,
 		api.Quote(node.ResourceVersion), api.Quote(FencedAnnotation), stamp, unschedulable))
 }
 
-// request stamps the mark with a boot and makes the NodeFence of that, with what its Node is
-// made of again. If there is one by now, whoever wants it finds it.
+// request stamps the mark with a boot and makes the boot's NodeFence, with the backup of its Node.
+// It is fine if another agent has made it first.
 func (a *Agent) request(ctx context.Context, s *survey, name, boot string) error {
 	machine := s.machines[name]
 	if machine == nil || boot == "" {
@@ -218,7 +217,7 @@ func (a *Agent) request(ctx context.Context, s *survey, name, boot string) error
 	return nil
 }
 
-// stamp says which boot the mark of a Machine is about, unless another agent has.
+// stamp stamps the mark of a Machine with its boot, unless another agent has.
 func (a *Agent) stamp(ctx context.Context, machine *clusterv1.Machine, boot string) error {
 	err := a.API.Patch(ctx, machine.DeepCopy(), api.SetAnnotation(machine, api.MarkedBootAnnotation, boot))
 	if !apierrors.IsConflict(err) {
@@ -231,8 +230,8 @@ func (a *Agent) stamp(ctx context.Context, machine *clusterv1.Machine, boot stri
 	return err
 }
 
-// backup is what a Node is made of again. What its agent announced, its conditions and
-// the taints that go with them were about a boot that is over.
+// backup returns the data to recreate a Node from. It leaves out the announcement, the conditions
+// and the taints that go with them: they were about a boot that is over.
 func backup(node *corev1.Node) fence.Backup {
 	b := fence.Backup{
 		Labels: maps.Clone(node.Labels), Annotations: maps.Clone(node.Annotations),
@@ -250,7 +249,7 @@ func backup(node *corev1.Node) fence.Backup {
 	return b
 }
 
-// restored is the Node of a fenced host, as it was before but for what was about the boot
+// restored returns the Node of a fenced host as it was before, without what was about the boot
 // that is over.
 func restored(f *fence.NodeFence) *corev1.Node {
 	b := f.Spec.Backup.DeepCopy()
@@ -262,14 +261,14 @@ func restored(f *fence.NodeFence) *corev1.Node {
 	return node
 }
 
-// madeAnew reports whether a Node is another one than that which was fenced. Both times are
-// the API server's.
+// madeAnew reports whether a Node was created after the one that was fenced. Both times are the
+// API server's.
 func madeAnew(node *corev1.Node, f *fence.NodeFence) bool {
 	return f.CreationTimestamp.Before(&node.CreationTimestamp)
 }
 
-// amended is a Node that a kubelet made before any agent did, with what it lacks of the
-// backup; nil if that is nothing. What the kubelet, or anybody else, has set stays.
+// amended returns a Node made by a kubelet with what it lacks of the backup, or nil if it lacks
+// nothing. Settings of the kubelet or anybody else stay.
 func amended(node *corev1.Node, f *fence.NodeFence) *corev1.Node {
 	b, n := &f.Spec.Backup, node.DeepCopy()
 	lacks := add(&n.Labels, b.Labels)
@@ -288,7 +287,7 @@ func amended(node *corev1.Node, f *fence.NodeFence) *corev1.Node {
 	return n
 }
 
-// add adds the entries that are not there, and reports whether there were any.
+// add adds the missing entries, and reports whether there were any.
 func add(to *map[string]string, entries map[string]string) (added bool) {
 	for key, value := range entries { // order does not matter: each entry is added by itself
 		if _, ok := (*to)[key]; !ok {
@@ -307,7 +306,7 @@ func (a *Agent) warn(about client.Object, reason, message string) {
 	}
 }
 
-// quiet drops the errors of an agent that came second.
+// quiet drops the errors that mean that another agent came first.
 func quiet(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Reply is what came of asking a peer.
+// Reply is the result of asking a peer.
 type Reply string
 
 // The four replies of seed 004.
@@ -23,9 +23,9 @@ const (
 type round struct {
 	// Began is before the first question was asked.
 	Began time.Duration `json:"began"`
-	// Order is that in which peers are asked.
+	// Order is the order in which peers are asked.
 	Order []string `json:"order"`
-	// Replies are those of the peers that were asked.
+	// Replies are the replies of the peers asked so far.
 	Replies map[string]Reply `json:"replies"`
 }
 
@@ -42,14 +42,14 @@ func begin(now time.Duration, self string, n int, peers []string) *round {
 	return &round{Began: now, Order: order, Replies: map[string]Reply{}}
 }
 
-// next are the peers to ask now.
+// next returns the peers to ask now.
 func (r *round) next() []string {
 	from := len(r.Replies)
 	return r.Order[from:min(from+setSize(len(r.Order)), len(r.Order))]
 }
 
-// state is what the replies come to. The majority has to be one of each list of peers
-// that this agent may have announced.
+// state sums up the replies. A majority is needed of each list of peers that this agent may have
+// announced.
 func (r *round) state(promises []Announcement) State {
 	s := State{About: OfVote, Alone: len(r.Order) == 0, Unasked: len(r.Replies) < len(r.Order)}
 	for _, reply := range r.Replies { // order does not matter: any will do

@@ -18,12 +18,12 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 )
 
-// diary is what the lives of a controller write down, and what they are to do. Each call to
-// a server takes a while, in which others may go on.
+// diary records what the lives of a controller do, and holds their instructions. Each call to a
+// server takes a while, in which others may go on.
 type diary struct {
 	// name begins the names of all objects that the diary is about.
 	name string
-	// look has a visit count the objects in the cache; effects are the labels that it gives
+	// look makes a visit count the objects in the cache. Effects are the labels that a visit sets
 	// one after the other.
 	look    bool
 	effects []string
@@ -164,7 +164,7 @@ func (l *life) waits(key string) bool {
 	return l.held[key] || l.heldFrom > 0 && l.number >= l.heldFrom
 }
 
-// answeredLate counts answers to a life that come when there is another one.
+// answeredLate counts answers that reach a life after another one has begun.
 func (l *life) answeredLate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,14 +188,14 @@ func (l *life) next(key string) (a answer) {
 	return a
 }
 
-// answer has the next visit of a key, behind those that were planned before, end like this.
+// answer plans the result of a key's next visit, after those planned before.
 func (d *diary) answer(key string, result reconcile.Result, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answers[key] = append(d.answers[key], answer{result, err})
 }
 
-// hold has visits of keys last until they are released.
+// hold makes visits of keys last until they are released.
 func (d *diary) hold(keys ...string) { d.set(true, keys) }
 
 func (d *diary) release(keys ...string) { d.set(false, keys) }
@@ -209,21 +209,21 @@ func (d *diary) set(held bool, keys []string) {
 	d.heldFrom = 0
 }
 
-// holdFrom has all visits of a life and later ones last.
+// holdFrom makes all visits of a life and of later ones last.
 func (d *diary) holdFrom(life int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.heldFrom = life
 }
 
-// ended are the visits of a key that have ended.
+// ended returns the visits of a key that have ended.
 func (d *diary) ended(key string) []visit {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(d.visited), func(v visit) bool { return v.key != key })
 }
 
-// order is which keys were visited, in the order in which that ended.
+// order returns the keys visited, in the order in which the visits ended.
 func (d *diary) order() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -240,7 +240,7 @@ func (d *diary) busy(key string) bool {
 	return d.working[key] > 0
 }
 
-// someone is a key that is being worked on, if there is one.
+// someone returns a key that is being worked on, if there is one.
 func (d *diary) someone() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

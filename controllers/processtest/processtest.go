@@ -1,7 +1,6 @@
-// Package processtest is the contract of processes: what a reconciler can rely on,
-// whichever world runs it. It is that of a controller-runtime manager with its priority
-// queue, and runs on a real one and on the simulated one. Where they differ, the
-// simulated one is wrong.
+// Package processtest is the contract of processes: what a reconciler can rely on in any world.
+// The contract is the behaviour of a controller-runtime manager with its priority queue. The suite
+// runs on a real manager and on a simulated one. Where they differ, the simulated one is wrong.
 package processtest
 
 import (
@@ -21,15 +20,15 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 )
 
-// World is where processes run. Its time may be a virtual one.
+// World runs processes. Its time may be virtual.
 type World interface {
 	// Start starts processes of a controller. One leads if there are several.
 	Start(t *testing.T, r controllers.Registration, replicas int) []Process
-	// Create, Update and Delete do to an object what a user does.
+	// Create, Update and Delete change objects like a user.
 	Create(t *testing.T, obj client.Object)
 	Update(t *testing.T, obj client.Object)
 	Delete(t *testing.T, obj client.Object)
-	// Get reads an object as it is.
+	// Get reads an object from the API server.
 	Get(t *testing.T, obj client.Object)
 	// Until lets time pass until something holds, or fails the test.
 	Until(t *testing.T, what string, holds func() bool)
@@ -37,13 +36,13 @@ type World interface {
 	Pass(t *testing.T, d time.Duration)
 }
 
-// Process is one that a World has started.
+// Process is a process that a World has started.
 type Process interface {
-	// Crash kills it: at once, or before or after its n-th effect from now, counted from
-	// 1. It starts again by itself.
+	// Crash kills it: at once, or before or after its n-th effect from now, counted from 1. It
+	// starts again by itself.
 	Crash(effect int, after bool)
-	// Deafen keeps it from hearing of changes. Relist ends that: it can't be told what it
-	// missed, and lists everything.
+	// Deafen keeps it from hearing of changes. Relist ends that: the missed changes are not
+	// delivered, and it lists everything.
 	Deafen()
 	Relist()
 	// End ends it for good.
@@ -53,10 +52,10 @@ type Process interface {
 // Namespace is where the objects of the suite are.
 const Namespace = "default"
 
-// settled is longer than anything takes that is to happen without waiting.
+// settled is longer than anything takes that needs no waiting.
 const settled = time.Second
 
-// Run runs the suite, each test in a World, which may have it run in parallel.
+// Run runs the suite, each test in a World, which may make it run in parallel.
 func Run(t *testing.T, world func(*testing.T) World) {
 	for _, c := range []struct {
 		name string
@@ -100,7 +99,7 @@ func hash(name string) (h uint32) {
 	return h
 }
 
-// table is what a test works with.
+// table is the environment of a test.
 type table struct {
 	*testing.T
 	world     World
@@ -136,7 +135,7 @@ func (tb *table) startAll(workers, replicas int) []Process {
 	return tb.processes
 }
 
-// label is what the suite changes of objects.
+// label is the label that the suite changes.
 const label = "fencelab.dev/processtest"
 
 func (tb *table) secret(key, value string) *corev1.Secret {
@@ -170,8 +169,8 @@ func (tb *table) keys(keys ...string) {
 	}
 }
 
-// change is an event of a Secret; the process has learned of it when it returns, unless it
-// is deaf.
+// change updates a Secret. Unless the process is deaf, it has learned of the change when change
+// returns.
 func (tb *table) change(key string) {
 	tb.Helper()
 	obj := tb.secret(key, "")
@@ -181,7 +180,7 @@ func (tb *table) change(key string) {
 	tb.world.Update(tb.T, obj)
 }
 
-// visits waits until a key was visited so many times in all, and that is it.
+// visits waits until a key was visited n times, and checks that no further visit comes.
 func (tb *table) visits(key string, n int) []visit {
 	tb.Helper()
 	tb.world.Until(tb.T, fmt.Sprintf("%s is visited %d times", key, n), func() bool { return len(tb.diary.ended(key)) >= n })
@@ -232,7 +231,7 @@ func once(tb *table) {
 	tb.visits("b", 1)
 }
 
-// wait is a RequeueAfter that is much longer than what doesn't wait takes.
+// wait is a RequeueAfter much longer than anything that needs no waiting.
 const wait = 6 * settled
 
 func later(tb *table) {
@@ -276,13 +275,13 @@ func usedUpAtWork(tb *table) {
 	tb.visits("a", 2)
 }
 
-// delay is how long the limiter of a controller-runtime queue has a key wait that has failed
-// so many times before.
+// delay is how long the limiter of a controller-runtime queue delays a key after that many
+// failures.
 func delay(failures int) time.Duration { return 5 * time.Millisecond << failures }
 
 var errNotYet = errors.New("not yet")
 
-// slowly has a key fail, and wants the next runs to come ever more slowly.
+// slowly makes a key fail, and expects the next runs to come ever more slowly.
 func (tb *table) slowly(failures int, result reconcile.Result, err error) {
 	tb.Helper()
 	for range failures {
@@ -309,10 +308,10 @@ func panics(tb *table) { tb.slowly(6, reconcile.Result{}, errPanic) }
 func forgets(tb *table)        { tb.forgotten(reconcile.Result{}) }
 func requeueForgets(tb *table) { tb.forgotten(reconcile.Result{RequeueAfter: wait}) }
 
-// many failures have a key wait for longer than settled.
+// many failures delay a key for longer than settled.
 const many = 9
 
-// forgotten has a key fail often, and then not, whereupon the next failure is a first one.
+// forgotten makes a key fail often and then succeed: the next failure counts as a first one.
 func (tb *table) forgotten(result reconcile.Result) {
 	tb.Helper()
 	for range many {
@@ -450,8 +449,8 @@ func relisted(tb *table) {
 func crashBefore(tb *table) { tb.crash(false, "1") }
 func crashAfter(tb *table)  { tb.crash(true, "2") }
 
-// crash lets a process crash around the second of its three effects, and wants the object to
-// be like this then.
+// crash makes a process crash around the second of its three effects, and expects the object to be
+// left like this.
 func (tb *table) crash(after bool, left string) {
 	tb.Helper()
 	d := tb.diary

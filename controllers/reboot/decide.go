@@ -1,13 +1,12 @@
 // Package reboot is the controller of a host's power: it honours spec.online and
 // the reboot annotations of a BareMetalHost (seeds 000 and 001).
 //
-// A reconcile reads the host and asks its BMC for the power state, decides, and
-// has one effect: one write to the API or one power command. Commands are only
-// ever accepted; a later reading tells whether they took effect. The two
-// times in the host's status make a request exact: pendingRebootSince is later
-// than lastPoweredOn from the moment that a request was seen until the host,
-// known to be off, may boot again. They survive a crash at any point, so that
-// each request causes one power cycle.
+// A reconcile reads the host and asks its BMC for the power state, decides, and has one effect:
+// one write to the API or one power command. Commands are only ever accepted; a later reading
+// shows whether they took effect. The two times in the host's status make a request exact:
+// pendingRebootSince is later than lastPoweredOn from the moment that a request was seen until the
+// host, known to be off, may boot again. They survive a crash at any point, so that each request
+// causes one power cycle.
 //
 // A client that holds a host off waits for an answer, status.provisioning.heldOffFor,
 // and each answer names its question. It is given by a reading that says Off and that began
@@ -20,7 +19,7 @@ package reboot
 
 import "fmt"
 
-// PowerState is what is known about a host's power.
+// PowerState is the knowledge about a host's power.
 type PowerState string
 
 // Only a BMC that says exactly Off makes a host Off. On is everything else that
@@ -68,12 +67,12 @@ type State struct {
 	Hard bool `json:"hard"`
 	// StatusOn is status.poweredOn.
 	StatusOn bool `json:"statusOn"`
-	// Power is what the BMC says now.
+	// Power is the BMC's present answer.
 	Power PowerState `json:"power"`
 	// Pending is a recorded request that has not led to a boot yet.
 	Pending bool `json:"pending"`
-	// Unanswered says that status.provisioning.heldOffFor doesn't answer just the
-	// keyed annotations that are there.
+	// Unanswered says that status.provisioning.heldOffFor doesn't answer exactly the present keyed
+	// annotations.
 	Unanswered bool `json:"unanswered"`
 	// BootRecorded says that lastPoweredOn was written less than bootTimeout ago, that no reading
 	// has shown the host on since, and that the boot was not called off.
@@ -83,14 +82,14 @@ type State struct {
 	OnSent bool `json:"onSent"`
 	// SoftFailed says that the soft shutdown had its time, or was refused.
 	SoftFailed bool `json:"softFailed"`
-	// ShutDownSent says that a soft shutdown was asked for. Forgotten in a
-	// crash, and then asked for once more.
+	// ShutDownSent says that a soft shutdown was requested. A crash forgets it, and then it is
+	// requested once more.
 	ShutDownSent bool `json:"shutDownSent"`
 	// Commanded says that the command which would bring the host to where it
 	// should be, PowerOff or PowerOn, was accepted a moment ago.
 	Commanded bool `json:"commanded"`
-	// ErrorStale says that status.errorType and its count don't tell of the
-	// BMC's failures, or of their end.
+	// ErrorStale says that status.errorType and its count don't reflect the BMC's failures, or
+	// their end.
 	ErrorStale bool `json:"errorStale"`
 }
 
@@ -134,9 +133,9 @@ func (s State) PoweringOn() bool {
 	return s.Power == Off && !s.Pending && s.BootRecorded && s.OnSent
 }
 
-// CallsOff says that a PowerOn which may be under way is not to be waited for.
-// Only who asks for a reboot and neither holds the host nor is in a hurry is served
-// better by a host that boots and then shuts down.
+// CallsOff says that a PowerOn which may be under way is not waited for. Only a client that asks
+// for a soft reboot without holding the host is served better by a host that boots and then shuts
+// down.
 func (s State) CallsOff() bool { return s.PoweringOn() && (s.Hard || s.Keyed || !s.Online) }
 
 // Actions is every action.
@@ -171,10 +170,10 @@ func Decide(s State) Action {
 		// of a host that boots would be deleted.
 		return settle(s)
 	case s.Power == Off && s.Unanswered && !s.PoweringOn() && (s.Keyed || !s.Online):
-		// An answer that nobody waits for any more goes with the record of the boot.
+		// An answer that no client waits for any more goes with the record of the boot.
 		return RecordAnswer
 	case s.Power == Off && s.Keyed:
-		return Wait // until everybody who holds the host has let go
+		return Wait // until every holder has let go of the host
 	case s.Power == Off && s.Online:
 		return turnOn(s)
 	}
@@ -215,10 +214,9 @@ func turnOff(s State) Action {
 	return PowerOff
 }
 
-// turnOn lets go of a host that is off and that nobody holds: the plain annotation
-// goes first, then the boot is recorded, and only then is the host powered on. A
-// crash between any two of these is resumed and causes no second reboot (design,
-// decisions 2 and 3).
+// turnOn lets go of a host that is off and that no client holds: the plain annotation goes first,
+// then the boot is recorded, and only then is the host powered on. A crash between any two of
+// these is resumed and causes no second reboot (design, decisions 2 and 3).
 func turnOn(s State) Action {
 	switch {
 	case s.Plain:

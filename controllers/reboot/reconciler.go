@@ -22,12 +22,11 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// Power commands the power of a host through its BMC. Every call is bounded in
-// time. A command that returns nil was accepted, not completed. One that the BMC
-// answered and did not accept fails with ErrRefused, and if it can never carry it
-// out for this host with errors.ErrUnsupported too. One that never came so far fails
-// with ErrNotNow. After any other error it may have been accepted, and may be carried
-// out yet.
+// Power commands the power of a host through its BMC. Every call is bounded in time. A command
+// that returns nil was accepted, not completed. A command that the BMC answered and did not accept
+// fails with ErrRefused, and if the BMC can never carry it out for this host with
+// errors.ErrUnsupported too. A command that never got so far fails with ErrNotNow. After any other
+// error it may have been accepted, and may still be carried out.
 type Power interface {
 	// State asks the BMC for the power state; it returns On or Off, never
 	// Unreachable, unless it fails.
@@ -44,15 +43,15 @@ type Power interface {
 // carry out.
 var ErrRefused = errors.New("the BMC refused it")
 
-// ErrNotNow is the error of a command that will not be carried out, and can be given
-// again: whoever stands before the BMC has turned it down, because it is busy, say. That
-// says nothing about the host, which the BMC was not asked about.
+// ErrNotNow is the error of a command that will not be carried out, and can be given again: a
+// service before the BMC has turned it down, for example because it is busy. That says nothing
+// about the host, since the BMC was not asked.
 var ErrNotNow = errors.New("it was not accepted")
 
-// StatusError is err, the error of a request that was answered with an HTTP status
-// code, as Power has to return it. The BMC has seen the request and the host's state
-// before it says that the one doesn't fit the other; of other codes, such as those
-// of an overload, nobody knows how far it came.
+// StatusError converts err, the error of a request that was answered with an HTTP status code, to
+// the error that Power has to return. With a conflict, the BMC has seen the request and knows that
+// the host's state doesn't fit it. With other codes, such as those of an overload, it is unknown
+// how far the request came.
 func StatusError(code int, err error) error {
 	switch code {
 	case http.StatusConflict:
@@ -74,8 +73,7 @@ type Reconciler struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 	Power Power
-	// Warn reports a problem with an object to its users; nil if nobody
-	// listens.
+	// Warn reports a problem with an object to its users; may be nil.
 	Warn     func(about client.Object, reason, message string)
 	Settings Settings
 	// Decide is the function Decide, or a wrong one to be tested against.
@@ -85,8 +83,8 @@ type Reconciler struct {
 	hosts map[types.NamespacedName]*memory
 }
 
-// memory is what the controller remembers of a host. It may be lost at any time:
-// all that a reboot needs to be exact is in the host's status.
+// memory is the controller's memory of a host. It may be lost at any time: all that a reboot needs
+// to be exact is in the host's status.
 type memory struct {
 	uid types.UID
 	// goal is the pendingRebootSince that the host goes off for; zero when it
@@ -98,18 +96,18 @@ type memory struct {
 	since                     time.Time
 	again                     bool
 	shutDownSent, softRefused bool
-	// shown is the last boot that was seen on, recorded the last one that this
-	// process recorded, and onSent whether it has tried to send a PowerOn since.
+	// shown is the last boot that was seen on, recorded the last one that this process recorded,
+	// and onSent whether it has tried to send a PowerOn since.
 	shown, recorded time.Time
 	onSent          bool
-	// offAnswered is when the BMC first answered a PowerOff since a boot was
-	// recorded or a PowerOn sent. Accepted or refused, it saw it after that PowerOn.
+	// offAnswered is when the BMC first answered a PowerOff since a boot was recorded or a PowerOn
+	// sent. Even a refused PowerOff reached the BMC after that PowerOn.
 	offAnswered time.Time
 	// ahead is a recorded boot that lies in the future, and aheadSeen when this
 	// process saw it first.
 	ahead, aheadSeen time.Time
-	// command is the last power command that was accepted or, for all that is
-	// known, may have been, and when.
+	// command is the last power command that was accepted, or may have been, and commanded its
+	// time.
 	command   Action
 	commanded time.Time
 	// failures counts the BMC's failures in a row, the last being failure.
@@ -119,7 +117,7 @@ type memory struct {
 	failure    string
 	readFailed bool
 	busy       bool
-	// warned has the annotation values that were complained about.
+	// warned has the annotation values that were reported.
 	warned map[string]string
 }
 
@@ -157,8 +155,8 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 	s.Provisioned = provisioning.State.Provisioned()
 	switch provisioning.State {
 	case api.StateDeprovisioning, api.StateAvailable:
-		// Available too, lest a host that was deprovisioned while nobody looked
-		// takes an old request into its next life.
+		// Available too, lest a host that was deprovisioned unseen takes an old request into its
+		// next life.
 		s.Deprovisioned = true
 	}
 	requests := api.RebootRequests(host.Annotations)
@@ -217,8 +215,8 @@ func (r *Reconciler) observe(ctx context.Context, host *api.BareMetalHost, m *me
 	return s
 }
 
-// answers are what heldOffFor has once the host was found off: an answer to each
-// keyed annotation. It is nil without any.
+// answers returns the heldOffFor of a host that was found off: an answer to each keyed annotation.
+// It is nil without any.
 func answers(requests []api.RebootRequest) map[string]string {
 	var ids map[string]string
 	for _, request := range requests {
@@ -283,8 +281,8 @@ func (r *Reconciler) act(ctx context.Context, host *api.BareMetalHost, m *memory
 	return nil
 }
 
-// answerStatus is the merge patch of heldOffFor that answers the keyed annotations
-// of a host which is off, and takes every other answer back.
+// answerStatus returns the merge patch of heldOffFor that answers the keyed annotations of a host
+// which is off, and withdraws every other answer.
 func answerStatus(host *api.BareMetalHost) string {
 	want := answers(api.RebootRequests(host.Annotations))
 	if want == nil {
@@ -303,8 +301,8 @@ func answerStatus(host *api.BareMetalHost) string {
 	return "{" + strings.Join(entries, ",") + "}"
 }
 
-// command commands the BMC. A failure is the BMC's, and kept for the status, not
-// an error of the controller.
+// command commands the BMC. A failure is the BMC's, and kept for the status, not an error of the
+// controller.
 func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *memory, action Action) {
 	call := r.Power.Off
 	switch action {
@@ -338,9 +336,8 @@ func (r *Reconciler) command(ctx context.Context, host *api.BareMetalHost, m *me
 	}
 }
 
-// after says when to look at the host again. What was written brings its own
-// watch event, but power management doesn't rely on a watch that may lag: it
-// looks again by itself.
+// after returns when to look at the host again. A write brings its own watch event, but power
+// management doesn't rely on a watch that may lag: it looks again by itself.
 func (r *Reconciler) after(s State, m *memory, action Action) reconcile.Result {
 	switch {
 	case !s.Provisioned && action == Nothing:
@@ -365,9 +362,9 @@ func (r *Reconciler) setStatus(ctx context.Context, host *api.BareMetalHost, fie
 	return r.Client.Status().Patch(ctx, host, api.SetStatus(host, fields))
 }
 
-// later is now, but later than the given ones of a host's two times, whatever the
-// clocks that they were taken from: else a request could be answered before it
-// was made, or never, and a boot be taken for the one before, which has been seen.
+// later returns the present time, or one later than the given times of the host, whatever clocks
+// those were taken from. Otherwise a request could be answered before it was made, or never, and a
+// boot be taken for the previous one, which has been seen.
 func (r *Reconciler) later(others ...*metav1.MicroTime) time.Time {
 	now := r.Clock.Now()
 	for _, other := range others {
@@ -378,7 +375,7 @@ func (r *Reconciler) later(others ...*metav1.MicroTime) time.Time {
 	return now.UTC().Truncate(time.Microsecond) // as the API keeps it
 }
 
-// complain reports a value that was not understood, once.
+// complain reports, once, a value that could not be parsed.
 func (r *Reconciler) complain(host *api.BareMetalHost, m *memory, request api.RebootRequest) {
 	if request.Problem == "" || r.Warn == nil {
 		return
@@ -422,7 +419,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.hosts, key)
 }
 
-// aim notes what the host goes off for.
+// aim notes the goal that the host goes off for.
 func (m *memory) aim(goal, now time.Time) {
 	if !m.goal.Equal(goal) {
 		m.goal, m.since, m.again = goal, time.Time{}, false
@@ -432,10 +429,9 @@ func (m *memory) aim(goal, now time.Time) {
 	}
 }
 
-// start is when the soft shutdown's time began: when the request was recorded,
-// which survives a crash, or when this process saw it, should the recorded time
-// lie in the future; and for a host that came on again while it was held, when it
-// was seen on.
+// start returns when the soft shutdown's time began: when the request was recorded, which survives
+// a crash, or, if that time lies in the future, when this process first saw it. For a host that
+// came on again while it was held, it is when the host was seen on.
 func (m *memory) start() time.Time {
 	if m.goal.IsZero() || m.again || m.since.Before(m.goal) {
 		return m.since
@@ -443,8 +439,8 @@ func (m *memory) start() time.Time {
 	return m.goal
 }
 
-// bootSeen is when a boot was recorded, or seen first, should the recorded time lie
-// in the future.
+// bootSeen returns when a boot was recorded, or, if that time lies in the future, when it was
+// first seen.
 func (m *memory) bootSeen(booted, now time.Time) time.Time {
 	if !booted.After(now) && !booted.Equal(m.ahead) {
 		return booted
@@ -462,9 +458,8 @@ func (m *memory) fail(err error, reading bool) {
 
 func (m *memory) succeed() { m.failures, m.failure, m.readFailed, m.busy = 0, "", false, false }
 
-// stale reports whether the status should be told about failures. It is when
-// they begin or end, and each time that their number has doubled, which bounds
-// the writes that a broken BMC can cause.
+// stale reports whether failures are due to be written to the status: when they begin or end, and
+// each time that their number has doubled, which bounds the writes that a broken BMC can cause.
 func (m *memory) stale(status *api.BareMetalHostStatus) bool {
 	if status.ErrorType != api.PowerManagementError {
 		return m.failures > 0

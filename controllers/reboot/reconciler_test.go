@@ -44,7 +44,7 @@ type world struct {
 	target  bool
 	// cycles counts the boots.
 	boots int
-	// stuck hosts ignore a shutdown; deaf BMCs ignore so many commands.
+	// stuck hosts ignore a shutdown; a BMC ignores the next deaf commands.
 	stuck bool
 	deaf  int
 	// unsupported says that the BMC refuses a shutdown for good.
@@ -250,7 +250,7 @@ func (w *world) wantKinds(want ...string) {
 	}
 }
 
-// answered reports whether somebody who holds the host was told that it is off.
+// answered reports whether a client that holds the host has an answer that it is off.
 func (w *world) answered() bool { return len(w.host().Status.Provisioning.HeldOffFor) > 0 }
 
 func TestPlainSoftReboot(t *testing.T) {

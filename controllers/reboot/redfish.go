@@ -148,14 +148,15 @@ func parseAddress(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || schemes[u.Scheme] == "" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
 		if err == nil {
-			address = u.Redacted() // somebody may have put a password in it
+			// the address may contain a password
+			address = u.Redacted()
 		}
 		return nil, fmt.Errorf("the BMC address %q is not redfish+http://HOST:PORT/redfish/v1/Systems/ID, or redfish:// or redfish+https:// for TLS", address)
 	}
 	return &url.URL{Scheme: schemes[u.Scheme], Host: u.Host, Path: u.Path}, nil
 }
 
-// computerSystem is what matters here of the ComputerSystem resource (DSP2046).
+// computerSystem has the needed fields of the ComputerSystem resource (DSP2046).
 type computerSystem struct {
 	PowerState string
 	Actions    struct {
@@ -178,8 +179,8 @@ func (b *bmc) system(ctx context.Context) (*computerSystem, error) {
 	return &system, nil
 }
 
-// send sends one request and returns the body and header of an answer that says
-// success. authenticate may be nil.
+// send sends one request and returns the body and header of a successful answer. authenticate may
+// be nil.
 func (b *bmc) send(ctx context.Context, method string, target *url.URL, body any, authenticate func(*http.Request)) ([]byte, http.Header, error) {
 	content, err := encode(body)
 	if err != nil {
@@ -215,7 +216,7 @@ func (b *bmc) send(ctx context.Context, method string, target *url.URL, body any
 	return data, response.Header, nil
 }
 
-// complaint is what an error response (DSP0266, 8.6) says, or its beginning.
+// complaint returns the message of an error response (DSP0266, 8.6), or its beginning.
 func complaint(data []byte) string {
 	var response struct {
 		Error struct {

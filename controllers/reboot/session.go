@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// logOutTimeout is for the end of a session, also when the call's own time is up: a
-// BMC has few sessions, and one that is left open counts until it expires.
+// logOutTimeout bounds the end of a session, even when the call's own time is up: a BMC has few
+// sessions, and one that is left open counts until it expires.
 const logOutTimeout = 2 * time.Second
 
 // errUnauthorized is the answer 401: nothing was done.
 var errUnauthorized = errors.New("the BMC takes neither these credentials nor this way to send them")
 
-// sessionsOnly are the BMCs, by URL of the ComputerSystem, that let nobody in by
-// Basic authentication but do by a session, as iDRAC10 from 1.30.10.50 on. They are
-// remembered, since some BMCs lock out who fails too often.
+// sessionsOnly holds the BMCs, by URL of the ComputerSystem, that accept no Basic authentication
+// but do accept a session, as iDRAC10 does from 1.30.10.50 on. They are remembered, since some
+// BMCs lock out clients that fail too often.
 type sessionsOnly struct {
 	mu   sync.Mutex
 	urls map[string]bool
@@ -42,14 +42,14 @@ func (s *sessionsOnly) set(u *url.URL, only bool) {
 	s.urls[u.String()] = only
 }
 
-// session is an open one (DSP0266, session management).
+// session is an open session (DSP0266, session management).
 type session struct {
 	token string
 	path  string // to end it
 }
 
-// logIn opens a session. Its error is about logging in, whatever it is: that a BMC
-// has no sessions says nothing about its resets.
+// logIn opens a session. All its errors are about logging in: if a BMC has no sessions, that says
+// nothing about its resets.
 func (b *bmc) logIn(ctx context.Context) error {
 	opened, err := b.open(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func (b *bmc) logOut(ctx context.Context) {
 	}
 }
 
-// own is the URL of a path that the BMC named; it must be the BMC's own.
+// own returns the URL of a path that the BMC named; it must be the BMC's own.
 func (b *bmc) own(path string) (*url.URL, error) {
 	reference, err := url.Parse(path)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *bmc) own(path string) (*url.URL, error) {
 	return target, nil
 }
 
-// authenticate proves who sends a request.
+// authenticate adds the credentials to a request.
 func (b *bmc) authenticate(request *http.Request) {
 	switch {
 	case b.session != nil:
@@ -133,14 +133,13 @@ func (b *bmc) authenticate(request *http.Request) {
 	}
 }
 
-// do sends one request with the account, by Basic authentication or, where that
-// isn't taken, in a session, and returns the body of an answer that says success. It
-// sends a request again only after a 401, which says that nothing was done: the
-// session may have ended meanwhile.
+// do sends one request with the account, by Basic authentication or, where that isn't accepted, in
+// a session, and returns the body of a successful answer. It sends a request again only after a
+// 401, which means that nothing was done: the session may have ended meanwhile.
 func (b *bmc) do(ctx context.Context, method string, target *url.URL, body any) ([]byte, error) {
 	if b.session == nil && b.sessionsOnly.has(b.url) {
 		if err := b.logIn(ctx); err != nil {
-			b.sessionsOnly.set(b.url, false) // it may have got another firmware
+			b.sessionsOnly.set(b.url, false) // the BMC may have other firmware by now
 			return nil, err
 		}
 	}

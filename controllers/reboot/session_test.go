@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// loginService lets nobody in by Basic authentication.
+// loginService refuses Basic authentication.
 type loginService struct {
 	sessions string // where the root says that they are
 	bodyOnly bool   // the session's path
 	refusal  int    // of every login
-	expires  int    // after so many requests in a session; 0 is never
+	expires  int    // a session ends after this many requests; 0 means never
 	received []string
 	open     int
 	used     int

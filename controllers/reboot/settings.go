@@ -17,12 +17,11 @@ type Settings struct {
 	// PollInterval is how often a host is looked at while a change of its power
 	// is expected, or it has to be held off.
 	PollInterval metav1.Duration `json:"pollInterval"`
-	// SteadyInterval is how often a host is looked at otherwise: somebody may
-	// have pressed its button.
+	// SteadyInterval is how often a host is looked at otherwise: its button may have been pressed.
 	SteadyInterval metav1.Duration `json:"steadyInterval"`
-	// CommandInterval is how long an accepted PowerOff or PowerOn is given to
-	// show, and to have had its effect, before it is sent again. BMCs ignore commands; but a slow one may
-	// carry out each, and a second PowerOff could hit the next boot.
+	// CommandInterval is how long an accepted PowerOff or PowerOn may take to show, and to have
+	// had its effect, before it is sent again. BMCs ignore commands, but a slow one may carry out
+	// each, and a second PowerOff could hit the next boot.
 	CommandInterval metav1.Duration `json:"commandInterval"`
 	// BootTimeout is how long a host that was powered on may be reported off
 	// before that is believed again, should its BMC not let the boot be called off:
@@ -33,11 +32,11 @@ type Settings struct {
 	// MaxBackoff bounds the interval between attempts at a BMC that fails,
 	// which starts at PollInterval and doubles.
 	MaxBackoff metav1.Duration `json:"maxBackoff"`
-	// Ironic is who owns the BMCs, if they have such an owner.
+	// Ironic owns the BMCs, if an Ironic does.
 	Ironic Ironic `json:"ironic,omitzero"`
 }
 
-// Ironic is an Ironic that the power of hosts is commanded through.
+// Ironic is an Ironic through which the power of hosts is commanded.
 type Ironic struct {
 	// Endpoint is the URL of its API, without the version; empty for BMCs that are
 	// commanded directly. IRONIC_USERNAME and IRONIC_PASSWORD in the environment are for
@@ -49,7 +48,7 @@ type Ironic struct {
 	TrustRecord bool `json:"trustRecord,omitempty"`
 }
 
-// Validate returns what is wrong with the settings.
+// Validate returns the faults of the settings.
 func (s *Settings) Validate() error {
 	var errs []error
 	for _, d := range [...]struct {
@@ -71,8 +70,8 @@ func (s *Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// shortest is the least time between two looks at a host, so that a controller
-// doesn't do nothing else.
+// shortest is the least time between two looks at a host, so that a controller finds time for
+// other work.
 const shortest = 10 * time.Millisecond
 
 // DefaultSettings returns the settings that upstream's baremetal-operator uses

@@ -30,7 +30,7 @@ type phase struct {
 	poweringOn bool
 }
 
-// facts are what the controller observes of it.
+// facts returns the controller's observations of the phase.
 func (p phase) facts() State {
 	s := State{
 		Provisioned: true, Online: true, Plain: p.plain, Keyed: p.keyed, Hard: p.hard && (p.plain || p.keyed),
@@ -48,7 +48,7 @@ func (p phase) facts() State {
 	return s
 }
 
-// act is what an action makes of it.
+// act returns the phase after an action.
 func (p phase) act(a Action) phase {
 	switch a {
 	case RecordPower:
@@ -82,8 +82,8 @@ type edge struct {
 	to   phase
 }
 
-// others are what else than the controller can happen: the host does what it was
-// told or lets the time pass, and whoever holds it lets go.
+// others returns the edges that the controller doesn't cause: the host executes a command or lets
+// the time pass, or a holder lets go of it.
 func (p phase) others() (edges []edge) {
 	add := func(what string, change func(*phase)) {
 		next := p

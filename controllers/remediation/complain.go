@@ -11,7 +11,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// complain tells of what a user has to put right before anything is done, once.
+// complain reports, once, what a user has to put right before anything is done.
 func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
 	if node := f.foreign; f.machine != nil && marked(f.machine) && node != nil {
 		r.warn(m, f.machine, "NodeOfAnotherMachine", fmt.Sprintf("the Node %s, which status.nodeRef names, %s: it is left alone", node.Name, f.whose.Why))
@@ -48,7 +48,7 @@ func (r *Reconciler) complain(ctx context.Context, m *memory, f facts) {
 	}
 }
 
-// anothersNode says what is wrong with a nodeRef that leads to the Node of another, or may.
+// anothersNode explains a nodeRef that leads to another's Node, or may.
 func (f *facts) anothersNode() string {
 	remedy := "correct the reference"
 	if f.whose.Owner == api.Unproven {
@@ -58,11 +58,11 @@ func (f *facts) anothersNode() string {
 		f.node.Name, client.ObjectKeyFromObject(f.machine), f.whose.Why, remedy)
 }
 
-// lateAnswers are as many as a user wants to know of.
+// lateAnswers is how many late answers in a row are worth a warning.
 const lateAnswers = 3
 
-// count takes note of answers that come too late, one after the other: where a BMC is that
-// slow, the host is asked for ever.
+// count counts answers in a row that come too late: if a BMC is that slow, the host is asked for
+// ever.
 func (r *Reconciler) count(m *memory, f facts, action Action) {
 	if action != AskAgain {
 		m.lateAnswers = 0

@@ -2,20 +2,18 @@
 // 002: it power-cycles the host of a Machine that was marked as unhealthy, and
 // deletes the Machine's Node while the host is off.
 //
-// All that it has to know is in four annotations and objects, so that it resumes
-// where it, or the process before it, stopped; and it visits hosts, not
-// Machines, so that a host is let go of even when its Machine has vanished.
-// The cache only proposes: nothing is done but by a decision on the host, the
+// All its knowledge is in four annotations and objects, so that it resumes where it, or the
+// process before it, stopped. It visits hosts, not Machines, so that a host is let go of even when
+// its Machine has vanished. The cache only proposes: it acts only by a decision on the host, the
 // Machine and the Node as the API server has them now.
 //
-// A Node is deleted on the word that its host is off, and that word ages: power may
-// come back by itself. Each request has content of its own, the reboot controller
-// answers that content from a reading that began later (status.provisioning.
-// heldOffFor), and so the reading is no older than the request. A request is out of
-// date when the Node tells of another boot than the one that it names, which no
-// crash makes this controller forget; or when it was made too long ago, as far as
-// this process knows by its own clock, for that boot may not have got through to the
-// API server. It is then made anew, and answered at once by a host that is off.
+// A Node is deleted because its host was read as off, and that reading ages: power may come back
+// by itself. Each request has content of its own, and the reboot controller answers that content
+// from a reading that began later (status.provisioning. heldOffFor), so the reading is no older
+// than the request. A request is out of date when the Node reports another boot than the request
+// names, which no crash makes this controller forget. It is also out of date when it was made too
+// long ago, as far as this process knows by its own clock, for that boot may not have reached the
+// API server. It is then made anew, and a host that is off answers it at once.
 package remediation
 
 // State is every fact that the decision about one host rests on.
@@ -43,18 +41,17 @@ type State struct {
 	Overdue bool `json:"overdue"`
 }
 
-// PoweredOn is the truth table's third column. Off counts only when it answers
-// our request (design, decision 4): poweredOn may be false since before, and then
-// the host could boot, or be up already, while its Node is deleted. The reboot
-// controller answers sooner or later, off or on, so waiting for it blocks
-// nothing. A host that is off for another reason, such as a power failure, counts
-// as on until it was asked for: only then it is certain to stay off.
+// PoweredOn is the truth table's third column. Off counts only when it answers our request
+// (design, decision 4): poweredOn may have been false before, and then the host could boot, or be
+// up already, while its Node is deleted. The reboot controller answers sooner or later, off or on,
+// so waiting for it blocks nothing. A host that is off for another reason, such as a power
+// failure, counts as on until its power-off was requested: only then it is certain to stay off.
 func (s State) PoweredOn() bool { return s.StatusOn || !s.AnswersRequest }
 
 // Action is the one thing to do next.
 type Action string
 
-// The actions of the truth table, what a DeleteNode waits for, and the two that
+// The actions of the truth table, the action that a DeleteNode may wait for, and the two that
 // KeepMark adds.
 const (
 	Nothing                Action = "Nothing"
@@ -62,8 +59,8 @@ const (
 	DeleteNode             Action = "DeleteNode"
 	RemoveNeedsRemediation Action = "RemoveNeedsRemediation"
 	RemoveReboot           Action = "RemoveReboot"
-	// AskAgain gives the reboot annotation new content: an answer to what it has
-	// is too old to delete a Node by.
+	// AskAgain gives the reboot annotation new content: the present answer is too old to delete a
+	// Node by.
 	AskAgain Action = "AskAgain"
 	// AddPoweredOffMark marks the Machine: its Node is gone and its host is off.
 	AddPoweredOffMark Action = "AddPoweredOffMark"
@@ -87,8 +84,8 @@ const (
 	x = true
 )
 
-// table is the truth table of seed 002, line by line, and the line that it
-// lacks (design, decision 5).
+// table is the truth table of seed 002, line by line, with its missing line added (design,
+// decision 5).
 var table = map[row]Action{
 	{o, x, x, o}: AddReboot,
 	{x, x, x, o}: AddReboot,
@@ -122,8 +119,8 @@ func (s State) row() row {
 	return row{s.NodeExists, s.NeedsRemediation, s.PoweredOn(), s.RebootAnnotation}
 }
 
-// keepMarkTable is what KeepMark does differently. Its fifth column is the
-// powered-off mark.
+// keepMarkTable holds the lines in which KeepMark differs. Its fifth column is the powered-off
+// mark.
 var keepMarkTable = map[[5]bool]Action{
 	{o, x, o, x, o}: AddPoweredOffMark,
 	{o, x, o, x, x}: RemoveReboot,
@@ -135,13 +132,12 @@ var keepMarkTable = map[[5]bool]Action{
 	{x, o, x, o, x}: Finish,
 }
 
-// KeepMark decides like Decide, but leaves the needs-remediation annotation on
-// the Machine until its Node is back. The truth table removes it while there is
-// no Node, and a health check that calls a missing Node unhealthy at once then
-// marks the Machine again, and again (design, decision 6; upstream
-// openshift/cluster-api-provider-baremetal#59). A mark of our own on the
-// Machine, like upstream's, tells a Node that we deleted from one that never was.
-// A boot that doesn't bring the Node back in time is followed by another (upstream
+// KeepMark decides like Decide, but leaves the needs-remediation annotation on the Machine until
+// its Node is back. The truth table removes it while there is no Node, and a health check that
+// calls a missing Node unhealthy at once then marks the Machine again, and again (design, decision
+// 6; upstream openshift/cluster-api-provider-baremetal#59). A mark of our own on the Machine, like
+// upstream's, distinguishes a Node that we deleted from one that never was. A boot that doesn't
+// bring the Node back in time is followed by another (upstream
 // openshift/cluster-api-provider-baremetal#119).
 func KeepMark(s State) Action {
 	r := s.row()

@@ -30,9 +30,10 @@ type Settings struct {
 	// itself right after the reading, and longer than the reading and two writes
 	// take, or no Node is ever deleted.
 	AnswerWithin metav1.Duration `json:"answerWithin"`
-	// TrustPoweredOn takes status.poweredOn: false for the answer to a request, whenever that was written, as
-	// cluster-api-provider-metal3 does: for power controllers that say nothing else. It isn't safe, because such a status may
-	// be older than the request or than the host's next boot.
+	// TrustPoweredOn accepts status.poweredOn: false as the answer to a request, whenever it was
+	// written, like cluster-api-provider-metal3. It is for power controllers that give no other
+	// answer, and is not safe: such a status may be older than the request or than the host's next
+	// boot.
 	TrustPoweredOn bool `json:"trustPoweredOn,omitempty"`
 	// NodeTimeout is how long KeepMark waits for the Node of a host that it let go
 	// of before it power-cycles the host again.
@@ -55,10 +56,10 @@ type Reconciler struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Clock measures how much time has passed. It is compared with no other, but that of
-	// the process before this one.
+	// Clock measures how much time has passed. It is compared with no other clock, except that of
+	// the previous process.
 	Clock clock.PassiveClock
-	// Warn tells the users of an object about a problem; may be nil.
+	// Warn warns the users of an object; may be nil.
 	Warn     func(about client.Object, reason, message string)
 	Settings Settings
 	// Decide is the function Decide or KeepMark, or a wrong one to be tested
@@ -69,11 +70,11 @@ type Reconciler struct {
 	hosts map[types.NamespacedName]*memory
 }
 
-// holdKey is that of the request which holds a host off until its Node is gone.
+// holdKey is the key of the request that holds a host off until its Node is gone.
 var holdKey = hold.NewKey(api.RemediationRebootKey)
 
-// memory is what the controller remembers of a host. It may be lost at any time: the
-// boot that a request names remains.
+// memory is the controller's memory of a host. It may be lost at any time: the boot that a request
+// names remains.
 type memory struct {
 	// request is the age of the request that holds the host off.
 	request hold.Age
@@ -85,24 +86,22 @@ type memory struct {
 	warned      map[string]bool
 }
 
-// facts are the three objects that a State is read from. Machine and node are
-// nil if there is none.
+// facts are the three objects that a State is read from. Machine and node are nil if they don't
+// exist.
 type facts struct {
 	node    *corev1.Node
 	machine *clusterv1.Machine
 	host    *api.BareMetalHost
-	// whose is the owner of the node, and foreign a Node that turned out not to be the
-	// Machine's.
+	// whose is the owner of the node, and foreign a Node that turned out not to be the Machine's.
 	whose   api.Proof
 	foreign *corev1.Node
 	// astray is the Machine that uses the host and names another one.
 	astray *clusterv1.Machine
 }
 
-// lookAgain is when the host of a deleted Node, or of a request that was made anew,
-// is looked at again. What else is written brings its own watch event in time; but
-// of a Node that came and went between two lists a cache never hears, and an answer
-// that is heard of late is too old.
+// lookAgain is when the host of a deleted Node, or of a request that was made anew, is looked at
+// again. Other writes bring their own watch events in time. But a cache never learns of a Node
+// that came and went between two lists, and an answer that arrives late is too old.
 const lookAgain = time.Second
 
 // Reconcile does one step for one host.
@@ -152,8 +151,8 @@ func (r *Reconciler) outdated(m *memory, f facts) bool {
 	return !r.Settings.TrustPoweredOn && f.node != nil && m.request.Outdated(holdKey.Content(f.host), f.node, r.Clock.Now(), r.Settings.AnswerWithin.Duration)
 }
 
-// overdueIn is how long the Node of a host that was let go of may still take to
-// return, negative when it should be there, and 0 when nobody waits for it.
+// overdueIn returns how long the Node of a host that was let go of may still take to return. It is
+// negative when the Node should be back, and 0 when none is expected.
 func (r *Reconciler) overdueIn(m *memory, s State) time.Duration {
 	if s.NodeExists || s.RebootAnnotation || !s.PoweredOffMark {
 		m.released = time.Time{}
@@ -208,8 +207,8 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 			return f, err
 		}
 	}
-	// A Machine that names another host is no longer this one's business: the
-	// host is only let go of.
+	// A Machine that names another host is no longer this one's business: the host is only let go
+	// of.
 	if f.machine != nil && f.machine.Annotations[api.HostAnnotation] != key.String() {
 		f.machine, f.astray = nil, f.machine
 	}
@@ -225,10 +224,10 @@ func read(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	return f, f.check()
 }
 
-// check refuses to remediate a Machine whose nodeRef leads to the Node of another, by their
-// provider IDs, or to one that nobody can tell the owner of: a name is used again, and
-// nodeRef has no UID (design, decisions 19 and 23). A Node that is another's by other
-// evidence is left alone, and so is one of no boot, which stands for no host yet.
+// check refuses to remediate a Machine whose nodeRef leads to another's Node, by provider IDs, or
+// to a Node whose owner can't be determined: a name is used again, and nodeRef has no UID (design,
+// decisions 19 and 23). A Node that is another's by other evidence is left alone, and so is a Node
+// without a boot, which stands for no host yet.
 func (f *facts) check() error {
 	if f.node == nil || f.whose.Owner == api.Own {
 		return nil
@@ -285,11 +284,10 @@ func (r *Reconciler) act(ctx context.Context, m *memory, f facts, action Action)
 	return nil
 }
 
-// deleteNode deletes the Node that was read, and no other: the Node of the next
-// boot has its name (design, decision 9), or is the very same object when
-// somebody else let the host boot. The latter writes to the Node, so its
-// resourceVersion is a precondition too; and the host must not have changed
-// between the decision and after the Node was read. The answer may have become too
+// deleteNode deletes only the Node that was read. The Node of the next boot has its name (design,
+// decision 9), or is the very same object if somebody else let the host boot. In that case the
+// boot writes to the Node, so its resourceVersion is a precondition too. And the host must not
+// have changed between the decision and the reading of the Node. The answer may have become too
 // old meanwhile.
 func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	if f.node == nil {
@@ -312,8 +310,8 @@ func (r *Reconciler) deleteNode(ctx context.Context, m *memory, f facts) error {
 	return r.Client.Delete(ctx, f.node, client.Preconditions{UID: &f.node.UID, ResourceVersion: &f.node.ResourceVersion})
 }
 
-// HostOfMachine maps a Machine to its host; one that is marked also to a host which it
-// uses and doesn't name, for somebody has to be told.
+// HostOfMachine maps a Machine to its host. A marked Machine is also mapped to a host that it uses
+// but doesn't name, so that the mismatch gets reported.
 func HostOfMachine(ctx context.Context, reader client.Reader, machine client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	if namespace, name, ok := strings.Cut(machine.GetAnnotations()[api.HostAnnotation], "/"); ok && namespace != "" && name != "" {

@@ -115,8 +115,8 @@ func current(t *testing.T, c client.Client) State {
 	return found.state()
 }
 
-// TestEffects checks for every state that what is read is what is there, and
-// that one reconcile changes exactly what its action says.
+// TestEffects checks for every state that it is read as it is, and that one reconcile changes
+// exactly what its action says.
 func TestEffects(t *testing.T) {
 	for name, decide := range map[string]func(State) Action{"Decide": Decide, "KeepMark": KeepMark} {
 		everyState(func(s State) {
@@ -194,8 +194,7 @@ func TestCacheOnlyProposes(t *testing.T) {
 	}
 }
 
-// TestDeletedNodeIsLookedAtAgain: the cache never had the Node, so no event will
-// tell that it is gone.
+// TestDeletedNodeIsLookedAtAgain: the cache never had the Node, so no event will report its end.
 func TestDeletedNodeIsLookedAtAgain(t *testing.T) {
 	unaware := answered
 	unaware.NodeExists = false
@@ -322,8 +321,8 @@ func TestDeprovisionedHostIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// TestAnswersAge: the answer to a request is worth nothing when the host could have
-// booted since, or when nobody knows how old it is.
+// TestAnswersAge: the answer to a request is worth nothing when the host could have booted since,
+// or when its age is unknown.
 func TestAnswersAge(t *testing.T) {
 	c := serve(answered, interceptor.Funcs{})
 	clock := clocktesting.NewFakePassiveClock(epoch)

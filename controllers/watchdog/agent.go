@@ -32,7 +32,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate finds times with which the agent could not work.
+// Validate rejects times with which the agent could not work.
 func (s *Settings) Validate() error {
 	if s.Interval.Duration <= 0 || s.RequestTimeout.Duration <= 0 || s.AnswerWithin.Duration <= 0 {
 		return errors.New("interval, requestTimeout and answerWithin must be longer than nothing")
@@ -44,14 +44,14 @@ func (s *Settings) Validate() error {
 type Agent struct {
 	// API reads from the API server, each time within Settings.RequestTimeout.
 	API client.Reader
-	// Boot is the one that the agent runs in: its clock, which nobody sets, and what lasts
-	// as long as it.
+	// Boot is the boot that the agent runs in: its clock, which is never set, and data that lasts
+	// as long as the boot.
 	Boot interface {
 		Uptime() time.Duration
 		Load() ([]byte, error)
 		Save([]byte) error
 	}
-	// Watchdog is the host's.
+	// Watchdog is the host's watchdog.
 	Watchdog interface{ Feed(context.Context) error }
 	// Node is the name of the host's Node.
 	Node     string
@@ -60,18 +60,19 @@ type Agent struct {
 
 	loaded bool
 	m      memory
-	node   corev1.Node // as it was read last: that there is an answer matters, and not which
+	// as read last: only the fact of an answer matters
+	node corev1.Node
 }
 
-// memory lasts as long as the boot, and longer than an agent that dies: the next one does
-// not take a host that was cut off for one that has heard nothing yet.
+// memory lasts as long as the boot, and survives the agent: the next agent does not mistake a host
+// that was cut off for one that has heard nothing yet.
 type memory struct {
-	// Reached: the API server has answered, and last so long after the boot began.
+	// Reached: the API server has answered, for the last time at Answered after the boot began.
 	Reached  bool          `json:"reached"`
 	Answered time.Duration `json:"answered"`
 }
 
-// Step looks at the API server and feeds the watchdog, if that is decided.
+// Step looks at the API server and feeds the watchdog, if Decide says so.
 func (a *Agent) Step(ctx context.Context) (time.Duration, error) {
 	if err := a.load(); err != nil {
 		return a.Settings.Interval.Duration, err
@@ -97,7 +98,7 @@ func (a *Agent) look(ctx context.Context) error {
 	return a.save()
 }
 
-// load takes over what an agent of this boot knew that has died.
+// load loads the memory of an earlier agent of this boot.
 func (a *Agent) load() error {
 	if a.loaded {
 		return nil
@@ -124,8 +125,8 @@ func (a *Agent) save() error {
 	return nil
 }
 
-// answer reports whether it was the API server that answered a read, even if it said that the
-// Node is not there.
+// answer reports whether the API server itself answered a read, even if only that the Node doesn't
+// exist.
 func answer(err error) bool {
 	return err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown &&
 		!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsServiceUnavailable(err)

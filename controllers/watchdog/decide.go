@@ -3,8 +3,8 @@
 // that is cut off, hangs, or loses its agent is reset by its watchdog, and whatever ran
 // there is gone.
 //
-// It asks nobody else. When the API server itself is away every host resets itself, once:
-// a boot that has not reached the API server yet keeps its watchdog fed.
+// It asks no other host. When the API server itself is away, every host resets itself, once: a
+// boot that has not reached the API server yet keeps its watchdog fed.
 package watchdog
 
 // State is every fact that the decision about the watchdog rests on.
@@ -15,7 +15,7 @@ type State struct {
 	Answers bool `json:"answers"`
 }
 
-// Action is what to do with the watchdog.
+// Action is the action on the watchdog.
 type Action string
 
 // The actions.
@@ -29,8 +29,8 @@ const (
 // Actions are all actions.
 var Actions = []Action{Feed, Starve}
 
-// Decide says what to do. A host that has never reached the API server has nothing
-// from there that could run twice, and a reset would bring it no nearer.
+// Decide returns what to do. A host that has never reached the API server runs nothing from there
+// that could run twice, and a reset would bring it no nearer.
 func Decide(s State) Action {
 	if s.Reached && !s.Answers {
 		return Starve

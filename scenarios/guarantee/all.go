@@ -1,5 +1,5 @@
-// Package guarantee has what fencelab promises of fencing: each guarantee is a claim and its
-// checker, in a file of its own. How a history is judged is what package invariant knows.
+// Package guarantee has fencelab's guarantees about fencing: each is a claim and its checker, in a
+// file of its own. Package invariant judges a history by them.
 package guarantee
 
 import (

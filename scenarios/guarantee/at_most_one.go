@@ -91,8 +91,8 @@ func (c *copies) end(e *history.Event, object, uid string) {
 	c.running = kept
 }
 
-// lose forgets what runs on a host that nobody observes any more. The observer
-// repeats it when it is back.
+// lose forgets what runs on a host once it is no longer observed. The observer repeats it when it
+// is back.
 func (c *copies) lose(e *history.Event) {
 	kept, elsewhere := c.running[:0], false
 	for _, p := range c.running {

@@ -34,11 +34,11 @@ type bystanders struct {
 
 type bystander struct {
 	mark, deletion, fence wish
-	// paused is what keeps the deletion controller from the Machine, or zero.
+	// paused is the pause that keeps the deletion controller from the Machine, or zero.
 	paused history.Event
 }
 
-// wish is what somebody wants of a Machine: since an event, until another one.
+// wish is a wish about a Machine: since an event, until another one.
 type wish struct{ since, until history.Event }
 
 func (w *wish) begin(e *history.Event) {

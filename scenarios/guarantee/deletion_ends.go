@@ -20,9 +20,9 @@ var deletionEnds = invariant.Invariant{
 
 // endings judges the Machines that are being deleted after healing.
 //
-// Excused is a deletion that waits for people: for the owners of its hooks, for whoever has
-// paused it, and where nobody can tell whether its host is off, because that is no longer
-// the Machine's, was deprovisioned, or has no BareMetalHost.
+// Excused is a deletion that waits for people: for the owners of its hooks, for whoever has paused
+// it, or because the state of its host can't be determined: the host no longer belongs to the
+// Machine, was deprovisioned, or has no BareMetalHost.
 type endings struct {
 	invariant.Promise
 	roles invariant.Roles
@@ -81,7 +81,7 @@ func (c *endings) judge(h *ending, e *history.Event) {
 	}
 }
 
-// waitsForPeople reports whether nobody under test may end the deletion.
+// waitsForPeople reports whether no controller under test may end the deletion.
 func (h *ending) waitsForPeople() bool {
 	return h.paused || len(h.hooks) > 0 || h.node && (h.consumer != h.machine || h.unmanaged)
 }

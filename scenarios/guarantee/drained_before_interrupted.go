@@ -46,7 +46,7 @@ type draining struct {
 	// drain for the first time since.
 	deleting, free history.Event
 	hooks          []string
-	// limit is for how long a drain may last, 0 if nobody has set that.
+	// limit is for how long a drain may last, 0 if there is no limit.
 	limit time.Duration
 	// done ended the drain, or the need for one.
 	done history.Event
@@ -117,8 +117,8 @@ func (c *drains) judge(h *draining, e *history.Event) {
 	}
 }
 
-// interrupts reports whether an event is that somebody under test has the host go off, or
-// asks for it, and nobody else has.
+// interrupts reports whether an event makes the host go off or asks for it, by a process under
+// test and not requested by anybody else.
 func (c *drains) interrupts(h *draining, e *history.Event) bool {
 	switch e.Kind {
 	case history.AnnotationSet:
@@ -156,7 +156,7 @@ func (h *draining) overdue(e *history.Event) bool {
 	return h.limit > 0 && h.free.Kind != "" && e.At >= h.free.At+h.limit-time.Second
 }
 
-// excused reports whether the drain is done by now, or nobody has to do it.
+// excused reports whether the drain is done by now, or not required.
 func (h *draining) excused(e *history.Event) bool {
 	if h.skipped || e.Kind == history.NodeDeleted || h.overdue(e) {
 		return true

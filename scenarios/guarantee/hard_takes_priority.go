@@ -49,13 +49,13 @@ type hurried struct {
 	paused    bool
 	node      string
 	requests  []history.Event // hard ones that are there
-	// completed says that the last boot that began was complete, and calledOff how much longer
-	// the Node may stay, because a boot that nobody has seen must be called off first.
+	// completed says that the last boot that began was complete, and calledOff how much longer the
+	// Node may stay, because an unseen boot must be called off first.
 	completed bool
 	calledOff time.Duration
-	// mayBoot says that a power-on may be under way to a host that is off: its BMC received
-	// the command, or who powers hosts died while this one was off and nobody had asked for
-	// that, so that nobody knows any more what was sent.
+	// mayBoot says that a power-on may be under way to a host that is off: its BMC received the
+	// command, or the power controller died while this host was off and unrequested, so that the
+	// commands sent are no longer known.
 	mayBoot bool
 	// running is the event since which the host should be on its way to off, and
 	// kept the request since which its Node should be on its way out; or zero.
@@ -109,7 +109,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 	case history.NodeDeleted:
 		if e.UID == h.node {
 			h.node = ""
-			if !h.Known() { // in time or not, it says nothing of a host that nobody saw
+			if !h.Known() { // in time or not, it proves nothing of an unobserved host
 				h.kept = history.Event{}
 			}
 			c.done(&h.kept, c.release+h.calledOff, e)
@@ -118,7 +118,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 		c.annotated(h, e)
 	case history.PowerOff:
 		c.done(&h.running, c.off+h.earlier, e)
-		if h.kept.Kind != "" && !h.completed && c.roles.Blameless(e) { // it went off by itself, in a boot that nobody has seen
+		if h.kept.Kind != "" && !h.completed && c.roles.Blameless(e) { // it went off by itself, in an unseen boot
 			h.calledOff = c.command
 		}
 	case history.BootComplete:
@@ -189,7 +189,7 @@ func (c *hurries) run(h *hurried, e *history.Event) {
 	}
 }
 
-// done says that e is what should have happened within a time after an event.
+// done judges e, which should have happened within a time after an event.
 func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Event) {
 	if since.Kind == "" {
 		return
@@ -198,7 +198,7 @@ func (c *hurries) done(since *history.Event, limit time.Duration, e *history.Eve
 	*since = history.Event{}
 }
 
-// on are those on whom the fencing of a host depends.
+// on returns the parties that the fencing of a host depends on.
 func (c *hurries) on(host string) invariant.Parties {
 	return invariant.Parties{BMC: host, First: c.roles.Power, Second: c.roles.Remediation}
 }

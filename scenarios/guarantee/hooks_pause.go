@@ -29,10 +29,10 @@ var hooksPauseTerminate = invariant.Invariant{
 // pauses judges what the deletion controller does to the host of a Machine that is
 // deleted while there are hooks of a point.
 //
-// A hook is too late when what it is about has begun: for termination, which can't be called
-// back, once the host was asked to go off; for the drain, once something was cordoned or
-// evicted, for what was on its way: one thing of each process, and what arrives when nobody
-// waits for it any more. What the controller says of its own progress excuses nothing.
+// A hook is too late when what it is about has begun: for termination, which can't be called back,
+// once the host was asked to go off; for the drain, once something was cordoned or evicted, for
+// what was on its way: one thing of each process, and requests whose clients have given up. What
+// the controller says of its own progress excuses nothing.
 type pauses struct {
 	invariant.Ruling
 	*invariant.Hindrances

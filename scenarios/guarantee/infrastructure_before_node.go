@@ -36,7 +36,7 @@ type departing struct {
 	machine, marked string
 	// consumer is who uses the host, by its BareMetalHost.
 	consumer string
-	// unmanaged says that nobody answers for its power.
+	// unmanaged says that no controller is responsible for its power.
 	unmanaged bool
 }
 

@@ -52,7 +52,7 @@ func TestHard(t *testing.T) {
 	}
 }
 
-// TestRoles: an instance of a process plays its part, and nobody else does.
+// TestRoles: an instance of a process plays its part, and no other actor does.
 func TestRoles(t *testing.T) {
 	roles := usual().Roles
 	for actor, want := range map[string]bool{
@@ -189,8 +189,8 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// TestClosestCall: where the verdict of held hangs on the order of two events, these are
-// the closest call, of those claims that tell.
+// TestClosestCall: where the verdict of held hangs on the order of two events, these are the
+// closest call, of the claims that report one.
 func TestClosestCall(t *testing.T) {
 	told := map[string]int{}
 	for _, id := range []string{"node-deleted-before-boot", "fenced-before-release", "at-most-one", "hold-respected"} {

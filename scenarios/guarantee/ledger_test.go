@@ -7,8 +7,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// TestEveryHarmIsJudged: what a process does that plays no part is a harm on which nobody has
-// ruled; whoever plays one is judged by a guarantee.
+// TestEveryHarmIsJudged: what a process without a part does is a harm on which no guarantee has
+// ruled; a process with a part is judged by a guarantee.
 func TestEveryHarmIsJudged(t *testing.T) {
 	events := []history.Event{
 		{Kind: history.BootStarted, Host: "worker-1", Boot: "b1"}, {Kind: history.BootComplete, Host: "worker-1", Boot: "b1"},

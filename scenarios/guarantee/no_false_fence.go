@@ -69,7 +69,8 @@ type suspected struct {
 	mark, unmarked history.Event
 	// unready is when there was a Ready Node last, and poweredOn when a boot was last recorded.
 	unready, poweredOn history.Event
-	// paused and skipped are what keeps controllers from the Machine, while it stands.
+	// paused and skipped are the annotations that keep controllers from the Machine, while they
+	// stand.
 	paused, skipped history.Event
 
 	// fence is the boot that a NodeFence names, while it stands, and began the beginning of the
@@ -103,9 +104,9 @@ func (c *accusers) sick(n *condition, at time.Duration) bool {
 	return !n.ready && at-n.since.At+max(invariant.Coarse, n.older) >= c.check.UnhealthyAfter
 }
 
-// overdue reports whether no Node has been Ready for so long, since the host was last powered on as
-// the API tells or the Machine was unmarked, that it may lead to a mark: whoever deletes a Node and
-// makes it anew meanwhile gives it no further time.
+// overdue reports whether no Node has been Ready for long enough to lead to a mark. The time
+// starts again when the API reports that the host was powered on, or the Machine is unmarked, but
+// not when a Node is deleted and recreated.
 func (c *accusers) overdue(h *suspected, at time.Duration) bool {
 	since := max(h.unready.At, h.poweredOn.At, h.unmarked.At)
 	return c.missing > 0 && !h.now.ready && h.unready.Kind != "" && at-since+invariant.Coarse >= c.missing
@@ -160,7 +161,7 @@ func (c *accusers) reset(h *suspected, e *history.Event) {
 			c.Breach(&h.began, e, invariant.Clause(e)+" by "+e.Actor+", though that had no network since before it began: a reset brings it no nearer")
 		case c.witnesses.Deaf(e.Host, e.At), c.witnesses.Silent(e.Host, e.At) && !c.witnesses.MostOf(e.Host, e.At):
 			c.Judged++
-			c.Allow(e, e) // it could reach nobody
+			c.Allow(e, e) // no peer could be reached
 		default:
 			c.Judged++
 			why := " and most of the others ran and could be reached"

@@ -55,18 +55,18 @@ type storms struct {
 	hosts invariant.Roster[stormy]
 	grace time.Duration // as in accusers
 	// crowded is the last event at which too many Machines were unhealthy for certain, and
-	// coolDown how long nobody is marked after that.
+	// coolDown how long no Machine is marked after that.
 	crowded  history.Event
 	coolDown time.Duration
-	// started says that the story has begun, and changed that there are other
-	// Machines since, so that nobody here knows how many may be unhealthy.
+	// started says that the story has begun, and changed that there are other Machines since, so
+	// that the allowed number of unhealthy ones is unknown.
 	started, changed bool
 	// writes are the latest of each controller to each object, and idle those since anything
 	// but that has happened.
 	writes map[string][]history.Event
 	idle   map[string]idleness
-	// command is how long a power command is given, and commands are those to each host since
-	// that has changed, if they were all the same.
+	// command is how long a power command is given, and commands are the commands to each host
+	// since that has changed, if they were all the same.
 	command  time.Duration
 	commands map[string][]history.Event
 }
@@ -95,7 +95,7 @@ type stormy struct {
 	request history.Event
 	ended   bool
 	about   string
-	// paused and skipped say that the Machine is left alone: it is nobody's target.
+	// paused and skipped say that the Machine is left alone: the health check doesn't count it.
 	paused, skipped bool
 	// node and ready are how the Node is, since the last change.
 	node, ready bool

@@ -29,8 +29,8 @@ var nodeDeletedBeforeBoot = invariant.Invariant{
 // did so because the host had booted again by then: the boot that was meant is over, which
 // is the one that the NodeFence names, or any that ran when the Machine was marked. That
 // goes for a request that arrives when the mark is gone, too.
-// And no controller can be in time when the power-on was under way before it was
-// asked, or is nobody's doing who is under test.
+// And no controller can be in time when the power-on was under way before it was asked, or was
+// caused by no process under test.
 type returns struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -46,8 +46,8 @@ type returnHost struct {
 	asked   history.Event // the last remediation annotation
 	created history.Event
 	deleted history.Event
-	// off says that a fenced boot has ended and none has completed since; excused
-	// that nobody under test could have kept the host off.
+	// off says that a fenced boot has ended and none has completed since; excused that no process
+	// under test could have kept the host off.
 	off     bool
 	excused bool
 	// booted says that another boot has begun since the Machine was marked, and named is
@@ -133,7 +133,7 @@ func (c *returns) annotated(h *returnHost, e *history.Event) {
 		h.fence.Node = ""
 	}
 	if before && !h.fence.Asked && invariant.ByUser(e) {
-		h.off = false // nobody can make good for that in time for sure
+		h.off = false // no controller can make good for that in time for sure
 	}
 	if h.fence.Asked && !before {
 		h.asked = *e

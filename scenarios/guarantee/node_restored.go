@@ -41,8 +41,8 @@ type nodeHost struct {
 	cordoned  bool
 	labels    string
 	disturbed bool
-	// forsaken is the boot from under which the scenario's user has deleted the Node: nobody
-	// under test makes its kubelet register again.
+	// forsaken is the boot whose Node the scenario's user has deleted: no process under test makes
+	// its kubelet register again.
 	forsaken string
 	// leaving says that its Machine is being deleted, or was: its Node goes with it.
 	leaving bool
@@ -144,8 +144,9 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 // nodeEvents come when a Node is as it was.
 var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
 
-// lacking is what the Node of a host lacks, whose power has a controller or none. Without one the
-// story itself has to switch on a host that is off, and no step waits in vain for a controller.
+// lacking returns what the Node of a host lacks. Power is the power controller, or "". Without one
+// the story itself has to switch on a host that is off, and no step waits in vain for a
+// controller.
 func (s *nodeHost) lacking(name, power string) invariant.Lack {
 	if !s.had || !s.Demand.On() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
 		return invariant.Lack{}

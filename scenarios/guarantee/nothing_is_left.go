@@ -39,7 +39,7 @@ type leavings struct {
 	gone              history.Event
 	deleting, marked  bool
 	fence             history.Event
-	// stamps are those that stand, and holds the keys that controllers hold the host by.
+	// stamps are the standing stamps, and holds the keys by which controllers hold the host.
 	stamps, holds []history.Event
 	// cordon is that of a controller, and usersCordon says that a user has one.
 	cordon      history.Event

@@ -39,11 +39,11 @@ var oneCyclePerRequest = invariant.Invariant{
 //
 // Excused are cycles
 //
-//   - whose off was caused by spec.online, or by nobody under test;
+//   - whose off was caused by spec.online, or by no process under test;
 //   - that bring a host back to off which was powered on while a key held it off: that
 //     is another claim's business;
 //   - that bring a host back to off which was powered on while a request was pending,
-//     by nobody under test or by a command that nobody waited for any more;
+//     by no process under test or by a command whose client had given up;
 //   - for which the BMC received no command while the host was on, because it carries
 //     one out late;
 //   - of a host that isn't provisioned.
@@ -59,17 +59,17 @@ type cycles struct {
 type cycleHost struct {
 	invariant.Resets
 	requests []request
-	// off is the power-off that is in force, or zero. It is accounted for when
-	// something asked for it, close when nobody knows whether that came first.
+	// off is the power-off that is in force, or zero. It is accounted for when something asked for
+	// it; close is set when it is unknown whether that came first.
 	off       history.Event
 	accounted bool
 	close     *history.Event
 	switched  history.Event // spec.online became false and no power-off followed
 	online    bool          // spec.online became true again since
 	offline   bool
-	// foreign says that nobody under test powered the host on, or a command whose
-	// client had given it up or died, as overdue says of the last one; and pending that
-	// a request was recorded and no boot since: it must go off again.
+	// foreign says that no process under test powered the host on, or a command whose client had
+	// given it up or died, as overdue says of the last one; and pending that a request was
+	// recorded and no boot since: it must go off again.
 	foreign, overdue, pending bool
 	// commanded says that the BMC has received a command to go off since the last
 	// power edge, and told that it received any.
@@ -368,7 +368,7 @@ func (c *cycles) Lacks() iter.Seq[invariant.Lack] {
 				}
 				if !yield(invariant.Lack{
 					Sentence: sentence + " was followed by no boot", Since: &r.set,
-					Blind: c.Doubt != "", // a boot that nobody saw may have served it
+					Blind: c.Doubt != "", // an unseen boot may have served it
 					Host:  h.Name, Comes: cycleEvents, On: invariant.Parties{BMC: h.Name, Any: true},
 				}) {
 					return

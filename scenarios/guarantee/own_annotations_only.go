@@ -29,7 +29,7 @@ type owners struct {
 	unmanaged map[string]bool
 	// leaving are the Machines that are being deleted.
 	leaving map[string]bool
-	// cordons are those of the Nodes that there are, by their UIDs.
+	// cordons are the cordons of the present Nodes, by UID.
 	cordons map[string]history.Event
 	// content says that values are judged, and removals are not.
 	content bool
@@ -47,7 +47,7 @@ func (c *owners) Observe(e *history.Event) *invariant.Violation {
 	case history.ProvisioningState:
 		c.unmanaged[e.Host] = !invariant.Managed(e.Value)
 	case history.BareMetalHostDeleted:
-		// Its annotations went with it: nobody removed them.
+		// Its annotations went with it, without a removal.
 	case history.MachineDeleting:
 		c.leaving[e.Object] = true
 	case history.MachineDeleted:

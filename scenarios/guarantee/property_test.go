@@ -195,8 +195,8 @@ func TestLostEvidenceIsNeverHeld(t *testing.T) {
 	}
 }
 
-// TestStalledLabExcusesOnlyLateness has the lab stall for the whole of each history: nobody is accused who wasn't, and what
-// must never happen is judged as ever.
+// TestStalledLabExcusesOnlyLateness stalls the lab for the whole of each history: no process is
+// accused that wasn't before, and what must never happen is judged as ever.
 func TestStalledLabExcusesOnlyLateness(t *testing.T) {
 	never := map[string]bool{"fenced-before-release": true, "node-deleted-before-boot": true, "at-most-one": true,
 		"hold-respected": true, "safe-time-kept": true, "infrastructure-before-node": true}

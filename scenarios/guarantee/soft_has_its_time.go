@@ -27,9 +27,9 @@ var softHasItsTime = invariant.Invariant{
 // controller remembers a request that was withdrawn until the host has booted.
 //
 // Excused is a command after a fault of the BMC, which may have refused to ask the operating
-// system, and one that was sent before it could be known that nobody is in a hurry any more.
-// Not judged is one to a host whose boot isn't complete, or is reported off: that calls off a boot
-// that nobody has seen.
+// system, and one that was sent before it could be known that the hurry is over. Not judged is one
+// to a host whose boot isn't complete, or is reported off: that calls off a boot that was not
+// seen.
 type courtesies struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -41,10 +41,10 @@ type courtesies struct {
 type courted struct {
 	invariant.Body
 	unmanaged, offline, pending bool
-	// reported says that the status tells of a host that is on.
+	// reported says that the status reports the host on.
 	reported bool
-	// requests are those that stand, by key, and since the first wish that the host go off, of
-	// those that stand or are on record.
+	// requests are the standing requests, by key, and since is the first wish that the host go
+	// off, of the wishes that stand or are on record.
 	requests map[string]string
 	since    history.Event
 	// hurried is since when a hard request stands, calmed when the last one went, and fault the

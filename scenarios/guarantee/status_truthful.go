@@ -38,7 +38,7 @@ type reports struct {
 type reportHost struct {
 	invariant.Body
 	unmanaged, paused bool
-	// reported is what the status says, once something has.
+	// reported is the reported state, once told says that there is one.
 	reported, told bool
 	// shown is when the host was last reported on, if no boot was recorded since.
 	shown history.Event
@@ -132,7 +132,7 @@ func (c *reports) forget() {
 	}
 }
 
-// on are those on whom a host's status depends.
+// on returns the parties that a host's status depends on.
 func (c *reports) on(host string) invariant.Parties {
 	return invariant.Parties{BMC: host, First: c.roles.Power}
 }

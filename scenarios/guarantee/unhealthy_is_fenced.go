@@ -33,7 +33,7 @@ var unhealthyIsFenced = invariant.Invariant{
 // rescues judges every mark after healing, also when the remediation controller has
 // taken it away. An agent of seed 004 may take it away when there was a NodeFence while it
 // stood, or a boot has ended: else it was not about anything that is over. A NodeFence of
-// another boot than that which the Node told of when the mark was set answers another mark.
+// another boot than the one that the Node reported when the mark was set answers another mark.
 // And it judges every Node that stops being Ready, by whether the health check marks its
 // Machine in time, if nothing hinders it and as many Machines are unhealthy as it acts on.
 type rescues struct {
@@ -43,8 +43,8 @@ type rescues struct {
 	hosts    invariant.Roster[patient]
 	patience time.Duration
 	grace    time.Duration // how long a Node must be Ready for a health check to see it
-	// crowded is when too many Machines may have been unhealthy last, and coolDown how
-	// long the health check marks nobody after that, or after its own start.
+	// crowded is when too many Machines may have been unhealthy last, and coolDown how long the
+	// health check marks no Machine after that, or after its own start.
 	crowded, coolDown time.Duration
 }
 
@@ -63,9 +63,9 @@ type patient struct {
 	// wentOff says that the host was off at some time since, or perhaps.
 	wentOff, perhaps bool
 	held             bool
-	// fencing is the boot that a NodeFence names, and answered that there was one, or that a
-	// boot has ended, since the mark was set. about is the boot that the mark is about, if
-	// that is certain: the one that ran then, of which the Node told.
+	// fencing is the boot that a NodeFence names, and answered that there was one, or that a boot
+	// has ended, since the mark was set. about is the boot that the mark is about, if that is
+	// certain: the one that ran and that the Node reported then.
 	fencing, about string
 	answered       bool
 	ready          history.Event // since when the Node is Ready, or zero
@@ -76,7 +76,7 @@ type patient struct {
 	// held, or just after the Machine was handed over, so that the health check has not seen it
 	// return.
 	unseen bool
-	// handed is the event since which nobody keeps the health check from the Machine.
+	// handed is the event since which nothing keeps the health check from the Machine.
 	handed history.Event
 	// sick is when a Node that had been Ready for a while stopped being Ready, and absent since
 	// when there is none although the host has been started.
@@ -186,8 +186,8 @@ func (h *patient) hand(e *history.Event) {
 	}
 }
 
-// await notes that the time in which the Node has to return begins with e, unless it is there
-// or nobody can expect it: the host is off, or the Machine is being remediated.
+// await notes that the time in which the Node has to return begins with e, unless it is there or
+// can't be expected: the host is off, or the Machine is being remediated.
 func (h *patient) await(e *history.Event) {
 	if h.absent = (history.Event{}); h.node == "" && h.Boot != "" && !h.held && (h.mark.Kind == "" || h.dropped.Kind != "") {
 		h.absent = *e
@@ -280,7 +280,7 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	s.sick = history.Event{}
 	most, least, gone := c.count(e)
 	if gone {
-		return // nobody here knows how many may be
+		return // the allowed number is unknown
 	}
 	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged ||
 		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
@@ -323,7 +323,7 @@ func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
 	for i := range c.hosts.Hosts {
 		o := &c.hosts.Hosts[i].State
 		if o.paused || o.skipped {
-			continue // it is nobody's target
+			continue // the health check doesn't count it
 		}
 		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
 		switch {

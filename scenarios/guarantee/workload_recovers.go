@@ -59,10 +59,10 @@ type recovering struct {
 	// unwatched says that no watchdog ends the host's boots.
 	process   string
 	unwatched bool
-	// cordoned and ready are those of the Node.
+	// cordoned and ready describe the Node.
 	cordoned, ready bool
-	// marked says that its Machine is, and alone that there was no host without a mark that it could
-	// ask when it was last heard of: it has promised nobody that its boot would end.
+	// marked says that its Machine is, and alone that there was no host without a mark that it
+	// could ask when it was last heard of: it has not promised that its boot would end.
 	marked, alone bool
 }
 
@@ -134,9 +134,9 @@ func (c *recoveries) judge(h *recovering, e *history.Event) {
 	}
 }
 
-// unpromised reports whether nobody has promised that the boot of the fenced host would end: its
-// workload still runs there, without a watchdog, and has nothing to recover from; or it had
-// nobody to ask when it was last heard of, and only a person can tell.
+// unpromised reports whether the end of the fenced host's boot was never announced: its workload
+// still runs there, without a watchdog, and has nothing to recover from; or it had no peer to ask
+// when it was last heard of, and only a person can decide.
 func (c *recoveries) unpromised() bool {
 	h := c.hosts.Of(c.fenced.Host)
 	return h.unwatched && h.process != "" && h.process == h.Boot || h.alone

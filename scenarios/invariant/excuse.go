@@ -6,12 +6,13 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Excuse is a guarantee that a history would have violated but for what held somebody up.
+// Excuse is a guarantee that a history would have violated but for some hindrances.
 type Excuse struct {
-	// Result is the verdict if nothing had.
+	// Result is the verdict without any hindrance.
 	Result
-	// Because is what did, in the order of events: without it the guarantee is violated whatever
-	// else held somebody up, and each part of it alone excuses that.
+	// Because are the hindrances that excuse it, in the order of events. Without them the
+	// guarantee is violated whatever other hindrances there are, and each of them alone excuses
+	// it.
 	Because []HeldUp
 }
 
@@ -24,17 +25,17 @@ func (e *Excuse) Events() []int {
 	return slices.Compact(numbers)
 }
 
-// HeldUp is somebody whom an event held up.
+// HeldUp is a hindrance: an event and the party that it held up.
 type HeldUp struct {
 	// Party is named as in [history.Hindrance]; "lab" is everybody.
 	Party string
 	Event history.Event
 }
 
-// String says what happened, and whom it held up.
+// String describes the event and the party.
 func (h HeldUp) String() string { return Clause(&h.Event) + ", which held up " + h.Party }
 
-// Excuses are those of a history for which [Judge] gave these results.
+// Excuses returns the excuses in a history for which [Judge] gave these results.
 func Excuses(h *history.History, invariants []Invariant, params Params, results []Result) []Excuse {
 	var excuses []Excuse
 	strict := JudgeWithout(h, invariants, params, func(Hindrance) bool { return true })
@@ -43,14 +44,14 @@ func Excuses(h *history.History, invariants []Invariant, params Params, results 
 		if r.Verdict != Violated || !lenient {
 			continue
 		}
-		if because := heldUp(h, invariants[i], params); len(because) > 0 { // or the run was ended before it could be told
+		if because := heldUp(h, invariants[i], params); len(because) > 0 { // or the run ended before a verdict was possible
 			excuses = append(excuses, Excuse{r, because})
 		}
 	}
 	return excuses
 }
 
-// heldUp is what excuses the violation of a guarantee.
+// heldUp returns the hindrances that excuse the violation of a guarantee.
 func heldUp(h *history.History, inv Invariant, params Params) []HeldUp {
 	ignored := make(map[Hindrance]bool)
 	var all []Hindrance

@@ -2,9 +2,9 @@ package invariant
 
 import "github.com/fencelab/fencelab/scenarios/history"
 
-// Fence is the fencing of one host, from API events: decided by the first
-// annotation that asks for it, over when the last of them is gone. Whatever its key, a
-// reboot annotation asks for it that whoever plays the remediation controller has set.
+// Fence is the fencing of one host, from API events. The first annotation that asks for it decides
+// it, and it is over when the last of them is gone. Any reboot annotation set by the remediation
+// controller asks for it, whatever the key.
 type Fence struct {
 	// Marked says that the Machine is marked for remediation, and asker who did
 	// that; asked that the host is asked to go off for it, with the key. Request is the

@@ -9,31 +9,31 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Hindrances are the spells in which somebody was held up, as events tell. A panel has one,
-// which has taken in an event before any checker is shown it.
+// Hindrances are the spells in which parties were held up, as events show. A panel has one, which
+// observes each event before the checkers do.
 //
-// They excuse two things, and nothing else. Being late is excused by as much as was lost to
-// them, of this host or this process, and a while after each: what failed is tried again in
-// growing intervals. Doing what is no longer right is excused only by what no read could
-// have told: what had been decided, and was then held up.
+// They excuse two things, and nothing else. Being late is excused by the time lost to the
+// hindrances of this host or this process, and a while after each: what failed is tried again in
+// growing intervals. A wrong action is excused only if no read could have shown that it was wrong:
+// it had been decided, and was then held up.
 type Hindrances struct {
 	recovery, grace time.Duration
 	// command is how long a command may take.
 	command time.Duration
-	// anew is how long a process may wait again that has started anew: for a command that it
-	// doesn't know to have been given its time.
+	// anew is how long a process that has started anew may wait again, for a command that it
+	// doesn't know to have had its time.
 	anew time.Duration
 	// withdrawn is when the faults were withdrawn, open before that; now is when the last event came.
 	withdrawn, now time.Duration
-	// ignores chooses the hindrances that there are not, whatever events tell; nil for none. event is the number of the one that is
-	// observed.
+	// ignores reports whether to treat a hindrance as absent. Nil ignores none. event is the
+	// number of the event being observed.
 	ignores func(Hindrance) bool
 	event   int
 	// spells are in the order in which they began.
 	spells []Spell
 }
 
-// Hindrance names what holds a party up: the event that tells of it, by its number.
+// Hindrance names a hindrance of a party by the number of the event that shows it.
 type Hindrance struct {
 	Event int
 	Party string
@@ -43,10 +43,11 @@ type Hindrance struct {
 type Spell struct {
 	Party, Name string
 	begin, end  time.Duration
-	// replaced is when another process of the same controller took over, whom it doesn't hold up:
-	// nothing is late because of it from then on.
+	// replaced is when another process of the same controller took over, which is not held up:
+	// from then on it makes nothing late.
 	replaced time.Duration
-	// fails says that time was lost beyond its end, decided that what it held up had been decided.
+	// fails says that time was lost beyond its end; decided, that its effect had been decided
+	// before.
 	fails, decided bool
 	// told says that no time is lost to it: see history.Hindrance.
 	told bool
@@ -57,7 +58,7 @@ type Spell struct {
 // open is the end of a spell that has none yet.
 const open = time.Duration(math.MaxInt64)
 
-// NewHindrances returns those of a history of which nothing has been observed.
+// NewHindrances returns hindrances that have observed nothing.
 func NewHindrances(p Params) *Hindrances {
 	return &Hindrances{recovery: p.Timings.Backoff + 5*time.Second, command: p.Timings.Command, anew: p.Timings.Command + p.Timings.Poll, grace: p.Timings.Slack, withdrawn: open}
 }
@@ -73,7 +74,8 @@ const (
 	isUnseen  = "nobody observes the host"
 )
 
-// Observe takes in whom an event holds up, or frees. It comes before a checker is shown it.
+// Observe notes the parties that an event holds up or frees. Call it before the checkers observe
+// e.
 func (h *Hindrances) Observe(e *history.Event) {
 	h.now, h.event = e.At, e.Seq
 	for _, name := range e.Frees {
@@ -92,7 +94,7 @@ func (h *Hindrances) Observe(e *history.Event) {
 		h.add(s)
 	}
 	switch e.Kind {
-	case history.RunStarted: // all that the coming up has left is over
+	case history.RunStarted: // every effect of the start is over
 		h.spells = h.spells[:0]
 	case history.Healed:
 		h.withdrawn = e.At
@@ -134,7 +136,7 @@ func (h *Hindrances) replace(e *history.Event) {
 	}
 }
 
-// linked takes in what happens to a link: it holds up what is at both of its ends.
+// linked notes what happens to a link: it holds up the parties at both of its ends.
 func (h *Hindrances) linked(e *history.Event) {
 	link := history.LinkOf(e.From, e.To)
 	ends := [...]string{e.From, e.To}
@@ -143,7 +145,7 @@ func (h *Hindrances) linked(e *history.Event) {
 	}
 	for _, party := range ends {
 		switch {
-		case party == "", party == history.Everybody: // who else uses the API server is well
+		case party == "", party == history.Everybody: // the other users of the API server are well
 		case e.Kind == history.LinkRestored:
 			h.end(e, party, link)
 		default:
@@ -183,8 +185,8 @@ func (h *Hindrances) free(at time.Duration, which func(*Spell) bool) {
 	}
 }
 
-// Parties are those on whom something depends that is to happen in time. An instance of a
-// process counts as the process. What runs on a host is among them only if host names it.
+// Parties are the parties that a timely event depends on. An instance of a process counts as the
+// process. Parties on a host are among them only if Host names it.
 type Parties struct {
 	BMC, Host     string
 	First, Second string
@@ -198,7 +200,7 @@ func (p *Parties) Has(party string) bool {
 	switch kind {
 	case theLab:
 		return true
-	case "host": // what runs there; a BMC does without
+	case "host": // agents on the host; a BMC doesn't depend on them
 		return name == p.Host
 	case "bmc":
 		return name == p.BMC
@@ -207,12 +209,12 @@ func (p *Parties) Has(party string) bool {
 	}
 }
 
-// Lost is how much of the time between two moments was lost to spells of some parties.
+// Lost returns how much of the time between two moments was lost to spells of some parties.
 func (h *Hindrances) Lost(from, to time.Duration, on Parties) time.Duration {
 	return h.LostTo(from, to, h.recovery, func(s *Spell) bool { return on.Has(s.Party) })
 }
 
-// inForce reports whether something holds some parties up at a moment.
+// inForce reports whether a hindrance holds some parties up at a moment.
 func (h *Hindrances) inForce(at time.Duration, on Parties) bool {
 	for i := range h.spells {
 		if s := &h.spells[i]; !s.told && s.begin <= at && at < min(s.end, s.replaced) && on.Has(s.Party) {
@@ -222,7 +224,7 @@ func (h *Hindrances) inForce(at time.Duration, on Parties) bool {
 	return false
 }
 
-// lasting reports whether a fault lasts for good: one that was not withdrawn with the others.
+// lasting reports whether a fault lasts for good: it was not withdrawn with the others.
 func (h *Hindrances) lasting() bool {
 	return slices.ContainsFunc(h.spells, h.lasts)
 }
@@ -236,8 +238,8 @@ func (h *Hindrances) lasts(s Spell) bool {
 	return s.begin < h.withdrawn && s.end == open && s.replaced == open && h.withdrawn != open
 }
 
-// LostTo is how much of the time between two moments was lost to some spells, and to the
-// recovery after each in which something failed.
+// LostTo returns how much of the time between two moments was lost to some spells, and to the
+// recovery after each spell in which something failed.
 func (h *Hindrances) LostTo(from, to, recovery time.Duration, which func(*Spell) bool) (sum time.Duration) {
 	covered := from
 	for i := range h.spells {
@@ -261,17 +263,16 @@ func (h *Hindrances) LostTo(from, to, recovery time.Duration, which func(*Spell)
 	return sum
 }
 
-// Unaware reports whether whoever did e may have decided it before something changed: what
-// is read just before a write may be so old, beside the time for which what was decided was
-// held up.
+// Unaware reports whether the actor of e may have decided it before something changed: the read
+// just before a write may be old, and the decided action may have been held up in addition.
 func (h *Hindrances) Unaware(e, changed *history.Event) bool {
 	return h.decidedBefore(e, changed, h.grace)
 }
 
-// sending is how long a request may take that nothing holds up.
+// sending is how long a request takes at most when nothing holds it up.
 const sending = 100 * time.Millisecond
 
-// OnItsWay is unaware of whoever must look just before they act, and not only some time before.
+// OnItsWay is Unaware for actors that must look immediately before they act.
 func (h *Hindrances) OnItsWay(e, changed *history.Event) bool {
 	return h.decidedBefore(e, changed, sending)
 }
@@ -294,7 +295,7 @@ func (h *Hindrances) decidedBefore(e, changed *history.Event, grace time.Duratio
 	return age < grace
 }
 
-// Belated reports whether e may be what its actor decided before something held that up.
+// Belated reports whether the actor of e may have decided it before something held it up.
 func (h *Hindrances) Belated(e *history.Event) bool {
 	for i := range h.spells {
 		if s := &h.spells[i]; s.decided && s.of(e.Actor) && s.begin < e.At && e.At-h.grace <= s.end && s.over(e, h.grace) {
@@ -304,7 +305,8 @@ func (h *Hindrances) Belated(e *history.Event) bool {
 	return false
 }
 
-// heldBack reports whether e may be what a command does that a fault of the host's BMC has held back.
+// heldBack reports whether e may be the effect of a command that a fault of the host's BMC held
+// back.
 func (h *Hindrances) heldBack(command, e *history.Event) bool {
 	return slices.ContainsFunc(h.spells, func(s Spell) bool {
 		done := command.At + s.beyond
@@ -312,13 +314,13 @@ func (h *Hindrances) heldBack(command, e *history.Event) bool {
 	})
 }
 
-// over reports whether what a spell held up may have come with e: one request that is on its
-// way excuses no other.
+// over reports whether what a spell held up may have arrived by e: one request under way excuses
+// no other.
 func (s *Spell) over(e *history.Event, grace time.Duration) bool {
 	return s.Name != "" || s.end <= e.At+grace
 }
 
-// of reports whether a spell is that of an actor: its own, its host's, or everybody's.
+// of reports whether a spell concerns an actor: its own, its host's, or everybody's.
 func (s *Spell) of(actor string) bool {
 	kind, name, _ := strings.Cut(s.Party, "/")
 	switch kind {
@@ -330,14 +332,14 @@ func (s *Spell) of(actor string) bool {
 	return name == "" || Same(actor, name)
 }
 
-// link reports whether a spell is that of a link.
+// link reports whether a spell concerns one link.
 func (s *Spell) link() bool { return strings.HasPrefix(s.Name, history.ALink) }
 
-// network reports whether a spell is that of all links of a host.
+// network reports whether a spell concerns all links of a host.
 func (s *Spell) network() bool { return s.Name == history.LinkOf("", "") }
 
-// on reports whether a spell is that of a host, of an agent on it, or of all of the lab. An
-// API server that refuses requests stands still for nobody.
+// on reports whether a spell concerns a host, an agent on it, or all of the lab. An API server
+// that refuses requests doesn't count: it makes no host stand still.
 func (s *Spell) on(host string, roles *Roles) bool {
 	kind, name, _ := strings.Cut(s.Party, "/")
 	switch kind {
@@ -349,8 +351,8 @@ func (s *Spell) on(host string, roles *Roles) bool {
 	return kind == theLab
 }
 
-// Retold reports whether the scenario changes what the health check is told, so that
-// nobody here knows it any more.
+// Retold reports whether the scenario changes the health check's settings, which are unknown from
+// then on.
 func Retold(e *history.Event) bool {
 	return e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/")
 }

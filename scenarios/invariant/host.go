@@ -7,8 +7,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// The annotations of seeds 000 to 002, spelled out because the claims are about
-// them and not about what the controllers' code takes them for.
+// The annotations of seeds 000 to 002, spelled out because the claims are about the seeds' names
+// and not about those in the controllers' code.
 const (
 	RebootAnnotation      = "reboot.metal3.io"
 	RemediationAnnotation = RebootAnnotation + "/machine-remediation"
@@ -58,8 +58,8 @@ func Takes(e *history.Event) bool {
 	return false
 }
 
-// Interrupts reports whether an event is part of a drain, or of a termination, and so what
-// hooks of the one point or the other forbid.
+// Interrupts reports whether an event is part of a drain, or of a termination. Hooks of the
+// respective point forbid it.
 func Interrupts(e *history.Event) (drains, ends bool) {
 	switch e.Kind {
 	case history.NodeCordoned, history.PodTerminating, history.PodDeleted:
@@ -88,7 +88,7 @@ type Entry[T any] struct {
 	State T
 }
 
-// NewRoster returns one that has the hosts of the topology.
+// NewRoster returns a roster of the topology's hosts.
 func NewRoster[T any](hosts []string) Roster[T] {
 	r := Roster[T]{index: make(map[string]int, len(hosts)), Hosts: make([]Entry[T], 0, len(hosts))}
 	for _, name := range hosts {
@@ -108,7 +108,7 @@ func (r *Roster[T]) Of(name string) *T {
 	return &r.Hosts[i].State
 }
 
-// Body is what is physically the case on one host, from world events only.
+// Body is the physical state of one host, from world events only.
 type Body struct {
 	// Seen says that the state below is a fact. It is not before the first
 	// report, nor after a gap in the evidence until the next one.
@@ -189,7 +189,7 @@ func (b *Body) end(e *history.Event) {
 	b.Seen, b.Boot, b.Complete = true, "", false
 }
 
-// Resets tell the ends of boots that are resets from those that come with a power-off.
+// Resets distinguishes boots that end by a reset from those that end by a power-off.
 type Resets struct{ ended history.Event }
 
 // Observe takes in an event of one host, and returns the end of its boot when the next one
@@ -209,7 +209,7 @@ func (r *Resets) Observe(e *history.Event) *history.Event {
 	return nil
 }
 
-// Demand is what a host is asked to be, from API events.
+// Demand is the state that a host is asked to have, from API events.
 type Demand struct {
 	Offline   bool
 	Unmanaged bool
@@ -226,7 +226,7 @@ func (d *Demand) Observe(e *history.Event) {
 	case history.ProvisioningState:
 		d.Unmanaged = !Managed(e.Value)
 	case history.BareMetalHostDeleted:
-		d.Unmanaged = true // nobody can ask anything of it
+		d.Unmanaged = true // it can't be asked for anything
 	case history.AnnotationSet:
 		if keyed, _ := RebootRequest(e); keyed && e.Key != RemediationAnnotation {
 			d.Holds = append(Without(d.Holds, e.Key), e.Key)
@@ -243,7 +243,7 @@ func (d *Demand) On() bool { return !d.Offline && !d.Unmanaged && len(d.Holds) =
 // provisioning state (seed 001: hosts in the provisioned state).
 func Managed(state string) bool { return state == "provisioned" || state == "externally provisioned" }
 
-// Without is a list without the first s, in the place of the list.
+// Without removes the first s from a list, in place.
 func Without(list []string, s string) []string {
 	for i := range list {
 		if list[i] == s {
@@ -259,8 +259,8 @@ func KeepsOff(e *history.Event) bool {
 		strings.HasPrefix(e.Key, PreDrainHook) || strings.HasPrefix(e.Key, PreTerminateHook))
 }
 
-// Coarse is how much earlier than it became known a condition may be dated:
-// Kubernetes keeps whole seconds.
+// Coarse is how much earlier than it became known a condition may be dated: Kubernetes keeps whole
+// seconds.
 const Coarse = time.Second
 
 // OffEvents come when a host goes off.
@@ -269,14 +269,14 @@ var OffEvents = []history.Kind{history.PowerOff, history.BootEnded}
 // BootEvents come when a host comes up.
 var BootEvents = []history.Kind{history.PowerOn, history.BootStarted, history.BootComplete}
 
-// Lapse is a stretch in which something is said that isn't so.
+// Lapse is a stretch in which a report is wrong.
 type Lapse struct {
 	// Wrong is the event that began it, zero if there is none, and From when it counts.
 	Wrong history.Event
 	From  time.Duration
 }
 
-// Differ notes that what is said is not so.
+// Differ notes that the report is wrong.
 func (l *Lapse) Differ(e *history.Event) {
 	if l.Wrong.Kind == "" {
 		l.Wrong, l.From = *e, e.At

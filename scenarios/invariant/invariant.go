@@ -1,5 +1,5 @@
-// Package invariant is how guarantees judge a history: what their checkers rest on, and the
-// panel that shows them the events. The guarantees themselves are in package guarantee.
+// Package invariant judges histories by guarantees. It has the rules on which checkers rest, and
+// the panel that shows them the events. The guarantees themselves are in package guarantee.
 //
 // Each checker reads the events once, in order, and believes world and API
 // events only: what a controller or a BMC says is no evidence. Its verdict has
@@ -21,7 +21,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Verdict is what a history says about a claim.
+// Verdict is a history's answer to a claim.
 type Verdict string
 
 // The verdicts.
@@ -56,22 +56,22 @@ type Invariant struct {
 	New func(Params) Checker
 }
 
-// Params is what a checker must know beside the history.
+// Params is a checker's knowledge beside the history.
 type Params struct {
 	Timings Timings
 	// Hosts are the hosts of the topology. No report about one of them is
 	// missing evidence.
 	Hosts []string
-	// Unwatched are those that have no watchdog.
+	// Unwatched are the hosts without a watchdog.
 	Unwatched []string
 	Roles     Roles
-	// HealthCheck is what the health check is told, nil if there is none.
+	// HealthCheck is the health check's configuration, nil without one.
 	HealthCheck *HealthCheck
-	// Claims are the fields that say of hosts that they are off.
+	// Claims are the fields that claim of hosts that they are off.
 	Claims []Claim
 	// Patience is how long nothing may come any closer once the faults were withdrawn.
 	Patience time.Duration
-	// Hindrances are those of the panel.
+	// Hindrances are the panel's hindrances.
 	Hindrances *Hindrances
 }
 
@@ -85,8 +85,9 @@ type HealthCheck struct {
 	MinUnhealthy, MaxUnhealthy int
 }
 
-// Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as it is in force, and For so long
-// afterwards, for there may be such a request. Any other holds up the requests that it bends, of which events tell.
+// Fault describes how a fault of a BMC holds requests up. If it holds requests back, it holds up
+// its BMC while it is in force, and for the time For afterwards, since such a request may be under
+// way. Otherwise it holds up the requests that it bends, which events report.
 type Fault struct {
 	HoldsBack bool
 	For       time.Duration
@@ -95,13 +96,14 @@ type Fault struct {
 // Claim is a field that says of a host that it is off as long as it has a value.
 type Claim struct {
 	Host, Object string
-	// Key is the JSONPath of the field. Without one it is status.poweredOn, of which PowerReported tells.
+	// Key is the JSONPath of the field. Without it, the field is status.poweredOn, which
+	// PowerReported reports.
 	Key, Value string
 	// Within is how long the host and the field may differ.
 	Within time.Duration
 }
 
-// Timings are those of the world that a history comes from.
+// Timings are the timings of the world that a history comes from.
 type Timings struct {
 	// Obstacles are the kinds of objects that users make to keep controllers from their work.
 	Obstacles []string
@@ -130,7 +132,7 @@ type Timings struct {
 	StandIns []string
 	// Unseen are the kinds of events that the world never records.
 	Unseen []history.Kind
-	// Faults are those faults of BMCs, by their names, that hold up what is asked of them.
+	// Faults are the faults of BMCs, by name, that hold up requests.
 	Faults map[string]Fault
 	// Slack is how much longer a sequence of reconciles may take than its parts, boots of hosts among them, and Act one that waits
 	// for no boot; 0 is Slack.
@@ -141,8 +143,8 @@ type Timings struct {
 	// Missing is for how long the health check lets a Machine be without a Node, at least,
 	// whose Node was deleted; 0 if the world doesn't know.
 	Missing time.Duration
-	// CoolDown is how long the health check marks nobody after more Machines were
-	// unhealthy than it acts on.
+	// CoolDown is how long the health check marks no Machine after more Machines were unhealthy
+	// than it acts on.
 	CoolDown time.Duration
 	// Retry is the longest time after which a controller tries again what has failed; 0
 	// if the world doesn't know.
@@ -162,8 +164,8 @@ type Checker interface {
 	// Observe is called for every event in order. It returns the violation at
 	// the first event at which one is certain, once.
 	Observe(e *history.Event) *Violation
-	// Pending says what a liveness claim still waits for, in a sentence, or ""
-	// when it waits for nothing. It means something after healing.
+	// Pending describes in a sentence what a liveness claim still waits for; "" means nothing. It
+	// is meaningful after healing.
 	Pending() string
 	// RuledOn reports whether the checker has ruled on an event, which it has just observed, and
 	// because of which event it is allowed; the zero event if it isn't.
@@ -200,8 +202,8 @@ type Result struct {
 	Reason string
 	// Violation is set when violated.
 	Violation *Violation
-	// Judged counts the occasions that put the claim to the test, and Excused those of them
-	// on which it would have been broken but for something that hindered somebody.
+	// Judged counts the occasions that put the claim to the test. Excused counts those on which it
+	// would have been broken but for a hindrance.
 	Judged, Excused int
 	// Closest is set when a claim about an order or a time held, if there was one.
 	Closest *Closest

@@ -10,7 +10,7 @@ import (
 // Harm is something that a process under test took from somebody.
 type Harm struct {
 	Event history.Event
-	// What it is in a few words, and Judge the guarantee that looks at such a thing.
+	// What describes it in a few words, and Judge is the guarantee that judges such harms.
 	What, Judge string
 	// By are the guarantees that have ruled on it, empty if none has; Because is the number of
 	// the event that allows it, by the first of them, or 0.
@@ -20,15 +20,15 @@ type Harm struct {
 	NoPart bool
 }
 
-// HarmKind is something that can be taken from somebody: from which events it shows, and which
-// guarantee looks at it.
+// HarmKind is a kind of harm: the events that show it, and the guarantee that judges it.
 type HarmKind struct {
 	What  string
 	Shows func(*history.Event) bool
 	Judge string
 }
 
-// HarmKinds are all, in the order in which they are looked for. An event shows one at most.
+// HarmKinds lists all kinds, in the order in which they are looked for. An event shows one at
+// most.
 var HarmKinds = []HarmKind{
 	{"a host was powered off", kindIs(history.PowerOff), "no-false-fence"},
 	{"a Node was deleted", kindIs(history.NodeDeleted), "fenced-before-release"},
@@ -56,17 +56,16 @@ func kindIs(kind history.Kind) func(*history.Event) bool {
 	return func(e *history.Event) bool { return e.Kind == kind }
 }
 
-// ledger has every harm that a process under test did, and who has ruled on it; and whether
-// there was any such process.
+// ledger records every harm done by a process under test, with the guarantees that ruled on it,
+// and whether there was any such process.
 type ledger struct {
 	roles  Roles
 	resets map[string]*Resets
 	harms  []Harm
-	// up are the processes under test that are, and still those that stand still.
+	// up holds the processes under test that are up, and still those that stand still.
 	up, still map[string]bool
-	// begun says that the first step was done, over that the faults were withdrawn, lasted
-	// that time passed in between, and ran that a process ran then. last is when the last event
-	// came.
+	// begun says that the first step was done, over that the faults were withdrawn, lasted that
+	// time passed in between, and ran that a process ran then. last is when the last event came.
 	begun, over, lasted, ran bool
 	last                     time.Duration
 }
@@ -75,7 +74,7 @@ func newLedger(p Params) ledger {
 	return ledger{roles: p.Roles, resets: make(map[string]*Resets), up: make(map[string]bool), still: make(map[string]bool)}
 }
 
-// attend takes in which processes under test run, and for how long.
+// attend notes which processes under test run, and for how long.
 func (l *ledger) attend(e *history.Event) {
 	if l.begun && !l.over && e.At > l.last {
 		l.lasted = true
@@ -105,7 +104,7 @@ func (l *ledger) attend(e *history.Event) {
 	}
 }
 
-// idle says why the story put nobody to the test, or "".
+// idle explains why the story put no process to the test, or returns "".
 func (l *ledger) idle() string {
 	switch {
 	case !l.lasted || l.ran:
@@ -116,7 +115,7 @@ func (l *ledger) idle() string {
 	return "no controller was put to the test: none was up while the story was told"
 }
 
-// observe takes in an event on which all checkers have ruled that wanted to.
+// observe records an event after all checkers have had the chance to rule on it.
 func (l *ledger) observe(e *history.Event, checkers []Checker, ids []string) {
 	l.attend(e)
 	if e.Kind.Layer() == history.World && e.Host != "" {
@@ -168,7 +167,7 @@ func (l *ledger) underTest(actor string) bool {
 	return false
 }
 
-// unjudged are the harms on which nobody has ruled.
+// unjudged returns the harms on which no guarantee has ruled.
 func (l *ledger) unjudged() []Harm {
 	var all []Harm
 	for i := range l.harms {

@@ -10,8 +10,8 @@ import (
 // Panel judges one history against several invariants, while it is made or
 // afterwards.
 type Panel struct {
-	// checkers are those of the invariants that are judged, then those of all others, which
-	// only rule on harms; ids are all their names.
+	// checkers are the checkers of the judged invariants, then those of all others, which only
+	// rule on harms; ids are their names.
 	checkers []Checker
 	ids      []string
 	judged   int
@@ -44,14 +44,14 @@ func NewPanel(judged, all []Invariant, params Params) *Panel {
 	return p
 }
 
-// Unjudged are the harms that processes under test have done and on which no guarantee has
-// ruled, whichever were to be judged.
+// Unjudged returns the harms done by processes under test on which no guarantee has ruled, whether
+// or not it was to be judged.
 func (p *Panel) Unjudged() []Harm { return p.ledger.unjudged() }
 
-// Harms are all harms that processes under test have done.
+// Harms returns all harms done by processes under test.
 func (p *Panel) Harms() []Harm { return p.ledger.harms }
 
-// Idle says why the history put no process to the test, or "".
+// Idle explains why the history put no process to the test, or returns "".
 func (p *Panel) Idle() string { return p.ledger.idle() }
 
 // Observe shows the next event to every checker. It returns the violation that

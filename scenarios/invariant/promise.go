@@ -9,12 +9,12 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Promise is the liveness side of a claim. A checker that embeds one tells what its claim
-// still waits for; what is missing once the faults were withdrawn breaks the claim.
+// Promise is the liveness side of a claim. A checker that embeds one reports what its claim still
+// waits for; what is missing once the faults were withdrawn breaks the claim.
 //
-// A fault that lasts for good isn't withdrawn. It excuses what depends on whom it holds up,
-// and nothing else. Since controllers may then go on trying for ever, what has been missing
-// for less than the run's patience is under way when it ends.
+// A fault that lasts for good isn't withdrawn. It excuses what depends on the parties that it
+// holds up, and nothing else. Since controllers may then go on trying for ever, what has been
+// missing for less than the run's patience counts as under way when the run ends.
 type Promise struct {
 	Ruling
 	*Hindrances
@@ -34,8 +34,8 @@ type Lack struct {
 	// have happened unseen.
 	Since *history.Event
 	Blind bool
-	// Host is the host that it is about, "" if it may come on any; Comes are the events that
-	// bring it, or that can only follow it, and On are those on whom it depends.
+	// Host is the host concerned, "" if any host will do. Comes are the events that bring it, or
+	// that can only follow it, and On are the parties that it depends on.
 	Host  string
 	Comes []history.Kind
 	On    Parties
@@ -44,13 +44,13 @@ type Lack struct {
 // Promising is a checker with a liveness side.
 type Promising interface {
 	Checker
-	// Lacks are all that is still missing.
+	// Lacks yields all that is still missing.
 	Lacks() iter.Seq[Lack]
-	// Promised is what the checker has promised.
+	// Promised returns the checker's promise.
 	Promised() *Promise
 }
 
-// Promised is the promise that a checker embeds.
+// Promised returns the promise that a checker embeds.
 func (p *Promise) Promised() *Promise { return p }
 
 // Observe takes in the end of the faults.
@@ -60,8 +60,8 @@ func (p *Promise) Observe(e *history.Event) {
 	}
 }
 
-// owed is the first of some lacks that are old enough and that nothing excuses, one that is
-// certain before one that may be none; and how many are excused for good.
+// owed returns the first lack that is old enough and that nothing excuses, a certain one before
+// one that may be none; and how many are excused for good.
 func (p *Promise) owed(lacks iter.Seq[Lack], age time.Duration) (first Lack, excused int) {
 	for l := range lacks {
 		switch {
@@ -75,14 +75,14 @@ func (p *Promise) owed(lacks iter.Seq[Lack], age time.Duration) (first Lack, exc
 	return first, excused
 }
 
-// Owing is Checker.Pending.
+// Owing implements Checker.Pending.
 func (p *Promise) Owing(lacks iter.Seq[Lack]) string {
 	first, _ := p.owed(lacks, 0)
 	return first.Sentence
 }
 
-// overdue breaks a claim that waits for what the story has waited for in vain, as e says,
-// unless something holds up those on whom it depends.
+// overdue breaks a claim whose lack the story has waited for in vain, as e reports, unless
+// something holds up the parties that it depends on.
 func overdue(c Promising, e *history.Event) *Violation {
 	p := c.Promised()
 	for l := range c.Lacks() {

@@ -9,9 +9,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Roles are the names of the processes under test by the part that they play in
-// seeds 000 to 004. A part that nobody plays is empty. Nobody else is blamed for
-// what they did: neither the scenario, nor a BMC or a guest by itself, nor a user.
+// Roles are the names of the processes under test by the part that they play in seeds 000 to 004.
+// A part that no process plays is empty. The guarantees hold only these responsible, and not the
+// scenario, a BMC or a guest by itself, or a user.
 type Roles struct {
 	// Power owns the power of the hosts, and the plain reboot annotation.
 	Power string
@@ -75,8 +75,8 @@ func (r *Roles) Tested(actor string) bool {
 	return Plays(actor, r.Power) || Plays(actor, r.Remediation) || Plays(actor, r.HealthCheck) || Plays(actor, r.Deletion) || r.Agent(actor)
 }
 
-// Blameless reports whether an event is known to be the doing of nobody under
-// test. One whose actor is not known may be.
+// Blameless reports whether an event was certainly caused by no process under test. An event
+// without a known actor may have been.
 func (r *Roles) Blameless(e *history.Event) bool { return e.Actor != "" && !r.Tested(e.Actor) }
 
 // Plays reports whether an actor is the process of this name, or one of several

@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Ruling is what a checker has concluded so far. Every checker embeds one.
+// Ruling holds a checker's conclusions so far. Every checker embeds one.
 //
 // A breach is certain only when the event that should have come first can't
 // have: with observers that agree to within skew it stays a suspicion for that
@@ -34,11 +34,11 @@ type Ruling struct {
 	closest  *Closest
 }
 
-// Allow says that e is right because of an earlier event: of what others asked for, or of a
-// physical fact. What its author has recorded itself allows nothing.
+// Allow notes that e is right because of an earlier event: a request of somebody else, or a
+// physical fact. The records of its own author allow nothing.
 func (r *Ruling) Allow(e, because *history.Event) { r.ruled, r.because = e.Seq, *because }
 
-// Excuse says that e would be wrong, but for what its author could not know.
+// Excuse notes that e would be wrong, but for what its author could not know.
 func (r *Ruling) Excuse(e *history.Event) {
 	r.ruled, r.because = e.Seq, history.Event{}
 	r.Judged++
@@ -70,9 +70,9 @@ func (r *Ruling) nearest(c Closest) {
 	}
 }
 
-// InTime judges something that had to come within a limit after another, beside what was
-// lost to hindrances. It counts as excused if they were still in force when it came, so that
-// no time has ever run out.
+// InTime judges something that had to come within a limit after another, not counting the time
+// lost to hindrances. It counts as excused if they were still in force when it came, so that time
+// has never run out.
 func (r *Ruling) InTime(limit time.Duration, h *Hindrances, on Parties, first, second *history.Event) {
 	r.Judged++
 	if second.At-first.At > limit && h.inForce(second.At, on) {
@@ -89,8 +89,7 @@ func Beside(lost time.Duration) string {
 	return "; hindrances account for " + Seconds(lost) + " of that"
 }
 
-// Cause is what must happen for a forbidden state to end: the boots of a host,
-// or one thing on it.
+// Cause is the event that ends a forbidden state: the boots of a host end, or one thing on it.
 type Cause struct{ Host, Thing string }
 
 // ends reports whether c, as it happens, ends state s. A host without a thing
@@ -192,7 +191,7 @@ func (r *Ruling) Suspend(e *history.Event, why string) {
 	}
 }
 
-// Pending is that of a claim without a liveness side.
+// Pending is empty for a claim without a liveness side.
 func (r *Ruling) Pending() string { return "" }
 
 // Conclude returns the verdict on a claim without a liveness side. Untested is the reason when nothing put the claim to the
@@ -215,7 +214,7 @@ func (r *Ruling) Conclude(complete bool, untested string) Result {
 	return Result{Invariant: r.ID, Verdict: Held, Judged: r.Judged, Excused: r.excused, Closest: r.closest}
 }
 
-// Unknown is the result that nobody can tell, and why.
+// Unknown returns the result of a claim that can't be decided, with the reason.
 func (r *Ruling) Unknown(reason string) Result {
 	return Result{Invariant: r.ID, Verdict: Unknown, Reason: reason, Judged: r.Judged, Excused: r.excused}
 }

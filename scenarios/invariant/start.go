@@ -6,21 +6,21 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Start is what led to the next power-on of one host, as far as the API and the
-// BMC tell. It only ever excuses: a power-on that was under way before somebody
-// forbade it is not the controllers' fault.
+// Start records what led to the next power-on of one host, as reported by the API and the BMC. It
+// only ever excuses: a power-on that was under way before it was forbidden is not the controllers'
+// fault.
 type Start struct {
 	// recorded is the boot that was recorded since the last power-on, and answered
 	// the last request that was recorded or answered.
 	recorded, answered history.Event
-	// unseen is a recorded boot that began, and of which the API has not told: whoever recorded it
-	// commands it again when that is over.
+	// unseen is a recorded boot that began without a report of the API: the controller that
+	// recorded it commands it again when it is over.
 	unseen history.Event
-	// command is the last command since the last power-on that powers a host on and that came
-	// from a process under test, and begun what was recorded when the BMC received it.
+	// command is the last command from a process under test that powers the host on, since the
+	// last power-on, and begun holds what was recorded when the BMC received it.
 	command history.Event
 	begun   struct{ recorded, answered history.Event }
-	// before are the commands before that one, which a fault of the BMC may still hold back.
+	// before are the earlier commands, which a fault of the BMC may still hold back.
 	before []history.Event
 }
 
@@ -53,7 +53,7 @@ func (s *Start) Observe(e *history.Event, roles *Roles) {
 		if s.recorded.Kind != "" {
 			s.unseen = s.recorded
 		}
-		// The command has done what it does: another power-on is another's.
+		// The command has had its effect: another power-on has another cause.
 		s.recorded, s.begun.recorded, s.command = history.Event{}, history.Event{}, history.Event{}
 	}
 }
@@ -68,8 +68,7 @@ func PowersOff(e *history.Event) bool {
 	return e.Value != "On" && e.Value != "ForceOn" && e.Value != "Nmi"
 }
 
-// AsksGuest reports whether a command only asks the operating system, which takes
-// the time that it takes.
+// AsksGuest reports whether a command only asks the operating system, which takes its own time.
 func AsksGuest(e *history.Event) bool {
 	return e.Value == "GracefulShutdown" || e.Value == "GracefulRestart" || e.Value == "PushPowerButton"
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Witnesses tell which agents of seed 004 were well enough to be asked, or to act. One
-// isn't while its host is off or boots, and when it, its host or everybody was held up for
-// more than a moment; and for a while after. A single request that fails is a moment: an
-// agent asks again.
+// Witnesses record which agents of seed 004 were well enough to be asked, or to act. An agent is
+// not well while its host is off or boots, when it, its host or everybody was held up for more
+// than a moment, and for a while after. A single request that fails is a moment: an agent asks
+// again.
 type Witnesses struct {
 	*Hindrances
 	// Recovery is how long an agent may still be unwell after it was held up.
@@ -21,13 +21,13 @@ type Witnesses struct {
 	// silence it hears nothing, and hears again within hearing; or it was away for more than
 	// brief.
 	window, silence, hearing, brief time.Duration
-	// refused says that what is refused is not answered, to an agent.
+	// refused says that, for an agent, a refusal is no answer.
 	refused bool
 	// booted are the hosts whose boot is complete, and since when.
 	booted map[string]time.Duration
 }
 
-// NewWitnesses returns those of a history of which nothing has been observed.
+// NewWitnesses returns witnesses that have observed nothing.
 func NewWitnesses(p Params) Witnesses {
 	t := &p.Timings
 	return Witnesses{
@@ -37,7 +37,7 @@ func NewWitnesses(p Params) Witnesses {
 	}
 }
 
-// Observe takes in which hosts are up.
+// Observe notes which hosts are up.
 func (w *Witnesses) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.RunStarted: // whoever is up was all along
@@ -51,8 +51,9 @@ func (w *Witnesses) Observe(e *history.Event) {
 	}
 }
 
-// well reports whether the agent on a host was, since a time at least, to whom some links
-// matter. One that has booted while the API server was away knows nobody until that is back.
+// well reports whether the agent on a host was well since a time at least, as far as the links
+// that matter go. An agent that has booted while the API server was away knows no peer until it is
+// back.
 func (w *Witnesses) well(name string, since time.Duration, matters func(*Spell) bool) bool {
 	knows, up := w.booted[name]
 	for i := range w.spells {
@@ -64,7 +65,7 @@ func (w *Witnesses) well(name string, since time.Duration, matters func(*Spell) 
 }
 
 // Away reports whether the agent on a host, at a moment, has stood still or was dead for so long
-// that its watchdog may have gone unfed. That it died for a moment is no reason, since it
+// that its watchdog may have gone unfed. A short death doesn't count, since the next agent
 // remembers.
 func (w *Witnesses) Away(host string, at time.Duration) bool {
 	var sum time.Duration
@@ -82,7 +83,7 @@ func (w *Witnesses) Away(host string, at time.Duration) bool {
 }
 
 // Deaf reports whether the agent on a host, at a moment, has had no network for long enough to let
-// that be reset, or has just booted. One link that is cut makes nobody deaf: the others answer.
+// that host be reset, or has just booted. One cut link makes no agent deaf: the others answer.
 func (w *Witnesses) Deaf(host string, at time.Duration) bool {
 	if booted, up := w.booted[host]; w.silence == 0 || !up || booted+w.Recovery >= at {
 		return !w.well(host, at, anyLink)
@@ -91,7 +92,7 @@ func (w *Witnesses) Deaf(host string, at time.Duration) bool {
 }
 
 // Silent reports whether the API server, at a moment, may have been silent for the agent on a host
-// for so long that it asks the others.
+// for long enough that it asks the others.
 func (w *Witnesses) Silent(host string, at time.Duration) bool {
 	if w.silence == 0 {
 		return true
@@ -112,7 +113,7 @@ func (w *Witnesses) Silent(host string, at time.Duration) bool {
 	}) >= w.silence
 }
 
-// anyLink is for an agent that needs them all, and between for one that is to answer another.
+// anyLink is for an agent that needs all links, and between for one that answers another.
 func anyLink(*Spell) bool { return true }
 
 func between(host, other string) func(*Spell) bool {
@@ -134,12 +135,12 @@ func (w *Witnesses) Shut(host string, from, to time.Duration) (shut bool) {
 	return shut
 }
 
-// moment is how long an agent may be held up and still be well, and untilAsked what a request
-// that fails adds to that: two of them are more than a moment.
+// moment is how long an agent may be held up and still be well. A failing request adds untilAsked:
+// two of them are more than a moment.
 const moment, untilAsked = 2 * time.Second, 1500 * time.Millisecond
 
-// hindered reports whether an agent to whom some links matter was held up for more than a moment
-// since a time, or a while before.
+// hindered reports whether an agent was held up on links that matter for more than a moment since
+// a time, or a while before.
 func (w *Witnesses) hindered(host string, since time.Duration, matters func(*Spell) bool) bool {
 	sum := time.Duration(0)
 	for i := range w.spells {
@@ -162,8 +163,9 @@ func (w *Witnesses) lasted(s *Spell, since time.Duration) bool {
 	return s.begin <= w.now && (s.end == open || s.end+w.Recovery >= since)
 }
 
-// MostOf reports whether most of the agents on other hosts were, since a time, and could answer
-// that of one host; or anybody, if that is none. Where there are no others, none were unwell.
+// MostOf reports whether most of the agents on other hosts were well since a time, and could
+// answer the agent of one host, or anybody if none is named. If there are no others, none were
+// unwell.
 func (w *Witnesses) MostOf(but string, since time.Duration) bool {
 	well, others := 0, 0
 	for _, name := range w.Names {

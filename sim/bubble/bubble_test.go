@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// do does what was said.
+// do runs the messages.
 func do(said []func()) {
 	for _, f := range said {
 		f()
@@ -48,8 +48,8 @@ func TestTimePasses(t *testing.T) {
 	}
 }
 
-// TestCallsOfMany: what many goroutines ask for at once is all there when the turn ends,
-// and each goes on when it is answered and not before.
+// TestCallsOfMany: the concurrent calls of many goroutines are all there when the turn ends, and
+// each goroutine goes on when its call is answered and not before.
 func TestCallsOfMany(t *testing.T) {
 	b := bubble.New(epoch)
 	defer b.Close()
@@ -77,7 +77,7 @@ func TestCallsOfMany(t *testing.T) {
 	}
 }
 
-// TestJitter: what libraries draw from the global source repeats itself.
+// TestJitter: what libraries draw from the global source is the same every time.
 func TestJitter(t *testing.T) {
 	draw := func() (drawn []int64) {
 		b := bubble.New(epoch)
@@ -93,8 +93,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestDeath: a goroutine that is killed runs its deferred functions, can't recover, and
-// what waits for it goes on.
+// TestDeath: a goroutine that is killed runs its deferred functions and can't recover, and
+// goroutines that wait for it go on.
 func TestDeath(t *testing.T) {
 	b := bubble.New(epoch)
 	defer b.Close()
@@ -122,7 +122,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForSleepers: what sleeps when the bubble is closed wakes, and ends. Client
+// TestCloseWaitsForSleepers: goroutines that sleep when the bubble is closed wake and end. Client
 // libraries sleep between attempts at a write without looking at their context.
 func TestCloseWaitsForSleepers(t *testing.T) {
 	b := bubble.New(epoch)

@@ -36,7 +36,7 @@ func vocabulary() file.Vocabulary {
 	return v
 }
 
-// TestTrackRecord tries every pair, and shows that the document tells what comes of it.
+// TestTrackRecord tries every pair, and checks that the document reports the results.
 func TestTrackRecord(t *testing.T) {
 	pairs, err := Load([]string{root + "/scenarios/catalog/regression"}, objects.Vocabulary())
 	if err != nil {
@@ -89,8 +89,8 @@ func loadStory(t *testing.T, text, mistake string) ([]Pair, error) {
 	return Load([]string{dir}, vocabulary())
 }
 
-// TestPairsThatAreNone: a wrong half that breaks nothing or something else, and a right
-// half that doesn't hold, are no track record.
+// TestPairsThatAreNone: a pair is no track record if the wrong half breaks nothing or something
+// else, or if the right half doesn't hold.
 func TestPairsThatAreNone(t *testing.T) {
 	const (
 		wrong = "- {when: {needsRemediation: false}, then: Nothing}"
@@ -166,7 +166,7 @@ func TestLoadRefuses(t *testing.T) {
 	})
 }
 
-// TestMistakesFitTheirSource says at once which mistake has lost its place.
+// TestMistakesFitTheirSource reports every mistake whose text is no longer in the source.
 func TestMistakesFitTheirSource(t *testing.T) {
 	pairs, err := Load([]string{root + "/scenarios/catalog/regression"}, objects.Vocabulary())
 	if err != nil {

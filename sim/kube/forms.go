@@ -76,8 +76,8 @@ func (s *Server) KindOf(obj runtime.Object) (*Kind, error) {
 	return nil, fmt.Errorf("find the kind of %T: this server doesn't serve %v; declare it in NewServer", obj, gvk)
 }
 
-// show makes dst, which has the form of k, a copy of a stored object. Its kind and version become
-// those of the stored object, except in metadata form, where they are those of metadata.
+// show makes dst, which has the form of k, a copy of a stored object. It gets the kind and version
+// of the stored object, but in metadata form those of metadata.
 func (k *Kind) show(dst client.Object, r *record, share bool) {
 	switch k.form {
 	case typed:

@@ -35,8 +35,8 @@ func unstructuredOf(obj client.Object) *unstructured.Unstructured {
 	return u
 }
 
-// TestFormsLagApart: a process that watches a kind and its metadata has two
-// informers, and either may know of what the other doesn't.
+// TestFormsLagApart: a process that watches a kind and its metadata has two informers, each of
+// which may know of changes that the other lacks.
 func TestFormsLagApart(t *testing.T) {
 	store := newStore()
 	must(store.Create("setup", newHost("h")))

@@ -134,8 +134,8 @@ type notEquivalent struct{ what string }
 
 func (e *notEquivalent) Error() string { return e.what }
 
-// members splits one JSON object, one level deep. Where a name occurs twice, the last member counts.
-// The data must be valid JSON: see decodePatch.
+// members splits one JSON object, one level deep. The last member of a name counts. The data must
+// be valid JSON: see decodePatch.
 func members(data []byte) (map[string]json.RawMessage, error) {
 	data = bytes.TrimSpace(data)
 	if !isObject(data) {

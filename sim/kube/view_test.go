@@ -369,8 +369,8 @@ func TestNewServerRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestUncopiedReads: who asks for no copies gets the cache's own objects, and who
-// doesn't can do with his what he likes.
+// TestUncopiedReads: a reader that asks for no copies gets the cache's own objects, and any other
+// may change its copies as it likes.
 func TestUncopiedReads(t *testing.T) {
 	server, err := kube.NewServer(api.NewScheme(), []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Node")}, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fencelab/fencelab/sim/steps"
 )
 
-// chosen are the first n deviations of a search.
+// chosen returns the first n deviations of a search.
 func chosen(t *testing.T, s *campaign.Search, n int) []scenarios.Deviation {
 	t.Helper()
 	var deviations []scenarios.Deviation
@@ -102,7 +102,7 @@ func TestSweepOfALongStory(t *testing.T) {
 	}
 }
 
-// TestPartialSweep says what it has left out, and is not taken for one that was interrupted.
+// TestPartialSweep reports its omissions, and isn't taken for an interrupted one.
 func TestPartialSweep(t *testing.T) {
 	simulator, plan := simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml")
 	s := newSearch(t, simulator, plan, search.Options{Strategy: "sweep", Schedules: 20})

@@ -123,8 +123,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestDeviationsBite sees to it that each fault of a step does something: some
-// step with it makes another history than the benign one.
+// TestDeviationsBite checks that each fault of a step does something: some step with it makes
+// another history than the benign one.
 func TestDeviationsBite(t *testing.T) {
 	s, biting := simulator(t), map[scenarios.StepFault]bool{}
 	for _, file := range []string{"machine-remediation/cut-off-host.yaml", "machine-remediation/crash-after-each-effect.yaml"} {
@@ -152,7 +152,7 @@ func TestDeviationsBite(t *testing.T) {
 	}
 }
 
-// bites compares two histories but for the record of the deviation itself.
+// bites reports whether two histories differ beyond the record of the deviation itself.
 func bites(benign, deviated *history.History) bool {
 	i := 0
 	for _, e := range deviated.Events() {

@@ -79,8 +79,8 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// TestRanges: each schedule draws from the scenario's ranges, and the plan that is
-// saved of it has what was drawn.
+// TestRanges: each schedule draws from the scenario's ranges, and its saved plan has the drawn
+// values.
 func TestRanges(t *testing.T) {
 	const text = `
 apiVersion: fencelab.dev/v1alpha1
@@ -136,8 +136,8 @@ spec:
 	}
 }
 
-// TestStrategiesAreDescribed: who adds a strategy says what it does, where users look
-// and where those do who change the search.
+// TestStrategiesAreDescribed: every strategy is described for users, and for those who change the
+// search.
 func TestStrategiesAreDescribed(t *testing.T) {
 	for file, form := range map[string]string{"../../docs/commands.md": `\|%s`, "../../docs/design.md": "- *%s*: "} {
 		page, err := os.ReadFile(file)
@@ -152,8 +152,8 @@ func TestStrategiesAreDescribed(t *testing.T) {
 	}
 }
 
-// TestCoverageLearns: what reached something new is varied, and what reached nothing new
-// is not.
+// TestCoverageLearns: a schedule that reached something new is varied, and one that reached
+// nothing new is not.
 func TestCoverageLearns(t *testing.T) {
 	s := newSearch(t, simulator(t), load(t, "reboot-annotation/plain-power-cycle.yaml"), search.Options{Strategy: "coverage", Seed: 1, Schedules: 1})
 	// No schedule has these by chance: the story has no such steps.
@@ -186,8 +186,8 @@ func TestCoverageLearns(t *testing.T) {
 	}
 }
 
-// TestShrunk: a schedule that was shrunk fails as the one did that was found; each of its deviations is needed for that, and
-// its plan comes out the same whenever it is played.
+// TestShrunk: a shrunk schedule fails like the original. Each of its deviations is needed for
+// that, and its plan comes out the same whenever it is played.
 func TestShrunk(t *testing.T) {
 	simulator := simulator(t)
 	for _, tried := range []struct {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// blocking is an environment variable that has TestNeverBack block.
+// blocking is an environment variable that makes TestNeverBack block.
 const blocking = "FENCELAB_TEST_BLOCKING"
 
-// TestNeverBack: whoever waits for something that the simulator doesn't have is told where it waits, instead of waiting with
-// it for ever.
+// TestNeverBack: a reconcile that waits for something that the simulator doesn't have ends the
+// program with a report of where it waits, instead of for ever.
 func TestNeverBack(t *testing.T) {
 	if os.Getenv(blocking) != "" {
 		limit = 1

@@ -48,16 +48,16 @@ type NodeFenceList struct {
 	Items           []NodeFence `json:"items"`
 }
 
-// NodeFenceSpec is what is to end, and for whom.
+// NodeFenceSpec names the boot to end and the Machine that asked for it.
 type NodeFenceSpec struct {
 	// Boot is the boot ID of the host that has to be reset.
 	// +kubebuilder:validation:MinLength=1
 	Boot string `json:"boot"`
 	// Machine is the one whose mark asked for it.
 	Machine MachineReference `json:"machine"`
-	// RequestedAt is for people. Nobody compares clocks.
+	// RequestedAt is for people. Agents compare no clocks.
 	RequestedAt metav1.MicroTime `json:"requestedAt"`
-	// Backup is what the Node is made of again.
+	// Backup is the data to recreate the Node from.
 	// +optional
 	Backup Backup `json:"backup,omitzero"`
 }
@@ -69,7 +69,7 @@ type MachineReference struct {
 	UID       types.UID `json:"uid"`
 }
 
-// Backup is what somebody may have given a Node, and its kubelet would not give it again.
+// Backup is data of a Node that its kubelet would not set again.
 type Backup struct {
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`

@@ -1,5 +1,5 @@
-// Package hold is the client's side of seed 000: it asks for a host to be held off, and
-// tells whether an answer may be acted upon. docs/seeds.md has the states and the argument.
+// Package hold is the client's side of seed 000: it asks for a host to be held off, and decides
+// whether an answer may be acted upon. docs/seeds.md has the states and the argument.
 package hold
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// Key is what follows the slash in a client's own form of the reboot annotation, which
-// holds a host off until that client removes it.
+// Key is the name after the slash in a client's own form of the reboot annotation, which holds a
+// host off until that client removes it.
 type Key struct{ name, annotation string }
 
 // NewKey returns the key of that name.
@@ -26,8 +26,8 @@ func NewKey(name string) Key {
 // Annotation is the whole name of the annotation.
 func (k Key) Annotation() string { return k.annotation }
 
-// Request is the content of the annotation. No two requests are alike, so that the answer
-// to one is never taken for that to another.
+// Request is the content of the annotation. No two requests are alike, so that the answer to one
+// is never taken for that to another.
 type Request struct {
 	// Mode is hard where a hang must not wait for a soft shutdown (seed 000).
 	Mode api.RebootMode `json:"mode"`
@@ -35,15 +35,15 @@ type Request struct {
 	Machine types.UID `json:"machine"`
 	// Request is the resourceVersion of the host that the request is based on.
 	Request string `json:"request"`
-	// Boot is the boot that the Node told of when the request was made.
+	// Boot is the boot that the Node reported when the request was made.
 	Boot string `json:"boot,omitempty"`
-	// At is when it was made, by the clock of the process that made it: one that starts
-	// later knows no better.
+	// At is when the request was made, by the clock of the process that made it. It is all that a
+	// later process knows of that.
 	At metav1.MicroTime `json:"at,omitzero"`
 }
 
-// Ask is the patch of a host that makes a request, or makes it anew. It completes the
-// request by what the host and its Node, which may be nil, tell.
+// Ask returns the patch of a host that makes a request or renews it. It completes the request with
+// the version of the host and the boot of its Node, which may be nil.
 func (k Key) Ask(host *api.BareMetalHost, node *corev1.Node, q Request) (client.Patch, error) {
 	q.Request = host.ResourceVersion
 	if node != nil {
@@ -56,15 +56,15 @@ func (k Key) Ask(host *api.BareMetalHost, node *corev1.Node, q Request) (client.
 	return api.SetAnnotation(host, k.annotation, string(content)), nil
 }
 
-// Parse reads a request that another may have written: of that it takes what it
-// understands.
+// Parse reads a request that another program may have written, and keeps what it understands of
+// it.
 func Parse(content string) Request {
 	var q Request
-	_ = json.Unmarshal([]byte(content), &q) // is nobody's, and about no boot, then
+	_ = json.Unmarshal([]byte(content), &q) // on an error the request has no Machine and no boot
 	return q
 }
 
-// Content is what the annotation on a host says, empty without one or without a host.
+// Content returns the annotation's value, empty without an annotation or without a host.
 func (k Key) Content(host *api.BareMetalHost) string {
 	if host == nil {
 		return ""
@@ -84,11 +84,11 @@ func (k Key) Answered(host *api.BareMetalHost) bool {
 	return k.Asked(host) && host.Status.Provisioning.HeldOffFor[k.name] == api.RequestID(k.Content(host))
 }
 
-// Age is how old the request on a host is at least, by this process's own clock. It may be
-// lost at any time: what the request says of itself remains.
+// Age is the least age of the request on a host, by this process's own clock. It may be lost at
+// any time: the request itself remains.
 type Age struct {
-	// content is the request's and request what it says, and since a time at which it was
-	// not there yet; of what a process finds when it starts, when that was.
+	// content is the request's content, request its parsed form, and since a time at which it was
+	// not there yet. For a request that a process finds at its start, since is that start.
 	content string
 	request Request
 	since   time.Time
@@ -96,8 +96,8 @@ type Age struct {
 	looked time.Time
 }
 
-// Look notes what a live reading found. What is new was not there yet when the reading
-// before began.
+// Look notes the result of a live reading. A new request was not there when the previous reading
+// began.
 func (a *Age) Look(content string, began time.Time) {
 	if content != a.content {
 		a.content, a.request, a.since = content, Parse(content), a.looked
@@ -108,9 +108,9 @@ func (a *Age) Look(content string, began time.Time) {
 	a.looked = began
 }
 
-// Outdated reports whether the host may have booted since it was off in answer to the
-// request: power may come back by itself right after the reading. The Node of a boot that
-// got through to the API server tells of it; else only the clock does.
+// Outdated reports whether the host may have booted since it was off in answer to the request:
+// power may come back by itself right after the reading. If that boot reached the API server, its
+// Node shows it; otherwise only the clock does.
 func (a *Age) Outdated(content string, node *corev1.Node, now time.Time, within time.Duration) bool {
 	if content == "" {
 		return false

@@ -21,8 +21,8 @@ func nodeOf(boot string) *corev1.Node {
 	return &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}}}
 }
 
-// TestOutdated: an answer is too old when a boot may have come between the Off and what it
-// is taken for. Each row is one way to know it, or none.
+// TestOutdated: an answer is too old when a boot may have come between the Off and the action that
+// rests on it. Each row is one way to know so, or none.
 func TestOutdated(t *testing.T) {
 	const within = 5 * time.Second
 	at := func(d time.Duration) time.Time { return epoch.Add(d) }
@@ -87,8 +87,8 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// TestRequestsDiffer: a request that is made anew of the same host, in the same moment and
-// of the same boot says something else.
+// TestRequestsDiffer: a request that is renewed for the same host, in the same moment and for the
+// same boot, has other content.
 func TestRequestsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, version := range []string{"7", "8"} {

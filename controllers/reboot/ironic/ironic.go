@@ -6,8 +6,8 @@
 //   - power_state is a record. The conductor writes it when an operation has ended, when it
 //     adopts a host, and when it finds the record empty; its synchronization compares it with
 //     the BMC once in an interval and changes the host, not the record. No answer says when the
-//     BMC was read, so a record alone proves nothing about now: whoever switches the host
-//     past Ironic, or a BMC that nobody reaches, leaves it as it was.
+//     BMC was read, so a record alone proves nothing about now: it stays as it was
+//     when somebody switches the host past Ironic, or when the BMC is out of reach.
 //   - "power off" was PowerState Off or PoweringOff: the redfish driver knows no difference.
 //     Ironic says "power off" of a host for as long as it shuts down, which can take minutes.
 //   - target_power_state is set before a command is answered with 202, and empty again when
@@ -18,11 +18,11 @@
 //     or its time is up.
 //   - last_error is of the last operation, and is cleared when the next one is accepted.
 //
-// So a host is off when two agree: Ironic has recorded that it is to be off, and has nothing
-// under way, so that its synchronization will hold it there; and then the BMC, asked by
-// ourselves, says Off. And a host that Ironic wants off already, by its record or by what it
-// is doing, it would not be sent the command to switch off: the BMC is given that directly,
-// which agrees with Ironic. All else goes through Ironic, which would undo it.
+// So a host is off when two agree. Ironic has recorded that it should be off, and has nothing
+// under way, so that its synchronization will hold it there; and then the BMC, asked directly,
+// says Off. If Ironic already wants a host off, by its record or by the operation under way, it
+// would not send a command to switch it off. Then the BMC is commanded directly, which agrees
+// with Ironic. All other commands go through Ironic, which would otherwise undo them.
 package ironic
 
 import (
@@ -51,7 +51,7 @@ import (
 type Config struct {
 	// Endpoint is its API's URL, without the version.
 	Endpoint string
-	// User and Password are for http_basic; without a user Ironic asks for nobody's name.
+	// User and Password are for http_basic; without a user Ironic asks for no credentials.
 	User, Password string
 	// TrustRecord takes Ironic's record for the state of a host, and asks no BMC: for BMCs that
 	// only Ironic reaches. A host that is powering off, or that was switched on past
@@ -61,8 +61,8 @@ type Config struct {
 	Timeout, SoftTimeout time.Duration
 }
 
-// The microversions: with the first one there is a soft power off that takes a time, and
-// with the last one Ironic tells of hosts that are not to be switched off.
+// The microversions: from the first one on a soft power off takes a time limit, and from the last
+// one on Ironic reports hosts that are not to be switched off.
 const (
 	leastMinor, mostMinor = 27, 95
 )
@@ -86,7 +86,7 @@ func New(secrets client.Reader, c Config) *Power {
 	return p
 }
 
-// NodeName is what Ironic calls a BareMetalHost.
+// NodeName returns the name of a BareMetalHost's node in Ironic.
 func NodeName(namespace, name string) string { return namespace + "~" + name }
 
 // State is Off only if Ironic has recorded that the host is to be off and the BMC says that
@@ -99,14 +99,14 @@ func (p *Power) State(ctx context.Context, host *api.BareMetalHost) (reboot.Powe
 	case !recordedOff(node):
 		return reboot.On, nil
 	case p.bmc == nil && node.Maintenance:
-		return reboot.On, nil // nobody keeps the record up to date
+		return reboot.On, nil // the record is not kept up to date
 	case p.bmc == nil:
 		return reboot.Off, nil
 	}
 	return p.bmc.State(ctx, host)
 }
 
-// recordedOff says that Ironic wants the host off, and has nothing under way.
+// recordedOff reports whether Ironic wants the host off, and has nothing under way.
 func recordedOff(n *nodes.Node) bool {
 	return n.PowerState == string(nodes.PowerOff) && n.TargetPowerState == ""
 }
@@ -123,9 +123,9 @@ func (p *Power) ShutDown(ctx context.Context, host *api.BareMetalHost) error {
 	return p.change(ctx, host, nodes.PowerStateOpts{Target: nodes.SoftPowerOff, Timeout: max(seconds, 1)})
 }
 
-// Off has Ironic cut the power, or, if Ironic wants the host off already, the BMC itself:
-// Ironic would send nothing of a host that it takes for off, and takes no other command while
-// it waits for a guest that shuts down.
+// Off makes Ironic cut the power. If Ironic already wants the host off, it commands the BMC
+// itself: Ironic would send nothing for a host that it considers off, and accepts no other command
+// while it waits for a guest that shuts down.
 func (p *Power) Off(ctx context.Context, host *api.BareMetalHost) error {
 	node, err := p.node(ctx, host)
 	switch {
@@ -171,7 +171,7 @@ func (p *Power) change(ctx context.Context, host *api.BareMetalHost, o nodes.Pow
 	return nil
 }
 
-// open returns the client, which knows then what both sides can speak.
+// open returns the client, with the newest microversion that both sides speak.
 func (p *Power) open(ctx context.Context) (*gophercloud.ServiceClient, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,9 +214,9 @@ func dial(c Config) (client *gophercloud.ServiceClient, err error) {
 	return client, nil
 }
 
-// explain is an error of Ironic's, as reboot.Power has to return it. What Ironic answers before
-// it has taken the node's lock, or without it, it does not carry out; and none of that
-// says anything about the state of the host.
+// explain converts an error of Ironic to one that reboot.Power has to return. What Ironic refuses
+// before it has taken the node's lock, or without it, it does not carry out; and none of that says
+// anything about the state of the host.
 func explain(what string, err error) error {
 	var answer gophercloud.ErrUnexpectedResponseCode
 	if !errors.As(err, &answer) {

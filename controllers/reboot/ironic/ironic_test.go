@@ -27,7 +27,7 @@ type servers struct {
 	// status and body answer what would change something.
 	status int
 	body   string
-	// bmc is what the BMC says of the power.
+	// bmc is the BMC's answer about the power.
 	bmc string
 	// asked are the commands that came, and spoken the versions of the API.
 	asked, spoken []string
@@ -129,7 +129,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestCommands looks at who is asked for what, and at what comes of the answer.
+// TestCommands checks which server gets which command, and the result of each answer.
 func TestCommands(t *testing.T) {
 	on := map[string]any{"power_state": "power on"}
 	off := map[string]any{"power_state": "power off"}
@@ -143,7 +143,7 @@ func TestCommands(t *testing.T) {
 		do      func(*ironic.Power, context.Context, *api.BareMetalHost) error
 		asked   string
 		is      []error // nil: no error
-		unclear bool    // an error of which nobody knows
+		unclear bool    // an error that leaves the outcome unknown
 	}{
 		{name: "on", node: off, status: 202, do: (*ironic.Power).On, asked: "ironic power on"},
 		{name: "a soft off has whole seconds", node: on, status: 202, do: (*ironic.Power).ShutDown, asked: "ironic soft power off 2"},
@@ -185,8 +185,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestVersion: the newest version that both know is spoken, and an Ironic that is too old is told
-// apart.
+// TestVersion: both sides speak the newest version that both know, and an Ironic that is too old
+// is reported as such.
 func TestVersion(t *testing.T) {
 	for version, want := range map[string]string{"1.27": "1.27", "1.82": "1.82", "1.95": "1.95", "1.115": "1.95", "1.26": "", "2.0": "", "": ""} {
 		s := &servers{node: map[string]any{"power_state": "power on"}, version: version}
@@ -198,8 +198,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestAway: an Ironic that nobody reaches says nothing, neither that a host is off nor that a
-// command is refused; and one that is back is asked again.
+// TestAway: an unreachable Ironic proves nothing, neither that a host is off nor that a command is
+// refused. Once it is back it is asked again.
 func TestAway(t *testing.T) {
 	power := ironic.New(nil, ironic.Config{Endpoint: "http://127.0.0.1:1", Timeout: 5 * time.Second})
 	host := &api.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "worker-1"}}

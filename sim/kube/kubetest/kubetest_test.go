@@ -51,7 +51,7 @@ func onStore(sequence []kubetest.Op, fault func(*kube.Store, *kube.Call)) (kubet
 	return kubetest.Run(context.Background(), c, prefix, sequence, unmodelled)
 }
 
-// TestEveryBuiltinIsCompared: what is modelled is also held against the real server.
+// TestEveryBuiltinIsCompared: every modelled kind is also compared with the real server.
 func TestEveryBuiltinIsCompared(t *testing.T) {
 	for _, gvk := range kube.Builtin() {
 		if !slices.Contains(kubetest.Kinds(), gvk.Kind) {
@@ -111,8 +111,7 @@ func writeTranscripts(t *testing.T, real func([]kubetest.Op) kubetest.Transcript
 	}
 }
 
-// TestStore holds the Store against what the real server answered when the
-// transcripts were recorded.
+// TestStore compares the Store with the recorded answers of the real server.
 func TestStore(t *testing.T) {
 	if *record {
 		t.Skip("the transcripts are being recorded")
@@ -131,8 +130,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestRealServer holds the Store against a real server, and the recorded
-// transcripts too.
+// TestRealServer compares the Store and the recorded transcripts with a real server.
 func TestRealServer(t *testing.T) {
 	c := realClient(t)
 	runs := 0

@@ -84,7 +84,7 @@ func (c *storeClient) List(ctx context.Context, list client.ObjectList, opts ...
 	return c.live.List(ctx, list, opts...)
 }
 
-// ManagedFields implements what run.go asks for: objects show them only after an
+// ManagedFields implements manager: the Store's objects show the field managers only after an
 // apply.
 func (c *storeClient) ManagedFields(_ context.Context, obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	kind, err := server.KindOf(obj)

@@ -24,7 +24,7 @@ import (
 	"github.com/fencelab/fencelab/sim/search/workers"
 )
 
-// role is an environment variable that makes the test binary what a test needs.
+// role is an environment variable that gives the test binary a role.
 const role = "FENCELAB_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -305,7 +305,7 @@ func childrenOf(t *testing.T, pid int) []string {
 	return found
 }
 
-// runs reports whether a process has not ended. One that nobody has waited for has.
+// runs reports whether a process has not ended. A zombie has ended.
 func runs(pid string) bool {
 	fields := stat(pid)
 	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
