@@ -128,7 +128,7 @@ func (w *walk) until(atMost time.Duration, stop func(history.Event) bool) {
 	w.now = at
 }
 
-// event is what is expected of one: fields that are empty may be anything.
+// event describes an expected event. Empty fields match anything.
 type event struct {
 	kind                            history.Kind
 	host, actor, object, key, value string

@@ -183,8 +183,7 @@ func (d decoder) asField(n *yaml.Node, fields []field) string {
 	return ""
 }
 
-// mentions reports whether a field is what an unknown one was meant to be: then
-// it isn't missing too.
+// mentions reports whether an unknown field was meant to be this one, which then isn't missing too.
 func mentions(texts []string, name string) bool {
 	for _, text := range texts {
 		if strings.HasSuffix(text, fmt.Sprintf("did you mean %q?", name)) {

@@ -69,7 +69,7 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 				if err != nil {
 					return nil, err
 				}
-				selection.Settings = replaced.Settings // its times are what it is judged by
+				selection.Settings = replaced.Settings // its guarantees are judged by these times
 			}
 			chosen = append(chosen, selection)
 			continue

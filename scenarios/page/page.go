@@ -31,7 +31,7 @@ var (
 	page = template.Must(template.New("page").Parse(markup))
 )
 
-// hash is what a content security policy calls an inline text.
+// hash returns the source of an inline text in a content security policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
@@ -53,8 +53,7 @@ const (
 	laneHeight  = 24
 )
 
-// view is what the template is given.
-// It has a field for each thing that the template names.
+// view is the template's input. It has a field for each thing that the template names.
 type view struct {
 	Run        *Run
 	Title      string
@@ -82,7 +81,7 @@ type broken struct {
 	promise
 	First, Second moment
 	Margin        string
-	// Limit is by when the second had to come after the first, if that is what was promised.
+	// Limit is the deadline of the second event after the first, if the guarantee sets one.
 	Limit string
 }
 
@@ -108,8 +107,8 @@ type row struct {
 	Y     float64
 	// Quiet says that the row is folded.
 	Quiet bool
-	// Bands are those of a kind, Untrue lies over them, and Ticks are the marks of a
-	// kind, each one path.
+	// Bands holds the bands of each kind, Untrue lies over them, and Ticks holds the marks of each
+	// kind. Each is one path.
 	Bands, Untrue, Ticks strokes
 	Words                []word
 }
@@ -202,7 +201,7 @@ func (r *row) marks(lane *Lane, axis *axis, key []int) map[int]float64 {
 	return where
 }
 
-// word is what a band or a mark says. The page shows it where there is room, or always.
+// word is the label of a band or a mark. The page shows it where there is room, or always.
 type word struct {
 	X           float64
 	Class, Text string
@@ -220,8 +219,8 @@ type line struct {
 	Marked                                bool
 }
 
-// model is what the page's script works on. Times are milliseconds. In its tuples a text
-// is the number of one of Words, for most come again and again.
+// model is the data for the page's script. Times are milliseconds. In its tuples a text is its
+// index in Words, since most texts recur.
 type model struct {
 	Words []string    `json:"words"`
 	Lanes []modelLane `json:"lanes"`
