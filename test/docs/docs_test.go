@@ -47,7 +47,7 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
-	// slugDrops is what a heading's anchor leaves out of it.
+	// slugDrops matches the characters that a heading's anchor omits.
 	slugDrops = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
@@ -133,7 +133,7 @@ func compare(t *testing.T, file, text, now string) {
 
 const elided = "..."
 
-// duration is what differs from run to run.
+// duration matches the parts that differ from run to run.
 var duration = regexp.MustCompile(`\b[0-9.]+(µs|ms|s): |\b[0-9]+ schedules/s`)
 
 // session runs the commands of a console block, which stand behind "$ ", and
