@@ -99,7 +99,7 @@ func (s *Spec) HasPods() bool {
 	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Pods != nil })
 }
 
-// HasPrograms reports whether somebody's own executables are in the place of controllers.
+// HasPrograms reports whether executables take the place of controllers.
 func (s *Spec) HasPrograms() bool {
 	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Program != nil })
 }

@@ -42,7 +42,7 @@ type Counts struct {
 	Skipped  int `json:"skipped"`
 }
 
-// Status is how a scenario came out, compared with what it expects.
+// Status compares a scenario's outcome with its expectation.
 type Status string
 
 // The statuses.

@@ -117,7 +117,7 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 	return code, nil
 }
 
-// nearestTried is how many deviations are left out, one by one, before all are.
+// nearestTried is the number of deviations to leave out, one by one, before all are.
 const nearestTried = 8
 
 // nearest returns a run of the same story that held and whose schedule is near to the
@@ -142,7 +142,7 @@ func (s *Session) nearest(ctx context.Context, plan *scenarios.Plan) *play.Outco
 	return nil
 }
 
-// Beside plays the twin of a run, if anybody wants to know, and hands over both. The error has
+// Beside plays the twin of a run, if Twin is set, and hands over both. The error has
 // an exit code.
 func (s *Session) Beside(ctx context.Context, o *play.Outcome) error {
 	if s.Twin == nil {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// shrinkAtOnce is how many candidates are under way at a time. The first of them that fails is taken, and the others
-	// were played for nothing, so that more would be waste.
+	// shrinkAtOnce is the number of candidates under way at a time. The first of them that fails is
+	// taken, and the others were played for nothing, so that more would be waste.
 	shrinkAtOnce = 4
 	// shrinkMost bounds how many schedules are played to shrink one.
 	shrinkMost = 2000
@@ -38,7 +38,7 @@ type trials struct {
 	// waiting counts all schedules that were given to the workers and not taken back, and variants those tried in place
 	// of others. The search that has ended may have left some to be taken.
 	waiting, variants *int
-	// tried is how many candidates were needed to answer all questions so far.
+	// tried counts the candidates that all questions have needed so far.
 	tried int
 	// stopped says that the workers won't play any more.
 	stopped bool

@@ -52,7 +52,7 @@ type Result struct {
 	Bypassed bool `json:"bypassed,omitempty"`
 	// Rulings are how often each guarantee was put to the test.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
-	// Simulated is how much virtual time was played.
+	// Simulated is the virtual time that was played.
 	Simulated time.Duration `json:"simulated"`
 	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:
 	// one event can break several.
@@ -62,8 +62,8 @@ type Result struct {
 	Signature string `json:"signature,omitempty"`
 	// Missing says that the guarantee was broken by what never came.
 	Missing bool `json:"missing,omitempty"`
-	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule
-	// that didn't hold, and where the strategy learns.
+	// Drawn are the deviations that were drawn, recorded where a schedule didn't hold and where
+	// the strategy learns.
 	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
 	// Reached holds the points that the schedule covered, where the strategy learns.
 	Reached Points `json:"reached,omitempty"`

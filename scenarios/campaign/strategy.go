@@ -43,7 +43,7 @@ type Unteachable struct{}
 // Learn does nothing.
 func (Unteachable) Learn(Schedule, Result) {}
 
-// Listed tries deviations one at a time, in the order in which somebody has listed them.
+// Listed tries deviations one at a time, in the order of its list.
 type Listed struct {
 	Unteachable
 	Order []scenarios.Deviation

@@ -14,7 +14,7 @@ import (
 // Tally counts results and keeps the first of each kind that was not expected.
 // Results may be added in any order.
 type Tally struct {
-	// Tried is how many schedules were played.
+	// Tried counts the schedules that were played.
 	Tried int
 	// Held, Violated and Unknown are how many of them came out how.
 	Held, Violated, Unknown int
@@ -41,7 +41,7 @@ type Failure struct {
 	Missing bool
 	// Schedule is the first of them.
 	Schedule Schedule
-	// Count is how many there were.
+	// Count is their number.
 	Count int
 }
 

@@ -21,7 +21,7 @@ func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 		d.shadowed(fmt.Sprintf("spec.controllers[%d].overlay", i), c.Overlay)
 	}
 	d.absent(s, vocab)
-	keys := slices.Clone(vocab.Annotations) // those that somebody sets
+	keys := slices.Clone(vocab.Annotations) // set by controllers or steps
 	var patches []string                    // which may set any
 	for _, step := range s.Spec.Steps {
 		if step.Do != nil && step.Do.Annotate != nil {

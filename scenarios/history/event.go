@@ -225,7 +225,7 @@ const (
 	OpApplied Kind = "op-applied"
 	// Deviated says that the schedule left its default. Value is the deviation, Key
 	// the delay that it brings, if it does, and Note how long a fault lasts, if it does;
-	// Hinders says whom either holds up.
+	// Hinders names the party that either holds up.
 	Deviated Kind = "deviated"
 	// ScheduleEnded says that no step deviates from here on: the story could not go on.
 	ScheduleEnded Kind = "schedule-ended"
@@ -261,7 +261,7 @@ var layers = map[Kind]Layer{
 	LabStalled: Engine, LabRecovered: Engine, Done: Engine,
 }
 
-// Lasts is how long a deviation can hold up what it concerns, 0 for events of other kinds.
+// Lasts returns how long a deviation can hold up its party, 0 for events of other kinds.
 func (e *Event) Lasts() (sum time.Duration) {
 	if e.Kind != Deviated {
 		return 0
@@ -316,8 +316,8 @@ type Event struct {
 	// From and To are the ends of one direction of a link.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Hinders says whom the event holds up, and Frees which hindrances it ends: those whose
-	// names are, or begin with, one of these.
+	// Hinders names the party that the event holds up, and Frees the hindrances that it ends: those
+	// whose names are, or begin with, one of these.
 	Hinders *Hindrance `json:"hinders,omitempty"`
 	Frees   []string   `json:"frees,omitempty"`
 	// Lasting are, of Healed, the names of the hindrances that it doesn't end.

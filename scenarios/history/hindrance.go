@@ -6,7 +6,7 @@ import "time"
 // party. A hindrance can excuse lateness, by as much as was held up. It excuses an action only if
 // that was Decided.
 type Hindrance struct {
-	// Party is who is held up: Everybody, the RequestsOf somebody, or a process, a host or a
+	// Party is held up: Everybody, the RequestsOf somebody, or a process, a host or a
 	// BMC, named like the ends of links.
 	Party string `json:"party"`
 	// Name is that by which a later event Frees the party, which is held up For so long beyond
@@ -33,7 +33,7 @@ func BootOf(host string) string { return "the boot of " + host }
 // all links of a host.
 func LinkOf(from, to string) string { return ALink + from + " to " + to }
 
-// ALink is how each LinkOf begins.
+// ALink begins each LinkOf.
 const ALink = "the link from "
 
 // Everybody is the party of whatever holds up all that ask the API server.

@@ -18,7 +18,7 @@ type History struct {
 	events []Event
 }
 
-// usual is how many events most histories have.
+// usual is the number of events in most histories.
 const usual = 128
 
 // Append adds an event, numbers it, and returns it. Events come in the order of

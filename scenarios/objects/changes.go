@@ -203,7 +203,7 @@ func consumer(h *api.BareMetalHost) string {
 	switch ref := h.Spec.ConsumerRef; {
 	case ref == nil:
 		return ""
-	case ref.Namespace != "" && ref.Namespace != h.Namespace: // somebody else, who may have the same name
+	case ref.Namespace != "" && ref.Namespace != h.Namespace: // another owner, which may have the same name
 		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 	default:
 		return ref.Kind + "/" + ref.Name

@@ -16,7 +16,7 @@ const (
 	workloadController = "workload"
 )
 
-// missedLeases is how many Leases a kubelet may miss before its Node is no
+// missedLeases is the number of Leases that a kubelet may miss before its Node is no
 // longer Ready.
 const missedLeases = 4
 

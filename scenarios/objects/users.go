@@ -82,7 +82,7 @@ func (u Users) Patch(op *scenarios.PatchOp) error {
 	})
 }
 
-// Delete deletes objects. One that is gone was deleted by others.
+// Delete deletes objects. An object that is already gone was deleted by others.
 func (u Users) Delete(op *scenarios.ObjectOp) error {
 	return u.each(op.Selection(), func(name string, obj client.Object) error {
 		return client.IgnoreNotFound(u.api.Delete(op.By(), name, obj))

@@ -353,7 +353,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// alike is how far two pictures of the same page are apart at most, for fonts differ from machine to machine.
+// alike is the greatest difference between two pictures of the same page. Fonts differ by machine.
 const alike = 0.03
 
 // distance compares two PNGs coarsely: 0 is the same, 1 is black for white.

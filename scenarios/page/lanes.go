@@ -27,7 +27,7 @@ type Lane struct {
 	Bands []Band
 	// Marks are events, by their numbers.
 	Marks []Mark
-	// Believed says that it is not what was the case, but what somebody says.
+	// Believed marks an observer's statement rather than a fact.
 	Believed bool
 	// last is the band in which the run ends, however short it is.
 	last *Band
@@ -285,7 +285,7 @@ func (d *drawer) event(e history.Event) {
 	}
 }
 
-// lateLanes is how many lanes what came late takes at most.
+// lateLanes bounds the lanes for late arrivals.
 const lateLanes = 6
 
 // deviated takes note of a delay, in the first lane that has room for it.

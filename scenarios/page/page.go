@@ -21,7 +21,7 @@ import (
 var (
 	//go:embed page.html
 	markup string
-	// Style is how pages look: this one, and others that lead to it.
+	// Style is the look of this page and of others that lead to it.
 	//
 	//go:embed page.css
 	Style string
@@ -65,7 +65,7 @@ type view struct {
 	Beside     *beside
 	Guarantees []promise
 	Rows       []row
-	// Quiet is how many lanes are folded, for nothing changes in them.
+	// Quiet counts the lanes that are folded because nothing changes in them.
 	Quiet         int
 	Ticks, Cuts   []tick
 	Grid          string
@@ -164,7 +164,7 @@ func (r *row) bands(lane *Lane, axis *axis) {
 	}
 }
 
-// again is how far from a label the next one of the same text is, at least.
+// again is the least distance between labels of the same text.
 const again = 150.0
 
 // marks draws the events of a lane, and says where each of them is.
@@ -205,7 +205,7 @@ func (r *row) marks(lane *Lane, axis *axis, key []int) map[int]float64 {
 type word struct {
 	X           float64
 	Class, Text string
-	// Room is how wide the band is; a mark has what is free beside it.
+	// Room is the width of the band; for a mark, the free space beside it.
 	Room float64
 }
 
@@ -273,7 +273,7 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// chunkLength is how many events are laid out together.
+// chunkLength is the number of events that are laid out together.
 const chunkLength = 100
 
 // Render draws the page of a run.

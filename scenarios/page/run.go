@@ -71,7 +71,7 @@ type Report struct {
 	} `json:"deviations"`
 	Causes []string `json:"causes"`
 	Notes  []string `json:"notes"`
-	// Story is how it came to a failure, event by event.
+	// Story is the way to a failure, event by event.
 	Story []struct {
 		Event   int     `json:"event"`
 		Seconds float64 `json:"atSeconds"`

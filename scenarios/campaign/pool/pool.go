@@ -46,7 +46,7 @@ func Start(ctx context.Context, n int, try Try) *Pool {
 	return p
 }
 
-// work plays schedules until there are none, or somebody has had enough.
+// work plays schedules until there are none, or the search is stopped.
 func (p *Pool) work(ctx context.Context, try Try) error {
 	for {
 		var schedule campaign.Schedule
