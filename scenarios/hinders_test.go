@@ -65,8 +65,8 @@ func TestHinderingOperations(t *testing.T) {
 	}
 }
 
-// TestCheckersKnowNoOperation: whom an operation holds up stands in its row and travels in
-// its event, so that no checker has to know it by name.
+// TestCheckersKnowNoOperation: an operation's row and its event name the party that it holds
+// up, so that no checker has to know the operation by name.
 func TestCheckersKnowNoOperation(t *testing.T) {
 	files, err := filepath.Glob("invariant/*.go")
 	if err != nil || len(files) == 0 {

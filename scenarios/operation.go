@@ -225,8 +225,8 @@ type of[T any] struct {
 // hinders names the party that an operation holds up in a world with these timings, nil if none.
 type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 
-// declare makes an operation of the field of Op that it is. It can't leave out whom the
-// operation hinders.
+// declare describes the operation of a field of Op. Its parameters include hinders, so that no
+// operation can leave that out.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
 		name: name, orphan: o.orphan, mayLast: o.mayLast,

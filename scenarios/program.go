@@ -84,12 +84,12 @@ func expand(text string, variables map[string]string) string {
 	})
 }
 
-// Call is how a program is called: its command, or the arguments of what its image runs, and its environment.
+// Call holds a program's command, or the arguments of its image's entry point, and its environment.
 type Call struct {
 	Command, Args, Env []string
 }
 
-// In is how it is called where it is given variables, to which those of env are added.
+// In returns the program's call with the given variables, to which those of env are added.
 func (p *Program) In(variables map[string]string) (call Call) {
 	given := maps.Clone(variables)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {

@@ -44,8 +44,8 @@ func compile(t testing.TB) *scenarios.Plan {
 	return plan
 }
 
-// walk is a run that is played by hand, and all events of it. Whatever comes out of
-// Advance is held against the contract.
+// walk is a run that is played by hand, with all of its events. Every result of Advance is checked
+// against the contract.
 type walk struct {
 	*testing.T
 	b      play.Backend

@@ -66,8 +66,8 @@ func kindOf(e *history.Event) string {
 	return kind
 }
 
-// caches follows what each process learns through a run. What it has of a host differs
-// where the API has something else, or where the host is not as it says.
+// caches follows each process's cache through a run. Its view of a host is marked where the API
+// has something else, or where the host is not as the view says.
 func (d *drawer) caches() {
 	var caches []*informer
 	find := func(process string) *informer {

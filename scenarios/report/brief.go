@@ -313,7 +313,7 @@ func (s subject) landmarks(o *play.Outcome, n int) (told []landmark) {
 	return told
 }
 
-// withAuthor says what happened, and by whom unless the phrase begins with that.
+// withAuthor describes an event with its author, unless the phrase begins with that.
 func withAuthor(e *history.Event) string {
 	text := e.Phrase()
 	if e.Actor != "" && !strings.HasPrefix(text, e.Actor) {

@@ -117,7 +117,7 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// compare holds a document against what the commands print now, or rewrites it.
+// compare checks a document against the commands' present output, or rewrites it.
 func compare(t *testing.T, file, text, now string) {
 	t.Helper()
 	switch {
@@ -296,7 +296,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestKinds holds the table of the kinds of objects against what scenarios know of them.
+// TestKinds compares the table of the kinds of objects with the kinds that scenarios know.
 func TestKinds(t *testing.T) {
 	names := map[scenarios.Naming]string{
 		scenarios.Freely: "any; `with` says what is in it", scenarios.AfterHost: "of a host", scenarios.AfterNode: "of a host's Node", scenarios.AfterMachine: "of a host's Machine",
@@ -334,7 +334,7 @@ func holds(t *testing.T, file, what, head, table string) {
 	t.Errorf("%s doesn't show %s; run make golden. It is:\n%s", file, what, table)
 }
 
-// TestWorlds holds the table of what only some worlds can do against what they say.
+// TestWorlds compares the table of features that only some worlds have with their capabilities.
 func TestWorlds(t *testing.T) {
 	known := scenarios.Features()
 	names := make(map[scenarios.Feature]string)
