@@ -9,8 +9,8 @@ import (
 
 // Twin returns the plan with fencelab's own controllers in the parts of those under test, and
 // without the mistakes that those make on purpose. Instead maps the names of the plan's controllers
-// to those of their replacements. The twin has no deviations, since those of the plan name steps of other
-// controllers.
+// to those of their replacements. The twin has no deviations, since those of the plan name steps
+// of other controllers.
 func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 	instead = make(map[string]string)
 	var chosen []Controller
