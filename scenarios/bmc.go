@@ -26,8 +26,8 @@ type BMC struct {
 	// address is the URL of its Redfish service; it is up when the root of the service answers 200. Default:
 	// http://127.0.0.1:${PORT}.
 	Address string `json:"address,omitempty"`
-	// system is the path of a host's System, in which ${HOST}, ${DOMAIN} and ${UUID} are those of the host. Default:
-	// /redfish/v1/Systems/${UUID}.
+	// system is the path of a host's System. ${HOST}, ${DOMAIN} and ${UUID} stand for the host's
+	// own. Default: /redfish/v1/Systems/${UUID}.
 	System string `json:"system,omitempty"`
 	// dir is the directory that relative names are found from. Left out: that of the file.
 	Dir string `json:"dir,omitempty"`

@@ -7,10 +7,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Capabilities are what a world can do, as data. It can do everything that it doesn't
-// lack.
+// Capabilities describes as data what a world can do: everything that it doesn't list as lacking.
 type Capabilities struct {
-	// World is what scenarios and the command line call it, Title what sentences do.
+	// World is the world's name in scenarios and on the command line, and Title its name in
+	// sentences.
 	World, Title string
 	// Lacks says in a clause why there is no such feature.
 	Lacks map[Feature]string
@@ -22,15 +22,16 @@ type Need struct {
 	Needs Feature
 }
 
-// Needs tell what a plan needs that the engine knows only the name of. It may be nil.
+// Needs finds the demands of a plan that the engine knows only by name. It may be nil.
 type Needs struct {
-	// Fault is what the rule of a fault needs.
+	// Fault returns the demands of a fault's rule.
 	Fault func(rule json.RawMessage) []Need
 }
 
 // Use is a place where a plan asks for a feature.
 type Use struct {
-	// Path is the field in the file, what says it to people; part is what of it asks.
+	// Path is the field in the file, and what describes it to people. Part names the part of it
+	// that makes the demand.
 	Path, what, part string
 	Feature          Feature
 }

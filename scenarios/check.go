@@ -27,10 +27,10 @@ type Checker interface {
 	Host(path, name string)
 	Domain(path, name string)
 	Controller(path, process string)
-	// Controllers are the processes that take part, nil if nobody knows.
+	// Controllers returns the processes that take part, nil if unknown.
 	Controllers() []string
-	// About says of the controller of a process whether it is a stand-in, and which kinds are
-	// in its cache; none if nobody knows.
+	// About says of the controller of a process whether it is a stand-in, and which kinds are in
+	// its cache; none if unknown.
 	About(process string) (standIn bool, cached []string)
 
 	// Kinds are the kinds that the API server has.

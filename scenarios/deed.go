@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Deed names a step by what is done instead of by its place among the steps of the simulator: so a step is called where
-// nobody takes the steps, and only what passes a gate is seen of them.
+// Deed names a step by its action instead of its place among the simulator's steps. It names steps
+// in worlds that don't schedule them, where only actions that pass a gate are visible.
 type Deed struct {
 	Actor string
 	// Does is a verb and an object: an effect such as "delete Node/worker-1" or "bmc ForceOff worker-1", a read such as

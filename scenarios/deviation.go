@@ -19,7 +19,7 @@ type Deviation struct {
 	// delay is added to the time at which the step would be taken. Of late,
 	// crash-late, crash-stale and stale-list it is how late, or how old.
 	Delay Duration `json:"delay,omitzero"`
-	// fault is what goes wrong with the step instead.
+	// fault is the failure that replaces the step.
 	Fault StepFault `json:"fault,omitempty"`
 }
 
@@ -81,7 +81,7 @@ var stepFaults = []stepFault{
 	{FaultStaleList, false, false, "", "ACTOR started with caches BY old"},
 }
 
-// delayed is what happens where there is no fault, but a delay.
+// delayed is the sentence for a delay without a fault.
 const delayed = "ACTOR's DEED came BY late"
 
 type stepFault struct {
@@ -163,8 +163,8 @@ func StepFaults() []StepFault {
 // clientPatience is how long clients wait at least for an answer, before they try again.
 const clientPatience = 5 * time.Second
 
-// Hinders is whom a deviation holds up that a party's step takes, which was to come so much
-// later. A step that is sent says something that had been decided before.
+// Hinders returns the hindrance of a party's step that deviates and had to come by later. A step
+// that is sent says something that had been decided before.
 func (d Deviation) Hinders(party string, later time.Duration, sent bool) *history.Hindrance {
 	h := &history.Hindrance{Party: party, After: later}
 	i := slices.IndexFunc(stepFaults, func(f stepFault) bool { return f.fault == d.Fault })

@@ -18,8 +18,8 @@ const (
 	FeaturePods Feature = "pods"
 	// FeatureControllerLinks are cuts of controllers' links, to the API server and to BMCs.
 	FeatureControllerLinks Feature = "controllerLinks"
-	// FeatureStaleLists and FeatureLateRequests are what a crash can leave behind: old lists, and requests that are on
-	// their way when it comes at once.
+	// FeatureStaleLists and FeatureLateRequests are the possible remains of a crash: old lists, and
+	// requests that are on their way when it comes at once.
 	FeatureStaleLists   Feature = "staleBy"
 	FeatureLateRequests Feature = "lateBy"
 	// FeatureIronic is an Ironic that owns the BMCs.
@@ -30,7 +30,7 @@ const (
 	FeatureBMC Feature = "bmc"
 	// FeatureOutOfService is a cluster that acts on the taint of that name.
 	FeatureOutOfService Feature = "outOfService"
-	// FeatureForeignFields are those of a system's own definitions.
+	// FeatureForeignFields covers the fields of a system's own definitions.
 	FeatureForeignFields Feature = "foreign"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"

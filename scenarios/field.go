@@ -13,7 +13,8 @@ type Field struct {
 	Object, Key string
 }
 
-// Fields are those that a story waits for, or claims something of, or that are claims themselves, each once.
+// Fields returns the fields that a story waits for, claims something of, or claims as such, each
+// once.
 func (s *Spec) Fields() []Field {
 	var fields []Field
 	add := func(t Trigger) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Healer is what a world offers a heal: every part of it that operations make fail, and how each is put right. What lasts
-// for good is the heal's business, so that worlds can't differ in it.
+// Healer is a world's part in a heal. It gives access to every part that operations make fail, and
+// repairs each. The heal itself decides what lasts for good, so that worlds can't differ in it.
 type Healer interface {
 	// EndSchedule ends the deviations: what is late comes now.
 	EndSchedule()
@@ -37,9 +37,10 @@ type Running interface {
 	Resume() error
 }
 
-// Perform withdraws every fault that doesn't last for good: those of the schedule, an API server that is away or refuses
-// requests, links, what was done to hosts and BMCs, and to controllers. Second processes end, and those that are down are
-// back. A watchdog that nobody feeds fires all the same, and a host that is off stays so.
+// Perform withdraws every fault that doesn't last for good: those of the schedule, an API server
+// that is away or refuses requests, links, what was done to hosts and BMCs, and to controllers.
+// Second processes end, and those that are down are back. A watchdog that isn't fed fires all the
+// same, and a host that is off stays so.
 func (h *HealOp) Perform(t *Topology, w Healer) error {
 	w.EndSchedule()
 	errs := []error{w.APIRestore(nil), w.RestoreAllBut(h.Links(t))}

@@ -8,7 +8,7 @@ import (
 type Kind struct {
 	// Name is the kind's, such as BareMetalHost.
 	Name string
-	// Named is what its objects are called.
+	// Named says how its objects are named.
 	Named Naming
 	// Custom says that a CustomResourceDefinition defines it, so that it can be missing as
 	// a whole.
@@ -37,10 +37,10 @@ const (
 	AfterCluster
 )
 
-// Kinds are those that an API server has.
+// Kinds are the kinds of objects of an API server.
 type Kinds []Kind
 
-// Names are those of the kinds that have something, sorted.
+// Names returns the sorted names of the kinds that satisfy has.
 func (all Kinds) Names(has func(*Kind) bool) []string {
 	var names []string
 	for i := range all {

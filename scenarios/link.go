@@ -146,7 +146,7 @@ func (l *LinkOp) String() string {
 	}
 }
 
-// ends are those that are named.
+// ends returns the named ends of the links.
 func (l *LinkOp) ends() []string {
 	if l.Host != "" {
 		return []string{HostEnd(l.Host)}
@@ -183,7 +183,7 @@ func (l *LinkOp) asks(*Spec) []Feature {
 	return []Feature{FeatureControllerLinks}
 }
 
-// EndPattern is what an end looks like.
+// EndPattern matches the name of an end.
 const EndPattern = `^(api|(host|controller|bmc)/[-.a-z0-9]+)$`
 
 // linked are the kinds of ends between which there are links.

@@ -33,5 +33,5 @@ func (c OffClaim) Completed() OffClaim {
 	return c
 }
 
-// IsUsual reports whether an event of its own tells of the field, in every run.
+// IsUsual reports whether every run has an event of its own for the field.
 func (c *OffClaim) IsUsual() bool { return c.Kind == usualClaim && c.Path == usualField }

@@ -34,7 +34,7 @@ func (op Op) String() string {
 	return "nothing"
 }
 
-// Name is what scenarios call the operation: "cut".
+// Name is the operation's name in scenarios: "cut".
 func (op *Op) Name() string {
 	if o := op.declared(); o != nil {
 		return o.name
@@ -67,11 +67,11 @@ func namesOf(some []*operation) []string {
 	return names
 }
 
-// Names are what scenarios call the operations that are asked for: exactly one of an Op that
-// was loaded.
+// Names returns the names in scenarios of the requested operations: exactly one for an Op that was
+// loaded.
 func (op *Op) Names() []string { return namesOf(op.set()) }
 
-// Users are those who do something at the API server.
+// Users returns the users that do something at the API server.
 func (op *Op) Users() (users []string) {
 	for _, o := range op.set() {
 		if user := o.by(op); user != "" {
@@ -91,8 +91,8 @@ func (op *Op) Object() string { return op.declared().object(op) }
 func (op *Op) Check(c Checker, path string) { op.declared().check(c, path, op) }
 
 // Begins is the state that the operation begins, as a clause, or "": "worker-1 is cut off". Ends
-// are those that it ends, as [Ended] has it, and Orphan is what a step before it must have done
-// to such a state, or "": "cut it".
+// are the states that it ends, as [Ended] has it. Orphan is the action that an earlier step must
+// have taken to begin such a state, or "": "cut it".
 func (op *Op) Begins() string { return op.declared().begins(op).clause }
 
 func (op *Op) Ends() []string { return op.declared().ends(op) }
@@ -102,7 +102,7 @@ func (op *Op) Orphan() string { return op.declared().orphan }
 // MayLast reports whether a step can do it for good.
 func (op *Op) MayLast() bool { return op.declared().mayLast }
 
-// Hinders is whom the operation holds up in a world with these timings, nil if nobody.
+// Hinders names the party that the operation holds up in a world with these timings, nil if none.
 func (op *Op) Hinders(timings *invariant.Timings) *history.Hindrance {
 	return op.declared().hinders(op, timings)
 }

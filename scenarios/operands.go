@@ -21,7 +21,7 @@ type HostOp struct {
 
 // FaultOp is a fault of a BMC.
 type FaultOp struct {
-	// name is what removeFault and the history call the fault.
+	// name identifies the fault in removeFault and in the history.
 	Name string `json:"name"`
 	// host is the host whose BMC misbehaves.
 	Host string `json:"host"`
@@ -47,7 +47,7 @@ type HealOp struct {
 // HealAllBut withdraws every fault but those of some operations.
 func HealAllBut(lasting ...*Op) Op { return Op{Heal: &HealOp{Lasting: lasting}} }
 
-// Links are those that stay cut.
+// Links returns the links that stay cut.
 func (h *HealOp) Links(t *Topology) []Link {
 	var links []Link
 	for _, op := range h.Lasting {
@@ -137,8 +137,8 @@ type CrashOp struct {
 	LateBy Duration `json:"lateBy,omitzero"`
 }
 
-// SentBefore is what holds up requests that a process had sent when it died, and that
-// arrive so much later; nil if none do.
+// SentBefore returns the hindrance of requests that a process had sent when it died, and that
+// arrive late by this much; nil if none do.
 func SentBefore(process string, late time.Duration) *history.Hindrance {
 	if late == 0 {
 		return nil
@@ -146,7 +146,7 @@ func SentBefore(process string, late time.Duration) *history.Hindrance {
 	return &history.Hindrance{Party: ControllerEnd(process), For: late, Decided: true}
 }
 
-// Process is what the process is called.
+// Process is the name of the process.
 func (c *CrashOp) Process() string {
 	if c.Host != "" {
 		return ProcessOn(c.Controller, c.Host)
@@ -160,15 +160,15 @@ type ControllerOp struct {
 	Controller string `json:"controller"`
 }
 
-// hinders is a process that stands still, in whatever it had decided to do. Nobody waits for
-// it, so what it has asked for fails.
+// hinders names a process that stands still, in whatever it had decided to do. Its clients don't
+// wait for it, so requests that it has made fail.
 func (c *ControllerOp) hinders(*invariant.Timings) *history.Hindrance {
 	return &history.Hindrance{Party: ControllerEnd(c.Controller), Fails: true, Decided: true}
 }
 
 func (c *ControllerOp) process() string { return c.Controller }
 
-// Process is what the n-th process of a controller is called, counted from 1.
+// Process returns the name of a controller's n-th process, counted from 1.
 func Process(controller string, n int) string {
 	if n == 1 {
 		return controller
@@ -176,7 +176,7 @@ func Process(controller string, n int) string {
 	return fmt.Sprintf("%s-%d", controller, n)
 }
 
-// ProcessOn is what the process of a controller is called that runs on a host.
+// ProcessOn returns the name of a controller's process on a host.
 func ProcessOn(controller, host string) string { return host + "." + controller }
 
 // ClockOp is a clock that differs from the others.
@@ -196,14 +196,14 @@ type ClockOp struct {
 	Loses Duration `json:"loses,omitzero"`
 }
 
-// Drift is what to add to each second.
+// Drift is the amount to add to each second.
 func (c *ClockOp) Drift() time.Duration { return time.Duration(c.Gains) - time.Duration(c.Loses) }
 
-// Offset is what to add to the time.
+// Offset is the amount to add to the time.
 func (c *ClockOp) Offset() time.Duration { return time.Duration(c.Ahead) - time.Duration(c.Behind) }
 
-// hinders is whom a clock that is wrong holds up: a controller that goes by it. A host's
-// holds up nobody: agents measure by the time that their host is up.
+// hinders names the party that a wrong clock holds up: a controller that goes by it. A host's clock
+// holds up none, since agents measure by their host's uptime.
 func (c *ClockOp) hinders(*invariant.Timings) *history.Hindrance {
 	if c.Controller == "" || c.Offset() == 0 && c.Drift() == 0 {
 		return nil
@@ -219,13 +219,13 @@ type CacheOp struct {
 	Kind string `json:"kind"`
 }
 
-// hinders is whom a cache holds up that learns late.
+// hinders names the process whose cache learns late.
 func (c *CacheOp) hinders(*invariant.Timings) *history.Hindrance {
 	return &history.Hindrance{Party: ControllerEnd(c.Controller)}
 }
 
-// Selection is what a user's operation is done to: one object, or all objects of a kind
-// that have some labels when it is done.
+// Selection is the target of a user's operation: one object, or all objects of a kind that have
+// some labels when the operation is performed.
 type Selection struct {
 	Object string
 	Kind   string
@@ -262,7 +262,7 @@ type AnnotateOp struct {
 // By is who does it.
 func (a *AnnotateOp) By() string { return history.UserNamed(a.As) }
 
-// Selection is what is annotated.
+// Selection is the target to annotate.
 func (a *AnnotateOp) Selection() Selection { return Selection{a.Object, a.Kind, a.Labels} }
 
 // FailAPIOp says which requests the API server refuses, and how. A request must
@@ -281,8 +281,8 @@ type FailAPIOp struct {
 	Times int `json:"times,omitempty"`
 }
 
-// hinders is whom it holds up for as long as it lasts. So many refusals alone are told by
-// the requests that they refuse.
+// hinders names the party that failing requests hold up while the failure lasts. If only a number
+// of requests is refused, each refusal has an event of its own.
 func (f *FailAPIOp) hinders(*invariant.Timings) *history.Hindrance {
 	switch {
 	case f.Times > 0:
@@ -316,7 +316,7 @@ type ObjectOp struct {
 // By is who does it.
 func (o *ObjectOp) By() string { return history.UserNamed(o.As) }
 
-// Selection is what is named.
+// Selection is the named target.
 func (o *ObjectOp) Selection() Selection { return Selection{o.Object, o.Kind, o.Labels} }
 
 // CreateOp is an object to be made.
@@ -362,7 +362,7 @@ type PatchOp struct {
 // By is who does it.
 func (p *PatchOp) By() string { return history.UserNamed(p.As) }
 
-// Selection is what is changed.
+// Selection is the target of the patch.
 func (p *PatchOp) Selection() Selection { return Selection{p.Object, p.Kind, p.Labels} }
 
 // Split returns the merge patches of the object itself and of its status; nil is
@@ -430,7 +430,8 @@ func (c *CrashOp) String() string {
 	return b.String()
 }
 
-// CrashPoints are the points of a crash; APIVerbs and APICodes are what failAPI can be about.
+// CrashPoints are the points of a crash; APIVerbs and APICodes are the verbs and the codes that
+// failAPI accepts.
 var (
 	CrashPoints = []string{string(CrashBefore), string(CrashAfter)}
 
@@ -450,7 +451,7 @@ func watchdogWhilePaused(op *HostOp, spec *Spec) []Feature {
 // outOfService is the taint by which a person says that a Node's host is off for sure.
 const outOfService = "node.kubernetes.io/out-of-service"
 
-// patches is what a patch needs whose fields not every world has, or acts on.
+// patches returns the features for a patch whose fields only some worlds have, or act on.
 func patches(op *PatchOp, _ *Spec) (features []Feature) {
 	if op.Foreign {
 		features = append(features, FeatureForeignFields)
@@ -461,7 +462,7 @@ func patches(op *PatchOp, _ *Spec) (features []Feature) {
 	return features
 }
 
-// clocks is what a clock needs that is not just a host's being ahead or behind.
+// clocks returns the features for a clock that does more than put a host ahead or behind.
 func clocks(op *ClockOp, _ *Spec) (features []Feature) {
 	if op.Controller != "" {
 		features = append(features, FeatureControllerClocks)

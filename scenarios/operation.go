@@ -36,7 +36,8 @@ type Op struct {
 	Pause *HostOp `json:"pause,omitempty"`
 	// resume lets a paused host continue.
 	Resume *HostOp `json:"resume,omitempty"`
-	// hang stops all of a host's user space for the rest of the boot: nothing reacts, and nobody feeds the watchdog.
+	// hang stops all of a host's user space for the rest of the boot: nothing reacts, and nothing
+	// feeds the watchdog.
 	Hang *HostOp `json:"hang,omitempty"`
 	// panic ends the kernel of a host, which stays on until it is reset.
 	Panic *HostOp `json:"panic,omitempty"`
@@ -104,9 +105,9 @@ type Op struct {
 	Heal *HealOp `json:"heal,omitempty"`
 }
 
-// World is what operations are done to, one method for each field of Op, so that a world
-// that lacks one doesn't compile. Each returns when the operation is accepted. One that
-// a world can't do stands in its Capabilities, and is never asked of it.
+// World performs operations. It has one method for each field of Op, so that a world that lacks one
+// doesn't compile. Each returns when the operation is accepted. One that a world can't do stands in
+// its Capabilities, and is never asked of it.
 type World interface {
 	Cut(*LinkOp) error
 	Impair(*ImpairOp) error
@@ -156,9 +157,9 @@ func Perform(op Op, w World) error {
 	return set[0].do(w, &op)
 }
 
-// operation is what there is to know of one operation: its row. What is left out is nothing.
+// operation is the row that describes one operation. Fields that are left out are nothing.
 type operation struct {
-	// name is what scenarios call it.
+	// name is its name in scenarios.
 	name string
 	is   func(*Op) bool
 	do   func(World, *Op) error
@@ -171,14 +172,15 @@ type operation struct {
 	by func(*Op) string
 	// check finds what the types don't show.
 	check func(Checker, string, *Op)
-	// begins is the state that it begins, ends are those that it ends, or their first
-	// words. orphan is what a step before it must have done to such a state: "cut it".
+	// begins is the state that it begins. Ends are the states that it ends, or their first words.
+	// Orphan is the action that an earlier step must have taken to begin such a state: "cut it".
 	begins func(*Op) state
 	ends   func(*Op) []string
 	orphan string
-	// asks is what not every world has, beside the operation as such.
+	// asks returns the features that it needs beside the operation itself, and that some worlds
+	// lack.
 	asks func(*Op, *Spec) []Feature
-	// mayLast says that a step can do it for good: HealOp then tells the worlds.
+	// mayLast says that a step can do it for good. HealOp then names it to the worlds.
 	mayLast bool
 	// shows is the event without which it came to nothing, given the number of its step.
 	shows func(*Op, int) Injection
@@ -189,9 +191,9 @@ type operation struct {
 	idempotent bool
 	// fault is what it does to faults of BMCs.
 	fault FaultChange
-	// hinders is whom it holds up, nil if nobody: what ends the state that it begins ends
-	// that, too. What shows in events of its own, such as a process that is down, a link that
-	// is cut or a request that is refused, is left to those.
+	// hinders names the party that it holds up, nil for none, until the state that it begins ends.
+	// Effects with events of their own, such as a process that is down, a link that is cut or a
+	// request that is refused, are left to those events.
 	hinders hinders[Op]
 }
 
@@ -249,14 +251,14 @@ func (i *Injection) Matches(e *history.Event) bool {
 	return i.Event == e.Kind && matches(i.Actor, e.Actor) && matches(i.Value, e.Value)
 }
 
-// state is what an operation begins and another one ends, as a clause: "worker-1 is
-// cut off". One that is brief may be over by itself.
+// state is a condition that one operation begins and another ends, as a clause: "worker-1 is cut
+// off". One that is brief may be over by itself.
 type state struct {
 	clause string
 	brief  bool
 }
 
-// of is an operation with an operand of type T; its fields are those of operation.
+// of describes an operation with an operand of type T; its fields are those of operation.
 type of[T any] struct {
 	text         func(*T) string
 	host, object func(*T) string
@@ -272,11 +274,11 @@ type of[T any] struct {
 	fault        FaultChange
 }
 
-// hinders is whom an operation holds up in a world with these timings, nil if nobody.
+// hinders names the party that an operation holds up in a world with these timings, nil if none.
 type hinders[T any] func(*T, *invariant.Timings) *history.Hindrance
 
-// declare makes an operation of the field of Op that it is. It can't leave out whom the
-// operation hinders.
+// declare describes the operation of a field of Op. Its parameters include hinders, so that no
+// operation can leave that out.
 func declare[T any](name string, field func(*Op) *T, do func(World, *T) error, hinders hinders[T], o of[T]) operation {
 	declared := operation{
 		name: name, orphan: o.orphan, mayLast: o.mayLast, idempotent: o.idempotent, fault: o.fault,
@@ -570,7 +572,7 @@ var operations = []operation{
 	}),
 }
 
-// nobody is held up.
+// nobody says that the operation holds up no party.
 func nobody[T any](*T, *invariant.Timings) *history.Hindrance { return nil }
 
 // everybody is.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOperations holds the table of operations against the fields of Op and the methods
-// of World: what one has, all have, in the same order and under the same name.
+// TestOperations compares the table of operations with the fields of Op and the methods of World:
+// all have the same operations, in the same order and under the same names.
 func TestOperations(t *testing.T) {
 	fields := reflect.TypeFor[Op]()
 	if fields.NumField() != len(operations) {

@@ -31,5 +31,5 @@ func ownIn(part string) string {
 	return cmp.Or(own[part], part)
 }
 
-// KnownParts are those that a controller can play.
+// KnownParts lists the parts that a controller can play.
 var KnownParts = []string{"power", "remediation", "healthcheck", "fencer", "deletion"}

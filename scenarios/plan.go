@@ -25,7 +25,7 @@ type Plan struct {
 	Metadata Metadata `json:"metadata"`
 	// fencelab is the version that saved the plan.
 	Version string `json:"fencelab,omitempty"`
-	// seed is what the choices were drawn from.
+	// seed is the source of the random choices.
 	Seed uint64 `json:"seed"`
 	// digest is the expected digest of the history, where one is known.
 	Digest string `json:"digest,omitempty"`
@@ -49,9 +49,8 @@ type Shrunk struct {
 	Needed bool `json:"needed,omitempty"`
 }
 
-// Defaults of a scenario. Timings are those of the fast virtual machines of the
-// lab rather than of a rack server, so that one file tells the same story in
-// both worlds.
+// Defaults of a scenario. Timings are those of the fast virtual machines of the lab rather than of
+// a rack server, so that one file has the same story in both worlds.
 const (
 	defaultBoot    = Duration(8 * time.Second)
 	defaultSoftOff = Duration(3 * time.Second)

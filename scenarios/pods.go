@@ -12,7 +12,7 @@ type Pods struct {
 	Images []string `json:"images"`
 	// installs are the files, and the directories of *.yaml files, with what is created before the hosts are switched on.
 	Installs []string `json:"installs,omitempty"`
-	// feedsWatchdog leaves the hosts' watchdogs to them: nobody else opens the device.
+	// feedsWatchdog leaves the hosts' watchdogs to these pods: nothing else opens the device.
 	FeedsWatchdog bool `json:"feedsWatchdog,omitempty"`
 	// dir is the directory that relative names are found from. Left out: that of the file.
 	Dir string `json:"dir,omitempty"`

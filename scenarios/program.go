@@ -38,7 +38,7 @@ type Program struct {
 	// resources, roles and objects that are made before it starts. With image: before a name
 	// it is in the image.
 	Installs []string `json:"installs,omitempty"`
-	// clusterRoles are what it may do to the API. Left out: everything.
+	// clusterRoles bound its access to the API. Left out: everything.
 	ClusterRoles []string `json:"clusterRoles,omitempty"`
 	// ready is a URL, such as http://127.0.0.1:${PORT}/readyz, that answers 200 when it is
 	// up. Left out: it is up when it first asks the API server for something.
@@ -61,7 +61,7 @@ const Settings = "SETTINGS"
 // Given are the variables that a program is given.
 var Given = []string{"API_CA", "API_CERT", "API_KEY", "API_SERVER", "IRONIC_URL", "KUBECONFIG", "NAMESPACE", "PORT", Settings, "TMPDIR"}
 
-// Ambient are those that it inherits.
+// Ambient lists the variables that it inherits.
 var Ambient = []string{"HOME", "PATH"}
 
 // TakesSettings reports whether the program asks for those of the story.
@@ -84,12 +84,12 @@ func expand(text string, variables map[string]string) string {
 	})
 }
 
-// Call is how a program is called: its command, or the arguments of what its image runs, and its environment.
+// Call holds a program's command, or the arguments of its image's entry point, and its environment.
 type Call struct {
 	Command, Args, Env []string
 }
 
-// In is how it is called where it is given variables, to which those of env are added.
+// In returns the program's call with the given variables, to which those of env are added.
 func (p *Program) In(variables map[string]string) (call Call) {
 	given := maps.Clone(variables)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {

@@ -32,7 +32,7 @@ type Scenario struct {
 	Kind string `json:"kind"`
 	// metadata names and describes the scenario.
 	Metadata Metadata `json:"metadata"`
-	// parameters are what the file leaves open: $(name) in spec and in the description.
+	// parameters are filled in when the file is loaded: $(name) in spec and in the description.
 	Parameters []Parameter `json:"parameters,omitempty"`
 	// matrix makes a scenario from each combination of parameter values.
 	Matrix *Matrix `json:"matrix,omitempty"`
@@ -90,7 +90,7 @@ type Spec struct {
 	// of running out. agents-run: an agent runs and feeds its watchdog, and its kernel
 	// reboots, within a second of when they should.
 	Assumes []string `json:"assumes,omitempty"`
-	// worlds are the backends in which the story can be told: sim, lab. Default: both.
+	// worlds are the backends that can play the story: sim, lab. Default: both.
 	Worlds []string `json:"worlds,omitempty"`
 }
 
@@ -99,7 +99,7 @@ func (s *Spec) HasPods() bool {
 	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Pods != nil })
 }
 
-// HasPrograms reports whether somebody's own executables are in the place of controllers.
+// HasPrograms reports whether executables take the place of controllers.
 func (s *Spec) HasPrograms() bool {
 	return slices.ContainsFunc(s.Controllers, func(c Controller) bool { return c.Program != nil })
 }
@@ -198,8 +198,8 @@ type Host struct {
 	// domain is the failure domain that the host is in, such as a rack whose links to the
 	// rest fail together.
 	Domain string `json:"domain,omitempty"`
-	// powerRestore is what the host's BMC does when AC power returns: AlwaysOn, AlwaysOff,
-	// or LastState. Default: LastState.
+	// powerRestore says how the host's BMC reacts when AC power returns: AlwaysOn, AlwaysOff, or
+	// LastState. Default: LastState.
 	PowerRestore string `json:"powerRestore,omitempty"`
 	// watchdog is the time after which the host's watchdog resets it if nothing feeds it.
 	// Default: no watchdog.
@@ -215,7 +215,7 @@ func (h *Host) Node() string { return cmp.Or(h.NodeName, h.Name) }
 // Machine is the name of the host's Machine.
 func (h *Host) Machine() string { return cmp.Or(h.MachineName, h.Name) }
 
-// Called is what the host's object of a kind is called.
+// Called returns the name of the host's object of a kind.
 func (h *Host) Called(kind Naming) string {
 	switch kind {
 	case AfterNode:
@@ -259,8 +259,8 @@ type HealthCheck struct {
 	UnhealthyRange string `json:"unhealthyRange,omitempty"`
 }
 
-// ActsOn is how many of so many Machines have to be unhealthy for any of them to be
-// remediated: at least, and at most. A percentage is rounded down.
+// ActsOn returns the least and the most of the Machines that may be unhealthy for any of them to be
+// remediated. A percentage is rounded down.
 func (h *HealthCheck) ActsOn(machines int) (least, most int) {
 	if bounds := NumberRange.FindStringSubmatch(h.UnhealthyRange); bounds != nil {
 		least, _ = strconv.Atoi(bounds[1])
@@ -320,10 +320,10 @@ type Controller struct {
 	Plays string `json:"plays,omitempty"`
 	// also are parts that a program plays as well: it is judged as those too.
 	Also []string `json:"also,omitempty"`
-	// program is what runs as this controller, instead of fencelab's own controller if
-	// there is one of that name.
+	// program runs as this controller, instead of fencelab's own controller if there is one of that
+	// name.
 	Program *Program `json:"program,omitempty"`
-	// pods are what runs as this controller on every host: those of a DaemonSet.
+	// pods run as this controller on every host, as those of a DaemonSet.
 	Pods *Pods `json:"pods,omitempty"`
 }
 
@@ -342,11 +342,11 @@ type Rule struct {
 type Step struct {
 	// name says what the step means, for people.
 	Name string `json:"name,omitempty"`
-	// when is what the step waits for. Default: nothing.
+	// when is the event that the step waits for. Default: nothing.
 	When Trigger `json:"when,omitzero"`
 	// after is how long to wait once the trigger has been seen.
 	After Span `json:"after,omitzero"`
-	// do is what to do then.
+	// do is the operation to perform then.
 	Do *Op `json:"do,omitempty"`
 	// forGood leaves the fault in force when the others are withdrawn at the end of the story:
 	// what can be done without the broken part has to be done all the same.
@@ -383,14 +383,13 @@ type Trigger struct {
 	Since string `json:"since,omitempty"`
 }
 
-// Expectation is what should come of a run. The zero value expects every
-// guarantee to be held.
+// Expectation is the expected outcome of a run. The zero value expects every guarantee to be held.
 type Expectation struct {
 	// violated is the invariant that the run must violate, for scenarios with controllers
 	// that are wrong on purpose.
 	Violated string `json:"violated,omitempty"`
-	// events are claims about the events of this particular story, in addition to the
-	// guarantees. Reports call them as-told.
+	// events are claims about the events of this particular story, in addition to the guarantees.
+	// Their name in reports is as-told.
 	Events []Assertion `json:"events,omitempty"`
 }
 
@@ -426,7 +425,7 @@ type Limits struct {
 // Parameter is something that a file leaves open, and writes as $(name) in its spec and
 // its description. A matrix or the command line gives it values.
 type Parameter struct {
-	// name is what stands between $( and ) where the parameter is used.
+	// name stands between $( and ) where the parameter is used.
 	Name string `json:"name"`
 	// type is text, duration, number or boolean.
 	Type string `json:"type"`

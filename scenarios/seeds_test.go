@@ -13,7 +13,7 @@ import (
 
 var quoted = regexp.MustCompile("`([a-z0-9-]+)`")
 
-// seeds are those whose sentences docs/seeds.md maps one by one, each in a part of the page
+// seeds lists the seeds whose sentences docs/seeds.md maps one by one. Each has a part of the page
 // that begins and ends with these lines.
 var seeds = []struct {
 	number, from, to, catalog, code string

@@ -9,7 +9,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Title is what to call a step.
+// Title is the step's name in reports.
 func (s *Step) Title() string {
 	switch {
 	case s.Name != "":
@@ -109,5 +109,5 @@ func InForce(steps []Step) []string {
 	return told
 }
 
-// SinceStart is what since says for the beginning of the story.
+// SinceStart is the value of since for the beginning of the story.
 const SinceStart = "start"

@@ -17,7 +17,7 @@ import (
 // KindSystem heads a file that says which programs are a system under test.
 const KindSystem = "System"
 
-// System is what a file of that kind says: programs that take the place of the controllers
+// System is the content of a file of that kind: programs that take the place of the controllers
 // that a scenario lists.
 type System struct {
 	// apiVersion is fencelab.dev/v1alpha1.
@@ -26,9 +26,9 @@ type System struct {
 	Kind string `json:"kind"`
 	// metadata names the system.
 	Metadata SystemMetadata `json:"metadata"`
-	// about is what one has to know of a system that others are to run.
+	// about documents a system for its other users.
 	About *About `json:"about,omitempty"`
-	// spec is what it is made of.
+	// spec describes its parts.
 	Spec SystemSpec `json:"spec"`
 
 	// File is the file that it was loaded from, as its user named it.
@@ -48,18 +48,18 @@ type SystemMetadata struct {
 type About struct {
 	// tried are the programs, each with the version that the system was tried with.
 	Tried []string `json:"tried"`
-	// needs is what has to be there for it, each a command of fencelab's that puts it there, or
-	// what its user brings, and where.
+	// needs lists what has to be there for it. Each is a command of fencelab's that provides it, or
+	// something that its user brings, and where.
 	Needs []string `json:"needs"`
 	// stories is the directory of those that it was tried with.
 	Stories string `json:"stories"`
-	// adapted is what differs from how it is released and deployed.
+	// adapted lists the differences from its release and its usual deployment.
 	Adapted []string `json:"adapted"`
-	// uncovered is what a run with it says nothing about.
+	// uncovered lists questions that a run with it leaves open.
 	Uncovered []string `json:"uncovered"`
 }
 
-// SystemSpec is what a system is made of.
+// SystemSpec describes the parts of a system.
 type SystemSpec struct {
 	// controllers are its programs.
 	Controllers []SystemController `json:"controllers,omitempty"`
@@ -68,8 +68,8 @@ type SystemSpec struct {
 	Ironic *Ironic `json:"ironic,omitempty"`
 	// bmc is a program of the system that takes the place of the BMCs, in every scenario.
 	BMC *BMC `json:"bmc,omitempty"`
-	// settings are those of fencelab's own controllers that run beside the programs, by their names: what they have to know
-	// of the system. The story's other settings remain.
+	// settings configure fencelab's own controllers that run beside the programs, by their names,
+	// with what they have to know of the system. The story's other settings remain.
 	Settings map[string]json.RawMessage `json:"settings,omitempty"`
 }
 
@@ -84,14 +84,15 @@ type SystemController struct {
 	// also are parts that it plays as well, in a scenario where it plays one. The controllers
 	// that the scenario has for them don't run.
 	Also Parts `json:"also,omitempty"`
-	// program is what runs.
+	// program is the program to run.
 	Program *Program `json:"program,omitempty"`
-	// pods are what runs in its place, on every host: those of a DaemonSet, which a program or its manifests create.
+	// pods run in its place on every host, as those of a DaemonSet, which a program or its
+	// manifests create.
 	Pods *Pods `json:"pods,omitempty"`
 }
 
-// Parts are those that it plays. Like a scenario's controller it plays what it is called, if
-// it says nothing. Pods play none.
+// Parts returns the parts that it plays. Like a scenario's controller, by default it plays the part
+// of its own name. Pods play none.
 func (c *SystemController) Parts() []string {
 	if c.Pods != nil {
 		return nil
@@ -136,12 +137,13 @@ func (p *Parts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ErrNothingToTest is what comes of a system in a scenario that has none of its parts.
+// ErrNothingToTest reports that a system plays no part in a scenario.
 var ErrNothingToTest = errors.New("no controller of the scenario plays a part of the system")
 
-// Takes puts the system's programs in the place of a scenario's controllers. Steps go on to
-// name those. Programs that play one part together are told apart like the processes of one
-// controller, and judged as one. It fails with ErrNothingToTest, and for a story about a mistake of ours.
+// Takes puts the system's programs in the place of a scenario's controllers. Steps go on to name
+// those. Programs that play one part together are distinguished like the processes of one
+// controller, and judged as one. It fails with ErrNothingToTest, and for a story about a mistake of
+// ours.
 func (s *System) Takes(spec *Spec) error {
 	listed := slices.Clone(spec.Controllers)
 	taken := map[string]int{} // how many programs play a part, by the name that the story has for it
@@ -158,7 +160,7 @@ func (s *System) Takes(spec *Spec) error {
 			}
 		}
 		if len(fit) == 0 {
-			continue // nobody plays it in this story
+			continue // no controller of this story has its part
 		}
 		o := listed[fit[0]]
 		switch {
@@ -222,8 +224,8 @@ func overridden(settings, by json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// withoutTheOthers leaves out the controllers of parts that a program plays as well. A story
-// that does something to one of them has nobody to do it to.
+// withoutTheOthers leaves out the controllers of parts that a program plays as well. It fails for a
+// story with an operation on one of them, since that would have no target.
 func withoutTheOthers(listed []Controller, steps []Step) ([]Controller, error) {
 	var also []string
 	for i := range listed {
@@ -265,8 +267,8 @@ func (i *Ironic) in(story *Ironic) *Ironic {
 	return &taken
 }
 
-// UnderTest puts the programs of a system in the place of the scenarios' controllers. What it
-// returns says why a scenario is not told with it, or nothing.
+// UnderTest puts the programs of a system in the place of the scenarios' controllers. Unfit gives
+// the reason why a scenario can't be played with it, or "".
 func (s *System) UnderTest(all []*Scenario) (unfit func(*Scenario) string, err error) {
 	reasons := make(map[*Scenario]string)
 	for _, scenario := range all {
@@ -322,8 +324,9 @@ func (s *System) UseImages(given []string, dir string) error {
 	return nil
 }
 
-// Files are those that the system runs and whose names are written in its commands: executables,
-// which are looked for along PATH where they have no slash, scripts, images, and those of its Ironic.
+// Files returns the files that the system runs and whose names are written in its commands:
+// executables, which are looked for along PATH where they have no slash, scripts, images, and those
+// of its Ironic.
 func (s *System) Files() (files []string) {
 	add := func(file string) {
 		if !slices.Contains(files, file) {

@@ -8,9 +8,9 @@ import (
 )
 
 // Twin returns the plan with fencelab's own controllers in the parts of those under test, and
-// without what they did wrong on purpose, and whom they replace: their names, by those of the
-// controllers of the plan. It has no deviations, since those of the plan name steps of other
-// controllers.
+// without the mistakes that those make on purpose. Instead maps the names of the plan's controllers
+// to those of their replacements. The twin has no deviations, since those of the plan name steps
+// of other controllers.
 func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 	instead = make(map[string]string)
 	var chosen []Controller
@@ -23,7 +23,8 @@ func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 			own = watchdogController
 		}
 		if own == "" {
-			chosen = append(chosen, *c) // a stand-in, or one that nobody blames
+			// a stand-in, or one without a counterpart among fencelab's own
+			chosen = append(chosen, *c)
 			continue
 		}
 		instead[c.Name] = own
@@ -55,8 +56,8 @@ func (p *Plan) Twin() (twin *Plan, instead map[string]string, err error) {
 	return twin, instead, nil
 }
 
-// Renamed is what a process of a controller is called by the names of others: that of worker-1.team-2 is
-// worker-1.poisonpill-2 if team is called poisonpill.
+// Renamed returns the name of a controller's process when controllers bear other names:
+// worker-1.team-2 becomes worker-1.poisonpill-2 if team is called poisonpill.
 func Renamed(process string, names map[string]string) string {
 	host, name, onHost := strings.Cut(process, ".")
 	if !onHost {

@@ -19,7 +19,7 @@ import (
 // Names are the browsers.
 var Names = []string{"chromium", "firefox"}
 
-// Schemes are what readers can prefer.
+// Schemes are the color schemes that readers can prefer.
 var Schemes = []string{"light", "dark"}
 
 // driver drives one tab of a browser.
@@ -30,11 +30,11 @@ type driver interface {
 	eval(ctx context.Context, expression string) ([]byte, error)
 	// press has a key go down and up: a character, or the name of a key of KeyboardEvent.
 	press(ctx context.Context, key string) error
-	// resize gives the page so many pixels.
+	// resize sets the page's size in pixels.
 	resize(ctx context.Context, width, height int) error
 	// screenshot is a PNG of what is in view.
 	screenshot(ctx context.Context) ([]byte, error)
-	// trouble is what the browser complained of, and what the page asked for beside itself.
+	// trouble lists the browser's complaints, and the page's requests beside itself.
 	trouble() []string
 }
 
@@ -130,7 +130,7 @@ func (p *Page) Press(keys ...string) {
 	}
 }
 
-// Resize gives the page so many pixels.
+// Resize sets the page's size in pixels.
 func (p *Page) Resize(width, height int) {
 	p.t.Helper()
 	p.must(p.driver.resize(p.ctx, width, height))
@@ -145,7 +145,7 @@ func (p *Page) Screenshot(name string) []byte {
 	return png
 }
 
-// Violation is what keeps people with a screen reader or a keyboard out of a page.
+// Violation describes a barrier in a page for people with a screen reader or a keyboard.
 type Violation struct {
 	ID, Impact, Help string
 	Nodes            []struct{ HTML string }

@@ -35,7 +35,7 @@ type firefox struct {
 	ended      error
 }
 
-// answer is what the browser says to a command, or an event.
+// answer is the browser's response to a command, or an event.
 type answer struct {
 	Type    string          `json:"type"`
 	ID      int             `json:"id"`

@@ -29,7 +29,7 @@ const (
 	patience, most, limits = 10 * time.Second, 30 * time.Second, 4
 )
 
-// target is a BMC as a client is told of it.
+// target describes a BMC to a client.
 type target struct {
 	host              string // an IP address
 	redfishPort, ipmi string
@@ -37,7 +37,7 @@ type target struct {
 	patience          time.Duration
 }
 
-// seconds are those of its patience, for a command line.
+// seconds is the target's patience in seconds, for a command line.
 func (t *target) seconds() string { return fmt.Sprintf("%.0f", t.patience.Seconds()) }
 
 // client is a program or a library that switches hosts off.
@@ -87,7 +87,7 @@ var clients = []client{
 // run runs a client, and returns what it says.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	// Python's requests verifies by these what it was told not to verify.
+	// If these variables are set, Python's requests verifies certificates even when asked not to.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "REQUESTS_CA_BUNDLE=") || strings.HasPrefix(v, "CURL_CA_BUNDLE=")
 	})

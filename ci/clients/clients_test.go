@@ -21,7 +21,7 @@ func page(t *testing.T) string {
 	return string(data)
 }
 
-// told are what the page has of each client in a row, nil if there is no such row.
+// told returns the page's cells in the row of a client, nil if there is no such row.
 func told(text, name string) []string {
 	i := strings.Index(text, "\n| `"+name+"` |")
 	if i < 0 {
@@ -53,7 +53,8 @@ func TestPageIsWhole(t *testing.T) {
 	}
 }
 
-// TestBeliefs: the rows of those presets that fool some clients, and of one that fools none, are what the clients believe.
+// TestBeliefs: the page's rows match the beliefs of the clients, for the presets that fool some
+// clients and one that fools none.
 func TestBeliefs(t *testing.T) {
 	needClients(t)
 	text := page(t)
@@ -69,7 +70,8 @@ func TestBeliefs(t *testing.T) {
 	}
 }
 
-// TestPoorNetwork: redirections are what the page says, and packets out of order fool nobody, whoever gives up.
+// TestPoorNetwork: redirections have the results on the page. Packets out of order fool no client,
+// though some give up.
 func TestPoorNetwork(t *testing.T) {
 	needClients(t)
 	if err := networkMissing(t.Context()); err != nil {

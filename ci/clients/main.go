@@ -27,7 +27,7 @@ import (
 	"github.com/fencelab/fencelab/lab/machine"
 )
 
-// belief is what a client made of a BMC.
+// belief is a client's conclusion about a BMC.
 type belief string
 
 const (
@@ -67,13 +67,13 @@ func main() {
 // These are given to the process that has a network of its own.
 const conditionFlag, triesFlag = "condition", "tries"
 
-// cell is what came of a client under a preset or a condition.
+// cell is the result of a client under a preset or a condition.
 type cell struct {
 	Believed belief `json:"believed"`
 	// Offs are how often the BMC has carried out what the client asks for.
 	Offs int    `json:"offs"`
 	Why  string `json:"why,omitempty"`
-	// Times are how often it got there in so many Tries, 0 if each did.
+	// Times counts the Tries in which it got there; 0 if it did in each.
 	Times int `json:"times,omitempty"`
 	Tries int `json:"tries,omitempty"`
 }
@@ -240,7 +240,8 @@ func under(ctx context.Context, to io.Writer, name string, atOnce, tries int) er
 	return json.NewEncoder(to).Encode(sum(rows))
 }
 
-// sum is what came of several tries of each client: whether it was fooled in any, or else got there in any, and in how many.
+// sum combines several tries of each client: whether it was fooled in any, or else got there in
+// any, and in how many.
 func sum(rows []row) []cell {
 	cells := make([]cell, len(clients))
 	for j := range cells {

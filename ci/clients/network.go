@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// link is what happens to the packets between a client and a BMC, in both directions.
+// link describes the treatment of packets between a client and a BMC, in both directions.
 type link struct {
 	// Every packet is late by delay and up to spread, so that those that were sent within it come out of order.
 	delay, spread time.Duration
@@ -24,11 +24,11 @@ func (l *link) copies(draw *rand.Rand) int {
 	return 1
 }
 
-// condition is what stands between a client and a BMC that does as it should.
+// condition describes an obstacle between a client and a BMC that behaves as it should.
 type condition struct {
 	name, what string
 	link       link
-	// rules are what the BMC's service does, in JSON.
+	// rules describe the behaviour of the BMC's service, in JSON.
 	rules string
 }
 

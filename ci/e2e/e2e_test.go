@@ -185,7 +185,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestInterrupt: what was told until then is reported, and what had not begun is named.
+// TestInterrupt: everything seen before the interrupt is reported, and suites that had not begun
+// are named.
 func TestInterrupt(t *testing.T) {
 	r, said := runnerOf(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// module is what names of packages begin with.
+// module begins the names of packages.
 const module = "github.com/fencelab/fencelab/"
 
 // event is one line of what go test -json says (go doc test2json). The suite of stories says it in the same form.
@@ -25,7 +25,7 @@ type event struct {
 	FailedBuild string  `json:",omitempty"`
 }
 
-// outcome is what came of a test.
+// outcome is the result of a test.
 type outcome string
 
 const (
@@ -41,10 +41,10 @@ const (
 const (
 	artifacts = "artifacts" // the directory of its evidence
 	verdict   = "verdict"   // of its story
-	repeated  = "repeated"  // why its story was told once more
+	repeated  = "repeated"  // why its story was played once more
 )
 
-// test is what became of a test or, if it has no name, of a whole package.
+// test is the result of a test or, without a name, of a whole package.
 type test struct {
 	Package, Name string
 	Outcome       outcome

@@ -30,7 +30,8 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// cleanUp is what suites get that were interrupted, and lastWords those that are ended, for a list of what they were at.
+// cleanUp bounds the time that interrupted suites get to clean up, and lastWords the time that
+// ended suites get to list what they were doing.
 const cleanUp, lastWords = 2 * time.Minute, 10 * time.Second
 
 func main() {
@@ -117,7 +118,7 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	return code, err
 }
 
-// suites are those of each group, and all of them.
+// suites returns the suites of each group, and all of them.
 func (r *runner) suites(groups []string) (grouped [][]*suite, all []*suite, err error) {
 	for _, group := range groups {
 		var suites []*suite

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// past is what a run of the suites was like on this machine, by which the time of the next is foretold.
+// past describes an earlier run of the suites on this machine, from which the time of the next is
+// estimated.
 type past struct {
 	Wall   float64            `json:"wall"`   // seconds
 	Slow   float64            `json:"slow"`   // the machine's slowness then
@@ -76,7 +77,7 @@ func (p past) left(suites []*suite, slow float64) time.Duration {
 	return time.Duration(left / all * p.Wall * slow / p.Slow * float64(time.Second))
 }
 
-// pastOf is what is to be remembered of a run.
+// pastOf returns the facts to remember of a run.
 func pastOf(suites []*suite, took time.Duration, slow float64) past {
 	p := past{Wall: took.Seconds(), Slow: slow, Suites: make(map[string]samples)}
 	for _, s := range suites {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// suite is what came of one target of the Makefile.
+// suite is the result of one target of the Makefile.
 type suite struct {
 	Name  string
 	Slots int    // that it takes as a whole
@@ -125,7 +125,8 @@ func summarize(w io.Writer, suites []*suite, slow func(from, to time.Time) float
 	fmt.Fprintf(w, "\nall tests: %s\n", junit)
 }
 
-// tellFailure says which test it was, why it failed, how busy the machine was, what tells it again, and where its evidence is.
+// tellFailure prints the name of the test, why it failed, how busy the machine was, the command
+// that repeats it, and where its evidence is.
 func tellFailure(w io.Writer, s *suite, t *test, slow func(from, to time.Time) float64) {
 	word := t.Outcome
 	if !t.over() {

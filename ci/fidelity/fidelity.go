@@ -1,4 +1,5 @@
-// Package fidelity says what of a story has to be the same, whoever tells it: a lab, another one, or the simulator.
+// Package fidelity compares runs of a story in a lab, in another one, or in the simulator, and says
+// what they must have in common.
 package fidelity
 
 import (
@@ -9,15 +10,16 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// ordered are the events that whoever tells a story has to tell of a host in the same order: what
-// became of its power, and what was done to the objects by which it was fenced.
+// ordered lists the events of a host that must come in the same order in every run of a story:
+// changes of its power, and changes of the objects by which it was fenced.
 var ordered = []history.Kind{
 	history.PowerOn, history.PowerOff, history.WatchdogFired, history.BootComplete,
 	history.NodeDeleted, history.NodeCreated, history.NodeCordoned, history.NodeUncordoned,
 	history.AnnotationSet, history.AnnotationRemoved, history.FenceRequested, history.FenceEnded,
 }
 
-// own are those that a host does itself, as soon as it gets to it: what a controller does keeps its place without them.
+// own lists the events that a host causes itself, as soon as it gets to them. The order of the
+// controllers' events is the same without them.
 var own = []history.Kind{history.BootComplete, history.NodeCreated}
 
 // Orders are the events of each host in a story, from its beginning on, that are compared, but for those of the kinds that are left out.
@@ -36,14 +38,14 @@ func Orders(events []history.Event, but ...history.Kind) map[string][]string {
 	return of
 }
 
-// Telling is what somebody has told of a story, and who: "in the lab".
+// Telling is a run of a story, and where it was played: "in the lab".
 type Telling struct {
 	Where  string
 	Orders map[string][]string // by host
 }
 
-// Differences are those of the orders of two tellings, by host. Each of two runs that a violation ended did so in its own time:
-// only what both had told by then counts.
+// Differences lists where the orders of two runs differ, by host. A violation that ended both runs
+// did so at each one's own time: then only events that both had seen by then count.
 func Differences(one, other Telling, ended bool) (all []string) {
 	for host := range union(one.Orders, other.Orders) {
 		a, b := one.Orders[host], other.Orders[host]

@@ -21,8 +21,8 @@ import (
 // known says in which stories the worlds may differ, and why.
 const known = "../../docs/fidelity.md"
 
-// TestStories holds what the lab told, in the directory that FENCELAB_OUT names, against the simulator: the verdict, and the
-// order of events.
+// TestStories compares the lab's runs, in the directory that FENCELAB_OUT names, with the
+// simulator's: the verdict, and the order of events.
 func TestStories(t *testing.T) {
 	out := os.Getenv("FENCELAB_OUT")
 	if out == "" {
@@ -49,7 +49,8 @@ func TestStories(t *testing.T) {
 			if worlds := plan.Spec.Worlds; len(worlds) > 0 && !slices.Contains(worlds, "sim") || len(plan.Deviations) > 0 {
 				t.Skip("only the lab can tell this")
 			}
-			for i := range plan.Spec.Controllers { // one of ours that ran as a program is told as what it is
+			// one of ours that ran as a program plays as itself
+			for i := range plan.Spec.Controllers {
 				switch c := &plan.Spec.Controllers[i]; {
 				case c.Program == nil:
 				case !c.Program.TakesSettings() || objects.Vocabulary().Controllers[c.Name].Settings == nil:

@@ -85,7 +85,7 @@ func TestImage(t *testing.T) {
 	if err != nil || !bytes.Equal(out, manifests.Agent) {
 		t.Errorf("the program of the image: %v\n%s", err, out)
 	}
-	// It is what a pipeline runs, and a BMC.
+	// The image plays a story in a pipeline, and serves a BMC.
 	story := exec.Command(filepath.Join(root, "fencelab"), "run", "catalog:machine-remediation/three-hosts.yaml", "--strategy", "sweep", "--schedules", "20")
 	story.Env, story.Dir = []string{}, root
 	if out, err := story.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("20 held")) {
@@ -101,7 +101,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestErrors: who asks for what can't be made is told so.
+// TestErrors: asking for an image that can't be made gives an error that says so.
 func TestErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "image.tar")
 	for _, c := range []struct{ program, name, want string }{

@@ -4,10 +4,10 @@ import "encoding/binary"
 
 const sector = 2048 // of a CD
 
-// program is what boots in the domains: sixteen-bit code that says where it
-// was booted from on the serial port, and switches the machine off when its power
-// button is pressed, as ACPI has it (QEMU's PIIX4: PM1 status at 0x600, enable at
-// 0x602, control at 0x604). It needs a second and no operating system.
+// program is the code that boots in the domains. It is sixteen-bit code that prints on the serial
+// port where it was booted from, and switches the machine off when its power button is pressed, as
+// ACPI has it (QEMU's PIIX4: PM1 status at 0x600, enable at 0x602, control at 0x604). It needs a
+// second and no operating system.
 func program(says string) []byte {
 	code := []byte{
 		0xea, 0x05, 0x7c, 0x00, 0x00, //       ljmp $0, $main: the firmware may have another segment

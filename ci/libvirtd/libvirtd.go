@@ -1,7 +1,8 @@
 //go:build cgo && libvirt_dlopen
 
-// Package libvirtd gives tests a libvirt daemon of their own, with all of its state in a directory that goes with the test,
-// and domains whose guest tells where each boot came from. They are real: libvirt's QEMU driver, QEMU, its firmware.
+// Package libvirtd gives tests a libvirt daemon of their own, with all of its state in a directory
+// that goes with the test, and domains whose guest reports where each boot came from. They are
+// real: libvirt's QEMU driver, QEMU, its firmware.
 package libvirtd
 
 import (
@@ -25,7 +26,8 @@ import (
 // patience bounds every wait; a busy machine emulates slowly.
 const patience = 60 * time.Second
 
-// nobody is who runs the daemon for root, which would otherwise be the machine's own libvirt with its directories.
+// nobody is the user that runs the daemon in place of root. Root's daemon would be the machine's
+// own libvirt with its directories.
 const nobody = 65534
 
 // Daemon is a libvirtd that runs.
@@ -153,7 +155,7 @@ func (d *Daemon) Restart() {
 // Stop ends the daemon; domains that run go on.
 func (d *Daemon) Stop() {
 	d.signal(syscall.SIGTERM)
-	_ = d.process.Wait() // it tells how it was ended
+	_ = d.process.Wait() // its error is only the way that it ended
 }
 
 // Freeze has the daemon hang until Thaw, or the test's end.

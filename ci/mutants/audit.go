@@ -31,8 +31,8 @@ type reason struct {
 	// Guarantee is the one that does, and Story the one in which it does; empty for all.
 	Guarantee string `json:"guarantee,omitempty"`
 	Story     string `json:"story,omitempty"`
-	// HeldUp is what the words contain that say what excuses it, and whom that held up; empty for
-	// any.
+	// HeldUp must occur in the words that say what excuses it, and which party that held up; empty
+	// matches any.
 	HeldUp  string `json:"heldUp,omitempty"`
 	Because string `json:"because"`
 }

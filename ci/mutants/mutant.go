@@ -34,12 +34,12 @@ type Mutant struct {
 	// Story is the scenario that was made for it, if one was: its single deviations
 	// are tried first.
 	Story string `json:"story,omitempty"`
-	// Equivalent says why no history can tell the difference, if none can; or what
-	// world would be needed that there is not.
+	// Equivalent says why no history can show the difference, if none can, or which missing world
+	// could.
 	Equivalent string `json:"equivalent,omitempty"`
 }
 
-// kindsOfMistake are those that engineers make in controllers which fence, whatever their design.
+// kindsOfMistake lists mistakes that engineers make in fencing controllers of any design.
 var kindsOfMistake = []struct{ name, what string }{
 	{"identity", "something is looked up by the name of something else, by a name where a UID is meant, or in the absence of an ID"},
 	{"time", "a time is counted from the wrong instant, never reset, or believed though it is still to come"},
@@ -157,7 +157,7 @@ func ofKind(kind, page string, all []Mutant) (examples, caught int, by []string)
 	return examples, caught, slices.Sorted(maps.Keys(first))
 }
 
-// guarantees are those that a mutant broke by the page's line about it.
+// guarantees lists the guarantees that a mutant broke by the page's line about it.
 func guarantees(page string, m Mutant) []string {
 	_, line, found := strings.Cut(page, "| "+cell(m.Mistake)+" | ")
 	line, _, _ = strings.Cut(line, "\n")

@@ -19,12 +19,13 @@ import (
 	"strings"
 )
 
-// deterministic names the directories whose code gives the same history for the same seed. A controller belongs to them
-// as a whole: the simulator runs its Reconcile, too. Only the root of controllers talks to a real manager.
-// The bubble is where code of others has goroutines and a clock, which take turns with the world.
-// The processes of a search are not in it: what they play is. Nor is what watches whether a reconcile comes back, what a real
-// host grants its agents, or what tells people how long a run took. The core of fakebmc runs in the simulator; its faces,
-// which lie below it, don't.
+// deterministic names the directories whose code gives the same history for the same seed. A
+// controller belongs to them as a whole, since the simulator runs its Reconcile, too. Only the root
+// of controllers talks to a real manager. In the bubble, other people's code has goroutines and a
+// clock, which take turns with the world. The processes of a search are not deterministic, but the
+// schedules that they play are. Further exceptions: the watch on whether a reconcile returns, the
+// permissions of agents on a real host, and reports to people on how long a run took. The core of
+// fakebmc runs in the simulator; its faces, which lie below it, don't.
 func deterministic(dir string) bool {
 	if under(dir, "sim/search/workers") || under(dir, "sim/bubble") || under(dir, "sim/stall") || under(dir, "scenarios/report") || under(dir, "scenarios/campaign/pool") || under(dir, "sim/corpus") {
 		return false
@@ -140,7 +141,8 @@ func calledName(info *types.Info, call *ast.CallExpr) string {
 	return ""
 }
 
-// excusedLines are those with, or right below, a comment that gives the reason why a map's order is harmless.
+// excusedLines returns the lines with, or right below, a comment that gives the reason why a map's
+// order is harmless.
 func excusedLines(fset *token.FileSet, file *ast.File) map[int]bool {
 	lines := map[int]bool{}
 	for _, group := range file.Comments {

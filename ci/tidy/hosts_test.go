@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// registryShape is what the hosts of registries and mirrors are usually called.
+// registryShape matches the usual names of registries' and mirrors' hosts.
 var registryShape = regexp.MustCompile(`\b(registry|registry-[0-9]|mirrors?|proxy|deb|ftp|pypi|npm|crates)\.[a-z0-9-]+(\.[a-z0-9-]+)*\.?(org|io|net|com|dev)\b`)
 
 // registryHosts lists files that name a host of a package registry: which registry or mirror serves a machine is a

@@ -143,7 +143,7 @@ var layers = []layer{
 	{"ci/tidy", anyYAML, "rules depend on nothing that they judge"},
 }
 
-// testLayers are what tests may import in addition. everything in testTools may be used by any test.
+// testLayers lists additional imports for tests. Any test may use everything in testTools.
 var testLayers = []layer{
 	{"test/docs", []string{"./"}, ""},
 	{"test/process", []string{"./", "golang.org", "go.yaml.in", "github.com", "k8s.io", "sigs.k8s.io"}, ""},
@@ -185,7 +185,7 @@ func layerOf(layers []layer, dir string) (found layer, ok bool) {
 	return found, ok
 }
 
-// allows tells whether an entry of a layer allows an import.
+// allows reports whether an entry of a layer allows an import.
 func allows(may, imported string) bool {
 	if alone, ok := strings.CutSuffix(may, "/."); ok {
 		return imported == alone

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// foreign is what a recipe for another project's source begins with: fetching it, changing it, or building it in a place that
-// somebody names.
+// foreign matches commands of a recipe for another project's source: fetching it, changing it, or
+// building it in a given place.
 var foreign = regexp.MustCompile(`\bgit (clone|fetch|checkout|apply|-C) |\bgo build\b.*(-overlay|-C "?\$[A-Za-z0-9{]*(source|checkout))|\bpatch -p[0-9]`)
 
-// recipes lists lines of scripts and documents that fetch, patch or build other projects' source: what fencelab tests is what
-// others release, and comes to it as executables and images.
+// recipes lists lines of scripts and documents that fetch, patch or build other projects' source.
+// fencelab tests the releases of others, which come to it as executables and images.
 func recipes(t *tree) (problems []string, err error) {
 	for _, name := range t.files {
 		script := path.Ext(name) == ".sh" || path.Ext(name) == ".py" || path.Ext(name) == ".md" || path.Base(name) == "Makefile" || path.Base(name) == "system.yaml"

@@ -154,5 +154,5 @@ func (t *tree) packages() map[string][]source {
 	return packages
 }
 
-// under tells whether dir is parent or lies in it.
+// under reports whether dir is parent or lies in it.
 func under(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }

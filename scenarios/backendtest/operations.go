@@ -75,7 +75,7 @@ func power(w *walk) {
 	w.next(event{kind: history.BootStarted, host: host})
 	w.next(event{kind: history.BootComplete, host: host})
 
-	// What the scenario itself does to the power is nobody else's doing.
+	// Steps of the scenario that switch power name the scenario itself as their actor.
 	w.recovers(host)
 	w.do(scenarios.Op{PowerLoss: onHost(host)})
 	w.next(event{kind: history.BootEnded, host: host, actor: engine})
@@ -324,7 +324,7 @@ func processes(w *walk, world scenarios.Capabilities) {
 		w.letsGo(host)
 	}
 	still(scenarios.Op{PauseController: controller}, scenarios.Op{ResumeController: controller})
-	// The cache of hosts is frozen: live reads would still tell.
+	// The cache of hosts is frozen: only live reads would still see changes.
 	cache := &scenarios.CacheOp{Controller: name, Kind: "BareMetalHost"}
 	still(scenarios.Op{FreezeCache: cache}, scenarios.Op{ThawCache: cache})
 

@@ -44,8 +44,8 @@ func compile(t testing.TB) *scenarios.Plan {
 	return plan
 }
 
-// walk is a run that is played by hand, and all events of it. Whatever comes out of
-// Advance is held against the contract.
+// walk is a run that is played by hand, with all of its events. Every result of Advance is checked
+// against the contract.
 type walk struct {
 	*testing.T
 	b      play.Backend
@@ -128,7 +128,7 @@ func (w *walk) until(atMost time.Duration, stop func(history.Event) bool) {
 	w.now = at
 }
 
-// event is what is expected of one: fields that are empty may be anything.
+// event describes an expected event. Empty fields match anything.
 type event struct {
 	kind                            history.Kind
 	host, actor, object, key, value string

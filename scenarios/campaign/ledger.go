@@ -12,8 +12,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// Ledger is what came of an invocation, scenario by scenario: report.json, as
-// docs/reports.md describes it, from which the other files for CI are made.
+// Ledger records an invocation's results, scenario by scenario. It becomes report.json, as
+// docs/reports.md describes it, and the other files for CI are made from it.
 type Ledger struct {
 	Version     string    `json:"version"`
 	Backend     string    `json:"backend"`
@@ -34,7 +34,7 @@ type Ledger struct {
 type Counts struct {
 	Scenarios int `json:"scenarios"`
 	Passed    int `json:"passed"`
-	// Expected are those that passed because a guarantee was violated.
+	// Expected counts the scenarios that passed because a guarantee was violated.
 	Expected int `json:"passedByViolation"`
 	Failed   int `json:"failed"`
 	Unknown  int `json:"unknown"`
@@ -42,7 +42,7 @@ type Counts struct {
 	Skipped  int `json:"skipped"`
 }
 
-// Status is how a scenario came out, compared with what it expects.
+// Status compares a scenario's outcome with its expectation.
 type Status string
 
 // The statuses.
@@ -54,23 +54,23 @@ const (
 	Skipped Status = "skipped"
 )
 
-// Entry is what came of one scenario.
+// Entry records the result of one scenario.
 type Entry struct {
 	Scenario string `json:"scenario"`
 	File     string `json:"file,omitempty"`
 	Status   Status `json:"status"`
-	// Expected is what the scenario expects: held, or "violated: " and the guarantee.
+	// Expected is the outcome that the scenario expects: held, or "violated: " and the guarantee.
 	Expected string `json:"expected"`
 	// Reason says why it didn't pass, or was skipped.
 	Reason string    `json:"reason,omitempty"`
 	Wall   float64   `json:"wallSeconds"`
 	Search *Searched `json:"search,omitempty"`
-	// Runs are those that were shown: the only one, or the first of each kind of
-	// failure that a search found.
+	// Runs holds the runs that were shown: the only one, or the first of each kind of failure that
+	// a search found.
 	Runs []*Shown `json:"runs,omitempty"`
 }
 
-// Searched is what came of a search.
+// Searched records the result of a search.
 type Searched struct {
 	Schedules int `json:"schedules"`
 	Of        int `json:"of"`
@@ -113,7 +113,7 @@ type Shown struct {
 	// Report is the report.json of the run.
 	Report json.RawMessage `json:"report"`
 
-	// Text is what was printed of it, and Replay the command that plays it again.
+	// Text is the output printed for the run, and Replay the command that plays it again.
 	Text   string `json:"-"`
 	Replay string `json:"-"`
 }
@@ -185,7 +185,7 @@ func (l *Ledger) close(code int, took time.Duration) {
 	}
 }
 
-// searched is what the ledger has of a search.
+// searched returns the ledger's record of the search.
 func (s *Search) searched(t Tally) *Searched {
 	found := &Searched{
 		Schedules: t.Tried, Of: s.Total, All: s.All, Held: t.Held, Violated: t.Violated, Unknown: t.Unknown,

@@ -10,17 +10,17 @@ type Search struct {
 	// strategy that ends by itself: a sweep of a long story has more than anybody can wait
 	// for.
 	Total, All int
-	// What is what they are: "single deviations from 201 steps".
+	// What describes the schedules: "single deviations from 201 steps".
 	What string
 	// Until ends the search with the first schedule of which it returns true; nil: none does.
 	Until func(Schedule, Result) bool
 
-	// waiting is how many schedules the workers were given and have not told of, and variants how many of those were
-	// tried in place of others.
+	// waiting counts the schedules that the workers have yet to report on, and variants counts
+	// those of them that were tried in place of others.
 	waiting, variants int
 }
 
-// Bound has a search end after so many schedules of all that there are, or 0 for all.
+// Bound limits a search to the given number of schedules, of all that there are; 0 plays all.
 func (s *Search) Bound(all, schedules int) {
 	s.All, s.Total = all, all
 	if schedules > 0 {
@@ -41,13 +41,13 @@ type Workers interface {
 	// Give hands over a schedule to be played, and never waits. It is not called
 	// more than Ahead times before a Take.
 	Give(Schedule)
-	// Take returns what came of any of them as soon as one has been played, or false
-	// when there will be nothing more: the workers were told to stop, or failed.
+	// Take returns the result of a schedule as soon as one has been played. It returns false when
+	// no more will come because the workers were stopped or failed.
 	Take() (Result, bool)
 }
 
-// Run has the schedules played and adds up what came of them. Done, which may be nil,
-// is told what has come of those that were played.
+// Run has the schedules played and adds up their results. Done, which may be nil, is called with
+// the tally so far.
 func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 	var tally Tally
 	given, learned := 0, 0
@@ -93,8 +93,8 @@ func (s *Search) Run(workers Workers, done func(Tally)) Tally {
 	return tally
 }
 
-// played is the schedule with the deviations that were drawn, as far as the result
-// tells.
+// played returns the schedule with the deviations that were drawn, as far as the result records
+// them.
 func (s Schedule) played(r Result) Schedule {
 	if s.Draw {
 		s.Draw, s.Deviations = false, r.Drawn

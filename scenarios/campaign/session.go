@@ -20,12 +20,11 @@ import (
 
 // Session plays plans in a world, one after the other, and hands over what came of each.
 type Session struct {
-	// World is what reports call the world.
+	// World is the world's name in reports.
 	World string
 	// To takes over what came of the runs.
 	To Sink
-	// Now is the clock on the wall, by which it is told how long a run took; nil if nobody
-	// wants to know.
+	// Now is the wall clock, which measures how long a run took. Nil measures nothing.
 	Now func() time.Time
 	// Unfit says why a scenario is not played beside what it says itself, or nothing. It may
 	// be nil.
@@ -33,26 +32,26 @@ type Session struct {
 	// Another makes a world like that of a run, to play a plan like its own in; nil in the
 	// lab, where no run is like another.
 	Another func() play.Backend
-	// Twin plays a plan again with fencelab's own controllers; nil if nobody wants to know.
+	// Twin plays a plan again with fencelab's own controllers. Nil plays none.
 	Twin func(context.Context, *scenarios.Plan) (*play.Twin, error)
 
 	// AsFound says that the schedules of failures are not shrunk.
 	AsFound bool
 
-	// entry is what the ledger has of the scenario that runs; nil outside of a suite.
+	// entry is the ledger's entry for the running scenario; nil outside of a suite.
 	entry *Entry
 }
 
 // Sink takes over what comes of runs: a terminal and a directory, for one.
 type Sink interface {
-	// Listen returns who is shown the events of a run as they happen; nil is nobody.
+	// Listen returns a function that receives the events of a run as they happen. Both may be nil.
 	Listen() func(history.Event)
 	// Outcome takes over what came of a run that took so long, and returns how it was shown.
 	// The error is that it could not be saved.
 	Outcome(o *play.Outcome, took time.Duration) (*Shown, error)
 	// Beside takes over a run together with its twin.
 	Beside(o *play.Outcome, twin *play.Twin)
-	// Progress is told how far a search of so many schedules has come, until it is done.
+	// Progress reports how far a search of total schedules has come, until done is called.
 	Progress(name string, total int) (at func(Tally), done func())
 	// Searched takes over what came of a search in all.
 	Searched(s *Search, t Tally)
@@ -62,7 +61,7 @@ type Sink interface {
 	Say(format string, args ...any)
 }
 
-// Time is the time on the wall, or zero if nobody wants to know.
+// Time returns the wall clock's time, or zero without a clock.
 func (s *Session) Time() time.Time {
 	if s.Now == nil {
 		return time.Time{}
@@ -118,7 +117,7 @@ func (s *Session) Single(ctx context.Context, plan *scenarios.Plan, backend play
 	return code, nil
 }
 
-// nearestTried is how many deviations are left out, one by one, before all are.
+// nearestTried is the number of deviations to leave out, one by one, before all are.
 const nearestTried = 8
 
 // nearest returns a run of the same story that held and whose schedule is near to the
@@ -143,7 +142,7 @@ func (s *Session) nearest(ctx context.Context, plan *scenarios.Plan) *play.Outco
 	return nil
 }
 
-// Beside plays the twin of a run, if anybody wants to know, and hands over both. The error has
+// Beside plays the twin of a run, if Twin is set, and hands over both. The error has
 // an exit code.
 func (s *Session) Beside(ctx context.Context, o *play.Outcome) error {
 	if s.Twin == nil {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// shrinkAtOnce is how many candidates are under way at a time. The first of them that fails is taken, and the others
-	// were played for nothing, so that more would be waste.
+	// shrinkAtOnce is the number of candidates under way at a time. The first of them that fails is
+	// taken, and the others were played for nothing, so that more would be waste.
 	shrinkAtOnce = 4
 	// shrinkMost bounds how many schedules are played to shrink one.
 	shrinkMost = 2000
 )
 
-// Shrink reduces the schedules of the failures that a report shows to what they need. The workers are those of the search,
-// which has ended; what they find has no influence on what is counted.
+// Shrink reduces the schedules of the failures that a report shows to what they need. It uses the
+// workers of the search, which has ended. Its findings don't change the counts.
 func (s *Search) Shrink(workers Workers, t *Tally) {
 	for i, f := range t.Failures() {
 		if i == failuresShown {
@@ -33,12 +33,12 @@ func (s *Search) Shrink(workers Workers, t *Tally) {
 // trials are schedules that are tried in place of one that failed.
 type trials struct {
 	workers Workers
-	// signature is what has to come of them, too.
+	// signature is the failure that a reduced schedule must still produce.
 	signature string
 	// waiting counts all schedules that were given to the workers and not taken back, and variants those tried in place
 	// of others. The search that has ended may have left some to be taken.
 	waiting, variants *int
-	// tried is how many candidates were needed to answer all questions so far.
+	// tried counts the candidates that all questions have needed so far.
 	tried int
 	// stopped says that the workers won't play any more.
 	stopped bool
@@ -139,7 +139,7 @@ func pass[T any](parts []T, size int, first func([][]T) int) (left []T, gone boo
 	return parts, gone
 }
 
-// weakened makes each deviation as slight as it can be, and tells whether any is slighter than it was.
+// weakened makes each deviation as slight as it can be, and reports whether any became slighter.
 func weakened(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, slighter bool) {
 	for i := range deviations {
 		var candidates [][]scenarios.Deviation
@@ -214,7 +214,8 @@ func number(step string) int {
 	return n
 }
 
-// earlier is the step of the same kind that comes so many before, if there is one.
+// earlier returns the step of the same kind that comes by such steps before this one, if there is
+// one.
 func earlier(step string, by int) (string, bool) {
 	n := number(step) - by
 	return step[:strings.LastIndexByte(step, '/')+1] + strconv.Itoa(n), n > 0

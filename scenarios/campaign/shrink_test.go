@@ -14,8 +14,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// TestWithout: what is left is what is needed, in its order, however it is spread; and it takes far fewer questions than there
-// are subsets.
+// TestWithout: exactly the needed elements remain, in their order, however they are spread. It
+// takes far fewer questions than there are subsets.
 func TestWithout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

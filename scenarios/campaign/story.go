@@ -7,11 +7,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// Story is what the schedules of a search are schedules of: all that a worker needs
-// to know. It is plain data.
+// Story holds all that a worker needs to know to play the schedules of a search. It is plain data.
 type Story struct {
 	Plan *scenarios.Plan `json:"plan"`
-	// Spans are what the scenario says of the steps' after, where it has a range.
+	// Spans are the ranges that the scenario gives for the steps' after.
 	Spans []scenarios.Span `json:"spans,omitempty"`
 	// Cover says that the strategy learns from what schedules reach.
 	Cover bool `json:"cover,omitempty"`
@@ -41,7 +40,7 @@ func (s *Story) PlanOf(schedule Schedule) *scenarios.Plan {
 	return planned
 }
 
-// Result is what came of one schedule, as plain data.
+// Result is the outcome of one schedule, as plain data.
 type Result struct {
 	// Number is the schedule's, and Variant too.
 	Number  int               `json:"number"`
@@ -53,19 +52,19 @@ type Result struct {
 	Bypassed bool `json:"bypassed,omitempty"`
 	// Rulings are how often each guarantee was put to the test.
 	Rulings map[string]Rulings `json:"rulings,omitempty"`
-	// Simulated is how much virtual time was played.
+	// Simulated is the virtual time that was played.
 	Simulated time.Duration `json:"simulated"`
 	// Invariant is the guarantee that was broken, if one was, and Broke are all that were:
 	// one event can break several.
 	Invariant string   `json:"invariant,omitempty"`
 	Broke     []string `json:"broke,omitempty"`
-	// Signature is what a schedule that didn't hold has in common with others.
+	// Signature groups schedules that failed in the same way.
 	Signature string `json:"signature,omitempty"`
 	// Missing says that the guarantee was broken by what never came.
 	Missing bool `json:"missing,omitempty"`
-	// Drawn are the deviations that were drawn, if anybody wants to know: in a schedule
-	// that didn't hold, and where the strategy learns.
+	// Drawn are the deviations that were drawn, recorded where a schedule didn't hold and where
+	// the strategy learns.
 	Drawn []scenarios.Deviation `json:"drawn,omitempty"`
-	// Reached is what the schedule covered, where the strategy learns.
+	// Reached holds the points that the schedule covered, where the strategy learns.
 	Reached Points `json:"reached,omitempty"`
 }

@@ -11,7 +11,7 @@ import "github.com/fencelab/fencelab/scenarios"
 type Strategy interface {
 	// Next returns the n-th schedule, or false when there is none any more.
 	Next(n int) (Schedule, bool)
-	// Learn is told what came of a schedule.
+	// Learn takes in the result of a schedule.
 	Learn(Schedule, Result)
 }
 
@@ -20,8 +20,7 @@ type Strategy interface {
 type Schedule struct {
 	// Number is its place in the search, from 0.
 	Number int `json:"number"`
-	// Seed is what the ranges of the scenario are drawn from; 0 leaves them as the
-	// plan has them.
+	// Seed draws values from the ranges of the scenario; 0 leaves them as the plan has them.
 	Seed uint64 `json:"seed,omitempty"`
 	// Draw says that deviations are drawn from the seed while it is played, and come
 	// before those that it has.
@@ -31,8 +30,8 @@ type Schedule struct {
 	Deviations []scenarios.Deviation `json:"deviations,omitempty"`
 	// Plan takes the place of the story's, while that is shrunk, too.
 	Plan *scenarios.Plan `json:"plan,omitempty"`
-	// Variant tells apart the schedules that are tried in place of this one while it is
-	// shrunk, from 1; 0 is itself.
+	// Variant numbers the schedules that are tried in place of this one while it is shrunk, from 1;
+	// 0 is the schedule itself.
 	Variant int `json:"variant,omitempty"`
 	// Shrunk says how its deviations were reduced to these, if they were.
 	Shrunk *scenarios.Shrunk `json:"-"`
@@ -44,7 +43,7 @@ type Unteachable struct{}
 // Learn does nothing.
 func (Unteachable) Learn(Schedule, Result) {}
 
-// Listed tries deviations one at a time, in the order in which somebody has listed them.
+// Listed tries deviations one at a time, in the order of its list.
 type Listed struct {
 	Unteachable
 	Order []scenarios.Deviation
@@ -57,8 +56,8 @@ func (s Listed) Next(n int) (Schedule, bool) {
 	return Schedule{Number: n, Deviations: s.Order[n : n+1]}, true
 }
 
-// Over returns a search of the single deviations that somebody else has chosen, for worlds in which this package can't
-// choose: of so many of them, or with 0 of all. What says what they are.
+// Over returns a search of single deviations that the caller has chosen, for worlds in which this
+// package can't choose. It plays the given number of them, or all for 0. What describes them.
 func Over(plan *scenarios.Plan, singles []scenarios.Deviation, schedules int, what string) *Search {
 	s := &Search{Strategy: Listed{Order: singles}, Story: &Story{Plan: plan}, What: what}
 	s.Bound(len(singles), schedules)

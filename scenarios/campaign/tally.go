@@ -14,7 +14,7 @@ import (
 // Tally counts results and keeps the first of each kind that was not expected.
 // Results may be added in any order.
 type Tally struct {
-	// Tried is how many schedules were played.
+	// Tried counts the schedules that were played.
 	Tried int
 	// Held, Violated and Unknown are how many of them came out how.
 	Held, Violated, Unknown int
@@ -32,7 +32,7 @@ type Tally struct {
 // Failure is schedules that broke a guarantee in the same way, or whose verdict is
 // unknown for the same reason.
 type Failure struct {
-	// Signature is what they have in common.
+	// Signature is common to all failures of the group.
 	Signature string
 	// Invariant is the guarantee, or "" for an unknown verdict.
 	Invariant string
@@ -41,11 +41,11 @@ type Failure struct {
 	Missing bool
 	// Schedule is the first of them.
 	Schedule Schedule
-	// Count is how many there were.
+	// Count is their number.
 	Count int
 }
 
-// ResultOf is what the outcome of a schedule comes to.
+// ResultOf returns the result of a schedule with this outcome.
 func ResultOf(o *play.Outcome) Result {
 	r := Result{Idle: len(o.Injected.Idle) > 0, Simulated: o.Played()}
 	for _, result := range o.Results {
@@ -78,7 +78,7 @@ func ResultOf(o *play.Outcome) Result {
 	return r
 }
 
-// sign is what an event has in common with its likes in other schedules.
+// sign reduces an event to what it shares with its likes in other schedules.
 func sign(e *history.Event) string {
 	text := string(e.Kind)
 	if e.Host != "" {
@@ -142,7 +142,7 @@ func (t *Tally) Failures() []Failure {
 // missing is the kind of a failure in which what was promised never came.
 const missing = "missing"
 
-// kinds are those of failures, in the order of a report.
+// kinds lists the kinds of failures, in the order of a report.
 var kinds = []string{string(invariant.Violated), missing, string(invariant.Unknown)}
 
 // kindOf is the kind of a failure that broke a guarantee, if it did, by what never came, if that is so.
@@ -169,7 +169,7 @@ func (t *Tally) OnlyExcused() []string {
 	return ids
 }
 
-// Verdict is that on the whole search, of so many schedules.
+// Verdict returns the verdict on the whole search of total schedules.
 func (t *Tally) Verdict(total int) invariant.Verdict {
 	switch {
 	case t.Violated > 0:

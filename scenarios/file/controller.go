@@ -195,7 +195,7 @@ func (v *validator) pods(at string, c *scenarios.Controller) {
 	}
 }
 
-// bmc checks what is said of somebody else's BMCs, if there are any.
+// bmc checks the description of a program that serves the BMCs, if there is one.
 func (v *validator) bmc(at string, b *scenarios.BMC) {
 	if b == nil {
 		return

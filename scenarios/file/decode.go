@@ -183,8 +183,7 @@ func (d decoder) asField(n *yaml.Node, fields []field) string {
 	return ""
 }
 
-// mentions reports whether a field is what an unknown one was meant to be: then
-// it isn't missing too.
+// mentions reports whether an unknown field was meant to be this one, which then isn't missing too.
 func mentions(texts []string, name string) bool {
 	for _, text := range texts {
 		if strings.HasSuffix(text, fmt.Sprintf("did you mean %q?", name)) {
@@ -218,7 +217,7 @@ func (d decoder) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// decimal is how whole numbers are written: not in octal, not with underscores.
+// decimal matches whole numbers: not in octal, not with underscores.
 var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 func (d decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
@@ -328,7 +327,7 @@ func (d decoder) canonical(n *yaml.Node, path string) (data []byte, ok bool) {
 	return data, ok
 }
 
-// floating is how JSON writes numbers, plus a sign.
+// floating matches numbers as JSON writes them, plus a sign.
 var floating = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 
 func number(n *yaml.Node) (float64, bool) {

@@ -17,7 +17,7 @@ import (
 // maxRounds bounds how often steps are repeated, those within each other included.
 const maxRounds = 100
 
-// round is what a Repeat by times calls its counter.
+// round is the counter's name in a Repeat by times.
 const round = "round"
 
 var reference = regexp.MustCompile(`\$\(([^()]*)\)`)

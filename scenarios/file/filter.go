@@ -18,7 +18,7 @@ type Filter struct{ terms []criterion }
 // criterion is KEY=VALUE, or a VALUE alone, which is a name's.
 type criterion struct{ key, value string }
 
-// keys are what scenarios can be found by.
+// keys maps each key of a filter to its match.
 var keys = map[string]func(s *scenarios.Scenario, value string) bool{
 	"name": func(s *scenarios.Scenario, pattern string) bool {
 		fits, err := path.Match(pattern, s.Metadata.Name)
@@ -71,7 +71,7 @@ func (f *Filter) String() string {
 	return strings.Join(terms, " ")
 }
 
-// Type is what the value is called in a help text.
+// Type names the value in a help text.
 func (f *Filter) Type() string { return "KEY=VALUE" }
 
 // Of returns those of the scenarios that fit, at least one.

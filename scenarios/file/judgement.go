@@ -9,7 +9,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// tellable checks that the worlds which are to tell the story can.
+// tellable checks that the named worlds can play the story.
 func (v *validator) tellable() {
 	for _, u := range scenarios.Uses(v.spec, v.vocab.Needs) {
 		var others []string

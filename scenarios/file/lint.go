@@ -21,7 +21,7 @@ func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 		d.shadowed(fmt.Sprintf("spec.controllers[%d].overlay", i), c.Overlay)
 	}
 	d.absent(s, vocab)
-	keys := slices.Clone(vocab.Annotations) // those that somebody sets
+	keys := slices.Clone(vocab.Annotations) // set by controllers or steps
 	var patches []string                    // which may set any
 	for _, step := range s.Spec.Steps {
 		if step.Do != nil && step.Do.Annotate != nil {
@@ -56,7 +56,7 @@ func (d *document) lint(s *scenarios.Scenario, vocab Vocabulary) {
 	}
 }
 
-// absent reports what controllers do nothing without: a health check that marks nobody, and one whose marks nobody acts on.
+// absent reports a health check that marks no Machine, and one whose marks no controller acts on.
 func (d *document) absent(s *scenarios.Scenario, vocab Vocabulary) {
 	check, acts := -1, false
 	for i := range s.Spec.Controllers {
@@ -76,7 +76,7 @@ func (d *document) absent(s *scenarios.Scenario, vocab Vocabulary) {
 	}
 }
 
-// keys reports annotations that nobody sets, and values that mean nothing.
+// keys reports annotations that no controller or step sets, and values that mean nothing.
 func (d *document) keys(path string, step *scenarios.Step, keys, patches []string, vocab Vocabulary) {
 	if len(vocab.Annotations) == 0 {
 		return
@@ -139,8 +139,8 @@ func (d *document) shadowed(path string, rules []scenarios.Rule) {
 	}
 }
 
-// hookDomains are the spellings of seed 003 that Cluster API acts on; the seed
-// has two more that nobody does.
+// hookDomains are the spellings of seed 003 that Cluster API acts on. It ignores two more in the
+// seed.
 var hookDomains = [...]string{
 	"pre-drain.delete.hook.machine.cluster.x-k8s.io",
 	"pre-terminate.delete.hook.machine.cluster.x-k8s.io",

@@ -26,10 +26,9 @@ const (
 	maxDepth = 32
 )
 
-// Load reads a scenario file. It is strict: unknown fields, wrong types, missing
-// fields, references to nothing and operations that make no sense are errors.
-// All of them are returned at once, as Errors. name is what the file is called
-// in them. A file whose matrix makes several scenarios is an error too.
+// Load reads a scenario file. It is strict: unknown fields, wrong types, missing fields, references
+// to nothing and operations that make no sense are errors. All of them are returned at once, as
+// Errors. They call the file name. A file whose matrix makes several scenarios is an error too.
 //
 // Settings and the rules of faults hold canonical JSON afterwards.
 func Load(name string, data []byte, vocab Vocabulary) (*scenarios.Scenario, error) {
@@ -109,7 +108,7 @@ func (d *document) load(vocab Vocabulary, given Values) []loaded {
 		return []loaded{{d.scenario(vocab), d, ""}}
 	}
 	if len(d.problems) > 0 {
-		return nil // what they have broken can't be told in each cell
+		return nil // a broken parameter can't be reported in each cell
 	}
 	var all []loaded
 	x := &expander{doc: d, used: map[string]bool{}, times: 1}
@@ -296,12 +295,12 @@ func (d *document) reportSyntax(data []byte, err error) {
 		_, text, _ = strings.Cut(text, ": ")
 	}
 	if reader.taken < len(data) || line < 1 || line > len(d.lines) {
-		// The last character that means something is what it stumbled over.
+		// The parser stumbled over the last character that means something.
 		read := bytes.TrimRight(bytes.TrimPrefix(data[:reader.taken], []byte("\ufeff")), " \t\r\n")
 		line = bytes.Count(read, []byte("\n")) + 1
 		column = max(utf8.RuneCount(read[bytes.LastIndexByte(read, '\n')+1:]), 1)
 	} else {
-		// It ran out of file: what it was in tells more.
+		// It ran out of file: the construct it was in says more.
 		if strings.HasPrefix(text, "did not find expected") {
 			line = min(line+1, len(d.lines)) // the parser, unlike the scanner, counts from 0
 		}
@@ -317,7 +316,8 @@ func (d *document) reportSyntax(data []byte, err error) {
 	d.report(line, column, "", "not YAML: "+text)
 }
 
-// clearer says what the parser stumbled over in an author's words, and where that is, if it can tell.
+// clearer rephrases a parser's error in an author's words, and corrects its position where that is
+// known.
 func (d *document) clearer(line, column int, text string) (int, int, string) {
 	if name, unset := strings.CutPrefix(text, "unknown anchor '"); unset { // the parser had read on
 		name = "*" + strings.TrimSuffix(name, "' referenced")

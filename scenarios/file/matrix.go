@@ -32,7 +32,7 @@ const parameterNamePattern = `^[a-z][A-Za-z0-9]*$`
 
 var (
 	parameterName = regexp.MustCompile(parameterNamePattern)
-	// cellName is what the scenario of a cell is called.
+	// cellName matches the name of a cell's scenario.
 	cellName   = regexp.MustCompile(strings.TrimSuffix(dnsLabelPattern, "$") + `(\.[a-z][A-Za-z0-9]*=[A-Za-z0-9][-.A-Za-z0-9]*(,[a-z][A-Za-z0-9]*=[A-Za-z0-9][-.A-Za-z0-9]*)*)?$`)
 	unnameable = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 )
@@ -44,7 +44,7 @@ type cell struct {
 	called []string
 }
 
-// id is what the cell is called beside its scenario's name: mode=hard,outage=5s.
+// id is the cell's part of its scenario's name: mode=hard,outage=5s.
 func (c *cell) id() string {
 	var parts []string
 	for _, name := range c.called {

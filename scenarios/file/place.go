@@ -38,7 +38,7 @@ var places = sync.OnceValue(func() map[string][][]string {
 	return all
 })
 
-// placeOf is where a field belongs that somebody wrote elsewhere in a scenario: the place that is nearest to there, if one is.
+// placeOf returns where a misplaced field belongs in a scenario: the nearest such place, if any.
 func placeOf(field, written string) (place string, known bool) {
 	var at []string // the steps of written
 	for step := range strings.FieldsFuncSeq(strings.ReplaceAll(written, "[", ".["), func(r rune) bool { return r == '.' }) {

@@ -9,10 +9,12 @@ import (
 	"strings"
 )
 
-// ProjectFile is what a project's file is called: it stands beside the stories of a repository, or above.
+// ProjectFile is the name of a project's file. It stands beside the stories of a repository, or
+// above.
 const ProjectFile = "fencelab.yaml"
 
-// Project is what holds for the stories beside and below its file, unless the command line says otherwise.
+// Project holds settings for the stories beside and below its file. The command line overrides
+// them.
 type Project struct {
 	// Module is the Go package with the controllers, as --module has it: DIR, or DIR:NAME.
 	Module string `json:"module,omitempty"`

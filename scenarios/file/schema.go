@@ -52,8 +52,8 @@ type schemaBuilder struct {
 	vocab Vocabulary
 	defs  schemaPart
 	docs  map[string]string
-	// rules are what the types don't show, as Type.field. Those of a list are
-	// meant for its items.
+	// rules adds constraints that the types don't show, keyed as Type.field. A list's rule applies
+	// to its items.
 	rules map[string]schemaPart
 }
 

@@ -76,7 +76,7 @@ type validator struct {
 	seconds []string
 	// open are the states that earlier steps have begun: "worker-1 is cut off".
 	open []string
-	// lasting are those of them that steps have begun for good.
+	// lasting holds the states that steps have begun for good.
 	lasting []string
 	// unsure says that a step is broken, so that nothing can be said about what
 	// earlier steps have done.

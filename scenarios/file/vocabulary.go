@@ -13,7 +13,7 @@ import (
 // the controllers, and what they and the BMCs understand. main puts it together.
 type Vocabulary struct {
 	Controllers map[string]ControllerVocabulary
-	// Kinds are those that the API server has.
+	// Kinds are the kinds of objects of the API server.
 	Kinds scenarios.Kinds
 	// Fault returns a pointer to a new rule of a BMC fault. If it has a method
 	// Validate() error, that is asked too. A rule that has a field name gets
@@ -29,34 +29,32 @@ type Vocabulary struct {
 	// DoubtFault what is only odd; both may be nil.
 	CheckFault func(rule any, host string, hosts []string) error
 	DoubtFault func(rule any) []string
-	// PowerRestores are what a BMC can do when a loss of AC power is over; it may be nil.
+	// PowerRestores are a BMC's possible reactions to the return of AC power; it may be nil.
 	PowerRestores []string
-	// Worlds are those that there are, nil if nobody knows, and Needs what is needed of
-	// one.
+	// Worlds are the known worlds, nil if unknown, and Needs finds the demands of a plan on one.
 	Worlds []scenarios.Capabilities
 	Needs  scenarios.Needs
 	// Values are the values of events that have a closed set of them.
 	Values map[history.Kind][]string
-	// Annotations are those that controllers set; CheckAnnotation says what is odd
-	// about the value of one. Both may be nil.
+	// Annotations are set by controllers. CheckAnnotation reports an odd value of one. Both may be
+	// nil.
 	Annotations     []string
 	CheckAnnotation func(key, value string) error
 }
 
-// ControllerVocabulary is what can be said to and about one controller.
+// ControllerVocabulary holds the words that scenarios may use about one controller.
 type ControllerVocabulary struct {
 	// Settings returns a pointer to a new settings struct that holds the
 	// defaults; nil when there is nothing to set. If it has a method
 	// Validate() error, that is asked too.
 	Settings func() any
-	// Facts and Actions are what an overlay's when and then can name; without
-	// actions the controller takes no overlay.
+	// Facts and Actions are the names that an overlay's when and then can use. Without actions the
+	// controller takes no overlay.
 	Facts, Actions []string
 	// CheckRule says what is wrong with an overlay rule whose names are right,
 	// such as the value of a fact; it may be nil.
 	CheckRule func(scenarios.Rule) error
-	// Kinds are the kinds of objects in the controller's cache. Left out:
-	// nobody knows.
+	// Kinds are the kinds of objects in the controller's cache; nil if unknown.
 	Kinds []string
 	// EveryHost says that a process of it runs on each host.
 	EveryHost bool
@@ -67,7 +65,7 @@ type ControllerVocabulary struct {
 	StandIn bool
 }
 
-// objectPattern is what objects of the kinds that have something can be called.
+// objectPattern matches the names of objects whose kinds satisfy has.
 func (v *Vocabulary) objectPattern(has func(*scenarios.Kind) bool) string {
 	name := strings.Trim(dnsLabelPattern, "^$")
 	various, single := v.Kinds.Names(func(k *scenarios.Kind) bool { return has(k) && k.Named != scenarios.AfterCluster }), v.Kinds.Names(func(k *scenarios.Kind) bool { return has(k) && k.Named == scenarios.AfterCluster })
@@ -78,7 +76,7 @@ func (v *Vocabulary) objectPattern(has func(*scenarios.Kind) bool) string {
 	return "^(" + strings.Join(all, "|") + ")$"
 }
 
-// worlds are the names of those that are known, nil if nobody said.
+// worlds returns the names of the known worlds, nil if unknown.
 func (v *Vocabulary) worlds() []string {
 	var names []string
 	for _, world := range v.Worlds {

@@ -26,11 +26,11 @@ const (
 	// Controller events are starts, stops and crashes of the processes under
 	// test, and what they say.
 	Controller Layer = "controller"
-	// Engine events are what the scenario did, and its phases.
+	// Engine events are the scenario's actions and its phases.
 	Engine Layer = "scenario"
 )
 
-// Late is the Key of a BMCCommand that nobody waits for any more.
+// Late is the Key of a BMCCommand whose client has stopped waiting.
 const Late = "late"
 
 // User is who a scenario's operations on API objects are done as.
@@ -163,13 +163,13 @@ const (
 	BareMetalHostDeleted Kind = "baremetalhost-deleted"
 	MachineCreated       Kind = "machine-created"
 	MachineDeleted       Kind = "machine-deleted"
-	// MachineDeleting is a Machine's being marked for deletion while something has to be
-	// done before it goes; DeletionPhase is what its condition Deleting tells of that, in
-	// Value: what the controllers believe, not a fact.
+	// MachineDeleting reports that a Machine was marked for deletion while something has to be done
+	// before it goes. DeletionPhase carries the reason of its condition Deleting in Value. Those
+	// are beliefs of the controllers, not facts.
 	MachineDeleting Kind = "machine-deleting"
 	DeletionPhase   Kind = "deletion-phase"
-	// DrainTimeout is a change of how long the drain of a Machine's Node may take, in Value;
-	// empty if nobody limits it.
+	// DrainTimeout is a change of how long the drain of a Machine's Node may take, in Value; empty
+	// without a limit.
 	DrainTimeout Kind = "drain-timeout"
 	// MachineNode is a change of the Machine's status.nodeRef; Value is the Node's
 	// name, or empty.
@@ -203,12 +203,11 @@ const (
 	ControllerEffect Kind = "controller-effect"
 	// ControllerError is an error that a reconcile returned.
 	ControllerError Kind = "controller-error"
-	// ControllerPanicked is a panic of a reconcile, which is tried again like one that
-	// failed. Value is what it panicked with, and Note where.
+	// ControllerPanicked is a panic of a reconcile, which is tried again like one that failed.
+	// Value is the panic's value, and Note its place.
 	ControllerPanicked Kind = "controller-panicked"
-	// APIFault says that a request to the API server failed because the scenario
-	// wanted it to. Object is what it was about, Value the HTTP status, "outage" or "etcd";
-	// Note is its verb.
+	// APIFault says that a request to the API server failed because the scenario wanted it to.
+	// Object is the request's object, Value the HTTP status, "outage" or "etcd"; Note is its verb.
 	APIFault Kind = "api-fault"
 	// ControllerWarning is a Warning Event that a controller recorded.
 	ControllerWarning Kind = "controller-warning"
@@ -220,25 +219,24 @@ const (
 	// stands then was recorded before it, as it came up: of each host a BootStarted,
 	// BootComplete, NodeCreated, NodeReady and NodeLabels at least.
 	RunStarted Kind = "run-started"
-	// OpApplied says that an operation of the plan was accepted. Key is what
-	// scenarios call it, such as addFault; Object the fault, controller or API
-	// object that it names; Value says all of it to people, and Note is the step's
-	// name.
+	// OpApplied says that an operation of the plan was accepted. Key is its name in scenarios, such
+	// as addFault; Object the fault, controller or API object that it names; Value says all of it
+	// to people, and Note is the step's name.
 	OpApplied Kind = "op-applied"
 	// Deviated says that the schedule left its default. Value is the deviation, Key
 	// the delay that it brings, if it does, and Note how long a fault lasts, if it does;
-	// Hinders says whom either holds up.
+	// Hinders names the party that either holds up.
 	Deviated Kind = "deviated"
 	// ScheduleEnded says that no step deviates from here on: the story could not go on.
 	ScheduleEnded Kind = "schedule-ended"
-	// StepOverdue says that a step has waited in vain: Value is the kind of event that never
-	// came, Host, Object and Key are those that it was to have, and Note is the step's name.
+	// StepOverdue reports that a step has waited in vain. Value is the kind of event that never
+	// came; Host, Object and Key are the ones it was expected to have; Note is the step's name.
 	StepOverdue Kind = "step-overdue"
 	// Healed begins the liveness phase: every fault is withdrawn that doesn't last for good.
 	Healed Kind = "healed"
-	// LabStalled and LabRecovered bracket a time in which the lab got too little of its
-	// machine to be in time: what is late meanwhile may be nobody's fault. Value of
-	// LabRecovered is how long that was.
+	// LabStalled and LabRecovered bracket a time in which the lab got too little of its machine to
+	// be in time. Lateness meanwhile may be no controller's fault. Value of LabRecovered is how
+	// long that was.
 	LabStalled   Kind = "lab-stalled"
 	LabRecovered Kind = "lab-recovered"
 	// Done ends a complete history. A history without it was cut short.
@@ -263,7 +261,7 @@ var layers = map[Kind]Layer{
 	LabStalled: Engine, LabRecovered: Engine, Done: Engine,
 }
 
-// Lasts is how long a deviation can hold up what it concerns, 0 for events of other kinds.
+// Lasts returns how long a deviation can hold up its party, 0 for events of other kinds.
 func (e *Event) Lasts() (sum time.Duration) {
 	if e.Kind != Deviated {
 		return 0
@@ -318,8 +316,8 @@ type Event struct {
 	// From and To are the ends of one direction of a link.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Hinders says whom the event holds up, and Frees which hindrances it ends: those whose
-	// names are, or begin with, one of these.
+	// Hinders names the party that the event holds up, and Frees the hindrances that it ends: those
+	// whose names are, or begin with, one of these.
 	Hinders *Hindrance `json:"hinders,omitempty"`
 	Frees   []string   `json:"frees,omitempty"`
 	// Lasting are, of Healed, the names of the hindrances that it doesn't end.

@@ -2,11 +2,11 @@ package history
 
 import "time"
 
-// Hindrance says whom an event holds up, and for how long. An event without one holds
-// up nobody. It can excuse that something came late, by as much as was held up, and never
-// that something was done: unless it was Decided.
+// Hindrance says which party an event holds up, and for how long. An event without one holds up no
+// party. A hindrance can excuse lateness, by as much as was held up. It excuses an action only if
+// that was Decided.
 type Hindrance struct {
-	// Party is who is held up: Everybody, the RequestsOf somebody, or a process, a host or a
+	// Party is held up: Everybody, the RequestsOf somebody, or a process, a host or a
 	// BMC, named like the ends of links.
 	Party string `json:"party"`
 	// Name is that by which a later event Frees the party, which is held up For so long beyond
@@ -17,12 +17,12 @@ type Hindrance struct {
 	// Fails says that what is held up fails. It is tried again in growing intervals, so that
 	// time is lost beyond the end of what held it up; what is only late goes on at once.
 	Fails bool `json:"fails,omitempty"`
-	// Told says that events of their own tell each time that somebody is held up. Until it is freed no time is lost to the hindrance
-	// itself; it only says who can't be done without for good, if it lasts.
+	// Told says that other events report each time that a party is held up. The hindrance itself
+	// costs no time until it is lifted; it only names the party that is indispensable if it lasts
+	// for good.
 	Told bool `json:"told,omitempty"`
-	// Decided says that what is held up had been decided before: a request on its way, a
-	// process that stands still. Then no read could have told its author that the world has
-	// changed since.
+	// Decided says that the delayed action had been decided before: a request on its way, a process
+	// that stands still. Then no read could have shown its author that the world has changed since.
 	Decided bool `json:"decided,omitempty"`
 }
 
@@ -33,7 +33,7 @@ func BootOf(host string) string { return "the boot of " + host }
 // all links of a host.
 func LinkOf(from, to string) string { return ALink + from + " to " + to }
 
-// ALink is how each LinkOf begins.
+// ALink begins each LinkOf.
 const ALink = "the link from "
 
 // Everybody is the party of whatever holds up all that ask the API server.

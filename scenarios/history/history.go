@@ -18,7 +18,7 @@ type History struct {
 	events []Event
 }
 
-// usual is how many events most histories have.
+// usual is the number of events in most histories.
 const usual = 128
 
 // Append adds an event, numbers it, and returns it. Events come in the order of
@@ -42,8 +42,8 @@ func (h *History) Events() []Event { return h.events }
 // Len returns the number of events.
 func (h *History) Len() int { return len(h.events) }
 
-// Complete reports whether the history ends with Done, so that silence at its
-// end means that nothing happened rather than that nobody looked.
+// Complete reports whether the history ends with Done, so that silence at its end means that
+// nothing happened rather than that the recording stopped.
 func (h *History) Complete() bool {
 	return len(h.events) > 0 && h.events[len(h.events)-1].Kind == Done
 }

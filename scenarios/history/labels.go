@@ -2,7 +2,8 @@ package history
 
 import "strings"
 
-// MissingLabels are those that got lacks of wanted. All are sets as NodeLabels has them, "k=v,k=v"; empty is none.
+// MissingLabels returns the labels of wanted that got lacks. All are sets as NodeLabels has them,
+// "k=v,k=v"; empty is none.
 func MissingLabels(got, wanted string) string {
 	if got == wanted {
 		return ""

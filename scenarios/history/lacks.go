@@ -1,8 +1,8 @@
 package history
 
-// Lacks returns the name of the first field that an event of its kind must have
-// and this one has not, or "". A history with such an event is no evidence: a
-// Node that was deleted nobody knows where.
+// Lacks returns the name of the first field that an event of its kind must have and this one has
+// not, or "". A history with such an event is no evidence: it may have a Node deleted without
+// saying on which host.
 func (e *Event) Lacks() string {
 	switch e.Kind {
 	case PowerOn, PowerOff, WatchdogFired, HostPaused, HostResumed, BMCCommand, BMCFault:

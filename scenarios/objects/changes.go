@@ -71,7 +71,7 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	}
 }
 
-// fencedStamp is what agents note on a Node that they have cordoned.
+// fencedStamp is the annotation that agents leave on a Node that they have cordoned.
 const fencedStamp = "poison-pill.fencelab.dev/fenced"
 
 // ready returns the status of a Node's Ready condition; a Node without the
@@ -203,7 +203,7 @@ func consumer(h *api.BareMetalHost) string {
 	switch ref := h.Spec.ConsumerRef; {
 	case ref == nil:
 		return ""
-	case ref.Namespace != "" && ref.Namespace != h.Namespace: // somebody else, who may have the same name
+	case ref.Namespace != "" && ref.Namespace != h.Namespace: // another owner, which may have the same name
 		return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 	default:
 		return ref.Kind + "/" + ref.Name
@@ -288,7 +288,7 @@ func machine(before, after *clusterv1.Machine, emit func(history.Event)) {
 	}
 }
 
-// drainTimeout is how long the drain of a Machine's Node may take, empty if nobody limits it.
+// drainTimeout returns how long the drain of a Machine's Node may take, empty without a limit.
 func drainTimeout(m *clusterv1.Machine) string {
 	if m == nil || m.Spec.Deletion.NodeDrainTimeoutSeconds == nil || *m.Spec.Deletion.NodeDrainTimeoutSeconds == 0 {
 		return ""
@@ -296,7 +296,7 @@ func drainTimeout(m *clusterv1.Machine) string {
 	return (time.Duration(*m.Spec.Deletion.NodeDrainTimeoutSeconds) * time.Second).String()
 }
 
-// deletionPhase is what a Machine's condition says of its deletion.
+// deletionPhase returns the phase of deletion that a Machine's condition reports.
 func deletionPhase(m *clusterv1.Machine) string {
 	if m == nil {
 		return ""

@@ -16,7 +16,7 @@ const (
 	workloadController = "workload"
 )
 
-// missedLeases is how many Leases a kubelet may miss before its Node is no
+// missedLeases is the number of Leases that a kubelet may miss before its Node is no
 // longer Ready.
 const missedLeases = 4
 
@@ -69,7 +69,7 @@ func Controllers(set *controllers.Set, spec *scenarios.Spec) ([]controllers.Sele
 				if err != nil {
 					return nil, err
 				}
-				selection.Settings = replaced.Settings // its times are what it is judged by
+				selection.Settings = replaced.Settings // its guarantees are judged by these times
 			}
 			chosen = append(chosen, selection)
 			continue

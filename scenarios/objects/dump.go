@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Dump is what a report has of the API: the last state of the objects of those kinds that are dumped.
+// Dump returns a report's view of the API: the last state of the objects of the dumped kinds.
 func (kinds Kinds) Dump(list func(*Kind) ([]client.Object, error)) (play.Artifact, error) {
 	dumped := []client.Object{}
 	for _, kind := range kinds {

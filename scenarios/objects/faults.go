@@ -15,7 +15,7 @@ import (
 // Faults are the faults that a scenario has added to its BMCs, in either world.
 type Faults struct {
 	bmcs map[string]*fakebmc.BMC
-	// hosts are those of the faults, by their names.
+	// hosts maps the names of faults to their hosts.
 	hosts map[string]string
 }
 
@@ -53,8 +53,8 @@ func (f *Faults) Remove(name string) error {
 	return nil
 }
 
-// Bends are what the faults of a scenario hold up each time that they bend a request, by their names: nothing, where one has
-// no entry.
+// Bends maps the names of a scenario's faults to what each holds up when it bends a request. A
+// fault without an entry holds up nothing.
 type Bends map[string]bend
 
 type bend struct {
@@ -83,8 +83,8 @@ func BendsOf(spec *scenarios.Spec) Bends {
 	return bends
 }
 
-// Events are what faults have done to a client's request to the BMC of a host, an event for
-// each. A preset may consist of several rules, which carry its name and a number (name/1).
+// Events returns an event for each fault that bent a client's request to the BMC of a host. A
+// preset may consist of several rules, which carry its name and a number (name/1).
 func (b Bends) Events(host, client string, r fakebmc.Record) []history.Event {
 	var events []history.Event
 	for _, rule := range r.Rules {

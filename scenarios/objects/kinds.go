@@ -71,12 +71,11 @@ var kinds = []Kind{
 	{GVK: fence.GroupVersion.WithKind("NodeFence"), Changes: changes(nodeFence), Dumped: true},
 }
 
-// foreign is what users and worlds do with a kind that a module has brought.
+// foreign is the default treatment of a kind that a module has brought.
 var foreign = Kind{Kind: scenarios.Kind{Annotated: true, Changed: true, Made: true}, Dumped: true}
 
 // Kind is a kind of API objects: where the API server has it, and who does what with it.
 type Kind struct {
-	// Kind is what scenarios do with it.
 	scenarios.Kind
 
 	GVK schema.GroupVersionKind
@@ -100,7 +99,7 @@ type Kind struct {
 	typ    reflect.Type
 }
 
-// changes is what makes events of the versions of one type.
+// changes adapts a function on the versions of one type, which emits events for their differences.
 func changes[T metav1.Object](of func(before, after T, emit func(history.Event))) func(before, after metav1.Object, emit func(history.Event)) {
 	return func(before, after metav1.Object, emit func(history.Event)) {
 		b, _ := before.(T)
@@ -160,7 +159,7 @@ func KindsOf(set *controllers.Set) Kinds {
 	return all
 }
 
-// Vocabulary is what scenarios know of the kinds.
+// Vocabulary returns the kinds as scenarios know them.
 func (all Kinds) Vocabulary() []scenarios.Kind {
 	var known []scenarios.Kind
 	for _, k := range all {

@@ -166,7 +166,8 @@ func TestTopologyHasItsKinds(t *testing.T) {
 	}
 }
 
-// TestCreateWith: what users create is what they say, and a BareMetalHost without a BMC gets that of its host.
+// TestCreateWith: users create objects with the fields that they give, and a BareMetalHost without
+// a BMC gets that of its host.
 func TestCreateWith(t *testing.T) {
 	all := KindsOf(controllers.Default())
 	spec := &scenarios.Spec{Topology: scenarios.Topology{Hosts: []scenarios.Host{{Name: "worker-1"}, {Name: "worker-2"}}}}

@@ -10,9 +10,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// Requests has every request to the BMCs as a line of JSON, in either world: when it
-// was received, executed and answered, what was true and what was said. The times
-// are those of the history, in nanoseconds. It may be used concurrently.
+// Requests records every request to the BMCs as a line of JSON, in either world: when it was
+// received, executed and answered, what was true and what was said. The times are the history's, in
+// nanoseconds. It may be used concurrently.
 type Requests struct {
 	mu    sync.Mutex
 	lines bytes.Buffer
@@ -27,7 +27,7 @@ func (q *Requests) Add(r fakebmc.Record) {
 	}
 }
 
-// Artifact is what a report has of them.
+// Artifact returns the requests as a file of a report.
 func (q *Requests) Artifact() play.Artifact {
 	q.mu.Lock()
 	defer q.mu.Unlock()

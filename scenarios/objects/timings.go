@@ -16,8 +16,8 @@ import (
 // machine busy.
 const slack = 2 * time.Second
 
-// Timings are what guarantees with a time in them are judged by: what the hosts of a
-// topology take, and the power controller's settings.
+// Timings returns the durations by which guarantees with a time in them are judged: those of the
+// topology's hosts, and the power controller's settings.
 func Timings(spec *scenarios.Spec, chosen []controllers.Selection) invariant.Timings {
 	t := spec.Topology.Timings
 	timings := invariant.Timings{Boot: time.Duration(t.Boot), SoftOff: time.Duration(t.SoftOff), HardOff: time.Duration(t.HardOff), Slack: slack}

@@ -69,7 +69,7 @@ func Restore(topology *scenarios.Topology, bmcs map[string]*fakebmc.BMC) error {
 	return nil
 }
 
-// ProviderID is what a host's Node and its Machine call the host.
+// ProviderID is the host's ID in its Node and its Machine.
 func ProviderID(host string) string { return "metal3://" + Namespace + "/" + host }
 
 // Names are the hosts by the names of their Nodes and of their Machines.

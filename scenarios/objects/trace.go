@@ -17,9 +17,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// Trace is what a report shows beside the history: how objects changed, and what the
-// processes had in their caches and decided. No checker sees it. It may be used
-// concurrently; a nil Trace records nothing.
+// Trace records a report's details beside the history: how objects changed, and what the processes
+// had in their caches and decided. No checker sees it. It may be used concurrently; a nil Trace
+// records nothing.
 type Trace struct {
 	mu    sync.Mutex
 	lines bytes.Buffer
@@ -98,14 +98,14 @@ func (t *Trace) Changed(at time.Duration, actor, object string, before, after me
 	t.add(e)
 }
 
-// Artifact is what a report has of it.
+// Artifact returns the trace as a file of a report.
 func (t *Trace) Artifact() play.Artifact {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return play.Artifact{Name: page.Trace, Data: bytes.Clone(t.lines.Bytes())}
 }
 
-// bookkeeping is what every write changes.
+// bookkeeping lists the fields that every write changes.
 var bookkeeping = []string{"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"}
 
 // differences are the fields of two versions of an object that are not the same, in

@@ -16,7 +16,8 @@ import (
 type API interface {
 	// Takes reports whether it takes writes now.
 	Takes() bool
-	// Names are those of the objects of a kind that have some labels, where the topology's are.
+	// Names returns the names of a kind's objects that have some labels, in the topology's
+	// namespace.
 	Names(kind *Kind, labels map[string]string) ([]string, error)
 	// Merge changes an object by a merge patch, or its status. A strict one is refused if it has
 	// fields that the definition of the kind hasn't.
@@ -35,8 +36,8 @@ type Users struct {
 	topology func() []client.Object
 }
 
-// UsersOf are those of a world with these kinds. Objects that a scenario creates again are those
-// of its topology.
+// UsersOf returns the users of a world with these kinds. Scenarios create objects again from its
+// topology.
 func UsersOf(api API, kinds Kinds, topology func() []client.Object) Users {
 	return Users{api, kinds, topology}
 }
@@ -81,7 +82,7 @@ func (u Users) Patch(op *scenarios.PatchOp) error {
 	})
 }
 
-// Delete deletes objects. One that is gone was deleted by others.
+// Delete deletes objects. An object that is already gone was deleted by others.
 func (u Users) Delete(op *scenarios.ObjectOp) error {
 	return u.each(op.Selection(), func(name string, obj client.Object) error {
 		return client.IgnoreNotFound(u.api.Delete(op.By(), name, obj))

@@ -21,8 +21,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// Vocabulary is what scenario files may speak of: the registered controllers
-// with their settings, facts and actions, and the faults of fakebmc.
+// Vocabulary returns the names that scenario files may use: the registered controllers with their
+// settings, facts and actions, and the faults of fakebmc.
 func Vocabulary() file.Vocabulary { return VocabularyOf(controllers.Default()) }
 
 // VocabularyOf is the Vocabulary of a set of controllers, which may bring kinds that
@@ -74,7 +74,7 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 		if r.Announces != "" {
 			vocabulary.Annotations = append(vocabulary.Annotations, r.Announces)
 		}
-		if r.FeedsWatchdog { // whoever brings it: it is what has its host reset
+		if r.FeedsWatchdog { // it resets its host by not feeding the watchdog
 			v.Plays = cmp.Or(v.Plays, string(controllers.Fencer))
 		}
 		if r.For != nil {
@@ -95,10 +95,10 @@ func VocabularyOf(set *controllers.Set) file.Vocabulary {
 	return vocabulary
 }
 
-// Needs are what plans need of worlds, beside what the engine knows.
+// Needs finds the demands of plans on worlds that the engine doesn't know itself.
 var Needs = scenarios.Needs{Fault: FaultNeeds}
 
-// FaultNeeds is what the rule of a fault needs of the world that its BMC is in.
+// FaultNeeds returns the demands of a fault's rule on its BMC's world.
 func FaultNeeds(rule json.RawMessage) []scenarios.Need {
 	var parsed fakebmc.Rule
 	if json.Unmarshal(rule, &parsed) != nil {

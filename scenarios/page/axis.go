@@ -21,7 +21,7 @@ const (
 	unit     = 8.0
 	most     = 96.0
 	leftEdge = 12.0
-	// narrow is how wide the axis is at least.
+	// narrow is the least width of the axis.
 	narrow = 960.0
 )
 
@@ -72,10 +72,10 @@ type tick struct {
 	Text string
 }
 
-// apart is how far two labels are from each other at least.
+// apart is the least distance between two labels.
 const apart = 76.0
 
-// closest is how much the page can be zoomed in.
+// closest is the page's greatest zoom.
 const closest = 4
 
 // ticks are at events, where there is room for a label.

@@ -13,8 +13,8 @@ const Held = "held"
 // beside is the run drawn beside the nearest one that held: the lanes in which they
 // differ, in pairs.
 type beside struct {
-	// Events is how many of the run's events are the same there; Here and There are
-	// those that come then, nil at the end of a run.
+	// Events counts the run's events up to the first difference. Here and There are the next
+	// event of each run, nil at its end.
 	Events        int
 	Here, There   *moment
 	Rows          []row

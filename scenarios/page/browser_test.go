@@ -38,7 +38,7 @@ func set(b *browser.Page, id, value string) {
 	})()`, id, value), nil)
 }
 
-// told is what the page tells of an event, once that is chosen.
+// told returns the page's text about an event after choosing it.
 func told(b *browser.Page, seq int) string {
 	b.Value(fmt.Sprintf(`new Promise(done => {
 		addEventListener("hashchange", () => setTimeout(done), {once: true});
@@ -54,7 +54,7 @@ func inBrowsers(t *testing.T, test func(t *testing.T, name string)) {
 	}
 }
 
-// TestPageInABrowser: what is drawn is what the model says.
+// TestPageInABrowser: the drawing matches the model.
 func TestPageInABrowser(t *testing.T) {
 	for name, run := range runs(t) {
 		t.Run(name, func(t *testing.T) {
@@ -279,8 +279,8 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(stepped/float64(b.N), "ms/step")
 }
 
-// TestDecisionBehindAnEffect: whoever chooses an effect is told what its controller had
-// decided on which facts, and what became different in the object.
+// TestDecisionBehindAnEffect: choosing an effect shows its controller's decision, the facts behind
+// it, and the changes in the object.
 func TestDecisionBehindAnEffect(t *testing.T) {
 	run := runs(t)["split-brain"]
 	i := slices.IndexFunc(run.Events, func(e history.Event) bool {
@@ -326,7 +326,7 @@ func TestBesideTheRunThatHeld(t *testing.T) {
 // pictures are the failures whose first screens docs/reports.md shows, each as docs/page-NAME.png.
 var pictures = []string{"split-brain", "searched", "panic", "unknown", "lab"}
 
-// TestPictures: the pictures in docs/reports.md are those of today's page.
+// TestPictures: the pictures in docs/reports.md match today's page.
 func TestPictures(t *testing.T) {
 	all := runs(t)
 	for _, name := range pictures {
@@ -353,7 +353,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// alike is how far two pictures of the same page are apart at most, for fonts differ from machine to machine.
+// alike is the greatest difference between two pictures of the same page. Fonts differ by machine.
 const alike = 0.03
 
 // distance compares two PNGs coarsely: 0 is the same, 1 is black for white.

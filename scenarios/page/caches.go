@@ -12,12 +12,12 @@ import (
 // Believes ends the names of lanes that show what a controller's cache says.
 const Believes = " believes"
 
-// belief is what somebody knows of a host from its objects: whether it is powered on,
-// how its Node is, and what is asked of it.
+// belief is an observer's view of a host from its objects: whether it is powered on, how its Node
+// is, and what is asked of it.
 type belief struct {
 	host  host
 	bands bands
-	// api says that it is what the API has, which may be nothing.
+	// api says that the view is the API's own, which may be empty.
 	api bool
 }
 
@@ -46,8 +46,7 @@ func (b *belief) learn(at time.Duration, e *history.Event) {
 	b.bands.begin(at, kind, strings.Join(said, "; "))
 }
 
-// informer is what a process has in its cache, and what the API has of the same kinds of
-// objects, host by host.
+// informer compares a process's cache with the API's objects of the same kinds, host by host.
 type informer struct {
 	process         string
 	kinds           map[string]bool
@@ -67,8 +66,8 @@ func kindOf(e *history.Event) string {
 	return kind
 }
 
-// caches follows what each process learns through a run. What it has of a host differs
-// where the API has something else, or where the host is not as it says.
+// caches follows each process's cache through a run. Its view of a host is marked where the API
+// has something else, or where the host is not as the view says.
 func (d *drawer) caches() {
 	var caches []*informer
 	find := func(process string) *informer {
@@ -111,7 +110,7 @@ func (d *drawer) caches() {
 	}
 }
 
-// cached is what one process has in its cache of a host, and what the API has.
+// cached is a process's cached view of a host beside the API's.
 type cached struct {
 	process         string
 	believed, truth *bands

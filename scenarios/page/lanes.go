@@ -28,7 +28,7 @@ type Lane struct {
 	Bands []Band
 	// Marks are events, by their numbers.
 	Marks []Mark
-	// Believed says that it is not what was the case, but what somebody says.
+	// Believed marks an observer's statement rather than a fact.
 	Believed bool
 	// last is the band in which the run ends, however short it is.
 	last *Band
@@ -39,7 +39,7 @@ type Lane struct {
 // Band is a stretch of time.
 type Band struct {
 	From, To time.Duration
-	// Kind is what it looks like, Text what it says.
+	// Kind selects its look, and Text is its label.
 	Kind, Text string
 	// Differs says that what is believed in it is not true, and Marked is the text with a mark at each item that isn't.
 	Differs bool
@@ -65,15 +65,14 @@ const (
 	panicked = "panicked"
 )
 
-// Fact is what a lane says at a moment, with a mark at each item that isn't true.
+// Fact is the content of a lane at a moment, with a mark at each item that isn't true.
 type Fact struct {
 	Lane, Text string
-	// Believed says that it is what somebody says or believes, and Differs that it
-	// is not true.
+	// Believed marks a statement or belief, and Differs marks it as untrue.
 	Believed, Differs bool
 }
 
-// Moment is what the lanes say when an event has just happened, group by group.
+// Moment returns the content of the lanes just after an event, group by group.
 func Moment(run *Run, seq int) map[string][]Fact {
 	until := *run
 	until.Events = run.Events[:seq]
@@ -104,7 +103,8 @@ const (
 	bmcAnswered = "BMC last answered"
 )
 
-// answer tells what a BMC last answered, how long ago, and whether it was so then: it hasn't lied that the host has changed since.
+// answer describes a BMC's last answer, how long ago it came, and whether it was true then. A later
+// change of the host doesn't make it a lie.
 func answer(b *Band, answered, now time.Duration, power *Lane) string {
 	text := fmt.Sprintf("%s, %s ago", b.Text, (now - answered).Round(10*time.Millisecond))
 	if !b.Differs {
@@ -150,8 +150,8 @@ func (b *bands) end(at time.Duration) {
 	b.open = nil
 }
 
-// host is what the events have said of one host so far.
-// It has a field for each lane, and those that tell them apart.
+// host collects the events of one host so far. It has a field for each lane, and fields to
+// distinguish them.
 type host struct {
 	name                               string
 	power, workload, node, status, bmc bands
@@ -169,7 +169,7 @@ type host struct {
 	answered                           time.Duration // by its BMC, about its power
 }
 
-// process is what they have said of one controller.
+// process collects the events of one controller.
 type process struct {
 	name  string
 	up    bands
@@ -286,7 +286,7 @@ func (d *drawer) event(e history.Event) {
 	}
 }
 
-// lateLanes is how many lanes what came late takes at most.
+// lateLanes bounds the lanes for late arrivals.
 const lateLanes = 6
 
 // deviated takes note of a delay, in the first lane that has room for it.

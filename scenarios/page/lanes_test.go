@@ -35,7 +35,7 @@ func runs(t testing.TB) map[string]*Run {
 	return all
 }
 
-// text is what the lanes of a run show.
+// text renders the lanes of a run.
 func text(run *Run) string {
 	var b strings.Builder
 	for _, group := range Lanes(run) {

@@ -21,7 +21,7 @@ import (
 var (
 	//go:embed page.html
 	markup string
-	// Style is how pages look: this one, and others that lead to it.
+	// Style is the look of this page and of others that lead to it.
 	//
 	//go:embed page.css
 	Style string
@@ -31,7 +31,7 @@ var (
 	page = template.Must(template.New("page").Parse(markup))
 )
 
-// hash is what a content security policy calls an inline text.
+// hash returns the source of an inline text in a content security policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
@@ -53,8 +53,7 @@ const (
 	laneHeight  = 24
 )
 
-// view is what the template is given.
-// It has a field for each thing that the template names.
+// view is the template's input. It has a field for each thing that the template names.
 type view struct {
 	Run        *Run
 	Title      string
@@ -66,7 +65,7 @@ type view struct {
 	Beside     *beside
 	Guarantees []promise
 	Rows       []row
-	// Quiet is how many lanes are folded, for nothing changes in them.
+	// Quiet counts the lanes that are folded because nothing changes in them.
 	Quiet         int
 	Ticks, Cuts   []tick
 	Grid          string
@@ -82,7 +81,7 @@ type broken struct {
 	promise
 	First, Second moment
 	Margin        string
-	// Limit is by when the second had to come after the first, if that is what was promised.
+	// Limit is the deadline of the second event after the first, if the guarantee sets one.
 	Limit string
 }
 
@@ -108,8 +107,8 @@ type row struct {
 	Y     float64
 	// Quiet says that the row is folded.
 	Quiet bool
-	// Bands are those of a kind, Untrue lies over them, and Ticks are the marks of a
-	// kind, each one path.
+	// Bands holds the bands of each kind, Untrue lies over them, and Ticks holds the marks of each
+	// kind. Each is one path.
 	Bands, Untrue, Ticks strokes
 	Words                []word
 }
@@ -165,7 +164,7 @@ func (r *row) bands(lane *Lane, axis *axis) {
 	}
 }
 
-// again is how far from a label the next one of the same text is, at least.
+// again is the least distance between labels of the same text.
 const again = 150.0
 
 // marks draws the events of a lane, and says where each of them is.
@@ -202,11 +201,11 @@ func (r *row) marks(lane *Lane, axis *axis, key []int) map[int]float64 {
 	return where
 }
 
-// word is what a band or a mark says. The page shows it where there is room, or always.
+// word is the label of a band or a mark. The page shows it where there is room, or always.
 type word struct {
 	X           float64
 	Class, Text string
-	// Room is how wide the band is; a mark has what is free beside it.
+	// Room is the width of the band; for a mark, the free space beside it.
 	Room float64
 }
 
@@ -220,8 +219,8 @@ type line struct {
 	Marked                                bool
 }
 
-// model is what the page's script works on. Times are milliseconds. In its tuples a text
-// is the number of one of Words, for most come again and again.
+// model is the data for the page's script. Times are milliseconds. In its tuples a text is its
+// index in Words, since most texts recur.
 type model struct {
 	Words []string    `json:"words"`
 	Lanes []modelLane `json:"lanes"`
@@ -274,7 +273,7 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// chunkLength is how many events are laid out together.
+// chunkLength is the number of events that are laid out together.
 const chunkLength = 100
 
 // Render draws the page of a run.

@@ -44,7 +44,7 @@ func long(n int) *Run {
 		}
 	}
 	run.Events = h.Events()
-	// What a simulator tells of it.
+	// Add the simulator's trace.
 	for i := range run.Events {
 		e := &run.Events[i]
 		switch i % 5 {
@@ -169,8 +169,8 @@ func TestConsoles(t *testing.T) {
 	}
 }
 
-// TestLines: with the times of its lines known, a console shows them, and the last line at
-// a moment is what the host says in it until its power goes.
+// TestLines: with the times of its lines known, a console shows them. The last line at a moment
+// stands for the host's console until its power goes.
 func TestLines(t *testing.T) {
 	run, err := Read(fstest.MapFS{
 		"history.jsonl": {Data: []byte(`{"seq":1,"at":0,"kind":"power-on","host":"worker-1"}

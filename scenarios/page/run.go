@@ -25,16 +25,16 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// Run is what a page is drawn from.
+// Run is the data that a page is drawn from.
 type Run struct {
 	// Report is the run's report.json; zero where there is none.
 	Report   Report
 	Events   []history.Event
 	Requests []Request
-	// Trace is what the simulator tells beside the history, in order.
+	// Trace is the simulator's record beside the history, in order.
 	Trace    []Entry
 	Consoles []Console
-	// Lines are those of the consoles, at their times.
+	// Lines are the lines of the consoles, each at its time.
 	Lines []Line
 	// Held is the nearest run that held, if it is known.
 	Held *Run
@@ -42,7 +42,7 @@ type Run struct {
 	Plan string
 }
 
-// Report is what of report.json is on the page.
+// Report is the part of report.json that the page shows.
 type Report struct {
 	Scenario   string            `json:"scenario"`
 	Verdict    invariant.Verdict `json:"verdict"`
@@ -71,7 +71,7 @@ type Report struct {
 	} `json:"deviations"`
 	Causes []string `json:"causes"`
 	Notes  []string `json:"notes"`
-	// Story is how it came to a failure, event by event.
+	// Story is the way to a failure, event by event.
 	Story []struct {
 		Event   int     `json:"event"`
 		Seconds float64 `json:"atSeconds"`
@@ -81,7 +81,7 @@ type Report struct {
 	Invariants []Guarantee `json:"invariants"`
 }
 
-// Guarantee is what a run said of one.
+// Guarantee is a run's verdict on one guarantee.
 type Guarantee struct {
 	ID      string            `json:"id"`
 	Verdict invariant.Verdict `json:"verdict"`
@@ -119,7 +119,8 @@ type Request struct {
 // Entry is one line of trace.jsonl, as docs/reports.md describes it.
 type Entry struct {
 	At time.Duration `json:"at"`
-	// What is what is told: an object changed, a process decided, ran, learned or forgot, or a step deviated.
+	// What is the kind of entry: an object changed, a process decided, ran, learned or forgot, or a
+	// step deviated.
 	What    string          `json:"what"`
 	Process string          `json:"process,omitempty"`
 	Key     string          `json:"key,omitempty"`
@@ -127,7 +128,7 @@ type Entry struct {
 	Action  string          `json:"action,omitempty"`
 	Object  string          `json:"object,omitempty"`
 	Fields  []Field         `json:"fields,omitempty"`
-	// Event is what a process learned, as the history has it of the API.
+	// Event is the change that a process learned, as the history records it of the API.
 	Event *history.Event `json:"event,omitempty"`
 }
 
@@ -144,7 +145,7 @@ type Field struct {
 	Is   string `json:"is,omitempty"`
 }
 
-// Console is what a host of the lab has written.
+// Console is the output of a host in the lab.
 type Console struct{ Host, Text string }
 
 // Line is one line of consoles.jsonl: what a host has written, and when.
@@ -212,16 +213,15 @@ func Read(files fs.FS) (*Run, error) {
 	return run, nil
 }
 
-// Requests, Trace and Lines are the files of a report that have every request to the
-// BMCs, what the world tells of the controllers beside the history, and what the hosts of
-// the lab wrote to their consoles.
+// Requests, Trace and Lines are files of a report. They hold every request to the BMCs, the world's
+// record of the controllers beside the history, and the console lines of the hosts in the lab.
 const (
 	Requests = "bmc.jsonl"
 	Trace    = "trace.jsonl"
 	Lines    = "consoles.jsonl"
 )
 
-// console is what a host has written, each line with its time; empty without any.
+// console returns a host's output, each line with its time; empty without any.
 func (r *Run) console(host string) string {
 	var text strings.Builder
 	for _, l := range r.Lines {
@@ -239,7 +239,7 @@ func (r *Run) ReadRequests(data []byte) (err error) {
 	return err
 }
 
-// ReadTrace takes over what the simulator tells.
+// ReadTrace takes in the simulator's trace.
 func (r *Run) ReadTrace(data []byte) (err error) {
 	r.Trace, err = readLines[Entry](data)
 	slices.SortStableFunc(r.Trace, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
@@ -276,7 +276,7 @@ func Write(files fs.FS, name string) error {
 	return nil
 }
 
-// Name is what the page is called in a report's directory.
+// Name is the file name of the page in a report's directory.
 const Name = "report.html"
 
 // consoleLimit bounds what of a console is on the page: its end.
@@ -320,7 +320,7 @@ func (r *Run) event(seq int) *history.Event {
 	return &r.Events[seq-1]
 }
 
-// hosts are those that the violation is about, in the order in which they are to be looked at.
+// hosts returns the hosts that the violation is about, in the order in which to look at them.
 func (r *Run) hosts() (names []string) {
 	if g := r.broken(); g != nil {
 		for _, seq := range []int{g.First, g.Second} {
@@ -345,7 +345,7 @@ func (r *Run) began() time.Duration {
 // host when it happened, nil if that isn't known.
 func (r *Run) Decision(e *history.Event) *Entry { return decisionsIn(r.Trace).behind(e) }
 
-// decisions are those of a trace, by process, in order.
+// decisions holds the decisions of a trace by process, in order.
 type decisions map[string][]*Entry
 
 func decisionsIn(trace []Entry) decisions {
@@ -379,7 +379,7 @@ func about(keys string, e *history.Event) bool {
 	return false
 }
 
-// nothing is what controllers call it when they decide to do nothing.
+// nothing is the name of a controller's decision to do nothing.
 const nothing = "Nothing"
 
 // deed is an effect in a few words: what its controller calls it, or else what was done to what kind of object.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Quote quotes a text that somebody has written, shortened.
+// Quote quotes a user's text, shortened.
 func Quote(s string) string {
 	if short := Shorten(s); short != s {
 		return fmt.Sprintf("%q...", strings.TrimSuffix(short, "..."))

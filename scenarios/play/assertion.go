@@ -11,12 +11,11 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// AsTold is what reports call a scenario's own claims about its events, beside the
-// guarantees.
+// AsTold is the name in reports of a scenario's own claims about its events, beside the guarantees.
 const AsTold = "as-told"
 
-// asTold judges the assertions of a plan. told says, when the run is over, whether the
-// story was told to its end: what didn't happen in half a story could still have come.
+// asTold judges the assertions of a plan. When the run is over, told reports whether the story came
+// to its end: after half a story, a missing event could still have come.
 func asTold(plan *scenarios.Plan, skew time.Duration, told func() bool) invariant.Invariant {
 	return invariant.Invariant{
 		ID:       AsTold,
@@ -76,8 +75,8 @@ func (c *assertions) Observe(e *history.Event) *invariant.Violation {
 	return c.found
 }
 
-// excuse takes the time from a claim: a schedule that leaves its default says nothing about
-// how soon. It is the first deviation that tells, for those of a search are in no plan yet.
+// excuse takes the time from a claim: a schedule that leaves its default says nothing about how
+// soon. It watches for the first deviation, since those of a search are in no plan yet.
 func (c *assertions) excuse(one *claim) {
 	one.Within = 0
 	if !one.Never.IsZero() {
@@ -166,9 +165,9 @@ func (c *assertions) Pending() string {
 	return ""
 }
 
-// Finish returns the verdict. What is missing in the end is violated only if the story
-// was told to its end.
-// RuledOn implements invariant.Checker: what a story claims of itself is no rule for harms.
+// Finish returns the verdict. A claim unfulfilled in the end is violated only if the story came to
+// its end. RuledOn implements invariant.Checker: a story's claims about itself are no rule for
+// harms.
 func (c *assertions) RuledOn(*history.Event) (*history.Event, bool) { return nil, false }
 
 func (c *assertions) Finish(complete bool) invariant.Result {

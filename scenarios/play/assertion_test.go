@@ -10,8 +10,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// TestAssertions judges short histories: each event is its letter, at the second that
-// is its place; the story begins at 1 and is told.
+// TestAssertions judges short histories: each event is its letter, at the second that is its place.
+// The story begins at 1 and comes to its end.
 func TestAssertions(t *testing.T) {
 	kinds := map[rune]history.Kind{'a': history.NodeReady, 'b': history.NodeNotReady, 'c': history.PowerOff, '.': history.PowerReported, '~': history.Deviated}
 	on := func(letter rune) scenarios.Trigger { return scenarios.Trigger{Event: string(kinds[letter])} }

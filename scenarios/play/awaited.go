@@ -7,8 +7,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Awaited is what a plan's topology still lacks before its story can begin, in every world: the Node of each host, the
-// controllers, the workload if there is one, and what a world awaits by a name of its own.
+// Awaited holds the parts of a plan's topology that are missing before its story can begin, in
+// every world: the Node of each host, the controllers, the workload if there is one, and whatever a
+// world awaits by a name of its own.
 type Awaited map[string]bool
 
 // Await returns what is awaited of a topology. The world adds its controllers, by the names of their processes.

@@ -9,8 +9,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Injected counts what was to go wrong in a run, and what of it did. A fault that
-// bent nothing and a crash of nobody test nothing.
+// Injected counts the failures that a run planned and those that took effect. A fault that bent
+// nothing and a crash that hit no process test nothing.
 type Injected struct {
 	Faults, Crashes, Deviations Count
 	// Idle names those that had no effect, a clause each.

@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// Reproduction is what became in another world of what a plan did in the simulator.
+// Reproduction says how another world's run compares with the simulator's run of the same plan.
 type Reproduction string
 
 // The reproductions.

@@ -19,7 +19,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// Outcome is what came of playing a plan.
+// Outcome is the result of playing a plan.
 type Outcome struct {
 	Plan    *scenarios.Plan
 	Timings invariant.Timings
@@ -39,24 +39,24 @@ type Outcome struct {
 	// Settled is when the quiet time began in which nothing was missing any more,
 	// or 0.
 	Settled time.Duration
-	// Injected is what was to go wrong, and what of it did.
+	// Injected counts the planned failures, and those that took effect.
 	Injected Injected
 	// Err says why the run could not be finished: the backend failed, or it was
 	// interrupted.
 	Err error
 	// Artifacts are the backend's evidence.
 	Artifacts []Artifact
-	// Nearest is the nearest run that held, for a report to show beside this one; nil
-	// if nobody looked for it.
+	// Nearest is the nearest run that held, for a report to show beside this one; nil if none was
+	// sought.
 	Nearest *Outcome
-	// Notes are what the backend has to say beside the history, whatever came of the run.
+	// Notes are the backend's remarks beside the history, whatever the verdict.
 	Notes []string
-	// Spent is what the backend took of the machine's processors, if it knows.
+	// Spent is the processor time that the backend used, if it knows.
 	Spent []Spent
 	// World and Version say where this was played, for whoever reads the report;
 	// whoever calls Run knows.
 	World, Version string
-	// excuses are found when somebody asks for them; nil in an outcome that nobody played.
+	// excuses are found on demand; nil in an outcome that was not played.
 	excuses func() []invariant.Excuse
 }
 
@@ -110,8 +110,8 @@ func Run(ctx context.Context, plan *scenarios.Plan, backend Backend, listen func
 	return r.outcome, nil
 }
 
-// judges builds the checkers of the guarantees that were chosen, and of the plan's own claims; told
-// says in the end whether the story was told.
+// judges builds the checkers of the chosen guarantees and of the plan's own claims. In the end told
+// reports whether the story came to its end.
 func judges(plan *scenarios.Plan, timings invariant.Timings, chosen []invariant.Invariant, told func() bool) *invariant.Panel {
 	if len(plan.Spec.Expect.Events) > 0 {
 		chosen = append(slices.Clip(chosen), asTold(plan, timings.Skew, told))
@@ -140,7 +140,7 @@ func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 	return chosen, nil
 }
 
-// params are what the checkers must know of the plan.
+// params are the facts of the plan that the checkers need.
 func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 	p := invariant.Params{Timings: timings, Claims: claims(&plan.Spec), Patience: time.Duration(plan.Spec.Limits.Settle)}
 	for _, host := range plan.Spec.Topology.Hosts {
@@ -283,8 +283,8 @@ func (r *run) await(i int, s *scenarios.Step) bool {
 	return seen
 }
 
-// warned is what a controller has said last about a host from which an event is awaited,
-// since it may be why none comes.
+// warned returns a controller's last warning about a host from which an event is awaited, since it
+// may be why none comes.
 func warned(w *wait, events []history.Event) string {
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
@@ -396,7 +396,7 @@ func (r *run) rest() bool {
 	return calm
 }
 
-// quiet is what the plan says, or what the world knows of its controllers.
+// quiet returns the plan's limit, or else the one that suits its controllers in this world.
 func quiet(plan *scenarios.Plan, timings *invariant.Timings) time.Duration {
 	return cmp.Or(time.Duration(plan.Spec.Limits.Quiet), timings.Quiet)
 }
@@ -488,7 +488,7 @@ func (r *run) record(e history.Event) history.Event {
 	return e
 }
 
-// claims are those of all hosts, for the checker.
+// claims returns the claims of all hosts, for the checker.
 func claims(s *scenarios.Spec) []invariant.Claim {
 	var all []invariant.Claim
 	for i := range s.Claims {

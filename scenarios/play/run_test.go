@@ -11,7 +11,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// told is a world that does nothing but let these events happen.
+// told is a world that only plays these events.
 type told []history.Event
 
 func (t *told) Start(context.Context, *scenarios.Plan) (invariant.Timings, error) {

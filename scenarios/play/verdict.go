@@ -15,13 +15,12 @@ import (
 	"github.com/fencelab/fencelab/scenarios/phrase"
 )
 
-// Verdict is the verdict on the whole run. A violation that was seen stands,
-// whatever else went wrong. Held needs a story that was told to its end, and a
-// guarantee that it put to the test; one that the scenario names itself must be
-// among those.
+// Verdict is the verdict on the whole run. An observed violation stands, whatever else went wrong.
+// Held needs a story that came to its end, and a guarantee that it put to the test; one that the
+// scenario names itself must be among those.
 //
-// A fault, a crash or a deviation that had no effect leaves the verdict unknown:
-// what the scenario is about was not tested.
+// A fault, a crash or a deviation that had no effect leaves the verdict unknown: the scenario's
+// subject was not tested.
 func (o *Outcome) Verdict() (invariant.Verdict, string) {
 	verdict, reason := o.VerdictOfSchedule()
 	if verdict == invariant.Held && len(o.Injected.Idle) > 0 {
@@ -133,8 +132,8 @@ func (o *Outcome) Meets() (mismatch string) {
 	return fmt.Sprintf("expected %s to be violated, but the verdict is %s%s", expected, verdict, reason)
 }
 
-// TooSlow says by what the machine, and nobody under test, may have spoilt the run: it names who got too little of it, and for how
-// long. It is "" if nothing was noticed.
+// TooSlow reports how the machine, rather than a process under test, may have spoilt the run: it
+// names who got too little of it, and for how long. It is "" if nothing was noticed.
 func (o *Outcome) TooSlow() string {
 	var stalls []string
 	for _, e := range o.History.Events() {

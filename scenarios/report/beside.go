@@ -91,7 +91,7 @@ func clipped(text string) string {
 	return text
 }
 
-// done is something that was done or happened, as both runs tell it.
+// done is an action or a happening, in words common to both runs.
 type done struct {
 	at   time.Duration
 	text string
@@ -100,7 +100,8 @@ type done struct {
 // comparable is the least weight of what is set beside another run.
 const comparable = 4
 
-// deeds are what matters of a run in its story, with controllers called as their twins are.
+// deeds returns the events of a run that matter in its story. Controllers bear the names of their
+// twins.
 func deeds(o *play.Outcome, names map[string]string) []done {
 	var all []done
 	begun := false

@@ -108,8 +108,8 @@ func each(what string, things []string) []string {
 	return lines
 }
 
-// subject is what a report of a run that came to no good is about: the hosts and the actors that matter, and the last event
-// that does. It is empty for a run that held.
+// subject is the topic of a report on a failed run: the hosts and the actors that matter, and the
+// last event that does. It is empty for a run that held.
 type subject struct {
 	hosts, actors []string
 	last          int
@@ -137,7 +137,7 @@ func (s subject) causes(o *play.Outcome) []string {
 	return causes(o, s.hosts, s.last, causesShown)
 }
 
-// causesShown bounds how many controllers are told of that something waits for.
+// causesShown bounds how many controllers are reported as the cause of a wait.
 const causesShown = 3
 
 // lively reports whether a violation is of something that never came, or came too late.
@@ -269,7 +269,7 @@ func (s subject) landmarks(o *play.Outcome, n int) (told []landmark) {
 		weight := weights[e.Kind]
 		if e.Kind == history.BMCFault || e.Kind == history.APIFault {
 			if what := e.Host + " " + e.Object + " " + e.Value; faults[what] {
-				weight = 0 // its first time tells enough
+				weight = 0 // the first time says enough
 			} else {
 				faults[what] = true
 			}
@@ -313,7 +313,7 @@ func (s subject) landmarks(o *play.Outcome, n int) (told []landmark) {
 	return told
 }
 
-// withAuthor says what happened, and by whom unless the phrase begins with that.
+// withAuthor describes an event with its author, unless the phrase begins with that.
 func withAuthor(e *history.Event) string {
 	text := e.Phrase()
 	if e.Actor != "" && !strings.HasPrefix(text, e.Actor) {

@@ -15,9 +15,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// causes are at most n lines that say how the controllers under test stood when an event had happened for which something
-// else should have come: which fail, which wait for nothing that is due, and which decide the same again and again. What is
-// told of keys is told of the hosts that matter, or of all if none does.
+// causes describes in at most n lines how the controllers under test stood at an event, after which
+// something else should have come: which of them fail, which wait for nothing that is due, and
+// which decide the same again and again. Lines about keys cover the hosts that matter, or all if
+// none does.
 func causes(o *play.Outcome, hosts []string, last, n int) []string {
 	if last < 1 || last > o.History.Len() {
 		return nil
@@ -52,7 +53,7 @@ const (
 	failing
 )
 
-// cause is a line, and how much it tells.
+// cause is a line, and how much it explains.
 type cause struct {
 	weight int
 	text   string
@@ -62,10 +63,11 @@ type cause struct {
 type standing struct {
 	// failures are the errors and panics of its reconciles.
 	failures []history.Event
-	// ran is what came last of each key, and lastRan the last of all.
+	// ran holds the last run of each key, and lastRan the last of all.
 	ran     map[string]page.Entry
 	lastRan page.Entry
-	// decided is what was decided last about each key, since when, and how often.
+	// decided holds the last decision about each key, since when it stands, and how often it was
+	// made.
 	decided map[string]*streak
 	// effect is when it last changed anything, and since how often it has run.
 	effect time.Duration
@@ -124,10 +126,10 @@ func stood(events []history.Event, trace []page.Entry, standIns []string) map[st
 	return found
 }
 
-// often is from how many decisions on it is worth telling that they were the same.
+// often is the number of equal decisions that are worth reporting as such.
 const often = 3
 
-// cause is what there is to say of a process.
+// cause describes how a process stands.
 func (p *standing) cause(process string, hosts []string) cause {
 	fails := p.lastRan.What == "" || p.ran[p.lastRan.Key].Action == page.Failed
 	if n := len(p.failures); n > 0 && fails {
@@ -161,7 +163,8 @@ func (p *standing) cause(process string, hosts []string) cause {
 	return cause{}
 }
 
-// decision is what was decided last about a key, and on which facts that were true, for the end of a sentence.
+// decision describes the last decision about a key, and the true facts behind it, for the end of a
+// sentence.
 func (p *standing) decision(key string) string {
 	if s := p.decided[key]; s != nil {
 		return ": " + decision(&s.Entry)

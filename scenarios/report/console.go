@@ -29,14 +29,14 @@ type Console struct {
 	// World is the one that plans are played in, and Real says that time passes there.
 	World string
 	Real  bool
-	// Parts are what a lab is made of.
+	// Parts are the replaceable parts of a lab.
 	Parts []*Part
 	// Trace says that every event is printed as it happens.
 	Trace bool
 	// Dir is where all runs are saved. Without one, those that did not come out as
 	// expected are saved below out.
 	Dir string
-	// Format is what is printed: text, or json for programs.
+	// Format is the form of the output: text, or json for programs.
 	Format string
 	// Program is this program as the user called it, with what comes before its verbs.
 	Program []string
@@ -44,14 +44,14 @@ type Console struct {
 
 // Part is a choice of what the lab is made of.
 type Part struct {
-	// Flag is what the command line calls it.
+	// Flag is its flag on the command line.
 	Flag string
 	// Of are the choices, the default first, and Value is the one that was made.
 	Of    []string
 	Value string
 }
 
-// Chosen is what was chosen of a part, or "" if there is no choice.
+// Chosen returns the choice for a part, or "" if there is no choice.
 func (c *Console) Chosen(flag string) string {
 	for _, p := range c.Parts {
 		if p.Flag == flag {
@@ -61,7 +61,7 @@ func (c *Console) Chosen(flag string) string {
 	return ""
 }
 
-// Formats are those in which results can be printed.
+// Formats are the forms of output for results.
 var Formats = []string{"text", "json"}
 
 // Line prints one result.

@@ -11,8 +11,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// deviations say what each deviation of the plan did, in words, and how the plan names its step. Only the trace knows what a
-// step of the simulator does; one that never came is told by its name.
+// deviations describes the effect of each deviation of the plan, and the name of its step in the
+// plan. Only the trace knows the work of the simulator's steps; one that never came is described by
+// its name.
 func deviations(o *play.Outcome) (told []string) {
 	for _, d := range deviated(o) {
 		switch {
@@ -52,10 +53,11 @@ func deviated(o *play.Outcome) (all []deviation) {
 	return all
 }
 
-// fieldsTold bounds how many fields of a write are told.
+// fieldsTold bounds how many fields of a write are listed.
 const fieldsTold = 2
 
-// writes is what the step that deviates first changed of the object that it names, in a trace that begins with it.
+// writes describes the first changes that the deviating step made to the object that it names, in a
+// trace that begins with it.
 func writes(trace []page.Entry, d scenarios.Deviation) string {
 	step, until := trace[0], trace[0].At
 	if d.Fault.HasExtent() {

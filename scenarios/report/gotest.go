@@ -35,7 +35,7 @@ import (
 }
 `))
 
-// notInNames is what a name of a file or of Go can't have.
+// notInNames matches characters that are not allowed in the names of files or of Go.
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 // WriteTest writes a Go test that plays the plan of a run, and the plan below testdata beside it. module is the Go expression of the
@@ -94,7 +94,7 @@ func title(word string) string {
 	return string(unicode.ToUpper(rune(word[0]))) + word[1:]
 }
 
-// outcomeLine is what a run broke, or why it has no verdict.
+// outcomeLine describes the violation that ended a run, or else its verdict and the reason.
 func outcomeLine(o *play.Outcome) string {
 	if v := o.Violation(); v != nil {
 		return v.Invariant + ": " + v.Sentence

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Progress says how far a search has come: on a terminal in a line that changes, and
-// elsewhere in a line now and then, so that nobody takes a long search for a dead one.
+// Progress says how far a search has come: on a terminal in a line that changes, and elsewhere in a
+// line now and then, so that a long search doesn't look dead.
 type Progress struct {
 	to       io.Writer
 	terminal bool
@@ -23,11 +23,11 @@ const (
 	// there is a line elsewhere.
 	redrawn = 100 * time.Millisecond
 	said    = 30 * time.Second
-	// width is what the line has at most: it may not wrap.
+	// width is the longest line that doesn't wrap.
 	width = 79
 )
 
-// NewProgress returns the progress of a search of so many schedules.
+// NewProgress returns the progress of a search of total schedules.
 func NewProgress(to io.Writer, name string, total int) *Progress {
 	return newProgress(to, terminal(to), time.Now, name, total)
 }
@@ -61,7 +61,7 @@ func (p *Progress) At(played, failed int) {
 	fmt.Fprintf(p.to, "\r\x1b[K  %s: %s", name, text)
 }
 
-// left is how long so many more take.
+// left estimates how long these schedules still take.
 func left(schedules int, rate float64) string {
 	if rate <= 0 {
 		return "?"

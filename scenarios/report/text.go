@@ -107,7 +107,7 @@ func excused(n int) string {
 // reasonsShown bounds how much the report shows of what held somebody up.
 const reasonsShown = 3
 
-// because says what held whom up, and when.
+// because describes a hindrance: its cause, its party, and its time.
 func because(e *invariant.Excuse) []string {
 	var lines []string
 	for i, held := range e.Because {

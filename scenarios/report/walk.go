@@ -76,7 +76,7 @@ type viewer struct {
 	at int
 }
 
-// orders are what a viewer obeys. A line may have their beginning alone.
+// orders are a viewer's commands. A line may abbreviate them.
 var orders = []struct{ name, argument, help string }{
 	{"next", "[ACTOR]", "the next event, or the next of an actor; so does an empty line"},
 	{"back", "[ACTOR]", "the event before, or the one before of an actor"},

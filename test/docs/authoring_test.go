@@ -10,8 +10,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 )
 
-// authoring are mistakes that authors make in a good scenario, by what they write instead of what, with a mark for what they
-// are told: 2 leads to the fix, 1 needs thought, 0 misleads or says nothing.
+// authoring lists mistakes that authors make in a good scenario: the text they write instead of the
+// right one, and a mark for the message that they get: 2 leads to the fix, 1 needs thought, 0
+// misleads or says nothing.
 var authoring = []struct {
 	mistake, of, instead string
 	mark                 int
@@ -77,7 +78,7 @@ var authoring = []struct {
 // wellWritten is the scenario in which the mistakes are made.
 const wellWritten = "scenarios/catalog/machine-remediation/cut-off-host.yaml"
 
-// linted is what fencelab lint says of a file.
+// linted returns the output of fencelab lint for a file.
 func linted(text string) string {
 	const name = "story.yaml"
 	vocabulary := cmd.Vocabulary()
@@ -92,7 +93,7 @@ func linted(text string) string {
 	return said.String()
 }
 
-// TestAuthoring holds docs/measured/authoring.md against what authors are told of their mistakes.
+// TestAuthoring compares docs/measured/authoring.md with the messages that authors get for their mistakes.
 func TestAuthoring(t *testing.T) {
 	data, err := os.ReadFile(wellWritten)
 	if err != nil {

@@ -51,7 +51,7 @@ var (
 	fence   = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
-	// slugDrops is what a heading's anchor leaves out of it.
+	// slugDrops matches the characters that a heading's anchor omits.
 	slugDrops = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
@@ -121,7 +121,7 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// compare holds a document against what the commands print now, or rewrites it.
+// compare checks a document against the commands' present output, or rewrites it.
 func compare(t *testing.T, file, text, now string) {
 	t.Helper()
 	switch {
@@ -137,7 +137,7 @@ func compare(t *testing.T, file, text, now string) {
 
 const elided = "..."
 
-// duration is what differs from run to run.
+// duration matches the parts that differ from run to run.
 var duration = regexp.MustCompile(`\b[0-9.]+(µs|ms|s): |\b[0-9]+ schedules/s`)
 
 // session runs the commands of a console block, which stand behind "$ ", and
@@ -300,7 +300,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestKinds holds the table of the kinds of objects against what scenarios know of them.
+// TestKinds compares the table of the kinds of objects with the kinds that scenarios know.
 func TestKinds(t *testing.T) {
 	names := map[scenarios.Naming]string{
 		scenarios.Freely: "any; `with` says what is in it", scenarios.AfterHost: "of a host", scenarios.AfterNode: "of a host's Node", scenarios.AfterMachine: "of a host's Machine",
@@ -338,7 +338,7 @@ func holds(t *testing.T, file, what, head, table string) {
 	t.Errorf("%s doesn't show %s; run make golden. It is:\n%s", file, what, table)
 }
 
-// TestWorlds holds the table of what only some worlds can do against what they say.
+// TestWorlds compares the table of features that only some worlds have with their capabilities.
 func TestWorlds(t *testing.T) {
 	known := scenarios.Features()
 	names := make(map[scenarios.Feature]string)

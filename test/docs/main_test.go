@@ -1,4 +1,4 @@
-// Package docs runs what the documents show, and holds what they say against the code.
+// Package docs runs the examples of the documents, and checks their statements against the code.
 package docs
 
 import (

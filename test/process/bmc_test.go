@@ -124,8 +124,8 @@ func (s *service) wantEmpty() {
 	}
 }
 
-// TestBMCServesDomains puts the command in the place of sushy-emulator: domains of a real libvirtd, driven by clients that
-// know nothing of it. What happened is told by the domains' guests and by libvirt.
+// TestBMCServesDomains puts the command in the place of sushy-emulator: domains of a real libvirtd,
+// driven by clients that know nothing of it. The domains' guests and libvirt report what happened.
 func TestBMCServesDomains(t *testing.T) {
 	d := libvirtd.Start(t)
 	host, other := d.Define("host"), d.Define("other")
@@ -296,7 +296,7 @@ func send(t *testing.T, client *http.Client, method, to string, body any, prepar
 	return resp.StatusCode, got
 }
 
-// ironicNode is what Ironic calls a host.
+// ironicNode is the name of a host's node in Ironic.
 type ironicNode struct {
 	t        *testing.T
 	api, url string

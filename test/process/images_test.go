@@ -112,7 +112,7 @@ func systemFile(t *testing.T, controllers string) string {
 // packedFile is a file of this machine, or a directory, and what it is called in an image.
 type packedFile struct{ here, there string }
 
-// from is what is called there in an image, or as it is here if that is empty.
+// from packs the file here under the name there, or under its own name if there is empty.
 func from(here, there string) packedFile {
 	if there == "" {
 		there = strings.TrimPrefix(here, "/")

@@ -93,8 +93,9 @@ func TestNothingOutlivesAKilledCorpus(t *testing.T) {
 	}
 }
 
-// failing are the suites of make e2e, each with a check that fails while something that the suite has started is up: a line of its
-// source, and what stands there instead. choose is what of the suite is run.
+// failing lists the suites of make e2e, each with a check that fails while something that the suite
+// has started is up. It gives a line of the suite's source and its replacement; choose selects the
+// tests to run.
 var failing = []struct {
 	suites, choose    string
 	file, line, fails string
@@ -150,7 +151,8 @@ func TestNothingOutlivesAFailedSuite(t *testing.T) {
 			suites := exec.Command("bin/e2e", append([]string{"--times", filepath.Join(dir, "times.json")}, strings.Fields(f.suites)...)...)
 			suites.Env = append(os.Environ(), "TMPDIR="+tmp, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" "+flags), f.choose)
 			said, err := suites.CombinedOutput()
-			summary, _ := os.ReadFile("out/e2e/summary.txt") // where there is none, said tells why
+			// if it is missing, said has the reason
+			summary, _ := os.ReadFile("out/e2e/summary.txt")
 			if first, _, _ := strings.Cut(string(summary), "  see "); err == nil || !strings.Contains(first, f.test) || !strings.Contains(first, "again: make e2e") {
 				t.Errorf("it ended with %v, and its summary doesn't begin with the test that failed:\n%s\n%s", err, summary, said)
 			}
@@ -315,8 +317,8 @@ func programsOf(t *testing.T, dir string) (pids []int) {
 	return pids
 }
 
-// processesOf are those that name a directory in their arguments or in their environment,
-// which children get from their parents.
+// processesOf returns the processes that name a directory in their arguments or in their
+// environment, which children get from their parents.
 func processesOf(dir string) (found []string) {
 	for _, p := range processes() {
 		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.id)) // it may have ended meanwhile
@@ -327,8 +329,8 @@ func processesOf(dir string) (found []string) {
 	return found
 }
 
-// made is what the first lab of a machine makes for all that come after it: the gate's directory, what libvirt keeps, and whether
-// there is KVM.
+// made lists what the first lab of a machine makes for all that come after it: the gate's
+// directory, the files that libvirt keeps, and whether there is KVM.
 var made = []string{
 	slots.Machine().Dir, "/run/libvirt", filepath.Join(hosts.DefaultAssets(), "libvirt"), filepath.Join(hosts.DefaultAssets(), "kvm-verdict-"+strconv.Itoa(os.Getuid())),
 }

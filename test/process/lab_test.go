@@ -31,7 +31,7 @@ import (
 // machine that isn't slow. Every wait ends with what it waits for.
 const patience, scriptPatience = 5 * time.Minute, time.Minute
 
-// await waits until something is done. seen is what there is to be seen of progress; nil: nothing.
+// await waits until something is done. seen returns the visible progress; nil for none.
 func await(enough time.Duration, seen func() any, done func() bool) bool {
 	patience := machine.NewPatience(enough)
 	for !done() {
@@ -101,7 +101,7 @@ func startLab(t *testing.T, user uint32, controllers, scenario string) *labRun {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = r.cmd.Wait() // ProcessState tells
+		_ = r.cmd.Wait() // ProcessState holds the result
 		close(r.done)
 	}()
 	t.Cleanup(func() {
@@ -191,8 +191,8 @@ func TestLabsThatAreKept(t *testing.T) {
 	})
 }
 
-// keeps NAME sets a variable to the name of the lab that lab up has told of, and has the lab
-// gone after the script, however that ends.
+// keeps NAME sets a variable to the name of the lab that lab up has printed, and takes the lab down
+// after the script, however that ends.
 func keeps(ts *testscript.TestScript, neg bool, args []string) {
 	match(ts, neg, []string{args[0], `^lab (\S+) of`})
 	down := exec.Command(clone.Command, "lab", "down", ts.Getenv(args[0]))
@@ -348,7 +348,7 @@ func TestLabsSideBySide(t *testing.T) {
 	// the hypervisor is the parent of every orphan below it, and collects only its own.
 	user, other := uint32(os.Getuid()), uint32(os.Getuid())
 	if user == 0 {
-		other = 65534 // nobody
+		other = 65534 // the user nobody
 	}
 	runs := []*labRun{
 		startLab(t, user, lab.InProcess, "reboot-annotation/plain-power-cycle.yaml"),

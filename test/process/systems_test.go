@@ -245,7 +245,7 @@ func TestAnyProgramOfAnImage(t *testing.T) {
 const metal3, upstream = "systems/metal3/system.yaml", "scenarios/upstream/metal3"
 
 // TestUpstream: the stories ask for no more than fencelab's own controllers keep, and each has its
-// page, with the command that tells it.
+// page, with the command that plays it.
 func TestUpstream(t *testing.T) {
 	all, err := file.LoadFiles([]string{upstream}, cmd.Vocabulary(), nil)
 	if err != nil {
@@ -287,7 +287,7 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// TestMetal3 tells the first of them with upstream's own programs, where they have been built: see
+// TestMetal3 plays the first of them with upstream's own programs, where they have been built: see
 // docs/systems.md.
 func TestMetal3(t *testing.T) {
 	t.Parallel()
@@ -309,7 +309,7 @@ func TestMetal3(t *testing.T) {
 // clusterAPI is a system of another project's, and aboutClusterAPI what it is judged by.
 const clusterAPI, aboutClusterAPI = "systems/cluster-api/system.yaml", "scenarios/upstream/cluster-api"
 
-// TestClusterAPI tells the stories with Cluster API's own manager, where it has been built.
+// TestClusterAPI plays the stories with Cluster API's own manager, where it has been built.
 func TestClusterAPI(t *testing.T) {
 	tellsAsItSays(t, "model", clusterAPI, aboutClusterAPI, ".cache/cluster-api/manager: build it with systems/cluster-api/build.sh")
 }
@@ -317,18 +317,19 @@ func TestClusterAPI(t *testing.T) {
 // medik8s is a system of another project's, and aboutMedik8s what it is judged by.
 const medik8s, aboutMedik8s = "systems/medik8s/system.yaml", "scenarios/upstream/medik8s"
 
-// TestMedik8s tells the stories with medik8s' own operators, where they have been built.
+// TestMedik8s plays the stories with medik8s' own operators, where they have been built.
 func TestMedik8s(t *testing.T) {
 	tellsAsItSays(t, "model", medik8s, aboutMedik8s, ".cache/medik8s/bin/fence-agents-remediation: systems/medik8s/system.yaml says what it needs")
 }
 
-// TestKubeVirtBMC tells the stories with the BMC of kubevirtbmc, where it has been built.
+// TestKubeVirtBMC plays the stories with the BMC of kubevirtbmc, where it has been built.
 func TestKubeVirtBMC(t *testing.T) {
 	tellsAsItSays(t, "guest", "systems/kubevirtbmc/system.yaml", "scenarios/upstream/kubevirtbmc", ".cache/kubevirtbmc/virtbmc: systems/kubevirtbmc/system.yaml says what it needs")
 }
 
-// tellsAsItSays tells stories of such hosts with a system, where a file says that it was built. Each has the verdict that
-// docs/systems.md says; those that the simulator can tell hold with fencelab's own controllers.
+// tellsAsItSays plays stories of such hosts with a system, where a file says that it was built.
+// Each has the verdict that docs/systems.md says. Those that the simulator can play hold with
+// fencelab's own controllers.
 func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	t.Helper()
 	t.Parallel()
@@ -383,8 +384,8 @@ func ends(code int, says string) func(int, string) bool {
 	return func(ended int, said string) bool { return ended == code && strings.Contains(said, says) }
 }
 
-// inLab runs a story in the lab, and returns the exit code and what was said. One that isn't as it is to be, and in which the lab
-// itself got too little of its machine, is told once more, alone.
+// inLab plays a story in the lab, and returns the exit code and the output. If the result is not as
+// expected and the lab itself got too little of its machine, it plays the story once more, alone.
 func inLab(t *testing.T, asExpected func(code int, said string) bool, story string, flags ...string) (code int, said string) {
 	t.Helper()
 	out := t.TempDir()
@@ -404,7 +405,7 @@ func inLab(t *testing.T, asExpected func(code int, said string) bool, story stri
 	return code, said
 }
 
-// tooSlow is what the reports of a run say that the machine may have spoilt.
+// tooSlow returns the parts of a run's reports that say how the machine may have spoilt it.
 func tooSlow(t *testing.T, out string) string {
 	t.Helper()
 	var why string

@@ -1,4 +1,4 @@
-// Package finding is what the search for a mutant's mistake says.
+// Package finding holds the results of the search for a mutant's mistake.
 package finding
 
 import (
@@ -19,7 +19,7 @@ const (
 	Random = "random"
 )
 
-// Stuck is what is broken when a story doesn't come to its end.
+// Stuck stands for a guarantee when a story doesn't come to its end.
 const Stuck = "the story"
 
 // Finding is the first schedule in which a mutant broke a guarantee, or only what was
@@ -34,7 +34,7 @@ type Finding struct {
 	// Schedules is how many were played, the last being the one.
 	Schedules int           `json:"schedules"`
 	Took      time.Duration `json:"took"`
-	// Shrunk is what became of that schedule when it was shrunk, if it was.
+	// Shrunk is the result of shrinking that schedule, if it was shrunk.
 	Shrunk *Shrunk `json:"shrunk,omitempty"`
 }
 
@@ -45,7 +45,8 @@ type Shrunk struct {
 	Took time.Duration `json:"took"`
 }
 
-// OfRight is what the right controllers break in a plan; right is the judge that is built with them.
+// OfRight returns the finding of the right controllers in a plan; right is the judge that is built
+// with them.
 func OfRight(right string, plan *scenarios.Plan) (*Finding, error) {
 	cmd := exec.Command(right, "-replay")
 	cmd.Stdin = bytes.NewReader(plan.Text())
@@ -66,7 +67,7 @@ func Ask(cmd *exec.Cmd, answer any) error {
 	return err
 }
 
-// Audit is what came of looking for excuses that right controllers do without.
+// Audit is the result of looking for excuses that right controllers don't need.
 type Audit struct {
 	// Schedules is how many were played, and Excused in how many of them something was that
 	// would have been a violation.
@@ -87,15 +88,16 @@ type Hole struct {
 	HeldUp   []string `json:"heldUp"`
 }
 
-// Reproduced is what became in the lab of a schedule in which a mutant broke a guarantee in the simulator.
+// Reproduced is the result in the lab of a schedule in which a mutant broke a guarantee in the
+// simulator.
 type Reproduced struct {
-	// Deviation is the schedule's in the simulator's words, and Deed the lab's; empty if no schedule was found that the lab
-	// can be told.
+	// Deviation is the schedule's deviation in the simulator's words, and Deed in the lab's. Both
+	// are empty if no schedule was found that the lab can play.
 	Deviation string `json:"deviation,omitempty"`
 	Deed      string `json:"deed,omitempty"`
 	// Broken names the guarantees.
 	Broken string `json:"broken,omitempty"`
-	// Refused says why the lab can't tell the story.
+	// Refused says why the lab can't play the story.
 	Refused string `json:"refused,omitempty"`
 	// It was reproduced Times times out of Of, and Diverged of them took another course; Plans is how many plans were tried.
 	Times, Diverged, Of, Plans int

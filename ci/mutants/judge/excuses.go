@@ -186,8 +186,8 @@ func audits(catalog, first, right string, limit time.Duration) (*finding.Audit, 
 	return &a.audit, nil
 }
 
-// look asks the twin of a run in which something was excused. One that is violated all the
-// same lets nobody off.
+// look asks the twin of a run in which something was excused. A twin that broke a guarantee itself
+// excuses nothing.
 func (a *auditor) look(o *play.Outcome, plan *scenarios.Plan) error {
 	a.audit.Schedules++
 	if o.Err != nil || o.Broken != nil || o.Violation() != nil {
@@ -242,8 +242,7 @@ func (a *auditor) ask(plan *scenarios.Plan) (*answer, error) {
 	return a.twins.ask(plan, named)
 }
 
-// kindOf is what excuses of a kind have in common: the guarantee, what happened, and what held
-// somebody up.
+// kindOf is the common part of excuses of one kind: the guarantee, the event, and the hindrance.
 func kindOf(r *invariant.Excuse) string {
 	kinds := func(e *history.Event) string { return string(e.Kind) + " " + e.Key + " " + e.Actor }
 	kind := []string{r.Invariant, kinds(&r.Violation.First), kinds(&r.Violation.Second)}

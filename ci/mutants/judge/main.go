@@ -302,7 +302,7 @@ func broken(o *play.Outcome) (what, reason string) {
 	return finding.Stuck, reason
 }
 
-// load compiles the scenarios of the catalogue that the simulator can tell.
+// load compiles the scenarios of the catalogue that the simulator can play.
 func load(catalog string) ([]*scenarios.Plan, error) {
 	var plans []*scenarios.Plan
 	err := filepath.WalkDir(catalog, func(path string, entry fs.DirEntry, err error) error {

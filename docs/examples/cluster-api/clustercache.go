@@ -36,12 +36,12 @@ func (o *oneCluster) GetReader(context.Context, client.ObjectKey) (client.Reader
 	return constants{o.mgr.GetClient()}, nil
 }
 
-// GetUncachedClient has nobody who wants it.
+// GetUncachedClient has no callers here.
 func (o *oneCluster) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
 	return nil, clustercache.ErrClusterNotConnected
 }
 
-// GetRESTConfig has nobody who wants it.
+// GetRESTConfig has no callers here.
 func (o *oneCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return nil, clustercache.ErrClusterNotConnected
 }
@@ -68,7 +68,7 @@ func (o *oneCluster) GetHealthCheckingState(context.Context, client.ObjectKey) c
 	return clustercache.HealthCheckingState{LastProbeTime: time.Now(), LastProbeSuccessTime: time.Now()}
 }
 
-// GetClusterSource never has anything to tell.
+// GetClusterSource returns a source without events.
 func (o *oneCluster) GetClusterSource(string, func(context.Context, client.Object) []reconcile.Request, ...clustercache.GetClusterSourceOption) source.Source {
 	return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error { return nil })
 }

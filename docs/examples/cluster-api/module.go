@@ -41,7 +41,7 @@ const Machines = "capi-machine"
 // conditions say so; Cluster API's default.
 const gracePeriod = 5 * time.Minute
 
-// Module is what fencelab has to know.
+// Module describes the example's controllers to fencelab.
 func Module() controllers.Module {
 	return controllers.Module{
 		AddToScheme: AddToScheme,
@@ -71,8 +71,8 @@ func Module() controllers.Module {
 	}
 }
 
-// cacheOptions are those of Cluster API's manager, and of its clients of workload
-// clusters: here both are one.
+// cacheOptions are the options of the caches of Cluster API's manager and of its clients of
+// workload clusters: here both are one.
 var cacheOptions = client.CacheOptions{
 	Unstructured: true,
 	DisableFor:   []client.Object{&corev1.Secret{}, &corev1.Pod{}, &storagev1.VolumeAttachment{}},

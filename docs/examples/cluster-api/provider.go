@@ -23,7 +23,7 @@ import (
 	"github.com/fencelab/fencelab/controllers/api"
 )
 
-// errWait says that it is to be looked at again in a while: after poll.
+// errWait asks for another reconcile after poll.
 var errWait = errors.New("wait")
 
 const (
@@ -184,8 +184,8 @@ func (p *provider) release(ctx context.Context, infra *HostMachine) error {
 	return p.let(ctx, infra)
 }
 
-// unlessNodeless lets a HostMachine go whose host nobody can be asked about, once its Node
-// is gone, which is for a person to do: Cluster API would delete it at once.
+// unlessNodeless lets a HostMachine go once its Node is gone, when its host can't be asked.
+// Deleting the Node is left to a person, because Cluster API would delete it at once.
 func (p *provider) unlessNodeless(ctx context.Context, infra *HostMachine) error {
 	var nodes corev1.NodeList
 	if err := p.Live.List(ctx, &nodes); err != nil {

@@ -28,13 +28,13 @@ type HostMachine struct {
 
 // HostMachineSpec says which host it is.
 type HostMachineSpec struct {
-	// ProviderID is what the Node calls its host.
+	// ProviderID is the host's ID in its Node.
 	ProviderID string `json:"providerID"`
 	// Host is the BareMetalHost.
 	Host string `json:"host"`
 }
 
-// HostMachineStatus is what Cluster API's contract wants to know.
+// HostMachineStatus holds the status that Cluster API's contract asks for.
 type HostMachineStatus struct {
 	Initialization HostMachineInitialization `json:"initialization,omitempty"`
 }
@@ -59,7 +59,7 @@ type HostedControlPlane struct {
 	Status HostedControlPlaneStatus `json:"status,omitempty"`
 }
 
-// HostedControlPlaneStatus is what Cluster API's contract wants to know.
+// HostedControlPlaneStatus holds the status that Cluster API's contract asks for.
 type HostedControlPlaneStatus struct {
 	ExternalManagedControlPlane bool                             `json:"externalManagedControlPlane,omitempty"`
 	Initialization              HostedControlPlaneInitialization `json:"initialization,omitempty"`
@@ -91,7 +91,7 @@ type HostRemediationList struct {
 	Items           []HostRemediation `json:"items"`
 }
 
-// HostRemediationTemplate is what requests are made of: they have nothing of their own.
+// HostRemediationTemplate is the template of requests, which have no fields of their own.
 type HostRemediationTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

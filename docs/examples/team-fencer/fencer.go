@@ -24,7 +24,7 @@ import (
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// Module is what fencelab has to know. A giveUp of 0 is never.
+// Module describes the fencer to fencelab. With a giveUp of 0 it never gives up.
 func Module(giveUp time.Duration) controllers.Module {
 	return controllers.Module{
 		AddToScheme: AddToScheme,

@@ -31,7 +31,7 @@ func mistaken(wrong func(d controllers.Deps, fence *Fencer) reconcile.Func) cont
 var mistakes = []struct {
 	name  string
 	wrong func(d controllers.Deps, fence *Fencer) reconcile.Func
-	// says is what stands in the first lines, each in one of them.
+	// says holds parts of the first lines, each in one of them.
 	says []string
 }{
 	{"panics: a map is nil", func(_ controllers.Deps, fence *Fencer) reconcile.Func {

@@ -12,7 +12,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
-// Log has what came of schedules, in a file that outlives the sweep.
+// Log keeps the results of schedules in a file that outlives the sweep.
 type Log struct {
 	mu   sync.Mutex
 	file *os.File // nil without one

@@ -46,7 +46,7 @@ func Start(ctx context.Context, n int, try Try) *Pool {
 	return p
 }
 
-// work plays schedules until there are none, or somebody has had enough.
+// work plays schedules until there are none, or the search is stopped.
 func (p *Pool) work(ctx context.Context, try Try) error {
 	for {
 		var schedule campaign.Schedule
@@ -87,10 +87,10 @@ func (p *Pool) Close() error {
 	return errors.Join(p.errs...)
 }
 
-// Each does something with each of so many things, n at a time. Do is told which of the n
-// goroutines it is on. Then, one at a time and in order, it is told of each that was done as soon
-// as those before it are; it may be nil. When one fails, the context of the others ends, and those that have not
-// begun are left out: the error is the first.
+// Each calls do for each of the things, with n goroutines at a time; worker is the goroutine's
+// number. Then, which may be nil, is called for each thing that was done, one at a time and in
+// order, as soon as all before it are done. When one fails, Each cancels the context of the others,
+// doesn't begin the rest, and returns the first error.
 func Each(ctx context.Context, n, things int, do func(ctx context.Context, worker, i int) error, then func(i int)) error {
 	if then == nil {
 		then = func(int) {}

@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign/pool"
 )
 
-// TestEach: things that are done in any order are told of in theirs, and each once.
+// TestEach: things that are done in any order are reported in their own, and each once.
 func TestEach(t *testing.T) {
 	const things = 20
 	var told []int
@@ -35,8 +35,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestEachFails: the first failure ends the others and is the error; what comes after it is
-// neither begun nor told of.
+// TestEachFails: the first failure ends the others and is the error. Anything after it is neither
+// begun nor reported.
 func TestEachFails(t *testing.T) {
 	broken := errors.New("broken")
 	var begun atomic.Int32

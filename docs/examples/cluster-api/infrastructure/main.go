@@ -1,5 +1,6 @@
-// Command infrastructure is what Cluster API's manager finds around it in fencelab's lab, where it runs unmodified: a
-// provider of infrastructure for the hosts, one of remediation, and the kubeconfig of the workload cluster.
+// Command infrastructure provides the surroundings of Cluster API's unmodified manager in
+// fencelab's lab: a provider of infrastructure for the hosts, one of remediation, and the
+// kubeconfig of the workload cluster.
 //
 //	infrastructure                       runs the providers; PORT says where /readyz is
 //	infrastructure connect COMMAND...    becomes the command, to which the workload cluster is where KUBECONFIG leads
