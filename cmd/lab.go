@@ -162,7 +162,7 @@ func statusCommand(program string) *cobra.Command {
 	}
 }
 
-// tell says how the lab is, and reports whether that is well.
+// tell prints the state of the lab, and reports whether the lab is well.
 func tell(ctx context.Context, w io.Writer, l kept.Lab, program string) bool {
 	status, err := l.Status(ctx)
 	switch {
