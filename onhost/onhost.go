@@ -60,8 +60,8 @@ type Options struct {
 // retirer is an agent that can let others know that they must not count on it any more.
 type retirer interface{ Retire(context.Context) error }
 
-// Run runs the agent until ctx is done. Then the watchdog is disarmed, if nobody counts
-// on it any more; else it is left as it is, for the agent that comes next.
+// Run runs the agent until ctx is done. Then it disarms the watchdog, provided that no other host
+// relies on it any more; otherwise it leaves the watchdog armed for the next agent.
 func Run(ctx context.Context, o Options) (err error) {
 	boot, err := openBoot(o.State, o.Agent.Name)
 	if err != nil {
@@ -123,7 +123,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 }
 
-// retireWithin is how long an agent that is stopped may take to tell the others.
+// retireWithin limits how long an agent that is stopped may take to inform the others.
 const retireWithin = 10 * time.Second
 
 // retire ends an agent in order.
