@@ -21,7 +21,7 @@ const kernelArguments = "console=ttyS0 quiet panic=1 reboot=t cryptomgr.notests 
 // when they are given out, and checks of what is copied from and to programs a boot takes a twelfth longer.
 const emulationArguments = " clocksource=hpet tsc=unstable nolapic_timer no_timer_check mitigations=off init_on_alloc=0 hardened_usercopy=off"
 
-// spec is what varies between domains.
+// spec holds the settings that vary between domains.
 type spec struct {
 	name, uuid        string
 	accelerator       Accelerator

@@ -69,7 +69,7 @@ func keep(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// making is how a directory is called that nobody holds yet.
+// making prefixes a directory's name until this process has locked it.
 const making = ".making-"
 
 // makeDir makes a directory that is held from when it has its name, so that [Left] never finds one of a process that lives.
@@ -102,7 +102,8 @@ func hold(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// isHeld reports whether somebody holds a directory. One that can't be looked at is nobody's business.
+// isHeld reports whether some process holds a directory. A directory that can't be opened counts
+// as held, so we leave it alone.
 func isHeld(dir string) bool {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -112,7 +113,7 @@ func isHeld(dir string) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
 }
 
-// duties are what a keeper has to do at the end.
+// duties holds the work of a keeper at the end.
 type duties struct {
 	marks, dirs, cgroups []string
 	commands             []*command
@@ -227,11 +228,11 @@ func Sweep(name string, marks func(dir string) []string) error {
 	return duty.clean()
 }
 
-// ours is what the keepers of fencelab's processes call their directories.
+// ours matches the directories of the keepers of fencelab's processes.
 var ours = regexp.MustCompile(`^fencelab-[a-z]+-([a-z2-7]{8})-[0-9]+$`)
 
-// Left has the names of this user's processes of fencelab that were killed together with their keepers: directories of
-// theirs are there, and nobody holds one. [Sweep] removes what they have left.
+// Left names this user's processes of fencelab that were killed together with their keepers: their
+// directories exist, but no process holds one. [Sweep] removes what they have left.
 func Left() ([]string, error) {
 	entries, err := os.ReadDir(os.TempDir())
 	if err != nil {
