@@ -26,7 +26,7 @@ func (b *Backend) impossibleBMCs(spec *scenarios.Spec) []string {
 	return []string{"a program in the place of the BMCs: it drives domains, which model hosts are not; run with --hosts guest"}
 }
 
-// hostOfBMC is what the program learns of a host.
+// hostOfBMC holds the facts about a host that the program gets.
 type hostOfBMC struct {
 	Name   string `json:"name"`
 	Domain string `json:"domain"`

@@ -49,7 +49,8 @@ var Service = netip.MustParseAddrPort("10.96.0.1:443")
 // Services is the range of the addresses of Services.
 var Services = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 96, 0, 0}), 16)
 
-// apiServerArgs are those of the server at a port. With accounts it gives Pods the tokens of their ServiceAccounts.
+// apiServerArgs returns the arguments of the server at a port. With accounts it gives Pods the
+// tokens of their ServiceAccounts.
 func apiServerArgs(port uint16, o *Options) []string {
 	args := []string{
 		"--etcd-servers=" + etcdClients,

@@ -283,8 +283,8 @@ func release(ctx context.Context, config *rest.Config, name string) error {
 	}
 }
 
-// removeAll asks for the removal of all that is there, and returns what that was. Where no kube-controller-manager runs
-// nobody lets go of a namespace, so that we have to.
+// removeAll asks for the removal of all objects there, and returns what they were. Where no
+// kube-controller-manager runs, namespaces keep their finalizer, so we remove that ourselves.
 func removeAll(ctx context.Context, disco *discovery.DiscoveryClient, objects metadata.Interface, name string, alone bool) (there []string, err error) {
 	lists, err := disco.ServerPreferredResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {

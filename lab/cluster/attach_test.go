@@ -48,7 +48,8 @@ func gauge(name string) *unstructured.Unstructured {
 	return g
 }
 
-// census is what there is in a cluster: UIDs and versions of all objects of the kinds that the test is about.
+// census returns the UIDs and versions of all objects in a cluster of the kinds that the test is
+// about.
 func census(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

@@ -36,7 +36,7 @@ type front struct {
 	through  http.RoundTripper
 	nodes    map[string]string // by token
 	own      *x509.Certificate // who vouches for users of ours; for kubelets that have joined the cluster's own authority does
-	joining  string            // the bootstrap token; empty: nobody joins
+	joining  string            // the bootstrap token; if empty, no kubelet can join
 	reverse  *httputil.ReverseProxy
 	server   *http.Server
 	running  sync.WaitGroup
@@ -298,7 +298,8 @@ func toJSON(protobuf []byte) ([]byte, error) {
 	return json.Marshal(obj)
 }
 
-// object is what a path of the API is about: a collection, without a name, or one object, perhaps a subresource of it.
+// object holds the parts of a path of the API. It names a collection, without a name, or one
+// object, perhaps a subresource of it.
 type object struct{ path, resource, name, sub string }
 
 // parsePath reads /api/v1/... and /apis/GROUP/VERSION/...; other paths are not about objects.

@@ -102,7 +102,7 @@ func TestShelf(t *testing.T) {
 	if err := second.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody else's need is met by it.
+	// It fits no other need.
 	for _, other := range []Options{{Nodes: []string{"worker-2"}, Manifests: options.Manifests}, {Bin: "/elsewhere", Manifests: options.Manifests}, {}} {
 		if other.Bin == "" {
 			other.Bin = DefaultBin()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Size is what a program may use.
+// Size is a program's share of the machine.
 type Size struct {
 	Cores  float64
 	Memory int64 // bytes

@@ -121,7 +121,8 @@ func NewPatience(enough time.Duration) *Patience {
 	return &Patience{enough: enough, left: enough, looked: time.Now()}
 }
 
-// Over reports whether nothing has moved for too long. seen is what there is to be seen of progress; any change is some.
+// Over reports whether nothing has moved for too long. seen describes the progress so far; any
+// change of it counts.
 func (p *Patience) Over(seen any) bool { return p.over(seen, time.Now(), Slowness()) }
 
 func (p *Patience) over(seen any, now time.Time, slowness float64) bool {

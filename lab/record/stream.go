@@ -26,16 +26,15 @@ const (
 // Stream puts the events of all observers in the order of their times.
 type Stream struct {
 	Since func() time.Duration
-	// about is what the event says with which the story begins.
+	// about is the note of the event with which the story begins.
 	about string
-	// Up is told when the story begins.
+	// Up is called when the story begins.
 	Up func()
 
 	mu      sync.Mutex
 	pending []history.Event
 	failure error
-	// waiting is what the topology lacks before the story can begin; nil before
-	// that is known.
+	// waiting holds what the topology lacks before the story can begin; nil before that is known.
 	waiting play.Awaited
 	// workload is the host on which the topology has the workload start.
 	workload string
@@ -137,7 +136,7 @@ func (s *Stream) lacksOnly(what string) bool {
 	return s.waiting.Only(what)
 }
 
-// hears is what a story waits for of an agent.
+// hears names the step of an agent that a story waits for.
 func hears(agent string) string { return agent + " hears the API server" }
 
 // begin begins the story once nothing is waited for any more. It is called with mu held.
@@ -248,7 +247,7 @@ func (s *Stream) Advance(ctx context.Context, until time.Duration, each func(his
 	}
 }
 
-// Lacks is what is waited for before the story begins.
+// Lacks lists what is waited for before the story begins.
 func (s *Stream) Lacks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ func NewPrograms(plane ControlPlane, through *door.Door, dir, mark string, faile
 	return &Programs{ChildProcesses{plane: plane, door: through, dir: dir, mark: mark, failed: failed}, e}
 }
 
-// Executable is what a program runs, of the host or of an image.
+// Executable is a program to run, of the host or of an image.
 type Executable struct {
 	Program *scenarios.Program
 	Image   *container.Image // nil if it is an executable of the host

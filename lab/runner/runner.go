@@ -16,7 +16,7 @@ type Runner interface {
 	// Start starts a controller under a name, which acts only while it holds a lease, if there is one. All that it asks of
 	// the API goes the way through, and to the BMCs that the API names.
 	Start(ctx context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error)
-	// Logs are what the controllers had to say.
+	// Logs returns the logs of the controllers.
 	Logs() []play.Artifact
 }
 

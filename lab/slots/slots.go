@@ -37,8 +37,9 @@ const (
 	// All is the cost of what is to have the machine for itself, after everybody else.
 	All = math.MaxInt
 
-	// perCore is how many slots a core has. A lab of two small guests costs four, and takes a sixth of a core: with four to a core
-	// the machine was idle for two thirds of make e2e. That a core is busier than usual is what HasRoom is for.
+	// perCore is the number of slots of a core. A lab of two small guests costs four, and takes a
+	// sixth of a core: with four to a core the machine was idle for two thirds of make e2e.
+	// HasRoom guards against a core that is busier than usual.
 	perCore = 8
 	// perSlot is the memory that goes with a slot.
 	perSlot = 512 << 20
@@ -103,8 +104,8 @@ func (p *pressure) hasRoom() bool {
 	return machine.Measure().Got >= enough
 }
 
-// taken are the turns of this process that were not released: a file that nobody knows any more would be closed, and its slot
-// free, whenever garbage is collected.
+// taken holds the turns of this process that were not released. Without a reference, garbage
+// collection would close the file of a turn and free its slot.
 var taken sync.Map
 
 // Turn is a place among the heavy. The nil Turn is one that needs none.
@@ -116,8 +117,9 @@ type Turn struct {
 	place *os.File
 }
 
-// Take waits until there is room for something that costs so many slots, and takes them; what costs more than the machine has
-// takes all. say is told what is waited for; may be nil. Where nothing else that is heavy runs, there is always room.
+// Take waits until there is room for something that costs the given number of slots, and takes
+// them; what costs more than the machine has takes all. say is called with what it waits for; may
+// be nil. Where nothing else that is heavy runs, there is always room.
 func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format string, args ...any)) (*Turn, error) {
 	last := os.Getenv(Variable) == Last || cost == All
 	if os.Getenv(Variable) == Held {
@@ -160,7 +162,8 @@ func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format 
 	}
 }
 
-// fill takes slots if there are as many as it costs, and time and memory to be had, or if nobody else has any.
+// fill takes the slots if enough are free, and there is processor time and memory to be had, or if
+// no other turn has any.
 func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 	others := 0
 	for i := range count {
@@ -216,7 +219,8 @@ func (g *Gate) line() []int {
 	return places
 }
 
-// isNext reports whether nobody waits before a place; before none, which is that of those who come last, everybody does.
+// isNext reports whether this waiter is first in line. One that has no place yet is behind
+// everybody.
 func (g *Gate) isNext(mine *os.File) bool {
 	for _, place := range g.line() {
 		file := fmt.Sprintf("%s%d", inLine, place)
@@ -232,7 +236,7 @@ func (g *Gate) isNext(mine *os.File) bool {
 	return mine == nil
 }
 
-// clear removes the place of one that was killed; nobody takes a place meanwhile.
+// clear removes the place of a waiter that was killed; no place can be taken meanwhile.
 func (g *Gate) clear(file string) {
 	line := g.lock("line", "who clears it")
 	if line == nil {
@@ -346,7 +350,8 @@ func (g *Gate) describe(cost int) string {
 	return text
 }
 
-// holder is who has a file locked, or nobody: whoever was killed has left its name.
+// holder returns the name in a locked file, or nothing if it isn't locked: a process that was
+// killed has left its name.
 func (g *Gate) holder(file string) string {
 	f, err := os.Open(filepath.Join(g.Dir, file))
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 type Options struct {
 	// GracePeriod is how old a Node's Lease may grow; 0 is kube-controller-manager's own 50 s.
 	GracePeriod time.Duration
-	// Log is told what is being done; may be nil.
+	// Log receives a line for each step; may be nil.
 	Log io.Writer
 }
 
@@ -56,7 +56,8 @@ func nodeOf(name string) string { return name + "-control-plane" }
 const (
 	// kubeconfig is the file of an administrator.
 	kubeconfig = "kubeconfig"
-	// comeUp is what the cluster gets, once kind has made it, for what it makes by itself; askInterval is how often it is asked.
+	// comeUp limits how long the cluster may take, once kind has made it, for the objects that it
+	// makes by itself; askInterval is the time between two looks.
 	comeUp, askInterval = 90 * time.Second, 300 * time.Millisecond
 )
 
@@ -176,8 +177,8 @@ func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return c.engine.own.dial(address)
 }
 
-// Stop removes the cluster. Its error also tells if the node, or our daemon, had ended before: then what was observed says
-// nothing about controllers. Later calls return the same.
+// Stop removes the cluster. It also returns an error if the node, or our daemon, had ended before:
+// then what was observed says nothing about controllers. Later calls return the same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() { c.stopErr = errors.Join(c.ended(), c.release()) })
 	return c.stopErr
