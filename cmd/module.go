@@ -26,7 +26,7 @@ const (
 	moduleUsage = "run this command with the controllers of the Go package in `DIR`, or DIR:NAME: its Module, or what NAME is there"
 	// moduleName is the default name by which a package exports its controllers.
 	moduleName = "Module"
-	// commandDir is where the program that has them would be in their module.
+	// commandDir is the directory of the program in the module of the controllers.
 	commandDir = "fencelab_command"
 	// moduleVariable passes the value of --module to the program that was built for it.
 	moduleVariable = "FENCELAB_MODULE"
@@ -146,7 +146,7 @@ func listPackage(ctx context.Context, dir string) (*userPackage, error) {
 	return pkg, nil
 }
 
-// moduleCache is where the program with the controllers of a package is kept.
+// moduleCache returns the directory that keeps the program with the controllers of a package.
 func moduleCache(dir, name string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -175,7 +175,7 @@ func serve(address string, id identity, answerer controllers.Answerer, log logr.
 	return listener.Addr(), func() { _ = server.Close() }, nil
 }
 
-// stateFile is where an agent keeps what has to last as long as a boot.
+// stateFile returns the file in which an agent keeps state for the length of a boot.
 func stateFile(dir, program string) string { return filepath.Join(dir, program+".json") }
 
 // write replaces a file at once.

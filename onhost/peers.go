@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// path is where a peer is asked.
+	// path is the URL path of questions to a peer.
 	path = "/question"
 	// maxMessage is more than any question or answer has.
 	maxMessage = 16 << 10
