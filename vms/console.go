@@ -31,7 +31,7 @@ type consoles struct {
 	lines []ConsoleLine
 }
 
-// console is how far a log has been read.
+// console keeps the position up to which a log has been read.
 type console struct {
 	host, path string
 	read       int64

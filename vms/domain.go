@@ -203,14 +203,16 @@ func (d *Domain) Restart(ctx context.Context) error {
 	return d.Resume(ctx)
 }
 
-// Restarting says that somebody else is about to reset the host on request, and returns what says that he is done.
+// Restarting announces that another program is about to reset the host on request, and returns a
+// function to call when it is done.
 func (d *Domain) Restarting() (done func()) {
 	d.restarting.Store(true)
 	return func() { d.restarting.Store(false) }
 }
 
-// Settle waits until what the hypervisor says of the host's power is recorded, and so old that nobody takes what comes of it
-// for what came before: for those whom somebody else who changes it has answered.
+// Settle waits until the hypervisor's state of the host's power is recorded, and old enough that
+// its consequences can't be taken for something earlier. Call it for a client whose change of the
+// power another program has answered.
 func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
 	ctx, cancel := d.lab.options.Within(ctx, actTimeout)
 	defer cancel()
@@ -231,7 +233,7 @@ func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
 	}
 }
 
-// unchangedFor is how long ago the host's power changed.
+// unchangedFor returns the time since the host's power changed.
 func (d *Domain) unchangedFor() time.Duration {
 	d.lab.mu.Lock()
 	defer d.lab.mu.Unlock()

@@ -292,7 +292,8 @@ func testWatchdog(t *testing.T, device bool) {
 	l.await(Kind(evidence.Boot), "")
 }
 
-// TestPanic: a kernel that has panicked stays as it is, whatever feeds or would reset it, until somebody resets the machine.
+// TestPanic: a kernel that has panicked stays as it is, whatever feeds or would reset it, until
+// the machine is reset from outside.
 func TestPanic(t *testing.T) {
 	const margin = 3 * time.Second
 	l := openLab(t, time.Second)

@@ -26,7 +26,7 @@ type pods struct {
 
 func newPods(out *witness) *pods { return &pods{out: out, dead: make(map[string]bool)} }
 
-// do does what a command says to the Pod of a UID. One that is not there any more needs nothing.
+// do executes a command on the Pod of a UID. A Pod that is gone needs nothing.
 func (p *pods) do(command evidence.Command, uid string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -160,7 +160,7 @@ func until(deadline time.Time, try func() error) error {
 	}
 }
 
-// commandTimeout bounds a command of somebody else's.
+// commandTimeout bounds a foreign command.
 const commandTimeout = time.Minute
 
 func (c *command) execute() error {
@@ -206,8 +206,8 @@ func removeCgroups(path string) error {
 }
 
 // Sweep removes what is left of a process of that [Name] which has ended, and whose keepers may have been killed as well: it
-// lets those that live finish, and does the work of the others. marks are those, beside the keepers' own, that something with
-// its files below a directory of theirs bears. The error says what is left.
+// lets those that live finish, and does the work of the others. marks returns further marks, beside
+// the keepers' own, of processes with files below a keeper's directory. The error says what is left.
 func Sweep(name string, marks func(dir string) []string) error {
 	if !IsName(name) {
 		return fmt.Errorf("sweep what is left of %q: that is no name of a process", name)

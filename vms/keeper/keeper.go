@@ -42,7 +42,7 @@ const (
 	argument = "fencelab-keeper"
 )
 
-// markOf is how the marks of all keepers of a process begin.
+// markOf returns the prefix of the marks of all keepers of a process.
 func markOf(name string) string { return markVariable + "=" + name + "-" }
 
 var mainCalled bool

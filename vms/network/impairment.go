@@ -9,9 +9,9 @@ import (
 
 // Impairment describes how a poor link treats the frames that pass it.
 type Impairment struct {
-	// Delay is how much later each arrives.
+	// Delay is the additional time until a frame arrives.
 	Delay time.Duration
-	// Loss is how likely one is lost, from 0 to 1.
+	// Loss is the probability that a frame is lost, from 0 to 1.
 	Loss float64
 	// Rate is how many bytes pass in a second; 0: any number. What doesn't fit into the queue before it is lost.
 	Rate int

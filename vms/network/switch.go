@@ -220,7 +220,7 @@ const (
 	arpLength    = headerLength + 28
 )
 
-// arpHead is how every ARP packet of this kind begins, before the operation.
+// arpHead begins every ARP packet of this kind, before the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
 // forward takes a frame from an endpoint. Its sender is where it came from and not what it says, so no guest

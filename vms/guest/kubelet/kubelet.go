@@ -29,14 +29,14 @@ const (
 	notice = 100 * time.Millisecond
 )
 
-// Kubelet does what the real one does as far as fencing can tell:
+// Kubelet does what the real one does as far as fencing can see:
 //
 //   - it registers its Node once, at its start, and never again: a Node deleted under a running kubelet stays deleted
 //     until the next boot (kubelet's registerWithAPIServer returns for good after its first success);
 //   - it recreates a deleted Lease, as the real one's lease controller does;
 //   - unless it adopts them, it runs no Pod that was bound to another incarnation of its Node: such a Pod is an orphan,
-//     whose workload may run elsewhere already (the annotation tells; the real one adopts it);
-//   - it stops a workload when its Pod is deleted or gone, and only the API server can tell it that: workloads run on
+//     whose workload may run elsewhere already (the annotation shows it; the real one adopts it);
+//   - it stops a workload when its Pod is deleted or gone, which it learns from the API server alone: workloads run on
 //     while it is unreachable.
 type Kubelet struct {
 	config    *evidence.Kubelet
