@@ -7,7 +7,7 @@
 // the record of what observers saw (package record). All that controllers ask of the API
 // server and the BMCs passes gates (package gate).
 //
-// What happened is told by three observers on the near side of every fault: the
+// Three observers on the near side of every fault report what happened: the
 // hypervisor and the guest's evidence port (package vms), and a watch of the API
 // server. Their clocks are one; how late they are is bounded by record.Skew.
 package lab

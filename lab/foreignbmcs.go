@@ -18,7 +18,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// impossibleBMCs are the reasons why the lab's hosts can't have somebody else's BMCs.
+// impossibleBMCs returns the reasons why the lab's hosts can't have foreign BMCs.
 func (b *Backend) impossibleBMCs(spec *scenarios.Spec) []string {
 	if spec.Topology.BMC == nil || !b.options.models() {
 		return nil

@@ -176,7 +176,7 @@ func (t *toIronic) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// toBMC sends what Ironic asks of a BMC, in the name of whom it is for.
+// toBMC sends Ironic's requests to a BMC, in the name of the client that Ironic acts for.
 type toBMC struct {
 	o    *ironicOwner
 	host string

@@ -93,7 +93,7 @@ func (o operations) Restore(op *scenarios.LinkOp) error {
 	return o.onLinks(op, o.hosts.Machines.Restore)
 }
 
-// linksOf are links of a scenario as the machines' network has them.
+// linksOf converts links of a scenario to those of the machines' network.
 func linksOf(named []scenarios.Link) []network.Link {
 	links := make([]network.Link, len(named))
 	for i, l := range named {
@@ -281,7 +281,7 @@ func (o operations) Heal(op *scenarios.HealOp) error {
 	return op.Perform(&o.plan.Spec.Topology, healer{o})
 }
 
-// healer is how what has failed is put right. It implements scenarios.Healer.
+// healer repairs failures. It implements scenarios.Healer.
 type healer struct{ operations }
 
 func (h healer) EndSchedule() { h.procs.schedule.heal() }

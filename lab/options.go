@@ -41,7 +41,7 @@ type Options struct {
 	// Power is how controllers command the hosts: Redfish or Ironic; empty is Redfish, but for
 	// stories whose topology has an Ironic.
 	Power string
-	// IronicEndpoint is the URL of somebody's Ironic, on this machine; empty: one of our own.
+	// IronicEndpoint is the URL of an existing Ironic on this machine; empty: one of our own.
 	IronicEndpoint string
 	// IronicImage is the image that an Ironic of our own comes from; empty: what the plan names.
 	IronicImage scenarios.Image

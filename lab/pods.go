@@ -76,7 +76,7 @@ func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error 
 	return nil
 }
 
-// anyone is how those go to the API server who show it tokens of their own.
+// anyone is the way to the API server for clients with tokens of their own.
 func (b *Backend) anyone() *rest.Config {
 	config := rest.AnonymousClientConfig(b.plane.Config())
 	config.CAData, config.ServerName = b.plane.CA(), cluster.ServerName

@@ -69,7 +69,7 @@ type proc struct {
 	over  bool
 	// told holds the last version of each object that it received, over all its lives.
 	told map[*objects.Kind]learned
-	// stale is how old the lists are that its next incarnation begins with.
+	// stale is the age of the lists with which its next incarnation begins.
 	stale time.Duration
 }
 
@@ -85,7 +85,8 @@ type life struct {
 
 	// Guarded by p.mu.
 	up, dead, paused bool
-	// back is when the next one is to start, once it is dead; zero if that is up to its host.
+	// back is the time at which the next incarnation starts, once this is dead; zero if its host
+	// starts it.
 	back time.Time
 	// faults maps IDs of requests to the faults that strike once they are answered.
 	faults map[uint64]scenarios.StepFault

@@ -16,7 +16,7 @@ import (
 // they pass gates. Those that the plan names deviate.
 type schedule struct {
 	stream *record.Stream
-	// listens says that somebody wants to know of the deliveries, too: lists and watches pass as they come otherwise.
+	// listens says that deliveries are deeds, too: otherwise lists and watches pass as they come.
 	listens bool
 
 	mu sync.Mutex

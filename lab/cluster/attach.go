@@ -25,17 +25,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Label is on every object of ours in somebody else's cluster, and its value is the name of whose it is.
+// Label is on every object of ours in a foreign cluster. Its value names the owner.
 const Label = "fencelab.dev/lab"
 
 // releaseTimeout bounds the removal of our objects.
 const releaseTimeout = 60 * time.Second
 
-// AttachOptions say to which cluster of somebody's own, and what will be made there.
+// AttachOptions choose the existing cluster, and what will be made there.
 type AttachOptions struct {
 	// Kubeconfig is its file, of a user who may do everything.
 	Kubeconfig string
-	// Dial is how the address in it is reached; nil: as any other.
+	// Dial connects to the address in it; nil: as to any other.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Name is our own, the value of Label.
 	Name string
@@ -241,7 +241,7 @@ func (a *Attached) Stop() error {
 	return errors.Join(a.Leave(), release(ctx, a.config, a.name))
 }
 
-// Release removes the objects of a name from somebody's cluster, after its lab was killed.
+// Release removes the objects of a name from a foreign cluster, after its lab was killed.
 func Release(ctx context.Context, kubeconfig, name string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

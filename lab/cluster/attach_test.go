@@ -77,7 +77,7 @@ func census(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-// TestAttach is about a cluster of somebody's own, who has things in it.
+// TestAttach attaches to a cluster that has objects of its owner in it.
 func TestAttach(t *testing.T) {
 	needBinaries(t)
 	c, err := Launch(t.Context(), Options{})

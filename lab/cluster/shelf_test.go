@@ -156,7 +156,7 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// harms are done to a control plane, and says is why it is then not handed on.
+// harms lists damages to a control plane. says is the reason why it is then not handed on.
 var harms = []struct {
 	name, says string
 	do         func(context.Context, *Cluster, client.Client) error

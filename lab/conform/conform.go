@@ -23,7 +23,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
-// Stories is where the stories are.
+// Stories is the directory of the stories.
 const Stories = "scenarios/conformance"
 
 // seed determines the stories' choices: every system gets the same stories.

@@ -48,7 +48,7 @@ type File struct {
 	Digest string `json:"digest"`
 }
 
-// Counts are how many stories came out how.
+// Counts holds the number of stories by result.
 type Counts struct {
 	Held     int `json:"held"`
 	Violated int `json:"violated"`

@@ -119,7 +119,8 @@ func (d *Door) Open() (err error) {
 	return err
 }
 
-// Connect makes a wire to the API server, before anybody is there whom it could be away for.
+// Connect makes a wire to the API server. Call it before there are clients that the server could
+// be away for.
 func (d *Door) Connect(api string) (*gate.Wire, error) {
 	w, err := gate.Connect(api)
 	if err == nil {

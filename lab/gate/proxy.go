@@ -136,7 +136,7 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Accept ends Refuse. The error is that somebody else has taken the address meanwhile.
+// Accept ends Refuse. It fails if another process has taken the address meanwhile.
 func (p *Proxy) Accept() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,7 +35,7 @@ type BMCs struct {
 	// URLs are where they listen, and Systems the paths of the hosts' Systems there, by host.
 	URLs    map[string]*url.URL
 	Systems map[string]string
-	// ByName and Faults have nothing where they are somebody else's.
+	// ByName and Faults are empty if the BMCs are foreign.
 	ByName map[string]*fakebmc.BMC
 	Faults *objects.Faults
 
@@ -102,14 +102,14 @@ func (b *BMCs) Understands(host string) func(*http.Request, []byte) gate.Request
 	return gate.BMC(host, b.Systems[host])
 }
 
-// Heal withdraws the faults of a host's BMC, but some. One that isn't the lab's own has none.
+// Heal withdraws the faults of a host's BMC, but some. A foreign BMC has none.
 func (b *BMCs) Heal(host string, but []string) {
 	if bmc := b.ByName[host]; bmc != nil {
 		bmc.Heal(but...)
 	}
 }
 
-// Close ends the server, and returns all that was asked, and what a program of somebody else's has said.
+// Close ends the server, and returns all requests, and the output of a foreign program.
 func (b *BMCs) Close() ([]play.Artifact, error) {
 	for _, name := range b.names {
 		for _, r := range b.ByName[name].Pending() {

@@ -51,7 +51,7 @@ func OpenModels(ctx context.Context, timings scenarios.HostTimings, s *record.St
 	return &modelMachines{ctx: ctx, stop: stop, stream: s, asked: asked, timings: timings, stirred: make(chan struct{})}
 }
 
-// do is how anything happens to the models.
+// do makes every change to the models.
 func (a *modelMachines) do(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -430,7 +430,8 @@ func (v *virtualMachines) Processors() map[string]vms.Processors {
 	return all
 }
 
-// commanded says that somebody else is about to carry out a client's reset, and returns what says that he is done.
+// commanded announces that another program is about to carry out a client's reset, and returns a
+// function to call when it is done.
 func (m *virtual) commanded(t fakebmc.ResetType, client string) (done func()) {
 	done = func() {}
 	switch t {

@@ -73,7 +73,7 @@ type keep struct {
 	status Status
 }
 
-// phase is where a lab is in its life.
+// phase is a stage in the life of a lab.
 type phase int
 
 const (
@@ -295,7 +295,7 @@ func (k *keep) answer(conn net.Conn) {
 	k.end(errDown)
 }
 
-// state is how the lab is.
+// state returns the condition of the lab.
 func (k *keep) state(ctx context.Context) *Status {
 	k.mu.Lock()
 	s, phase := k.status, k.phase

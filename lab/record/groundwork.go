@@ -20,7 +20,7 @@ import (
 // whose agent has announced nothing can't be relied on.
 const groundwork = "the finalizers of Machines and the announcements of agents"
 
-// deletesMachines reports whether somebody plays the part of the deletion of Machines.
+// deletesMachines reports whether a chosen controller deletes Machines.
 func deletesMachines(chosen []controllers.Selection) bool {
 	return slices.ContainsFunc(chosen, func(c controllers.Selection) bool {
 		return cmp.Or(c.Plays, controllers.Part(c.Name)) == controllers.Deletion

@@ -43,7 +43,7 @@ type Stream struct {
 	announced  bool
 	// begun says that the story has.
 	begun bool
-	// held are the times of events that somebody will still put.
+	// held has the times of events that observers will still put.
 	held []time.Duration
 	// handed is the time up to which events were handed over. One that turns up
 	// later with an earlier time is dated to then: order cannot be mended.
@@ -69,7 +69,8 @@ func (s *Stream) Put(e history.Event) {
 	s.insert(e)
 }
 
-// hold has events from a time on wait until it is released: somebody has seen one, and can't say everything about it yet.
+// hold keeps back events from a time on until it is released: an observer has seen one, and
+// doesn't know everything about it yet.
 func (s *Stream) hold(at time.Duration) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +255,7 @@ func (s *Stream) Lacks() []string {
 	return slices.Sorted(maps.Keys(s.waiting))
 }
 
-// Failed is why the run can't go on.
+// Failed returns the reason why the run can't go on.
 func (s *Stream) Failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

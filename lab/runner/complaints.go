@@ -67,7 +67,7 @@ func (c *complaints) read() {
 	c.take(whole)
 }
 
-// panicked is how a line begins, or what it says, that begins a trace.
+// panicked matches lines that begin the trace of a panic.
 var panicked = regexp.MustCompile(`(?m)^(panic: |fatal error: |.*"Observed a panic")`)
 
 // take removes the first n bytes of the rest, and reports the failures in them.

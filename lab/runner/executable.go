@@ -162,7 +162,7 @@ func (b *begun) end() {
 	}
 }
 
-// serviceAccount is where a Pod finds what it authenticates by.
+// serviceAccount is the directory with the credentials of a Pod.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 // Call is how the program is called where it is given variables, and has a directory of its own; of an image, it finds files of

@@ -44,9 +44,9 @@ const (
 	// perSlot is the memory that goes with a slot.
 	perSlot = 512 << 20
 
-	// poll is how often a place is looked for that others may leave at any time.
+	// poll is the interval of looks for a place, which others may leave at any time.
 	poll = 200 * time.Millisecond
-	// sayAfter is how long whoever waits hears nothing.
+	// sayAfter is the wait before the first message to a waiter.
 	sayAfter = 15 * time.Second
 	// busy is the share of the time in which something waits for a core, from which on it is measured what is left of one; and
 	// enough the share of a core that has to be left for another to be let in. What has a positive nice value doesn't count then.
@@ -59,7 +59,7 @@ type Gate struct {
 	Size machine.Size
 	// HasRoom reports whether there is time of the cores to be had.
 	HasRoom func() bool
-	// Available is how much memory there is to be had, in bytes.
+	// Available returns the memory that is available, in bytes.
 	Available func() int64
 }
 
@@ -72,7 +72,7 @@ func Machine() *Gate {
 	}
 }
 
-// Count is how many slots there are.
+// Count returns the number of slots.
 func (g *Gate) Count() int {
 	return max(1, min(int(g.Size.Cores*perCore), int(g.Size.Memory/perSlot)))
 }
@@ -184,10 +184,10 @@ func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 	return false
 }
 
-// inLine is how the files of those who wait begin; the number of their place follows.
+// inLine prefixes the files of waiters; the number of their place follows.
 const inLine = "waits-"
 
-// join takes the last place in the line, or returns nil if somebody else takes one just now.
+// join takes the last place in the line, or returns nil if another process takes one just now.
 func (g *Gate) join(name string) *os.File {
 	line := g.lock("line", name)
 	if line == nil {
@@ -201,7 +201,7 @@ func (g *Gate) join(name string) *os.File {
 	return g.lock(fmt.Sprintf("%s%d", inLine, last+1), name)
 }
 
-// line are the places in which somebody waits, or has waited until it was killed.
+// line returns the places of waiters, including any that were killed while they waited.
 func (g *Gate) line() []int {
 	entries, err := os.ReadDir(g.Dir)
 	if err != nil {
@@ -325,7 +325,7 @@ func (g *Gate) lock(file, name string) *os.File {
 	return f
 }
 
-// describe says who has what somebody waits for.
+// describe names the holders of the slots that a waiter needs.
 func (g *Gate) describe(cost int) string {
 	count := g.Count()
 	var holders []string

@@ -72,7 +72,8 @@ func Run(ctx context.Context, session *campaign.Session, plan *scenarios.Plan, w
 	return code, nil
 }
 
-// attempts is how often a world is started that fails to start: a busy machine may be too slow for one.
+// attempts limits how often a world that fails to start is started: a busy machine may be too slow
+// for one.
 const attempts = 3
 
 func playOne(ctx context.Context, story *campaign.Story, schedule campaign.Schedule, known *pool.Log, world func() play.Backend) (campaign.Result, error) {

@@ -169,7 +169,7 @@ func (c *Cluster) settle(ctx context.Context) error {
 // Kubeconfig is the file of an administrator.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, kubeconfig) }
 
-// Dial is how the address that the kubeconfig names is reached.
+// Dial connects to the address that the kubeconfig names.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.engine.own == nil {
 		return new(net.Dialer).DialContext(ctx, network, address)
@@ -184,7 +184,7 @@ func (c *Cluster) Stop() error {
 	return c.stopErr
 }
 
-// ended is how what should run has ended, if it has.
+// ended returns an error if a part that should run has ended.
 func (c *Cluster) ended() error {
 	if c.engine.own != nil {
 		select {
@@ -213,7 +213,7 @@ func (c *Cluster) release() error {
 	return c.keeper.Close()
 }
 
-// removal is how a machine's Docker or Podman removes a cluster, of which there may be nothing.
+// removal makes a machine's Docker or Podman remove a cluster, of which there may be nothing.
 const removal = `
 $0 ps --all --quiet --filter "name=^$1-control-plane\$" | xargs -r $0 rm --force --volumes
 $0 network ls --quiet --filter "name=^$1\$" | xargs -r $0 network rm`
