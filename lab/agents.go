@@ -45,7 +45,7 @@ const watchdogDevice = "/dev/watchdog0"
 // the program comes and goes. It is the judge of all that the program asks.
 type agent struct {
 	*proc
-	// proxy is its own way; nil if it is in a Pod of somebody's, which go one way together.
+	// proxy is its own way to the API; nil if it is in a foreign Pod: these share one proxy.
 	proxy *gate.Proxy
 	guest func(context.Context, evidence.Command) error
 	// pod is the UID of that Pod, a string, once it was heard of.

@@ -145,8 +145,8 @@ func (t byToken) RoundTrip(request *http.Request) (*http.Response, error) {
 	return gate.RoundTrip(request)
 }
 
-// isIn notes which Pod the agent asks from. It is another one when somebody has replaced the first; one that is to be dead is
-// so in that, too.
+// isIn notes from which Pod the agent sends requests. The Pod changes when it is replaced; an agent
+// that has to stay dead is dead in the new one, too.
 func (a *agent) isIn(pod string) {
 	before, _ := a.pod.Swap(pod).(string)
 	if before == pod || before == "" {

@@ -49,8 +49,9 @@ type AttachOptions struct {
 	Objects   []client.Object
 }
 
-// Attached is somebody's own cluster, in which we are guests: we see and touch only what we made, whoever of us asks. All
-// requests go through a server in front of the API ([front]), which knows our users as the API server of a [Cluster] does.
+// Attached is an existing cluster of the user's, in which we are guests: all of our users see and
+// touch only what we made. All requests go through a server in front of the API ([front]), which
+// knows our users as the API server of a [Cluster] does.
 type Attached struct {
 	identities
 	name      string
@@ -60,8 +61,8 @@ type Attached struct {
 	bootstrap string // empty: no real kubelet can join
 }
 
-// Attach looks into somebody's cluster, and refuses it with all reasons if anything is in the way of what will be made.
-// Nothing is changed by that.
+// Attach inspects an existing cluster, and refuses it with all reasons if anything is in the way
+// of the objects that will be made. It changes nothing.
 func Attach(ctx context.Context, o AttachOptions) (*Attached, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 // administrator is who acts with the rights of the kubeconfig. All others are impersonated.
 const administrator = "fencelab:admin"
 
-// front stands before somebody's API server. It knows our users by the certificates and tokens that we gave them, asks in
+// front stands before a foreign API server. It knows our users by the certificates and tokens that we gave them, asks in
 // their names (impersonation), and sees to it that they find and touch nothing but what is ours: lists and watches select our
 // label, what is made gets it, and what lacks it is not written to.
 type front struct {

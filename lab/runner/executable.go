@@ -30,8 +30,8 @@ import (
 // glance is how often a program is asked whether it is up.
 const glance = 100 * time.Millisecond
 
-// Programs runs somebody's own executable in the place of a controller, each time with a way
-// of its own to the Ironic.
+// Programs runs a foreign executable in the place of a controller, each time with a way of its own
+// to the Ironic.
 type Programs struct {
 	ChildProcesses
 	Executable

@@ -1,5 +1,6 @@
 // Package runner runs controllers as their users would: under a manager in this process, as a process of fencelab's, or as
-// somebody's own program. Each incarnation is one that can be killed alone, and asks for nothing but through its way.
+// a foreign program. Each incarnation can be killed alone, and sends all requests through its own
+// gates.
 package runner
 
 import (

@@ -302,8 +302,9 @@ func (g *Gate) open() error {
 	return os.Chmod(g.Dir, 0o777|fs.ModeSticky)
 }
 
-// lock locks a file and leaves in it who did; nil if somebody else has it locked. A file of another user in a directory that all
-// share may not be opened as one that is made.
+// lock locks a file and writes the holder's name in it; nil if another process has it locked. It
+// first opens an existing file: in a directory that all share, a file of another user may not be
+// opened with the flag that makes one.
 func (g *Gate) lock(file, name string) *os.File {
 	file = filepath.Join(g.Dir, file)
 	f, err := os.OpenFile(file, os.O_RDWR|syscall.O_NOFOLLOW, 0)
