@@ -153,7 +153,8 @@ none is needed; elsewhere there is no default.`,
 				return exit.BadInput(errors.New("there are no hosts to serve: use --fake or --libvirt"))
 			}
 			if uri != "" {
-				// Ironic and others are told one address for all domains.
+				// All domains share one address unless the user says otherwise: Ironic and other
+				// clients are configured with it.
 				o.Shared = o.Shared || !cmd.Flags().Changed("shared") && o.IPMI == ""
 				disconnect, err := libvirt.Serve(cmd.Context(), &o, libvirt.Options{URI: uri, Names: names})
 				if err != nil {

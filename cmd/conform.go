@@ -10,7 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 )
 
-// conformCommand tells the stories of conformance with a system, in labs of model hosts.
+// conformCommand plays the stories of conformance with a system, in labs of model hosts.
 func conformCommand() *cobra.Command {
 	var o conform.Options
 	cmd := &cobra.Command{

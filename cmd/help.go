@@ -71,10 +71,10 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// Catalog is where the stories are that come with fencelab, in its source.
+// Catalog is the directory of the stories that come with fencelab, in its source.
 const Catalog = "scenarios/catalog"
 
-// catalogue is where they are here: in the source, or else in this binary.
+// catalogue returns where the stories are here: in the source, or else in this binary.
 func catalogue() string {
 	if info, err := os.Stat(Catalog); err == nil && info.IsDir() {
 		return Catalog

@@ -25,7 +25,7 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// labCommand is fencelab lab. program is how the user called fencelab.
+// labCommand is fencelab lab. program is the name by which the user called fencelab.
 func labCommand(program string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
@@ -162,7 +162,7 @@ func statusCommand(program string) *cobra.Command {
 	}
 }
 
-// tell says how the lab is, and reports whether that is well.
+// tell prints the state of the lab, and reports whether the lab is well.
 func tell(ctx context.Context, w io.Writer, l kept.Lab, program string) bool {
 	status, err := l.Status(ctx)
 	switch {
@@ -233,7 +233,7 @@ your own cluster.`,
 	return cmd
 }
 
-// leaveCluster removes what killed labs have left in somebody's cluster.
+// leaveCluster removes the leftovers of killed labs from a foreign cluster.
 func leaveCluster(cmd *cobra.Command, kubeconfig string, names []string) error {
 	labs, err := kept.Find()
 	if err != nil {

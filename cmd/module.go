@@ -24,11 +24,11 @@ import (
 const (
 	moduleFlag  = "module"
 	moduleUsage = "run this command with the controllers of the Go package in `DIR`, or DIR:NAME: its Module, or what NAME is there"
-	// moduleName is what a package calls its controllers, if the user doesn't say.
+	// moduleName is the default name by which a package exports its controllers.
 	moduleName = "Module"
-	// commandDir is where the program that has them would be in their module.
+	// commandDir is the directory of the program in the module of the controllers.
 	commandDir = "fencelab_command"
-	// moduleVariable tells the program which --module has brought it about.
+	// moduleVariable passes the value of --module to the program that was built for it.
 	moduleVariable = "FENCELAB_MODULE"
 	ours           = "github.com/fencelab/fencelab"
 )
@@ -53,7 +53,8 @@ func called() []string {
 	return os.Args[:1]
 }
 
-// moduleExpression is what Go calls the module in its own package; empty without one.
+// moduleExpression returns the Go expression for the module in its own package, or nothing if
+// there is none.
 func moduleExpression() string {
 	module := os.Getenv(moduleVariable)
 	if module == "" {
@@ -71,7 +72,7 @@ func relative(dir string) string {
 	return "./" + dir
 }
 
-// userPackage is what go list tells of a package and its module.
+// userPackage holds go list's description of a package and its module.
 type userPackage struct {
 	Dir, ImportPath, Name string
 	Module                struct{ Path, Dir, GoMod string }
@@ -145,7 +146,7 @@ func listPackage(ctx context.Context, dir string) (*userPackage, error) {
 	return pkg, nil
 }
 
-// moduleCache is where the program with the controllers of a package is kept.
+// moduleCache returns the directory that keeps the program with the controllers of a package.
 func moduleCache(dir, name string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -156,7 +157,7 @@ func moduleCache(dir, name string) (string, error) {
 	return place, os.MkdirAll(place, 0o755)
 }
 
-// lock waits until nobody else builds in a place.
+// lock waits until no other process builds in a place.
 func lock(place string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(place, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err == nil {

@@ -44,7 +44,7 @@ func Execute(ctx context.Context, args []string, in io.Reader, out, talk io.Writ
 	return exit.Code(err)
 }
 
-// Verbs are what fencelab can be told to do, apart from what is hidden.
+// Verbs names the commands of fencelab, without the hidden ones.
 func Verbs() (names []string) {
 	for _, verb := range command(nil, io.Discard).Commands() {
 		if !verb.Hidden {
@@ -95,12 +95,12 @@ missing, 5 internal error.`,
 	return root
 }
 
-// Vocabulary is what the scenario files of this program may speak of.
+// Vocabulary holds the names that scenario files of this program may use.
 func Vocabulary() file.Vocabulary {
 	vocabulary := objects.Vocabulary()
 	vocabulary.Worlds = Worlds
 	return vocabulary
 }
 
-// Worlds are those that scenarios run in.
+// Worlds lists the capabilities of each world that scenarios run in.
 var Worlds = []scenarios.Capabilities{sim.Capabilities, lab.Capabilities}

@@ -81,7 +81,7 @@ is saved below --out.`,
 	return cmd
 }
 
-// flags are those that run and replay have in common.
+// flags adds the flags that run and replay share.
 func (r *runner) flags(cmd *cobra.Command, verb, out string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.World, "backend", "sim", "the world to "+verb+" in: "+phrase.OneOf(worldNames()))
@@ -185,7 +185,7 @@ func (r *runner) run(cmd *cobra.Command, args []string) (err error) {
 	return r.Finish(ledger, out, ended)
 }
 
-// worldNames are what the command line calls worlds.
+// worldNames lists the names of worlds on the command line.
 func worldNames() (names []string) {
 	for _, world := range Worlds {
 		names = append(names, world.World)
@@ -222,7 +222,7 @@ func (r *runner) sweepable(record bool) sweep.World {
 // violationsAgain is how often a sweep plays again what broke a guarantee.
 const violationsAgain = 5
 
-// bounds are those of a sweep in the lab. Virtual machines want a machine for themselves.
+// bounds returns the limits of a sweep in the lab. Virtual machines want a machine for themselves.
 func (r *runner) bounds() sweep.Options {
 	o := sweep.Options{Schedules: r.search.Schedules, Workers: r.workers, Again: violationsAgain, Dir: r.Dir}
 	if r.Chosen("hosts") != lab.Model {

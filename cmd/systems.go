@@ -16,7 +16,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 )
 
-// Presets is where the systems are that come with fencelab.
+// Presets is the directory of the systems that come with fencelab.
 const Presets = "systems"
 
 // systemsCommand says what systems under test there are.

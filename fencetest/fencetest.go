@@ -70,8 +70,8 @@ func Settle(d time.Duration) Option { return func(r *run) { r.settle = d } }
 // Seed is the seed for the choices of the scenario and of the strategy. The default is 1.
 func Seed(seed uint64) Option { return func(r *run) { r.options.Seed = seed } }
 
-// Strategy has Sweep try so many schedules instead of every single deviation: "pairs" or
-// "random" ones or, with "sweep", that many single deviations, the most telling first.
+// Strategy has Sweep try the given number of schedules instead of every single deviation: "pairs",
+// "random" ones or, with "sweep", single deviations, those most likely to find something first.
 func Strategy(name string, schedules int) Option {
 	return func(r *run) { r.options.Strategy, r.options.Schedules = name, schedules }
 }

@@ -1,5 +1,5 @@
-// Package front is what the network services of BMCs share: how they meet clients that may
-// be slow, broken or hostile.
+// Package front holds the parts that the network services of BMCs share to protect themselves from
+// clients that may be slow, broken or hostile.
 package front
 
 import (
@@ -45,8 +45,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // crossOrigin knows the requests that another site's page has a browser send.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// CrossSite tells whether a page of another site has a browser send the request, and it
-// is one that changes something.
+// CrossSite reports whether a request changes something and was sent by a browser for a page of
+// another site.
 func CrossSite(r *http.Request) bool { return crossOrigin.Check(r) != nil }
 
 // IsJSON is strict also because a web page can't send this type to a loopback
@@ -56,7 +56,7 @@ func IsJSON(r *http.Request) bool {
 	return err == nil && t == "application/json"
 }
 
-// IsLocal tells whether a Host header names a loopback address.
+// IsLocal reports whether a Host header names a loopback address.
 func IsLocal(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

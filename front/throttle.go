@@ -93,8 +93,8 @@ func (t *Throttle) makeRoom(now time.Duration) {
 	delete(t.sources, quiet)
 }
 
-// address is what a stranger can't change at will: of IPv6 the network. What is no
-// address is one source.
+// address returns the part of a client's address that a stranger can't change at will: for IPv6
+// the network. All clients without a valid address count as one source.
 func address(client string) netip.Prefix {
 	ip, err := netip.ParseAddr(client)
 	if port, portErr := netip.ParseAddrPort(client); portErr == nil {

@@ -36,7 +36,7 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// watchdogDevice is what guests call their watchdog.
+// watchdogDevice is the path of the watchdog in guests.
 const watchdogDevice = "/dev/watchdog0"
 
 // agent is a controller with a place: a program in a host's guest, which begins with each
@@ -45,7 +45,7 @@ const watchdogDevice = "/dev/watchdog0"
 // the program comes and goes. It is the judge of all that the program asks.
 type agent struct {
 	*proc
-	// proxy is its own way; nil if it is in a Pod of somebody's, which go one way together.
+	// proxy is its own way to the API; nil if it is in a foreign Pod: these share one proxy.
 	proxy *gate.Proxy
 	guest func(context.Context, evidence.Command) error
 	// pod is the UID of that Pod, a string, once it was heard of.
@@ -80,8 +80,8 @@ func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 	return reasons
 }
 
-// makeAgents makes the agents of the plan, and the ways that they will go. Hosts are made
-// later, and are told of them.
+// makeAgents makes the agents of the plan, and their network paths. Hosts are made later, with
+// these paths in their configuration.
 func (b *Backend) makeAgents() error {
 	chosen, err := b.controllers()
 	if err != nil {
@@ -149,7 +149,8 @@ func (b *Backend) deploy(c controllers.Selection) error {
 	if !c.AsksPeers {
 		only.Ports = nil
 	}
-	isIdentity := func(name string) bool { return name == "identity" } // it is among what the program is told
+	// part of the program's configuration
+	isIdentity := func(name string) bool { return name == "identity" }
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return isIdentity(v.Name) })
 	only.VolumeMounts = slices.DeleteFunc(only.VolumeMounts, func(m corev1.VolumeMount) bool { return isIdentity(m.Name) })
 	if b.options.Cluster == Kind {
@@ -232,7 +233,8 @@ func (b *Backend) identify(node string) (_ *program.Identity, err error) {
 	return &program.Identity{Certificate: certificate, Key: key, Authority: b.plane.peers.CA()}, err
 }
 
-// programs are those of a host's agents. api is where guests reach the proxy of each.
+// programs returns the programs of a host's agents. api holds the address at which guests reach
+// the proxy of each.
 func (b *Backend) programs(host *scenarios.Host, api map[string]netip.AddrPort) ([]vms.Program, error) {
 	var programs []vms.Program
 	for _, a := range b.procs.agents {
@@ -282,8 +284,7 @@ func (b *Backend) feeder(host string) *agent {
 	return nil
 }
 
-// programmed is told of the programs in guests: that one runs, or that one, or all of a
-// boot, are gone.
+// programmed handles events of programs in guests: one runs, one is gone, or all of a boot are.
 func (b *Backend) programmed(e vms.Event, at time.Duration) {
 	if e.Late {
 		return
@@ -369,7 +370,7 @@ func (a *agent) startAgain() error {
 	return nil
 }
 
-// tell has the guest do something to the program, or to the Pod that it is in.
+// tell sends a command for the program, or for the Pod that it is in, to the guest.
 func (a *agent) tell(program, pod evidence.Command) error {
 	command := program.Of(a.controller.Name)
 	if a.proxy == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// attach makes the lab a guest of somebody's cluster, unless something there is in its way.
+// attach makes the lab a guest of an existing cluster, unless something there is in its way.
 func (b *Backend) attach(nodes []string, o cluster.AttachOptions) (*cluster.Attached, error) {
 	come, err := b.toCome(nodes)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
-// TestClusterOfSomebodysOwn tells stories in a cluster that is there already, with hosts that are models, and expects
-// of it afterwards that nothing is left and nothing was touched.
+// TestClusterOfSomebodysOwn plays stories in a cluster that exists already, with model hosts.
+// Afterwards nothing may be left in the cluster, and nothing that was there may have been touched.
 func TestClusterOfSomebodysOwn(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {

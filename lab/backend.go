@@ -7,7 +7,7 @@
 // the record of what observers saw (package record). All that controllers ask of the API
 // server and the BMCs passes gates (package gate).
 //
-// What happened is told by three observers on the near side of every fault: the
+// Three observers on the near side of every fault report what happened: the
 // hypervisor and the guest's evidence port (package vms), and a watch of the API
 // server. Their clocks are one; how late they are is bounded by record.Skew.
 package lab
@@ -82,7 +82,7 @@ func (b *Backend) startIronic() error {
 	return b.ironic.start(b.ctx, b.options.IronicEndpoint, &b.options.ironic, b.images, &b.hosts)
 }
 
-// imagesNamed are those that the plan's programs come from, and an Ironic of the lab's own.
+// imagesNamed lists the images of the plan's programs and of an Ironic of the lab's own.
 func (b *Backend) imagesNamed() (names []scenarios.Image) {
 	for i := range b.plan.Spec.Controllers {
 		if p := b.plan.Spec.Controllers[i].Program; p != nil {
@@ -216,8 +216,9 @@ func (b *Backend) Start(ctx context.Context, plan *scenarios.Plan) (timings inva
 	return timings, err
 }
 
-// seesErrors says that no controller of the story can fail or panic unseen: each runs under a manager that the lab set up, in this
-// process or in one of its own, whose log tells. The log of somebody's program may tell of it as well, or not.
+// seesErrors reports whether no controller of the story can fail or panic unseen. That holds if
+// each runs under a manager that the lab set up, in this process or in one of its own, whose log
+// shows failures. The log of a foreign program may show them, or not.
 func (b *Backend) seesErrors(chosen []controllers.Selection) bool {
 	return !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
 }
@@ -341,7 +342,8 @@ func (b *Backend) switchOn() error {
 // Spent implements play.Spender.
 func (b *Backend) Spent() []play.Spent { return b.account.Spent() }
 
-// Deeds are those of the controllers in the story, in order. Deliveries are among them if a plan or an option asks for it.
+// Deeds returns the deeds of the controllers in the story, in order. It includes deliveries if a
+// plan or an option asks for them.
 func (b *Backend) Deeds() []scenarios.Deed {
 	b.procs.schedule.mu.Lock()
 	defer b.procs.schedule.mu.Unlock()
@@ -361,7 +363,9 @@ func (b *Backend) Stop() ([]play.Artifact, error) {
 	b.stopped = true
 	b.account.Enter(record.Leaving)
 	var artifacts []play.Artifact
-	if !b.options.Kept { // nobody reads them, and an API server that hangs would keep a lab from its end
+	// a lab that isn't kept has no reader for them, and an API server that hangs would delay its
+	// end
+	if !b.options.Kept {
 		artifacts = b.dump()
 	}
 	b.cancel()

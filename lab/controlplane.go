@@ -126,7 +126,7 @@ func (b *Backend) as(name string) *rest.Config {
 	return config
 }
 
-// kubelet is what a guest's kubelet has to know.
+// kubelet returns the configuration of a guest's kubelet.
 func (b *Backend) kubelet(host *scenarios.Host, api netip.AddrPort) *evidence.Kubelet {
 	topology := &b.plan.Spec.Topology
 	lease := time.Duration(topology.Lease)

@@ -91,7 +91,8 @@ func (l *life) after(id uint64, fault scenarios.StepFault) {
 	l.faults[id] = fault
 }
 
-// late is how a request is executed that nobody waits for: it is lost when the schedule ends, or the run.
+// late executes a request after its client has given up waiting. The request is lost when the
+// schedule or the run ends.
 func (l *life) late(r gate.Request, heard error, by time.Duration, note string) error {
 	if heard == errGivenUp && l.gone() {
 		return errDead // it stood at the gate when its process died
@@ -151,7 +152,7 @@ func (l *life) AsOf(r gate.Request) string {
 	return l.stale
 }
 
-// learned is what a process has been told of each object, over all its lives.
+// learned holds the last version of each object that a process received, over all its lives.
 type learned map[client.ObjectKey]metav1.Object
 
 // Told implements gate.Listener.

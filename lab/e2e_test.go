@@ -137,16 +137,16 @@ func cellsOf(path string) ([]*scenarios.Scenario, error) {
 	return file.LoadCells(path, data, objects.Vocabulary(), nil)
 }
 
-// require is what testing.T and Ginkgo have in common.
+// require holds the methods that testing.T and Ginkgo have in common.
 type require interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Skipf(format string, args ...any)
 }
 
-// TestLab runs the catalogue's stories on a real API server and virtual machines.
-// FENCELAB_E2E=quick takes only those that every change has to pass, FENCELAB_E2E=all
-// every story that the lab can tell, which takes three hours more, and nodes those on real nodes;
+// TestLab plays the catalogue's stories on a real API server and virtual machines.
+// FENCELAB_E2E=quick takes only those that every change has to pass; FENCELAB_E2E=all takes every
+// story that the lab can play, which takes three hours more; and nodes takes those on real nodes.
 // FENCELAB_REQUIRE_LAB=1 turns a machine that can't run a lab into a failure.
 func TestLab(t *testing.T) {
 	requireLab(t)
@@ -156,7 +156,7 @@ func TestLab(t *testing.T) {
 	}
 }
 
-// failures are what the specs that failed had to say.
+// failures collects the messages of the specs that failed.
 var failures []string
 
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -184,7 +184,8 @@ func requireLab(t *testing.T) {
 
 const catalog = "../scenarios/catalog"
 
-// full is left out of the quick run, onDemand is told only when all is, and nodes also when nothing else is.
+// full is left out of the quick run, onDemand runs only with all, and nodes also when nothing else
+// does.
 var full, onDemand, nodes = Label("full"), Label("on demand"), Label("nodes")
 
 var _ = Describe("the lab", func() {
@@ -318,16 +319,15 @@ var _ = Describe("the lab", func() {
 	})
 })
 
-// everyRun are those faults of BMCs, out of the many, that every full run has. They
-// threaten in ways that differ: an off is reported before it happens, or accepted and
-// never happens; the guest hangs; a BMC that restarts lets a held host boot; the answer to
-// the off is lost; another host goes off.
+// everyRun lists the few faults of BMCs that every full run has. They threaten in ways that
+// differ: an off is reported before it happens, or accepted and never happens; the guest hangs; a
+// BMC that restarts lets a held host boot; the answer to the off is lost; another host goes off.
 var everyRun = []string{
 	"bmc-off-too-early", "bmc-off-ignored", "bmc-guest-hangs", "bmc-openbmc-restart-powers-on", "bmc-lost-answer", "bmc-wrong-host",
 }
 
-// TestModelHosts tells stories of hosts that are models, for which a machine needs nothing but
-// a control plane.
+// TestModelHosts plays stories of hosts that are models, for which a machine needs nothing but a
+// control plane.
 func TestModelHosts(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
@@ -471,7 +471,7 @@ func save(t *testing.T, outcome *play.Outcome) {
 	t.Attr("artifacts", fromRoot(dir))
 }
 
-// faults has an entry for each scenario of a BMC's fault that the lab can tell.
+// faults has an entry for each scenario of a BMC's fault that the lab can play.
 func faults() (entries []TableEntry) {
 	for _, name := range everyRun {
 		entries = append(entries, Entry(name, full, name))
@@ -484,8 +484,9 @@ func faults() (entries []TableEntry) {
 	return entries
 }
 
-// each has an entry, on demand, for each of some scenarios. Those of agents are told alone: their watchdogs are as quick on a host
-// that is emulated on a busy core as on any, and whoever feeds them is not.
+// each has an entry, on demand, for each of some scenarios. Those of agents run alone: their
+// watchdogs are as quick on a host that is emulated on a busy core as on any, and their feeders
+// are not.
 func each(scenarios ...string) (entries []TableEntry) {
 	for _, name := range scenarios {
 		args := []any{onDemand, name + ".yaml"}
@@ -497,7 +498,7 @@ func each(scenarios ...string) (entries []TableEntry) {
 	return entries
 }
 
-// others has an entry for each story of the seeds that the lab can tell.
+// others has an entry for each story of the seeds that the lab can play.
 func others() (entries []TableEntry) {
 	for _, folder := range []string{"reboot-annotation", "machine-remediation", "health-check", "deletion-hooks", "poison-pill", "regression"} {
 		for _, file := range told(folder) {
@@ -507,14 +508,14 @@ func others() (entries []TableEntry) {
 	return entries
 }
 
-// told are the scenarios of a folder of the catalogue that the lab can tell.
+// told lists the scenarios of a folder of the catalogue that the lab can play.
 func told(folder string) (files []string) {
 	paths, _ := filepath.Glob(filepath.Join(catalog, folder, "*.yaml")) // the pattern is a good one
 	for _, path := range paths {
 		file := filepath.Join(folder, filepath.Base(path))
 		cells, err := cellsOf(path)
 		if err != nil {
-			files = append(files, file) // it fails when it is told
+			files = append(files, file) // it fails when it is played
 		}
 		for _, scenario := range cells {
 			switch worlds := scenario.Spec.Worlds; {
@@ -577,7 +578,7 @@ func decides(plan *scenarios.Plan) bool {
 	})
 }
 
-// tell plays a scenario and expects what it expects.
+// tell plays a scenario and checks its expectations.
 func tell(ctx context.Context, file string) {
 	GinkgoHelper()
 	tellWith(ctx, file, chosen())
@@ -629,7 +630,7 @@ func tellWith(ctx context.Context, file string, o lab.Options) {
 	}
 }
 
-// playIn tells a story in a lab of its own.
+// playIn plays a story in a lab of its own.
 func playIn(ctx context.Context, plan *scenarios.Plan, o lab.Options) *play.Outcome {
 	GinkgoHelper()
 	began := time.Now()
@@ -666,7 +667,7 @@ func fromRoot(path string) string {
 	return path
 }
 
-// flagsOf are those of fencelab that choose the same parts.
+// flagsOf returns the flags of fencelab that choose the same parts.
 func flagsOf(o lab.Options) (flags string) {
 	for _, part := range []struct{ flag, value string }{{"cluster", o.Cluster}, {"hosts", o.Hosts}, {"power", o.Power}} {
 		if part.value != "" {

@@ -11,8 +11,9 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 )
 
-// The stories report as they are told, in the form of go test -json, of which ci/e2e makes one JUnit file and one
-// summary with the other tests. Ginkgo's own reports come at the end of a run, if it has one.
+// The specs report their progress in the form of go test -json, of which ci/e2e makes one JUnit
+// file and one summary with the other tests. Ginkgo's own reports come at the end of a run, if it
+// has one.
 
 // event is one line of go test -json.
 type event struct {
@@ -26,7 +27,7 @@ type event struct {
 	Value   string  `json:",omitempty"`
 }
 
-// events are those of a spec that has ended, or of the suite.
+// events returns the events of a spec that has ended, or of the suite.
 func events(r *SpecReport) (all []event) {
 	for _, entry := range r.ReportEntries {
 		all = append(all, event{Action: "attr", Key: entry.Name, Value: entry.StringRepresentation()})
@@ -85,7 +86,7 @@ var _ = ReportAfterEach(func(r SpecReport) {
 	}
 })
 
-// What fails beside the specs, such as to set up, has no spec to tell of it.
+// A failure beside the specs, such as in the setup, has no spec to report it.
 var _ = ReportAfterSuite("the events", func(r Report) {
 	action, output := "pass", ""
 	for _, reason := range r.SpecialSuiteFailureReasons {

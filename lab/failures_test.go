@@ -76,7 +76,7 @@ spec:
 	return outcome
 }
 
-// ways are those in which the lab runs controllers: within this process or in one of their own.
+// ways lists how the lab can run controllers: within this process or in one of their own.
 var ways = map[string]bool{lab.InProcess: false, lab.AsProcess: true}
 
 // TestPanicInTheLab: a panic of a controller is seen, and judged.

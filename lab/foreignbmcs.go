@@ -18,7 +18,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// impossibleBMCs are the reasons why the lab's hosts can't have somebody else's BMCs.
+// impossibleBMCs returns the reasons why the lab's hosts can't have foreign BMCs.
 func (b *Backend) impossibleBMCs(spec *scenarios.Spec) []string {
 	if spec.Topology.BMC == nil || !b.options.models() {
 		return nil
@@ -26,7 +26,7 @@ func (b *Backend) impossibleBMCs(spec *scenarios.Spec) []string {
 	return []string{"a program in the place of the BMCs: it drives domains, which model hosts are not; run with --hosts guest"}
 }
 
-// hostOfBMC is what the program learns of a host.
+// hostOfBMC holds the facts about a host that the program gets.
 type hostOfBMC struct {
 	Name   string `json:"name"`
 	Domain string `json:"domain"`

@@ -32,7 +32,7 @@ func openImages(ctx context.Context, names []scenarios.Image, say func(format st
 	return i, nil
 }
 
-// of is what a program comes from, nil for an executable of the host.
+// of returns the image that a program comes from, nil for an executable of the host.
 func (i images) of(p *scenarios.Program) *container.Image { return i.open[p.Image.In(p.Dir)] }
 
 // close lets the images go.

@@ -22,17 +22,17 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// ironicActor is what the history calls Ironic where nobody has asked it for what it does.
+// ironicActor is Ironic's name in the history for what it does unasked.
 const ironicActor = "ironic"
 
 // askedLately is for how long after a command was accepted Ironic may send it in the name of
 // whoever gave it: it does so at once, or has found nothing to do.
 const askedLately = 10 * time.Second
 
-// ironicOwner is an Ironic that owns the BMCs. Controllers command the hosts through it,
-// each through a gate of its own, and it reaches the BMCs through proxies, so that the
-// history tells whose command a reset was: that of a controller that asked for it, or one
-// that Ironic gave by itself.
+// ironicOwner is an Ironic that owns the BMCs. Controllers command the hosts through it, each
+// through a gate of its own, and it reaches the BMCs through proxies, so that the history records
+// whose command a reset was: that of a controller that asked for it, or one that Ironic gave by
+// itself.
 type ironicOwner struct {
 	bmcs     *hosts.BMCs
 	since    func() time.Duration
@@ -47,7 +47,7 @@ type ironicOwner struct {
 	asked map[string]commission // by host
 }
 
-// commission is what a controller has asked Ironic for.
+// commission is a controller's request to Ironic.
 type commission struct {
 	client, reset string
 	at            time.Duration
@@ -108,8 +108,9 @@ func (o *ironicOwner) close(ctx context.Context) ([]play.Artifact, error) {
 	return logs, errors.Join(errs...)
 }
 
-// serve makes the way of one incarnation of a controller to Ironic. What it says there of a BMC's address is that of its own
-// way, by host; Ironic has another one, on which the history tells whom it acts for.
+// serve makes the proxy between one incarnation of a controller and Ironic. In the controller's
+// requests it replaces the controller's own addresses of the BMCs, given by host, with Ironic's,
+// on which the history records on whose behalf Ironic acts.
 func (o *ironicOwner) serve(judge gate.Judge, client string, ways map[string]string) (*gate.Proxy, error) {
 	show := make(map[string]string)
 	for host, way := range ways {
@@ -175,7 +176,7 @@ func (t *toIronic) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// toBMC sends what Ironic asks of a BMC, in the name of whom it is for.
+// toBMC sends Ironic's requests to a BMC, in the name of the client that Ironic acts for.
 type toBMC struct {
 	o    *ironicOwner
 	host string

@@ -23,7 +23,7 @@ type standardManager struct {
 	plays func(controller string) bool
 
 	mu sync.Mutex
-	// deaths counts them, so that nobody ends a later one too early.
+	// deaths counts its ends, so that a late timer can't end a later one.
 	deaths int
 }
 

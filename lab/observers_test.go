@@ -82,8 +82,8 @@ func TestObserversKnowWhoWrote(t *testing.T) {
 		"annotation-removed reboot.metal3.io/a by user", "annotation-removed reboot.metal3.io by reboot",
 	}
 	want := slices.Concat(once, once)
-	// Hosts and Nodes are watched apart from each other: on a busy machine the two
-	// may be told of in either order.
+	// Hosts and Nodes are watched apart from each other: on a busy machine the two events may
+	// arrive in either order.
 	var got []string
 	by := make(map[history.Kind]string)
 	_, err = b.record.Advance(t.Context(), b.since()+time.Minute, func(e history.Event) bool {

@@ -22,7 +22,7 @@ import (
 	"github.com/fencelab/fencelab/vms/network"
 )
 
-// operations are what a scenario does to the lab, within the time of a command. It
+// operations carries out a scenario's operations on the lab, within the time of a command. It
 // implements scenarios.World.
 type operations struct {
 	*Backend
@@ -49,8 +49,9 @@ func (o operations) APIOutage(op *scenarios.OutageOp) error {
 	return nil
 }
 
-// EtcdOutage has nobody write anything: where all go through the door that refuses it, and where standard controllers and
-// real kubelets have a way of their own, etcd stands still, for which readers of what is not in the API server's memory wait as well.
+// EtcdOutage makes every write fail. The door refuses them. With a standard control plane some
+// clients bypass the door, so etcd is paused, and reads that the API server's memory can't answer
+// hang too.
 func (o operations) EtcdOutage(*struct{}) error {
 	o.plane.door.LoseStore()
 	if o.plane.standard != nil {
@@ -92,7 +93,7 @@ func (o operations) Restore(op *scenarios.LinkOp) error {
 	return o.onLinks(op, o.hosts.Machines.Restore)
 }
 
-// linksOf are links of a scenario as the machines' network has them.
+// linksOf converts links of a scenario to those of the machines' network.
 func linksOf(named []scenarios.Link) []network.Link {
 	links := make([]network.Link, len(named))
 	for i, l := range named {
@@ -218,7 +219,8 @@ func (b *Backend) resumeStore() error {
 	return b.plane.standard.ResumeStore()
 }
 
-// requests are those of users, within the time of a command. They implement objects.API.
+// requests carries out the requests of users, within the time of a command. It implements
+// objects.API.
 type requests struct {
 	*Backend
 	ctx context.Context
@@ -279,7 +281,7 @@ func (o operations) Heal(op *scenarios.HealOp) error {
 	return op.Perform(&o.plan.Spec.Topology, healer{o})
 }
 
-// healer is how what has failed is put right. It implements scenarios.Healer.
+// healer repairs failures. It implements scenarios.Healer.
 type healer struct{ operations }
 
 func (h healer) EndSchedule() { h.procs.schedule.heal() }

@@ -27,7 +27,7 @@ import (
 
 // Options say where a lab finds what it is made of.
 type Options struct {
-	// Assets is what vms/assets.sh filled; empty: hosts.DefaultAssets.
+	// Assets is the directory that vms/assets.sh filled; empty: hosts.DefaultAssets.
 	Assets string
 	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
 	Bin string
@@ -36,12 +36,12 @@ type Options struct {
 	Cluster string
 	// Kubeconfig is the file of the cluster of one's own; needed for that, and for nothing else.
 	Kubeconfig string
-	// Hosts is what the hosts are made of: Guest, Node or Model; empty is Guest.
+	// Hosts chooses the hosts: Guest, Node or Model; empty is Guest.
 	Hosts string
 	// Power is how controllers command the hosts: Redfish or Ironic; empty is Redfish, but for
 	// stories whose topology has an Ironic.
 	Power string
-	// IronicEndpoint is the URL of somebody's Ironic, on this machine; empty: one of our own.
+	// IronicEndpoint is the URL of an existing Ironic on this machine; empty: one of our own.
 	IronicEndpoint string
 	// IronicImage is the image that an Ironic of our own comes from; empty: what the plan names.
 	IronicImage scenarios.Image
@@ -60,9 +60,9 @@ type Options struct {
 	// Shelf is from where an embedded control plane is taken, and where it goes again; nil: it is the lab's own. Not for one
 	// that is kept.
 	Shelf *cluster.Shelf
-	// Log is told what the lab is doing; may be nil.
+	// Log is called with each step of the lab; may be nil.
 	Log io.Writer
-	// Controllers are those that a plan can name; nil: fencelab's own.
+	// Controllers holds the controllers that a plan can name; nil: fencelab's own.
 	Controllers *controllers.Set
 }
 
@@ -166,7 +166,8 @@ func (o Options) slack() time.Duration {
 	return slack
 }
 
-// readyWithin is what a program gets until it is up; one may wait for Pods of real nodes.
+// readyWithin limits how long a program may take to come up. In Pods of real nodes it takes
+// longer.
 func (o Options) readyWithin() time.Duration {
 	if o.realNodes() {
 		return 6 * time.Minute
@@ -200,7 +201,7 @@ func (o Options) remedy() string {
 	return "run make lab, or see fencelab doctor; --hosts model needs no virtual machines"
 }
 
-// Capabilities are what the lab can do at best: see Options.Capabilities.
+// Capabilities lists everything that the lab can do at best: see Options.Capabilities.
 var Capabilities = scenarios.Capabilities{
 	World: "lab", Title: "lab",
 	Lacks: map[scenarios.Feature]string{
@@ -214,7 +215,7 @@ var Capabilities = scenarios.Capabilities{
 	},
 }
 
-// Capabilities are what a lab with these options can do.
+// Capabilities returns what a lab with these options can do.
 func (o Options) Capabilities() scenarios.Capabilities {
 	can := Capabilities
 	can.Lacks = maps.Clone(can.Lacks)
@@ -253,8 +254,8 @@ func (o Options) Capabilities() scenarios.Capabilities {
 	return can
 }
 
-// costs are how many slots of the machine the parts of a lab take, hosts by the piece: see package slots. What a part costs while
-// the story is told is in docs/performance.md.
+// costs holds the number of slots of the machine that each part of a lab takes, hosts by the
+// piece: see package slots. The load of each part during the story is in docs/performance.md.
 var costs = map[string]int{
 	Embedded: 2, Standard: 3, Kind: 4, Kubeconfig: 1,
 	Guest: 1, Node: 2, Model: 0,
@@ -262,7 +263,7 @@ var costs = map[string]int{
 	InProcess: 0, AsProcess: 0,
 }
 
-// cost is what the lab of a plan costs.
+// cost returns the number of slots that the lab of a plan takes.
 func (o Options) cost(plan *scenarios.Plan) int {
 	if o.Alone {
 		return slots.All
@@ -276,7 +277,8 @@ func (o Options) cost(plan *scenarios.Plan) int {
 	return cost
 }
 
-// unattachable are the reasons why a lab can't be made in somebody's cluster, if it is to be.
+// unattachable returns the reasons why a lab can't be made in an existing cluster, if the options
+// ask for one.
 func (o Options) unattachable() (reasons []string) {
 	switch {
 	case o.Cluster != Kubeconfig && o.Kubeconfig != "":

@@ -6,7 +6,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// TestEveryPartHasACost: none is free because somebody forgot it.
+// TestEveryPartHasACost: no part is free because its cost was forgotten.
 func TestEveryPartHasACost(t *testing.T) {
 	for _, part := range Parts {
 		for _, value := range part.Of {

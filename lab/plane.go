@@ -13,7 +13,7 @@ import (
 	"github.com/fencelab/fencelab/lab/gate"
 )
 
-// controlPlane is where the API of a lab is. It vouches for whom it is asked to.
+// controlPlane serves the API of a lab, and issues credentials for users.
 type controlPlane interface {
 	// Install makes what manifests say.
 	Install(ctx context.Context, manifests fs.FS) error

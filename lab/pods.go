@@ -24,9 +24,10 @@ import (
 	"github.com/fencelab/fencelab/vms/network"
 )
 
-// pods are those of somebody's that are controllers, on every host. Their kubelets pull their images from a registry of the
-// lab, and they find the API server where every Pod looks for it: at the Service kubernetes. Behind that is one proxy for
-// all of them, in which each goes through the gate of the agent that it is, by its token.
+// pods are the foreign Pods that act as controllers, on every host. Their kubelets pull their
+// images from a registry of the lab, and they find the API server where every Pod looks for it: at
+// the Service kubernetes. Behind that is one proxy for all of them. Its requests go through the
+// gate of the agent that the Pod's token names.
 type pods struct {
 	proxy    *gate.Proxy
 	server   http.RoundTripper // the way to the API server that begins behind the gates
@@ -35,7 +36,7 @@ type pods struct {
 	registry *container.Registry
 }
 
-// podIdentity is what the token of a Pod says: its user, and the Node that it is bound to.
+// podIdentity holds the claims of a Pod's token: its user, and the Node that it is bound to.
 type podIdentity struct{ user, node string }
 
 // podGate is the way of an agent.
@@ -75,7 +76,7 @@ func (b *Backend) addPods(c controllers.Selection, given *scenarios.Pods) error 
 	return nil
 }
 
-// anyone is how those go to the API server who show it tokens of their own.
+// anyone is the way to the API server for clients with tokens of their own.
 func (b *Backend) anyone() *rest.Config {
 	config := rest.AnonymousClientConfig(b.plane.Config())
 	config.CAData, config.ServerName = b.plane.CA(), cluster.ServerName
@@ -100,7 +101,7 @@ func (b *Backend) openPods() error {
 	return err
 }
 
-// targets are what nodes have to reach.
+// targets returns the addresses that nodes have to reach.
 func (p *pods) targets() []network.Target {
 	if p == nil {
 		return nil
@@ -108,7 +109,8 @@ func (p *pods) targets() []network.Target {
 	return []network.Target{{To: p.proxy.Address(), At: cluster.Service}, {To: p.registry.Address()}}
 }
 
-// tell tells a kubelet what its node has to know of them. at is where it reaches what.
+// tell adds the configuration for these Pods to that of a kubelet. at maps targets to the
+// addresses where it reaches them.
 func (p *pods) tell(k *evidence.Kubelet, at map[string]netip.AddrPort) {
 	if p != nil {
 		k.Services, k.Registry, k.PodsFeed = cluster.Services, "http://"+at[p.registry.Address()].String(), p.feeds
@@ -143,8 +145,8 @@ func (t byToken) RoundTrip(request *http.Request) (*http.Response, error) {
 	return gate.RoundTrip(request)
 }
 
-// isIn notes which Pod the agent asks from. It is another one when somebody has replaced the first; one that is to be dead is
-// so in that, too.
+// isIn notes from which Pod the agent sends requests. The Pod changes when it is replaced; an agent
+// that has to stay dead is dead in the new one, too.
 func (a *agent) isIn(pod string) {
 	before, _ := a.pod.Swap(pod).(string)
 	if before == pod || before == "" {
@@ -164,14 +166,15 @@ func (a *agent) isIn(pod string) {
 	})
 }
 
-// podGone is told what happens in the guest of an agent in a Pod of somebody's.
+// podGone handles events in the guest of an agent in a foreign Pod.
 func (a *agent) podGone(e vms.Event) {
 	if e.Kind == vms.Kind(evidence.PodStopped) && e.Detail == a.pod.Load() {
 		a.gone(false)
 	}
 }
 
-// forget has the next request begin another life, since nobody says that a Pod of somebody's has started.
+// forget makes the next request begin another life, since no event reports the start of a foreign
+// Pod.
 func (a *agent) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -180,8 +183,8 @@ func (a *agent) forget() {
 	}
 }
 
-// identity is what the token of a request says, and the UID of the Pod. Whether it is true is the API server's to find out: a
-// request with a token that it does not believe has no effect.
+// identity returns the claims of the token of a request, and the UID of the Pod. It doesn't verify
+// them. The API server does: a request with a token that it does not believe has no effect.
 func identity(request *http.Request) (who podIdentity, pod string) {
 	token, _ := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	parts := strings.Split(token, ".")

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// A program that ends by itself is started again, as a kubelet does, after a time
-	// that doubles up to maxBackoff. One that was never up is given up at the last of
-	// so many attempts.
+	// A program that ends by itself is started again, as a kubelet does, after a time that doubles
+	// up to maxBackoff. One that was never up is given up after its last attempt.
 	maxBackoff = 30 * time.Second
 	attempts   = 3
 )
 
-// running is what runs of the controllers, and what runs them.
+// running holds the running controllers, and their runner.
 type running struct {
 	runner    runner.Runner
 	programs  []runner.Runner
 	processes []*proc
 	agents    []*agent
 	pods      *pods // nil unless controllers are Pods
-	// refusals and schedule are what the scenario and the plan do with what they ask.
+	// refusals and schedule hold the faults that the scenario and the plan apply to their
+	// requests.
 	refusals refusals
 	schedule *schedule
 }
@@ -49,8 +49,8 @@ type proc struct {
 	// name is that of the controller, or of its second process.
 	name       string
 	controller controllers.Selection
-	// program is what its own programs start; both are nil for a controller of fencelab's
-	// or of a module, which the lab's runner starts.
+	// program starts its own programs; both are nil for a controller of fencelab's or of a module,
+	// which the lab's runner starts.
 	program  *scenarios.Program
 	programs *runner.Programs
 	// host is where it runs, if it has a place; again lets it run again there.
@@ -67,9 +67,9 @@ type proc struct {
 	// falls counts how often a program has ended by itself since it was up.
 	falls int
 	over  bool
-	// told is what it was told of each object, over all its lives.
+	// told holds the last version of each object that it received, over all its lives.
 	told map[*objects.Kind]learned
-	// stale is how old the lists are that its next incarnation begins with.
+	// stale is the age of the lists with which its next incarnation begins.
 	stale time.Duration
 }
 
@@ -85,9 +85,10 @@ type life struct {
 
 	// Guarded by p.mu.
 	up, dead, paused bool
-	// back is when the next one is to start, once it is dead; zero if that is up to its host.
+	// back is the time at which the next incarnation starts, once this is dead; zero if its host
+	// starts it.
 	back time.Time
-	// faults are what goes wrong with requests once they are answered, by their IDs.
+	// faults maps IDs of requests to the faults that strike once they are answered.
 	faults map[uint64]scenarios.StepFault
 	// stale is the version as of which its caches are filled, empty for the present one; listed are the kinds that were.
 	stale  string
@@ -239,8 +240,9 @@ func (b *Backend) failed(process, about string, err error) {
 	b.record.Now(e)
 }
 
-// fall is what comes of an incarnation that ended by itself: a program is started again, as
-// a kubelet would, and so is a process that no longer has its Lease, and in a lab that is kept any controller. It is called with mu held.
+// fall handles an incarnation that ended by itself. A program is started again, as a kubelet would
+// do, and so is a process that no longer has its Lease, and in a lab that is kept any controller.
+// It is called with mu held.
 func (p *proc) fall(l *life) {
 	failure := fmt.Errorf("the controller %s: %w", p.name, l.incarnation.Failure())
 	if l.up {
@@ -501,7 +503,7 @@ func (l limited) Asked(ctx context.Context, r gate.Request) error {
 	return l.life.Asked(ctx, r)
 }
 
-// addresses are those of its ways to the BMCs and to Ironic.
+// addresses returns the addresses of its proxies to the BMCs and to Ironic.
 func (l *life) addresses() []string {
 	addresses := make([]string, len(l.proxies))
 	for i, proxy := range l.proxies {
@@ -560,7 +562,7 @@ func (l *life) asks(r gate.Request) error {
 	return nil
 }
 
-// arrives is what becomes of a request that arrives at the server.
+// arrives decides the fate of a request that arrives at the server.
 func (l *life) arrives(r gate.Request) error {
 	p := l.p
 	p.mu.Lock()

@@ -154,7 +154,7 @@ func (r *hearing) Start(ctx context.Context, name string, c controllers.Selectio
 
 func (*hearing) Logs() []play.Artifact { return nil }
 
-// ears are those of a process: what it watches passes them.
+// ears control the watches of a process: their events pass here.
 type ears struct {
 	mu   sync.Mutex
 	deaf chan struct{} // closed when it is over; nil otherwise
@@ -184,8 +184,8 @@ type listening struct {
 	next http.RoundTripper
 }
 
-// RoundTrip holds watches while the process is deaf, and then tells it that what it has
-// seen last is too old to go on from.
+// RoundTrip holds watches while the process is deaf, and then answers that the version which it
+// has seen last is too old to go on from.
 func (l listening) RoundTrip(request *http.Request) (*http.Response, error) {
 	query := request.URL.Query()
 	if !slices.Contains([]string{"1", "true"}, query.Get("watch")) {
@@ -221,7 +221,8 @@ func (l listening) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// serveBMCs returns the BMCs of machines in memory that are on, and what they tell.
+// serveBMCs returns the BMCs of machines in memory that are on, and the stream that they record
+// to.
 func serveBMCs(t *testing.T, names ...string) (*hosts.BMCs, *record.Stream) {
 	t.Helper()
 	clock := wall.Clock()

@@ -16,7 +16,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// starts is what starts a program. Its logs are kept with those of the other controllers.
+// starts returns the runner of a program. Its logs are kept with those of the other controllers.
 func (b *Backend) starts(p *scenarios.Program) *runner.Programs {
 	r := runner.NewPrograms(b.plane.controlPlane, b.plane.door, b.dir, b.keeper.Mark(), b.failed, runner.Executable{Program: p, Image: b.images.of(p)})
 	b.procs.programs = append(b.procs.programs, r)
@@ -71,7 +71,7 @@ func (b *Backend) install(manifests fs.FS, err error) error {
 	return b.plane.Install(b.ctx, manifests)
 }
 
-// manifestsFor are what a program installs, from the host or from its image.
+// manifestsFor returns the manifests that a program installs, from the host or from its image.
 func (b *Backend) manifestsFor(p *scenarios.Program, name string) (fs.FS, error) {
 	inside, ok := scenarios.FromImage(name)
 	if !ok {
@@ -84,7 +84,7 @@ func (b *Backend) manifestsFor(p *scenarios.Program, name string) (fs.FS, error)
 	return manifestsAt(files, inside)
 }
 
-// manifestsOf are those at a path of the host.
+// manifestsOf returns the manifests at a path of the host.
 func manifestsOf(path string) (fs.FS, error) {
 	return manifestsAt(os.DirFS(filepath.Dir(path)), filepath.Base(path))
 }

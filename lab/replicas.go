@@ -65,7 +65,7 @@ func (b *Backend) grantLease(user, lease string) error {
 	})
 }
 
-// held waits until somebody holds a Lease. It reports false when the run has ended before.
+// held waits until a Lease has a holder. It reports false if the run ends before.
 func (b *Backend) held(lease string) bool {
 	for ticks := time.Tick(100 * time.Millisecond); ; {
 		var found coordinationv1.Lease

@@ -12,11 +12,11 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// schedule is what of a run's schedule a lab has in its hands: the deeds of controllers, as they pass gates. Those that the
-// plan names deviate.
+// schedule is the part of a run's schedule that the lab controls: the deeds of controllers, as
+// they pass gates. Those that the plan names deviate.
 type schedule struct {
 	stream *record.Stream
-	// listens says that somebody wants to know of the deliveries, too: lists and watches pass as they come otherwise.
+	// listens says that deliveries are deeds, too: otherwise lists and watches pass as they come.
 	listens bool
 
 	mu sync.Mutex
@@ -108,8 +108,8 @@ func (s *schedule) wait(ctx context.Context, long time.Duration) error {
 	return nil
 }
 
-// errDead is what a killed process's requests end with, before they are sent.
+// errDead is returned for requests of a killed process, before they are sent.
 var errDead = errors.New("the process was killed")
 
-// errLost is what the client of a request hears that, or whose answer, gets lost.
+// errLost is returned when a request or its answer is lost.
 var errLost = errors.New("the request, or its answer, was lost")

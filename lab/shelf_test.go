@@ -14,8 +14,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
-// TestHandedOn tells six stories on control planes of their own, and on one that goes from each to the next: that nobody can tell
-// shows in the verdicts, and in the order of the events that the simulator is held against.
+// TestHandedOn plays six stories on control planes of their own, and on one that goes from each to
+// the next. Neither the verdicts nor the order of events, which must be that of the simulator, may
+// show a difference.
 func TestHandedOn(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
@@ -58,7 +59,7 @@ func TestHandedOn(t *testing.T) {
 	}
 }
 
-// hear is what comes of a story in a lab.
+// hear plays a story in a lab and returns its outcome.
 func hear(t *testing.T, file string, o lab.Options) *play.Outcome {
 	t.Helper()
 	o.Log = t.Output()

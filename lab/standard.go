@@ -22,7 +22,8 @@ import (
 // runs reports whether the control plane runs a standard controller.
 func (b *Backend) runs(name string) bool { return slices.Contains(b.plane.Runs(), name) }
 
-// controllers are those of the plan, and the stand-ins for what the control plane lacks.
+// controllers returns the controllers of the plan, and the stand-ins for those that the control
+// plane lacks.
 func (b *Backend) controllers() ([]controllers.Selection, error) {
 	chosen, err := objects.Controllers(b.set, &b.plan.Spec)
 	return slices.DeleteFunc(chosen, func(c controllers.Selection) bool {

@@ -31,7 +31,7 @@ func TestStandInsFillWhatIsMissing(t *testing.T) {
 	}{
 		{nil, "reboot nodelifecycle workload"},
 		{all[:1], "reboot workload"},
-		{all[:3], "reboot workload"}, // nobody else binds its Pod
+		{all[:3], "reboot workload"}, // no other binds its Pod
 		{all[1:], "reboot nodelifecycle"},
 		{all, "reboot"},
 	} {

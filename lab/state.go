@@ -17,7 +17,7 @@ import (
 	"github.com/fencelab/fencelab/lab/hosts"
 )
 
-// State is what of a lab runs, and how it is.
+// State lists the running parts of a lab, and their condition.
 type State struct {
 	// API is the URL of the API server, and APIError why it is not ready.
 	API      string `json:"api"`
@@ -27,7 +27,7 @@ type State struct {
 	HypervisorError string `json:"hypervisorError,omitempty"`
 	// Logs is the directory of what controllers and hosts say.
 	Logs string `json:"logs"`
-	// BMCUser is whom the BMCs let in.
+	// BMCUser is the user name for the BMCs.
 	BMCUser     string            `json:"bmcUser"`
 	Hosts       []HostState       `json:"hosts"`
 	Controllers []ControllerState `json:"controllers"`
@@ -35,7 +35,7 @@ type State struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// HostState is that of a host. Power is what it physically is, Node what the API says.
+// HostState is the condition of a host. Power is its physical state, Node the state in the API.
 type HostState struct {
 	Name  string `json:"name"`
 	Power string `json:"power"`
@@ -101,7 +101,7 @@ func (b *Backend) State(ctx context.Context) *State {
 	return s
 }
 
-// Lacks is what has to come up before a story could begin, and is nothing once it has.
+// Lacks lists what has to come up before a story could begin, and is empty once it has.
 func (b *Backend) Lacks() []string { return b.record.Lacks() }
 
 // Kubeconfig is an administrator's, of a lab that has been started.

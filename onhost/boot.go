@@ -25,10 +25,10 @@ func openBoot(dir, program string) (*boot, error) {
 	return &boot{strings.TrimSpace(string(id)), stateFile(dir, program)}, nil
 }
 
-// ID is the boot's, as the kubelet tells it in the Node's status.
+// ID returns the boot ID, as the kubelet writes it in the Node's status.
 func (b *boot) ID() string { return b.id }
 
-// Uptime goes on while the host sleeps, and nobody sets it.
+// Uptime goes on while the host sleeps, and can't be set.
 func (b *boot) Uptime() time.Duration { return uptime() }
 
 // Load returns what was saved in this boot. A directory that outlasts it is no danger:

@@ -15,8 +15,8 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 )
 
-// Flags are those of a command that runs an agent. Complete the options when they are
-// parsed.
+// Flags returns the flags of a command that runs an agent. Complete the options after parsing
+// them.
 func (o *Options) Flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	flags.StringVar(&o.agent, "agent", "poisonpill", "which agent to run")

@@ -60,8 +60,8 @@ type Options struct {
 // retirer is an agent that can let others know that they must not count on it any more.
 type retirer interface{ Retire(context.Context) error }
 
-// Run runs the agent until ctx is done. Then the watchdog is disarmed, if nobody counts
-// on it any more; else it is left as it is, for the agent that comes next.
+// Run runs the agent until ctx is done. Then it disarms the watchdog, provided that no other host
+// relies on it any more; otherwise it leaves the watchdog armed for the next agent.
 func Run(ctx context.Context, o Options) (err error) {
 	boot, err := openBoot(o.State, o.Agent.Name)
 	if err != nil {
@@ -123,7 +123,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 }
 
-// retireWithin is how long an agent that is stopped may take to tell the others.
+// retireWithin limits how long an agent that is stopped may take to inform the others.
 const retireWithin = 10 * time.Second
 
 // retire ends an agent in order.
@@ -175,7 +175,7 @@ func serve(address string, id identity, answerer controllers.Answerer, log logr.
 	return listener.Addr(), func() { _ = server.Close() }, nil
 }
 
-// stateFile is where an agent keeps what has to last as long as a boot.
+// stateFile returns the file in which an agent keeps state for the length of a boot.
 func stateFile(dir, program string) string { return filepath.Join(dir, program+".json") }
 
 // write replaces a file at once.

@@ -262,7 +262,7 @@ func (s *stepper) Step(ctx context.Context) (time.Duration, error) {
 
 func (s *stepper) Retire(context.Context) error { return s.retire }
 
-// TestStop: a watchdog is disarmed only by an agent that nobody counts on any more.
+// TestStop: an agent disarms its watchdog only when no other host relies on it any more.
 func TestStop(t *testing.T) {
 	id := newAuthority(t).host(t, "worker-1")
 	for _, retire := range []error{nil, errors.New("the host has to be reset")} {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// path is where a peer is asked.
+	// path is the URL path of questions to a peer.
 	path = "/question"
 	// maxMessage is more than any question or answer has.
 	maxMessage = 16 << 10
@@ -50,7 +50,7 @@ func (i identity) load() (tls.Certificate, *x509.CertPool, error) {
 	return pair, pool, nil
 }
 
-// server lets nobody in without a certificate of the authority.
+// server rejects clients without a certificate of the authority.
 func (i identity) server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pair, pool, err := i.load()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ConsoleLine is what a guest has written to its serial console, without the end of the line.
+// ConsoleLine holds a line that a guest wrote to its serial console, without its line ending.
 type ConsoleLine struct {
 	At   time.Duration // when the line was seen to begin, in terms of [Event.At]: up to glance late
 	Host string
@@ -31,7 +31,7 @@ type consoles struct {
 	lines []ConsoleLine
 }
 
-// console is how far a log has been read.
+// console keeps the position up to which a log has been read.
 type console struct {
 	host, path string
 	read       int64
@@ -94,7 +94,7 @@ func (c *consoles) end(f *console) {
 	f.open = nil
 }
 
-// next is what was written since. What can't be read now is read later.
+// next returns the bytes written since the last call. A failed read is repeated by the next call.
 func (f *console) next() []byte {
 	info, err := os.Stat(f.path)
 	if err != nil || info.Size() <= f.read {
@@ -124,7 +124,8 @@ func (c *consoles) close() {
 	}
 }
 
-// ConsoleLines are what the guests have written to their consoles so far, in the order in which it was seen.
+// ConsoleLines returns the lines that the guests have written to their consoles so far, in the
+// order in which they were seen.
 func (l *Lab) ConsoleLines() []ConsoleLine {
 	l.consoles.mu.Lock()
 	defer l.consoles.mu.Unlock()

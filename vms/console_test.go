@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestConsoles: a line has the time at which it was seen to begin, also if it grows later,
-// and the last one needs no end. What a file had before is nobody's line.
+// TestConsoles: a line has the time at which its beginning was seen, even if it grows later. The
+// last line needs no end. Earlier contents of a file count for no guest.
 func TestConsoles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker-1.console")
 	write := func(text string) {

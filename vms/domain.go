@@ -65,14 +65,14 @@ type Domain struct {
 	portEnded   context.CancelFunc
 	after       []input   // what the hypervisor has said since then: somebody else may switch it on at once
 	consoleMark int64     // the console's length when the boot began
-	resetSeen   time.Time // when the last reset was told that wasn't the firmware's
+	resetSeen   time.Time // time of the last reported reset that was not the firmware's
 	fired       bool      // its watchdog, a device: the next reset is due to that
 }
 
 // fired is an input, and no event: the reset that it leads to is one.
 const fired Kind = "watchdog-fired"
 
-// input is what a domain's goroutine learns: an event of the hypervisor, or something of the port.
+// input holds an event of the hypervisor, or one of the port, for a domain's goroutine.
 type input struct {
 	kind      Kind
 	detail    string
@@ -165,8 +165,9 @@ func (d *Domain) ForceOff(ctx context.Context) error {
 	})
 }
 
-// Shutdown presses the ACPI power button. The guest decides what comes of it: nothing, while it boots or was told
-// [evidence.IgnoreShutdown]. A host that is off, or whose process ends at this very moment, has nothing to shut down.
+// Shutdown presses the ACPI power button. The guest decides what comes of it: nothing, while it
+// boots or after [evidence.IgnoreShutdown]. A host that is off, or whose process ends at this very
+// moment, has nothing to shut down.
 func (d *Domain) Shutdown() error {
 	err := d.libvirt.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
 	gone := errors.Is(err, libvirt.ERR_OPERATION_INVALID) || errors.Is(err, libvirt.ERR_SYSTEM_ERROR)
@@ -179,7 +180,8 @@ func (d *Domain) Shutdown() error {
 // ErrNotRunning says that an operation came too late for the host's boot, which its guest may have ended at this very moment.
 var ErrNotRunning = errors.New("it is not running")
 
-// running tells libvirt's word for that from other errors.
+// running turns libvirt's error for a domain that isn't running into ErrNotRunning, and returns
+// other errors as they are.
 func running(err error) error {
 	if errors.Is(err, libvirt.ERR_OPERATION_INVALID) {
 		return ErrNotRunning
@@ -201,14 +203,16 @@ func (d *Domain) Restart(ctx context.Context) error {
 	return d.Resume(ctx)
 }
 
-// Restarting says that somebody else is about to reset the host on request, and returns what says that he is done.
+// Restarting announces that another program is about to reset the host on request, and returns a
+// function to call when it is done.
 func (d *Domain) Restarting() (done func()) {
 	d.restarting.Store(true)
 	return func() { d.restarting.Store(false) }
 }
 
-// Settle waits until what the hypervisor says of the host's power is recorded, and so old that nobody takes what comes of it
-// for what came before: for those whom somebody else who changes it has answered.
+// Settle waits until the hypervisor's state of the host's power is recorded, and old enough that
+// its consequences can't be taken for something earlier. Call it for a client whose change of the
+// power another program has answered.
 func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
 	ctx, cancel := d.lab.options.Within(ctx, actTimeout)
 	defer cancel()
@@ -229,7 +233,7 @@ func (d *Domain) Settle(ctx context.Context, old time.Duration) error {
 	}
 }
 
-// unchangedFor is how long ago the host's power changed.
+// unchangedFor returns the time since the host's power changed.
 func (d *Domain) unchangedFor() time.Duration {
 	d.lab.mu.Lock()
 	defer d.lab.mu.Unlock()
@@ -404,8 +408,9 @@ func (d *Domain) handle(in input) {
 		d.portEnds, d.portEnded = d.lab.options.Within(context.Background(), portEndTimeout)
 	default:
 		if in.kind == Reset {
-			// The firmware itself adds resets to every warm one, before anything could write to the console: it tries one way
-			// after the other until one works, six of them on a busy machine. Or all are told late, one right after the other.
+			// The firmware itself adds resets to every warm one, before anything could write to
+			// the console: it tries one way after the other until one works, six of them on a busy
+			// machine. Or all are reported late, one right after the other.
 			if in.detail = d.resetReason(); in.detail == resetGuest && (d.consoleLength() == d.consoleMark || time.Since(d.resetSeen) < firmwareReset) {
 				return
 			}
@@ -449,7 +454,8 @@ func (d *Domain) consoleLength() int64 {
 	return info.Size()
 }
 
-// resetReason tells who reset the machine. QEMU has written the console by the time that it reports the reset.
+// resetReason finds out who reset the machine. QEMU has written the console by the time that it
+// reports the reset.
 func (d *Domain) resetReason() string {
 	if d.restarting.CompareAndSwap(true, false) { // those that follow at once are the firmware's
 		return resetRequested

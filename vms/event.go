@@ -116,8 +116,9 @@ type tracker struct {
 	bootSilence time.Duration // allowed from the start of the machine to its first line
 
 	state State
-	early bool              // the guest was heard before the hypervisor told of the start, which is to come
-	reset bool              // the guest's next boot was heard before the hypervisor told of the reset, which is to come
+	early bool // the guest was heard before the hypervisor reported the start, which is to come
+	// the guest's next boot was heard before the hypervisor reported the reset, which is to come
+	reset bool
 	boot  string            // empty until the current boot was heard
 	ended map[string]bool   // boots
 	seq   map[string]uint64 // last heartbeat by process
@@ -186,7 +187,7 @@ func (t *tracker) line(at time.Duration, l evidence.Line, reason func() string) 
 	}
 	var events []Event
 	if t.state == StateOff {
-		// libvirt tells of a start when all of it is done, and the guest may have booted by then.
+		// libvirt reports a start when all of it is done, and the guest may have booted by then.
 		events = append(events, t.event(at, Guest, PoweredOn, "its guest is heard"))
 		t.state, t.early = StateOn, true
 	}
@@ -222,7 +223,7 @@ func (t *tracker) line(at time.Duration, l evidence.Line, reason func() string) 
 	return events
 }
 
-// haltTime is what a guest gets until nothing of it is heard any more once it has said so.
+// haltTime limits how long a guest may still be heard after it has announced its halt.
 const haltTime = time.Second
 
 // garbage observes a line that can't be read.

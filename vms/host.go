@@ -12,7 +12,8 @@ type Program struct {
 	Config []byte
 }
 
-// Processors are what the processors of a host had of this machine's: how long they ran, and how long they waited for one.
+// Processors holds the time that the processors of a host ran on this machine, and the time that
+// they waited for a core.
 type Processors struct {
 	Process     int // of QEMU, which a host has from one power-on to the next
 	Ran, Waited time.Duration
@@ -30,11 +31,11 @@ type Finding struct {
 // openToOthers is for the process, as its one hypervisor is.
 var openToOthers bool
 
-// OpenToOthers lets other programs, such as virsh, connect to the hypervisor of this process: it is a libvirt daemon of its
-// own then, in the place of the embedded driver. What is told of the hosts is a little later. It has to be called before the
-// first Lab is opened.
+// OpenToOthers lets other programs, such as virsh, connect to the hypervisor of this process. The
+// hypervisor is then a libvirt daemon of its own instead of the embedded driver, and events of the
+// hosts arrive a little later. Call it before the first Lab is opened.
 func OpenToOthers() { openToOthers = true }
 
-// Marks are those that libvirt itself gives, with its files below a directory: to the QEMU of a domain, and to one that it
-// asks for its capabilities (-qmp).
+// Marks returns the marks that libvirt itself gives, with its files below a directory: to the QEMU
+// of a domain, and to one that it asks for its capabilities (-qmp).
 func Marks(dir string) []string { return []string{"XDG_CACHE_HOME=" + dir + "/", "unix:" + dir + "/"} }

@@ -201,10 +201,12 @@ func (h *hypervisor) process(domain string) int {
 	return pid
 }
 
-// adopt collects the QEMU process of a domain as soon as it ends, and lets its emulated processors give way to its main loop, which tells
-// of resets, carries the guest's evidence, and shares a lock with them: beside busy processors resets were told 15 s late. QEMU has a
-// session of its own, among which the kernel divides its time first (sched(7), autogroup), so that a nice value counts between
-// QEMU's threads alone. Where the kernel doesn't do that, none is changed. A failure only makes things known later.
+// adopt collects the QEMU process of a domain as soon as it ends, and lets its emulated processors
+// give way to its main loop, which reports resets, carries the guest's evidence, and shares a lock
+// with them: beside busy processors resets were reported 15 s late. QEMU has a session of its own,
+// among which the kernel divides its time first (sched(7), autogroup), so that a nice value counts
+// between QEMU's threads alone. Where the kernel doesn't do that, none is changed. A failure only
+// makes things known later.
 func (h *hypervisor) adopt(domain string) {
 	pid := h.process(domain)
 	if pid == 0 {

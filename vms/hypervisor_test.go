@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A path of exactly 107 bytes is what the kernel takes (unix(7)).
+// The kernel takes a path of at most 107 bytes (unix(7)).
 func TestSocketsFit(t *testing.T) {
 	longest := "/" + strings.Repeat("d", 107-len(deepest)-1)
 	if err := fits(longest); err != nil {

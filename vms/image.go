@@ -11,7 +11,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// Image is what every guest boots: a kernel, and an initramfs that lacks only the guest's own configuration.
+// Image is the kernel and the initramfs that every guest boots. The initramfs lacks only the
+// guest's own configuration.
 type Image struct {
 	Kernel    string // path
 	initramfs []byte
@@ -57,8 +58,9 @@ func loadImage(assets string, modules []string) (*Image, error) {
 	return &Image{Kernel: kernel, initramfs: b.Bytes()}, nil
 }
 
-// WriteInitramfs writes the initramfs for one guest, with the executable of its programs, if there is any, and what they are told. The file
-// holds the guest's API token, so only its owner may read it.
+// WriteInitramfs writes the initramfs for one guest, with the executable of its programs, if there
+// is any, and their configuration. The file holds the guest's API token, so only its owner may
+// read it.
 func (i *Image) WriteInitramfs(path string, config evidence.Config, executable string, programs []Program) error {
 	text, err := json.Marshal(config)
 	if err != nil {

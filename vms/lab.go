@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	return l, nil
 }
 
-// Accelerator tells how guests are executed, and why so.
+// Accelerator returns how guests are executed, and why.
 func (l *Lab) Accelerator() (Accelerator, string) { return l.accelerator, l.reason }
 
 // URI is that by which others, such as virsh, connect to the hypervisor, after [OpenToOthers].
@@ -132,9 +132,10 @@ type HostConfig struct {
 	// Disk is the image of a real node's disk (raw, as vms/node/build.sh makes it), which a Real Kubelet needs. It is only
 	// read: what the host writes goes to a layer of its own, which lasts as long as the Lab.
 	Disk  string
-	Peers []string // the other hosts whose addresses the guest is told
-	// Programs run in the guest beside the kubelet, from one Executable, which must be static. On a real node they are
-	// told what they are told here, but Pods run them, from the image that is on the disk: somebody has to create those.
+	Peers []string // the other hosts whose addresses the guest knows
+	// Programs run in the guest beside the kubelet, from one Executable, which must be static. On
+	// a real node they get the same configuration, but run in Pods, from the image on the disk.
+	// The caller has to create those Pods.
 	Executable string
 	Programs   []Program
 }
@@ -219,19 +220,21 @@ func (l *Lab) NewDomain(c HostConfig) (_ *Domain, err error) {
 	return d, nil
 }
 
-// Serve makes targets services of one endpoint of the network, and returns where guests reach them. They have to be served
-// before the guests that are told so are made.
+// Serve makes targets services of one endpoint of the network, and returns where guests reach
+// them. Serve them before making the guests that are configured with these addresses.
 func (l *Lab) Serve(endpoint string, targets ...network.Target) ([]netip.AddrPort, error) {
 	return l.network.Serve(endpoint, targets...)
 }
 
-// Cut lets nothing pass these links any more, whether their hosts are on or off; an event tells of each that was not cut before.
+// Cut lets nothing pass these links any more, whether their hosts are on or off; it records an
+// event for each link that was not cut before.
 func (l *Lab) Cut(links ...network.Link) { l.linked(LinkDown, "", l.network.Cut(links...)) }
 
-// Restore ends Cut and Impair; an event tells of each that was cut or poor.
+// Restore ends Cut and Impair; it records an event for each link that was cut or poor.
 func (l *Lab) Restore(links ...network.Link) { l.linked(LinkUp, "", l.network.Restore(links...)) }
 
-// Impair makes these links poor, whether their hosts are on or off; an event tells of each that was not so before.
+// Impair makes these links poor, whether their hosts are on or off; it records an event for each
+// link that was not so before.
 func (l *Lab) Impair(how network.Impairment, links ...network.Link) {
 	l.linked(LinkPoor, how.String(), l.network.Impair(how, links...))
 }
@@ -266,8 +269,8 @@ func (l *Lab) record(f func(at time.Duration) []Event) {
 	}
 }
 
-// Close switches every host off, removes all that the Lab made but the consoles in Options.Evidence, and closes the stream of
-// events; those that nobody has read by then are gone.
+// Close switches every host off, removes all that the Lab made but the consoles in
+// Options.Evidence, and closes the stream of events. Unread events are lost.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	if l.closed {

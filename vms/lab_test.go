@@ -57,7 +57,7 @@ func requireLab(t *testing.T) {
 	}
 }
 
-// testLab is a Lab and what it has told so far.
+// testLab is a Lab and the events that it has reported so far.
 type testLab struct {
 	*Lab
 	t       *testing.T
@@ -191,7 +191,7 @@ func TestPowerAndBoots(t *testing.T) {
 	if e := l.await(Kind(evidence.ShutdownIgnored), ""); e.Boot != third.Boot {
 		t.Errorf("%v in boot %s", e, third.Boot)
 	}
-	l.must(d.Restart(ctx)) // ends what the boot was told
+	l.must(d.Restart(ctx)) // ends the effect of the boot's commands
 	l.await(Kind(evidence.Boot), "")
 	l.await(heartbeat, "")
 	l.must(d.Shutdown())
@@ -221,8 +221,9 @@ func TestPowerAndBoots(t *testing.T) {
 	}
 }
 
-// Somebody else, who drives the domain by himself, may switch it off and at once on again. Each of it is told, in order, and
-// once it has settled the state is what he has been answered.
+// Another client of the hypervisor may switch a domain off and at once on again. Each step is
+// reported, in order, and once the domain has settled its state is the one that the client was
+// given.
 func TestSomebodyElseChangesThePower(t *testing.T) {
 	l := openLab(t, patience)
 	ctx := t.Context()
@@ -291,7 +292,8 @@ func testWatchdog(t *testing.T, device bool) {
 	l.await(Kind(evidence.Boot), "")
 }
 
-// TestPanic: a kernel that has panicked stays as it is, whatever feeds or would reset it, until somebody resets the machine.
+// TestPanic: a kernel that has panicked stays as it is, whatever feeds or would reset it, until
+// the machine is reset from outside.
 func TestPanic(t *testing.T) {
 	const margin = 3 * time.Second
 	l := openLab(t, time.Second)
@@ -360,7 +362,8 @@ func TestPrograms(t *testing.T) {
 	l.await(started, name)
 }
 
-// apiServer is as much of an API server as the guest's kubelet talks to. It keeps what it is told.
+// apiServer implements the part of an API server that the guest's kubelet uses. It keeps what is
+// written to it.
 type apiServer struct {
 	*httptest.Server
 	seen chan string // "METHOD path", without bound as far as a test goes
@@ -513,7 +516,8 @@ func TestKubelet(t *testing.T) {
 		t.Errorf("status of the running Pod: %s", status)
 	}
 
-	// Cut off, the guest can't be told that its Pod is gone: the workload runs on, and we still see it.
+	// The guest is cut off and can't learn that its Pod is gone: the workload runs on, and we
+	// still see it.
 	l.Cut(d.Links()...)
 	l.await(LinkDown, "")
 	server.setPods()
@@ -647,7 +651,7 @@ func TestGuestsExchangePackets(t *testing.T) {
 	}
 }
 
-// own is the process that gets killed: it boots a guest, tells its directory and then waits.
+// own runs in the process that gets killed: it boots a guest, prints its directory and then waits.
 func own() {
 	ctx := context.Background()
 	l, err := Open(ctx, Options{Assets: testAssets})

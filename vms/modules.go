@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// guestModules is what the guest needs beyond Debian's built-in drivers: the bus, the evidence port, the network card,
-// the watchdogs, and the ACPI power button with the device that reports it.
+// guestModules lists the modules that the guest needs beyond Debian's built-in drivers: the bus,
+// the evidence port, the network card, the watchdogs, and the ACPI power button with the device
+// that reports it.
 var guestModules = []string{"virtio_pci", "virtio_console", "virtio_net", "softdog", "i6300esb", "button", "evdev"}
 
 // nodeModules are for a real node as well: the disk and its file system, whose checksums are of a module that it doesn't

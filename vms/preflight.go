@@ -29,7 +29,7 @@ func Preflight(ctx context.Context, assets, disk string) []Finding {
 	if disk != "" {
 		findings = append(findings, nodeFinding(assets, disk))
 	}
-	// libvirt's cache must not make an assets directory that nobody asked for.
+	// libvirt's cache must not make an assets directory unasked.
 	if imageErr != nil {
 		return append(findings, finding("libvirt", true, "", fmt.Errorf("not tried without a guest image")))
 	}

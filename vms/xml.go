@@ -12,16 +12,16 @@ import (
 // kernelArguments: the console for people and as evidence; a panic (PID 1 ended) resets the machine after a second; and what
 // saves half a second of each boot: no self-tests, no waiting for grace periods and for a keyboard controller. The kernel resets
 // the machine by a triple fault, which halts the processor at once: by its default way a reset has come 26 s after softdog had
-// asked for it, on a busy machine, and nobody heard the guest meanwhile.
+// asked for it, on a busy machine, and the guest was silent meanwhile.
 const kernelArguments = "console=ttyS0 quiet panic=1 reboot=t cryptomgr.notests rcupdate.rcu_expedited=1 i8042.noaux i8042.nokbd"
 
 // emulationArguments keep an emulated kernel from calibrating anything: on a busy machine, what it measures over some
 // milliseconds can be wrong by a factor of ten, and then so are its watchdog and all of its time. The HPET needs no calibration.
-// And it guards against nobody, for which an emulator pays more than a processor does: with retpolines, pages that are cleared
+// And it has no guards against attackers, for which an emulator pays more than a processor does: with retpolines, pages that are cleared
 // when they are given out, and checks of what is copied from and to programs a boot takes a twelfth longer.
 const emulationArguments = " clocksource=hpet tsc=unstable nolapic_timer no_timer_check mitigations=off init_on_alloc=0 hardened_usercopy=off"
 
-// spec is what varies between domains.
+// spec holds the settings that vary between domains.
 type spec struct {
 	name, uuid        string
 	accelerator       Accelerator

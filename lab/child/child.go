@@ -23,7 +23,8 @@ import (
 const (
 	// tailLines is how much of a process's output an error quotes: the reason is at its end, behind a traceback in Python.
 	tailLines = 30
-	// stopTimeout is what a process gets between SIGTERM and SIGKILL. kube-apiserver needs about a second.
+	// stopTimeout limits how long a process may take between SIGTERM and SIGKILL. kube-apiserver
+	// needs about a second.
 	stopTimeout = 10 * time.Second
 )
 

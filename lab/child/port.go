@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is a loopback TCP port that stays ours for as long as it is held, so that nobody can take it before a server
-// listens on it or between two of its lives. It is bound with SO_REUSEPORT but never listens: the server, which has to
-// share by SO_REUSEPORT as well, gets every connection, and without one a connection is refused as on any closed port.
+// Port is a loopback TCP port that stays ours for as long as it is held, so that no other process
+// can take it before a server listens on it or between two of its lives. It is bound with
+// SO_REUSEPORT but never listens: the server, which has to share by SO_REUSEPORT as well, gets
+// every connection, and without one a connection is refused as on any closed port.
 type Port struct {
 	address netip.AddrPort
 	socket  *os.File
@@ -19,7 +20,7 @@ type Port struct {
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// HoldPort takes a port that nobody has.
+// HoldPort takes a free port.
 func HoldPort() (*Port, error) {
 	number, socket, err := bindPort()
 	if err != nil {

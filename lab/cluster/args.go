@@ -20,7 +20,7 @@ const (
 	tokenFile          = "tokens.csv"
 )
 
-// loopback is where the API server listens, and nowhere else.
+// loopback is the only address at which the API server listens.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // etcd listens on Unix sockets in its private directory: it checks no credentials, and it needs no port. Its flags want
@@ -49,7 +49,8 @@ var Service = netip.MustParseAddrPort("10.96.0.1:443")
 // Services is the range of the addresses of Services.
 var Services = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 96, 0, 0}), 16)
 
-// apiServerArgs are those of the server at a port. With accounts it gives Pods the tokens of their ServiceAccounts.
+// apiServerArgs returns the arguments of the server at a port. With accounts it gives Pods the
+// tokens of their ServiceAccounts.
 func apiServerArgs(port uint16, o *Options) []string {
 	args := []string{
 		"--etcd-servers=" + etcdClients,
@@ -114,7 +115,8 @@ func (c *Cluster) writeFiles(dir string) error {
 	return errors.Join(c.writeCredentials(dir), write(dir, files))
 }
 
-// writeCredentials writes by what the API server is known and whom it knows, which it reads again when it changes.
+// writeCredentials writes the API server's certificate and the authorities that it trusts. The
+// server reads them again when they change.
 func (c *Cluster) writeCredentials(dir string) error {
 	certificate, key, err := c.authority.issueServing()
 	if err != nil {

@@ -25,17 +25,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Label is on every object of ours in somebody else's cluster, and its value is the name of whose it is.
+// Label is on every object of ours in a foreign cluster. Its value names the owner.
 const Label = "fencelab.dev/lab"
 
 // releaseTimeout bounds the removal of our objects.
 const releaseTimeout = 60 * time.Second
 
-// AttachOptions say to which cluster of somebody's own, and what will be made there.
+// AttachOptions choose the existing cluster, and what will be made there.
 type AttachOptions struct {
 	// Kubeconfig is its file, of a user who may do everything.
 	Kubeconfig string
-	// Dial is how the address in it is reached; nil: as any other.
+	// Dial connects to the address in it; nil: as to any other.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Name is our own, the value of Label.
 	Name string
@@ -49,8 +49,9 @@ type AttachOptions struct {
 	Objects   []client.Object
 }
 
-// Attached is somebody's own cluster, in which we are guests: we see and touch only what we made, whoever of us asks. All
-// requests go through a server in front of the API ([front]), which knows our users as the API server of a [Cluster] does.
+// Attached is an existing cluster of the user's, in which we are guests: all of our users see and
+// touch only what we made. All requests go through a server in front of the API ([front]), which
+// knows our users as the API server of a [Cluster] does.
 type Attached struct {
 	identities
 	name      string
@@ -60,8 +61,8 @@ type Attached struct {
 	bootstrap string // empty: no real kubelet can join
 }
 
-// Attach looks into somebody's cluster, and refuses it with all reasons if anything is in the way of what will be made.
-// Nothing is changed by that.
+// Attach inspects an existing cluster, and refuses it with all reasons if anything is in the way
+// of the objects that will be made. It changes nothing.
 func Attach(ctx context.Context, o AttachOptions) (*Attached, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -241,7 +242,7 @@ func (a *Attached) Stop() error {
 	return errors.Join(a.Leave(), release(ctx, a.config, a.name))
 }
 
-// Release removes the objects of a name from somebody's cluster, after its lab was killed.
+// Release removes the objects of a name from a foreign cluster, after its lab was killed.
 func Release(ctx context.Context, kubeconfig, name string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -283,8 +284,8 @@ func release(ctx context.Context, config *rest.Config, name string) error {
 	}
 }
 
-// removeAll asks for the removal of all that is there, and returns what that was. Where no kube-controller-manager runs
-// nobody lets go of a namespace, so that we have to.
+// removeAll asks for the removal of all objects there, and returns what they were. Where no
+// kube-controller-manager runs, namespaces keep their finalizer, so we remove that ourselves.
 func removeAll(ctx context.Context, disco *discovery.DiscoveryClient, objects metadata.Interface, name string, alone bool) (there []string, err error) {
 	lists, err := disco.ServerPreferredResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {

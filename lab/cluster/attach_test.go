@@ -48,7 +48,8 @@ func gauge(name string) *unstructured.Unstructured {
 	return g
 }
 
-// census is what there is in a cluster: UIDs and versions of all objects of the kinds that the test is about.
+// census returns the UIDs and versions of all objects in a cluster of the kinds that the test is
+// about.
 func census(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -76,7 +77,7 @@ func census(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-// TestAttach is about a cluster of somebody's own, who has things in it.
+// TestAttach attaches to a cluster that has objects of its owner in it.
 func TestAttach(t *testing.T) {
 	needBinaries(t)
 	c, err := Launch(t.Context(), Options{})

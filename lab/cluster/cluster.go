@@ -46,10 +46,10 @@ type Options struct {
 	Standard *Standard
 	// Manifests are installed once it is up, see [Cluster.Install].
 	Manifests []fs.FS
-	// Log is told what becomes of control planes that could be handed on; may be nil.
+	// Log is called with what becomes of control planes that could be handed on; may be nil.
 	Log func(format string, args ...any)
 
-	lasting bool // it is to be handed on
+	lasting bool // it can be handed on
 }
 
 func (o *Options) logf(format string, args ...any) {
@@ -195,9 +195,9 @@ func (c *Cluster) Pause() error {
 // Resume undoes [Cluster.Pause].
 func (c *Cluster) Resume() error { return c.apiServer.Resume() }
 
-// Stop ends the processes and removes the directory, or leaves both to the [Shelf] that it is from. Its error also tells if a
-// process had ended before it was asked to: then what was observed says nothing about controllers. Later calls return the
-// same.
+// Stop ends the processes and removes the directory, or leaves both to the [Shelf] that the
+// cluster is from. It also returns an error if a process ended before it was asked to: then what
+// was observed says nothing about controllers. Later calls return the same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		if c.shelf == nil || !c.shelf.keep(c) {

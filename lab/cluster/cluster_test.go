@@ -29,7 +29,7 @@ import (
 
 const ownerVariable = "CLUSTER_TEST_OWNER"
 
-// standing is what an owner's cluster does on a shelf.
+// standing marks an owner whose cluster waits on a shelf.
 const standing = "standing still"
 
 func TestMain(m *testing.M) {

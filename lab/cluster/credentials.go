@@ -14,7 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// identities are what our users are known by, at an API server or in front of one.
+// identities holds the credentials that identify our users at an API server or in front of one.
 type identities struct {
 	authority  *authority
 	address    string // host:port, where they are known

@@ -27,7 +27,7 @@ import (
 // administrator is who acts with the rights of the kubeconfig. All others are impersonated.
 const administrator = "fencelab:admin"
 
-// front stands before somebody's API server. It knows our users by the certificates and tokens that we gave them, asks in
+// front stands before a foreign API server. It knows our users by the certificates and tokens that we gave them, asks in
 // their names (impersonation), and sees to it that they find and touch nothing but what is ours: lists and watches select our
 // label, what is made gets it, and what lacks it is not written to.
 type front struct {
@@ -36,7 +36,7 @@ type front struct {
 	through  http.RoundTripper
 	nodes    map[string]string // by token
 	own      *x509.Certificate // who vouches for users of ours; for kubelets that have joined the cluster's own authority does
-	joining  string            // the bootstrap token; empty: nobody joins
+	joining  string            // the bootstrap token; if empty, no kubelet can join
 	reverse  *httputil.ReverseProxy
 	server   *http.Server
 	running  sync.WaitGroup
@@ -298,7 +298,8 @@ func toJSON(protobuf []byte) ([]byte, error) {
 	return json.Marshal(obj)
 }
 
-// object is what a path of the API is about: a collection, without a name, or one object, perhaps a subresource of it.
+// object holds the parts of a path of the API. It names a collection, without a name, or one
+// object, perhaps a subresource of it.
 type object struct{ path, resource, name, sub string }
 
 // parsePath reads /api/v1/... and /apis/GROUP/VERSION/...; other paths are not about objects.

@@ -46,7 +46,8 @@ const (
 	NoSpare     = -1
 )
 
-// kindOf is what control planes have to have in common for one to take the other's place, besides the tokens of their Nodes.
+// kindOf returns a digest of everything that two control planes must share for one to replace the
+// other, besides the tokens of their Nodes.
 func kindOf(o *Options) (kind [sha256.Size]byte, err error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\x00", o.Bin)

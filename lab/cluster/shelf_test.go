@@ -102,7 +102,7 @@ func TestShelf(t *testing.T) {
 	if err := second.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody else's need is met by it.
+	// It fits no other need.
 	for _, other := range []Options{{Nodes: []string{"worker-2"}, Manifests: options.Manifests}, {Bin: "/elsewhere", Manifests: options.Manifests}, {}} {
 		if other.Bin == "" {
 			other.Bin = DefaultBin()
@@ -156,7 +156,7 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// harms are done to a control plane, and says is why it is then not handed on.
+// harms lists damages to a control plane. says is the reason why it is then not handed on.
 var harms = []struct {
 	name, says string
 	do         func(context.Context, *Cluster, client.Client) error

@@ -55,7 +55,7 @@ func controllerManagerArgs(s *Standard) []string {
 	args := []string{
 		"--kubeconfig=" + controllersKubeconfig,
 		"--leader-elect=false",
-		"--secure-port=0", // nobody asks it anything
+		"--secure-port=0", // it serves no requests
 		// Each of its controllers has the rights of its own role and no more.
 		"--use-service-account-credentials",
 		"--service-account-private-key-file=" + serviceAccountFile,
@@ -95,7 +95,7 @@ func (c *Cluster) BootstrapToken() string {
 	return c.bootstrap.String()
 }
 
-// bootstrapping is what lets kubelets join by the token, as kubeadm has it.
+// bootstrapping returns the objects that let kubelets join by the token, as kubeadm has it.
 func bootstrapping(t token) []client.Object {
 	const group = "system:bootstrappers"
 	allow := func(name, role string) client.Object {

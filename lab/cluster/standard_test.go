@@ -202,7 +202,7 @@ func testJoin(t *testing.T, c *Cluster) {
 	}
 }
 
-// joinable is what kubelets can join.
+// joinable is a cluster that kubelets can join.
 type joinable interface {
 	Address() string
 	CA() []byte

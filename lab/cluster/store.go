@@ -17,7 +17,7 @@ import (
 	"github.com/fencelab/fencelab/lab/machine"
 )
 
-// versions are those of all keys of a store.
+// versions holds the versions of all keys of a store.
 type versions map[string]int64
 
 // itself are keys that the API server writes about itself, whenever it likes.

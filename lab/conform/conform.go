@@ -1,5 +1,6 @@
-// Package conform tells the stories of scenarios/conformance with a system under test, and says in a report that can be
-// published which of them it holds: with what versions and digests, and of those it doesn't hold which guarantee it broke.
+// Package conform plays the stories of scenarios/conformance with a system under test. It writes a
+// report that can be published: which stories the system holds, with what versions and digests,
+// and for each that it doesn't hold which guarantee broke.
 package conform
 
 import (
@@ -22,10 +23,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
-// Stories is where the stories are.
+// Stories is the directory of the stories.
 const Stories = "scenarios/conformance"
 
-// seed is what the stories' choices are drawn from: everybody is told the same.
+// seed determines the stories' choices: every system gets the same stories.
 const seed = 1
 
 // story is one of the set.
@@ -54,7 +55,7 @@ func digestOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// files are those that a system runs, with their digests.
+// files returns the files that a system runs, with their digests.
 func files(s *scenarios.System) (all []File, err error) {
 	for _, name := range s.Files() {
 		at, err := scenarios.Locate(name)
@@ -76,17 +77,18 @@ func files(s *scenarios.System) (all []File, err error) {
 	return all, nil
 }
 
-// suite tells stories in worlds.
+// suite plays stories in worlds.
 type suite struct {
 	console *report.Console
 	world   func() play.Backend
 	workers int
-	// unfit says why a scenario is not told with the system, or nothing.
+	// unfit returns the reason why a scenario can't be played with the system, or nothing.
 	unfit func(*scenarios.Scenario) string
 }
 
-// tell tells the stories, at most so many at a time as there are workers, and returns what came of each, in order. The
-// error, which has an exit code, is that one could not be told at all: what one world lacks, the next does.
+// tell plays the stories, as many at a time as there are workers, and returns the result of each,
+// in order. The error, which has an exit code, says that a story could not be played at all: what
+// one world lacks, the next does.
 func (s *suite) tell(ctx context.Context, all []story) ([]Result, error) {
 	results, outcomes := make([]Result, len(all)), make([]*play.Outcome, len(all))
 	err := pool.Each(ctx, s.workers, len(all), func(ctx context.Context, _, i int) (err error) {
@@ -99,7 +101,7 @@ func (s *suite) tell(ctx context.Context, all []story) ([]Result, error) {
 	return results, err
 }
 
-// one tells a story.
+// one plays a story.
 func (s *suite) one(ctx context.Context, told story) (Result, *play.Outcome, error) {
 	meta := &told.scenario.Metadata
 	r := Result{Story: meta.Name, Digest: told.digest}
@@ -123,7 +125,7 @@ func (s *suite) one(ctx context.Context, told story) (Result, *play.Outcome, err
 	if err != nil {
 		r.Reason = err.Error()
 		if ctx.Err() != nil || exit.Code(err) == exit.Internal {
-			err = nil // another story may be told all the same
+			err = nil // other stories can be played all the same
 		}
 		return r, nil, err
 	}

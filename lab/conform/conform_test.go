@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const set = "../../" + Stories
 
-// conformed tells the set in the simulator, after somebody has changed the stories, and returns the report and the exit code.
+// conformed plays the set in the simulator, after change has edited the stories, and returns the
+// report and the exit code.
 func conformed(t *testing.T, change func([]story), unfit func(*scenarios.Scenario) string) (r *Report, code int, said string) {
 	t.Helper()
 	all, err := load(set, objects.Vocabulary())
@@ -81,8 +82,9 @@ func TestOwnControllersConform(t *testing.T) {
 	golden(t, "held.md", r.page())
 }
 
-// TestBreachIsReported: a remediation that deletes the Node first breaks a guarantee in the stories that can tell, and the
-// report names it. What it has no part in is skipped, and not counted as held.
+// TestBreachIsReported: a remediation that deletes the Node first breaks a guarantee in the
+// stories that can show it, and the report names it. A story in which it has no part is skipped,
+// and not counted as held.
 func TestBreachIsReported(t *testing.T) {
 	wrong := func(all []story) {
 		for _, s := range all {

@@ -15,7 +15,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/report"
 )
 
-// skipped stands in the place of a verdict for a story that nobody in the system has a part in.
+// skipped stands in the place of a verdict for a story in which the system has no part.
 const skipped invariant.Verdict = "skipped"
 
 // Report is conformance.json, from which conformance.md is made.
@@ -31,13 +31,13 @@ type Report struct {
 	Results  []Result `json:"results"`
 }
 
-// System is what was tested.
+// System identifies the system under test.
 type System struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Release is what its user calls it, or what its file says that it was tried with.
+	// Release is the user's name for it, or the release that its file says it was tried with.
 	Release string `json:"release,omitempty"`
-	// Digest is of its file, and Files are what that runs.
+	// Digest is the digest of its file, and Files are the files that it runs.
 	Digest string `json:"digest"`
 	Files  []File `json:"files"`
 }
@@ -48,7 +48,7 @@ type File struct {
 	Digest string `json:"digest"`
 }
 
-// Counts are how many stories came out how.
+// Counts holds the number of stories by result.
 type Counts struct {
 	Held     int `json:"held"`
 	Violated int `json:"violated"`
@@ -56,7 +56,7 @@ type Counts struct {
 	Skipped  int `json:"skipped"`
 }
 
-// Result is what came of one story.
+// Result is the result of one story.
 type Result struct {
 	Story string `json:"story"`
 	Topic string `json:"topic"`
@@ -72,7 +72,7 @@ type Result struct {
 	Directory string `json:"directory,omitempty"`
 }
 
-// judge adds up. Only what was told counts, and something has to be.
+// judge adds up. Only stories that were played count, and there has to be one.
 func (r *Report) judge() {
 	r.Counts = Counts{}
 	for i := range r.Results {

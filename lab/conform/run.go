@@ -17,22 +17,23 @@ import (
 	"github.com/fencelab/fencelab/scenarios/version"
 )
 
-// Options are those of one invocation.
+// Options holds the settings of one invocation.
 type Options struct {
 	// Dir is the directory for the report, and for what is needed to look into each run.
 	Dir string
-	// Release is what the report calls the release of the system; empty: what its file says
-	// that it was tried with.
+	// Release names the release of the system in the report; empty: the one that its file says it
+	// was tried with.
 	Release string
 	// Workers is how many labs there are at a time.
 	Workers int
 	// Filter chooses among the stories; the report says if it is a part.
 	Filter file.Filter
-	// Images are those of the system's programs, as [scenarios.System.UseImages] has them.
+	// Images replaces the images of the system's programs, as in [scenarios.System.UseImages].
 	Images []string
 }
 
-// Run tells the set with the system in a file, in labs of model hosts, and writes the report. The error has an exit code.
+// Run plays the set with the system in a file, in labs of model hosts, and writes the report. The
+// error has an exit code.
 func Run(ctx context.Context, out, talk io.Writer, path string, vocabulary file.Vocabulary, o Options) error {
 	if o.Workers < 1 {
 		return exit.BadInput(fmt.Errorf("--workers must be at least 1"))
@@ -92,7 +93,8 @@ func (r *Report) finish(to *report.Console) error {
 	return exit.Ended(play.CodeOfVerdict(r.Verdict))
 }
 
-// options are those of each lab. It has no log: those of many labs at once would interleave.
+// options returns the options of each lab. There is no log: the lines of many labs at once would
+// interleave.
 func options() lab.Options { return lab.Options{Hosts: lab.Model} }
 
 // chosen are the stories that fit the filter.

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// BenchmarkStart runs a program that says who it is and ends: as a command, as one with a network of its own, from an image whose files
-// are unpacked already, and from one that is opened and unpacked first. The differences are what these add to each start of a controller.
+// BenchmarkStart runs a program that says who it is and ends: as a command, as one with a network
+// of its own, from an image whose files are unpacked already, and from one that is opened and
+// unpacked first. The differences are the costs of these for each start of a controller.
 func BenchmarkStart(b *testing.B) {
 	image := testImage(b)
 	file := saved(b, image)

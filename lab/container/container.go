@@ -1,12 +1,12 @@
-// Package container runs the program of a container image as a child process, without a
-// container engine: in mount and process namespaces of its own, on the files of the image,
-// and on the network of the host, where the lab's gates are, or in a [Network] of its own. Its whole life ends with it.
+// Package container runs the program of a container image as a child process, without a container
+// engine: in mount and process namespaces of its own, on the files of the image, and on the
+// network of the host, where the lab's gates are, or in a [Network] of its own. Its namespaces end
+// with the program.
 //
-// It has no other user than ours, whatever the image says, since the files that it is given
-// are ours. As nobody but root may make namespaces, anybody else is root in a namespace of
-// users first.
+// The program runs as our own user, whatever the image says, since the files that it is given are
+// ours. Only root may make namespaces; any other user first becomes root in a user namespace.
 //
-// The namespaces are prepared by the program that uses this package, executed anew: it calls
+// The program that uses this package is executed anew to prepare the namespaces: it has to call
 // [Main] first thing.
 package container
 
@@ -27,7 +27,7 @@ var mainCalled bool
 
 // Life is one run of an image's program.
 type Life struct {
-	// Command is what runs instead of what the image says, and Args are the arguments of its entrypoint instead of its own.
+	// Command replaces the image's entrypoint, and Args replaces the arguments.
 	Command, Args []string
 	// Env is the environment, in addition to the image's.
 	Env []string
@@ -36,11 +36,11 @@ type Life struct {
 	// Shared are directories of the host that it sees at the same path, ReadOnly those
 	// that it can't write to.
 	Shared, ReadOnly []string
-	// Files are those that it finds among its own, by their paths there: files of the host.
+	// Files maps paths in the container to the files of the host that it finds there.
 	Files map[string]string
 }
 
-// prepared is what the executed copy has to know.
+// prepared is the input of the executed copy.
 type prepared struct {
 	Root     string            `json:"root"`
 	Own      string            `json:"own"`

@@ -39,7 +39,7 @@ func built(t testing.TB, name string) (program, data string) {
 	return program, string(content)
 }
 
-// testImage is an image with a program that tells what it sees.
+// testImage is an image with a program that prints what it sees.
 func testImage(t testing.TB) v1.Image {
 	t.Helper()
 	_, program := built(t, "witness")
@@ -130,7 +130,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestNoProgram: what can't be run is told with its reason.
+// TestNoProgram: an image that can't be run is reported with its reason.
 func TestNoProgram(t *testing.T) {
 	i := &Image{root: t.TempDir()}
 	if _, err := i.Run(Life{Own: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "say what it runs") {

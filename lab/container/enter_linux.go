@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are those that a program of an image gets of its own: of mounts and processes, and of users, unless root starts it.
+// namespaces returns the namespaces of a program of an image: of mounts and processes, and of
+// users, unless root starts it.
 func namespaces(rootless bool) (*syscall.SysProcAttr, error) {
 	own := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	if rootless {
@@ -22,7 +23,7 @@ func namespaces(rootless bool) (*syscall.SysProcAttr, error) {
 	return own, nil
 }
 
-// devices are those that every container has.
+// devices lists the devices of every container.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
 // enter makes the files of the image the root directory. All mounts are of this namespace of
@@ -104,7 +105,7 @@ func (p *prepared) enter() error {
 	return os.Chdir(cmp.Or(p.Dir, "/"))
 }
 
-// files are those of the image, from which no link leads to the host's.
+// files opens the files of the image, from which no link leads to the host's.
 type files struct {
 	*os.Root
 	at string

@@ -20,7 +20,7 @@ func (*prepared) execute() error { return errSystem }
 
 func (*secluded) settle() error { return errSystem }
 
-// Network is what a program has to itself whose ports are fixed in it.
+// Network gives a program with hard-coded ports a loopback interface of its own.
 type Network struct{}
 
 // NewNetwork fails.

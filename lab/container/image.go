@@ -42,7 +42,7 @@ func (i *Image) Close() error {
 	return i.inUse.Close()
 }
 
-// Files are those of the image. No link leads out of them.
+// Files returns the files of the image. No link leads out of them.
 func (i *Image) Files() (fs.FS, error) {
 	root, err := os.OpenRoot(i.root)
 	if err != nil {

@@ -14,7 +14,7 @@ const networkVariable = "FENCELAB_NETWORK"
 // calls are how many connections can be made into a network. A caller asks for one at a time, and keeps it.
 const calls = 32
 
-// secluded is what the executed copy does in a network of its own before it becomes a program.
+// secluded is the work of the executed copy in a network of its own before it becomes a program.
 type secluded struct {
 	// Reach are the addresses that it listens at, and passes on to the host through the file To.
 	Reach []string `json:"reach"`

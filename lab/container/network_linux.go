@@ -18,11 +18,11 @@ import (
 	"github.com/fencelab/fencelab/lab/device"
 )
 
-// Network is what a program has to itself whose ports are fixed in it: there, its loopback interface has nobody else's. What it is
-// to reach outside is at the same addresses inside. It needs no root.
+// Network gives a program with hard-coded ports a loopback interface of its own, with no other
+// sockets on it. Addresses outside that it has to reach are the same inside. It needs no root.
 //
-// The sockets inside are made by the process that becomes the program, and handed to this one, which so needs no way into
-// the network and nobody in there.
+// The sockets inside are made by the process that becomes the program, and handed to this one. So
+// this process needs no way into the network and no helper in there.
 type Network struct {
 	reach        []string
 	outer, inner *os.File // of a socket by which it gets those inside
@@ -143,7 +143,7 @@ func (n *Network) accept(inside net.Listener, address string) {
 		go func() {
 			to, err := net.Dial("tcp", address)
 			if err != nil {
-				_ = from.Close() // as one that nobody listens for
+				_ = from.Close() // as on a port without a listener
 				return
 			}
 			if !n.keep(from) || !n.keep(to) {

@@ -108,7 +108,8 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// TestNoNetwork: a program that never gets as far is told of, and nobody waits for it.
+// TestNoNetwork: if a program never gets as far as its network, that is reported, and no caller
+// hangs.
 func TestNoNetwork(t *testing.T) {
 	network, err := NewNetwork("127.0.0.1:40001", "127.0.0.1:40001")
 	if err != nil {

@@ -107,7 +107,7 @@ func served(t *testing.T, between func(http.Handler) http.Handler, images ...v1.
 	return called
 }
 
-// imageOf is an image with a layer of so many random bytes, for a platform.
+// imageOf is an image with a layer of the given number of random bytes, for a platform.
 func imageOf(t *testing.T, bytes int, architecture string) v1.Image {
 	t.Helper()
 	content := make([]byte, bytes)
@@ -173,7 +173,8 @@ func isWithout(t *testing.T, s *Store) {
 	}
 }
 
-// cut ends the answers with layers after so many bytes, as often as is said, and counts what was sent of them.
+// cut ends the answers with layers after some number of bytes, the given number of times, and
+// counts the bytes sent.
 type cut struct {
 	next  http.Handler
 	after int
@@ -301,7 +302,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestPrune: files that nobody has used for long go when another image is opened, unless something of them runs.
+// TestPrune: files long unused go when another image is opened, unless something of them runs.
 func TestPrune(t *testing.T) {
 	s := &Store{Dir: t.TempDir()}
 	long := time.Now().Add(-2 * unused)

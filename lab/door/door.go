@@ -28,25 +28,26 @@ type Door struct {
 	read   func(*http.Request, []byte) gate.Request
 
 	mu sync.Mutex
-	// away says that nobody gets through; silent that requests hang then.
+	// away makes every request fail; silent makes requests hang then.
 	away, silent bool
 	// storeless says that nothing can be written.
 	storeless bool
 	watches   map[*watched]bool
-	// proxies are what the API server is for other processes: while it is away their addresses refuse connections.
+	// proxies stand for the API server before other processes: while it is away their addresses
+	// refuse connections.
 	proxies map[*gate.Proxy]bool
-	// wires are what it is for those who show it certificates of their own.
+	// wires do the same for clients with certificates of their own.
 	wires []*gate.Wire
-	// frozen are the watches that tell nothing, and expired those that can't be resumed.
+	// frozen holds the watches that pass no events, and expired those that can't be resumed.
 	frozen, expired map[Watching]bool
 	// changed is closed when any of this has changed.
 	changed chan struct{}
 }
 
-// Watching is what a watch is known by: who it is that watches, and what.
+// Watching identifies a watch: who watches, and what.
 type Watching struct{ Actor, Kind string }
 
-// New makes a door that is open. read tells what requests ask for.
+// New makes a door that is open. read parses requests.
 func New(s *record.Stream, read func(*http.Request, []byte) gate.Request) *Door {
 	return &Door{
 		stream: s, read: read, watches: make(map[*watched]bool), proxies: make(map[*gate.Proxy]bool), frozen: make(map[Watching]bool), expired: make(map[Watching]bool),
@@ -118,7 +119,8 @@ func (d *Door) Open() (err error) {
 	return err
 }
 
-// Connect makes a wire to the API server, before anybody is there whom it could be away for.
+// Connect makes a wire to the API server. Call it before there are clients that the server could
+// be away for.
 func (d *Door) Connect(api string) (*gate.Wire, error) {
 	w, err := gate.Connect(api)
 	if err == nil {
@@ -165,12 +167,13 @@ func (d *Door) Takes() bool {
 	return !d.away && !d.storeless
 }
 
-// Freeze stops what a process watches from telling it anything, until it is thawed, or the process is another one.
+// Freeze holds back the events of a process's watches of a kind, until they are thawed, or the
+// process is another one.
 func (d *Door) Freeze(w Watching) { d.change(func() { d.frozen[w] = true }) }
 
 func (d *Door) Thaw(w Watching) { d.change(func() { delete(d.frozen, w) }) }
 
-// ThawAll lets all watches tell what they have kept back.
+// ThawAll lets all watches pass the events that they have kept back.
 func (d *Door) ThawAll() { d.change(func() { clear(d.frozen) }) }
 
 // Begin forgets what was said of an earlier process of that name, whose watches ended with it.
@@ -186,8 +189,8 @@ func (d *Door) Begin(actor string) {
 	})
 }
 
-// Expire ends a watch, and lets it not be resumed: what it would go on from is not kept any more. What it has kept back is
-// never told.
+// Expire ends a watch so that it can't be resumed: the version to go on from is not kept any more.
+// Events that were kept back are lost.
 func (d *Door) Expire(which Watching) {
 	d.change(func() {
 		delete(d.frozen, which)
@@ -198,7 +201,7 @@ func (d *Door) Expire(which Watching) {
 	})
 }
 
-// errAway is what clients hear of an API server that is away.
+// errAway is the error that clients get while the API server is away.
 var errAway = errors.New("connect to the API server: connection refused")
 
 // Through makes the way to the API server that goes through the door.
@@ -266,7 +269,7 @@ func (d *Door) refuse(ctx context.Context) error {
 	}
 }
 
-// watched is what a watch tells, which the door can keep back, or end.
+// watched is the stream of a watch, which the door can keep back, or end.
 type watched struct {
 	Watching
 	door   *Door

@@ -19,8 +19,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// watchable is an API server whose last watch tells what it is told to, line by line, and which answers all else by what it
-// was asked.
+// watchable is an API server whose last watch sends the lines given to tell. It answers every
+// other request with its method.
 func watchable(t *testing.T) (url string, tell func(line string)) {
 	watches := make(chan chan string, 10)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func (v *visitor) says(method string) string {
 	return string(body)
 }
 
-// watch watches. What it is told comes line by line, and at the end "over".
+// watch watches. The lines of the watch come one by one, and at the end "over".
 func (v *visitor) watch() (lines chan string) {
 	v.Helper()
 	response, err := v.ask(v.Context(), http.MethodGet, "?watch=true&resourceVersion=7")
@@ -144,7 +144,7 @@ func atDoor(t *testing.T) (*Door, *visitor, func(string)) {
 	return d, &visitor{t, url, http.Client{Transport: d.Through(http.DefaultTransport)}}, tell
 }
 
-// faults are what the history has of those that stood before the door.
+// faults returns the history's faults of the clients at the door.
 func (d *Door) faults() (all []string) {
 	for _, e := range d.stream.Pending() {
 		if e.Kind == history.APIFault {
@@ -234,7 +234,8 @@ func TestFrozenWatch(t *testing.T) {
 	v.hears(lines, "three")
 }
 
-// TestExpiredWatch: a watch ends and is not resumed, once; what it had kept back is never told.
+// TestExpiredWatch: a watch ends and is not resumed, once; the events that it had kept back never
+// arrive.
 func TestExpiredWatch(t *testing.T) {
 	d, v, tell := atDoor(t)
 	lines := v.watch()

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Addresses are what a controller is shown in place of other addresses, host:port, so that its requests to servers of which
-// it learns from the API lead through our proxies. It neither knows nor has to be configured: in what it reads the shown
-// ones stand, in what it writes the real ones again. They change in JSON only, which is how custom resources travel. Ports
-// must have five digits, so that no address begins with another.
+// Addresses maps the addresses of servers, host:port, to those that a controller is shown instead,
+// so that its requests to servers that it learns of from the API lead through our proxies. The
+// controller needs no configuration: whatever it reads has the shown addresses, and whatever it
+// writes gets the real ones again. They change in JSON only, which is how custom resources travel.
+// Ports must have five digits, so that no address begins with another.
 type Addresses struct {
 	shown, hidden []pair
 }

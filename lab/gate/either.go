@@ -27,7 +27,7 @@ func (e either) Accept() (net.Conn, error) {
 type choosing struct {
 	net.Conn
 	config *tls.Config
-	// chosen is what the client speaks; nil until it has begun.
+	// chosen is the connection by the protocol that the client speaks; nil until it has begun.
 	chosen net.Conn
 }
 

@@ -1,9 +1,10 @@
-// Package gate stands between a controller and the servers that it talks to, the API server and the BMCs, and lets a
-// [Judge] decide what becomes of each request: it can be held, refused in the server's place, or cut off before or after
-// the server acted.
+// Package gate stands between a controller and the servers that it talks to, the API server and
+// the BMCs, and lets a [Judge] decide what becomes of each request: it can be held, refused in the
+// server's place, or cut off before or after the server acted.
 //
-// A [Gate] is an http.RoundTripper. A controller within this process has it in its client; for one that is a process of its
-// own, or whose client isn't ours to make, a [Proxy] has it as its transport. The controller can't tell the difference.
+// A [Gate] is an http.RoundTripper. A controller within this process has it in its client; for one
+// that is a process of its own, or whose client isn't ours to make, a [Proxy] has it as its
+// transport. The controller can't see the difference.
 package gate
 
 import (
@@ -22,21 +23,22 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// Request is what a controller asks of a server, in the words of the history.
+// Request describes a controller's request to a server, in the words of the history.
 type Request struct {
 	// Verb is get, list, create, update, patch or delete; empty for a watch, and for what is about no object that matters.
 	Verb, Kind, Name string
-	// Effect is what it does to the world, such as "delete Node/worker-1" or "bmc ForceOff worker-1"; empty if it changes
-	// nothing that matters.
+	// Effect names the change that it makes to the world, such as "delete Node/worker-1" or "bmc
+	// ForceOff worker-1"; empty if it changes nothing that matters.
 	Effect string
 	// Deed is the effect, or what it reads, such as "get Node/worker-1" or "read BMC/worker-1"; empty for what no step of a
 	// schedule is about.
 	Deed string
-	// Watches is the kind that a watch or a list tells of; nil for others, and for forms of objects that lack most fields.
-	// Fills says that it fills a cache, for which any version will do.
+	// Watches is the kind of a watch or a list; nil for other requests, and for forms of objects
+	// that lack most fields. Fills says that the request fills a cache, for which any version will
+	// do.
 	Watches *objects.Kind
 	Fills   bool
-	// ID tells requests apart.
+	// ID is unique among requests.
 	ID uint64
 	// Warning is the Warning Event that it records; nil if it records none.
 	Warning *Warning
@@ -45,7 +47,7 @@ type Request struct {
 // Warning is a Warning Event.
 type Warning struct{ About, Reason, Message string }
 
-// Answer is what the server said to a request.
+// Answer describes a server's answer to a request.
 type Answer struct {
 	Status int
 	// Version is the resourceVersion of the object in it, if there is one.
@@ -67,16 +69,16 @@ type Judge interface {
 	Answered(Request, Answer) error
 }
 
-// Listener decides when a watch tells of what.
+// Listener decides when the events of a watch reach its caller, and which do.
 type Listener interface {
-	// Told is called with each object of a list, and with each change that a watch tells of before its caller hears of it. A
-	// *Refusal ends the watch with that error, any other error without a word.
+	// Told is called with each object of a list, and with each change of a watch before its caller
+	// gets it. A *Refusal ends the watch with that error, any other error without a word.
 	Told(context.Context, Request, Change) error
 	// AsOf is the version as of which a list that fills a cache is answered; empty for the present one.
 	AsOf(Request) string
 }
 
-// Change is what an answer tells of an object.
+// Change is one object of a list, or one event of a watch.
 type Change struct {
 	// Listed says that it is in a list, or in what a watch begins with: it may be as it was.
 	Listed bool
@@ -93,8 +95,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// Late is what a Judge says of a request that is sent when its caller doesn't wait for it any more. The caller hears the
-// error at once.
+// Late is a Judge's verdict on a request that is sent after its caller has stopped waiting. The
+// caller gets the error at once.
 type Late struct {
 	Err error
 	// Later is called once, and does not wait. It calls send when the time has come, or never.
@@ -103,19 +105,19 @@ type Late struct {
 
 func (l *Late) Error() string { return l.Err.Error() }
 
-// ids are those of requests.
+// ids is the last ID that a request was given.
 var ids atomic.Uint64
 
 // Gate is the way of a controller's requests to one server.
 type Gate struct {
 	Judge Judge
-	// Listener is told what lists and watches tell; nil: they pass as they come.
+	// Listener is called with the objects of lists and watches; nil lets them pass as they come.
 	Listener Listener
 	// Read understands a request. It gets the whole body.
 	Read func(request *http.Request, body []byte) Request
 	// Next sends requests to the server.
 	Next http.RoundTripper
-	// UserAgent, if not empty, is what the server is told that the client is.
+	// UserAgent, if not empty, replaces the client's user agent in requests to the server.
 	UserAgent string
 	// Addresses are shown to the controller instead of others.
 	Addresses Addresses
@@ -194,7 +196,7 @@ func listAsOf(request *http.Request, version string) {
 	at.RawQuery, request.URL = query.Encode(), &at
 }
 
-// send sends a request that nobody waits for.
+// send sends a request whose caller no longer waits.
 func (g *Gate) send(request *http.Request, body []byte) Answer {
 	if body != nil {
 		request.Body = io.NopCloser(bytes.NewReader(body))

@@ -76,7 +76,7 @@ func (s *script) wantNotes(t *testing.T, want ...string) {
 // known are fencelab's own kinds.
 var known = objects.KindsOf(controllers.Default())
 
-// ways are those by which a client's requests can pass a gate; each test takes all.
+// ways lists the ways by which a client's requests can pass a gate; each test takes all.
 func ways(t *testing.T, judge *script, addresses Addresses, handler http.HandlerFunc, test func(t *testing.T, client *http.Client, address string), with ...func(*Gate)) {
 	for _, way := range []string{"round tripper", "proxy", "proxy with HTTP/2", "proxy of either", "proxy of either with TLS"} {
 		t.Run(way, func(t *testing.T) {
@@ -461,7 +461,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestRefusingProxy: while a proxy refuses it is as if nobody had its address, and what was under way is over.
+// TestRefusingProxy: while a proxy refuses, its address seems to have no listener, and requests
+// that were under way fail.
 func TestRefusingProxy(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

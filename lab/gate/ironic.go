@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PowerTargets are what Ironic calls the resets that it does.
+// PowerTargets maps the power targets of Ironic's API to resets of Redfish.
 var PowerTargets = map[string]string{"power on": "On", "power off": "ForceOff", "soft power off": "GracefulShutdown"}
 
 // Ironic understands requests to the API of an Ironic, given which host a node is, by its name or its UUID, or

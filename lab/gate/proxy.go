@@ -29,8 +29,8 @@ type Proxy struct {
 	closed      bool
 }
 
-// Client is whom alone a proxy serves: who has a certificate with the common name User, or the Token, which is empty if none will
-// do. The zero value is anybody.
+// Client restricts who may use a proxy: clients with a certificate with the common name User, or
+// with the Token, unless that is empty. The zero value admits all.
 type Client struct{ User, Token string }
 
 // is reports whether a request is the client's, and takes the token out of it, which is the proxy's alone.
@@ -136,7 +136,7 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Accept ends Refuse. The error is that somebody else has taken the address meanwhile.
+// Accept ends Refuse. It fails if another process has taken the address meanwhile.
 func (p *Proxy) Accept() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

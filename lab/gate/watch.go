@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// tell tells a listener what a list or a watch tells the caller.
+// tell calls a listener with the objects of a list or a watch as they reach the caller.
 func tell(request *http.Request, response *http.Response, listener Listener, asked Request) error {
 	if asked.Verb == "" {
 		response.ContentLength = -1
@@ -48,14 +48,15 @@ func tell(request *http.Request, response *http.Response, listener Listener, ask
 	return nil
 }
 
-// watched is a watch that tells its listener of each event before its caller. It passes an event on as it came.
+// watched is a watch that calls its listener with each event before its caller gets it. It passes
+// an event on as it came.
 type watched struct {
 	ctx      context.Context
 	source   io.ReadCloser
 	events   *json.Decoder
 	listener Listener
 	asked    Request
-	// beginning says that what comes is what there was when the watch began.
+	// beginning says that the events so far are of objects that existed when the watch began.
 	beginning bool
 	ready     []byte
 	err       error
@@ -89,8 +90,8 @@ func (w *watched) next() {
 	w.ready = append(raw, '\n')
 }
 
-// tell returns an error if the event is not to be passed on, and what is in its place, if
-// there is something.
+// tell returns an error if the event must not be passed on, and the event to pass on in its place,
+// if there is one.
 func (w *watched) tell(raw []byte) (instead []byte, err error) {
 	var event struct {
 		Type   watch.EventType

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// listener notes what it is told, and answers as the test says.
+// listener records what it is called with, and answers as the test says.
 type listener struct {
 	told func(context.Context, Change) error
 	asOf string
@@ -42,7 +42,7 @@ func listening(t *testing.T, l *listener, handler http.HandlerFunc, test func(t 
 	}, func(g *Gate) { g.Listener = l })
 }
 
-// A listener is told of each change before the client hears of it, and can end the watch instead.
+// A listener gets each change before the client does, and can end the watch instead.
 func TestAListenerHoldsAWatch(t *testing.T) {
 	const events = `{"type":"ADDED","object":{"metadata":{"name":"old"}}}
 {"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}
@@ -121,7 +121,7 @@ func TestListsAsOf(t *testing.T) {
 	})
 }
 
-// A request that is late reaches the server when nobody waits for it.
+// A late request reaches the server after its client has stopped waiting.
 func TestALateRequestIsSent(t *testing.T) {
 	served := make(chan string, 1)
 	var send func(context.Context) Answer

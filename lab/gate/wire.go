@@ -133,7 +133,8 @@ func (w *Wire) Hang() {
 	}
 }
 
-// Accept ends Refuse and Hang. Connections that hung end. The error is that somebody else has taken the address meanwhile.
+// Accept ends Refuse and Hang. Connections that hung end. It fails if another process has taken
+// the address meanwhile.
 func (w *Wire) Accept() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

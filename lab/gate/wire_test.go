@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestWire: what a server hears through a wire is what its clients say, by their own certificates, and nothing of what they
-// said while it hung.
+// TestWire: a server behind a wire receives exactly the data of its clients, under their own
+// certificates, and none of the data that they sent while the wire hung.
 func TestWire(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string

@@ -26,7 +26,7 @@ const (
 	BMCSecret = "bmc"
 )
 
-// BMCs are the BMCs of the hosts, and tell the record what is asked of them.
+// BMCs serves the BMCs of the hosts, and records the requests to them.
 type BMCs struct {
 	// Password is that of BMCUser.
 	Password string
@@ -35,7 +35,7 @@ type BMCs struct {
 	// URLs are where they listen, and Systems the paths of the hosts' Systems there, by host.
 	URLs    map[string]*url.URL
 	Systems map[string]string
-	// ByName and Faults have nothing where they are somebody else's.
+	// ByName and Faults are empty if the BMCs are foreign.
 	ByName map[string]*fakebmc.BMC
 	Faults *objects.Faults
 
@@ -43,7 +43,7 @@ type BMCs struct {
 	server  *redfish.Server
 	names   []string
 	foreign *foreignBMCs // nil if they are fencelab's own
-	// bends are what the plan's faults hold up.
+	// bends holds what each fault of the plan hinders when it bends a request.
 	bends    objects.Bends
 	requests objects.Requests
 	// clients has their names by the addresses of their connections, overdue those whose client has given up.
@@ -52,13 +52,14 @@ type BMCs struct {
 	asked sync.Map
 }
 
-// reset is what a BMC was asked for.
+// reset is a reset that a BMC was asked for.
 type reset struct {
 	host string
 	kind fakebmc.ResetType
 }
 
-// NewBMCs makes a server of BMCs, of which there are none yet. bends are what the plan's faults hold up.
+// NewBMCs makes a server without BMCs. bends holds what each fault of the plan hinders when it
+// bends a request.
 func NewBMCs(s *record.Stream, bends objects.Bends) (*BMCs, error) {
 	b := &BMCs{stream: s, bends: bends, Password: rand.Text(), ByName: make(map[string]*fakebmc.BMC), URLs: make(map[string]*url.URL), Systems: make(map[string]string)}
 	certificate, err := redfish.SelfSigned("127.0.0.1")
@@ -101,14 +102,14 @@ func (b *BMCs) Understands(host string) func(*http.Request, []byte) gate.Request
 	return gate.BMC(host, b.Systems[host])
 }
 
-// Heal withdraws the faults of a host's BMC, but some. One that isn't the lab's own has none.
+// Heal withdraws the faults of a host's BMC, but some. A foreign BMC has none.
 func (b *BMCs) Heal(host string, but []string) {
 	if bmc := b.ByName[host]; bmc != nil {
 		bmc.Heal(but...)
 	}
 }
 
-// Close ends the server, and returns all that was asked, and what a program of somebody else's has said.
+// Close ends the server, and returns all requests, and the output of a foreign program.
 func (b *BMCs) Close() ([]play.Artifact, error) {
 	for _, name := range b.names {
 		for _, r := range b.ByName[name].Pending() {
@@ -140,7 +141,7 @@ func (b *BMCs) Transport(client string) http.RoundTripper {
 	}
 }
 
-// name is what the history calls the client of a request, or "" where it isn't known.
+// name returns the history's name for the client of a request, or "" if the client isn't known.
 func (b *BMCs) name(client string) string {
 	switch client {
 	case fakebmc.ClientBMC, fakebmc.ClientWatchdog, fakebmc.ClientRestore:
@@ -179,10 +180,11 @@ func (b *BMCs) requested(host string, r fakebmc.Record) {
 	}
 }
 
-// overdueKey marks the context of a request that nobody waits for.
+// overdueKey marks the context of a request whose client no longer waits.
 type overdueKey struct{}
 
-// Overdue is a context for a request that nobody waits for: what a BMC is asked with it is late.
+// Overdue returns a context for a request whose client no longer waits. The history marks such
+// requests to a BMC as late.
 func Overdue(ctx context.Context) context.Context {
 	return context.WithValue(ctx, overdueKey{}, true)
 }

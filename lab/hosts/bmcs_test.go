@@ -14,7 +14,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// serveModels returns the BMCs of machines in memory that are on, and what they tell.
+// serveModels returns the BMCs of machines in memory that are on, and the stream that they record
+// to.
 func serveModels(t *testing.T, names ...string) (*BMCs, *record.Stream) {
 	t.Helper()
 	clock := wall.Clock()

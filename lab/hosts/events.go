@@ -50,7 +50,7 @@ func worldEvents(e vms.Event, by string) []history.Event {
 		event.Boot, event.Note = "", ""
 		switch {
 		case e.Link.From == "":
-			return nil // of a host's links, both ways, one event tells
+			return nil // one event reports a host's links, both ways
 		case e.Link.To == "":
 			event.Object = scenarios.API
 		default:

@@ -17,8 +17,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// foreignBMCs are BMCs of somebody else's: one program that serves them all and drives the domains by itself. Each host has
-// an address of its own all the same, a proxy that tells the history what is asked.
+// foreignBMCs runs a foreign program that serves all BMCs and drives the domains by itself. Each
+// host still has an address of its own: a proxy that records the requests.
 type foreignBMCs struct {
 	process *child.Process
 	log     string
@@ -66,7 +66,7 @@ func (f *foreignBMCs) close() error {
 	}
 	close(f.over)
 	for _, p := range f.proxies {
-		_ = p.Close() // nobody listens any more
+		_ = p.Close() // refuse connections
 	}
 	select {
 	case <-f.process.Exited(): // which is said already
@@ -76,7 +76,7 @@ func (f *foreignBMCs) close() error {
 	}
 }
 
-// logs is what the program has said.
+// logs returns the program's output.
 func (f *foreignBMCs) logs() []play.Artifact {
 	if f == nil {
 		return nil
@@ -99,7 +99,8 @@ type domain interface {
 	commanded(t fakebmc.ResetType, client string) (done func())
 }
 
-// toForeignBMC sends what is asked of a host's BMC to the program, and tells the history of resets.
+// toForeignBMC forwards the requests to a host's BMC to the program, and records resets in the
+// history.
 type toForeignBMC struct {
 	b       *BMCs
 	host    string
@@ -109,8 +110,8 @@ type toForeignBMC struct {
 // toProgram keeps no connection beyond a request: servers of this kind are often single-threaded.
 var toProgram = &http.Transport{DisableKeepAlives: true}
 
-// RoundTrip implements http.RoundTripper. The answer waits for what the hypervisor has told before it: whoever acts upon it
-// acts later in the history, too.
+// RoundTrip implements http.RoundTripper. It delays the answer until the earlier events of the
+// hypervisor are recorded: a client that acts upon the answer acts later in the history, too.
 func (t *toForeignBMC) RoundTrip(request *http.Request) (*http.Response, error) {
 	if t.anothers(request.URL.Path) {
 		return &http.Response{
@@ -137,8 +138,8 @@ func (t *toForeignBMC) RoundTrip(request *http.Request) (*http.Response, error) 
 	return response, nil
 }
 
-// anothers reports whether a path is that of another host's System, which is not at this host's address: what is done there
-// would be done in nobody's name.
+// anothers reports whether a path is of another host's System. This host's address doesn't serve
+// that: the history couldn't say who acted on the other host.
 func (t *toForeignBMC) anothers(path string) bool {
 	for host, system := range t.b.Systems {
 		if host != t.host && (path == system || strings.HasPrefix(path, system+"/")) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestForeignBMCServesItsHost: at a host's address there is no other host, although the program serves them all: what is done
-// to it there would be done in nobody's name.
+// TestForeignBMCServesItsHost: a host's address serves no other host, although the program serves
+// them all. The history couldn't say who acted on the other host.
 func TestForeignBMCServesItsHost(t *testing.T) {
 	to := &toForeignBMC{b: &BMCs{Systems: map[string]string{"worker-1": "/redfish/v1/Systems/a", "worker-2": "/redfish/v1/Systems/ab"}}, host: "worker-1"}
 	for path, want := range map[string]bool{

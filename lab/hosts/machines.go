@@ -1,7 +1,8 @@
-// Package hosts is what the hosts of a lab are: machines, with a BMC in front of each.
+// Package hosts makes the hosts of a lab: machines, with a BMC in front of each.
 //
-// Machines are libvirt domains ([OpenVirtual]) or models on this machine's clock ([OpenModels]), and what happens to them they
-// tell the record. The BMCs are fencelab's own, or one program of somebody else's, and tell it what is asked of them.
+// Machines are libvirt domains ([OpenVirtual]) or models on this machine's clock ([OpenModels]).
+// They record what physically happens to them. The BMCs are fencelab's own, or one foreign
+// program, and record the requests to them.
 package hosts
 
 import (
@@ -60,8 +61,8 @@ func (h *Hosts) Close() (artifacts []play.Artifact, err error) {
 	return artifacts, err
 }
 
-// Machines are the hosts of a lab, whatever they are made of. What physically happens to
-// them they tell the record that they were made with.
+// Machines are the hosts of a lab, whatever they are made of. They report what physically happens
+// to them to the record that they were made with.
 type Machines interface {
 	// Reach lets guests reach servers, which listen on addresses of this process's
 	// machine, under the name of an endpoint, and returns where.
@@ -74,7 +75,8 @@ type Machines interface {
 	Impair(how network.Impairment, links ...network.Link)
 	Restore(links ...network.Link)
 	RestoreAll(but []network.Link)
-	// Processors are what those of the machines that are on had of this machine's; nil of machines that have none.
+	// Processors returns, for each machine that is on, the time that its processors had of this
+	// machine's; nil if machines have none.
 	Processors() map[string]vms.Processors
 	// Hypervisor is the URI by which others reach it, or "" if they can't. The error is that it
 	// is lost.
@@ -102,14 +104,14 @@ type Machine interface {
 	// Resume lets a paused machine go on; one that was switched off meanwhile has nothing to
 	// resume.
 	Resume(context.Context) error
-	// Tell tells its guest something, and remembers what undoes it, if anything does.
+	// Tell sends a command to its guest, and remembers the one that undoes it, if there is any.
 	Tell(ctx context.Context, do, undo evidence.Command) error
-	// FedBy says who feeds its watchdog, instead of the guest's own PID 1: a reset by a
-	// watchdog that nobody was told to starve is in that name.
+	// FedBy names the agent that feeds its watchdog, instead of the guest's own PID 1: a reset by
+	// a watchdog is in that name, unless the scenario starved it.
 	FedBy(agent string)
 	// Heal undoes what was done to it, but for its power.
 	Heal(context.Context) error
 }
 
-// asker tells whose reset a BMC has received last, of those of its type.
+// asker names the client whose reset a BMC has received last, among resets of a type.
 type asker func(bmc string, t fakebmc.ResetType) (client string)

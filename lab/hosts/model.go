@@ -51,7 +51,7 @@ func OpenModels(ctx context.Context, timings scenarios.HostTimings, s *record.St
 	return &modelMachines{ctx: ctx, stop: stop, stream: s, asked: asked, timings: timings, stirred: make(chan struct{})}
 }
 
-// do is how anything happens to the models.
+// do makes every change to the models.
 func (a *modelMachines) do(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *modelMachines) join(links []network.Link) {
 	}
 }
 
-// linked tells what happened to a link as the network of guests does.
+// linked records what happened to a link in the words of the network of guests.
 func (a *modelMachines) linked(kind vms.Kind, l network.Link) {
 	for _, event := range worldEvents(vms.Event{Kind: kind, Link: l, Host: scenarios.Link(l).Host()}, "") {
 		a.stream.Now(event)
@@ -349,8 +349,9 @@ func (m *modelled) Resets() []fakebmc.ResetType { return m.host.Resets() }
 // Reset implements fakebmc.System.
 func (m *modelled) Reset(t fakebmc.ResetType) error { return m.reset(m.name, t) }
 
-// reaction is what a BMC takes from a command to the host's power. With less than the lab's observers can tell apart, nobody
-// could say whether a host came on before or after what its controller did last.
+// reaction is the time that a BMC takes to apply a command to the host's power. If it were less
+// than the lab's observers can resolve, the order of a host's start and its controller's last
+// action would be unknown.
 const reaction = 4 * record.Skew
 
 // reset is a reset by the BMC of a host.

@@ -41,7 +41,7 @@ func newModel(t *testing.T, timings scenarios.HostTimings) (*modelled, *record.S
 	return m.(*modelled), s
 }
 
-// count is how many events of a kind there are yet.
+// count returns the number of events of a kind so far.
 func count(s *record.Stream, kind history.Kind) (n int) {
 	for _, e := range s.Pending() {
 		if e.Kind == kind {

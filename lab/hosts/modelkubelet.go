@@ -25,7 +25,7 @@ type kubeletLife struct {
 	over, open bool
 }
 
-// errLifeOver is what a kubelet hears whose boot has ended, or that was killed.
+// errLifeOver is the error of a kubelet whose boot has ended, or that was killed.
 var errLifeOver = errors.New("the host's boot has ended, or its kubelet was killed")
 
 // shutDown and end are called with mu held, and on nil do nothing.

@@ -46,8 +46,9 @@ type virtualMachines struct {
 	byName map[string]*virtual
 }
 
-// OpenVirtual opens the hypervisor. nodes is the disk of real nodes, if that is what they are to be; dir is where it leaves
-// the consoles; programmed is told what happens, for what it says of the programs in the guests.
+// OpenVirtual opens the hypervisor. nodes is the disk of real nodes, if the hosts shall be such;
+// consoles are left in dir; programmed is called with each event, for those of the programs in the
+// guests.
 func OpenVirtual(
 	ctx context.Context, assets, nodes, dir string, s *record.Stream, asked asker, programmed func(vms.Event, time.Duration), logf func(string, ...any),
 ) (*virtualMachines, error) {
@@ -149,7 +150,7 @@ type virtual struct {
 
 	// What follows is set by the scenario, which does one thing at a time.
 	paused bool
-	told   []evidence.Command // what undoes what the guest was told
+	told   []evidence.Command // the commands that undo those to the guest
 }
 
 // DomainName implements Machine.
@@ -233,11 +234,10 @@ func (m *virtual) blame(who string, on bool) {
 
 func (m *virtual) blamed(e vms.Event) string { return m.culprits.blamed(e) }
 
-// culprits are in whose name a machine's next power edges happen. A machine that was
-// told to go on, and to go off before it was on, does both, each in its own one's name.
-// Its watchdog fires in the name of the agent that feeds it, if there is one, unless the
-// scenario has told its guest to starve it. Where there is no watchdog to feed that agent
-// has the kernel reboot.
+// culprits names who causes a machine's next power edges. A machine that was ordered on, and off
+// before it was on, does both, each in the name of its own client. A reset by its watchdog is in
+// the name of the agent that feeds it, if there is one, unless the scenario has starved it. Where
+// there is no watchdog to feed, that agent has the kernel reboot.
 type culprits struct {
 	on, off atomic.Value // strings
 	feeder  string
@@ -252,8 +252,8 @@ func (c *culprits) blame(who string, on bool) {
 	}
 }
 
-// blamed returns in whose name a power edge, or the end of a boot, happened, as
-// far as that is known: a guest that is told nothing may still go off.
+// blamed returns who caused a power edge, or the end of a boot, as far as that is known: a guest
+// may also go off without any command.
 func (c *culprits) blamed(e vms.Event) string {
 	who := ""
 	switch {
@@ -381,8 +381,8 @@ func (m *virtual) SetGuest(g fakebmc.Guest) error {
 	return m.instruct(ctx)
 }
 
-// notice tells the guest anew how it behaves: a boot forgets it, and a guest whose
-// processors stood still has not heard it.
+// notice repeats the commands on the guest's behaviour: a boot forgets them, and a guest whose
+// processors stood still has not received them.
 func (m *virtual) notice(e vms.Event) {
 	if e.Kind != vms.Kind(evidence.Boot) && e.Kind != vms.Resumed {
 		return
@@ -430,7 +430,8 @@ func (v *virtualMachines) Processors() map[string]vms.Processors {
 	return all
 }
 
-// commanded says that somebody else is about to carry out a client's reset, and returns what says that he is done.
+// commanded announces that another program is about to carry out a client's reset, and returns a
+// function to call when it is done.
 func (m *virtual) commanded(t fakebmc.ResetType, client string) (done func()) {
 	done = func() {}
 	switch t {

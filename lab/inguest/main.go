@@ -1,7 +1,6 @@
-// Command inguest is what runs in a guest of the lab beside its kubelet: one of fencelab's
-// agents. vms/assets.sh builds it as a static program, which goes into the initramfs of
-// guests that need it, and vms/node/build.sh makes an image of it, which Pods of real nodes
-// run.
+// Command inguest runs one of fencelab's agents in a guest of the lab, beside its kubelet.
+// vms/assets.sh builds it as a static program, which goes into the initramfs of guests that need
+// it, and vms/node/build.sh makes an image of it, which Pods of real nodes run.
 package main
 
 import (
@@ -83,14 +82,15 @@ func run(path string, logger logr.Logger) error {
 	return onhost.Run(context.Background(), o)
 }
 
-// tellParent tells PID 1 that its child is ready.
+// tellParent reports to PID 1 that its child is ready.
 func tellParent() error {
 	_, err := os.NewFile(evidence.ReadyFD, "ready").Write([]byte{0})
 	return err
 }
 
 // admitted waits until PID 1 lets a program in a Pod run, which has not done anything before. It
-// returns how to tell that the program is ready. The connection lasts as long as the process.
+// returns a function to report that the program is ready. The connection lasts as long as the
+// process.
 func admitted(agent string) (ready func() error, err error) {
 	conn, err := net.Dial("unix", evidence.SocketPath)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Host is one whose BMC Ironic is to own.
 type Host struct {
-	// Name is what its node is called.
+	// Name is the name of its node.
 	Name string
 	// Address is the URL of its BMC, System the path of its ComputerSystem.
 	Address, System    string
@@ -105,7 +105,8 @@ func Release(ctx context.Context, endpoint string, names ...string) error {
 	var errs []error
 	for _, name := range names {
 		for {
-			// In maintenance nobody looks at its power, and any provision state may be left.
+			// In maintenance Ironic doesn't look at its power, and any provision state may be
+			// left.
 			err = nodes.SetMaintenance(ctx, client, name, nodes.MaintenanceOpts{Reason: "its host is taken away"}).ExtractErr()
 			if err == nil {
 				err = nodes.Delete(ctx, client, name).ExtractErr()

@@ -244,14 +244,15 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// Log is what Ironic has logged, at its end.
+// Log returns the end of Ironic's log.
 func (i *Ironic) Log() []byte { return child.Tail(i.log) }
 
 // URL is where the API is, without the version's path: http://127.0.0.1:port. It asks for no credentials.
 func (i *Ironic) URL() string { return "http://" + i.port.Address() }
 
-// Stop ends Ironic and removes its directory. Its error also tells if Ironic had ended before it was asked to: then what
-// was observed says nothing about controllers. Later calls return the same.
+// Stop ends Ironic and removes its directory. It also returns an error if Ironic had ended before
+// it was asked to: then what was observed says nothing about controllers. Later calls return the
+// same.
 func (i *Ironic) Stop() error {
 	i.stop.Do(func() {
 		if i.process != nil {

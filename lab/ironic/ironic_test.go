@@ -193,7 +193,7 @@ func (r *rig) edge(to fakebmc.PowerState) {
 	}
 }
 
-// node is what Ironic says of a host.
+// node holds the fields of a host's node in Ironic.
 type node struct {
 	UUID        string
 	Provision   string  `json:"provision_state"`
@@ -261,7 +261,7 @@ func (r *rig) read() (n node) {
 	return n
 }
 
-// settle polls, since Ironic tells of nothing by itself, until it has done what it was asked for.
+// settle polls until Ironic has done what it was asked for: Ironic reports nothing by itself.
 func (r *rig) settle(what string, done func(node) bool) node {
 	r.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -524,7 +524,8 @@ func TestPowerSync(t *testing.T) {
 // then the power action.
 const readsPerRound = 5
 
-// readsOff counts the reads of the power state, after so many requests, while the host was off.
+// readsOff counts the reads of the power state while the host was off, among the requests after
+// the first ones.
 func (r *rig) readsOff(after int) (n int) {
 	for _, rec := range r.records()[after:] {
 		if isRead(rec) && rec.Actual == fakebmc.Off {

@@ -26,11 +26,12 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// stay is what the process of a lab is told once the lab is up: from then on it lives without whoever asked for it.
+// stay is the message to the process of a lab once the lab is up: from then on the lab outlives
+// its client.
 const stay = "stay"
 
-// errUnwanted is why a lab isn't kept whose maker has gone before it was up, errDown why one ends that was asked to, and errLost
-// why one ends that nobody could find any more.
+// Why a lab ends: errUnwanted, its maker has gone before it was up; errDown, it was asked to;
+// errLost, it can't be found any more.
 var (
 	errUnwanted = errors.New("the process that asked for the lab has ended")
 	errDown     = errors.New("the lab was told to shut down")
@@ -40,7 +41,7 @@ var (
 const (
 	// glance is how often a lab looks whether its directory is there.
 	glance = 2 * time.Second
-	// goodbye is what a lab gets to end what it has started; what is left then is killed.
+	// goodbye limits how long a lab may take to end what it has started; the rest is killed.
 	goodbye = 20 * time.Second
 )
 
@@ -72,7 +73,7 @@ type keep struct {
 	status Status
 }
 
-// phase is where a lab is in its life.
+// phase is a stage in the life of a lab.
 type phase int
 
 const (
@@ -294,7 +295,7 @@ func (k *keep) answer(conn net.Conn) {
 	k.end(errDown)
 }
 
-// state is how the lab is.
+// state returns the condition of the lab.
 func (k *keep) state(ctx context.Context) *Status {
 	k.mu.Lock()
 	s, phase := k.status, k.phase
@@ -314,7 +315,7 @@ func (k *keep) enter(p phase) {
 	}
 }
 
-// say tells everybody who listens, and the log.
+// say sends a text to every listener, and to the log.
 func (k *keep) say(text string) {
 	k.mu.Lock()
 	fmt.Fprintf(k.log, "%s %s\n", time.Now().Format(time.TimeOnly), text)

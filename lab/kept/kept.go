@@ -42,11 +42,11 @@ const (
 	sayAfter = 15 * time.Second
 	// silence is how long one may be silent that is asked for something, before it counts as stuck.
 	silence = 4 * sayAfter
-	// killed is what the kernel gets for the end of a process that was killed.
+	// killed limits how long the kernel may take to end a process that was killed.
 	killed = 10 * time.Second
 )
 
-// Status is what a lab says of itself. While it is being made, there is no State.
+// Status is a lab's report on itself. While it is being made, there is no State.
 type Status struct {
 	Name     string    `json:"name"`
 	Scenario string    `json:"scenario"`
@@ -63,7 +63,7 @@ func (s *Status) Kubeconfig() string { return filepath.Join(s.Dir, kubeconfig) }
 func (s *Status) Password() string   { return filepath.Join(s.Dir, password) }
 func (s *Status) Events() string     { return filepath.Join(s.Dir, events) }
 
-// message is what a lab says: on its standard output while it is made, and to whoever asks it.
+// message is a line from a lab: on its standard output while it is made, and to each client.
 type message struct {
 	Say    string  `json:"say,omitempty"`
 	Status *Status `json:"status,omitempty"`
@@ -105,7 +105,7 @@ func Find() ([]Lab, error) {
 	return labs, nil
 }
 
-// ErrEnded is what a lab is asked in vain whose process has ended.
+// ErrEnded is the error of requests to a lab whose process has ended.
 var ErrEnded = errors.New("its process has ended")
 
 // ask opens a connection to the lab's process, and asks it for something.
@@ -137,7 +137,7 @@ func (l Lab) unanswered(ctx context.Context, err error) error {
 	return err
 }
 
-// Status asks the lab how it is. The error is [ErrEnded] if nobody is there to answer.
+// Status asks the lab how it is. The error is [ErrEnded] if no process is there to answer.
 func (l Lab) Status(ctx context.Context) (*Status, error) {
 	conn, err := l.ask(ctx, askState)
 	if err != nil {
@@ -154,7 +154,8 @@ func (l Lab) Status(ctx context.Context) (*Status, error) {
 	return m.Status, nil
 }
 
-// Down removes the lab, and tells say what it does. A process that doesn't obey is killed. The error says what is left.
+// Down removes the lab, and calls say with each step. A process that doesn't obey is killed. The
+// error lists what is left.
 func (l Lab) Down(ctx context.Context, say func(string)) error {
 	if err := l.end(ctx, say); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (l Lab) end(ctx context.Context, say func(string)) error {
 	}
 }
 
-// gone waits until nobody listens in the lab's directory any more.
+// gone waits until no process listens in the lab's directory any more.
 func (l Lab) gone(ctx context.Context) error {
 	for deadline := time.Now().Add(killed); ; {
 		conn, err := dial(ctx, l.Dir)

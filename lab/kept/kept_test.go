@@ -39,7 +39,7 @@ func TestLabThatDiesWhileItIsAsked(t *testing.T) {
 	}
 }
 
-// TestMade: what a lab says that it is made of is what it has, and not what was asked for.
+// TestMade: a lab reports the parts that it has, and not those that were asked for.
 func TestMade(t *testing.T) {
 	job := Job{Parts: map[string]string{"controllers": "none", "cluster": "embedded", "hosts": "node", "power": "redfish"}}
 	if got, want := job.made(), "controllers none, cluster standard, hosts node, power redfish"; got != want {

@@ -23,13 +23,14 @@ const Bare = "none"
 // RunsControllers is the part of a lab that says how it runs controllers.
 const RunsControllers = "controllers"
 
-// Job is what a lab is made of.
+// Job describes the lab to make.
 type Job struct {
 	// Plan is the text of the plan whose topology it has, and whose controllers.
 	Plan []byte `json:"plan"`
-	// Parts are what was chosen of each of [lab.Parts], by flag. That of the controllers may also be Bare.
+	// Parts maps the flag of each of [lab.Parts] to the choice. That of the controllers may also
+	// be Bare.
 	Parts map[string]string `json:"parts"`
-	// IronicEndpoint, IronicImage and Kubeconfig are those of lab.Options.
+	// IronicEndpoint, IronicImage and Kubeconfig become the fields of lab.Options.
 	IronicEndpoint string          `json:"ironicEndpoint,omitempty"`
 	IronicImage    scenarios.Image `json:"ironicImage,omitempty"`
 	Kubeconfig     string          `json:"kubeconfig,omitempty"`
@@ -78,8 +79,8 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Text }
 
-// Up makes a lab that outlives this process, and tells say what it does; arguments call this program with the command that
-// runs [Keep]. Whoever interrupts it has nothing left.
+// Up makes a lab that outlives this process, and calls say with each step; arguments call this
+// program with the command that runs [Keep]. If it is interrupted, nothing is left.
 func Up(ctx context.Context, job Job, say func(string), arguments ...string) (*Status, error) {
 	cmd := exec.Command("/proc/self/exe", arguments...)
 	cmd.Args[0] = "fencelab-lab"

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Size is what a program may use.
+// Size is a program's share of the machine.
 type Size struct {
 	Cores  float64
 	Memory int64 // bytes
@@ -108,7 +108,7 @@ func Available(root fs.FS) int64 {
 	return available
 }
 
-// quota is how many cores a cgroup lets its processes have.
+// quota returns the number of cores that a cgroup grants its processes.
 func quota(root fs.FS, dir string) float64 {
 	words := strings.Fields(cmp.Or(read(root, path.Join(dir, "cpu.max")),
 		read(root, path.Join(dir, "cpu.cfs_quota_us"))+" "+read(root, path.Join(dir, "cpu.cfs_period_us"))))

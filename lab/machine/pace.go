@@ -25,7 +25,7 @@ const (
 
 // Pace is how slow the machine was at one moment.
 type Pace struct {
-	// Slow is how many times as long as on the reference machine work took.
+	// Slow is the time that work took, in multiples of its time on the reference machine.
 	Slow float64
 	// Got is the share of a core that it got: the rest of the time somebody else had it.
 	Got float64
@@ -53,7 +53,7 @@ func Measure() Pace {
 // rusageThread is RUSAGE_THREAD of getrusage(2).
 const rusageThread = 1
 
-// spent is how much time of a core this thread has had.
+// spent returns the processor time that this thread has used.
 func spent() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(rusageThread, &usage) != nil {
@@ -62,7 +62,7 @@ func spent() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// meter measures all along, once somebody has asked.
+// meter measures continuously from the first request on.
 type meter struct {
 	start sync.Once
 	mu    sync.Mutex
@@ -121,7 +121,8 @@ func NewPatience(enough time.Duration) *Patience {
 	return &Patience{enough: enough, left: enough, looked: time.Now()}
 }
 
-// Over reports whether nothing has moved for too long. seen is what there is to be seen of progress; any change is some.
+// Over reports whether nothing has moved for too long. seen describes the progress so far; any
+// change of it counts.
 func (p *Patience) Over(seen any) bool { return p.over(seen, time.Now(), Slowness()) }
 
 func (p *Patience) over(seen any, now time.Time, slowness float64) bool {

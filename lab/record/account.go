@@ -28,8 +28,8 @@ const (
 // tally is how often the account is brought up to date: of a process that ends, what it took since then is lost.
 const tally = 2 * time.Second
 
-// Account is what a lab takes of this machine's processors: how many seconds each part does in each phase. What a daemon has started
-// that isn't ours, such as kind's containers, is not in it.
+// Account records a lab's use of this machine's processors: seconds for each part in each phase.
+// It doesn't include what a foreign daemon has started, such as kind's containers.
 type Account struct {
 	mu    sync.Mutex
 	phase string
@@ -90,7 +90,7 @@ func (a *Account) add(pid int, part string, took time.Duration) {
 // ticks is how many of them a second has in /proc.
 const ticks = 100
 
-// childAt is what a child process is called, and how much time of the processors it has had.
+// childAt returns the name of a child process, and the processor time that it has used.
 func childAt(pid int) (part string, took time.Duration, ok bool) {
 	arguments, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended meanwhile
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -121,7 +121,7 @@ func (a *Account) Keep(ctx context.Context) {
 	}
 }
 
-// Spent is what was spent, in the order of phases and parts.
+// Spent returns the time that was spent, in the order of phases and parts.
 func (a *Account) Spent() (all []play.Spent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

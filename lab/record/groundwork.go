@@ -15,11 +15,12 @@ import (
 	thismachine "github.com/fencelab/fencelab/lab/machine"
 )
 
-// groundwork is what a story waits for of controllers that have something to do before anything fails. One that has no
-// finalizer on a Machine yet has no say in its deletion, and on a host whose agent has announced nothing nobody can count.
+// groundwork names the steps that controllers must take before anything fails, for which the story
+// waits. A controller without a finalizer on a Machine has no say in its deletion, and a host
+// whose agent has announced nothing can't be relied on.
 const groundwork = "the finalizers of Machines and the announcements of agents"
 
-// deletesMachines reports whether somebody plays the part of the deletion of Machines.
+// deletesMachines reports whether a chosen controller deletes Machines.
 func deletesMachines(chosen []controllers.Selection) bool {
 	return slices.ContainsFunc(chosen, func(c controllers.Selection) bool {
 		return cmp.Or(c.Plays, controllers.Part(c.Name)) == controllers.Deletion

@@ -63,9 +63,9 @@ func (o observer) watchFrom(list client.ObjectList, version string) (watch.Inter
 	return w, nil
 }
 
-// watchAgain goes on from the last version that a watch told of: the API server ends those of a kind when its definition
-// changes, which programs bring. Nil at the end of the run, or if versions may have been missed, and then the run has no
-// verdict.
+// watchAgain goes on from the last version that a watch delivered: the API server ends watches of
+// a kind when its definition changes, and programs bring definitions. It returns nil at the end of
+// the run, or if versions may have been missed; then the run has no verdict.
 func (o observer) watchAgain(list client.ObjectList, version string) watch.Interface {
 	if version == "" || o.ctx.Err() != nil {
 		return nil

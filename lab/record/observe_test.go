@@ -19,7 +19,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// ending is an API server whose watches of BareMetalHosts each tell of one version, and then end.
+// ending is an API server whose watches of BareMetalHosts each deliver one version, and then end.
 type ending struct {
 	client.WithWatch
 	from  []string // the versions that were asked for

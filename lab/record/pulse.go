@@ -21,12 +21,13 @@ const (
 	stall = 2 * time.Second
 )
 
-// pulse tells when the lab gets too little of its machine to be in time: who is late then may be innocent. It reads from
-// the API server once a beat, past all gates, and what that has in memory, because a scenario may stop etcd: thus past every
-// fault of the scenario. That takes the lab and the API server, whose share of the machine is that of the controllers that
-// the lab runs.
+// pulse records when the lab gets too little of its machine to be in time: a controller that is
+// late then may be innocent. It reads from the API server once a beat, past all gates, and only
+// from that server's memory, because a scenario may stop etcd: so it passes every fault of the
+// scenario. A beat needs the lab and the API server, which share the machine equally with the
+// controllers that the lab runs.
 //
-// It also tells when a host starves: see starving.
+// It also records when a host starves: see starving.
 type pulse struct {
 	stream   *Stream
 	read     func(context.Context) error
@@ -36,8 +37,8 @@ type pulse struct {
 // fromMemory is how the API server reads without etcd.
 var fromMemory = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
 
-// KeepPulse looks whether the lab is in time until the run ends. from is the API past all gates; processors are what those of the
-// hosts that are on had of this machine's.
+// KeepPulse checks whether the lab is in time until the run ends. from reads the API past all
+// gates; processors returns the processor time of the hosts that are on.
 func (s *Stream) KeepPulse(ctx context.Context, from client.Reader, processors func() map[string]vms.Processors) {
 	pulse{s, func(ctx context.Context) error {
 		return from.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{}, fromMemory)

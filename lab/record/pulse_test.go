@@ -12,8 +12,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// TestPulse has reads of the API server take their time, and looks what is told of the lab, in order with something that
-// happens at 1.5 s.
+// TestPulse slows down reads of the API server, and checks the record of the lab's lateness, in
+// order with an event at 1.5 s.
 func TestPulse(t *testing.T) {
 	const ever = time.Hour
 	for name, c := range map[string]struct {

@@ -1,9 +1,9 @@
-// Package record is what a lab knows of its run.
+// Package record holds a lab's knowledge of its run.
 //
-// Observers put events in it, each with its own time: [Stream] hands them over in one order. It says when the story begins
-// ([Stream.Await]), and when the lab itself was too slow for what it says to be held against anybody
-// ([Stream.KeepPulse]). Of each version of an object it finds out who wrote it ([Record.Watch]). An [Account] says what all
-// of this took of the machine.
+// Observers put events in it, each with its own time: [Stream] hands them over in one order. It
+// decides when the story begins ([Stream.Await]), and records when the lab itself was too slow for
+// a verdict on anything late ([Stream.KeepPulse]). It finds out who wrote each version of an
+// object ([Record.Watch]). An [Account] records the processor time of all this.
 package record
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// Record is what a lab knows of its run: the events of all observers in one order, who wrote what in the API, and
-// what controllers knew and decided.
+// Record is a lab's knowledge of its run: the events of all observers in one order, who wrote what
+// in the API, and what controllers knew and decided.
 type Record struct {
 	*Stream
 	Trace    objects.Trace
 	Writers  writers
 	Versions versions
-	// tasks are those of the observers of the API.
+	// tasks waits for the observers of the API.
 	tasks sync.WaitGroup
 
 	kinds  objects.Kinds

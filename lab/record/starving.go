@@ -17,14 +17,15 @@ const (
 	wanted, starved = 0.5, 0.75
 )
 
-// starving tells which hosts get too little of this machine: an emulated processor is a thread that has to wait for a core. Whoever
-// runs in such a guest is late, feeds no watchdog and beats no heart, and can't help it.
+// starving records which hosts get too little of this machine: an emulated processor is a thread
+// that has to wait for a core. A program in such a guest can't help being late, feeding no
+// watchdog and missing heartbeats.
 type starving struct {
 	hosts func() map[string]vms.Processors // that are on
 	looks []look
 }
 
-// look is what the hosts' processors had done by then.
+// look holds the time that the hosts' processors had used at a moment.
 type look struct {
 	at    time.Duration
 	hosts map[string]vms.Processors

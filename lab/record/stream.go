@@ -26,16 +26,15 @@ const (
 // Stream puts the events of all observers in the order of their times.
 type Stream struct {
 	Since func() time.Duration
-	// about is what the event says with which the story begins.
+	// about is the note of the event with which the story begins.
 	about string
-	// Up is told when the story begins.
+	// Up is called when the story begins.
 	Up func()
 
 	mu      sync.Mutex
 	pending []history.Event
 	failure error
-	// waiting is what the topology lacks before the story can begin; nil before
-	// that is known.
+	// waiting holds what the topology lacks before the story can begin; nil before that is known.
 	waiting play.Awaited
 	// workload is the host on which the topology has the workload start.
 	workload string
@@ -44,7 +43,7 @@ type Stream struct {
 	announced  bool
 	// begun says that the story has.
 	begun bool
-	// held are the times of events that somebody will still put.
+	// held has the times of events that observers will still put.
 	held []time.Duration
 	// handed is the time up to which events were handed over. One that turns up
 	// later with an earlier time is dated to then: order cannot be mended.
@@ -70,7 +69,8 @@ func (s *Stream) Put(e history.Event) {
 	s.insert(e)
 }
 
-// hold has events from a time on wait until it is released: somebody has seen one, and can't say everything about it yet.
+// hold keeps back events from a time on until it is released: an observer has seen one, and
+// doesn't know everything about it yet.
 func (s *Stream) hold(at time.Duration) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Stream) lacksOnly(what string) bool {
 	return s.waiting.Only(what)
 }
 
-// hears is what a story waits for of an agent.
+// hears names the step of an agent that a story waits for.
 func hears(agent string) string { return agent + " hears the API server" }
 
 // begin begins the story once nothing is waited for any more. It is called with mu held.
@@ -248,14 +248,14 @@ func (s *Stream) Advance(ctx context.Context, until time.Duration, each func(his
 	}
 }
 
-// Lacks is what is waited for before the story begins.
+// Lacks lists what is waited for before the story begins.
 func (s *Stream) Lacks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.waiting))
 }
 
-// Failed is why the run can't go on.
+// Failed returns the reason why the run can't go on.
 func (s *Stream) Failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// TestStoryBeginsWhereTheTopologySays lets the workload start where it should, and elsewhere:
-// there the story that is told would be another.
+// TestStoryBeginsWhereTheTopologySays starts the workload on the right host, and on another: there
+// it would be another story.
 func TestStoryBeginsWhereTheTopologySays(t *testing.T) {
 	for host, begins := range map[string]bool{"worker-1": true, "worker-2": false} {
 		s := NewStream(func() time.Duration { return time.Second })

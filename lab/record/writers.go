@@ -11,12 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// writers knows who wrote which version of an object, and who is deleting one. The
-// API server's managed fields tell who set a field, but neither who removed one nor
-// who deleted an object.
+// writers knows who wrote which version of an object, and who is deleting one. The API server's
+// managed fields record who set a field, but neither who removed one nor who deleted an object.
 type writers struct {
 	mu sync.Mutex
-	// unanswered are those whose requests to change Kind/name have no answer yet.
+	// unanswered names the writers whose requests to change Kind/name have no answer yet.
 	unanswered map[string]map[string]bool
 	// versions has the writers by the resourceVersion that their requests led to.
 	versions map[string]string
@@ -52,7 +51,7 @@ func (w *writers) Sends(object, writer string) {
 	w.unanswered[object][writer] = true
 }
 
-// Done notes that it was answered, after all that the answer tells.
+// Done notes that a request was answered, after the changes in the answer.
 func (w *writers) Done(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +137,8 @@ func (w *writers) Released(object, writer string) {
 // evicts begins the effects that are evictions.
 const evicts = "evict "
 
-// taken is what a map has of an object, once: the next of its name is another.
+// taken removes an object's entry from a map and returns it: the next object of its name is
+// another one.
 func taken(from map[string]string, object string) string {
 	writer := from[object]
 	delete(from, object)
@@ -204,10 +204,9 @@ func (w *writers) await(before, after metav1.Object) string {
 	}
 }
 
-// manager is who made a version, as far as the API server's record of managed
-// fields tells: the one manager whose entry is new, newer, or has more fields. One
-// whose entry has only lost fields had them taken away by somebody else, or removed
-// them itself: the record doesn't say.
+// manager returns who made a version, as far as the API server's record of managed fields shows:
+// the one manager whose entry is new, newer, or has more fields. If an entry has only lost fields,
+// its manager or another one may have removed them: the record doesn't say.
 func manager(before, after metav1.Object) string {
 	if after == nil {
 		return ""

@@ -23,8 +23,8 @@ func owns(manager string, second int, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
-// TestManager: the record of managed fields tells who set a field, and must not be
-// taken to tell who removed one: its entry only loses it, whoever did that.
+// TestManager: the record of managed fields shows who set a field. It must not be taken to show
+// who removed one: the entry of the field's manager loses it, whoever removed it.
 func TestManager(t *testing.T) {
 	const a, ab = `{"f:metadata":{"f:annotations":{"f:a":{}}}}`, `{"f:metadata":{"f:annotations":{"f:a":{},"f:b":{}}}}`
 	for _, tc := range []struct {

@@ -26,7 +26,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// ControlPlane is what a runner needs of a control plane: clients that it believes, and a server in front of it that they believe.
+// ControlPlane gives a runner clients that the control plane believes, and a server in front of it
+// that clients believe.
 type ControlPlane interface {
 	ConfigFor(user string, groups ...string) *rest.Config
 	ProxyConfig() (*tls.Config, error)
@@ -40,7 +41,8 @@ type ChildProcesses struct {
 	Executable string
 	dir        string // for their files
 	mark       string // in the environment: the keeper kills what carries it
-	// failed is told what their logs say of errors and panics, by the process and of which object.
+	// failed is called with the errors and panics in their logs, by the process and of which
+	// object.
 	failed func(process, about string, err error)
 
 	mu      sync.Mutex
@@ -48,8 +50,9 @@ type ChildProcesses struct {
 	files   []string // logs, in the order of the first starts
 }
 
-// NewChildProcesses runs controllers by an executable of fencelab's, with their files in dir. mark goes in their environment, and
-// failed is told what their logs say of errors and panics, by the process and of which object.
+// NewChildProcesses runs controllers by an executable of fencelab's, with their files in dir. mark
+// goes in their environment, and failed is called with the errors and panics in their logs, by the
+// process and of which object.
 func NewChildProcesses(plane ControlPlane, through *door.Door, executable, dir, mark string, failed func(process, about string, err error)) *ChildProcesses {
 	return &ChildProcesses{plane: plane, door: through, Executable: executable, dir: dir, mark: mark, failed: failed}
 }
@@ -80,7 +83,7 @@ func (r *ChildProcesses) begin(name string, client gate.Client, through gate.Way
 	config.Host = proxy.URL()
 	heard := complaints{file: r.logOf(name), told: func(about string, err error) { r.failed(name, about, err) }}
 	if info, err := os.Stat(heard.file); err == nil {
-		heard.offset = info.Size() // that is what earlier lives have said
+		heard.offset = info.Size() // skip the output of earlier lives
 	}
 	started := &childProcess{disconnect: func() { utilnet.CloseIdleConnectionsFor(transport) }, done: make(chan struct{})}
 	if started.begun, err = run(config); err != nil {

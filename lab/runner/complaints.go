@@ -15,13 +15,13 @@ import (
 	"github.com/fencelab/fencelab/controllers"
 )
 
-// complaints are what the log of a program in Go says of its own failures: of panics, by the
-// runtime or by controller-runtime, and of errors that reconciles return, by the latter. Programs
-// that are built otherwise say nothing that is understood here.
+// complaints finds failures in the log of a program in Go: panics, by the runtime or by
+// controller-runtime, and errors that reconciles return, by the latter. In the logs of other
+// programs it finds nothing.
 type complaints struct {
 	file   string
 	offset int64 // of what was not read yet
-	// rest is what was read, and may go on: a line without its end, or a trace of a panic.
+	// rest is input that may go on: a line without its end, or a trace of a panic.
 	rest []byte
 	told func(about string, err error)
 }
@@ -67,10 +67,10 @@ func (c *complaints) read() {
 	c.take(whole)
 }
 
-// panicked is how a line begins, or what it says, that begins a trace.
+// panicked matches lines that begin the trace of a panic.
 var panicked = regexp.MustCompile(`(?m)^(panic: |fatal error: |.*"Observed a panic")`)
 
-// take understands so many bytes.
+// take removes the first n bytes of the rest, and reports the failures in them.
 func (c *complaints) take(n int) {
 	text := string(c.rest[:n])
 	c.rest = append(c.rest[:0], c.rest[n:]...)
@@ -96,7 +96,8 @@ type logged struct {
 	Panic   string `json:"panic"`
 }
 
-// understood is what a line says of a failure, and of which object; trace is what follows it.
+// understood returns the failure in a line, and of which object; trace is the text that follows
+// the line.
 func understood(line, trace string) (about string, err error) {
 	if value, ok := strings.CutPrefix(line, "panic: "); ok {
 		return "", &controllers.PanicError{Value: strings.TrimSuffix(value, " [recovered]"), Where: controllers.OriginIn(trace)}

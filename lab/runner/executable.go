@@ -30,8 +30,8 @@ import (
 // glance is how often a program is asked whether it is up.
 const glance = 100 * time.Millisecond
 
-// Programs runs somebody's own executable in the place of a controller, each time with a way
-// of its own to the Ironic.
+// Programs runs a foreign executable in the place of a controller, each time with a way of its own
+// to the Ironic.
 type Programs struct {
 	ChildProcesses
 	Executable
@@ -42,7 +42,7 @@ func NewPrograms(plane ControlPlane, through *door.Door, dir, mark string, faile
 	return &Programs{ChildProcesses{plane: plane, door: through, dir: dir, mark: mark, failed: failed}, e}
 }
 
-// Executable is what a program runs, of the host or of an image.
+// Executable is a program to run, of the host or of an image.
 type Executable struct {
 	Program *scenarios.Program
 	Image   *container.Image // nil if it is an executable of the host
@@ -162,7 +162,7 @@ func (b *begun) end() {
 	}
 }
 
-// serviceAccount is where a Pod finds what it authenticates by.
+// serviceAccount is the directory with the credentials of a Pod.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 // Call is how the program is called where it is given variables, and has a directory of its own; of an image, it finds files of

@@ -19,8 +19,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// Controllers speak through the history. controller-runtime's own logger complains
-// when nobody has set it.
+// Controllers report through the history. controller-runtime's own logger complains unless one is
+// set.
 func init() { ctrl.SetLogger(logr.Discard()) }
 
 // InProcess runs controllers in this process, each under a manager of its own. A killed
@@ -28,10 +28,10 @@ func init() { ctrl.SetLogger(logr.Discard()) }
 type InProcess struct {
 	Plane ControlPlane
 	Set   *controllers.Set
-	// Tracing is told what they have in their caches, and decide; nil for nobody.
+	// Tracing receives the contents of their caches, and their decisions; may be nil.
 	Tracing *Tracing
-	// Failed is told of each error of a reconcile, a panic being a *controllers.PanicError, by the process and of which object it
-	// was about; nil tells nobody.
+	// Failed is called with each error of a reconcile, a panic being a *controllers.PanicError, by
+	// the process and of which object it was about; may be nil.
 	Failed func(process, about string, err error)
 }
 

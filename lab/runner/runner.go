@@ -1,5 +1,6 @@
 // Package runner runs controllers as their users would: under a manager in this process, as a process of fencelab's, or as
-// somebody's own program. Each incarnation is one that can be killed alone, and asks for nothing but through its way.
+// a foreign program. Each incarnation can be killed alone, and sends all requests through its own
+// gates.
 package runner
 
 import (
@@ -16,7 +17,7 @@ type Runner interface {
 	// Start starts a controller under a name, which acts only while it holds a lease, if there is one. All that it asks of
 	// the API goes the way through, and to the BMCs that the API names.
 	Start(ctx context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error)
-	// Logs are what the controllers had to say.
+	// Logs returns the logs of the controllers.
 	Logs() []play.Artifact
 }
 

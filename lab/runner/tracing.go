@@ -25,7 +25,7 @@ type Tracing struct {
 	Topology *scenarios.Topology
 }
 
-// decided is told of the decisions of a process.
+// decided returns a function that records the decisions of a process.
 func (t *Tracing) decided(process string) func(keys []string, facts any, action string) {
 	return func(keys []string, facts any, action string) {
 		t.Trace.Decided(t.Since(), process, strings.Join(keys, " or "), facts, action)

@@ -37,15 +37,16 @@ const (
 	// All is the cost of what is to have the machine for itself, after everybody else.
 	All = math.MaxInt
 
-	// perCore is how many slots a core has. A lab of two small guests costs four, and takes a sixth of a core: with four to a core
-	// the machine was idle for two thirds of make e2e. That a core is busier than usual is what HasRoom is for.
+	// perCore is the number of slots of a core. A lab of two small guests costs four, and takes a
+	// sixth of a core: with four to a core the machine was idle for two thirds of make e2e.
+	// HasRoom guards against a core that is busier than usual.
 	perCore = 8
 	// perSlot is the memory that goes with a slot.
 	perSlot = 512 << 20
 
-	// poll is how often a place is looked for that others may leave at any time.
+	// poll is the interval of looks for a place, which others may leave at any time.
 	poll = 200 * time.Millisecond
-	// sayAfter is how long whoever waits hears nothing.
+	// sayAfter is the wait before the first message to a waiter.
 	sayAfter = 15 * time.Second
 	// busy is the share of the time in which something waits for a core, from which on it is measured what is left of one; and
 	// enough the share of a core that has to be left for another to be let in. What has a positive nice value doesn't count then.
@@ -58,7 +59,7 @@ type Gate struct {
 	Size machine.Size
 	// HasRoom reports whether there is time of the cores to be had.
 	HasRoom func() bool
-	// Available is how much memory there is to be had, in bytes.
+	// Available returns the memory that is available, in bytes.
 	Available func() int64
 }
 
@@ -71,7 +72,7 @@ func Machine() *Gate {
 	}
 }
 
-// Count is how many slots there are.
+// Count returns the number of slots.
 func (g *Gate) Count() int {
 	return max(1, min(int(g.Size.Cores*perCore), int(g.Size.Memory/perSlot)))
 }
@@ -103,8 +104,8 @@ func (p *pressure) hasRoom() bool {
 	return machine.Measure().Got >= enough
 }
 
-// taken are the turns of this process that were not released: a file that nobody knows any more would be closed, and its slot
-// free, whenever garbage is collected.
+// taken holds the turns of this process that were not released. Without a reference, garbage
+// collection would close the file of a turn and free its slot.
 var taken sync.Map
 
 // Turn is a place among the heavy. The nil Turn is one that needs none.
@@ -116,8 +117,9 @@ type Turn struct {
 	place *os.File
 }
 
-// Take waits until there is room for something that costs so many slots, and takes them; what costs more than the machine has
-// takes all. say is told what is waited for; may be nil. Where nothing else that is heavy runs, there is always room.
+// Take waits until there is room for something that costs the given number of slots, and takes
+// them; what costs more than the machine has takes all. say is called with what it waits for; may
+// be nil. Where nothing else that is heavy runs, there is always room.
 func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format string, args ...any)) (*Turn, error) {
 	last := os.Getenv(Variable) == Last || cost == All
 	if os.Getenv(Variable) == Held {
@@ -160,7 +162,8 @@ func (g *Gate) Take(ctx context.Context, name string, cost int, say func(format 
 	}
 }
 
-// fill takes slots if there are as many as it costs, and time and memory to be had, or if nobody else has any.
+// fill takes the slots if enough are free, and there is processor time and memory to be had, or if
+// no other turn has any.
 func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 	others := 0
 	for i := range count {
@@ -181,10 +184,10 @@ func (t *Turn) fill(g *Gate, name string, cost, count int) bool {
 	return false
 }
 
-// inLine is how the files of those who wait begin; the number of their place follows.
+// inLine prefixes the files of waiters; the number of their place follows.
 const inLine = "waits-"
 
-// join takes the last place in the line, or returns nil if somebody else takes one just now.
+// join takes the last place in the line, or returns nil if another process takes one just now.
 func (g *Gate) join(name string) *os.File {
 	line := g.lock("line", name)
 	if line == nil {
@@ -198,7 +201,7 @@ func (g *Gate) join(name string) *os.File {
 	return g.lock(fmt.Sprintf("%s%d", inLine, last+1), name)
 }
 
-// line are the places in which somebody waits, or has waited until it was killed.
+// line returns the places of waiters, including any that were killed while they waited.
 func (g *Gate) line() []int {
 	entries, err := os.ReadDir(g.Dir)
 	if err != nil {
@@ -216,7 +219,8 @@ func (g *Gate) line() []int {
 	return places
 }
 
-// isNext reports whether nobody waits before a place; before none, which is that of those who come last, everybody does.
+// isNext reports whether this waiter is first in line. One that has no place yet is behind
+// everybody.
 func (g *Gate) isNext(mine *os.File) bool {
 	for _, place := range g.line() {
 		file := fmt.Sprintf("%s%d", inLine, place)
@@ -232,7 +236,7 @@ func (g *Gate) isNext(mine *os.File) bool {
 	return mine == nil
 }
 
-// clear removes the place of one that was killed; nobody takes a place meanwhile.
+// clear removes the place of a waiter that was killed; no place can be taken meanwhile.
 func (g *Gate) clear(file string) {
 	line := g.lock("line", "who clears it")
 	if line == nil {
@@ -298,8 +302,9 @@ func (g *Gate) open() error {
 	return os.Chmod(g.Dir, 0o777|fs.ModeSticky)
 }
 
-// lock locks a file and leaves in it who did; nil if somebody else has it locked. A file of another user in a directory that all
-// share may not be opened as one that is made.
+// lock locks a file and writes the holder's name in it; nil if another process has it locked. It
+// first opens an existing file: in a directory that all share, a file of another user may not be
+// opened with the flag that makes one.
 func (g *Gate) lock(file, name string) *os.File {
 	file = filepath.Join(g.Dir, file)
 	f, err := os.OpenFile(file, os.O_RDWR|syscall.O_NOFOLLOW, 0)
@@ -321,7 +326,7 @@ func (g *Gate) lock(file, name string) *os.File {
 	return f
 }
 
-// describe says who has what somebody waits for.
+// describe names the holders of the slots that a waiter needs.
 func (g *Gate) describe(cost int) string {
 	count := g.Count()
 	var holders []string
@@ -346,7 +351,8 @@ func (g *Gate) describe(cost int) string {
 	return text
 }
 
-// holder is who has a file locked, or nobody: whoever was killed has left its name.
+// holder returns the name in a locked file, or nothing if it isn't locked: a process that was
+// killed has left its name.
 func (g *Gate) holder(file string) string {
 	f, err := os.Open(filepath.Join(g.Dir, file))
 	if err != nil {

@@ -147,7 +147,7 @@ func TestBeginningsAreOneAfterTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second.Release() // one that ends before it has begun is in nobody's way
+	second.Release() // one that ends before it has begun is in the way of no other
 	take(t, g, 1)
 }
 

@@ -1,5 +1,6 @@
-// Package sweep looks for what breaks a guarantee where nobody takes the steps: it has a story told once and the deeds of
-// the system under test recorded, and then again and again, each time with one of them deviating.
+// Package sweep looks for deviations that break a guarantee in a world whose steps can't be
+// chosen. It plays a story once and records the deeds of the system under test. Then it plays the
+// story again and again, each time with one of the deeds deviating.
 package sweep
 
 import (
@@ -17,10 +18,10 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// World is one that can tell which deeds passed its gates.
+// World is a world that can list the deeds that passed its gates.
 type World interface {
 	play.Backend
-	// Deeds are those of the story, in order.
+	// Deeds returns the deeds of the story, in order.
 	Deeds() []scenarios.Deed
 }
 
@@ -71,7 +72,8 @@ func Run(ctx context.Context, session *campaign.Session, plan *scenarios.Plan, w
 	return code, nil
 }
 
-// attempts is how often a world is started that fails to start: a busy machine may be too slow for one.
+// attempts limits how often a world that fails to start is started: a busy machine may be too slow
+// for one.
 const attempts = 3
 
 func playOne(ctx context.Context, story *campaign.Story, schedule campaign.Schedule, known *pool.Log, world func() play.Backend) (campaign.Result, error) {
@@ -158,8 +160,9 @@ type way struct {
 	delay time.Duration
 }
 
-// ways are those that are tried, of effects, deliveries and reads each. Time is dear: there are fewer of them than in the simulator,
-// and those come first that change when an effect comes, or take it away, or its answer, or the process around it.
+// ways lists the deviations to try, for effects, deliveries and reads each. Time is dear: there
+// are fewer of them than in the simulator. First come those that change when an effect comes, or
+// take it away, or its answer, or the process around it.
 var ways = [...][]way{
 	{
 		{scenarios.FaultLate, 15 * time.Second}, {"", 15 * time.Second}, {scenarios.FaultErrorBefore, 0}, {scenarios.FaultCrashAfter, 0},
@@ -170,9 +173,10 @@ var ways = [...][]way{
 	{{scenarios.FaultErrorBefore, 0}, {"", 15 * time.Second}, {scenarios.FaultCrashBefore, 0}, {scenarios.FaultInternal, 0}},
 }
 
-// Singles are the single deviations of deeds, so that the first of them tell the most. What is done to one host comes
-// before the same with the next; of each host first the effects, then what reaches caches, then the reads; and of those way
-// by way, commands to BMCs first, since they are what is physical.
+// Singles lists the single deviations of deeds, those most likely to find something first. Deeds
+// to one host come before the same with the next; of each host first the effects, then what
+// reaches caches, then the reads; and of those way by way, commands to BMCs first, since they are
+// physical.
 func Singles(deeds []scenarios.Deed) []scenarios.Deviation {
 	var all []scenarios.Deviation
 	for _, turn := range turns(deeds) {

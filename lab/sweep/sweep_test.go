@@ -54,7 +54,7 @@ func compile(t *testing.T, path string) *scenarios.Plan {
 	return plan
 }
 
-// deeds are what a recording has: of a controller under test, of a stand-in, and many reads.
+// deeds is a recording: deeds of a controller under test, of a stand-in, and many reads.
 var deeds = []scenarios.Deed{
 	{Actor: "remediation", Does: "get Node/worker-1", N: 1},
 	{Actor: "remediation", Does: "get Node/worker-1", N: 2},

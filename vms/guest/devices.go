@@ -95,7 +95,7 @@ const (
 	keyPower       = 116
 )
 
-// powerButton reports each press of the ACPI power button, which is what a BMC's graceful shutdown comes to.
+// powerButton reports each press of the ACPI power button. A BMC's graceful shutdown presses it.
 func powerButton() (<-chan struct{}, error) {
 	names, _ := filepath.Glob("/sys/class/input/event*/device/name")
 	for _, path := range names {

@@ -4,7 +4,7 @@
 //
 //	init      PID 1: mounts, modules, network, watchdog feeding, power button, heartbeats, the host's commands
 //	kubelet   the Node, its Lease and its Pods, against a real kube-apiserver
-//	workload  one exclusive workload: it does nothing but tell the host that it lives
+//	workload  one exclusive workload: it only reports to the host that it lives
 //	pod       the same in a Pod of a real node
 //	pause     what holds a Pod of a real node together
 //

@@ -85,8 +85,8 @@ const (
 	answer   = "!"
 )
 
-// peers is the guest's end of what guests say to each other. Like everything of PID 1, it happens in its one goroutine,
-// so that a guest whose user space is frozen answers nobody.
+// peers is the guest's end of the messages between guests. Like everything of PID 1, it runs in
+// the one goroutine, so that a guest whose user space is frozen answers no message.
 type peers struct {
 	name  string
 	known map[string]netip.Addr

@@ -62,7 +62,7 @@ func (w *writes) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// TestAwaitEnd tells a process that is gone from one that has only hung up.
+// TestAwaitEnd distinguishes a process that is gone from one that has only hung up.
 func TestAwaitEnd(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {

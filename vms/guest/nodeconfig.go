@@ -120,8 +120,8 @@ func kubeletConfig(k *evidence.Kubelet) object {
 		"nodeLeaseDurationSeconds": max(1, int(lease/time.Second)),
 		// So long each request about the status may take as well.
 		"nodeStatusUpdateFrequency": lease.String(),
-		// Nobody comes to the node from outside: its network leads out only. To draw an RSA key of its own takes an emulated
-		// machine seconds.
+		// The node accepts no connections from outside: its network leads out only. To draw an RSA
+		// key of its own takes an emulated machine seconds.
 		"enableServer": false, "healthzPort": 0,
 		"tlsCertFile": servingCertPath, "tlsPrivateKeyFile": servingKeyPath,
 		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": false}},

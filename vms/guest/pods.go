@@ -15,8 +15,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// pods does to the Pods of somebody's what is done to programs that know of PID 1. They are the kubelet's, which starts what
-// ends in them again: one that is to be dead is killed as often as it starts.
+// pods executes commands on foreign Pods, like those on programs that know of PID 1. The kubelet
+// restarts whatever ends in its Pods, so a Pod that has to stay dead is killed whenever it starts.
 type pods struct {
 	out *witness
 
@@ -26,7 +26,7 @@ type pods struct {
 
 func newPods(out *witness) *pods { return &pods{out: out, dead: make(map[string]bool)} }
 
-// do does what a command says to the Pod of a UID. One that is not there any more needs nothing.
+// do executes a command on the Pod of a UID. A Pod that is gone needs nothing.
 func (p *pods) do(command evidence.Command, uid string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

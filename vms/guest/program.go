@@ -11,12 +11,13 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// programs are those of others that run in this guest, as PID 1 sees them.
+// programs keeps PID 1's view of the foreign programs that run in this guest.
 type programs struct {
 	all []*program
 	out *witness
-	// ready are the processes that have said so. Those of Pods aren't PID 1's children: waiting are those that ask whether
-	// they may run, and gone those that have ended.
+	// ready receives processes that have said that they are ready. Processes in Pods aren't PID
+	// 1's children: waiting receives those that ask whether they may run, and gone those that have
+	// ended.
 	ready, waiting, gone chan started
 	// ending says that the boot ends in good order, with all of them; none is said to be gone then.
 	ending bool

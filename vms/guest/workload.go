@@ -77,7 +77,7 @@ type workloads struct {
 type workload struct {
 	name    string
 	process *os.Process
-	gone    chan struct{} // closed once the process is reaped and the host was told
+	gone    chan struct{} // closed once the process is reaped and the host knows
 }
 
 func newWorkloads(port *os.File, out *witness, config evidence.Config) *workloads {
@@ -100,7 +100,7 @@ func (ws *workloads) Start(uid, name string) (bool, error) {
 	return true, nil
 }
 
-// watch tells the host when the process is gone, for which wait waits.
+// watch calls wait, which returns when the process is gone, and then reports the end to the host.
 func (ws *workloads) watch(uid, name string, process *os.Process, wait func()) {
 	w := &workload{name: name, process: process, gone: make(chan struct{})}
 	ws.byPod[uid] = w
@@ -146,7 +146,7 @@ func workloadOf(cmdline []byte) (name, uid string, ok bool) {
 	return args[2], args[3], true
 }
 
-// Stop returns once the process is gone and the host was told so.
+// Stop returns once the process is gone and its end was reported to the host.
 func (ws *workloads) Stop(uid string) {
 	w := ws.byPod[uid]
 	if w == nil {

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// TestWorkloadOf tells workloads from what else a guest runs.
+// TestWorkloadOf distinguishes workloads from other processes in a guest.
 func TestWorkloadOf(t *testing.T) {
 	for _, tc := range []struct {
 		cmdline, name, uid string

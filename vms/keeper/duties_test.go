@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCommandsAreExecutedAtTheEnd also shows that a command which fails is told of.
+// TestCommandsAreExecutedAtTheEnd also shows that a failing command is reported.
 func TestCommandsAreExecutedAtTheEnd(t *testing.T) {
 	k, err := Start()
 	if err != nil {

@@ -69,7 +69,7 @@ func keep(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// making is how a directory is called that nobody holds yet.
+// making prefixes a directory's name until this process has locked it.
 const making = ".making-"
 
 // makeDir makes a directory that is held from when it has its name, so that [Left] never finds one of a process that lives.
@@ -102,7 +102,8 @@ func hold(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// isHeld reports whether somebody holds a directory. One that can't be looked at is nobody's business.
+// isHeld reports whether some process holds a directory. A directory that can't be opened counts
+// as held, so we leave it alone.
 func isHeld(dir string) bool {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -112,7 +113,7 @@ func isHeld(dir string) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
 }
 
-// duties are what a keeper has to do at the end.
+// duties holds the work of a keeper at the end.
 type duties struct {
 	marks, dirs, cgroups []string
 	commands             []*command
@@ -159,7 +160,7 @@ func until(deadline time.Time, try func() error) error {
 	}
 }
 
-// commandTimeout bounds a command of somebody else's.
+// commandTimeout bounds a foreign command.
 const commandTimeout = time.Minute
 
 func (c *command) execute() error {
@@ -205,8 +206,8 @@ func removeCgroups(path string) error {
 }
 
 // Sweep removes what is left of a process of that [Name] which has ended, and whose keepers may have been killed as well: it
-// lets those that live finish, and does the work of the others. marks are those, beside the keepers' own, that something with
-// its files below a directory of theirs bears. The error says what is left.
+// lets those that live finish, and does the work of the others. marks returns further marks, beside
+// the keepers' own, of processes with files below a keeper's directory. The error says what is left.
 func Sweep(name string, marks func(dir string) []string) error {
 	if !IsName(name) {
 		return fmt.Errorf("sweep what is left of %q: that is no name of a process", name)
@@ -227,11 +228,11 @@ func Sweep(name string, marks func(dir string) []string) error {
 	return duty.clean()
 }
 
-// ours is what the keepers of fencelab's processes call their directories.
+// ours matches the directories of the keepers of fencelab's processes.
 var ours = regexp.MustCompile(`^fencelab-[a-z]+-([a-z2-7]{8})-[0-9]+$`)
 
-// Left has the names of this user's processes of fencelab that were killed together with their keepers: directories of
-// theirs are there, and nobody holds one. [Sweep] removes what they have left.
+// Left names this user's processes of fencelab that were killed together with their keepers: their
+// directories exist, but no process holds one. [Sweep] removes what they have left.
 func Left() ([]string, error) {
 	entries, err := os.ReadDir(os.TempDir())
 	if err != nil {

@@ -31,18 +31,18 @@ import (
 )
 
 const (
-	// roleVariable tells the executed copy that it is the keeper.
+	// roleVariable marks the executed copy as the keeper.
 	roleVariable = "FENCELAB_KEEPER_ROLE"
 	markVariable = "FENCELAB_KEEPER"
 	// minMark guards against a mark whose variable part came out empty.
 	minMark = 20
 	// nameLength is for paths of Unix sockets, which are short.
 	nameLength = 8
-	// argument is what a keeper is called in lists of processes, before the name of whose it is.
+	// argument names a keeper in lists of processes. The name of its owner follows.
 	argument = "fencelab-keeper"
 )
 
-// markOf is how the marks of all keepers of a process begin.
+// markOf returns the prefix of the marks of all keepers of a process.
 func markOf(name string) string { return markVariable + "=" + name + "-" }
 
 var mainCalled bool
@@ -71,7 +71,7 @@ type request struct {
 	Cgroup  string   `json:"cgroup,omitempty"`  // remove the cgroups at this path at the end
 }
 
-// command has nothing of the environment but what is told.
+// command is executed with only the environment that is given here.
 type command struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env"`

@@ -109,7 +109,7 @@ func TestLeft(t *testing.T) {
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = owner.Process.Wait() // its output is open still: that is what it has left
+	_, _ = owner.Process.Wait() // its output is still open, as a killed owner leaves it
 	left(name)
 	if err := Sweep(name, func(string) []string { return nil }); err != nil {
 		t.Error(err)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Impairment is what a poor link does to the frames that pass it.
+// Impairment describes how a poor link treats the frames that pass it.
 type Impairment struct {
-	// Delay is how much later each arrives.
+	// Delay is the additional time until a frame arrives.
 	Delay time.Duration
-	// Loss is how likely one is lost, from 0 to 1.
+	// Loss is the probability that a frame is lost, from 0 to 1.
 	Loss float64
 	// Rate is how many bytes pass in a second; 0: any number. What doesn't fit into the queue before it is lost.
 	Rate int
@@ -31,7 +31,7 @@ func (i Impairment) String() string {
 	return strings.Join(how, ", ")
 }
 
-// and is what two links do, one behind the other.
+// and combines the effects of two links, one behind the other.
 func (i Impairment) and(o Impairment) Impairment {
 	i.Delay += o.Delay
 	i.Loss = 1 - (1-i.Loss)*(1-o.Loss)
@@ -53,7 +53,8 @@ func (s *Switch) Impair(how Impairment, links ...Link) (changed []Link) {
 	return changed
 }
 
-// between is what happens from one endpoint to another, and whether anything does. It is called with mu held.
+// between returns the impairment from one endpoint to another, and whether there is any. It is
+// called with mu held.
 func (s *Switch) between(from, to string) (how Impairment, poor bool) {
 	if len(s.poor) == 0 {
 		return how, false
@@ -66,7 +67,7 @@ func (s *Switch) between(from, to string) (how Impairment, poor bool) {
 	return how, poor
 }
 
-// transit is what is on its way over a poor link, in order.
+// transit holds the frames that are on their way over a poor link, in order.
 type transit struct {
 	frames chan timed
 	free   time.Time // when the last of them has entered

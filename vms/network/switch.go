@@ -160,7 +160,7 @@ func (s *Switch) set(cut bool, links []Link) (changed []Link) {
 	return changed
 }
 
-// passes tells whether a frame may be handed to an endpoint now.
+// passes reports whether a frame may be handed to an endpoint now.
 func (s *Switch) passes(f frame, to *port) bool {
 	if f.from == nil {
 		return true
@@ -211,7 +211,8 @@ func (p *port) put(f frame) {
 	}
 }
 
-// Where in a frame is what the switch looks at: Ethernet's header, and ARP for IPv4 over Ethernet behind it (RFC 826).
+// Offsets in a frame that the switch looks at: Ethernet's header, and ARP for IPv4 over Ethernet
+// behind it (RFC 826).
 const (
 	headerLength = 14
 	typeIPv4     = 0x0800
@@ -219,7 +220,7 @@ const (
 	arpLength    = headerLength + 28
 )
 
-// arpHead is how every ARP packet of this kind begins, before the operation.
+// arpHead begins every ARP packet of this kind, before the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
 // forward takes a frame from an endpoint. Its sender is where it came from and not what it says, so no guest
@@ -242,9 +243,10 @@ func (s *Switch) forward(from *port, data []byte) {
 	}
 }
 
-// resolve answers an ARP request in its subject's place, whatever is cut: were it for the endpoints themselves to
-// answer, a link that is cut in one direction would be dead in both as soon as a neighbour was asked for anew. Nobody
-// answers whoever asks for its own address, to see if another has it. It is called with mu held.
+// resolve answers an ARP request in its subject's place, whatever is cut: were it for the
+// endpoints themselves to answer, a link that is cut in one direction would be dead in both as
+// soon as a neighbour was asked for anew. An endpoint that asks for its own address, to see if
+// another has it, gets no answer. It is called with mu held.
 func (s *Switch) resolve(from *port, data []byte) []byte {
 	const request, reply = 1, 2
 	if len(data) < arpLength || !bytes.HasPrefix(data[headerLength:], arpHead) {

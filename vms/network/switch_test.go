@@ -26,7 +26,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 )
 
-// patience bounds what must happen. What must not is never waited for: something later on the same way tells.
+// patience bounds what must happen. What must not is never waited for: something later on the same
+// way shows that it didn't.
 const patience = 30 * time.Second
 
 // network is a switch whose guests are TCP/IP stacks behind QEMU's framing.
@@ -273,7 +274,7 @@ func (n *network) dial(guest string) net.Conn {
 	return conn
 }
 
-// The bytes are those of RFC 826 and of QEMU's stream, written by hand.
+// The bytes follow RFC 826 and QEMU's stream, and are written by hand.
 func TestARPIsAnsweredForWhoeverIsCutOff(t *testing.T) {
 	n := newNetwork(t)
 	n.Address("api") // 10.0.2.2
@@ -289,8 +290,8 @@ func TestARPIsAnsweredForWhoeverIsCutOff(t *testing.T) {
 		return "0000002a" + "ffffffffffff" + "52540a000203" + "0806" + "0001080006040001" + "52540a000203" + "0a000203" + "000000000000" + target
 	}
 	for _, target := range []string{
-		"0a000203", // its own: nobody else has it
-		"0a0002ff", // nobody's
+		"0a000203", // its own: no other endpoint has it
+		"0a0002ff", // an address without an endpoint
 		"0a000202",
 	} {
 		frame, err := hex.DecodeString(ask(target))
@@ -598,7 +599,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	t.Errorf("goroutines are left:\n%s", left)
 }
 
-// goroutines are those of a network.
+// goroutines returns the stacks of a network's goroutines.
 func goroutines() string {
 	all := make([]byte, 1<<20)
 	all = all[:runtime.Stack(all, true)]

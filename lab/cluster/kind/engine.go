@@ -18,21 +18,21 @@ import (
 	"github.com/fencelab/fencelab/lab/cluster"
 )
 
-// askTimeout is what a daemon, or a registry, gets for a simple answer.
+// askTimeout limits how long a daemon, or a registry, may take for a simple answer.
 const askTimeout = 20 * time.Second
 
-// engine is what runs containers: Docker or Podman.
+// engine runs containers: Docker or Podman.
 type engine struct {
 	title    string
 	command  string
 	env      []string // beside ours
-	network  string   // the variable that tells kind which network to make
+	network  string   // the variable that names the network for kind to make
 	registry string   // before the name of an image, to ask a registry for it
 	provider func() kindcluster.ProviderOption
 	own      *daemon // nil: the machine's
 }
 
-// engines are those that a machine can have.
+// engines lists the container engines that a machine can have.
 var engines = []*engine{
 	{title: "Docker", command: "docker", network: "KIND_EXPERIMENTAL_DOCKER_NETWORK", provider: kindcluster.ProviderWithDocker},
 	{title: "Podman", command: "podman", network: "KIND_EXPERIMENTAL_PODMAN_NETWORK", provider: kindcluster.ProviderWithPodman, registry: "docker://"},
@@ -123,7 +123,7 @@ type image struct {
 	ours bool
 }
 
-// repository is what our image is called, with its content as tag.
+// repository is the name of our image. Its tag is a digest of its content.
 const repository = "localhost/fencelab-kind"
 
 // image has the engine have one: what kind publishes if it is there, else ours if that was built, else what a registry has.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are those of the daemon.
+// namespaces returns the namespaces of the daemon.
 func namespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET}
 }

@@ -28,7 +28,7 @@ import (
 type Options struct {
 	// GracePeriod is how old a Node's Lease may grow; 0 is kube-controller-manager's own 50 s.
 	GracePeriod time.Duration
-	// Log is told what is being done; may be nil.
+	// Log receives a line for each step; may be nil.
 	Log io.Writer
 }
 
@@ -56,7 +56,8 @@ func nodeOf(name string) string { return name + "-control-plane" }
 const (
 	// kubeconfig is the file of an administrator.
 	kubeconfig = "kubeconfig"
-	// comeUp is what the cluster gets, once kind has made it, for what it makes by itself; askInterval is how often it is asked.
+	// comeUp limits how long the cluster may take, once kind has made it, for the objects that it
+	// makes by itself; askInterval is the time between two looks.
 	comeUp, askInterval = 90 * time.Second, 300 * time.Millisecond
 )
 
@@ -168,7 +169,7 @@ func (c *Cluster) settle(ctx context.Context) error {
 // Kubeconfig is the file of an administrator.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, kubeconfig) }
 
-// Dial is how the address that the kubeconfig names is reached.
+// Dial connects to the address that the kubeconfig names.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.engine.own == nil {
 		return new(net.Dialer).DialContext(ctx, network, address)
@@ -176,14 +177,14 @@ func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return c.engine.own.dial(address)
 }
 
-// Stop removes the cluster. Its error also tells if the node, or our daemon, had ended before: then what was observed says
-// nothing about controllers. Later calls return the same.
+// Stop removes the cluster. It also returns an error if the node, or our daemon, had ended before:
+// then what was observed says nothing about controllers. Later calls return the same.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() { c.stopErr = errors.Join(c.ended(), c.release()) })
 	return c.stopErr
 }
 
-// ended is how what should run has ended, if it has.
+// ended returns an error if a part that should run has ended.
 func (c *Cluster) ended() error {
 	if c.engine.own != nil {
 		select {
@@ -212,7 +213,7 @@ func (c *Cluster) release() error {
 	return c.keeper.Close()
 }
 
-// removal is how a machine's Docker or Podman removes a cluster, of which there may be nothing.
+// removal makes a machine's Docker or Podman remove a cluster, of which there may be nothing.
 const removal = `
 $0 ps --all --quiet --filter "name=^$1-control-plane\$" | xargs -r $0 rm --force --volumes
 $0 network ls --quiet --filter "name=^$1\$" | xargs -r $0 network rm`

@@ -17,7 +17,8 @@ import (
 
 const (
 	buildIt = "run make kind, which builds it (15 minutes from nothing)"
-	// room is what a daemon of our own needs on disk, with the node's image and what the node writes.
+	// room is the space on disk for a daemon of our own, with the node's image and what the node
+	// writes.
 	room = 3 << 30
 )
 

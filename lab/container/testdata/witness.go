@@ -1,4 +1,4 @@
-// Command witness tells what it sees from within a container.
+// Command witness prints what it sees from within a container.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package program is what the lab tells the program in a guest.
+// Package program defines the configuration that the lab gives to the program in a guest.
 package program
 
 import (

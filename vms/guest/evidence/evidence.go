@@ -27,13 +27,13 @@ const (
 	// Pods of a node find the evidence port, in the file system of the node and of the Pod.
 	JournalName = "fencelab.journal"
 	SocketPath  = "/run/fencelab/evidence"
-	// PodVariable tells a workload in a Pod the UID of that.
+	// PodVariable gives a workload the UID of its Pod.
 	PodVariable = "POD_UID"
 	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user code.
 	ConsoleGreeting = "fencelab guest runs"
 )
 
-// Config is what a guest is told at build time of its initramfs.
+// Config is a guest's configuration, written when its initramfs is built.
 type Config struct {
 	Name      string        `json:"name"`               // of the host and of its Node
 	Heartbeat time.Duration `json:"heartbeat"`          // between two heartbeats of PID 1 and of each workload
@@ -113,14 +113,15 @@ const (
 	Done            Kind = "done"             // last line of a graceful shutdown
 	Asked           Kind = "asked"            // another guest's question came through the network; Detail is its host
 	Answered        Kind = "answered"         // the answer to an Ask came through the network; Detail is the host that gave it
-	ProgramWaits    Kind = "program-waits"    // the process of a Program in a Pod asks PID 1, and nobody else, whether it may run
-	ProgramStarted  Kind = "program-started"  // the process of a Program is ready, said by PID 1
-	ProgramStopped  Kind = "program-stopped"  // the process of a Program is gone, said by PID 1
-	PodStopped      Kind = "pod-stopped"      // what KillPod killed is gone; Detail is the UID of the Pod
-	Trouble         Kind = "trouble"          // something failed in the guest; Detail says what
+	// the process of a Program in a Pod asks PID 1 whether it may run
+	ProgramWaits   Kind = "program-waits"
+	ProgramStarted Kind = "program-started" // the process of a Program is ready, said by PID 1
+	ProgramStopped Kind = "program-stopped" // the process of a Program is gone, said by PID 1
+	PodStopped     Kind = "pod-stopped"     // what KillPod killed is gone; Detail is the UID of the Pod
+	Trouble        Kind = "trouble"         // something failed in the guest; Detail says what
 )
 
-// Line is what the guest writes.
+// Line is one line that the guest writes.
 type Line struct {
 	Kind    Kind          `json:"kind"`
 	Boot    string        `json:"boot"` // /proc/sys/kernel/random/boot_id: one incarnation of the kernel
@@ -130,7 +131,8 @@ type Line struct {
 	Detail  string        `json:"detail,omitempty"`
 }
 
-// Command is what the host tells the guest's PID 1, one a line. Its effect lasts until the boot ends.
+// Command is an order of the host to the guest's PID 1, one a line. Its effect lasts until the
+// boot ends.
 type Command string
 
 // The commands.

@@ -29,14 +29,14 @@ const (
 	notice = 100 * time.Millisecond
 )
 
-// Kubelet does what the real one does as far as fencing can tell:
+// Kubelet does what the real one does as far as fencing can see:
 //
 //   - it registers its Node once, at its start, and never again: a Node deleted under a running kubelet stays deleted
 //     until the next boot (kubelet's registerWithAPIServer returns for good after its first success);
 //   - it recreates a deleted Lease, as the real one's lease controller does;
 //   - unless it adopts them, it runs no Pod that was bound to another incarnation of its Node: such a Pod is an orphan,
-//     whose workload may run elsewhere already (the annotation tells; the real one adopts it);
-//   - it stops a workload when its Pod is deleted or gone, and only the API server can tell it that: workloads run on
+//     whose workload may run elsewhere already (the annotation shows it; the real one adopts it);
+//   - it stops a workload when its Pod is deleted or gone, which it learns from the API server alone: workloads run on
 //     while it is unreachable.
 type Kubelet struct {
 	config    *evidence.Kubelet
@@ -49,12 +49,12 @@ type Kubelet struct {
 	lease     *lease    // as it was written last, if that is known; of the Lease's goroutine alone
 	readyAt   string    // the Ready condition's last transition
 	reported  time.Time // when the status was written
-	failing   bool      // so that trouble is told when it begins, not at each attempt
+	failing   bool      // so that trouble is reported when it begins, not at each attempt
 	// asked is when the workloads that take their time, by their UIDs, were asked to stop.
 	asked map[string]time.Time
 }
 
-// Machine is what a kubelet says of the machine that it runs on.
+// Machine holds the facts that a kubelet reports of its machine.
 type Machine struct {
 	Name, Boot, Address string
 	// UUID is the machine's own, by which a Node is matched to it.
@@ -64,14 +64,14 @@ type Machine struct {
 // Workloads are the processes of Pods, by their UIDs. Only the kubelet's main goroutine uses them.
 type Workloads interface {
 	Running() []string
-	// Start starts the workload unless it has been started already, and tells whether it did.
+	// Start starts the workload unless it has been started already, and reports whether it did.
 	Start(uid, name string) (bool, error)
 	// Stop returns once the process is gone.
 	Stop(uid string)
 }
 
-// New makes a kubelet that has sent nothing yet. What it asks of the API goes the way that wrap makes, if it isn't nil;
-// complain is told of trouble.
+// New makes a kubelet that has sent nothing yet. Its requests to the API go through the transport
+// that wrap makes, if wrap isn't nil; complain is called with trouble.
 func New(config *evidence.Kubelet, m Machine, workloads Workloads, wrap func(http.RoundTripper) http.RoundTripper, complain func(string)) (*Kubelet, error) {
 	api, err := newAPI(m.Name+".kubelet", config, wrap)
 	if err != nil {
@@ -122,7 +122,7 @@ func (k *Kubelet) Run(ctx context.Context) {
 	}
 }
 
-// report tells trouble once per spell of it. A missing Node is no trouble: fencing deletes it.
+// report complains once per spell of trouble. A missing Node is no trouble: fencing deletes it.
 func (k *Kubelet) report(err error) {
 	failing := err != nil && !isStatus(err, http.StatusNotFound)
 	if failing && !k.failing {
@@ -155,8 +155,9 @@ func (k *Kubelet) register(ctx context.Context) error {
 	return k.patchStatus(ctx)
 }
 
-// syncStatus has the Node say what it should. What it says already is not written again but now and then: all who watch Nodes
-// would have to read it, and the Lease is there to tell that the kubelet lives.
+// syncStatus brings the Node's status up to date. An unchanged status is written again only now
+// and then: every watcher of Nodes would have to read it, and the Lease already shows that the
+// kubelet lives.
 func (k *Kubelet) syncStatus(ctx context.Context) error {
 	var n node
 	if err := k.api.get(ctx, k.nodePath()+"?resourceVersion=0", &n); err != nil {
@@ -193,8 +194,9 @@ func (k *Kubelet) patchStatus(ctx context.Context) error {
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
-// renewLease keeps silent about failures: silence is what a Lease is for. The Lease is read only if it is not known, or if the
-// API server says that it is not what this kubelet wrote last.
+// renewLease doesn't report failures: a Lease reports them by its silence. The Lease is read only
+// if it is not known, or if the API server says that it has changed since this kubelet's last
+// write.
 func (k *Kubelet) renewLease(ctx context.Context) {
 	if k.lease != nil {
 		if err := k.writeLease(ctx, k.lease); !isStatus(err, http.StatusConflict) && !isStatus(err, http.StatusNotFound) {

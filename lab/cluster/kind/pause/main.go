@@ -1,4 +1,4 @@
-// The command pause holds a Pod of a kind node together: it does nothing until it is told to end.
+// The command pause holds a Pod of a kind node together: it does nothing until a signal ends it.
 package main
 
 import (

@@ -78,7 +78,7 @@ func edit(file string, change func(map[string]any)) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// means are what this process can give.
+// means holds the capabilities and the lowest OOM score that this process can give.
 type means struct {
 	capabilities map[string]bool
 	oomScore     int64 // the lowest
