@@ -73,20 +73,30 @@ func laidOut(dir string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	fit, err := forHere(index)
+	if err != nil {
+		return nil, err
+	}
+	if len(fit) > 1 {
+		return nil, fmt.Errorf("the OCI layout has %d images for %s: keep one", len(fit), platform)
+	}
+	return fit[0], nil
+}
+
+// forHere are the images of an index that run on this machine, at least one.
+func forHere(index v1.ImageIndex) ([]v1.Image, error) {
 	var fit []v1.Image
 	var others []string
 	if err := choose(index, &fit, &others); err != nil {
 		return nil, err
 	}
 	switch {
-	case len(fit) == 1:
-		return fit[0], nil
-	case len(fit) > 1:
-		return nil, fmt.Errorf("the OCI layout has %d images for %s: keep one", len(fit), platform)
+	case len(fit) > 0:
+		return fit, nil
 	case len(others) > 0:
 		return nil, fmt.Errorf("it is for %s, and this machine runs %s", strings.Join(others, ", "), platform)
 	}
-	return nil, errors.New("the OCI layout has no image")
+	return nil, errors.New("it has no image")
 }
 
 // choose looks through an index, and those in it, for images that run here, and notes for what the others are.

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,8 +12,6 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/match"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
@@ -21,11 +20,14 @@ const (
 	unused = 7 * 24 * time.Hour
 	// poll is how often a store that somebody else works on is looked at.
 	poll = 200 * time.Millisecond
+	// begun ends the name of a directory of files that isn't whole.
+	begun = ".part"
+	// configFile has an image's configuration, beside its files.
+	configFile = "config.json"
 )
 
-// Store is a directory of images that all programs of a user share. The images that were pulled are in an OCI layout there,
-// by their digests, and beside it the files of each image that runs, or ran in the last week. Whatever is interrupted leaves
-// nothing that is taken for whole.
+// Store is a directory of images that all programs of a user share: the files of each image that runs
+// now or ran in the last week. Whatever is interrupted leaves nothing that is taken for whole.
 type Store struct {
 	Dir string
 	// Say is told of what takes long; may be nil.
@@ -54,19 +56,11 @@ func (s *Store) ready(ctx context.Context, image string) (*Image, error) {
 		return nil, err
 	}
 	defer lock.Close()
-	from, err := s.find(ctx, image)
+	dir, err := s.unpacked(ctx, image)
 	if err != nil {
 		return nil, err
 	}
-	config, err := configOf(from)
-	if err != nil {
-		return nil, err
-	}
-	files, err := s.files(from)
-	if err != nil {
-		return nil, err
-	}
-	return &Image{root: files.Name(), config: config, inUse: files}, nil
+	return s.use(dir)
 }
 
 // configOf says how an image for this machine is run.
@@ -81,19 +75,42 @@ func configOf(from v1.Image) (v1.Config, error) {
 	return config.Config, nil
 }
 
-// find is the image that a name means.
-func (s *Store) find(ctx context.Context, image string) (v1.Image, error) {
+// unpacked is the directory with the files of the image that a name means.
+func (s *Store) unpacked(ctx context.Context, image string) (string, error) {
+	var from v1.Image
 	info, err := os.Stat(image)
 	switch {
 	case err == nil && info.IsDir():
-		return laidOut(image)
+		from, err = laidOut(image)
 	case err == nil:
-		return archived(image)
-	case filepath.IsAbs(image) || strings.HasSuffix(image, ".tar"):
-		return nil, err
-	default:
+		from, err = archived(image)
+	case !filepath.IsAbs(image) && !strings.HasSuffix(image, ".tar"):
 		return s.pull(ctx, image)
 	}
+	if err != nil {
+		return "", err
+	}
+	digest, err := from.ConfigName() // its own digest would have every layer compressed
+	if err != nil {
+		return "", err
+	}
+	dir := s.filesOf(digest.String())
+	if isDir(dir) {
+		return dir, nil
+	}
+	return dir, s.unpack(from, dir)
+}
+
+// filesOf is the directory of an image's files and configuration. The digest names the content of
+// every layer.
+func (s *Store) filesOf(digest string) string {
+	_, hex, _ := strings.Cut(digest, ":")
+	return filepath.Join(s.Dir, "unpacked", hex)
+}
+
+func isDir(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
 }
 
 // lock waits until nobody else works on the store. Closing the file unlocks it, and so does the end of its process.
@@ -128,44 +145,48 @@ func (s *Store) say(format string, args ...any) {
 	}
 }
 
-// files is the directory of an image's files, which stays as long as it is open. It is called by the digest of the image's
-// configuration, which names the content of every layer.
-func (s *Store) files(from v1.Image) (*os.File, error) {
-	digest, err := from.ConfigName()
+// use opens an image whose files are unpacked. They stay as long as it is open.
+func (s *Store) use(dir string) (*Image, error) {
+	data, err := os.ReadFile(filepath.Join(dir, configFile))
 	if err != nil {
 		return nil, err
 	}
-	all := filepath.Join(s.Dir, "files")
-	dir := filepath.Join(all, digest.Hex)
-	if _, err := os.Stat(dir); err != nil {
-		if err := s.unpack(from, dir); err != nil {
-			return nil, err
-		}
+	i := &Image{root: filepath.Join(dir, "root")}
+	if err := json.Unmarshal(data, &i.config); err != nil {
+		return nil, fmt.Errorf("read its configuration: %w", err)
 	}
 	now := time.Now()
 	if err := os.Chtimes(dir, now, now); err != nil {
 		return nil, err
 	}
-	f, err := inUse(dir, syscall.LOCK_SH)
-	if err != nil {
+	if i.inUse, err = inUse(dir, syscall.LOCK_SH); err != nil {
 		return nil, err
 	}
-	s.prune(all, now)
-	return f, nil
+	s.prune(now)
+	return i, nil
 }
 
-// unpack writes an image's files into a new directory.
+// unpack writes an image's files and configuration into a new directory.
 func (s *Store) unpack(from v1.Image, dir string) error {
-	part := dir + begun
-	if err := os.RemoveAll(part); err != nil { // of somebody who was killed
+	config, err := configOf(from)
+	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(part, 0o755); err != nil {
+	data, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	part := dir + begun
+	if err := os.RemoveAll(part); err != nil { // of a program that was killed
+		return err
+	}
+	root := filepath.Join(part, "root")
+	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
 	began := time.Now()
 	archive := mutate.Extract(from)
-	err := errors.Join(unpack(archive, part), archive.Close())
+	err = errors.Join(unpack(archive, root), archive.Close(), os.WriteFile(filepath.Join(part, configFile), data, 0o644))
 	if err == nil {
 		err = os.Rename(part, dir)
 	}
@@ -178,9 +199,10 @@ func (s *Store) unpack(from v1.Image, dir string) error {
 	return nil
 }
 
-// prune removes the images that nobody has used for long, and their files unless somebody uses them now. What can't be removed
-// remains.
-func (s *Store) prune(all string, now time.Time) {
+// prune removes the files of images that were not used for long, unless something of them runs. What
+// can't be removed remains.
+func (s *Store) prune(now time.Time) {
+	all := filepath.Join(s.Dir, "unpacked")
 	entries, _ := os.ReadDir(all) // what isn't found isn't removed
 	for _, entry := range entries {
 		dir := filepath.Join(all, entry.Name())
@@ -191,49 +213,6 @@ func (s *Store) prune(all string, now time.Time) {
 		if f, err := inUse(dir, syscall.LOCK_EX); err == nil {
 			_ = os.RemoveAll(dir)
 			_ = f.Close()
-		}
-	}
-	if at, err := layout.FromPath(s.pulled()); err == nil {
-		pruneLayout(at, now)
-	}
-}
-
-// pruneLayout removes images whose manifest was not touched for long, and what belongs to none that remain, such as the beginning
-// of a layer.
-func pruneLayout(at layout.Path, now time.Time) {
-	index, err := at.ImageIndex()
-	if err != nil {
-		return
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return
-	}
-	needed := make(map[string]bool)
-	for _, m := range manifest.Manifests {
-		info, err := os.Stat(blob(at, m.Digest))
-		if err == nil && now.Sub(info.ModTime()) >= unused {
-			_ = at.RemoveDescriptors(match.Digests(m.Digest))
-			continue
-		}
-		image, err := index.Image(m.Digest)
-		if err != nil {
-			return
-		}
-		parts, err := image.Manifest()
-		if err != nil {
-			return
-		}
-		needed[m.Digest.Hex], needed[parts.Config.Digest.Hex] = true, true
-		for _, layer := range parts.Layers {
-			needed[layer.Digest.Hex] = true
-		}
-	}
-	dir := filepath.Join(string(at), "blobs", "sha256")
-	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && !needed[entry.Name()] && now.Sub(info.ModTime()) >= unused {
-			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
 }

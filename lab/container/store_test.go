@@ -3,7 +3,6 @@ package container
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -128,16 +127,21 @@ func imageOf(t *testing.T, bytes int, architecture string) v1.Image {
 	return image
 }
 
-// isWhole fails unless an image can be opened in a store without its registry, and has its content.
+// isWhole fails unless what a reference means can be opened in a store without its registry, and has the
+// content of an image.
 func isWhole(t *testing.T, s *Store, reference string, image v1.Image) {
 	t.Helper()
-	digest, err := image.Digest()
+	parsed, err := name.ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meant, err := remote.Head(parsed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	repository, _, _ := strings.Cut(reference, "/")
 	nowhere := strings.Replace(reference, repository, "127.0.0.1:1", 1)
-	i, err := s.Open(t.Context(), strings.TrimSuffix(nowhere, ":1")+"@"+digest.String())
+	i, err := s.Open(t.Context(), strings.TrimSuffix(nowhere, ":1")+"@"+meant.Digest.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,124 +164,42 @@ func isWhole(t *testing.T, s *Store, reference string, image v1.Image) {
 // isWithout fails if something in a store could be taken for an image.
 func isWithout(t *testing.T, s *Store) {
 	t.Helper()
-	for _, pattern := range []string{"files/*", "oci/blobs/sha256/*"} {
-		found, err := filepath.Glob(filepath.Join(s.Dir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range found {
-			if !strings.HasSuffix(file, begun) {
-				t.Errorf("%s is left", file)
-			}
+	found, err := filepath.Glob(filepath.Join(s.Dir, "unpacked/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range found {
+		if !strings.HasSuffix(file, begun) {
+			t.Errorf("%s is left", file)
 		}
 	}
 }
 
-// cut ends the answers with layers after some number of bytes, the given number of times, and
-// counts the bytes sent.
-type cut struct {
-	next  http.Handler
-	after int
-	times int
-	// ignores says that it answers with all when it is asked for the rest.
-	ignores bool
-
-	mu   sync.Mutex
-	sent int
+// counted counts the bytes of the layers and configurations that were sent.
+type counted struct {
+	next http.Handler
+	sent atomic.Int64
 }
 
-func (c *cut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.URL.Path, "/blobs/") || r.Method != http.MethodGet {
 		c.next.ServeHTTP(w, r)
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ignores {
-		r.Header.Del("Range")
-	}
 	recorder := httptest.NewRecorder()
 	c.next.ServeHTTP(recorder, r)
-	body := recorder.Body.Bytes()
 	for header, values := range recorder.Header() {
 		w.Header()[header] = values
 	}
 	w.WriteHeader(recorder.Code)
-	if c.times > 0 && len(body) > max(c.after, 10_000) { // a configuration is smaller
-		c.times--
-		body = body[:c.after]
-		c.sent += len(body)
-		_, _ = w.Write(body)
-		_ = http.NewResponseController(w).Flush() // or it would be dropped with the connection
-		panic(http.ErrAbortHandler)
-	}
-	n, _ := w.Write(body)
-	c.sent += n
-}
-
-func (c *cut) total() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sent
-}
-
-// TestResume: a layer that breaks off goes on from there, in the same pull as long as some of it comes, or in the next.
-func TestResume(t *testing.T) {
-	const size = 1 << 20
-	for _, c := range []struct {
-		name    string
-		cut     *cut
-		fails   bool // the first pull does
-		atMost  int  // bytes that are sent in all
-		stalled bool // nothing comes of the layer before it breaks off
-	}{
-		{name: "often", cut: &cut{after: 200_000, times: 4}, atMost: size + 20_000},
-		{name: "without a byte", cut: &cut{times: attempts}, fails: true, atMost: size + 20_000},
-		{name: "in the next pull", cut: &cut{after: 300_000, times: 1}, fails: true, atMost: size + 20_000, stalled: true},
-		{name: "of a registry that ignores what is asked", cut: &cut{after: 300_000, times: 2, ignores: true}, atMost: 3 * size},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			image := imageOf(t, size, platform.Architecture)
-			between := c.cut
-			reference := served(t, func(next http.Handler) http.Handler { between.next = next; return between }, image)
-			s := &Store{Dir: t.TempDir(), Say: t.Logf}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if c.stalled { // whoever waits gives up
-				between.mu.Lock()
-				next := between.next
-				between.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if strings.Contains(r.URL.Path, "/blobs/") && between.times == 0 && ctx.Err() == nil { // which is locked
-						cancel()
-						return // what it doesn't read any more would count as sent
-					}
-					next.ServeHTTP(w, r)
-				})
-				between.mu.Unlock()
-			}
-			i, err := s.Open(ctx, reference)
-			if (err != nil) != c.fails {
-				t.Fatalf("the first pull: %v", err)
-			}
-			if c.fails {
-				isWithout(t, s)
-				if i, err = s.Open(t.Context(), reference); err != nil {
-					t.Fatalf("the next pull: %v", err)
-				}
-			}
-			defer i.Close()
-			isWhole(t, s, reference, image)
-			if sent := between.total(); sent > c.atMost {
-				t.Errorf("%d bytes were sent, want at most %d", sent, c.atMost)
-			}
-		})
-	}
+	n, _ := w.Write(recorder.Body.Bytes())
+	c.sent.Add(int64(n))
 }
 
 // TestOnce: an image that is there is neither pulled nor unpacked again, whoever opens it at the same time.
 func TestOnce(t *testing.T) {
 	image, other := imageOf(t, 100_000, platform.Architecture), imageOf(t, 100, "s390x")
-	between := new(cut)
+	between := new(counted)
 	reference := served(t, func(next http.Handler) http.Handler { between.next = next; return between }, other, image)
 	dir := t.TempDir()
 	var all sync.WaitGroup
@@ -292,11 +214,11 @@ func TestOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if sent := between.total(); sent > 110_000 {
+	if sent := between.sent.Load(); sent > 110_000 {
 		t.Errorf("%d bytes were sent", sent)
 	}
 	isWhole(t, &Store{Dir: dir}, reference, image)
-	entries, err := os.ReadDir(filepath.Join(dir, "files"))
+	entries, err := os.ReadDir(filepath.Join(dir, "unpacked"))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("there are the files of %v (%v)", entries, err)
 	}
@@ -318,39 +240,12 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range []*Image{gone, runs} {
-		if err := os.Chtimes(i.root, long, long); err != nil {
+		if err := os.Chtimes(filepath.Dir(i.root), long, long); err != nil {
 			t.Fatal(err)
 		}
-	}
-	old, young := imageOf(t, 10, platform.Architecture), imageOf(t, 10, platform.Architecture)
-	for _, image := range []v1.Image{old, young} {
-		i, err := s.Open(t.Context(), served(t, nil, image))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = i.Close()
-	}
-	blobs, err := filepath.Glob(filepath.Join(s.pulled(), "blobs/sha256/*"))
-	if err != nil || len(blobs) != 6 {
-		t.Fatalf("there are %v, %v", blobs, err)
-	}
-	for _, file := range blobs {
-		if err := os.Chtimes(file, long, long); err != nil {
-			t.Fatal(err)
-		}
-	}
-	digest, err := young.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(filepath.Join(s.pulled(), "blobs/sha256", digest.Hex), time.Time{}, time.Now()); err != nil {
-		t.Fatal(err)
 	}
 	defer open().Close()
 	defer runs.Close()
-	if blobs, err = filepath.Glob(filepath.Join(s.pulled(), "blobs/sha256/*")); err != nil || len(blobs) != 3 {
-		t.Errorf("of two images, one unused, there are %v, %v", blobs, err)
-	}
 	for i, want := range map[*Image]bool{gone: false, runs: true} {
 		if _, err := os.Stat(i.root); (err == nil) != want {
 			t.Errorf("whether the files of an image are there: %v, want %v", err, want)
