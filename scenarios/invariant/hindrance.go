@@ -348,9 +348,3 @@ func (s *Spell) on(host string, roles *Roles) bool {
 	}
 	return kind == theLab
 }
-
-// Retold reports whether the scenario changes what the health check is told, so that
-// nobody here knows it any more.
-func Retold(e *history.Event) bool {
-	return e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/")
-}

@@ -75,16 +75,6 @@ type Params struct {
 	Hindrances *Hindrances
 }
 
-// HealthCheck says when a Machine may be marked, and how many.
-type HealthCheck struct {
-	// UnhealthyAfter is how long a Node may be not Ready, and Startup how long a
-	// Machine may be without one.
-	UnhealthyAfter, Startup time.Duration
-	// MinUnhealthy is how many Machines have to be unhealthy for any to be marked,
-	// and MaxUnhealthy how many may be.
-	MinUnhealthy, MaxUnhealthy int
-}
-
 // Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as it is in force, and For so long
 // afterwards, for there may be such a request. Any other holds up the requests that it bends, of which events tell.
 type Fault struct {
@@ -201,6 +191,8 @@ type Result struct {
 	// Judged counts the occasions that put the claim to the test, and Excused those of them
 	// on which it would have been broken but for something that hindered somebody.
 	Judged, Excused int
+	// Suspended is why a clause of a claim that held was not put to the test, or "".
+	Suspended string
 	// Closest is set when a claim about an order or a time held, if there was one.
 	Closest *Closest
 }
