@@ -116,6 +116,9 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 		}
 	case history.NodeDeleting:
 		if e.UID == h.node && c.roles.Tested(e.Actor) { // what keeps it from then on is another's
+			if !h.Known() {
+				h.kept = history.Event{}
+			}
 			c.done(&h.kept, c.release+h.calledOff, e)
 		}
 	case history.AnnotationSet, history.AnnotationRemoved:
