@@ -278,6 +278,16 @@ func (h *HealthCheck) ActsOn(machines int) (least, most int) {
 	return 0, n
 }
 
+// Share reports whether MaxUnhealthy depends on how many Machines there are: it is a percentage,
+// or nothing limits it.
+func (h *HealthCheck) Share() bool {
+	if NumberRange.MatchString(h.UnhealthyRange) {
+		return false
+	}
+	_, err := strconv.Atoi(h.MaxUnhealthy)
+	return err != nil
+}
+
 // HostTimings are how long simulated hosts take.
 type HostTimings struct {
 	// boot is the time from power-on to the start of the kubelet.

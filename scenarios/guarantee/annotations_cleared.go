@@ -13,7 +13,7 @@ var annotationsCleared = invariant.Invariant{
 	Seed:     "000, 001, 002",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), offline: map[string]bool{}}
+		return &annotations{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "annotations-cleared"}), offline: map[string]bool{}, consumer: map[string]string{}}
 	},
 }
 
@@ -24,11 +24,16 @@ type annotations struct {
 	invariant.Promise
 	offline map[string]bool
 	left    []history.Event // the AnnotationSet of each, oldest first
+	// consumer is the user of each host by its own word, as Kind/name. Nobody answers the mark of
+	// a Machine that names the host of another.
+	consumer map[string]string
 }
 
 func (c *annotations) Observe(e *history.Event) *invariant.Violation {
 	c.Promise.Observe(e)
 	switch e.Kind {
+	case history.HostConsumer:
+		c.consumer[e.Host] = e.Value
 	case history.OnlineWanted:
 		c.offline[e.Host] = e.Value == "false"
 	case history.AnnotationSet:
@@ -62,7 +67,8 @@ func (c *annotations) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.left {
 			e := &c.left[i]
-			if e.Key == invariant.RebootAnnotation && c.offline[e.Host] {
+			user := c.consumer[e.Host]
+			if e.Key == invariant.RebootAnnotation && c.offline[e.Host] || e.Key == invariant.ExternalAnnotation && user != "" && user != e.Object {
 				continue
 			}
 			if !yield(invariant.Lack{

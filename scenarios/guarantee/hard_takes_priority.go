@@ -114,6 +114,13 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 			}
 			c.done(&h.kept, c.release+h.calledOff, e)
 		}
+	case history.NodeDeleting:
+		if e.UID == h.node && c.roles.Tested(e.Actor) { // what keeps it from then on is another's
+			if !h.Known() {
+				h.kept = history.Event{}
+			}
+			c.done(&h.kept, c.release+h.calledOff, e)
+		}
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
 	case history.PowerOff:
@@ -129,7 +136,7 @@ func (c *hurries) judge(h *hurried, e *history.Event) {
 			c.run(h, e)
 		}
 		if h.kept.Kind != "" {
-			h.kept = *e
+			h.kept, h.calledOff = *e, c.pending(h, e)
 		}
 	case history.EvidenceLost:
 		h.running = history.Event{}
@@ -183,10 +190,16 @@ func (c *hurries) annotated(h *hurried, e *history.Event) {
 
 // run notes that the host should be on its way to off from e on.
 func (c *hurries) run(h *hurried, e *history.Event) {
-	h.running, h.earlier = *e, 0
-	if h.sent.Kind != "" {
-		h.earlier = max(0, h.sent.At+c.command-e.At)
+	h.running, h.earlier = *e, c.pending(h, e)
+}
+
+// pending is how much longer than usual may be waited from e on, because a command to go off that
+// was sent before is given its own time.
+func (c *hurries) pending(h *hurried, e *history.Event) time.Duration {
+	if h.sent.Kind == "" {
+		return 0
 	}
+	return max(0, h.sent.At+c.command-e.At)
 }
 
 // done judges e, which should have happened within a time after an event.

@@ -1,6 +1,7 @@
 package guarantee
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ var noFalseFence = invariant.Invariant{
 		return &accusers{
 			Ruling:     invariant.Ruling{ID: "no-false-fence", Skew: p.Timings.Skew},
 			roles:      p.Roles,
-			check:      p.HealthCheck,
+			targets:    invariant.NewTargets(p),
 			hosts:      invariant.NewRoster[suspected](p.Hosts),
 			Hindrances: p.Hindrances,
 			grace:      p.Timings.Slack,
@@ -37,7 +38,7 @@ type accusers struct {
 	*invariant.Hindrances
 	witnesses invariant.Witnesses
 	roles     invariant.Roles
-	check     *invariant.HealthCheck
+	targets   invariant.Targets
 	hosts     invariant.Roster[suspected]
 	// grace is how old the knowledge may be on which a controller acts while nothing
 	// hinders it: what it read just before it wrote.
@@ -96,12 +97,12 @@ type condition struct {
 // sick reports whether it may lead to a mark at a time.
 func (c *accusers) sick(n *condition, at time.Duration) bool {
 	switch {
-	case c.check == nil, !n.exists && !n.seen:
+	case c.targets.Check == nil, !n.exists && !n.seen:
 		return !n.ready
 	case !n.exists:
 		return at-n.since.At+invariant.Coarse >= c.missing
 	}
-	return !n.ready && at-n.since.At+max(invariant.Coarse, n.older) >= c.check.UnhealthyAfter
+	return !n.ready && at-n.since.At+max(invariant.Coarse, n.older) >= c.targets.Check.UnhealthyAfter
 }
 
 // overdue reports whether no Node has been Ready for long enough to lead to a mark. The time
@@ -117,9 +118,7 @@ func (h *suspected) wanted() bool {
 }
 
 func (c *accusers) Observe(e *history.Event) *invariant.Violation {
-	if invariant.Retold(e) {
-		c.check = nil
-	}
+	c.targets.Observe(e)
 	if e.Host != "" {
 		h := c.hosts.Of(e.Host)
 		was := h.wanted()
@@ -323,6 +322,8 @@ func (c *accusers) mark(h *suspected, e *history.Event) {
 		c.Allow(e, since)
 	case c.wasSick(h, e):
 		c.Excuse(e)
+	case c.targets.Blind() != "" && (h.now.exists || c.targets.Check == nil), c.Unaware(e, &c.targets.Changed):
+		c.SetAside(e, cmp.Or(c.targets.Blind(), "the health check had just been changed"))
 	case h.now.ready:
 		c.Judged++
 		c.Breach(since, e, invariant.Clause(e)+" by "+e.Actor+", though its Node was Ready since "+invariant.Seconds(since.At))

@@ -17,7 +17,7 @@ var noRemediationStorm = invariant.Invariant{
 		return &storms{
 			Ruling:     invariant.Ruling{ID: "no-remediation-storm"},
 			roles:      p.Roles,
-			check:      p.HealthCheck,
+			targets:    invariant.NewTargets(p),
 			hosts:      invariant.NewRoster[stormy](p.Hosts),
 			Hindrances: p.Hindrances,
 			grace:      p.Timings.Slack,
@@ -50,17 +50,14 @@ const stormCommands = 4
 type storms struct {
 	invariant.Ruling
 	*invariant.Hindrances
-	roles invariant.Roles
-	check *invariant.HealthCheck
-	hosts invariant.Roster[stormy]
-	grace time.Duration // as in accusers
+	roles   invariant.Roles
+	targets invariant.Targets
+	hosts   invariant.Roster[stormy]
+	grace   time.Duration // as in accusers
 	// crowded is the last event at which too many Machines were unhealthy for certain, and
 	// coolDown how long no Machine is marked after that.
 	crowded  history.Event
 	coolDown time.Duration
-	// started says that the story has begun, and changed that there are other Machines since, so
-	// that the allowed number of unhealthy ones is unknown.
-	started, changed bool
 	// writes are the latest of each controller to each object, and idle those since anything
 	// but that has happened.
 	writes map[string][]history.Event
@@ -95,8 +92,6 @@ type stormy struct {
 	request history.Event
 	ended   bool
 	about   string
-	// paused and skipped say that the Machine is left alone: the health check doesn't count it.
-	paused, skipped bool
 	// node and ready are how the Node is, since the last change.
 	node, ready bool
 	since       history.Event
@@ -105,29 +100,24 @@ type stormy struct {
 func (h *stormy) unhealthy() bool { return h.mark.Kind != "" || h.held || !h.node || !h.ready }
 
 func (c *storms) Observe(e *history.Event) *invariant.Violation {
-	if invariant.Retold(e) {
-		c.check = nil
-	}
+	c.targets.Observe(e)
 	if e.Kind != history.ControllerEffect {
 		clear(c.idle)
 	}
 	c.commanded(e)
 	switch e.Kind {
-	case history.RunStarted:
-		c.started = true
 	case history.ControllerEffect:
 		c.wrote(e)
 		c.idled(e)
 	case history.BootStarted:
 		c.hosts.Of(e.Host).boot = e.Boot
-	case history.MachineCreated, history.MachineDeleted:
-		c.changed = c.changed || c.started
 	}
-	if c.coolDown > 0 && c.check != nil {
+	if c.coolDown > 0 && c.targets.Check != nil {
 		on := invariant.Parties{First: c.roles.HealthCheck}
 		// A crowd counts that has lasted for so long that the health check has seen it.
-		_, unhealthy, _ := c.count(func(since *history.Event) bool { return e.At-since.At-c.Lost(since.At, e.At, on) > c.grace })
-		if unhealthy > c.check.MaxUnhealthy {
+		seen := func(since *history.Event) bool { return e.At-since.At-c.Lost(since.At, e.At, on) > c.grace }
+		_, unhealthy, _ := c.count(seen)
+		if _, most, _ := c.targets.ActsOn(seen); unhealthy > most {
 			c.crowded = *e
 		}
 	}
@@ -146,10 +136,6 @@ func (c *storms) judge(h *stormy, e *history.Event) {
 			c.marked(h, e, set)
 		case invariant.RemediationAnnotation:
 			c.asked(h, e, set)
-		case invariant.PausedAnnotation:
-			h.paused = set && strings.HasPrefix(e.Object, "Machine/")
-		case invariant.SkipAnnotation:
-			h.skipped = set
 		}
 	case history.ProvisioningState, history.MachineDeleted:
 		h.fenced, h.last = history.Event{}, history.Event{}
@@ -192,9 +178,9 @@ func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 		return
 	}
 	c.Judged++
-	if last := h.last; last.Kind != "" && !h.returned && c.check != nil && e.At-last.At+invariant.Coarse < c.check.Startup {
+	if last := h.last; last.Kind != "" && !h.returned && c.targets.Check != nil && e.At-last.At+invariant.Coarse < c.targets.Check.Startup {
 		c.Breach(&last, e, fmt.Sprintf("%s was marked again at %s, %s after its last mark: its Node has %s to return",
-			e.Object, invariant.Seconds(e.At), invariant.Seconds(e.At-last.At), invariant.Seconds(c.check.Startup)))
+			e.Object, invariant.Seconds(e.At), invariant.Seconds(e.At-last.At), invariant.Seconds(c.targets.Check.Startup)))
 	}
 	h.last, h.returned = *e, false
 	c.limit(e)
@@ -202,17 +188,22 @@ func (c *storms) marked(h *stormy, e *history.Event, set bool) {
 
 // limit judges a mark by how many Machines are marked, and unhealthy.
 func (c *storms) limit(e *history.Event) {
-	if c.check == nil || c.changed {
+	if why := c.targets.Unsettled(); why != "" {
+		c.SetAside(e, why)
 		return
 	}
-	marked, unhealthy, possibly := c.count(func(since *history.Event) bool { return !c.Unaware(e, since) })
-	switch most := c.check.MaxUnhealthy; {
+	if c.targets.Check == nil || c.Unaware(e, &c.targets.Changed) {
+		return
+	}
+	known := func(since *history.Event) bool { return !c.Unaware(e, since) }
+	marked, unhealthy, possibly := c.count(known)
+	switch _, most, least := c.targets.ActsOn(known); {
 	case marked > most:
 		c.Breach(e, e, fmt.Sprintf("%s: %d Machines are marked, and %d may be", invariant.Clause(e), marked, most))
 	case unhealthy > most:
 		c.Breach(e, e, fmt.Sprintf("%s, though %d Machines are unhealthy and none may be marked with more than %d", invariant.Clause(e), unhealthy, most))
-	case possibly < c.check.MinUnhealthy:
-		c.Breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", invariant.Clause(e), possibly, c.check.MinUnhealthy))
+	case possibly < least:
+		c.Breach(e, e, fmt.Sprintf("%s, though no more than %d Machines are unhealthy and none may be marked with fewer than %d", invariant.Clause(e), possibly, least))
 	case c.crowded.Kind != "" && e.At-c.crowded.At < c.coolDown-c.grace:
 		c.Breach(&c.crowded, e, fmt.Sprintf("%s, though more than %d Machines were unhealthy until %s and none may be marked for %s after that",
 			invariant.Clause(e), most, invariant.Seconds(c.crowded.At), invariant.Seconds(c.coolDown)))
@@ -224,7 +215,12 @@ func (c *storms) limit(e *history.Event) {
 func (c *storms) count(known func(since *history.Event) bool) (marked, unhealthy, possibly int) {
 	for i := range c.hosts.Hosts {
 		h := &c.hosts.Hosts[i]
-		if h.State.paused || h.State.skipped {
+		t := c.targets.Of(h.Name)
+		if settled := t.Since.Kind == "" || known(&t.Since); !settled {
+			possibly++
+			continue
+		}
+		if !t.Counts() {
 			continue
 		}
 		if h.State.mark.Kind != "" {
@@ -253,7 +249,7 @@ func (c *storms) asked(h *stormy, e *history.Event, set bool) {
 		}
 	case set && invariant.Plays(e.Actor, c.roles.Remediation) && h.mark.Kind != "":
 		c.Judged++
-		late := c.check != nil && e.At-h.fenced.At+invariant.Coarse >= c.check.Startup
+		late := c.targets.Check != nil && e.At-h.fenced.At+invariant.Coarse >= c.targets.Check.Startup
 		if h.fenced.Kind != "" && h.over && !late {
 			c.Breach(&h.fenced, e, fmt.Sprintf("%s was to be fenced again at %s for the mark of %s, which had led to a fencing at %s",
 				e.Host, invariant.Seconds(e.At), invariant.Seconds(h.mark.At), invariant.Seconds(h.fenced.At)))

@@ -14,7 +14,7 @@ var nodeRestored = invariant.Invariant{
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
-		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), power: p.Roles.Power, hosts: invariant.NewRoster[nodeHost](p.Hosts)}
+		return &nodes{Promise: invariant.NewPromise(p, invariant.Ruling{ID: "node-restored"}), roles: p.Roles, hosts: invariant.NewRoster[nodeHost](p.Hosts)}
 	},
 }
 
@@ -28,7 +28,7 @@ var nodeRestored = invariant.Invariant{
 // fencing was decided. Whoever cordons it later must uncordon it.
 type nodes struct {
 	invariant.Promise
-	power string // who plays that part
+	roles invariant.Roles
 	hosts invariant.Roster[nodeHost]
 }
 
@@ -113,6 +113,7 @@ func (c *nodes) judge(e *history.Event) {
 		h.labels = e.Value
 	case history.NodeCordoned:
 		h.cordoned, h.since = true, *e
+		h.wasCordoned = h.wasCordoned || c.roles.Blameless(e) // whoever cordons it, and is not under test, means it
 	case history.NodeUncordoned:
 		h.cordoned = false
 	}
@@ -134,7 +135,7 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 	return func(yield func(invariant.Lack) bool) {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i]
-			if l := h.State.lacking(h.Name, c.power); l.Sentence != "" && !yield(l) {
+			if l := h.State.lacking(h.Name, &c.roles); l.Sentence != "" && !yield(l) {
 				return
 			}
 		}
@@ -144,11 +145,11 @@ func (c *nodes) Lacks() iter.Seq[invariant.Lack] {
 // nodeEvents come when a Node is as it was.
 var nodeEvents = slices.Concat(invariant.BootEvents, []history.Kind{history.NodeCreated, history.NodeReady, history.NodeUncordoned, history.NodeLabels})
 
-// lacking returns what the Node of a host lacks. Power is the power controller, or "". Without one
-// the story itself has to switch on a host that is off, and no step waits in vain for a
-// controller.
-func (s *nodeHost) lacking(name, power string) invariant.Lack {
-	if !s.had || !s.Demand.On() || s.leaving || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
+// lacking is what the Node of a host lacks. Without a controller of the hosts' power, the story
+// itself has to switch on a host that is off; agents make its Node anew nevertheless.
+func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
+	staysOff := roles.Power == "" && s.IsOff() && (s.uid != "" || len(roles.Fencers) == 0)
+	if !s.had || !s.Demand.On() || s.leaving || staysOff || s.uid == "" && s.forsaken != "" && s.forsaken == s.Boot {
 		return invariant.Lack{}
 	}
 	l := invariant.Lack{Host: name, Comes: nodeEvents, On: invariant.Parties{Host: name, BMC: name, Any: true}}
@@ -158,9 +159,6 @@ func (s *nodeHost) lacking(name, power string) invariant.Lack {
 		what = "has not been created again"
 	case s.Known() && !s.Complete:
 		what = "has no kubelet: no boot of the host is complete"
-		if !s.Body.On && power == "" {
-			l.Comes = nil
-		}
 	case !s.ready:
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:

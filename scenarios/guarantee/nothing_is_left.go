@@ -33,6 +33,10 @@ type leavings struct {
 	// the end of the Machine that it had then.
 	node, left history.Event
 	ready      bool
+	// strange says that the Node is of a boot that began when the host was not the Machine's any
+	// more, and taken is when it ceased to be.
+	strange bool
+	taken   history.Event
 	// machine is the Machine of the host, and consumer who uses it by its own word, both as
 	// Kind/name; gone is the end of a Machine that was still its consumer.
 	machine, consumer string
@@ -63,6 +67,7 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 	switch e.Kind {
 	case history.NodeCreated:
 		h.node, h.left, h.cordon, h.ready = *e, history.Event{}, history.Event{}, false
+		h.strange = h.taken.Kind != "" && h.Began.Seq > h.taken.Seq
 		h.drop(&h.stamps, "Node/", "")
 	case history.NodeDeleted:
 		if e.UID == h.node.UID {
@@ -77,6 +82,12 @@ func (c *leftovers) learn(h *leavings, e *history.Event) {
 		c.machine(h, e, tested)
 	case history.HostConsumer, history.BareMetalHostDeleted:
 		h.consumer, h.gone = e.Value, history.Event{}
+		switch {
+		case e.Value == h.machine:
+			h.taken = history.Event{}
+		case h.taken.Kind == "":
+			h.taken = *e
+		}
 	case history.FenceRequested:
 		if h.fence = (history.Event{}); tested {
 			c.Judged++
@@ -112,13 +123,16 @@ func (c *leftovers) machine(h *leavings, e *history.Event, tested bool) {
 	switch e.Kind {
 	case history.MachineCreated:
 		h.machine, h.deleting, h.left = e.Object, false, history.Event{}
+		if h.consumer == e.Object {
+			h.taken = history.Event{}
+		}
 	case history.MachineDeleting:
 		h.machine, h.deleting = e.Object, true
 	case history.MachineDeleted:
 		h.drop(&h.stamps, e.Object, "")
 		if tested {
 			c.Judged++
-			if h.node.Kind != "" {
+			if h.node.Kind != "" && !h.strange {
 				h.left = *e
 			}
 			if h.consumer == e.Object {

@@ -81,6 +81,7 @@ func (tr *transcript) line(line string) (err error) {
 				if !isRange {
 					least, most = "0", many
 				}
+				most, tr.params.HealthCheck.Share = strings.CutSuffix(most, "%")
 				tr.params.HealthCheck.MinUnhealthy, _ = strconv.Atoi(least)
 				tr.params.HealthCheck.MaxUnhealthy, _ = strconv.Atoi(most)
 				tr.params.HealthCheck.UnhealthyAfter, err = time.ParseDuration(after)
@@ -157,7 +158,7 @@ func (tr *transcript) line(line string) (err error) {
 		}
 		*into = value
 	}
-	if e.Kind == history.ControllerEffect {
+	if e.Kind == history.ControllerEffect || e.Kind == history.OpApplied {
 		e.Value = strings.ReplaceAll(e.Value, "+", " ")
 	}
 	if starred {

@@ -17,14 +17,11 @@ var unhealthyIsFenced = invariant.Invariant{
 	New: func(p invariant.Params) invariant.Checker {
 		c := &rescues{
 			roles:    p.Roles,
-			check:    p.HealthCheck,
+			targets:  invariant.NewTargets(p),
 			hosts:    invariant.NewRoster[patient](p.Hosts),
 			Promise:  invariant.NewPromise(p, invariant.Ruling{ID: "unhealthy-is-fenced", Skew: p.Timings.Skew}),
 			grace:    p.Timings.Slack,
 			coolDown: p.Timings.CoolDown,
-		}
-		if c.check != nil {
-			c.patience = c.check.UnhealthyAfter + 2*invariant.Coarse + p.Timings.Slack
 		}
 		return c
 	},
@@ -38,22 +35,20 @@ var unhealthyIsFenced = invariant.Invariant{
 // Machine in time, if nothing hinders it and as many Machines are unhealthy as it acts on.
 type rescues struct {
 	invariant.Promise
-	roles    invariant.Roles
-	check    *invariant.HealthCheck
-	hosts    invariant.Roster[patient]
-	patience time.Duration
-	grace    time.Duration // how long a Node must be Ready for a health check to see it
-	// crowded is when too many Machines may have been unhealthy last, and coolDown how long the
-	// health check marks no Machine after that, or after its own start.
+	roles   invariant.Roles
+	targets invariant.Targets
+	hosts   invariant.Roster[patient]
+	grace   time.Duration // how long a Node must be Ready for a health check to see it
+	// crowded is when too many Machines may have been unhealthy last, and coolDown how
+	// long the health check marks nobody after that, or after its own start.
 	crowded, coolDown time.Duration
 }
 
 // patient is a host that may be unhealthy. It has a field for each fact that can keep it from being fenced.
 type patient struct {
 	invariant.Body
-	unmanaged, paused, skipped, gone bool
-	// leaving says that the Machine is being deleted.
-	leaving bool
+	// consumer is the user of the host by its own word, as Kind/name, or "".
+	consumer string
 	// mark is the last one, as long as it stands or was taken away before its time,
 	// and dropped how it was.
 	mark, dropped history.Event
@@ -84,17 +79,15 @@ type patient struct {
 }
 
 func (c *rescues) Observe(e *history.Event) *invariant.Violation {
-	if c.coolDown > 0 && c.check != nil {
-		if most, _, _ := c.count(e); most > c.check.MaxUnhealthy || e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.HealthCheck) {
+	c.targets.Observe(e)
+	if c.coolDown > 0 && c.targets.Check != nil {
+		if most, _ := c.count(e); most > c.few(e) || e.Kind == history.ControllerStarted && invariant.Plays(e.Actor, c.roles.HealthCheck) {
 			c.crowded = e.At
 		}
 	}
 	for i := range c.hosts.Hosts {
 		c.expire(&c.hosts.Hosts[i], e)
 		c.missed(&c.hosts.Hosts[i], e)
-	}
-	if invariant.Retold(e) {
-		c.check = nil
 	}
 	c.Promise.Observe(e)
 	if layer := e.Kind.Layer(); e.Host != "" && (layer == history.World || layer == history.API) {
@@ -122,14 +115,14 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 		return
 	}
 	switch e.Kind {
-	case history.ProvisioningState:
-		h.unmanaged = !invariant.Managed(e.Value)
-	case history.MachineDeleting:
-		h.leaving = true
 	case history.MachineDeleted:
-		h.gone, h.mark = true, history.Event{}
-	case history.MachineCreated:
-		h.gone, h.leaving = false, false
+		h.mark = history.Event{}
+	case history.HostConsumer:
+		h.consumer = e.Value
+	case history.NodeDeleting:
+		if e.UID == h.marked && !invariant.ByUser(e) { // what keeps it is another's
+			h.marked = ""
+		}
 	case history.FenceRequested:
 		h.fencing = e.Value
 		h.answered = h.answered || h.fenced()
@@ -146,10 +139,8 @@ func (c *rescues) judge(h *patient, e *history.Event) {
 			}
 			h.await(e)
 		case invariant.PausedAnnotation:
-			h.paused = set
 			h.hand(e)
 		case invariant.SkipAnnotation:
-			h.skipped = set
 			h.hand(e)
 		}
 	case history.NodeCreated, history.NodeDeleted:
@@ -197,8 +188,8 @@ func (h *patient) await(e *history.Event) {
 func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if set {
 		if h.mark.Kind == "" || h.dropped.Kind != "" {
-			if h.sick.Kind != "" && c.check != nil && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
-				c.InTime(c.patience, c.Hindrances, c.on(), &h.sick, e)
+			if h.sick.Kind != "" && c.targets.Check != nil && invariant.Plays(e.Actor, c.roles.HealthCheck) && c.coolDown == 0 {
+				c.InTime(c.patience(), c.Hindrances, c.on(), &h.sick, e)
 			}
 			h.remediated = true
 			h.mark, h.dropped, h.marked, h.sick = *e, history.Event{}, h.node, history.Event{}
@@ -217,13 +208,14 @@ func (c *rescues) marked(h *patient, e *history.Event, set bool) {
 	if h.mark.Kind == "" {
 		return
 	}
-	if c.roles.Agent(e.Actor) && !h.paused && !h.unmanaged {
+	target := c.targets.Of(e.Host)
+	if c.roles.Agent(e.Actor) && !target.Paused && !target.Unmanaged {
 		c.Judged++
 		if !h.answered {
 			c.Breach(&h.mark, e, e.Actor+" removed a mark for which nothing was fenced")
 		}
 	}
-	if h.unmanaged || !invariant.Plays(e.Actor, c.roles.Remediation) || invariant.Same(e.Actor, h.mark.Actor) {
+	if target.Unmanaged || !invariant.Plays(e.Actor, c.roles.Remediation) || invariant.Same(e.Actor, h.mark.Actor) {
 		h.mark = history.Event{} // withdrawn
 		return
 	}
@@ -261,29 +253,32 @@ func (c *rescues) on() invariant.Parties { return invariant.Parties{First: c.rol
 // expire judges a Node that has not been Ready for too long when e comes.
 func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 	s := &h.State
-	if s.sick.Kind == "" || c.check == nil || c.roles.HealthCheck == "" || e.At-s.sick.At <= c.patience {
+	if s.sick.Kind == "" || c.roles.HealthCheck == "" {
+		return
+	}
+	if why := c.targets.Unsettled(); why != "" {
+		c.SetAside(e, why)
+		s.sick = history.Event{}
+		return
+	}
+	if c.targets.Check == nil || e.At-s.sick.At <= c.patience() || c.targets.Changed.Kind != "" && e.At-c.targets.Changed.At <= c.patience() {
 		return
 	}
 	on := c.on()
-	if c.coolDown > 0 && e.At-c.crowded-c.Lost(c.crowded, e.At, on) <= c.coolDown+c.patience {
+	if c.coolDown > 0 && e.At-c.crowded-c.Lost(c.crowded, e.At, on) <= c.coolDown+c.patience() {
 		return
 	}
 	lost := c.Lost(s.sick.At, e.At, on)
-	limit := c.patience
+	limit := c.patience()
 	if s.remediated && (lost > 0 || s.unseen) {
-		limit += c.check.Startup // it may not have seen that the Node had returned
+		limit += c.targets.Check.Startup // it may not have seen that the Node had returned
 	}
 	if e.At-s.sick.At-lost <= limit {
 		return
 	}
 	sick := s.sick
 	s.sick = history.Event{}
-	most, least, gone := c.count(e)
-	if gone {
-		return // the allowed number is unknown
-	}
-	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || s.paused || s.skipped || s.unmanaged ||
-		most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
+	if s.mark.Kind != "" && s.dropped.Kind == "" || s.held || !c.due(h.Name, e) {
 		return
 	}
 	c.Judged++
@@ -293,42 +288,70 @@ func (c *rescues) expire(h *invariant.Entry[patient], e *history.Event) {
 // missed judges a Node that has not returned in its time when e comes.
 func (c *rescues) missed(h *invariant.Entry[patient], e *history.Event) {
 	s := &h.State
-	if s.absent.Kind == "" || c.check == nil || c.check.Startup == 0 || c.roles.HealthCheck == "" || c.Healed.Kind != "" ||
-		e.At-s.absent.At <= c.check.Startup+c.patience {
+	if s.absent.Kind == "" || c.targets.Check == nil || c.targets.Check.Startup == 0 || c.roles.HealthCheck == "" || c.Healed.Kind != "" ||
+		e.At-s.absent.At <= c.targets.Check.Startup+c.patience() {
 		return
 	}
 	on := c.on()
 	lost := c.Lost(s.absent.At, e.At, on)
-	limit := c.check.Startup + c.patience
+	limit := c.targets.Check.Startup + c.patience()
 	died := c.LostTo(s.absent.At, e.At, 0, func(s *invariant.Spell) bool { return s.Name == invariant.IsDown && on.Has(s.Party) })
-	if died > 0 || c.Lost(s.absent.At, s.absent.At+c.patience, on) > 0 {
-		limit += c.check.Startup // it may have begun to wait only then
+	if died > 0 || c.Lost(s.absent.At, s.absent.At+c.patience(), on) > 0 {
+		limit += c.targets.Check.Startup // it may have begun to wait only then
 	}
 	if e.At-s.absent.At-lost <= limit || c.coolDown > 0 && e.At-c.crowded <= c.coolDown+limit {
 		return
 	}
 	absent := s.absent
 	s.absent = history.Event{}
-	most, least, gone := c.count(e)
-	if gone || s.leaving || s.paused || s.skipped || s.unmanaged || most > c.check.MaxUnhealthy || least < c.check.MinUnhealthy {
+	if !c.due(h.Name, e) {
 		return
 	}
 	c.Judged++
-	c.Breach(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.check.Startup)+" to return, and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
+	c.Breach(&absent, e, invariant.Clause(&absent)+"; the Node of "+h.Name+" has "+invariant.Seconds(c.targets.Check.Startup)+" to return, and at "+invariant.Seconds(e.At)+" its Machine was still not marked"+invariant.Beside(lost))
 }
 
-// count says how many Machines are unhealthy at most and at least, and whether one is gone.
-// One that has just returned, or has just stopped being Ready, may be counted or not.
-func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
+// patience is how long a Node that is not Ready may go without a mark.
+func (c *rescues) patience() time.Duration {
+	return c.targets.Check.UnhealthyAfter + 2*invariant.Coarse + c.grace
+}
+
+// seen reports whether a change is so old that the health check knows it when e comes.
+func (c *rescues) seen(e *history.Event) func(*history.Event) bool {
+	return func(since *history.Event) bool { return e.At-since.At > c.grace }
+}
+
+// few is how many Machines may be unhealthy by the stricter count.
+func (c *rescues) few(e *history.Event) int {
+	few, _, _ := c.targets.ActsOn(c.seen(e))
+	return few
+}
+
+// due reports whether the Machine of a host is one that the health check has to mark, if its Node
+// is unhealthy: it is a target, and the check acts on as many as are unhealthy.
+func (c *rescues) due(host string, e *history.Event) bool {
+	most, least := c.count(e)
+	few, _, fewest := c.targets.ActsOn(c.seen(e))
+	t := c.targets.Of(host)
+	return t.Counts() && !t.Unmanaged && most <= few && least >= fewest
+}
+
+// count says how many Machines are unhealthy at most and at least. One that has just returned,
+// has just stopped being Ready, or has just become a target or ceased to be one, may be counted
+// or not.
+func (c *rescues) count(e *history.Event) (most, least int) {
 	for i := range c.hosts.Hosts {
 		o := &c.hosts.Hosts[i].State
-		if o.paused || o.skipped {
-			continue // the health check doesn't count it
+		t := c.targets.Of(c.hosts.Hosts[i].Name)
+		if t.Since.Kind != "" && e.At-t.Since.At <= c.grace {
+			most++
+			continue
+		}
+		if !t.Counts() {
+			continue
 		}
 		fenced := o.mark.Kind != "" && o.dropped.Kind == "" || o.held
 		switch {
-		case o.gone:
-			return 0, 0, true
 		case fenced, o.ready.Kind == "" && e.At-o.lost.At > c.grace:
 			most++
 			least++
@@ -336,7 +359,7 @@ func (c *rescues) count(e *history.Event) (most, least int, gone bool) {
 			most++
 		}
 	}
-	return most, least, false
+	return most, least
 }
 
 func (c *rescues) Lacks() iter.Seq[invariant.Lack] {
@@ -344,8 +367,9 @@ func (c *rescues) Lacks() iter.Seq[invariant.Lack] {
 		for i := range c.hosts.Hosts {
 			h := &c.hosts.Hosts[i]
 			s := &h.State
-			what := s.missing()
-			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || s.unmanaged || s.paused || what == "" {
+			what, target := s.missing(), c.targets.Of(h.Name)
+			if c.roles.Remediation == "" || c.roles.Power == "" || s.mark.Kind == "" || target.Unmanaged || target.Paused || what == "" ||
+				s.consumer != "" && s.consumer != s.mark.Object {
 				continue
 			}
 			sentence := s.mark.Object + " was marked at " + invariant.Seconds(s.mark.At)

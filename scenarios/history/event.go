@@ -103,6 +103,8 @@ const (
 const (
 	NodeCreated Kind = "node-created"
 	NodeDeleted Kind = "node-deleted"
+	// NodeDeleting is a Node's being marked for deletion while a finalizer keeps it.
+	NodeDeleting Kind = "node-deleting"
 	// NodeReady and NodeNotReady are changes of the Ready condition; a Node that
 	// is created Ready has a NodeReady right after. Note has the condition's
 	// status (True, False, Unknown). Value of NodeNotReady is how long before that
@@ -253,7 +255,7 @@ var layers = map[Kind]Layer{
 	LastPoweredOn: API, PendingRebootSince: API, HeldOffFor: API, PowerError: API, HostConsumer: API,
 	BareMetalHostCreated: API, BareMetalHostDeleted: API, MachineCreated: API, MachineDeleted: API, MachineNode: API,
 	FenceRequested: API, FenceEnded: API, Stamped: API,
-	MachineDeleting: API, DeletionPhase: API, DrainTimeout: API, FieldIs: API,
+	MachineDeleting: API, NodeDeleting: API, DeletionPhase: API, DrainTimeout: API, FieldIs: API,
 	BMCCommand: BMC, BMCFault: BMC,
 	ControllerStarted: Controller, ControllerCrashed: Controller, ControllerEffect: Controller,
 	ControllerError: Controller, ControllerPanicked: Controller, APIFault: Controller, ControllerWarning: Controller,
@@ -414,6 +416,7 @@ var phrases = map[Kind]string{
 	Stamped:              "{key} of {object} became {value}",
 	FenceEnded:           "the fencing of {host} was called over",
 	MachineDeleting:      "{object} was marked for deletion",
+	NodeDeleting:         "the Node of {host} was marked for deletion",
 	DeletionPhase:        "the deletion of {object} came to {value}",
 	BMCCommand:           "the BMC of {host} received {value}",
 	BMCFault:             "{value} bent a request to the BMC of {host}",

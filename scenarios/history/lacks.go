@@ -20,7 +20,7 @@ func (e *Event) Lacks() string {
 			return first(e.To, "to")
 		}
 		return first(e.Host, "host", e.Object, "object")
-	case NodeCreated, NodeDeleted, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:
+	case NodeCreated, NodeDeleted, NodeDeleting, NodeReady, NodeNotReady, NodeLabels, NodeCordoned, NodeUncordoned, PodBound:
 		return first(e.Host, "host", e.Object, "object", e.UID, "uid")
 	case PodDeleted, PodTerminating: // one that was never bound has no host
 		return first(e.Object, "object", e.UID, "uid")

@@ -350,9 +350,3 @@ func (s *Spell) on(host string, roles *Roles) bool {
 	}
 	return kind == theLab
 }
-
-// Retold reports whether the scenario changes the health check's settings, which are unknown from
-// then on.
-func Retold(e *history.Event) bool {
-	return e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/")
-}

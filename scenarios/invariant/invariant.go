@@ -75,19 +75,8 @@ type Params struct {
 	Hindrances *Hindrances
 }
 
-// HealthCheck says when a Machine may be marked, and how many.
-type HealthCheck struct {
-	// UnhealthyAfter is how long a Node may be not Ready, and Startup how long a
-	// Machine may be without one.
-	UnhealthyAfter, Startup time.Duration
-	// MinUnhealthy is how many Machines have to be unhealthy for any to be marked,
-	// and MaxUnhealthy how many may be.
-	MinUnhealthy, MaxUnhealthy int
-}
-
-// Fault describes how a fault of a BMC holds requests up. If it holds requests back, it holds up
-// its BMC while it is in force, and for the time For afterwards, since such a request may be under
-// way. Otherwise it holds up the requests that it bends, which events report.
+// Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as it is in force, and For so long
+// afterwards, for there may be such a request. Any other holds up the requests that it bends, of which events tell.
 type Fault struct {
 	HoldsBack bool
 	For       time.Duration
@@ -205,6 +194,8 @@ type Result struct {
 	// Judged counts the occasions that put the claim to the test. Excused counts those on which it
 	// would have been broken but for a hindrance.
 	Judged, Excused int
+	// Suspended is why a clause of a claim that held was not put to the test, or "".
+	Suspended string
 	// Closest is set when a claim about an order or a time held, if there was one.
 	Closest *Closest
 }

@@ -23,6 +23,8 @@ type Ruling struct {
 	Judged, excused int
 	// Doubt is the first reason why a verdict of held would be a guess.
 	Doubt string
+	// suspended is why a clause of the claim could not be judged, from the first occasion on.
+	suspended string
 	// ruled is the event on which the checker has ruled last, and because the one that allows
 	// it; zero if it is forbidden, or excused.
 	ruled    int
@@ -191,7 +193,16 @@ func (r *Ruling) Suspend(e *history.Event, why string) {
 	}
 }
 
-// Pending is empty for a claim without a liveness side.
+// SetAside notes that a clause can't be judged on the occasion of e, and why. That occasion puts
+// the claim to no test; the verdict says so.
+func (r *Ruling) SetAside(e *history.Event, why string) {
+	r.ruled, r.because = e.Seq, history.Event{}
+	if r.suspended == "" {
+		r.suspended = "from " + Clause(e) + " on, " + why
+	}
+}
+
+// Pending is that of a claim without a liveness side.
 func (r *Ruling) Pending() string { return "" }
 
 // Conclude returns the verdict on a claim without a liveness side. Untested is the reason when nothing put the claim to the
@@ -208,10 +219,12 @@ func (r *Ruling) Conclude(complete bool, untested string) Result {
 		return r.Unknown(r.Doubt)
 	case !complete:
 		return r.Unknown("the history was cut short")
+	case r.Judged == r.excused && r.suspended != "":
+		return r.Unknown("never put to the test: " + r.suspended)
 	case r.Judged == r.excused:
 		return r.Unknown("never put to the test: " + untested)
 	}
-	return Result{Invariant: r.ID, Verdict: Held, Judged: r.Judged, Excused: r.excused, Closest: r.closest}
+	return Result{Invariant: r.ID, Verdict: Held, Judged: r.Judged, Excused: r.excused, Suspended: r.suspended, Closest: r.closest}
 }
 
 // Unknown returns the result of a claim that can't be decided, with the reason.

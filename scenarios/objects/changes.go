@@ -45,6 +45,9 @@ func node(before, after *corev1.Node, emit func(history.Event)) {
 	if before == nil {
 		send(history.NodeCreated, "")
 	}
+	if before != nil && before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
+		send(history.NodeDeleting, "")
+	}
 	if before == nil || !mapsEqual(before.Labels, after.Labels) {
 		send(history.NodeLabels, labels(after.Labels))
 	}

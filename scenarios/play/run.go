@@ -169,7 +169,8 @@ func params(plan *scenarios.Plan, timings invariant.Timings) invariant.Params {
 			UnhealthyAfter: time.Duration(check.UnhealthyAfter),
 			Startup:        time.Duration(check.NodeStartupTimeout),
 		}
-		p.HealthCheck.MinUnhealthy, p.HealthCheck.MaxUnhealthy = check.ActsOn(len(p.Hosts))
+		p.HealthCheck.MinUnhealthy, p.HealthCheck.MaxUnhealthy = check.ActsOn(100)
+		p.HealthCheck.Share = check.Share()
 	}
 	return p
 }

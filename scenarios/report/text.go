@@ -42,6 +42,9 @@ func Text(o *play.Outcome, replay string) string {
 			fmt.Fprintf(&b, " %s\n", r.Reason)
 		default:
 			fmt.Fprintf(&b, " put to the test %s%s\n", phrase.Times(r.Judged), excused(r.Excused))
+			if r.Suspended != "" {
+				fmt.Fprintf(&b, "  %-24s %-9s a clause was suspended: %s\n", "", "", r.Suspended)
+			}
 		}
 		if r.Verdict == invariant.Violated {
 			if inv, err := guarantee.Lookup(r.Invariant); err == nil {

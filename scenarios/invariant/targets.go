@@ -1,0 +1,202 @@
+package invariant
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencelab/fencelab/scenarios/history"
+)
+
+// HealthCheck says when a Machine may be marked, and how many.
+type HealthCheck struct {
+	// UnhealthyAfter is how long a Node may be not Ready, and Startup how long a
+	// Machine may be without one.
+	UnhealthyAfter, Startup time.Duration
+	// MinUnhealthy is how many Machines have to be unhealthy for any to be marked,
+	// and MaxUnhealthy how many may be. With Share, MaxUnhealthy is in percent of the Machines
+	// that the check is concerned with, rounded down.
+	MinUnhealthy, MaxUnhealthy int
+	Share                      bool
+	// Elsewhere says that the check minds other conditions than Ready, of which a history has
+	// no events.
+	Elsewhere bool
+}
+
+// most is how many of so many Machines may be unhealthy.
+func (h *HealthCheck) most(machines int) int {
+	if h.Share {
+		return machines * h.MaxUnhealthy / 100
+	}
+	return h.MaxUnhealthy
+}
+
+// Targets are the Machines that a health check is concerned with, and what the check says, as
+// the history has them so far.
+type Targets struct {
+	// Check is nil if there is none, or if the history has changed it in a way that is not
+	// understood here: Changed is the event that changed it last.
+	Check   *HealthCheck
+	Changed history.Event
+	hosts   Roster[Target]
+}
+
+// NewTargets returns those of a story that has not begun.
+func NewTargets(p Params) Targets {
+	t := Targets{hosts: NewRoster[Target](p.Hosts)}
+	if p.HealthCheck != nil {
+		check := *p.HealthCheck
+		t.Check = &check
+	}
+	return t
+}
+
+// Target is what decides whether a health check is concerned with the Machine of a host.
+type Target struct {
+	// Gone says that there is no Machine any more, Leaving that it is being deleted; Paused and
+	// Skipped that an annotation keeps the check from it; Unmanaged that its host isn't
+	// provisioned.
+	Gone, Leaving, Paused, Skipped, Unmanaged bool
+	// Since is the event that last changed whether it counts.
+	Since history.Event
+}
+
+// Counts reports whether the Machine is a target: it takes part in the number of Machines,
+// healthy or not, and may be marked.
+func (t *Target) Counts() bool { return !t.Gone && !t.Leaving && !t.Paused && !t.Skipped }
+
+// Observe takes in an event.
+func (t *Targets) Observe(e *history.Event) {
+	if e.Kind == history.OpApplied && strings.HasPrefix(e.Object, "MachineHealthCheck/") {
+		t.Changed = *e
+		if t.Check != nil && !t.Check.patch(e) {
+			t.Check = nil
+		}
+	}
+	switch e.Kind {
+	case history.AnnotationSet, history.AnnotationRemoved, history.ProvisioningState, history.MachineCreated, history.MachineDeleting, history.MachineDeleted:
+	default:
+		return
+	}
+	if e.Host == "" {
+		return
+	}
+	h := t.hosts.Of(e.Host)
+	counted := h.Counts()
+	switch set := e.Kind == history.AnnotationSet; e.Kind {
+	case history.ProvisioningState:
+		h.Unmanaged = !Managed(e.Value)
+	case history.MachineCreated:
+		h.Gone, h.Leaving = false, false
+	case history.MachineDeleting:
+		h.Leaving = true
+	case history.MachineDeleted:
+		h.Gone, h.Paused, h.Skipped = true, false, false
+	default:
+		switch {
+		case !strings.HasPrefix(e.Object, "Machine/"):
+		case e.Key == PausedAnnotation:
+			h.Paused = set
+		case e.Key == SkipAnnotation:
+			h.Skipped = set
+		}
+	}
+	if h.Counts() != counted {
+		h.Since = *e
+	}
+}
+
+// Of is the target of a host.
+func (t *Targets) Of(host string) *Target { return t.hosts.Of(host) }
+
+// ActsOn is how many Machines may be unhealthy, at least and at most, by what somebody knows who
+// may have missed the changes that known denies; and how many have to be.
+func (t *Targets) ActsOn(known func(since *history.Event) bool) (few, many, least int) {
+	if !t.Check.Share {
+		return t.Check.MaxUnhealthy, t.Check.MaxUnhealthy, t.Check.MinUnhealthy
+	}
+	fewest, most := 0, 0
+	for i := range t.hosts.Hosts {
+		h := &t.hosts.Hosts[i].State
+		sure := h.Since.Kind == "" || known(&h.Since)
+		if h.Counts() && sure {
+			fewest++
+		}
+		if h.Counts() || !sure {
+			most++
+		}
+	}
+	return t.Check.most(fewest), t.Check.most(most), t.Check.MinUnhealthy
+}
+
+// Unsettled is why a clause that counts Machines, or their conditions, can't be judged, or "".
+func (t *Targets) Unsettled() string {
+	if t.Check == nil && t.Changed.Kind != "" {
+		return "what the health check acts on is not known since it was changed at " + Seconds(t.Changed.At)
+	}
+	return ""
+}
+
+// Blind is why nobody here knows whether a Node that is Ready is unhealthy, or "".
+func (t *Targets) Blind() string {
+	if t.Check != nil && t.Check.Elsewhere {
+		return "the health check minds other conditions than Ready since " + Seconds(t.Changed.At) + ", of which the history has no events"
+	}
+	return t.Unsettled()
+}
+
+// patch takes in a merge patch, as the history quotes it, and reports whether it is understood.
+func (h *HealthCheck) patch(e *history.Event) bool {
+	var merge struct {
+		Spec struct {
+			Checks struct {
+				Conditions []struct {
+					Type    string `json:"type"`
+					Status  string `json:"status"`
+					Timeout int    `json:"timeoutSeconds"`
+				} `json:"unhealthyNodeConditions"`
+				Startup *int `json:"nodeStartupTimeoutSeconds"`
+			} `json:"checks"`
+			Remediation struct {
+				TriggerIf struct {
+					Most  any    `json:"unhealthyLessThanOrEqualTo"`
+					Range string `json:"unhealthyInRange"`
+				} `json:"triggerIf"`
+			} `json:"remediation"`
+		} `json:"spec"`
+	}
+	_, text, quoted := strings.Cut(e.Value, " with ")
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if !quoted || strings.Contains(text, "null") || decoder.Decode(&merge) != nil {
+		return false
+	}
+	if seconds := merge.Spec.Checks.Startup; seconds != nil {
+		h.Startup = time.Duration(*seconds) * time.Second
+	}
+	if conditions := merge.Spec.Checks.Conditions; conditions != nil {
+		h.Elsewhere, h.UnhealthyAfter = false, math.MaxInt64/4
+		for _, c := range conditions {
+			h.Elsewhere = h.Elsewhere || c.Type != "Ready" || c.Status == "True"
+			if c.Type == "Ready" {
+				h.UnhealthyAfter = min(h.UnhealthyAfter, time.Duration(c.Timeout)*time.Second)
+			}
+		}
+	}
+	switch most := merge.Spec.Remediation.TriggerIf.Most.(type) {
+	case nil:
+	case float64:
+		h.MaxUnhealthy, h.Share = int(most), false
+	case string:
+		n, err := strconv.Atoi(strings.TrimSuffix(most, "%"))
+		if err != nil {
+			return false
+		}
+		h.MaxUnhealthy, h.Share = n, strings.HasSuffix(most, "%")
+	default:
+		return false
+	}
+	return merge.Spec.Remediation.TriggerIf.Range == "" // which takes precedence, and is not read here
+}
