@@ -5,24 +5,6 @@ go 1.26.0
 // So that jitter repeats itself: see sim/bubble.
 godebug randseednop=0
 
-require sigs.k8s.io/controller-runtime v0.24.1
-
-require k8s.io/api v0.36.3
-
-require k8s.io/apimachinery v0.36.3
-
-require k8s.io/client-go v0.36.3
-
-require k8s.io/apiextensions-apiserver v0.36.3
-
-require sigs.k8s.io/cluster-api/api v1.14.2
-
-require github.com/stmcginnis/gofish v0.20.0
-
-require libvirt.org/go/libvirt v1.11002.0
-
-require libvirt.org/go/libvirtxml v1.11002.0
-
 require (
 	github.com/CycloneDX/cyclonedx-go v0.9.2
 	github.com/beevik/etree v1.8.1
@@ -41,14 +23,23 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
+	github.com/stmcginnis/gofish v0.20.0
 	go.yaml.in/yaml/v3 v3.0.4
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.44.0
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
 	gvisor.dev/gvisor v0.0.0-20240916094835-a174eb65023f
+	k8s.io/api v0.36.3
+	k8s.io/apiextensions-apiserver v0.36.3
+	k8s.io/apimachinery v0.36.3
+	k8s.io/client-go v0.36.3
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
+	libvirt.org/go/libvirt v1.11002.0
+	libvirt.org/go/libvirtxml v1.11002.0
+	sigs.k8s.io/cluster-api/api v1.14.2
+	sigs.k8s.io/controller-runtime v0.24.1
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 	sigs.k8s.io/kind v0.33.0
 	sigs.k8s.io/randfill v1.0.0

@@ -34,7 +34,8 @@ var flagValues = map[string]string{
 	"uint64":   "a whole number from 0 to 18446744073709551615",
 }
 
-// wrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there, and says what a value should be.
+// wrongFlag is the error of a command's flags. It names the nearest flag of one that isn't there,
+// and says what a value should be.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {

@@ -40,8 +40,8 @@ func warn(w io.Writer, paths []string, vocabulary file.Vocabulary) error {
 	return err
 }
 
-// printWarnings prints a warning for each problem of scenario files that doesn't make them invalid, but no more than most, and
-// returns how many there are.
+// printWarnings prints a warning for each problem of scenario files that doesn't make them invalid,
+// but no more than most, and returns how many there are.
 func printWarnings(w io.Writer, paths []string, vocabulary file.Vocabulary, most int) (warnings int, err error) {
 	err = file.EachFile(paths, func(path string, data []byte) error {
 		problems, err := file.Lint(path, data, vocabulary)

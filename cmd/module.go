@@ -33,8 +33,9 @@ const (
 	ours           = "github.com/fencelab/fencelab"
 )
 
-// withModule becomes this command with the controllers of a Go package: it builds that program, which Go's own cache makes cheap
-// when nothing has changed, and goes on as it. It returns only if it can't. The error has an exit code.
+// withModule becomes this command with the controllers of a Go package: it builds that program,
+// which Go's own cache makes cheap when nothing has changed, and goes on as it. It returns only if
+// it can't. The error has an exit code.
 func withModule(ctx context.Context, module string, args []string, talk io.Writer) error {
 	dir, name, _ := strings.Cut(module, ":")
 	program, err := buildModule(ctx, dir, name, talk)
@@ -78,8 +79,8 @@ type userPackage struct {
 	Module                struct{ Path, Dir, GoMod string }
 }
 
-// buildModule builds the command with the controllers of a package, without touching a file of its module, and returns the
-// program.
+// buildModule builds the command with the controllers of a package, without touching a file of its
+// module, and returns the program.
 func buildModule(ctx context.Context, dir, name string, talk io.Writer) (program string, err error) {
 	if name == "" {
 		name = moduleName
@@ -169,7 +170,8 @@ func lock(place string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// copyModule copies a go.mod and its go.sum, which may change as the program needs more packages than the module does.
+// copyModule copies a go.mod and its go.sum, which may change as the program needs more packages
+// than the module does.
 func copyModule(goMod, place string) error {
 	for _, name := range []string{goMod, strings.TrimSuffix(goMod, ".mod") + ".sum"} {
 		data, err := os.ReadFile(name)
@@ -189,8 +191,9 @@ func copyModule(goMod, place string) error {
 // tested are the modules whose versions matter to what the simulator models.
 var tested = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
 
-// compatible says beforehand what would take long, or go wrong in the end: that the module doesn't require fencelab, and that it
-// selects other versions of Kubernetes' libraries than fencelab is tested with.
+// compatible says beforehand what would take long, or go wrong in the end: that the module doesn't
+// require fencelab, and that it selects other versions of Kubernetes' libraries than fencelab is
+// tested with.
 func compatible(ctx context.Context, dir, mod string, talk io.Writer) error {
 	if _, err := goTool(ctx, dir, "list", "-mod=mod", "-modfile="+mod, "-m", ours); err != nil {
 		return fmt.Errorf("%s doesn't require %s: go mod edit -require %s@VERSION, and -replace it by a clone if there is one: %w", dir, ours, ours, err)

@@ -14,7 +14,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/file"
 )
 
-// project is that of what a verb is called with, or of the working directory: the first argument that is there decides.
+// project is that of what a verb is called with, or of the working directory: the first argument
+// that is there decides.
 func project(args []string) (*file.Project, error) {
 	beside := "."
 	for _, arg := range args {
@@ -26,8 +27,8 @@ func project(args []string) (*file.Project, error) {
 	return file.FindProject(beside)
 }
 
-// settle sets the flags of a verb that the command line leaves out to what the project says, and returns its module, unless the
-// command line has one.
+// settle sets the flags of a verb that the command line leaves out to what the project says, and
+// returns its module, unless the command line has one.
 func settle(cmd *cobra.Command, args []string, module string, talk io.Writer) (string, error) {
 	if cmd.Hidden || cmd == cmd.Root() {
 		return module, nil

@@ -25,7 +25,8 @@ import (
 	"github.com/fencelab/fencelab/sim/search/workers"
 )
 
-// benign is the strategy of whoever plays the default schedule alone, and sweeping the one that labs know, too.
+// benign is the strategy of whoever plays the default schedule alone, and sweeping the one that
+// labs know, too.
 const benign, sweeping = "benign", "sweep"
 
 // runner is one invocation of run or replay.

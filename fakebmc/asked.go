@@ -85,10 +85,12 @@ func (b *BMC) everyAsked() []asked {
 	return all
 }
 
-// ChassisResets are the resets of a Redfish Chassis, which has no operating system that could be asked. They are those of the host.
+// ChassisResets are the resets of a Redfish Chassis, which has no operating system that could be
+// asked. They are those of the host.
 var ChassisResets = []ResetType{ResetOn, ResetForceOn, ResetForceOff, ResetPowerCycle, ResetFullPowerCycle}
 
-// ChassisControls are the resets of IPMI's Chassis Control, in the order of its numbers (section 28.3).
+// ChassisControls are the resets of IPMI's Chassis Control, in the order of its numbers (section
+// 28.3).
 var ChassisControls = []ResetType{ResetForceOff, ResetOn, ResetPowerCycle, ResetForceRestart, ResetNmi, ResetGracefulShutdown}
 
 // withBodies are the methods of requests that say something.

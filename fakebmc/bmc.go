@@ -57,7 +57,8 @@ type BMC struct {
 	outage  *outage          // the one that it is in
 	unwatch func()           // non-nil while edges are recorded
 	lost    chan struct{}    // closed when it goes down
-	// unwatchTimer is non-nil while the host is watched for the timer; hooks are those of interfaces.
+	// unwatchTimer is non-nil while the host is watched for the timer; hooks are those of
+	// interfaces.
 	unwatchTimer func()
 	hooks        []*Hooks
 }
@@ -191,7 +192,8 @@ func (b *BMC) ResetRequest(client string, t ResetType) Request {
 	return Request{Client: client, Method: methodPost, Path: b.paths.Reset, ResetType: t}
 }
 
-// ColdResetRequest asks for a restart of the BMC after which it knows nothing but what it keeps without power.
+// ColdResetRequest asks for a restart of the BMC after which it knows nothing but what it keeps
+// without power.
 func (b *BMC) ColdResetRequest(client string) Request {
 	r := b.ManagerResetRequest(client)
 	r.cold = true
@@ -211,7 +213,8 @@ func (b *BMC) Do(req Request, reply func(Answer)) { b.handle(req, caller{reply: 
 // execute, or refuses: so that rules and the record hook see all.
 func (b *BMC) Serve(req Request, w Wire) { b.handle(req, caller{wire: w}) }
 
-// Tell has an event go to who has subscribed to it, at a path, unless rules for [ClientEvents] hold it up or lose it.
+// Tell has an event go to who has subscribed to it, at a path, unless rules for [ClientEvents] hold
+// it up or lose it.
 func (b *BMC) Tell(path string, w Wire) {
 	b.handle(Request{Client: ClientEvents, Method: methodPost, Path: path, own: true}, caller{wire: w})
 }
@@ -410,8 +413,8 @@ func (b *BMC) swapped(effects Effects) System {
 	return nil
 }
 
-// spread has other hosts reset as well, which nobody has asked for: it is the BMC's own deed. What they make of it is answered to
-// nobody.
+// spread has other hosts reset as well, which nobody has asked for: it is the BMC's own deed. What
+// they make of it is answered to nobody.
 func (b *BMC) spread(effects Effects, t ResetType) {
 	for _, e := range effects {
 		if e.Also == "" {

@@ -33,8 +33,8 @@ type Effect struct {
 	// Swap acts upon another host: the first one, in order of names, whose name
 	// matches this glob. See Peers.
 	Swap string `json:"swap,omitempty"`
-	// Also acts upon other hosts as well: those whose names match this glob, which share a supply or an enclosure with the host. See
-	// Peers.
+	// Also acts upon other hosts as well: those whose names match this glob, which share a supply
+	// or an enclosure with the host. See Peers.
 	Also string `json:"also,omitempty"`
 	// Lag lets the reported power state follow the actual one so much later.
 	Lag Duration `json:"lag,omitempty"`
@@ -197,12 +197,13 @@ func (c concern) meets(k kind, r Request, t Traits) bool {
 	return c.kinds&k != 0 && (c.also == nil || c.also(r, t))
 }
 
-// hold says what an effect holds up of what a request was to bring about, and for how long. What the guest does with a request holds
-// up no BMC, and neither does an answer that lacks something.
+// hold says what an effect holds up of what a request was to bring about, and for how long. What
+// the guest does with a request holds up no BMC, and neither does an answer that lacks something.
 type hold func(*Effect) (long Duration, what held)
 
-// held is what an effect holds up: nothing; the request that it bends, from then on; or one that it holds back: OnRequest tells of
-// that only when it is over, or when its client may still wait for it.
+// held is what an effect holds up: nothing; the request that it bends, from then on; or one that it
+// holds back: OnRequest tells of that only when it is over, or when its client may still wait for
+// it.
 type held int
 
 const (
@@ -211,7 +212,8 @@ const (
 	holdsBack
 )
 
-// What an effect holds up: nothing; the request until it is made again, or for a time; or what it holds back.
+// What an effect holds up: nothing; the request until it is made again, or for a time; or what it
+// holds back.
 func nothing(*Effect) (Duration, held) { return 0, holdsNothing }
 func attempt(*Effect) (Duration, held) { return 0, holdsBent }
 

@@ -64,8 +64,9 @@ func (r Rule) Holds() (longest time.Duration, ok bool) {
 	return bent, some || held
 }
 
-// HoldsBack reports whether the rule holds requests back, and for how long: one that hangs is held back until its client gives up,
-// and OnRequest tells of one that is delayed only when that is over. What other rules do to a request is told when it is done.
+// HoldsBack reports whether the rule holds requests back, and for how long: one that hangs is held
+// back until its client gives up, and OnRequest tells of one that is delayed only when that is
+// over. What other rules do to a request is told when it is done.
 func (r Rule) HoldsBack() (longest time.Duration, ok bool) { return r.longest(holdsBack) }
 
 // longest is for how long the rule holds something up at most; ok is false if it doesn't.

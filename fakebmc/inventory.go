@@ -54,7 +54,8 @@ type Inventoried interface {
 	Inventory() (Inventory, error)
 }
 
-// TypicalInventory is that of a small server: always the same for a name, and with other addresses than any other name has.
+// TypicalInventory is that of a small server: always the same for a name, and with other addresses
+// than any other name has.
 func TypicalInventory(name string) Inventory {
 	h := sha256.Sum256([]byte("inventory of " + name))
 	// Locally administered, and of nobody in particular.

@@ -51,7 +51,8 @@ type outage struct {
 	insist  time.Duration
 	mains   *rule // the loss of AC power that holds it down
 	cut     bool  // it has lost the AC power for a while
-	// by is the name of the rule that has taken it down; empty if a client has. Requests that find it down name it.
+	// by is the name of the rule that has taken it down; empty if a client has. Requests that find
+	// it down name it.
 	by string
 }
 
@@ -370,8 +371,8 @@ func (b *BMC) loseAC(r *rule) error {
 // mainsOff is for how long a full power cycle takes the power away.
 const mainsOff = 10 * time.Second
 
-// cycleMains takes the power away from the host and from the BMC, and gives it back. What the host does then is for its restore
-// policy to say.
+// cycleMains takes the power away from the host and from the BMC, and gives it back. What the host
+// does then is for its restore policy to say.
 func (b *BMC) cycleMains() {
 	b.goDown(&outage{forget: true, cut: true, restore: b.RestorePolicy(), last: b.actual()}, mainsOff+b.restartTime)
 	_ = b.cut() // a host that is gone has no power either

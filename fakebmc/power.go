@@ -29,7 +29,8 @@ const (
 	ResetForceRestart     ResetType = "ForceRestart"
 )
 
-// The reset types that the BMC executes itself: the first with the System's On, and the second if the System is one of Mains.
+// The reset types that the BMC executes itself: the first with the System's On, and the second if
+// the System is one of Mains.
 const (
 	ResetForceOn        ResetType = "ForceOn"        // on, whatever hinders it
 	ResetFullPowerCycle ResetType = "FullPowerCycle" // no power for a while, neither for the host nor for its BMC
@@ -102,7 +103,8 @@ type ClientResetter interface {
 	ResetFor(client string, t ResetType) error
 }
 
-// resetFor resets a System for a client. What its own BMC would do with more than its power is done with that alone.
+// resetFor resets a System for a client. What its own BMC would do with more than its power is done
+// with that alone.
 func resetFor(sys System, client string, t ResetType) error {
 	switch t {
 	case ResetForceOn:

@@ -38,8 +38,9 @@ type Selector struct {
 	Method string `json:"method,omitempty"` // GET, HEAD, POST, PATCH, PUT or DELETE
 	Path   string `json:"path,omitempty"`   // glob (package path) on the path without trailing slash
 	Header string `json:"header,omitempty"` // name: glob on the value, of an HTTP header
-	// Body are properties of what a request says, as paths such as Boot/BootSourceOverrideTarget, each with a glob on its value: a
-	// string as it is, anything else as JSON; an empty glob is for a property that isn't there. All have to match.
+	// Body are properties of what a request says, as paths such as Boot/BootSourceOverrideTarget,
+	// each with a glob on its value: a string as it is, anything else as JSON; an empty glob is for
+	// a property that isn't there. All have to match.
 	Body   map[string]string `json:"body,omitempty"`
 	Reset  []ResetType       `json:"reset,omitempty"`  // any of these, known or not
 	Phase  []PowerState      `json:"phase,omitempty"`  // the actual state on arrival is any of these
@@ -126,7 +127,8 @@ func (r Rule) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ends reports whether the rule is over for good with an event, as it says or as the rules of its preset do.
+// ends reports whether the rule is over for good with an event, as it says or as the rules of its
+// preset do.
 func (r Rule) ends(with string) bool {
 	return slices.ContainsFunc(r.expand(), func(x Rule) bool { return x.When.Ends == with })
 }

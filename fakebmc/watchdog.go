@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// Watchdog is the timer by which a host proves to its BMC that it is alive
-// (IPMI 2.0, section 27). When it expires the BMC resets the host as ClientWatchdog.
-// It stops whenever the host goes off or is reset, and must be set anew then. The BMC forgets it when it restarts and forgets.
+// Watchdog is the timer by which a host proves to its BMC that it is alive (IPMI 2.0, section 27).
+// When it expires the BMC resets the host as ClientWatchdog. It stops whenever the host goes off or
+// is reset, and must be set anew then. The BMC forgets it when it restarts and forgets.
 type Watchdog struct {
 	Enabled bool
 	Action  ResetType     // "" (none), ForceRestart, ForceOff or PowerCycle
 	Timeout time.Duration // from each feeding to the action
-	// Use is the timer use of IPMI, 1 to 5: what kind of software feeds it. It is 0 for one that only Redfish has set, which
-	// knows no timeout: it can't be fed before it has one.
+	// Use is the timer use of IPMI, 1 to 5: what kind of software feeds it. It is 0 for one that
+	// only Redfish has set, which knows no timeout: it can't be fed before it has one.
 	Use uint8
-	// Unlogged and Warning, in seconds, are IPMI's "don't log" and pre-timeout interval. They are kept; nothing here acts by them.
+	// Unlogged and Warning, in seconds, are IPMI's "don't log" and pre-timeout interval. They are
+	// kept; nothing here acts by them.
 	Unlogged bool
 	Warning  uint8
-	// Expired has the bit 1<<Use of each use in which it has expired. SetWatchdog keeps those that it is given; only a loss of
-	// memory clears them otherwise.
+	// Expired has the bit 1<<Use of each use in which it has expired. SetWatchdog keeps those that
+	// it is given; only a loss of memory clears them otherwise.
 	Expired uint8
 
 	// What Watchdog reports and SetWatchdog leaves alone.
@@ -68,7 +69,8 @@ func (b *BMC) SetWatchdog(w Watchdog) error {
 	return nil
 }
 
-// FeedWatchdog starts the timer anew; one of no time expires at once. It is false when there is none to start.
+// FeedWatchdog starts the timer anew; one of no time expires at once. It is false when there is
+// none to start.
 func (b *BMC) FeedWatchdog() bool {
 	b.watchForTimer()
 	b.mem.mu.Lock()
@@ -97,7 +99,8 @@ func (b *BMC) FeedWatchdog() bool {
 	return true
 }
 
-// watchForTimer sees to it that the timer stops when the host goes off by itself, if that can be seen.
+// watchForTimer sees to it that the timer stops when the host goes off by itself, if that can be
+// seen.
 func (b *BMC) watchForTimer() {
 	w, ok := b.sys.(Watcher)
 	b.mu.Lock()
@@ -112,8 +115,8 @@ func (b *BMC) watchForTimer() {
 	})
 }
 
-// stopTimer is what becomes of the timer when the host goes off or is reset (IPMI 2.0, sections 27.1, 27.2 and 27.6): it has to
-// be set again before it can be started, and is logged again.
+// stopTimer is what becomes of the timer when the host goes off or is reset (IPMI 2.0, sections
+// 27.1, 27.2 and 27.6): it has to be set again before it can be started, and is logged again.
 func (b *BMC) stopTimer() {
 	b.mem.mu.Lock()
 	w := &b.mem.timer

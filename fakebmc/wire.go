@@ -22,8 +22,8 @@ type Traits struct {
 	Auth  string // how the client has authenticated: AuthBasic, AuthSession or "", not at all
 	// Header returns the value of a header, or ""; nil where there are none.
 	Header func(name string) string
-	// Body returns the value of a property of what the request says, a string as it is and anything else as JSON; nil where there
-	// are no bodies.
+	// Body returns the value of a property of what the request says, a string as it is and anything
+	// else as JSON; nil where there are no bodies.
 	Body func(property string) (value string, ok bool)
 }
 

@@ -15,7 +15,8 @@
 //
 // [docs/examples/team-fencer] in the repository of fencelab is a module that uses it.
 //
-// [docs/examples/team-fencer]: https://github.com/fencelab/fencelab/tree/main/docs/examples/team-fencer
+// [docs/examples/team-fencer]:
+// https://github.com/fencelab/fencelab/tree/main/docs/examples/team-fencer
 package fencetest
 
 import (
@@ -50,7 +51,8 @@ const (
 // An Option says how to run a scenario.
 type Option func(*run)
 
-// With adds the controllers and kinds of a module, or of several, or of what a function returns. It may be given several times.
+// With adds the controllers and kinds of a module, or of several, or of what a function returns. It
+// may be given several times.
 func With[M controllers.Given](given M) Option {
 	modules, _ := controllers.ModulesOf(given) // the compiler has seen to that
 	return func(r *run) { r.modules = append(r.modules, modules...) }
@@ -80,7 +82,8 @@ func Strategy(name string, schedules int) Option {
 // default is out, beside the test.
 func Out(dir string) Option { return func(r *run) { r.out = dir } }
 
-// AsFound has Sweep show failing schedules as they were found, with deviations that they don't need.
+// AsFound has Sweep show failing schedules as they were found, with deviations that they don't
+// need.
 func AsFound() Option { return func(r *run) { r.asFound = true } }
 
 // run is one call of Run or Sweep.
@@ -118,8 +121,9 @@ func Play(t testing.TB, file string, options ...Option) (outcomes []*play.Outcom
 	return outcomes
 }
 
-// Plan plays the plan in a file, as fencelab replay --test saves it, and fails the test unless it comes out as the plan expects.
-// Deviations at steps that the controllers no longer take have no effect; the report says how many had one.
+// Plan plays the plan in a file, as fencelab replay --test saves it, and fails the test unless it
+// comes out as the plan expects. Deviations at steps that the controllers no longer take have no
+// effect; the report says how many had one.
 func Plan(t testing.TB, path string, options ...Option) {
 	t.Helper()
 	r := configured(t, options)
@@ -191,8 +195,8 @@ type sink struct {
 	text bytes.Buffer
 }
 
-// Outcome implements campaign.Sink: it saves what did not come out as expected beside the test, and says how the test plays it
-// again.
+// Outcome implements campaign.Sink: it saves what did not come out as expected beside the test, and
+// says how the test plays it again.
 func (s *sink) Outcome(o *play.Outcome, _ time.Duration) (*campaign.Shown, error) {
 	s.Headline(o)
 	if o.Meets() == "" {

@@ -52,7 +52,8 @@ type agent struct {
 	pod atomic.Value
 }
 
-// impossibleAgents are the reasons why agents can't be run: those of other modules, and all where hosts have no guests.
+// impossibleAgents are the reasons why agents can't be run: those of other modules, and all where
+// hosts have no guests.
 func (b *Backend) impossibleAgents(spec *scenarios.Spec) (reasons []string) {
 	var feeders []string
 	for _, c := range spec.Controllers {
@@ -307,8 +308,8 @@ func (b *Backend) programmed(e vms.Event, at time.Duration) {
 	}
 }
 
-// started begins an incarnation of a program that is ready, unless the program has asked for something before it was
-// heard of.
+// started begins an incarnation of a program that is ready, unless the program has asked for
+// something before it was heard of.
 func (a *agent) started(at time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -348,7 +349,8 @@ func (a *agent) gone(boot bool) {
 	}
 	switch {
 	case !l.dead && !boot && a.b.options.realNodes():
-		// Its Pod may have been deleted, with the Node for example. What becomes of the host then is the story's.
+		// Its Pod may have been deleted, with the Node for example. What becomes of the host then
+		// is the story's.
 		a.life = nil
 		a.b.record.Now(history.Event{Kind: history.ControllerCrashed, Host: a.host, Actor: a.name, Note: "its container ended"})
 	case !l.dead && !boot && !a.over:
@@ -382,8 +384,8 @@ func (a *agent) tell(program, pod evidence.Command) error {
 	return a.guest(ctx, command)
 }
 
-// endBoot ends the incarnation for the rest of the boot. The guest kills the programs that feed the watchdog, but knows of
-// no Pods.
+// endBoot ends the incarnation for the rest of the boot. The guest kills the programs that feed the
+// watchdog, but knows of no Pods.
 func (a *agent) endBoot() error {
 	a.mu.Lock()
 	if a.life != nil && !a.life.dead {

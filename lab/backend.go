@@ -50,8 +50,8 @@ const (
 	quiet = 15 * time.Second
 )
 
-// Backend is one lab. It implements play.Backend. What it joins is in place from Start on: first the record, then the control
-// plane, the hosts, and what runs.
+// Backend is one lab. It implements play.Backend. What it joins is in place from Start on: first
+// the record, then the control plane, the hosts, and what runs.
 type Backend struct {
 	options Options
 	set     *controllers.Set
@@ -105,7 +105,8 @@ func (b *Backend) enter() (err error) {
 	return err
 }
 
-// up notes that the lab is: then the next can begin. One that is kept waits for people, and would keep all others waiting.
+// up notes that the lab is: then the next can begin. One that is kept waits for people, and would
+// keep all others waiting.
 func (b *Backend) up() {
 	b.account.Enter(record.Telling)
 	if b.options.Kept {
@@ -223,11 +224,12 @@ func (b *Backend) seesErrors(chosen []controllers.Selection) bool {
 	return !b.plan.Spec.HasPrograms() && !slices.ContainsFunc(chosen, func(c controllers.Selection) bool { return c.Setup != nil || c.NewAgent != nil })
 }
 
-// maxSlower bounds how much longer a time gets: what is later still on a machine that is as slow says nothing any more.
+// maxSlower bounds how much longer a time gets: what is later still on a machine that is as slow
+// says nothing any more.
 const maxSlower = 4
 
-// slowness is by how much this machine is slower now than the one that docs/performance.md describes, where the slack of times
-// was measured. The history says it.
+// slowness is by how much this machine is slower now than the one that docs/performance.md
+// describes, where the slack of times was measured. The history says it.
 func (b *Backend) slowness() float64 {
 	slowness := min(maxSlower, thismachine.Slowness())
 	b.record.Remark(fmt.Sprintf("this machine is %.1f times as slow as that of docs/performance.md", slowness))

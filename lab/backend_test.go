@@ -10,7 +10,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/play"
 )
 
-// TestStopOfALabThatNeverWas: a lab whose start fails before it has made anything is stopped all the same, and says why.
+// TestStopOfALabThatNeverWas: a lab whose start fails before it has made anything is stopped all
+// the same, and says why.
 func TestStopOfALabThatNeverWas(t *testing.T) {
 	NeedControlPlane(t)
 	b := New(Options{Hosts: Model})

@@ -204,7 +204,8 @@ func TestEndOfAProcessIsNoCrash(t *testing.T) {
 	}
 }
 
-// NeedControlPlane skips a test where no control plane can be started, and fails it where the lab is required.
+// NeedControlPlane skips a test where no control plane can be started, and fails it where the lab
+// is required.
 func NeedControlPlane(t *testing.T) {
 	t.Helper()
 	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {

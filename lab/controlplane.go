@@ -101,7 +101,8 @@ func (b *Backend) installManifests(plane controlPlane) error {
 	return nil
 }
 
-// usualNodes adds those that most topologies have, of which a control plane that is handed on has to know when it starts.
+// usualNodes adds those that most topologies have, of which a control plane that is handed on has
+// to know when it starts.
 func usualNodes(nodes []string) []string {
 	all := slices.Clone(nodes)
 	for i := range 5 {
@@ -163,8 +164,8 @@ func (b *Backend) createTopology() error {
 	return nil
 }
 
-// create makes an object, with its status. The status is a patch, since a controller of the cluster may have written to the
-// object in between.
+// create makes an object, with its status. The status is a patch, since a controller of the cluster
+// may have written to the object in between.
 func (b *Backend) create(ctx context.Context, kind *objects.Kind, obj client.Object, owner string) error {
 	created := obj.DeepCopyObject().(client.Object)
 	if err := b.plane.admin.Create(ctx, created, client.FieldOwner(owner)); err != nil {
@@ -208,7 +209,8 @@ func (b *Backend) dump() []play.Artifact {
 	return []play.Artifact{api}
 }
 
-// serveKubelets begins to serve a proxy, through which kubelets go to the API server. They show it their tokens.
+// serveKubelets begins to serve a proxy, through which kubelets go to the API server. They show it
+// their tokens.
 func (b *Backend) serveKubelets() error {
 	serving, err := b.plane.ProxyConfig()
 	if err != nil {

@@ -138,7 +138,8 @@ func (l *life) gone() bool {
 	return l.dead
 }
 
-// AsOf implements gate.Listener: the first list of each kind that fills a cache is as old as the incarnation's are to be.
+// AsOf implements gate.Listener: the first list of each kind that fills a cache is as old as the
+// incarnation's are to be.
 func (l *life) AsOf(r gate.Request) string {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

@@ -99,8 +99,8 @@ func Doctor(ctx context.Context, w io.Writer) bool {
 	return true
 }
 
-// What a lab of three hosts takes, with guests. Real nodes take 1 GiB of memory each instead of a quarter of that, and their
-// disks grow by what is written to them.
+// What a lab of three hosts takes, with guests. Real nodes take 1 GiB of memory each instead of a
+// quarter of that, and their disks grow by what is written to them.
 const memoryNeeded, diskNeeded = 3 << 30, 4 << 30
 
 // room looks for the memory of the machine and for space where labs keep what they make.

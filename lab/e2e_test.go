@@ -354,8 +354,9 @@ func TestModelHosts(t *testing.T) {
 	}
 }
 
-// TestDeviationsAtGates holds the right controllers against a schedule that has one of each: an effect, what reaches a
-// cache, a read and a crash. All are taken. One that never comes makes the run diverge.
+// TestDeviationsAtGates holds the right controllers against a schedule that has one of each: an
+// effect, what reaches a cache, a read and a crash. All are taken. One that never comes makes the
+// run diverge.
 func TestDeviationsAtGates(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
@@ -386,8 +387,8 @@ func TestDeviationsAtGates(t *testing.T) {
 	}
 }
 
-// TestOutageIsForEverybody: while the API server is away for the kubelets, it is away for kube-controller-manager too, which
-// would otherwise give their Nodes up.
+// TestOutageIsForEverybody: while the API server is away for the kubelets, it is away for
+// kube-controller-manager too, which would otherwise give their Nodes up.
 func TestOutageIsForEverybody(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
@@ -424,8 +425,8 @@ func TestOutageIsForEverybody(t *testing.T) {
 	}
 }
 
-// TestStoppedEtcdIsNoStall: a scenario that stops etcd doesn't make the lab say that it gets too little of its machine, which
-// would excuse those whom the outage is to try.
+// TestStoppedEtcdIsNoStall: a scenario that stops etcd doesn't make the lab say that it gets too
+// little of its machine, which would excuse those whom the outage is to try.
 func TestStoppedEtcdIsNoStall(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") == "quick" {
@@ -452,7 +453,8 @@ func TestStoppedEtcdIsNoStall(t *testing.T) {
 	}
 }
 
-// save leaves what a story that is no spec has shown, among the results of make e2e; elsewhere its history in the log.
+// save leaves what a story that is no spec has shown, among the results of make e2e; elsewhere its
+// history in the log.
 func save(t *testing.T, outcome *play.Outcome) {
 	t.Helper()
 	results := os.Getenv("FENCELAB_OUT")
@@ -537,7 +539,8 @@ func asProcesses() lab.Options {
 	return o
 }
 
-// chosen are options with the parts of the lab that CLUSTER=, HOSTS=, POWER= and CONTROLLERS= of the Makefile choose.
+// chosen are options with the parts of the lab that CLUSTER=, HOSTS=, POWER= and CONTROLLERS= of
+// the Makefile choose.
 func chosen() (o lab.Options) {
 	for _, part := range lab.Parts {
 		if value := os.Getenv("FENCELAB_" + strings.ToUpper(part.Flag)); value != "" {
@@ -584,7 +587,8 @@ func tell(ctx context.Context, file string) {
 	tellWith(ctx, file, chosen())
 }
 
-// tellInKind does so in a cluster of kind's. make e2e says aloud when the image of its node can't be built.
+// tellInKind does so in a cluster of kind's. make e2e says aloud when the image of its node can't
+// be built.
 func tellInKind(ctx SpecContext, file, hosts string) {
 	GinkgoHelper()
 	o := lab.Options{Cluster: lab.Kind, Hosts: hosts}
@@ -681,7 +685,8 @@ func flagsOf(o lab.Options) (flags string) {
 }
 
 // leftovers are our child processes, but for the keepers, which wait for our end, and our
-// directories, but for that of the embedded hypervisor, which no process can leave. What stands on the shelf is none.
+// directories, but for that of the embedded hypervisor, which no process can leave. What stands on
+// the shelf is none.
 func leftovers() []string {
 	var left []string
 	waiting, theirs := shelf.Holds()

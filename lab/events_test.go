@@ -46,7 +46,8 @@ func events(r *SpecReport) (all []event) {
 	return append(all, event{Action: action, Elapsed: r.RunTime.Seconds()})
 }
 
-// tellEvents appends events to the file that FENCELAB_EVENTS names, in one write, since specs run side by side.
+// tellEvents appends events to the file that FENCELAB_EVENTS names, in one write, since specs run
+// side by side.
 func tellEvents(test string, all ...event) {
 	file := os.Getenv("FENCELAB_EVENTS")
 	if file == "" {

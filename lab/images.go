@@ -8,15 +8,15 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// images are the container images that a plan's programs come from. They are there before the lab takes its place among others: a
-// pull takes as long as it takes.
+// images are the container images that a plan's programs come from. They are there before the lab
+// takes its place among others: a pull takes as long as it takes.
 type images struct {
 	store container.Store
 	open  map[scenarios.Image]*container.Image
 }
 
-// openImages returns those of these names, and pulls and unpacks what isn't here yet. Programs that are executables of the host
-// have the empty name.
+// openImages returns those of these names, and pulls and unpacks what isn't here yet. Programs that
+// are executables of the host have the empty name.
 func openImages(ctx context.Context, names []scenarios.Image, say func(format string, args ...any)) (images, error) {
 	i := images{container.Store{Dir: container.DefaultDir(), Say: say}, make(map[scenarios.Image]*container.Image)}
 	for _, name := range names {

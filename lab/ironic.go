@@ -53,7 +53,8 @@ type commission struct {
 	at            time.Duration
 }
 
-// start starts an Ironic, if there is none at an endpoint, and has it adopt the hosts, which are on.
+// start starts an Ironic, if there is none at an endpoint, and has it adopt the hosts, which are
+// on.
 func (o *ironicOwner) start(ctx context.Context, endpoint string, behaves *scenarios.Ironic, from images, all *hosts.Hosts) (err error) {
 	o.bmcs, o.hosts, o.ways, o.asked = all.BMCs, make(map[string]string), make(map[string]string), make(map[string]commission)
 	if endpoint == "" {
@@ -120,7 +121,8 @@ func (o *ironicOwner) serve(judge gate.Judge, client string, ways map[string]str
 	return gate.Serve(o.endpoint, &gate.Gate{Judge: judge, Read: read, Next: &toIronic{o, client, read}, Addresses: gate.NewAddresses(show)}, nil, gate.Client{})
 }
 
-// hostOf is the host of a node. Clients may call a node by its UUID, and make nodes of their own, of the same names.
+// hostOf is the host of a node. Clients may call a node by its UUID, and make nodes of their own,
+// of the same names.
 func (o *ironicOwner) hostOf(node string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

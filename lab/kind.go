@@ -12,8 +12,8 @@ import (
 
 var _ controlPlane = (*kindPlane)(nil)
 
-// kindPlane is a cluster of kind's, which is the lab's alone. The lab is a guest there all the same: the cluster's node and
-// what runs on it are none of the story's.
+// kindPlane is a cluster of kind's, which is the lab's alone. The lab is a guest there all the
+// same: the cluster's node and what runs on it are none of the story's.
 type kindPlane struct {
 	*cluster.Attached
 	kind *kind.Cluster

@@ -27,7 +27,8 @@ type standardManager struct {
 	deaths int
 }
 
-// crash kills it, and starts it again in time. The history knows it by the name by which the story does.
+// crash kills it, and starts it again in time. The history knows it by the name by which the story
+// does.
 func (m *standardManager) crash(op *scenarios.CrashOp) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

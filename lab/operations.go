@@ -141,7 +141,8 @@ func (o operations) Resume(op *scenarios.HostOp) error {
 func (o operations) Hang(op *scenarios.HostOp) error  { return o.halt(op, evidence.Hang) }
 func (o operations) Panic(op *scenarios.HostOp) error { return o.halt(op, evidence.Panic) }
 
-// halt has a host do nothing any more in this boot. Whoever feeds its watchdog is not to blame for the end of it.
+// halt has a host do nothing any more in this boot. Whoever feeds its watchdog is not to blame for
+// the end of it.
 func (o operations) halt(op *scenarios.HostOp, how evidence.Command) error {
 	return o.onHost(op.Host, func(m hosts.Machine) error { return m.Tell(o.ctx, how, "") })
 }

@@ -31,8 +31,8 @@ type Options struct {
 	Assets string
 	// Bin has etcd and kube-apiserver; empty: cluster.DefaultBin.
 	Bin string
-	// Cluster is the control plane: Embedded, Standard, Kind or Kubeconfig; empty is Embedded, but for
-	// real nodes.
+	// Cluster is the control plane: Embedded, Standard, Kind or Kubeconfig; empty is Embedded, but
+	// for real nodes.
 	Cluster string
 	// Kubeconfig is the file of the cluster of one's own; needed for that, and for nothing else.
 	Kubeconfig string
@@ -53,12 +53,14 @@ type Options struct {
 	// Kept says that the lab is for people to work with, and judges nothing: other programs can
 	// reach the hypervisor, and a controller that ends by itself is started again.
 	Kept bool
-	// Record has the lab note all deeds of the controllers, for Deeds, also what reaches their caches.
+	// Record has the lab note all deeds of the controllers, for Deeds, also what reaches their
+	// caches.
 	Record bool
-	// Alone has the lab wait until nothing else that is heavy runs on this machine, and lets nothing else begin.
+	// Alone has the lab wait until nothing else that is heavy runs on this machine, and lets
+	// nothing else begin.
 	Alone bool
-	// Shelf is from where an embedded control plane is taken, and where it goes again; nil: it is the lab's own. Not for one
-	// that is kept.
+	// Shelf is from where an embedded control plane is taken, and where it goes again; nil: it is
+	// the lab's own. Not for one that is kept.
 	Shelf *cluster.Shelf
 	// Log is called with each step of the lab; may be nil.
 	Log io.Writer
@@ -87,7 +89,8 @@ var Parts = []Part{
 		func(o *Options, power string) { o.Power = power }},
 }
 
-// What the flags for Options.Kubeconfig, Options.IronicEndpoint and Options.IronicImage say of themselves.
+// What the flags for Options.Kubeconfig, Options.IronicEndpoint and Options.IronicImage say of
+// themselves.
 const (
 	KubeconfigUsage  = "kubeconfig file for --cluster kubeconfig, of a user who may do everything"
 	IronicUsage      = "URL of an Ironic on this machine for --power ironic (default: the lab starts one)"
@@ -112,8 +115,8 @@ func (o Options) cluster() cluster.Options {
 	return c
 }
 
-// ControlPlane is the one that the lab has: Standard where real nodes would be to join Embedded, since without the standard
-// controllers no real kubelet can.
+// ControlPlane is the one that the lab has: Standard where real nodes would be to join Embedded,
+// since without the standard controllers no real kubelet can.
 func (o Options) ControlPlane() string {
 	if o.realNodes() && (o.Cluster == "" || o.Cluster == Embedded) {
 		return Standard
@@ -121,8 +124,8 @@ func (o Options) ControlPlane() string {
 	return cmp.Or(o.Cluster, Embedded)
 }
 
-// realNodes reports whether the hosts are real nodes: their kubelets are real, agents run in Pods, and everything takes longer,
-// several boots at once above all.
+// realNodes reports whether the hosts are real nodes: their kubelets are real, agents run in Pods,
+// and everything takes longer, several boots at once above all.
 func (o Options) realNodes() bool { return o.Hosts == Node }
 
 // models reports whether the hosts are models, which run no programs and need no hypervisor.
@@ -145,13 +148,14 @@ const (
 	podInterval, podGrace = 500 * time.Millisecond, 5 * time.Second
 )
 
-// ironicSlack is for an Ironic, which looks at a host whose power is to change in intervals that grow, and then holds its lock a
-// little longer.
+// ironicSlack is for an Ironic, which looks at a host whose power is to change in intervals that
+// grow, and then holds its lock a little longer.
 const ironicSlack = 30 * time.Second
 
-// actSlack is for what waits for no boot, so that no emulation of a host is in it: writes to the API and a command to a BMC. In a
-// whole make e2e, on a machine up to four times as slow as that of docs/performance.md, a host was off 2 s after a hard request,
-// and 3.5 s after what had hindered that. Ironic and other people's programs have their own pace.
+// actSlack is for what waits for no boot, so that no emulation of a host is in it: writes to the
+// API and a command to a BMC. In a whole make e2e, on a machine up to four times as slow as that of
+// docs/performance.md, a host was off 2 s after a hard request, and 3.5 s after what had hindered
+// that. Ironic and other people's programs have their own pace.
 const actSlack = 8 * time.Second
 
 // slack is for a machine that emulates the hosts, or is busy with other things.

@@ -20,15 +20,19 @@ type controlPlane interface {
 	// Config is an administrator's, ConfigFor that of a user with just the rights of its roles.
 	Config() *rest.Config
 	ConfigFor(user string, groups ...string) *rest.Config
-	// Runs are the standard controllers of Kubernetes that it runs, of those for which there are stand-ins.
+	// Runs are the standard controllers of Kubernetes that it runs, of those for which there are
+	// stand-ins.
 	Runs() []string
-	// NodeToken is by which the kubelet of a Node authenticates, BootstrapToken by which a real one asks for a certificate.
+	// NodeToken is by which the kubelet of a Node authenticates, BootstrapToken by which a real one
+	// asks for a certificate.
 	NodeToken(node string) string
 	BootstrapToken() string
-	// Address is where the API is on loopback, and CA vouches for it, under the name ServerName of package cluster.
+	// Address is where the API is on loopback, and CA vouches for it, under the name ServerName of
+	// package cluster.
 	Address() string
 	CA() []byte
-	// ProxyConfig is for a server in front of the API: clients that ConfigFor was made for believe it, and it believes them.
+	// ProxyConfig is for a server in front of the API: clients that ConfigFor was made for believe
+	// it, and it believes them.
 	ProxyConfig() (*tls.Config, error)
 	// Stop ends it. The error also says that something of it had ended before.
 	Stop() error
@@ -48,8 +52,8 @@ type plane struct {
 	admin    client.WithWatch
 	topology []client.Object
 	door     *door.Door
-	// kubelets is their path, nil where they go another way; wire is that of the standard controllers and of their kubelets,
-	// nil where the lab starts none.
+	// kubelets is their path, nil where they go another way; wire is that of the standard
+	// controllers and of their kubelets, nil where the lab starts none.
 	kubelets *gate.Proxy
 	wire     *gate.Wire
 	// peers vouches for agents that ask each other, nil until one does.

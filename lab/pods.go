@@ -128,7 +128,8 @@ func (p *pods) close(d *door.Door) error {
 	return err
 }
 
-// byToken sends a request through the gate of the Pod that it comes from. Those of others go ungated.
+// byToken sends a request through the gate of the Pod that it comes from. Those of others go
+// ungated.
 type byToken struct {
 	gates  map[podIdentity]podGate
 	others http.RoundTripper

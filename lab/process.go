@@ -90,7 +90,8 @@ type life struct {
 	back time.Time
 	// faults maps IDs of requests to the faults that strike once they are answered.
 	faults map[uint64]scenarios.StepFault
-	// stale is the version as of which its caches are filled, empty for the present one; listed are the kinds that were.
+	// stale is the version as of which its caches are filled, empty for the present one; listed are
+	// the kinds that were.
 	stale  string
 	listed map[*objects.Kind]bool
 }
@@ -258,7 +259,8 @@ func (p *proc) fall(l *life) {
 	p.reviveAfter(l, min(restartDelay<<(p.falls-1), maxBackoff))
 }
 
-// reviveAfter lets another incarnation start, when l has ended and a time is over. It is called with mu held.
+// reviveAfter lets another incarnation start, when l has ended and a time is over. It is called
+// with mu held.
 func (p *proc) reviveAfter(l *life, delay time.Duration) {
 	late := time.Duration(0)
 	if d, deviates := p.b.procs.schedule.step(p.name, "start Process/"+p.name, false); deviates && d.Fault == scenarios.FaultStaleList {
@@ -280,8 +282,8 @@ func (p *proc) reviveAfter(l *life, delay time.Duration) {
 	}()
 }
 
-// awaits reports whether it is still at that time that a new incarnation starts after l: a crash of a process that is down
-// already can keep it down for longer.
+// awaits reports whether it is still at that time that a new incarnation starts after l: a crash of
+// a process that is down already can keep it down for longer.
 func (p *proc) awaits(l *life, back time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

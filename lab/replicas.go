@@ -14,8 +14,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/objects"
 )
 
-// replicate has a controller elect a leader among as many processes as the plan says. The others start when the first
-// leads, as in the simulator.
+// replicate has a controller elect a leader among as many processes as the plan says. The others
+// start when the first leads, as in the simulator.
 func (b *Backend) replicate(first *proc) error {
 	replicas := 0
 	for _, c := range b.plan.Spec.Controllers {

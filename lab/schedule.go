@@ -47,7 +47,8 @@ func newSchedule(plan *scenarios.Plan, s *record.Stream, record bool) *schedule 
 	return all
 }
 
-// listening reports whether watches are to be listened to. A nil schedule is one in which nothing deviates.
+// listening reports whether watches are to be listened to. A nil schedule is one in which nothing
+// deviates.
 func (s *schedule) listening() bool { return s != nil && s.listens }
 
 // step counts a deed, and returns how it deviates.

@@ -99,7 +99,8 @@ func begin(s *record.Stream) {
 	s.Now(history.Event{Kind: history.NodeReady, Host: "worker-1", Object: "Node/worker-1"})
 }
 
-// Reads are counted from the last effect of their actor, everything else from the beginning of the story.
+// Reads are counted from the last effect of their actor, everything else from the beginning of the
+// story.
 func TestDeedsAreCounted(t *testing.T) {
 	s := record.NewStream(wall.Clock().Now)
 	all := newSchedule(new(scenarios.Plan), s, true)

@@ -64,7 +64,8 @@ func (o Options) replaced(set *controllers.Set, spec *scenarios.Spec) (reasons [
 	return reasons
 }
 
-// managed reports whether a controller is a stand-in for something that our kube-controller-manager runs.
+// managed reports whether a controller is a stand-in for something that our kube-controller-manager
+// runs.
 func (b *Backend) managed(controller string) bool {
 	r, err := b.set.Lookup(controller)
 	return b.plane.standard != nil && err == nil && r.StandIn()

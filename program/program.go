@@ -1,4 +1,5 @@
-// Package program is the command fencelab with controllers of one's own. A program of five lines has them in all of its verbs:
+// Package program is the command fencelab with controllers of one's own. A program of five lines
+// has them in all of its verbs:
 //
 //	func main() { program.Main(fencer.Module) }
 //
@@ -19,8 +20,8 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// Main is the command, from its arguments to its exit code: it does not return. Each module is a [controllers.Module], several
-// of them, or a function that returns either.
+// Main is the command, from its arguments to its exit code: it does not return. Each module is a
+// [controllers.Module], several of them, or a function that returns either.
 func Main(given ...any) {
 	container.Main() // does not return in a process that becomes the program of an image
 	keeper.Main()    // does not return in the process that cleans up after us

@@ -113,7 +113,8 @@ func checkEnd(c Checker, path, end string) {
 	}
 }
 
-// leastRate is the slowest link over which an exchange with the API server ends before its client gives up.
+// leastRate is the slowest link over which an exchange with the API server ends before its client
+// gives up.
 const leastRate = 1000
 
 func checkImpair(c Checker, path string, i *ImpairOp) {

@@ -10,12 +10,12 @@ import (
 // in worlds that don't schedule them, where only actions that pass a gate are visible.
 type Deed struct {
 	Actor string
-	// Does is a verb and an object: an effect such as "delete Node/worker-1" or "bmc ForceOff worker-1", a read such as
-	// "get Node/worker-1" or "read BMC/worker-1", a delivery such as "deliver node-deleted Node/worker-1", or
-	// "start Process/remediation".
+	// Does is a verb and an object: an effect such as "delete Node/worker-1" or "bmc ForceOff
+	// worker-1", a read such as "get Node/worker-1" or "read BMC/worker-1", a delivery such as
+	// "deliver node-deleted Node/worker-1", or "start Process/remediation".
 	Does string
-	// After is how many effects its actor had had in the story, for a read: how often one asks is more of an accident than
-	// what one does.
+	// After is how many effects its actor had had in the story, for a read: how often one asks is
+	// more of an accident than what one does.
 	After int
 	// N counts from 1: those of the story, and of reads those since the actor's last effect.
 	N int
@@ -44,14 +44,15 @@ func (d Deed) String() string {
 	return fmt.Sprintf("%s/%s/%d", d.Actor, d.Does, d.N)
 }
 
-// DeedCount counts the deeds of a story. Every world counts by it, since a plan names the same deed in each.
+// DeedCount counts the deeds of a story. Every world counts by it, since a plan names the same deed
+// in each.
 type DeedCount struct {
 	deeds   map[Deed]int
 	effects map[string]int
 }
 
-// Next completes a deed by how often it was done. One that does nothing that is seen has no name, but may be an effect of
-// its actor.
+// Next completes a deed by how often it was done. One that does nothing that is seen has no name,
+// but may be an effect of its actor.
 func (c *DeedCount) Next(actor, does string, effect bool) Deed {
 	if c.deeds == nil {
 		c.deeds, c.effects = make(map[Deed]int), make(map[string]int)
@@ -70,7 +71,8 @@ func (c *DeedCount) Next(actor, does string, effect bool) Deed {
 	return d
 }
 
-// NamesDeed reports whether the name of a step is that of a deed: a verb and an object have a space between them.
+// NamesDeed reports whether the name of a step is that of a deed: a verb and an object have a space
+// between them.
 func NamesDeed(step string) bool { return strings.Contains(step, " ") }
 
 // ParseDeed reads the name of a step that a plan names by its deed.

@@ -91,8 +91,8 @@ type stepFault struct {
 	told         string
 }
 
-// nouns say what the verbs of deeds do to their object, or alone. Those above the line pass a gate, and the others happen in
-// the simulator, within a process or in the world.
+// nouns say what the verbs of deeds do to their object, or alone. Those above the line pass a gate,
+// and the others happen in the simulator, within a process or in the world.
 var nouns = map[string]string{
 	"get": "read of OBJECT", "list": "list of OBJECT", "read": "question to OBJECT", "create": "creation of OBJECT", "update": "update of OBJECT",
 	"patch": "patch of OBJECT", "apply": "patch of OBJECT", "delete": "deletion of OBJECT", "deletecollection": "deletion of OBJECT", "evict": "eviction of OBJECT",

@@ -6,8 +6,8 @@ type Feature string
 
 // Features beside operations, events and needs.
 const (
-	// FeatureDeviations are a schedule's, of steps of the simulator, and FeatureDeeds those of steps that are named by what
-	// is done.
+	// FeatureDeviations are a schedule's, of steps of the simulator, and FeatureDeeds those of
+	// steps that are named by what is done.
 	FeatureDeviations Feature = "deviations"
 	FeatureDeeds      Feature = "deviations of deeds"
 	// FeatureReplicas are several processes of a controller, which elect a leader.
@@ -34,7 +34,8 @@ const (
 	FeatureForeignFields Feature = "foreign"
 	// FeaturePausedWatchdog is the watchdog of a host that is paused, and goes on waiting.
 	FeaturePausedWatchdog Feature = "watchdog of a paused host"
-	// FeatureControllerClocks are clocks of controllers' own, FeatureClockRates clocks that run fast or slow.
+	// FeatureControllerClocks are clocks of controllers' own, FeatureClockRates clocks that run
+	// fast or slow.
 	FeatureControllerClocks Feature = "controllerClocks"
 	FeatureClockRates       Feature = "clockRates"
 )

@@ -66,7 +66,8 @@ func (t Trigger) Holds(events []history.Event) bool {
 // claimIsTrue is the guarantee about claims.
 const claimIsTrue = "claim-is-true"
 
-// completeClaims writes the defaults out. A plan that names the guarantee, and no claim, has the usual one.
+// completeClaims writes the defaults out. A plan that names the guarantee, and no claim, has the
+// usual one.
 func (s *Spec) completeClaims() {
 	if len(s.Claims) == 0 && slices.Contains(s.Invariants, claimIsTrue) {
 		s.Claims = []OffClaim{{}}

@@ -13,10 +13,12 @@ type Healer interface {
 	APIRestore(*struct{}) error
 	// RestoreAllBut restores every link but some.
 	RestoreAllBut([]Link) error
-	// HealHost undoes what was done to a host, but for its power, and HealBMC what was done to its BMC, but for some faults.
+	// HealHost undoes what was done to a host, but for its power, and HealBMC what was done to its
+	// BMC, but for some faults.
 	HealHost(host string) error
 	HealBMC(host string, but []string)
-	// Running are the processes of controllers, those included that are down, in an order that doesn't change.
+	// Running are the processes of controllers, those included that are down, in an order that
+	// doesn't change.
 	Running() []Running
 	// ThawCaches has every cache catch up.
 	ThawCaches()

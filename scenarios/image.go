@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Image names a container image: a file that docker save writes, which ends in .tar; a directory with an OCI layout, which begins
-// with ./, ../ or /; or a reference into a registry, with a tag or a digest.
+// Image names a container image: a file that docker save writes, which ends in .tar; a directory
+// with an OCI layout, which begins with ./, ../ or /; or a reference into a registry, with a tag or
+// a digest.
 type Image string
 
 // Local reports whether the image is a file or a directory of this machine.

@@ -57,20 +57,22 @@ type LinkOp struct {
 	Between []string `json:"between,omitempty"`
 }
 
-// ImpairOp names links of the network, as a cut does, and what becomes of the frames that pass them.
+// ImpairOp names links of the network, as a cut does, and what becomes of the frames that pass
+// them.
 type ImpairOp struct {
 	// host is a host: all its links, except that of its BMC.
 	Host string `json:"host,omitempty"`
 	// domain is a failure domain: all links that lead out of it, except those of BMCs.
 	Domain string `json:"domain,omitempty"`
-	// from is where one direction of a link begins: api or host/NAME. Messages in the other direction pass as always.
+	// from is where one direction of a link begins: api or host/NAME. Messages in the other
+	// direction pass as always.
 	From string `json:"from,omitempty"`
 	// to is where that direction ends.
 	To string `json:"to,omitempty"`
 	// between is the two ends of a link, in both directions.
 	Between []string `json:"between,omitempty"`
-	// delay is how much later each frame arrives. An exchange over links that are poor in both directions takes twice
-	// as much longer.
+	// delay is how much later each frame arrives. An exchange over links that are poor in both
+	// directions takes twice as much longer.
 	Delay Duration `json:"delay,omitzero"`
 	// loss is the share of frames that never arrive, such as 0.1.
 	Loss float64 `json:"loss,omitempty"`

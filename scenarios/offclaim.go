@@ -5,20 +5,23 @@ import (
 	"time"
 )
 
-// OffClaim is a field by which a system says that a host is off, and others act on that: as long as it has the value, the
-// host must be off. There is one such field for each host, of the object that is called like the host, or like its Node.
+// OffClaim is a field by which a system says that a host is off, and others act on that: as long as
+// it has the value, the host must be off. There is one such field for each host, of the object that
+// is called like the host, or like its Node.
 type OffClaim struct {
 	// kind is the kind of the objects. Left out: BareMetalHost.
 	Kind string `json:"kind,omitempty"`
 	// path is the JSONPath of the field. Left out: status.poweredOn.
 	Path string `json:"path,omitempty"`
-	// value is the text that says off, quoted if YAML takes it for something else. Left out: "false".
+	// value is the text that says off, quoted if YAML takes it for something else. Left out:
+	// "false".
 	Value string `json:"value,omitempty"`
 	// within is how long the field and the host may differ. Left out: 10s.
 	Within Duration `json:"within,omitzero"`
 }
 
-// The claim that everybody makes who keeps to seed 000, and how long its writer has for looking at the host again.
+// The claim that everybody makes who keeps to seed 000, and how long its writer has for looking at
+// the host again.
 const (
 	usualClaim  = "BareMetalHost"
 	usualField  = "status.poweredOn"

@@ -255,7 +255,8 @@ type AnnotateOp struct {
 	Key string `json:"key"`
 	// value is the annotation's value.
 	Value string `json:"value,omitempty"`
-	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	// as is the name of the user who does it, where there are several: their events have user/NAME
+	// as actor. Default: user.
 	As string `json:"as,omitempty"`
 }
 
@@ -309,7 +310,8 @@ type ObjectOp struct {
 	Kind string `json:"kind,omitempty"`
 	// labels are the labels that the objects of kind must have.
 	Labels map[string]string `json:"labels,omitempty"`
-	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	// as is the name of the user who does it, where there are several: their events have user/NAME
+	// as actor. Default: user.
 	As string `json:"as,omitempty"`
 }
 
@@ -327,15 +329,16 @@ type CreateOp struct {
 	// topology gives it. A custom resource has a status only if with gives one, and a
 	// BareMetalHost without a bmc gets that of its host.
 	With json.RawMessage `json:"with,omitempty"`
-	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	// as is the name of the user who does it, where there are several: their events have user/NAME
+	// as actor. Default: user.
 	As string `json:"as,omitempty"`
 }
 
 // By is who does it.
 func (o *CreateOp) By() string { return history.UserNamed(o.As) }
 
-// SaysStatus reports whether the object comes with a status: that of the topology, or one that is given. One of a custom
-// kind otherwise has none: its controller has yet to say something.
+// SaysStatus reports whether the object comes with a status: that of the topology, or one that is
+// given. One of a custom kind otherwise has none: its controller has yet to say something.
 func (o *CreateOp) SaysStatus() bool {
 	var given struct{ Status json.RawMessage }
 	return len(o.With) == 0 || json.Unmarshal(o.With, &given) == nil && given.Status != nil
@@ -355,7 +358,8 @@ type PatchOp struct {
 	// foreign says that the patch has fields of a system under test whose definition of the
 	// kind is not fencelab's: only the lab's API server can check them.
 	Foreign bool `json:"foreign,omitempty"`
-	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	// as is the name of the user who does it, where there are several: their events have user/NAME
+	// as actor. Default: user.
 	As string `json:"as,omitempty"`
 }
 
@@ -392,7 +396,8 @@ type OnlineOp struct {
 	Host string `json:"host"`
 	// online says whether the host should be on.
 	Online bool `json:"online"`
-	// as is the name of the user who does it, where there are several: their events have user/NAME as actor. Default: user.
+	// as is the name of the user who does it, where there are several: their events have user/NAME
+	// as actor. Default: user.
 	As string `json:"as,omitempty"`
 }
 

@@ -153,7 +153,8 @@ func (p *Plan) With(deviations []Deviation) *Plan {
 	return &q
 }
 
-// NamesSteps reports whether the plan deviates at a step of the simulator, for which no other world has a name.
+// NamesSteps reports whether the plan deviates at a step of the simulator, for which no other world
+// has a name.
 func (p *Plan) NamesSteps() bool {
 	return slices.ContainsFunc(p.Deviations, func(d Deviation) bool { return !NamesDeed(d.Step) })
 }

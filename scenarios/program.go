@@ -54,8 +54,8 @@ type Program struct {
 // Variable is a reference to one in a program's command or environment.
 var Variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Settings is the variable of the file with the settings that a story has for the controller whose place a program
-// takes. A program that asks for it has them, and is judged by them.
+// Settings is the variable of the file with the settings that a story has for the controller whose
+// place a program takes. A program that asks for it has them, and is judged by them.
 const Settings = "SETTINGS"
 
 // Given are the variables that a program is given.

@@ -169,10 +169,12 @@ type Ironic struct {
 	// bin is the directory with Ironic's executables, ironic and ironic-dbsync. Default:
 	// /usr/bin, where Debian installs them.
 	Bin string `json:"bin,omitempty"`
-	// image is a container image with Ironic's executables, as that of a program. Default: those of bin.
+	// image is a container image with Ironic's executables, as that of a program. Default: those of
+	// bin.
 	Image Image `json:"image,omitempty"`
-	// enrolls says that clients enroll hosts of their own, as baremetal-operator does with a new BareMetalHost, and that
-	// Ironic has the interfaces that it asks for then. That needs Ironic 24.
+	// enrolls says that clients enroll hosts of their own, as baremetal-operator does with a new
+	// BareMetalHost, and that Ironic has the interfaces that it asks for then. That needs Ironic
+	// 24.
 	Enrolls bool `json:"enrolls,omitempty"`
 }
 
@@ -240,8 +242,8 @@ func (t *Topology) NodeOf(host string) string {
 type Workload struct {
 	// host is where the workload runs when the story begins. Default: there is no workload.
 	Host string `json:"host,omitempty"`
-	// stops is how long its process takes to stop when it is asked to, such as 20s, or never: then it ends when it is killed,
-	// once its Pod's grace of 30 s is over. Default: a moment.
+	// stops is how long its process takes to stop when it is asked to, such as 20s, or never: then
+	// it ends when it is killed, once its Pod's grace of 30 s is over. Default: a moment.
 	Stops string `json:"stops,omitempty"`
 }
 
@@ -385,7 +387,8 @@ type Trigger struct {
 	Occurrence int `json:"occurrence,omitempty"`
 	// allOf replaces event with several events, which may happen in any order.
 	AllOf []Trigger `json:"allOf,omitempty"`
-	// anyOf replaces event with several events, of which the first that happens is enough: schedules may differ in which.
+	// anyOf replaces event with several events, of which the first that happens is enough:
+	// schedules may differ in which.
 	AnyOf []Trigger `json:"anyOf,omitempty"`
 	// since is the name of an earlier step, or start: events count from when that step was
 	// done, or from the beginning of the story, so the event may already have happened.

@@ -41,7 +41,8 @@ func matches(want, got string) bool { return want == "" || want == got }
 // IsZero reports whether the trigger waits for nothing.
 func (t Trigger) IsZero() bool { return reflect.ValueOf(t).IsZero() }
 
-// List is the list of events that stands in for one, and the name of its field; nil and "" where there is none.
+// List is the list of events that stands in for one, and the name of its field; nil and "" where
+// there is none.
 func (t *Trigger) List() (events []Trigger, field string) {
 	switch {
 	case len(t.AllOf) > 0:

@@ -285,8 +285,9 @@ func (s *System) UnderTest(all []*Scenario) (unfit func(*Scenario) string, err e
 // ImagesUsage says what [System.UseImages] takes.
 const ImagesUsage = "container image for a program of the system, in the place of what it runs, as [NAME=]IMAGE: an archive, a directory with an OCI layout, or a reference; may be repeated"
 
-// UseImages has programs run from other images, each given as IMAGE or, where there are several programs, as NAME=IMAGE. The BMCs'
-// is called bmc. What is on this machine is found from a directory.
+// UseImages has programs run from other images, each given as IMAGE or, where there are several
+// programs, as NAME=IMAGE. The BMCs' is called bmc. What is on this machine is found from a
+// directory.
 func (s *System) UseImages(given []string, dir string) error {
 	programs := make(map[string]func(Image))
 	for i := range s.Spec.Controllers {
@@ -386,7 +387,8 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// OwnBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it doesn't.
+// OwnBMCs is where a scenario asks for something that only fencelab's own BMCs do; empty if it
+// doesn't.
 func OwnBMCs(spec *Spec) string {
 	for i := range spec.Topology.Hosts {
 		if spec.Topology.Hosts[i].PowerRestore != "" {

@@ -396,7 +396,8 @@ const (
 	watchdogOnly = "no controller sets a BMC's watchdog"
 )
 
-// TestPresetsHaveStories: each misbehaviour of real BMCs has a story in the catalogue, or a reason why it has none.
+// TestPresetsHaveStories: each misbehaviour of real BMCs has a story in the catalogue, or a reason
+// why it has none.
 func TestPresetsHaveStories(t *testing.T) {
 	told := map[string]bool{}
 	for _, scenario := range catalog(t) {

@@ -24,7 +24,8 @@ func (s *stream) Tells() (process, of string) {
 
 // Told is a plan of the simulator whose deviations are named by deeds.
 type Told struct {
-	// Plan is the plan with its deviations named by deeds, in the order in which their steps are scheduled.
+	// Plan is the plan with its deviations named by deeds, in the order in which their steps are
+	// scheduled.
 	Plan *scenarios.Plan
 	// Untold explains why certain deviations, in the simulator's words, have no name by deed.
 	Untold []string

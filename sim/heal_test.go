@@ -98,7 +98,8 @@ spec:
 	}
 }
 
-// TestTheDeadLearnNothing: a watch that expires while its process is down brings it no list, and nothing to do.
+// TestTheDeadLearnNothing: a watch that expires while its process is down brings it no list, and
+// nothing to do.
 func TestTheDeadLearnNothing(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {

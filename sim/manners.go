@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// What a controller does that no event of the world tells: it runs without a rest, or takes the time of the machine instead of
-// the run's. One that never comes back is noticed by package stall.
+// What a controller does that no event of the world tells: it runs without a rest, or takes the
+// time of the machine instead of the run's. One that never comes back is noticed by package stall.
 
 const (
-	// restless is how often in a row a reconcile asks to run again at once, while nobody changes anything, before that is
-	// worth a note; and at once is within this time.
+	// restless is how often in a row a reconcile asks to run again at once, while nobody changes
+	// anything, before that is worth a note; and at once is within this time.
 	restless = 100
 	atOnce   = 5 * time.Millisecond
-	// slow is for how long a reconcile may keep the simulator from going on, and slowly how often it may be slow: a busy
-	// machine lets anything be slow now and then.
+	// slow is for how long a reconcile may keep the simulator from going on, and slowly how often
+	// it may be slow: a busy machine lets anything be slow now and then.
 	slow   = 200 * time.Millisecond
 	slowly = 3
 )
@@ -38,7 +38,8 @@ func (q *queue) rests(e *entry, after time.Duration) {
 	}
 }
 
-// timed notices a reconcile that takes its time, in a run whose manners are looked at: a search has no time for that.
+// timed notices a reconcile that takes its time, in a run whose manners are looked at: a search has
+// no time for that.
 func (a *flights) timed(c *coroutine) {
 	p := a.p
 	if p.w.trace == nil || c.mark.Took() < slow {

@@ -28,9 +28,10 @@ const kvmTimeout = 10 * time.Second
 
 const emulator = "qemu-system-x86_64"
 
-// chooseAccelerator returns KVM only where a guest has reached user space under it. That /dev/kvm opens proves nothing:
-// there are machines where it does and a guest then hangs in its firmware. The verdict, with its reason, is kept in the
-// assets directory until the machine boots again. env is added to the environment of the QEMU that is tried.
+// chooseAccelerator returns KVM only where a guest has reached user space under it. That /dev/kvm
+// opens proves nothing: there are machines where it does and a guest then hangs in its firmware.
+// The verdict, with its reason, is kept in the assets directory until the machine boots again. env
+// is added to the environment of the QEMU that is tried.
 func chooseAccelerator(ctx context.Context, image *Image, assets, scratch string, env ...string) (Accelerator, string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// What takes seconds to find out is kept beside the assets for the next lab. Labs that run at the same time, perhaps of
-// users who must not write there, share it: therefore a file is only ever replaced as a whole, and one that can't be kept is
-// found out again.
+// What takes seconds to find out is kept beside the assets for the next lab. Labs that run at the
+// same time, perhaps of users who must not write there, share it: therefore a file is only ever
+// replaced as a whole, and one that can't be kept is found out again.
 
 // keepFile keeps what was found out, if that is possible.
 func keepFile(path string, data []byte) {
@@ -25,7 +25,8 @@ func keepFile(path string, data []byte) {
 	os.Remove(file.Name())
 }
 
-// keepFiles copies the files of a directory that another one lacks or has otherwise, if that is possible.
+// keepFiles copies the files of a directory that another one lacks or has otherwise, if that is
+// possible.
 func keepFiles(from, to string) {
 	paths, _ := filepath.Glob(filepath.Join(from, "*")) // the pattern is a good one
 	for _, path := range paths {

@@ -6,8 +6,9 @@ import (
 	"io/fs"
 )
 
-// archive writes a "newc" cpio archive, the format that the kernel unpacks as its initramfs (Documentation/driver-api/
-// early-userspace/buffer-format.rst). The same content always gives the same bytes: times and owners are zero.
+// archive writes a "newc" cpio archive, the format that the kernel unpacks as its initramfs
+// (Documentation/driver-api/ early-userspace/buffer-format.rst). The same content always gives the
+// same bytes: times and owners are zero.
 type archive struct {
 	w     io.Writer
 	inode int

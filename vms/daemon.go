@@ -24,14 +24,17 @@ const (
 	daemonConf    = `auth_unix_rw = "none"
 log_outputs = "3:stderr"
 `
-	// ordinary is how a daemon that root starts sees itself: root's would be the machine's libvirt, with its directories.
+	// ordinary is how a daemon that root starts sees itself: root's would be the machine's libvirt,
+	// with its directories.
 	ordinary = 1000
-	// config has the sockets of QEMU's monitors deep below it, and a socket's path is limited to 108 bytes.
+	// config has the sockets of QEMU's monitors deep below it, and a socket's path is limited to
+	// 108 bytes.
 	config = "c"
 )
 
-// daemonLayout is that of a session's daemon with its directories for the user below the root. It takes what the embedded
-// driver has learned about QEMU for out of date, and the other way round, so each keeps its own.
+// daemonLayout is that of a session's daemon with its directories for the user below the root. It
+// takes what the embedded driver has learned about QEMU for out of date, and the other way round,
+// so each keeps its own.
 func daemonLayout(cache string) layout {
 	return layout{
 		conf: config + "/libvirt", known: "cache/libvirt/qemu/cache/capabilities", pids: "run/libvirt/qemu/run",
@@ -39,7 +42,8 @@ func daemonLayout(cache string) layout {
 	}
 }
 
-// startDaemon starts a daemon and connects to it. The keeper ends it, since its environment has a mark, as that of its QEMU has.
+// startDaemon starts a daemon and connects to it. The keeper ends it, since its environment has a
+// mark, as that of its QEMU has.
 func (h *hypervisor) startDaemon(root string) (uri string, err error) {
 	path, err := exec.LookPath(daemon)
 	if err != nil {

@@ -24,22 +24,24 @@ import (
 const (
 	// tickInterval is how often silence is looked for.
 	tickInterval = 100 * time.Millisecond
-	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel closes with the process; see
-	// Options.Within.
+	// portEndTimeout bounds the wait for the end of a dead QEMU's connection, which the kernel
+	// closes with the process; see Options.Within.
 	portEndTimeout = 5 * time.Second
 	// firmwareReset is less than a kernel needs from a reset to one of its own.
 	firmwareReset = time.Second
 	// settleInterval is how often it is looked whether an event has been recorded.
 	settleInterval = 5 * time.Millisecond
-	// actTimeout bounds the wait for the hypervisor's event about what was just done; see Options.Within.
+	// actTimeout bounds the wait for the hypervisor's event about what was just done; see
+	// Options.Within.
 	actTimeout = 20 * time.Second
 )
 
-// Domain is one host. Its methods may be called from any goroutine; those that change the power return when the event that
-// proves the change has been recorded, but for [Domain.Shutdown], which only asks the guest.
+// Domain is one host. Its methods may be called from any goroutine; those that change the power
+// return when the event that proves the change has been recorded, but for [Domain.Shutdown], which
+// only asks the guest.
 //
-// It has many fields because it follows a machine through libvirt, its serial port and its console at
-// a time.
+// It has many fields because it follows a machine through libvirt, its serial port and its console
+// at a time.
 type Domain struct {
 	lab      *Lab
 	name     string
@@ -118,8 +120,8 @@ func (d *Domain) UUID() string { return d.spec.uuid }
 // Console is the path of the serial console's log, from all boots.
 func (d *Domain) Console() string { return d.spec.console }
 
-// State is the host's power state as of the events recorded so far: it says Off only after PoweredOff was recorded, so that whoever
-// acts upon it acts later in the history, too.
+// State is the host's power state as of the events recorded so far: it says Off only after
+// PoweredOff was recorded, so that whoever acts upon it acts later in the history, too.
 func (d *Domain) State() State {
 	d.lab.mu.Lock()
 	defer d.lab.mu.Unlock()
@@ -177,7 +179,8 @@ func (d *Domain) Shutdown() error {
 	return nil
 }
 
-// ErrNotRunning says that an operation came too late for the host's boot, which its guest may have ended at this very moment.
+// ErrNotRunning says that an operation came too late for the host's boot, which its guest may have
+// ended at this very moment.
 var ErrNotRunning = errors.New("it is not running")
 
 // running turns libvirt's error for a domain that isn't running into ErrNotRunning, and returns
@@ -189,8 +192,8 @@ func running(err error) error {
 	return err
 }
 
-// Restart resets the host; it fails with ErrNotRunning if the host is off. One that is paused executes again, as a reset lets
-// any hung machine do.
+// Restart resets the host; it fails with ErrNotRunning if the host is off. One that is paused
+// executes again, as a reset lets any hung machine do.
 func (d *Domain) Restart(ctx context.Context) error {
 	d.power.Lock()
 	defer d.power.Unlock()
@@ -240,8 +243,8 @@ func (d *Domain) unchangedFor() time.Duration {
 	return d.lab.Now() - d.changed
 }
 
-// Reboot presses the ACPI power button, as [Domain.Shutdown] does, and a guest that then switches itself off is reset instead. It
-// fails with ErrNotRunning if the host is off.
+// Reboot presses the ACPI power button, as [Domain.Shutdown] does, and a guest that then switches
+// itself off is reset instead. It fails with ErrNotRunning if the host is off.
 func (d *Domain) Reboot() error {
 	if err := running(d.libvirt.Reboot(libvirt.DOMAIN_REBOOT_ACPI_POWER_BTN)); err != nil {
 		return fmt.Errorf("reboot host %s: %w", d.name, err)
@@ -249,8 +252,8 @@ func (d *Domain) Reboot() error {
 	return nil
 }
 
-// Interrupt injects a non-maskable interrupt, of which our kernel takes no notice but a line on the console. It fails with
-// ErrNotRunning if the host is off.
+// Interrupt injects a non-maskable interrupt, of which our kernel takes no notice but a line on the
+// console. It fails with ErrNotRunning if the host is off.
 func (d *Domain) Interrupt() error {
 	if err := running(d.libvirt.InjectNMI(0)); err != nil {
 		return fmt.Errorf("interrupt host %s: %w", d.name, err)
@@ -271,7 +274,8 @@ func (d *Domain) Resume(ctx context.Context) error {
 // Links are both directions between the host and everything else of the network.
 func (d *Domain) Links() []network.Link { return network.All(network.Host(d.name)) }
 
-// Tell sends a command to the guest's PID 1 and returns when that has accepted it. Its effect ends with the boot.
+// Tell sends a command to the guest's PID 1 and returns when that has accepted it. Its effect ends
+// with the boot.
 func (d *Domain) Tell(ctx context.Context, c evidence.Command) error {
 	accepted := func(e Event) bool { return e.Kind == Kind(evidence.Accepted) && e.Detail == string(c) && !e.Late }
 	return d.act(ctx, "tell "+string(c)+" to", accepted, func() error {

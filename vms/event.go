@@ -13,36 +13,41 @@ type Observer string
 
 // The observers. None of them is inside the guest's network or behind its BMC.
 const (
-	// Hypervisor: libvirt's events about the QEMU process. It alone knows about power, see [PoweredOff] and [Reset], but that
-	// a guest which speaks is not off.
+	// Hypervisor: libvirt's events about the QEMU process. It alone knows about power, see
+	// [PoweredOff] and [Reset], but that a guest which speaks is not off.
 	Hypervisor Observer = "hypervisor"
-	// Guest: a process in the guest wrote a line to the evidence port. It alone knows which processes run, and only while
-	// it is heard: after [EvidenceLost] nothing is known of them but what the hypervisor says.
+	// Guest: a process in the guest wrote a line to the evidence port. It alone knows which
+	// processes run, and only while it is heard: after [EvidenceLost] nothing is known of them but
+	// what the hypervisor says.
 	Guest Observer = "guest"
-	// Listener: our own end of the port, about the guest's silence; and our own acts on the network.
+	// Listener: our own end of the port, about the guest's silence; and our own acts on the
+	// network.
 	Listener Observer = "listener"
 )
 
-// Kind says what an [Event] reports. Events of the observer Guest have the kinds of package evidence.
+// Kind says what an [Event] reports. Events of the observer Guest have the kinds of package
+// evidence.
 type Kind string
 
 // What the hypervisor reports.
 const (
-	// PoweredOn: the machine executes its firmware. The hypervisor's word of that can come after the guest's first; then the
-	// guest is the observer.
+	// PoweredOn: the machine executes its firmware. The hypervisor's word of that can come after
+	// the guest's first; then the guest is the observer.
 	PoweredOn Kind = "powered-on"
-	// PoweredOff: the QEMU process is gone, and all that the guest wrote before was read. It ends the boot and every process in it.
-	// Detail is libvirt's reason: shutdown (the guest powered itself off), destroyed, crashed or failed.
+	// PoweredOff: the QEMU process is gone, and all that the guest wrote before was read. It ends
+	// the boot and every process in it. Detail is libvirt's reason: shutdown (the guest powered
+	// itself off), destroyed, crashed or failed.
 	PoweredOff Kind = "powered-off"
-	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes its firmware again. The
-	// hypervisor's word of that can come seconds after the next boot's first; then the guest is the observer.
-	// Detail is requested ([Domain.Restart]), watchdog (the console shows that softdog fired, or the device said so), sysrq (or
-	// that a program had the kernel reboot at once) or guest (a panic or reboot).
+	// Reset: the machine was reset. It ends the boot and every process in it; the machine executes
+	// its firmware again. The hypervisor's word of that can come seconds after the next boot's
+	// first; then the guest is the observer. Detail is requested ([Domain.Restart]), watchdog (the
+	// console shows that softdog fired, or the device said so), sysrq (or that a program had the
+	// kernel reboot at once) or guest (a panic or reboot).
 	Reset Kind = "reset"
 	// Paused: no instruction is executed; the boot and its processes go on existing.
 	Paused Kind = "paused"
-	// Halted: the guest said that it ends all that it does, for the rest of the boot; Detail is hang or panic. The kernel may go
-	// on, and processes still exist.
+	// Halted: the guest said that it ends all that it does, for the rest of the boot; Detail is
+	// hang or panic. The kernel may go on, and processes still exist.
 	Halted Kind = "halted"
 	// Resumed ends Paused.
 	Resumed Kind = "resumed"
@@ -50,11 +55,13 @@ const (
 
 // What the listener reports.
 const (
-	// EvidenceLost: the machine executes, but was silent for longer than [Options.Silence], or lines are missing.
+	// EvidenceLost: the machine executes, but was silent for longer than [Options.Silence], or
+	// lines are missing.
 	EvidenceLost Kind = "evidence-lost"
 	// EvidenceRegained: a lost guest is heard again, or the hypervisor has ended its boot.
 	EvidenceRegained Kind = "evidence-regained"
-	// LinkDown and LinkUp: a link of the network was cut or restored, by [Lab.Cut] and [Lab.Restore].
+	// LinkDown and LinkUp: a link of the network was cut or restored, by [Lab.Cut] and
+	// [Lab.Restore].
 	LinkDown Kind = "link-down"
 	LinkUp   Kind = "link-up"
 	// LinkPoor: a link of the network became poor, by [Lab.Impair]; Detail says how.
@@ -63,8 +70,9 @@ const (
 
 // Event is one physical fact about a host.
 type Event struct {
-	// At is when the fact was known here, by the monotonic clock, since the Lab was opened. For a fact that the guest or the
-	// hypervisor reports it is an upper bound of when it happened, some milliseconds late. Events are handed over in this order.
+	// At is when the fact was known here, by the monotonic clock, since the Lab was opened. For a
+	// fact that the guest or the hypervisor reports it is an upper bound of when it happened, some
+	// milliseconds late. Events are handed over in this order.
 	At       time.Duration
 	Host     string // HostConfig.Name
 	Observer Observer
@@ -100,8 +108,8 @@ const (
 // State is a host's power state, spelled as Redfish does.
 type State string
 
-// The states. A guest that shuts down is On until it is off. A machine that is being started is PoweringOn, since who takes it for
-// Off would act after it runs.
+// The states. A guest that shuts down is On until it is off. A machine that is being started is
+// PoweringOn, since who takes it for Off would act after it runs.
 const (
 	StateOn         State = "On"
 	StateOff        State = "Off"
@@ -109,7 +117,8 @@ const (
 	StatePaused     State = "Paused"
 )
 
-// tracker turns what was observed about one host into events. It is pure: its caller owns the clock.
+// tracker turns what was observed about one host into events. It is pure: its caller owns the
+// clock.
 type tracker struct {
 	host        string
 	silence     time.Duration // allowed once a boot was heard
@@ -136,7 +145,8 @@ func (t *tracker) event(at time.Duration, by Observer, kind Kind, detail string)
 	return Event{At: at, Host: t.host, Observer: by, Kind: kind, Boot: t.boot, Detail: detail}
 }
 
-// hypervisor observes a change of the machine. libvirt also reports changes that are none, such as a resumption as part of the start.
+// hypervisor observes a change of the machine. libvirt also reports changes that are none, such as
+// a resumption as part of the start.
 func (t *tracker) hypervisor(at time.Duration, kind Kind, detail string) []Event {
 	if kind == Resumed && t.state != StatePaused || kind == Paused && t.state != StateOn {
 		return nil
@@ -177,8 +187,9 @@ func (t *tracker) end(at time.Duration) []Event {
 	return events
 }
 
-// line observes what the guest wrote. The reason of a reset is asked for when the line is the first that is known of one: a
-// machine runs one kernel, so that another boot's word proves the end of the one before.
+// line observes what the guest wrote. The reason of a reset is asked for when the line is the first
+// that is known of one: a machine runs one kernel, so that another boot's word proves the end of
+// the one before.
 func (t *tracker) line(at time.Duration, l evidence.Line, reason func() string) []Event {
 	e := Event{At: at, Host: t.host, Observer: Guest, Kind: Kind(l.Kind), Boot: l.Boot, Process: l.Process, Seq: l.Seq, Detail: l.Detail, Uptime: l.Uptime}
 	if t.ended[l.Boot] {

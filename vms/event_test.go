@@ -14,8 +14,9 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// TestTracker feeds one observation a line, "seconds what", to a tracker that allows 2 s of silence, and 10 s at boot. It expects events
-// written as "seconds kind boot [process]"; heartbeats and the plain echo of observations are left out.
+// TestTracker feeds one observation a line, "seconds what", to a tracker that allows 2 s of
+// silence, and 10 s at boot. It expects events written as "seconds kind boot [process]"; heartbeats
+// and the plain echo of observations are left out.
 func TestTracker(t *testing.T) {
 	for _, c := range []struct{ name, observed, want string }{
 		{
@@ -300,8 +301,8 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAnEndIsToldBeforeTheNextBeginning: a host that somebody else switches off and at once on again has been off: what the
-// guest said before its end, and the end, come before the beginning.
+// TestAnEndIsToldBeforeTheNextBeginning: a host that somebody else switches off and at once on
+// again has been off: what the guest said before its end, and the end, come before the beginning.
 func TestAnEndIsToldBeforeTheNextBeginning(t *testing.T) {
 	l := &Lab{options: Options{Within: context.WithTimeout}, opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
 	d := &Domain{lab: l, name: "worker-1", tracker: newTracker("worker-1", time.Minute, time.Minute)}
@@ -323,8 +324,8 @@ func TestAnEndIsToldBeforeTheNextBeginning(t *testing.T) {
 	}
 }
 
-// TestOneRestartIsOneReset: the firmware resets a machine again, once or several times, before it goes on, and not all of that has
-// to come after whoever asked for the reset knows of it.
+// TestOneRestartIsOneReset: the firmware resets a machine again, once or several times, before it
+// goes on, and not all of that has to come after whoever asked for the reset knows of it.
 func TestOneRestartIsOneReset(t *testing.T) {
 	l := &Lab{options: Options{Within: context.WithTimeout}, opened: time.Now(), queue: newQueue[Event](), hypervisor: &hypervisor{pids: t.TempDir()}}
 	d := &Domain{lab: l, name: "worker-1", tracker: newTracker("worker-1", time.Minute, time.Minute)}

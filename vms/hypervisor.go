@@ -17,8 +17,9 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// qemuConf keeps libvirt's driver from touching anything of the machine: there is no change of owners, no cgroups, no mount
-// namespaces, no security labels, no virtlogd. With qemuUser QEMU runs as we do, for a driver that could do otherwise.
+// qemuConf keeps libvirt's driver from touching anything of the machine: there is no change of
+// owners, no cgroups, no mount namespaces, no security labels, no virtlogd. With qemuUser QEMU runs
+// as we do, for a driver that could do otherwise.
 const (
 	qemuUser = `user = "+%d"
 group = "+%d"
@@ -32,11 +33,13 @@ stdio_handler = "file"
 `
 )
 
-// hypervisor is libvirt's QEMU driver inside our own process, with all of its state in a directory of ours. So it sees
-// none of the machine's domains and networks, and needs neither a daemon nor its socket.
+// hypervisor is libvirt's QEMU driver inside our own process, with all of its state in a directory
+// of ours. So it sees none of the machine's domains and networks, and needs neither a daemon nor
+// its socket.
 //
-// libvirt allows one embedded driver in a process and can't move it, therefore all Labs of a process share it, and it
-// stays until the process ends. Then the keeper kills what is left of its QEMU processes and removes the directory.
+// libvirt allows one embedded driver in a process and can't move it, therefore all Labs of a
+// process share it, and it stays until the process ends. Then the keeper kills what is left of its
+// QEMU processes and removes the directory.
 //
 // After [OpenToOthers] the driver is in a daemon, all else being equal.
 type hypervisor struct {
@@ -57,8 +60,8 @@ var embedded struct {
 	err        error
 }
 
-// connect returns the process's hypervisor. cache, of the first call, is where libvirt keeps what it learns about the QEMU
-// binary, which takes seconds.
+// connect returns the process's hypervisor. cache, of the first call, is where libvirt keeps what
+// it learns about the QEMU binary, which takes seconds.
 func connect(cache string) (*hypervisor, error) {
 	embedded.Do(func() {
 		h := &hypervisor{domains: map[string]*Domain{}}
@@ -102,7 +105,8 @@ func (h *hypervisor) start(cache string) (err error) {
 		return fmt.Errorf("prepare libvirt's directory: %w", err)
 	}
 	h.pids = filepath.Join(root, files.pids)
-	// libvirt writes its cache in place, so that two drivers that share one can fail or read half a file. Each has a copy.
+	// libvirt writes its cache in place, so that two drivers that share one can fail or read half a
+	// file. Each has a copy.
 	keepFiles(files.cache, filepath.Join(root, files.known))
 	defer func() {
 		if err == nil {
@@ -112,11 +116,13 @@ func (h *hypervisor) start(cache string) (err error) {
 	return h.open(root)
 }
 
-// deepest is how libvirt's daemon calls the socket of a QEMU's monitor, below our directory: the longest of all paths of
-// sockets. It takes 20 characters of a domain's name, and 3 are for its number.
+// deepest is how libvirt's daemon calls the socket of a QEMU's monitor, below our directory: the
+// longest of all paths of sockets. It takes 20 characters of a domain's name, and 3 are for its
+// number.
 const deepest = "/" + config + "/libvirt/qemu/lib/domain-999-12345678901234567890/monitor.sock"
 
-// fits says why sockets can't be below a directory, which libvirt would only say of the first host that is switched on.
+// fits says why sockets can't be below a directory, which libvirt would only say of the first host
+// that is switched on.
 func fits(dir string) error {
 	const limit = len(unix.RawSockaddrUnix{}.Path) - 1 // the last byte is 0
 	if over := len(dir) + len(deepest) - limit; over > 0 {
@@ -134,13 +140,15 @@ type layout struct {
 }
 
 func (h *hypervisor) open(root string) error {
-	// libvirt reads this once, when it is first used. Its warnings are no news to our user; they are kept as evidence.
+	// libvirt reads this once, when it is first used. Its warnings are no news to our user; they
+	// are kept as evidence.
 	const logOutputs = "LIBVIRT_LOG_OUTPUTS"
 	if _, set := os.LookupEnv(logOutputs); !set {
 		os.Setenv(logOutputs, "3:file:"+filepath.Join(h.dir, "libvirt.log"))
 		defer os.Unsetenv(logOutputs)
 	}
-	// And so it does these. Without them some state of a driver that isn't root's is in the user's home, whatever its root.
+	// And so it does these. Without them some state of a driver that isn't root's is in the user's
+	// home, whatever its root.
 	for _, name := range []string{"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"} {
 		if old, set := os.LookupEnv(name); set {
 			defer os.Setenv(name, old)
@@ -176,9 +184,10 @@ func (h *hypervisor) open(root string) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to libvirt's events: %w", err)
 	}
-	// libvirt takes a QEMU for alive until its parent has collected it. QEMU makes itself a child of init, and in a container
-	// that may be seconds late, so from here on we are the parent and collect (see adopt). Not earlier: the QEMUs that libvirt
-	// asks for their capabilities, here, would be ours too.
+	// libvirt takes a QEMU for alive until its parent has collected it. QEMU makes itself a child
+	// of init, and in a container that may be seconds late, so from here on we are the parent and
+	// collect (see adopt). Not earlier: the QEMUs that libvirt asks for their capabilities, here,
+	// would be ours too.
 	if _, err := h.conn.GetCapabilities(); err != nil {
 		return fmt.Errorf("learn about QEMU: %w", err)
 	}
@@ -233,7 +242,8 @@ func inSessions() bool {
 	return strings.TrimSpace(string(enabled)) == "1"
 }
 
-// processorNice is the nice value of QEMU's threads but for its main loop, which needs little time but that at once.
+// processorNice is the nice value of QEMU's threads but for its main loop, which needs little time
+// but that at once.
 const processorNice = 15
 
 var stopReasons = map[libvirt.DomainEventStoppedDetailType]string{

@@ -18,7 +18,8 @@ type Image struct {
 	initramfs []byte
 }
 
-// LoadImage builds the image from a directory that vms/assets.sh filled: kernel, modules/ and guest.
+// LoadImage builds the image from a directory that vms/assets.sh filled: kernel, modules/ and
+// guest.
 func LoadImage(assets string) (*Image, error) { return loadImage(assets, guestModules) }
 
 func loadImage(assets string, modules []string) (*Image, error) {
@@ -85,7 +86,8 @@ func (i *Image) WriteInitramfs(path string, config evidence.Config, executable s
 	if err := a.close(); err != nil {
 		return err
 	}
-	// The kernel unpacks archives that follow each other. Uncompressed, since unpacking is slow under emulation.
+	// The kernel unpacks archives that follow each other. Uncompressed, since unpacking is slow
+	// under emulation.
 	if err := os.WriteFile(path, append(i.initramfs[:len(i.initramfs):len(i.initramfs)], own.Bytes()...), 0o600); err != nil {
 		return fmt.Errorf("write initramfs of %s: %w", config.Name, err)
 	}

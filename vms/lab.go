@@ -26,14 +26,15 @@ import (
 type Options struct {
 	Assets   string // what vms/assets.sh filled
 	Evidence string // directory for the consoles' logs, which are kept; empty: they are removed with the Lab
-	// Silence is how long a guest that was heard may be silent before its evidence counts as lost; 0: 3 s, and 6 s where guests
-	// are emulated and share the cores with their emulators.
+	// Silence is how long a guest that was heard may be silent before its evidence counts as lost;
+	// 0: 3 s, and 6 s where guests are emulated and share the cores with their emulators.
 	Silence time.Duration
-	// BootSilence is the same from the start of the machine to its first line, before which it runs nothing that matters; 0:
-	// 30 s, and 60 s where guests are emulated: a reset of one whose neighbours boot has taken 33 s.
+	// BootSilence is the same from the start of the machine to its first line, before which it runs
+	// nothing that matters; 0: 30 s, and 60 s where guests are emulated: a reset of one whose
+	// neighbours boot has taken 33 s.
 	BootSilence time.Duration
-	// Within ends what waits for the hypervisor or for the kernel after a time that suffices on a machine that isn't busy, or as much
-	// later as this one is slower; nil: [context.WithTimeout].
+	// Within ends what waits for the hypervisor or for the kernel after a time that suffices on a
+	// machine that isn't busy, or as much later as this one is slower; nil: [context.WithTimeout].
 	Within func(context.Context, time.Duration) (context.Context, context.CancelFunc)
 }
 
@@ -59,8 +60,8 @@ type Lab struct {
 	closed  bool
 }
 
-// Open starts the hypervisor of this process and decides between KVM and emulation, which takes seconds on the first time after
-// a boot of the machine.
+// Open starts the hypervisor of this process and decides between KVM and emulation, which takes
+// seconds on the first time after a boot of the machine.
 func Open(ctx context.Context, o Options) (_ *Lab, err error) {
 	l := &Lab{options: o, opened: time.Now(), events: make(chan Event), closing: make(chan struct{}), queue: newQueue[Event](), network: network.New()}
 	if l.image, err = LoadImage(o.Assets); err != nil {
@@ -111,8 +112,8 @@ func (l *Lab) Reachable() error {
 	return nil
 }
 
-// Events returns the one stream of all hosts' events, in the order of their times. It has no bound, so a slow reader loses
-// nothing. It is closed by [Lab.Close].
+// Events returns the one stream of all hosts' events, in the order of their times. It has no bound,
+// so a slow reader loses nothing. It is closed by [Lab.Close].
 func (l *Lab) Events() <-chan Event { return l.events }
 
 // Now is the time in terms of [Event.At].
@@ -123,14 +124,15 @@ type HostConfig struct {
 	Name      string
 	MemoryMiB uint          // 0: 160, and 256 more with Programs; 1024 for a real node
 	Heartbeat time.Duration // between two heartbeats of each process; 0: half a second, since each costs an emulated host 3 ms
-	// Watchdog is the margin of the guest's watchdog in whole seconds; 0: the guest has none. It is softdog unless it is said to
-	// be a device of the machine, an i6300ESB. A softdog resets a guest whose
-	// user space hangs, but not one whose kernel hangs or that is paused.
+	// Watchdog is the margin of the guest's watchdog in whole seconds; 0: the guest has none. It is
+	// softdog unless it is said to be a device of the machine, an i6300ESB. A softdog resets a
+	// guest whose user space hangs, but not one whose kernel hangs or that is paused.
 	Watchdog       time.Duration
 	WatchdogDevice bool
 	Kubelet        *evidence.Kubelet // nil: the guest has no kubelet
-	// Disk is the image of a real node's disk (raw, as vms/node/build.sh makes it), which a Real Kubelet needs. It is only
-	// read: what the host writes goes to a layer of its own, which lasts as long as the Lab.
+	// Disk is the image of a real node's disk (raw, as vms/node/build.sh makes it), which a Real
+	// Kubelet needs. It is only read: what the host writes goes to a layer of its own, which lasts
+	// as long as the Lab.
 	Disk  string
 	Peers []string // the other hosts whose addresses the guest knows
 	// Programs run in the guest beside the kubelet, from one Executable, which must be static. On
@@ -140,7 +142,8 @@ type HostConfig struct {
 	Programs   []Program
 }
 
-// Sizes of the machines: a program brings an executable, which is in memory twice while the guest unpacks it.
+// Sizes of the machines: a program brings an executable, which is in memory twice while the guest
+// unpacks it.
 const memory, memoryOfPrograms, memoryOfNode = 160, 256, 1024
 
 // NewDomain defines a host; it is off.
@@ -255,7 +258,8 @@ func (l *Lab) linked(kind Kind, detail string, changed []network.Link) {
 	})
 }
 
-// record stamps and appends what f makes of the present moment. All events of a Lab are made here, hence their order.
+// record stamps and appends what f makes of the present moment. All events of a Lab are made here,
+// hence their order.
 func (l *Lab) record(f func(at time.Duration) []Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

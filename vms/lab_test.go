@@ -146,7 +146,8 @@ func TestPowerAndBoots(t *testing.T) {
 	for range 10 {
 		last = l.await(heartbeat, "")
 	}
-	// The watchdog's margin and the Lease's renewals mean what they say only if the guest's seconds are ours.
+	// The watchdog's margin and the Lease's renewals mean what they say only if the guest's seconds
+	// are ours.
 	if ratio := float64(last.Uptime-first.Uptime) / float64(last.At-first.At); ratio < 0.5 || ratio > 2 {
 		t.Errorf("the guest's clock runs at %.2f of its true rate", ratio)
 	}
@@ -615,7 +616,8 @@ func TestGuestsExchangePackets(t *testing.T) {
 	exchange(one, two)
 	exchange(two, one)
 
-	// Only the questions of one are cut off: it never hears of two, and two never of it. What two asks arrives.
+	// Only the questions of one are cut off: it never hears of two, and two never of it. What two
+	// asks arrives.
 	there, back := network.Link{From: "host/worker-1", To: "host/worker-2"}, network.Link{From: "host/worker-2", To: "host/worker-1"}
 	l.Cut(there)
 	if e := l.await(LinkDown, ""); e.Link != there || e.Host != "worker-1" {

@@ -14,13 +14,14 @@ import (
 // that reports it.
 var guestModules = []string{"virtio_pci", "virtio_console", "virtio_net", "softdog", "i6300esb", "button", "evdev"}
 
-// nodeModules are for a real node as well: the disk and its file system, whose checksums are of a module that it doesn't
-// name as a dependency, and what containers are made of.
+// nodeModules are for a real node as well: the disk and its file system, whose checksums are of a
+// module that it doesn't name as a dependency, and what containers are made of.
 var nodeModules = append(slices.Clone(guestModules), "virtio_blk", "crc32c_generic", "ext4", "overlay", "veth")
 
-// loadOrder returns the files of the wanted modules and of all that they depend on, dependencies first. Dependencies come
-// from the modules themselves, because modules.dep is made by depmod only when a kernel package is installed. A module
-// that isn't there is taken to be built into the kernel; if it was not, loading what needs it fails in the guest.
+// loadOrder returns the files of the wanted modules and of all that they depend on, dependencies
+// first. Dependencies come from the modules themselves, because modules.dep is made by depmod only
+// when a kernel package is installed. A module that isn't there is taken to be built into the
+// kernel; if it was not, loading what needs it fails in the guest.
 func loadOrder(files map[string]string, wanted []string) ([]string, error) {
 	var order []string
 	seen := map[string]bool{}

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Preflight finds out by trying whether a Lab can be opened with these assets: it opens libvirt's embedded driver, and it
-// boots a guest under KVM if /dev/kvm is there (seconds at the first time after a boot of the machine). With the disk of real
-// nodes it looks for what they need.
+// Preflight finds out by trying whether a Lab can be opened with these assets: it opens libvirt's
+// embedded driver, and it boots a guest under KVM if /dev/kvm is there (seconds at the first time
+// after a boot of the machine). With the disk of real nodes it looks for what they need.
 func Preflight(ctx context.Context, assets, disk string) []Finding {
 	finding := func(subject string, needed bool, detail string, err error) Finding {
 		if err != nil {

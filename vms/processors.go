@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Processors are the host's, since it was switched on; false if it is off, or if the kernel doesn't say.
+// Processors are the host's, since it was switched on; false if it is off, or if the kernel doesn't
+// say.
 func (d *Domain) Processors() (p Processors, on bool) {
 	if p.Process = d.lab.hypervisor.process(d.spec.name); p.Process == 0 {
 		return p, false

@@ -2,8 +2,8 @@ package vms
 
 import "sync"
 
-// queue is a first-in-first-out queue without a bound: neither libvirt's event loop nor a guest may ever wait for a slow
-// reader, and no event may be dropped.
+// queue is a first-in-first-out queue without a bound: neither libvirt's event loop nor a guest may
+// ever wait for a slow reader, and no event may be dropped.
 type queue[T any] struct {
 	mu     sync.Mutex
 	items  []T

@@ -9,16 +9,18 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// kernelArguments: the console for people and as evidence; a panic (PID 1 ended) resets the machine after a second; and what
-// saves half a second of each boot: no self-tests, no waiting for grace periods and for a keyboard controller. The kernel resets
-// the machine by a triple fault, which halts the processor at once: by its default way a reset has come 26 s after softdog had
-// asked for it, on a busy machine, and the guest was silent meanwhile.
+// kernelArguments: the console for people and as evidence; a panic (PID 1 ended) resets the machine
+// after a second; and what saves half a second of each boot: no self-tests, no waiting for grace
+// periods and for a keyboard controller. The kernel resets the machine by a triple fault, which
+// halts the processor at once: by its default way a reset has come 26 s after softdog had asked for
+// it, on a busy machine, and the guest was silent meanwhile.
 const kernelArguments = "console=ttyS0 quiet panic=1 reboot=t cryptomgr.notests rcupdate.rcu_expedited=1 i8042.noaux i8042.nokbd"
 
-// emulationArguments keep an emulated kernel from calibrating anything: on a busy machine, what it measures over some
-// milliseconds can be wrong by a factor of ten, and then so are its watchdog and all of its time. The HPET needs no calibration.
-// And it has no guards against attackers, for which an emulator pays more than a processor does: with retpolines, pages that are cleared
-// when they are given out, and checks of what is copied from and to programs a boot takes a twelfth longer.
+// emulationArguments keep an emulated kernel from calibrating anything: on a busy machine, what it
+// measures over some milliseconds can be wrong by a factor of ten, and then so are its watchdog and
+// all of its time. The HPET needs no calibration. And it has no guards against attackers, for which
+// an emulator pays more than a processor does: with retpolines, pages that are cleared when they
+// are given out, and checks of what is copied from and to programs a boot takes a twelfth longer.
 const emulationArguments = " clocksource=hpet tsc=unstable nolapic_timer no_timer_check mitigations=off init_on_alloc=0 hardened_usercopy=off"
 
 // spec holds the settings that vary between domains.
@@ -37,21 +39,23 @@ type spec struct {
 	journal string // log file, appended as the console's is
 }
 
-// networkArguments plug the card into the switch. libvirt's interfaces know QEMU's streams only over TCP, whose ports are open to
-// everybody on the machine; so these are QEMU's own arguments, and it is the switch that cuts links, not libvirt.
+// networkArguments plug the card into the switch. libvirt's interfaces know QEMU's streams only
+// over TCP, whose ports are open to everybody on the machine; so these are QEMU's own arguments,
+// and it is the switch that cuts links, not libvirt.
 func networkArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
 	return []libvirtxml.DomainQEMUCommandlineArg{
 		{Value: "-netdev"},
 		{Value: "stream,id=network,server=off,addr.type=unix,addr.path=" + strings.ReplaceAll(s.network, ",", ",,")},
 		{Value: "-device"},
-		// No boot ROM: the firmware would try the network and cost a second. The slot is one that libvirt, which gives them out
-		// from the lowest, doesn't give to its own devices.
+		// No boot ROM: the firmware would try the network and cost a second. The slot is one that
+		// libvirt, which gives them out from the lowest, doesn't give to its own devices.
 		{Value: "virtio-net-pci,netdev=network,bus=pci.0,addr=0x1e,romfile=,mac=" + s.mac},
 	}
 }
 
-// diskArguments plug the disk in. libvirt would load a module of its own to look into the disk, and then take all that it knows
-// of QEMU for out of date: it asks again, in the middle of a run, and waits for a minute.
+// diskArguments plug the disk in. libvirt would load a module of its own to look into the disk, and
+// then take all that it knows of QEMU for out of date: it asks again, in the middle of a run, and
+// waits for a minute.
 func diskArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
 	return []libvirtxml.DomainQEMUCommandlineArg{
 		{Value: "-drive"},
@@ -61,8 +65,9 @@ func diskArguments(s spec) []libvirtxml.DomainQEMUCommandlineArg {
 	}
 }
 
-// domainXML describes a host. A reset, whoever asks for it, keeps the QEMU process and restarts the machine in it; every
-// other end of the guest destroys the process, so that "off" always means that no process is left.
+// domainXML describes a host. A reset, whoever asks for it, keeps the QEMU process and restarts the
+// machine in it; every other end of the guest destroys the process, so that "off" always means that
+// no process is left.
 func domainXML(s spec) (string, error) {
 	cpu := &libvirtxml.DomainCPU{Mode: "maximum"}
 	arguments := kernelArguments + emulationArguments
@@ -94,7 +99,8 @@ func domainXML(s spec) (string, error) {
 				Source: &libvirtxml.DomainChardevSource{File: &libvirtxml.DomainChardevSourceFile{Path: s.console, Append: "on"}},
 			}},
 			Channels: []libvirtxml.DomainChannel{{
-				// QEMU connects to us when it starts: one connection is one life of the process, and its end proves the process's end.
+				// QEMU connects to us when it starts: one connection is one life of the process,
+				// and its end proves the process's end.
 				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "connect", Path: s.port}},
 				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: evidence.PortName}},
 			}},

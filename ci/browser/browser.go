@@ -1,5 +1,5 @@
-// Package browser tries pages in the browsers that people have: Chromium, by the DevTools protocol, and Firefox, by
-// WebDriver BiDi.
+// Package browser tries pages in the browsers that people have: Chromium, by the DevTools protocol,
+// and Firefox, by WebDriver BiDi.
 package browser
 
 import (
@@ -58,8 +58,9 @@ func missing(t testing.TB, part string) {
 	t.Skip(text)
 }
 
-// Open shows a file in a browser whose reader prefers a scheme, in 1400 by 900 pixels. The test fails if the browser has
-// complained when it ends, or if the page has asked for anything beside itself.
+// Open shows a file in a browser whose reader prefers a scheme, in 1400 by 900 pixels. The test
+// fails if the browser has complained when it ends, or if the page has asked for anything beside
+// itself.
 func Open(t testing.TB, browser, scheme, file string) *Page {
 	t.Helper()
 	program := programs[browser]

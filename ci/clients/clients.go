@@ -1,5 +1,5 @@
-// Command clients has real clients of BMCs fence a host under each preset, and prints what each of them believed in the end:
-// docs/bmc-clients.md. It takes some minutes, most of which clients wait.
+// Command clients has real clients of BMCs fence a host under each preset, and prints what each of
+// them believed in the end: docs/bmc-clients.md. It takes some minutes, most of which clients wait.
 package main
 
 import (
@@ -24,8 +24,9 @@ import (
 
 const (
 	user, password = "admin", "s3cret"
-	// patience is for how long a client asks whether the host is off, if that can be said to it; longer on a machine that is slow,
-	// but not as long as presets last. After limits times as long it is ended.
+	// patience is for how long a client asks whether the host is off, if that can be said to it;
+	// longer on a machine that is slow, but not as long as presets last. After limits times as long
+	// it is ended.
 	patience, most, limits = 10 * time.Second, 30 * time.Second, 4
 )
 

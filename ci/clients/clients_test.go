@@ -31,7 +31,8 @@ func told(text, name string) []string {
 	return strings.Split(strings.Trim(line, "| "), " | ")[2:]
 }
 
-// TestPageIsWhole: the page has a row for each preset and each condition, and a column for each client.
+// TestPageIsWhole: the page has a row for each preset and each condition, and a column for each
+// client.
 func TestPageIsWhole(t *testing.T) {
 	text := page(t)
 	var names []string

@@ -328,7 +328,8 @@ func (p place) fence(ctx context.Context, rules []fakebmc.Rule, c client) (_ cel
 	defer cancel()
 	failure := c.off(limited, target{host: u.Hostname(), redfishPort: u.Port(), ipmi: port, url: u.String(), system: bmc.SystemPath(), patience: patience})
 	state, err := host.PowerState()
-	// A client that takes PoweringOff for off is right a moment later, as long as the host does power off.
+	// A client that takes PoweringOff for off is right a moment later, as long as the host does
+	// power off.
 	for end := time.Now().Add(grace); failure == nil && err == nil && state != fakebmc.Off && time.Now().Before(end); state, err = host.PowerState() {
 		time.Sleep(powersOff / 10)
 	}

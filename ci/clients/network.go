@@ -7,7 +7,8 @@ import (
 
 // link describes the treatment of packets between a client and a BMC, in both directions.
 type link struct {
-	// Every packet is late by delay and up to spread, so that those that were sent within it come out of order.
+	// Every packet is late by delay and up to spread, so that those that were sent within it come
+	// out of order.
 	delay, spread time.Duration
 	// lost and doubled are how likely a packet is so, from 0 to 1.
 	lost, doubled float64

@@ -16,12 +16,14 @@ import (
 	"github.com/fencelab/fencelab/lab/device"
 )
 
-// The addresses of the network that a poor link needs. Both are the same machine: what goes to far comes back from there to near,
-// through this process, with the two exchanged. So every packet of a client passes the link, and every one of an answer.
+// The addresses of the network that a poor link needs. Both are the same machine: what goes to far
+// comes back from there to near, through this process, with the two exchanged. So every packet of a
+// client passes the link, and every one of an answer.
 var near, far = netip.AddrFrom4([4]byte{10, 99, 0, 1}), netip.AddrFrom4([4]byte{10, 99, 0, 2})
 
-// inNetwork is a command that runs this program in a network of its own, and is gone with us. That needs no root; a poor link in
-// there needs /dev/net/tun, which on some machines only root may open.
+// inNetwork is a command that runs this program in a network of its own, and is gone with us. That
+// needs no root; a poor link in there needs /dev/net/tun, which on some machines only root may
+// open.
 func inNetwork(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -33,7 +35,8 @@ func inNetwork(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// networkMissing says why this machine can't have a network of ours with a device in it; nil if it can.
+// networkMissing says why this machine can't have a network of ours with a device in it; nil if it
+// can.
 func networkMissing(ctx context.Context) error {
 	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {

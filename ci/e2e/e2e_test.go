@@ -59,7 +59,8 @@ func events(t *testing.T, name string) []*test {
 	return parse(data)
 }
 
-// recorded are suites whose events are in testdata: those of parts were recorded from go test -json.
+// recorded are suites whose events are in testdata: those of parts were recorded from go test
+// -json.
 func recorded(t *testing.T) []*suite {
 	began := time.Date(2026, 11, 22, 21, 0, 0, 0, time.UTC)
 	return []*suite{
@@ -83,8 +84,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestRun runs suites of a Makefile in testdata: one that passes, one whose test fails, one that can't be built, and
-// one that is silent.
+// TestRun runs suites of a Makefile in testdata: one that passes, one whose test fails, one that
+// can't be built, and one that is silent.
 func TestRun(t *testing.T) {
 	r, said := runnerOf(t)
 	code, err := r.run(t.Context(), []string{"passing", "failing broken"})

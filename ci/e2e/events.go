@@ -11,7 +11,8 @@ import (
 // module begins the names of packages.
 const module = "github.com/fencelab/fencelab/"
 
-// event is one line of what go test -json says (go doc test2json). The suite of stories says it in the same form.
+// event is one line of what go test -json says (go doc test2json). The suite of stories says it in
+// the same form.
 type event struct {
 	Time        time.Time
 	Action      string
@@ -60,7 +61,8 @@ func (t *test) over() bool { return t.Outcome != running && t.Outcome != waiting
 // where a message of a test comes from.
 var where = regexp.MustCompile(`^\w+\.go:\d+: `)
 
-// reason is the first line of the last message: what a test says last is why it ended, and its first line says most.
+// reason is the first line of the last message: what a test says last is why it ended, and its
+// first line says most.
 func (t *test) reason() string {
 	if !t.over() {
 		return "it had not ended"
@@ -84,7 +86,8 @@ func (t *test) reason() string {
 	return first
 }
 
-// parse takes the events of a suite. A line that is none was cut short: it is being written, or its writer was killed.
+// parse takes the events of a suite. A line that is none was cut short: it is being written, or its
+// writer was killed.
 func parse(data []byte) (tests []*test) {
 	known := make(map[[2]string]*test)
 	builds := make(map[string][]string)

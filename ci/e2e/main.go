@@ -1,9 +1,11 @@
-// Command e2e runs the suites of make e2e, and makes one JUnit file and one summary of all that they report.
+// Command e2e runs the suites of make e2e, and makes one JUnit file and one summary of all that
+// they report.
 //
-// A suite NAME is the target e2e-NAME of the Makefile, which leaves what its tests say below the directory of results,
-// in events/NAME.json. Each argument is a group of suites, which run side by side; groups run one after the other. All run,
-// whatever comes of one. NAME=N is a suite that takes N slots of the machine as a whole; the others' tests take their own (package
-// slots). A suite in which nothing has moved for long is ended.
+// A suite NAME is the target e2e-NAME of the Makefile, which leaves what its tests say below the
+// directory of results, in events/NAME.json. Each argument is a group of suites, which run side by
+// side; groups run one after the other. All run, whatever comes of one. NAME=N is a suite that
+// takes N slots of the machine as a whole; the others' tests take their own (package slots). A
+// suite in which nothing has moved for long is ended.
 package main
 
 import (
@@ -137,7 +139,8 @@ func (r *runner) suites(groups []string) (grouped [][]*suite, all []*suite, err 
 	return grouped, all, nil
 }
 
-// runGroup runs suites side by side, and says what runs, and how long all will take, when they are silent.
+// runGroup runs suites side by side, and says what runs, and how long all will take, when they are
+// silent.
 func (r *runner) runGroup(ctx context.Context, suites, all []*suite) {
 	var running sync.WaitGroup
 	for _, s := range suites {
@@ -250,8 +253,9 @@ func (r *runner) say(name, line string) {
 
 func (r *runner) print(name, line string) { fmt.Fprintf(r.to, "%-8s| %s\n", name, line) }
 
-// runSuite runs a suite in a session of its own: an interrupt has to reach its tests, which may be far below make, and
-// make e2e may have been asked to end by a signal that make doesn't pass on as one.
+// runSuite runs a suite in a session of its own: an interrupt has to reach its tests, which may be
+// far below make, and make e2e may have been asked to end by a signal that make doesn't pass on as
+// one.
 func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	log, err := os.Create(s.Log)
 	if err != nil {
@@ -280,8 +284,8 @@ func (r *runner) runSuite(ctx context.Context, s *suite) error {
 	return errors.Join(<-stuck, err)
 }
 
-// watch ends a suite in which nothing moves any more: neither has a test begun or ended, nor was anything said. Go's tests print
-// then what they are at.
+// watch ends a suite in which nothing moves any more: neither has a test begun or ended, nor was
+// anything said. Go's tests print then what they are at.
 func (r *runner) watch(s *suite, session int, ended <-chan struct{}) <-chan error {
 	stuck := make(chan error, 1)
 	patience := machine.NewPatience(r.patience)
@@ -339,8 +343,8 @@ func (l *lines) flush() {
 	}
 }
 
-// collect reads what the suite's tests said. If it failed and no test did, such as when it couldn't be built, the
-// suite itself is a test that failed, with the end of its output.
+// collect reads what the suite's tests said. If it failed and no test did, such as when it couldn't
+// be built, the suite itself is a test that failed, with the end of its output.
 func (r *runner) collect(s *suite) error {
 	data, err := os.ReadFile(r.events(s))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -371,7 +375,8 @@ func (r *runner) collect(s *suite) error {
 	return nil
 }
 
-// junit has gotestsum write all events as JUnit. Its exit code says no more than that a test failed.
+// junit has gotestsum write all events as JUnit. Its exit code says no more than that a test
+// failed.
 func (r *runner) junit(suites []*suite, path string) error {
 	var events bytes.Buffer
 	for _, s := range suites {

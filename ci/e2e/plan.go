@@ -52,7 +52,8 @@ func (p past) keep(file string) error {
 	return nil
 }
 
-// left is how long suites will still run on a machine as slow as this one is now: what is done counts by how many tests ended.
+// left is how long suites will still run on a machine as slow as this one is now: what is done
+// counts by how many tests ended.
 func (p past) left(suites []*suite, slow float64) time.Duration {
 	var all, left float64
 	for _, known := range p.Suites {

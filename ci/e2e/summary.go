@@ -25,8 +25,8 @@ type suite struct {
 
 func (s *suite) took() time.Duration { return s.Ended.Sub(s.Began) }
 
-// cases are the suite's innermost tests, and whatever failed without one of its tests failing: a test that holds
-// others, or a package. (JUnit counts those that hold others as well.)
+// cases are the suite's innermost tests, and whatever failed without one of its tests failing: a
+// test that holds others, or a package. (JUnit counts those that hold others as well.)
 func (s *suite) cases() []*test {
 	return slices.DeleteFunc(slices.Clone(s.Tests), func(t *test) bool {
 		return slices.ContainsFunc(s.Tests, func(other *test) bool { return other.below(t) && (!bad(t) || bad(other)) }) || t.Name == "" && !bad(t)
@@ -67,8 +67,8 @@ func counts(cases []*test) map[outcome]int {
 // slowest is how many of the slowest tests are named.
 const slowest = 5
 
-// summarize says in a screenful what came of all suites, what failed first, and where to look. slow is how slow the machine was in
-// a time.
+// summarize says in a screenful what came of all suites, what failed first, and where to look. slow
+// is how slow the machine was in a time.
 func summarize(w io.Writer, suites []*suite, slow func(from, to time.Time) float64, took time.Duration, junit string) {
 	var all []*test
 	names := make(map[*test]string)

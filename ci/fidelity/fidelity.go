@@ -22,7 +22,8 @@ var ordered = []history.Kind{
 // controllers' events is the same without them.
 var own = []history.Kind{history.BootComplete, history.NodeCreated}
 
-// Orders are the events of each host in a story, from its beginning on, that are compared, but for those of the kinds that are left out.
+// Orders are the events of each host in a story, from its beginning on, that are compared, but for
+// those of the kinds that are left out.
 func Orders(events []history.Event, but ...history.Kind) map[string][]string {
 	of := make(map[string][]string)
 	began := false
@@ -82,8 +83,8 @@ func next(of []string, at int) string {
 	return strings.Join(of[at:min(at+3, len(of))], ", ")
 }
 
-// UpTo are the events up to one, by its number. A run goes on for a while after it was violated, in a world
-// that nothing holds together any more.
+// UpTo are the events up to one, by its number. A run goes on for a while after it was violated, in
+// a world that nothing holds together any more.
 func UpTo(events []history.Event, seq int) []history.Event {
 	n, found := slices.BinarySearchFunc(events, seq, func(e history.Event, seq int) int { return e.Seq - seq })
 	if found {

@@ -94,8 +94,9 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// slowestBoot is how long the longest boot took within a story, from the power-on or the reset on; 0 if there was none. A host
-// that is emulated on busy cores takes several times as long as another, and what waits for times and not for it then comes first.
+// slowestBoot is how long the longest boot took within a story, from the power-on or the reset on;
+// 0 if there was none. A host that is emulated on busy cores takes several times as long as
+// another, and what waits for times and not for it then comes first.
 func slowestBoot(events []history.Event) (longest time.Duration) {
 	began := make(map[string]time.Duration)
 	for i := range events {
@@ -116,7 +117,8 @@ func slowestBoot(events []history.Event) (longest time.Duration) {
 	return longest
 }
 
-// read returns the verdict of a run that was saved, by what its machine may have spoilt it, and its history, up to a violation.
+// read returns the verdict of a run that was saved, by what its machine may have spoilt it, and its
+// history, up to a violation.
 func read(t *testing.T, dir string) (verdict, tooSlow string, events []history.Event) {
 	t.Helper()
 	var report struct {
@@ -154,7 +156,8 @@ func read(t *testing.T, dir string) (verdict, tooSlow string, events []history.E
 	return report.Verdict, report.TooSlow, events
 }
 
-// TestSlowestBoot: boots count from their beginning, whatever that was, and only those of the story.
+// TestSlowestBoot: boots count from their beginning, whatever that was, and only those of the
+// story.
 func TestSlowestBoot(t *testing.T) {
 	event := func(kind history.Kind, host string, at int) history.Event {
 		return history.Event{Kind: kind, Host: host, At: time.Duration(at) * time.Second}

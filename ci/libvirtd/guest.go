@@ -49,8 +49,8 @@ func disk(says string) []byte {
 	return image
 }
 
-// CD is the image of a CD from which the program boots: what the El Torito specification (1.0, 1995) asks of
-// a CD that is bootable without emulation, and no file system.
+// CD is the image of a CD from which the program boots: what the El Torito specification (1.0,
+// 1995) asks of a CD that is bootable without emulation, and no file system.
 func CD(says string) []byte {
 	const record, terminator, catalog, image = 17, 18, 19, 20
 	cd := make([]byte, (image+1)*sector)

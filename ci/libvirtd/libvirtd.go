@@ -43,8 +43,8 @@ type Daemon struct {
 	conn    *libvirt.Connect // the test's, which sees what the daemon's users do
 }
 
-// Start starts a daemon that ends with the test. It skips the test where no virtual machine is promised to run
-// (FENCELAB_REQUIRE_LAB). The test's main has to call keeper.Main.
+// Start starts a daemon that ends with the test. It skips the test where no virtual machine is
+// promised to run (FENCELAB_REQUIRE_LAB). The test's main has to call keeper.Main.
 func Start(t testing.TB) *Daemon {
 	t.Helper()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") != "1" {
@@ -304,8 +304,9 @@ func (m *Machine) WantSaid(want ...string) {
 	}
 }
 
-// Boots counts the boots that have begun: libvirt's log has the instance that was started last, also one that was off before it
-// could say anything, so Boots has to be called once for each; and the guest says every restart within one.
+// Boots counts the boots that have begun: libvirt's log has the instance that was started last,
+// also one that was off before it could say anything, so Boots has to be called once for each; and
+// the guest says every restart within one.
 func (m *Machine) Boots() int {
 	log, err := os.ReadFile(filepath.Join(m.d.dir, "cache/libvirt/qemu/log", m.name+".log"))
 	if err != nil && !os.IsNotExist(err) {

@@ -100,7 +100,8 @@ func atMost(found []finding.Finding, i int) string {
 	return fmt.Sprint(found[i].Schedules)
 }
 
-// hunt returns what a strategy found, for each seed, sorted by how many schedules that took; what found nothing comes last.
+// hunt returns what a strategy found, for each seed, sorted by how many schedules that took; what
+// found nothing comes last.
 func hunt(ctx context.Context, binary, right, story, strategy string, seeds, schedules int) ([]finding.Finding, error) {
 	found, errs := make([]finding.Finding, seeds), make([]error, seeds)
 	inParallel(ctx, seeds, func(i int) {

@@ -141,7 +141,8 @@ func WithKinds(page []byte, all []Mutant) ([]byte, error) {
 	return []byte(b.String() + "\n" + protections + rest), nil
 }
 
-// ofKind counts the examples of a kind, and those that a guarantee caught by a page's lines, and names those guarantees.
+// ofKind counts the examples of a kind, and those that a guarantee caught by a page's lines, and
+// names those guarantees.
 func ofKind(kind, page string, all []Mutant) (examples, caught int, by []string) {
 	first := map[string]bool{}
 	for _, m := range all {

@@ -31,8 +31,8 @@ func TestMutantsFitTheirSource(t *testing.T) {
 	}
 }
 
-// TestKinds: for each kind of mistake there are at least two that a guarantee catches; that only a story of its own came out
-// differently is not enough.
+// TestKinds: for each kind of mistake there are at least two that a guarantee catches; that only a
+// story of its own came out differently is not enough.
 func TestKinds(t *testing.T) {
 	t.Chdir("../..")
 	all, err := Load("ci/mutants")

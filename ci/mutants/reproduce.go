@@ -11,8 +11,8 @@ import (
 	"github.com/fencelab/fencelab/sim/corpus/source"
 )
 
-// realities are the mistakes that need a schedule to be seen, each with a story whose benign schedule doesn't show it and
-// in which a single deviation does.
+// realities are the mistakes that need a schedule to be seen, each with a story whose benign
+// schedule doesn't show it and in which a single deviation does.
 var realities = []struct{ mutant, story string }{
 	{"remediation-acts-on-cache", "crash-before-deleting-the-node"},
 	{"remediation-acts-on-cache", "capbm-167-decides-by-its-cache"},

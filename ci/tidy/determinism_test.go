@@ -43,7 +43,8 @@ const (
 
 const harmless = "order does not matter:"
 
-// banned functions, by package and name. "*" stands for every function that the list doesn't exclude with "-".
+// banned functions, by package and name. "*" stands for every function that the list doesn't
+// exclude with "-".
 var banned = map[string]struct {
 	names []string
 	why   string
@@ -162,8 +163,9 @@ type typed struct {
 	info *types.Info
 }
 
-// typeCheck checks the packages in the chosen directories, without their tests. What they import is read as the
-// compiler's export data, from the build cache. A package that doesn't compile is a problem, and checked as far as it goes.
+// typeCheck checks the packages in the chosen directories, without their tests. What they import is
+// read as the compiler's export data, from the build cache. A package that doesn't compile is a
+// problem, and checked as far as it goes.
 func typeCheck(t *tree, chosen func(dir string) bool) (checked []typed, problems []string, err error) {
 	packages, dependencies := map[string][]source{}, map[string]bool{}
 	for dir, sources := range t.packages() {

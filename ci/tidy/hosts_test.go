@@ -15,8 +15,8 @@ import (
 // registryShape matches the usual names of registries' and mirrors' hosts.
 var registryShape = regexp.MustCompile(`\b(registry|registry-[0-9]|mirrors?|proxy|deb|ftp|pypi|npm|crates)\.[a-z0-9-]+(\.[a-z0-9-]+)*\.?(org|io|net|com|dev)\b`)
 
-// registryHosts lists files that name a host of a package registry: which registry or mirror serves a machine is a
-// matter of that machine's own configuration.
+// registryHosts lists files that name a host of a package registry: which registry or mirror serves
+// a machine is a matter of that machine's own configuration.
 func registryHosts(t *tree) (problems []string, err error) {
 	hosts := configuredHosts()
 	for _, name := range t.files {

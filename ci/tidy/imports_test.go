@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// layer says what the packages of a directory and below may import besides the standard library and themselves. A
-// deeper directory's own layer replaces it.
+// layer says what the packages of a directory and below may import besides the standard library and
+// themselves. A deeper directory's own layer replaces it.
 type layer struct {
 	dir string
 	may []string // import paths and all below them, but with "/." at the end that path alone; "./" stands for the module

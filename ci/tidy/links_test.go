@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// without says which packages of the standard library a directory's own packages may not even be linked with, through
-// whatever they import.
+// without says which packages of the standard library a directory's own packages may not even be
+// linked with, through whatever they import.
 var without = []struct {
 	dir, why string
 	packages []string

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// scenarios lists scenario files that say of themselves neither what they are nor what they are for, and files of
-// the catalogue that hide under another name than their scenario's.
+// scenarios lists scenario files that say of themselves neither what they are nor what they are
+// for, and files of the catalogue that hide under another name than their scenario's.
 func scenarios(t *tree) (problems []string, err error) {
 	for _, name := range t.files {
 		if !under(name, "scenarios/catalog") || path.Ext(name) != ".yaml" {

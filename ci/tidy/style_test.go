@@ -12,8 +12,9 @@ import (
 
 const (
 	// A comment of more columns, with tabs of four, can't be read beside the code.
-	commentWidth = 140
-	// A function of more lines can't be kept in mind; one that has a reason says it in its comment, as a sentence that begins so.
+	commentWidth = 100
+	// A function of more lines can't be kept in mind; one that has a reason says it in its comment,
+	// as a sentence that begins so.
 	functionLines = 100
 	longBecause   = "It is long because"
 )
@@ -30,9 +31,13 @@ var turns = []struct {
 	{regexp.MustCompile(`\bso short ago\b`), "write within this time"},
 }
 
-// style lists comments that are too wide or put in a way that readers stumble over, and functions that are too long.
+// style lists comments that are too wide or put in a way that readers stumble over, and functions
+// that are too long.
 func style(t *tree) (problems []string, err error) {
 	for _, s := range t.sources {
+		if ast.IsGenerated(s.file) {
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join(t.root, s.path))
 		if err != nil {
 			return nil, err

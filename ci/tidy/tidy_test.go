@@ -1,5 +1,6 @@
-// Package tidy holds tests only: the rules that keep the tree what docs and design say it is. Each rule prints its reason,
-// and each is shown to bite: testdata/<rule> is a small tree that breaks it, problems.txt there what the rule says to it.
+// Package tidy holds tests only: the rules that keep the tree what docs and design say it is. Each
+// rule prints its reason, and each is shown to bite: testdata/<rule> is a small tree that breaks
+// it, problems.txt there what the rule says to it.
 package tidy
 
 import (
@@ -89,7 +90,8 @@ func TestRulesBite(t *testing.T) {
 	}
 }
 
-// tree is the project, or a fixture that is laid out like it. Paths are slash-separated and relative to its root.
+// tree is the project, or a fixture that is laid out like it. Paths are slash-separated and
+// relative to its root.
 type tree struct {
 	root    string
 	files   []string // all but git's own, caches and outputs, sorted

@@ -148,8 +148,8 @@ func (s State) drained() bool {
 	return s.Cordoned && !s.PodsToEvict && !s.PodsLater && (!s.PodsLeaving || s.Unreachable)
 }
 
-// pastDetachment reports whether drain and detachment were finished, and the host not asked to go off:
-// a hook that is set by then is heard, whatever stands on record.
+// pastDetachment reports whether drain and detachment were finished, and the host not asked to go
+// off: a hook that is set by then is heard, whatever stands on record.
 func (s State) pastDetachment() bool {
 	return s.Recorded == WaitingForTerminate || s.Recorded == Terminating
 }

@@ -71,8 +71,8 @@ type Reconciler struct {
 	warned map[types.UID]int64 // generation
 	// began is when it looked first.
 	began time.Time
-	// marked is when it marked Machines: a remediation may be over before it looks again, and then what is on record is about an
-	// older start.
+	// marked is when it marked Machines: a remediation may be over before it looks again, and then
+	// what is on record is about an older start.
 	marked map[types.UID]mark
 	// crowds are by check.
 	crowds map[types.UID]*crowd
@@ -88,7 +88,8 @@ type crowd struct {
 	over    time.Time
 }
 
-// mark is one that this process has given a Machine of that version, or perhaps has, if it was told that it failed.
+// mark is one that this process has given a Machine of that version, or perhaps has, if it was told
+// that it failed.
 type mark struct {
 	at      time.Time
 	version string
@@ -222,7 +223,8 @@ func (r *Reconciler) noteMark(machine *clusterv1.Machine) {
 	r.marked[machine.UID] = mark{now, machine.ResourceVersion}
 }
 
-// lastMark is when this process marked a Machine last; zero if it hasn't, as a Machine shows that nobody has written since.
+// lastMark is when this process marked a Machine last; zero if it hasn't, as a Machine shows that
+// nobody has written since.
 func (r *Reconciler) lastMark(machine *clusterv1.Machine) time.Time {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

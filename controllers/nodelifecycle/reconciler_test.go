@@ -133,8 +133,9 @@ func TestLeaseOfTheBootBefore(t *testing.T) {
 	}
 }
 
-// TestKubeletWhoseClockIsBehind has a host that stood still, as one that was paused, or whose clock was set back to before
-// its Node was there: each renewal is older than the grace period when it is written.
+// TestKubeletWhoseClockIsBehind has a host that stood still, as one that was paused, or whose clock
+// was set back to before its Node was there: each renewal is older than the grace period when it is
+// written.
 func TestKubeletWhoseClockIsBehind(t *testing.T) {
 	for _, behind := range []time.Duration{grace + 20*time.Second, 2 * time.Hour} {
 		l := newLab(t, corev1.ConditionTrue, &epoch)

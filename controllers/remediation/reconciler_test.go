@@ -165,7 +165,8 @@ func TestRequestIsHardAndTraceable(t *testing.T) {
 
 var answered = State{NodeExists: true, NeedsRemediation: true, RebootAnnotation: true, AnswersRequest: true}
 
-// TestTrustPoweredOn: a status that says off is an answer only where nothing better is to be had, and only to a request.
+// TestTrustPoweredOn: a status that says off is an answer only where nothing better is to be had,
+// and only to a request.
 func TestTrustPoweredOn(t *testing.T) {
 	off := State{NodeExists: true, NeedsRemediation: true, RebootAnnotation: true}
 	asked, on := off, off

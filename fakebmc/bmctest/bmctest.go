@@ -170,8 +170,9 @@ func (b *BMC) Host() *memory.Host { return b.host }
 // patience is how long a request of a replay waits for its answer.
 const patience = 30 * time.Second
 
-// Replay plays a client's requests, each at its time, from a log that fencelab bmc --log or a run in the lab wrote, and fails the
-// test for each that is answered otherwise than it was. The log is of one host, whatever its name there.
+// Replay plays a client's requests, each at its time, from a log that fencelab bmc --log or a run
+// in the lab wrote, and fails the test for each that is answered otherwise than it was. The log is
+// of one host, whatever its name there.
 func (b *BMC) Replay(log string) {
 	b.t.Helper()
 	f, err := os.Open(log)
@@ -186,7 +187,8 @@ func (b *BMC) Replay(log string) {
 	}
 }
 
-// Requests are all requests that were answered so far, or are known to get no answer, in that order.
+// Requests are all requests that were answered so far, or are known to get no answer, in that
+// order.
 func (b *BMC) Requests() []fakebmc.Record {
 	b.mu.Lock()
 	defer b.mu.Unlock()

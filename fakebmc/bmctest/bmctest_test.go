@@ -43,7 +43,8 @@ func reset(t *testing.T, b *bmctest.BMC, kind fakebmc.ResetType) int {
 	return status
 }
 
-// TestStart has one BMC that is honest, and one whose answer is lost although it did as it was told.
+// TestStart has one BMC that is honest, and one whose answer is lost although it did as it was
+// told.
 func TestStart(t *testing.T) {
 	for _, o := range []bmctest.Options{{}, {Plain: true}, {Host: "worker-7"}} {
 		b := bmctest.Start(t, o)
@@ -129,7 +130,8 @@ type failing struct {
 
 func (f *failing) Errorf(string, ...any) { f.errors++ }
 
-// TestReplay: the log of a host that was off is answered alike by one that is off, and not by one that is on.
+// TestReplay: the log of a host that was off is answered alike by one that is off, and not by one
+// that is on.
 func TestReplay(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "bmc.jsonl")
 	line := `{"seq":1,"host":"worker-1","request":{"method":"GET","path":"/redfish/v1/Systems/worker-1"},"answer":{"status":200,"powerState":"Off"}}`

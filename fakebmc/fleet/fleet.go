@@ -75,7 +75,8 @@ type Options struct {
 	Destinations []string
 	// RestartTime is how long a BMC is away after a Manager.Reset: see fakebmc.RestartTime.
 	RestartTime time.Duration
-	// Mockup is what each host's Redfish service looks like; nil is fencelab's own tree. Not with Shared.
+	// Mockup is what each host's Redfish service looks like; nil is fencelab's own tree. Not with
+	// Shared.
 	Mockup *redfish.Mockup
 	// Rules are in force on every host from the start.
 	Rules []fakebmc.Rule

@@ -167,8 +167,9 @@ func (s *Server) setProgress(x *session, progress byte) byte {
 	return codeOK
 }
 
-// forget is what becomes of the boot options when the BMC loses its memory: they outlive any boot of the host, but not that
-// (section 28.13, "semi-volatile"). An override that Redfish has set since then is in force all the same.
+// forget is what becomes of the boot options when the BMC loses its memory: they outlive any boot
+// of the host, but not that (section 28.13, "semi-volatile"). An override that Redfish has set
+// since then is in force all the same.
 func (s *Server) forget(mains bool) {
 	s.mu.Lock()
 	s.failed = s.failed || mains
@@ -180,8 +181,9 @@ func (s *Server) forget(mains bool) {
 	}
 }
 
-// aboutToReset clears flags that are valid for a restart by Chassis Control alone (section 28.12), unless those who set them
-// have said otherwise. A reset by Redfish is as good. Whoever was about to change options is done with it.
+// aboutToReset clears flags that are valid for a restart by Chassis Control alone (section 28.12),
+// unless those who set them have said otherwise. A reset by Redfish is as good. Whoever was about
+// to change options is done with it.
 func (s *Server) aboutToReset(r fakebmc.Request, t fakebmc.ResetType) {
 	if t == fakebmc.ResetNmi {
 		return

@@ -101,7 +101,8 @@ func (s *Server) beforeSession(m message) (code byte, data []byte, known bool) {
 	return 0, nil, false
 }
 
-// channel is the number of the LAN channel, thisChannel what it is called by whoever doesn't know it.
+// channel is the number of the LAN channel, thisChannel what it is called by whoever doesn't know
+// it.
 const (
 	channel     = 1
 	thisChannel = 0x0e
@@ -109,7 +110,8 @@ const (
 
 func isChannel(b byte) bool { return b&0x0f == channel || b&0x0f == thisChannel }
 
-// offers are the cipher suites, or else the algorithms that there are in any of them (section 22.15.1).
+// offers are the cipher suites, or else the algorithms that there are in any of them (section
+// 22.15.1).
 func (s *Server) offers(suites bool) (data []byte) {
 	const integrity, confidentiality = 0x40, 0x80
 	if suites {
@@ -449,7 +451,8 @@ const (
 	timerUses     = 0x3e
 )
 
-// setWatchdog has no pre-timeout interrupt, which is optional: there is nothing to interrupt. It keeps the interval.
+// setWatchdog has no pre-timeout interrupt, which is optional: there is nothing to interrupt. It
+// keeps the interval.
 func (s *Server) setWatchdog(b []byte) byte {
 	use, action := b[0]&7, int(b[1]&7)
 	if 1<<use&timerUses == 0 || action >= len(timerActions) || b[1]&0x70 != 0 {

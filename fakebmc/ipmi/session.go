@@ -67,8 +67,9 @@ type session struct {
 	bmcRand     [16]byte
 	role        byte
 	name        []byte
-	// rakp1 and rakp3 are what the client has sent, rakp2 and rakp4 what it was answered: sent once more, as by a client that
-	// had no answer or over a network that doubles packets, they have the same answer, and nothing is tried again.
+	// rakp1 and rakp3 are what the client has sent, rakp2 and rakp4 what it was answered: sent once
+	// more, as by a client that had no answer or over a network that doubles packets, they have the
+	// same answer, and nothing is tried again.
 	rakp1, rakp2, rakp3, rakp4 []byte
 	sik, k1, k2                []byte
 	max, privilege             byte
@@ -117,9 +118,9 @@ type deed struct {
 // section 4.5: five seconds).
 const expiry = 5 * time.Second
 
-// repeats reports whether a Chassis Control is the last one once more, with the same sequence number:
-// sent again by a client that had no answer. It gets that answer then, also if that was lost on its
-// way, or the one that is still to come; nothing is done a second time.
+// repeats reports whether a Chassis Control is the last one once more, with the same sequence
+// number: sent again by a client that had no answer. It gets that answer then, also if that was
+// lost on its way, or the one that is still to come; nothing is done a second time.
 func (x *session) repeats(m message, now time.Duration, reply func(code byte, data []byte)) bool {
 	request := [...]byte{m.address, m.sequence, m.data[0]}
 	x.mu.Lock()
@@ -201,7 +202,8 @@ func (s *Server) openSession(client string, b []byte) []byte {
 	return answer
 }
 
-// answerTo begins the answer to a message of a session's establishment; it is all that a refusal says.
+// answerTo begins the answer to a message of a session's establishment; it is all that a refusal
+// says.
 func answerTo(message []byte, status byte, console uint32) []byte {
 	return binary.LittleEndian.AppendUint32([]byte{message[0], status, 0, 0}, console)
 }
@@ -292,7 +294,8 @@ func (s *Server) rakp3(client string, b []byte) []byte {
 	return tagged(x.rakp4, b[0])
 }
 
-// again reports whether a message says the same as an earlier one. Its tag may count on: ipmipower's does.
+// again reports whether a message says the same as an earlier one. Its tag may count on:
+// ipmipower's does.
 func again(earlier, b []byte) bool { return bytes.Equal(earlier[1:], b[1:]) }
 
 // tagged is an answer to a message of some tag.

@@ -43,7 +43,8 @@ func option(parameter byte, want ...byte) line {
 
 func options(data ...byte) line { return line{chassis, setBootOptions, data, codeOK, []byte{}} }
 
-// TestWatchdogTimer follows section 27: what is set is what is read, field by field, at zero, at the maximum and twice.
+// TestWatchdogTimer follows section 27: what is set is what is read, field by field, at zero, at
+// the maximum and twice.
 func TestWatchdogTimer(t *testing.T) {
 	const sms, osLoad, cycle = 4, 3, 3
 	for _, c := range []struct {
@@ -96,7 +97,8 @@ func TestWatchdogTimer(t *testing.T) {
 	}
 }
 
-// TestChannel follows sections 22.13, 22.15 and 22.18 to 22.19: what is said of the channel, and what a session may do.
+// TestChannel follows sections 22.13, 22.15 and 22.18 to 22.19: what is said of the channel, and
+// what a session may do.
 func TestChannel(t *testing.T) {
 	clk, _, b := newWorld(t)
 	con := newConsole(t, clk, b)
@@ -149,8 +151,9 @@ func TestChannel(t *testing.T) {
 	con.script("callback", line{chassis, getChassisStatus, nil, codePrivilege, nil}, level(privilegeUser, codePrivilege), closes(con.x.id, codeOK))
 }
 
-// TestWhatIsKept: what was set outlives what the standard says it outlives. Boot options and the timer are lost with the BMC's
-// memory, a restore policy never, and what Redfish has set is Redfish's.
+// TestWhatIsKept: what was set outlives what the standard says it outlives. Boot options and the
+// timer are lost with the BMC's memory, a restore policy never, and what Redfish has set is
+// Redfish's.
 func TestWhatIsKept(t *testing.T) {
 	pxe := []byte{flagsValid | flagsPersistent | flagsUEFI, 1 << 2, 0, 0, 0}
 	none := []byte{flagsUEFI, 0, 0, 0, 0}
@@ -206,7 +209,8 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestWhoRestartedIt follows sections 28.11 to 28.13: what a restart's cause is, and for which ones boot flags are valid.
+// TestWhoRestartedIt follows sections 28.11 to 28.13: what a restart's cause is, and for which ones
+// boot flags are valid.
 func TestWhoRestartedIt(t *testing.T) {
 	once := []byte{bootFlags, flagsValid | flagsUEFI, 1 << 2, 0, 0, 0}
 	watched := []line{set(4, 1, 0, 0, 100, 0), feed(codeOK)}
@@ -263,8 +267,9 @@ func TestBootFlagsForGood(t *testing.T) {
 	)
 }
 
-// TestHandshakeOverAPoorNetwork has each message of a session's establishment lost, late, doubled and out of order. The client,
-// which sends again what isn't answered, gets in, and has one session.
+// TestHandshakeOverAPoorNetwork has each message of a session's establishment lost, late, doubled
+// and out of order. The client, which sends again what isn't answered, gets in, and has one
+// session.
 func TestHandshakeOverAPoorNetwork(t *testing.T) {
 	for i, name := range []string{"open session", "RAKP 1", "RAKP 3"} {
 		for _, fate := range []string{"lost", "answer lost", "doubled", "late", "answers out of order"} {
@@ -316,8 +321,8 @@ func TestHandshakeOverAPoorNetwork(t *testing.T) {
 	}
 }
 
-// TestAHandshakeIsTriedOnce: what comes again and says something else is refused, and so is a proof of a wrong password, which
-// counts as one guess however often it comes.
+// TestAHandshakeIsTriedOnce: what comes again and says something else is refused, and so is a proof
+// of a wrong password, which counts as one guess however often it comes.
 func TestAHandshakeIsTriedOnce(t *testing.T) {
 	clk, _, b := newWorld(t)
 	con := newConsole(t, clk, b)

@@ -266,8 +266,9 @@ func (d *Domain) start(conn connection, dom *libvirt.Domain) error {
 	return fmt.Errorf("it was started %d times, and was off again at once: see libvirt's log of the domain", starts)
 }
 
-// libvirt learns late that the monitor of an instance has ended, and until its commit dd2f36d6 of 2024 it takes that for the end
-// of the instance that was started meanwhile, and ends that as crashed.
+// libvirt learns late that the monitor of an instance has ended, and until its commit dd2f36d6 of
+// 2024 it takes that for the end of the instance that was started meanwhile, and ends that as
+// crashed.
 const (
 	// heard is how long it takes to learn that.
 	heard = 200 * time.Millisecond

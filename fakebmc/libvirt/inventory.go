@@ -13,8 +13,8 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
-// Inventory implements fakebmc.Inventoried: what the domain's definition says, with the sizes of the disks that libvirt can look
-// at.
+// Inventory implements fakebmc.Inventoried: what the domain's definition says, with the sizes of
+// the disks that libvirt can look at.
 func (d *Domain) Inventory() (fakebmc.Inventory, error) {
 	known, err := d.definition()
 	if err != nil {

@@ -219,8 +219,8 @@ func (h *Host) bootNow() {
 	}
 }
 
-// pass goes through a transitional state, instead of the transition under way. What takes no time is over when it returns, so that
-// whoever looks after an answer sees it.
+// pass goes through a transitional state, instead of the transition under way. What takes no time
+// is over when it returns, so that whoever looks after an answer sees it.
 func (h *Host) pass(through fakebmc.PowerState, d time.Duration, then func()) {
 	h.stopTransition()
 	h.become(through)

@@ -20,7 +20,8 @@ var (
 	ipv4s = regexp.MustCompile(`\b(?:\d{1,3}\.){3}\d{1,3}\b`)
 )
 
-// kinds are the properties by whose name a value is known for what it is, each with what it is called afterwards.
+// kinds are the properties by whose name a value is known for what it is, each with what it is
+// called afterwards.
 var kinds = []struct {
 	called string
 	names  *regexp.Regexp
@@ -32,17 +33,20 @@ var kinds = []struct {
 	{"CERTIFICATE", regexp.MustCompile(`(?i)certificatestring|^pem$|publickey|sshkey|^issuer$|^subject$`)},
 }
 
-// shortest is the length from which on a value is also replaced inside of others, such as a serial number in a path.
+// shortest is the length from which on a value is also replaced inside of others, such as a serial
+// number in a path.
 const shortest = 5
 
-// disguised are the values that were replaced, by what they are called now, and how many of each kind there are.
+// disguised are the values that were replaced, by what they are called now, and how many of each
+// kind there are.
 type disguised struct {
 	names   map[string]string
 	written map[string]string // the same by kind and value, however that is written
 	counts  map[string]int
 }
 
-// disguise copies the resources below one directory to another, with other names for what tells whose they are.
+// disguise copies the resources below one directory to another, with other names for what tells
+// whose they are.
 func disguise(from, to string) (*Recorded, error) {
 	d := &disguised{make(map[string]string), make(map[string]string), make(map[string]int)}
 	resources := make(map[string]any)
@@ -195,7 +199,8 @@ func (d *disguised) call(value, kind string, name func(n int) string) {
 	d.names[value] = d.written[same]
 }
 
-// replace is a value with the other names. A short value is replaced only where its property says what it is.
+// replace is a value with the other names. A short value is replaced only where its property says
+// what it is.
 func (d *disguised) replace(property string, v any, inside *strings.Replacer) any {
 	switch v := v.(type) {
 	case map[string]any:

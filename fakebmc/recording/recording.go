@@ -1,5 +1,6 @@
-// Package recording takes a mockup of a Redfish service: a directory for each resource, in the format of DMTF's mockup tools,
-// which package redfish serves. It only reads, one resource at a time and slowly, since a BMC is easily asked too much.
+// Package recording takes a mockup of a Redfish service: a directory for each resource, in the
+// format of DMTF's mockup tools, which package redfish serves. It only reads, one resource at a
+// time and slowly, since a BMC is easily asked too much.
 package recording
 
 import (
@@ -24,7 +25,8 @@ import (
 const (
 	root     = "/redfish/v1"
 	metadata = root + "/$metadata"
-	// raw is what has been read, as it was read, until all is: then it is written without what tells whose it is, and removed.
+	// raw is what has been read, as it was read, until all is: then it is written without what
+	// tells whose it is, and removed.
 	raw = ".raw"
 	// refused notes beside a resource that could not be read why not.
 	refused = "refused.txt"
@@ -44,7 +46,8 @@ type Options struct {
 	Insecure bool
 	// Pause is how long it waits between two reads.
 	Pause time.Duration
-	// Skip are patterns of paths that are not read, as those of path.Match; a path below one is not read either.
+	// Skip are patterns of paths that are not read, as those of path.Match; a path below one is not
+	// read either.
 	Skip []string
 	// Say is told how it goes; may be nil.
 	Say func(format string, args ...any)
@@ -94,9 +97,9 @@ type recorder struct {
 	said    time.Time
 }
 
-// Record reads a service into a new directory, or goes on with one that it was interrupted in. What tells whose the service is has
-// another name in the directory, the same wherever it stands: serial numbers, UUIDs, MAC and IP addresses, names of hosts and
-// users, and certificates.
+// Record reads a service into a new directory, or goes on with one that it was interrupted in. What
+// tells whose the service is has another name in the directory, the same wherever it stands: serial
+// numbers, UUIDs, MAC and IP addresses, names of hosts and users, and certificates.
 func Record(ctx context.Context, dir string, o Options) (*Recorded, error) {
 	base, err := service(o.URL)
 	if err != nil {
@@ -179,7 +182,8 @@ func (r *recorder) skips(at string) bool {
 	return false
 }
 
-// resource is what a path has: from the directory, or else from the service. It is nil if the service refuses it.
+// resource is what a path has: from the directory, or else from the service. It is nil if the
+// service refuses it.
 func (r *recorder) resource(ctx context.Context, at string) ([]byte, error) {
 	dir, name := filepath.Join(r.dir, filepath.FromSlash(at)), "index.json"
 	if at == metadata {
@@ -335,7 +339,8 @@ func linksIn(data []byte) (all []string) {
 	return all
 }
 
-// local is the path of a link without its fragment and trailing slash, if it is one of a Redfish service.
+// local is the path of a link without its fragment and trailing slash, if it is one of a Redfish
+// service.
 func local(link string) (string, bool) {
 	at, _, _ := strings.Cut(link, "#")
 	at = strings.TrimSuffix(at, "/")

@@ -101,8 +101,8 @@ func all(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestRecord: what a service leads to is read once, by GET alone, and written without what tells whose it is. What could not
-// be read is said. The recording is a mockup that a host can look like.
+// TestRecord: what a service leads to is read once, by GET alone, and written without what tells
+// whose it is. What could not be read is said. The recording is a mockup that a host can look like.
 func TestRecord(t *testing.T) {
 	s := serve(t, acme())
 	dir := filepath.Join(t.TempDir(), "acme")
@@ -146,7 +146,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestResume: a recording that was interrupted goes on where it was, and until it is whole nothing else is in its directory.
+// TestResume: a recording that was interrupted goes on where it was, and until it is whole nothing
+// else is in its directory.
 func TestResume(t *testing.T) {
 	s := serve(t, acme())
 	dir := filepath.Join(t.TempDir(), "acme")
@@ -215,7 +216,8 @@ func TestNoRecording(t *testing.T) {
 	}
 }
 
-// TestRecordsItself: a BMC of fencelab's is recorded, and looks the same as its mockup, but for what tells whose it is.
+// TestRecordsItself: a BMC of fencelab's is recorded, and looks the same as its mockup, but for
+// what tells whose it is.
 func TestRecordsItself(t *testing.T) {
 	server, err := redfish.NewServer(redfish.Config{})
 	if err != nil {

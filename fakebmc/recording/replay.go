@@ -26,18 +26,19 @@ const maxRecord = 1 << 20
 type ReplayOptions struct {
 	// URL is the address of the service, without a path.
 	URL string
-	// Username and Password are sent with each request that had been let in, as Basic authentication; empty ones with none.
+	// Username and Password are sent with each request that had been let in, as Basic
+	// authentication; empty ones with none.
 	Username, Password string
 	// Client sends the requests; nil is one that accepts any certificate if Insecure is set.
 	Client   *http.Client
 	Insecure bool
 	// Host is the one whose requests are played; empty is all.
 	Host string
-	// As is the Id that this host has at the service, if another than in the log: what stands in the paths is replaced. A log of
-	// several hosts needs a Host then.
+	// As is the Id that this host has at the service, if another than in the log: what stands in
+	// the paths is replaced. A log of several hosts needs a Host then.
 	As string
-	// InTurn sends each request when the one before has been answered. Otherwise each is sent as long after the first as it was
-	// received, whatever has been answered by then.
+	// InTurn sends each request when the one before has been answered. Otherwise each is sent as
+	// long after the first as it was received, whatever has been answered by then.
 	InTurn bool
 	// Patience is how long a request waits for its answer.
 	Patience time.Duration
@@ -66,8 +67,9 @@ type Replayed struct {
 	Differences []Difference
 }
 
-// Replay plays the requests of a log, as fencelab bmc --log writes it, against a service, and compares the answers: their status,
-// the power state that they report, and that there was one at all. An error that is an ErrInput is about the log or the options.
+// Replay plays the requests of a log, as fencelab bmc --log writes it, against a service, and
+// compares the answers: their status, the power state that they report, and that there was one at
+// all. An error that is an ErrInput is about the log or the options.
 func Replay(ctx context.Context, log io.Reader, o ReplayOptions) (*Replayed, error) {
 	base, err := service(o.URL)
 	if err != nil {

@@ -55,7 +55,8 @@ func client(t *testing.T, fault string) []byte {
 	return log.Bytes()
 }
 
-// TestReplay: what a client did is answered alike by a BMC that is alike, and the difference to another is told.
+// TestReplay: what a client did is answered alike by a BMC that is alike, and the difference to
+// another is told.
 func TestReplay(t *testing.T) {
 	right := client(t, "")
 	if strings.Contains(string(right), "s3cret") || !strings.Contains(string(right), "Toaster") {

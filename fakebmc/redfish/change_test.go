@@ -72,7 +72,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestRulesThatEnd: a rule that ends with a restart of the BMC is over once it is up again, and the others go on.
+// TestRulesThatEnd: a rule that ends with a restart of the BMC is over once it is up again, and the
+// others go on.
 func TestRulesThatEnd(t *testing.T) {
 	h := memory.New(wall.Clock(), memory.Timing{}, true)
 	b := fakebmc.New("node-1", h, wall.Clock(), fakebmc.RestartTime(1))

@@ -10,8 +10,8 @@ import (
 
 const chassisURL = "/redfish/v1/Chassis/node-1"
 
-// TestChassis: the chassis has the power of its host, and a reset of its own that turns that off and on. What a rule says of
-// reads and resets goes for both.
+// TestChassis: the chassis has the power of its host, and a reset of its own that turns that off
+// and on. What a rule says of reads and resets goes for both.
 func TestChassis(t *testing.T) {
 	says := func(t *testing.T, r *rig, want string) {
 		t.Helper()
@@ -71,7 +71,8 @@ func TestChassis(t *testing.T) {
 	})
 }
 
-// TestChassisOfAMockup: it has the resets that the mockup's action lists, and its power is what the BMC says, too.
+// TestChassisOfAMockup: it has the resets that the mockup's action lists, and its power is what the
+// BMC says, too.
 func TestChassisOfAMockup(t *testing.T) {
 	r := mockupRig(t, "short", redfish.Config{})
 	const chassis = v1 + "/Chassis/chassis"

@@ -29,8 +29,8 @@ type powerEvent struct {
 	state fakebmc.PowerState
 }
 
-// watch has the hosts that tell their power edges tell them, each in a goroutine of its own choice, until stop. Once changed is
-// closed hosts have come or gone, and it is to be watched anew.
+// watch has the hosts that tell their power edges tell them, each in a goroutine of its own choice,
+// until stop. Once changed is closed hosts have come or gone, and it is to be watched anew.
 func (s *service) watch(tell func(powerEvent)) (changed <-chan struct{}, stop func()) {
 	members := s.group.members.Load()
 	var stops []func()

@@ -92,7 +92,8 @@ func (x *exchange) says(property string) (string, bool) {
 	return string(data), err == nil
 }
 
-// losing is a body without the properties that rules have a change lose. What is no object is left to whoever reads it.
+// losing is a body without the properties that rules have a change lose. What is no object is left
+// to whoever reads it.
 func losing(body []byte, effects fakebmc.Effects) []byte {
 	var in map[string]any
 	for _, e := range effects {

@@ -16,10 +16,12 @@ import (
 	"github.com/fencelab/fencelab/fakebmc"
 )
 
-// Mockup is the tree of another Redfish service, in the form that DMTF's mockup tools read and write: a directory for each resource,
-// with an index.json in it. A BMC that has one looks like that service: its paths, names, OEM properties and registries. Of its
-// first system the power, resets, boot override, watchdog and virtual CD drive are the host's; sessions, tasks, events, and the reset
-// of the manager are alive as well. All else is what the mockup says, and can't be changed.
+// Mockup is the tree of another Redfish service, in the form that DMTF's mockup tools read and
+// write: a directory for each resource, with an index.json in it. A BMC that has one looks like
+// that service: its paths, names, OEM properties and registries. Of its first system the power,
+// resets, boot override, watchdog and virtual CD drive are the host's; sessions, tasks, events, and
+// the reset of the manager are alive as well. All else is what the mockup says, and can't be
+// changed.
 type Mockup struct {
 	resources map[string]object
 	headers   map[string]http.Header // of the answers to GET, by path
@@ -42,7 +44,8 @@ const (
 	maxResource = 4 << 20
 )
 
-// LoadMockup reads the mockup in a directory, which is the root of the service or has redfish/v1 below it.
+// LoadMockup reads the mockup in a directory, which is the root of the service or has redfish/v1
+// below it.
 func LoadMockup(dir string) (*Mockup, error) {
 	m := &Mockup{resources: make(map[string]object), headers: make(map[string]http.Header)}
 	if err := m.read(dir); err != nil {
@@ -167,7 +170,8 @@ func inside(o object, keys ...string) any {
 	return v
 }
 
-// linked is the path of what a resource links to, or of the first of a list; empty if there is none.
+// linked is the path of what a resource links to, or of the first of a list; empty if there is
+// none.
 func linked(o object, keys ...string) string {
 	v := inside(o, keys...)
 	if all, ok := v.([]any); ok && len(all) > 0 {
@@ -243,7 +247,8 @@ func (m *Mockup) findDrive(collections ...string) {
 // allowableValues is where an action lists the resets that it has.
 const allowableValues = "ResetType@Redfish.AllowableValues"
 
-// findResets reads which resets the mockup's system has: from its action, or from what that refers to.
+// findResets reads which resets the mockup's system has: from its action, or from what that refers
+// to.
 func (m *Mockup) findResets(system object) error {
 	action, _ := inside(system, "Actions", "#ComputerSystem.Reset").(object)
 	listed, ok := action[allowableValues].([]any)
@@ -342,7 +347,8 @@ func (s *service) resolveMockup(path string) endpoint {
 	return e
 }
 
-// mockupDrive is the mockup's CD drive with the image of the host's; of a host without one it is as the mockup has it.
+// mockupDrive is the mockup's CD drive with the image of the host's; of a host without one it is as
+// the mockup has it.
 func (s *service) mockupDrive(path string, base object, e *endpoint) {
 	m := s.mockup
 	bay, ok := s.common.System().(fakebmc.MediaBay)
@@ -399,7 +405,8 @@ func dressed(base, alive object, keys ...string) object {
 	return o
 }
 
-// dressSystem is the mockup's system in the state of the host. What the mockup's has not, the host's has not.
+// dressSystem is the mockup's system in the state of the host. What the mockup's has not, the
+// host's has not.
 func (m *Mockup) dressSystem(b *fakebmc.BMC, base, alive object) object {
 	o := dressed(base, alive, "PowerState")
 	if b.UUID() != "" && o["UUID"] != nil {

@@ -20,9 +20,10 @@ import (
 	"github.com/fencelab/fencelab/fakebmc/wall"
 )
 
-// The mockups are made by hand, in the shapes of services that reports describe: long names and jobs of a vendor's; a slash at the
-// end of every path; resets that an ActionInfo lists, and a manager that can't be reset; and a small one of open firmware, also in the
-// short form of the directory.
+// The mockups are made by hand, in the shapes of services that reports describe: long names and
+// jobs of a vendor's; a slash at the end of every path; resets that an ActionInfo lists, and a
+// manager that can't be reset; and a small one of open firmware, also in the short form of the
+// directory.
 var mockups = []struct {
 	name, system, manager, sessions string
 	resets                          []string // that the mockup lists and a host in memory executes
@@ -166,7 +167,8 @@ func mustJSON(t *testing.T, v any) string {
 	return string(data)
 }
 
-// TestMockupSettings: what the mockup's system has of the settings is alive; what it hasn't stays away.
+// TestMockupSettings: what the mockup's system has of the settings is alive; what it hasn't stays
+// away.
 func TestMockupSettings(t *testing.T) {
 	r := mockupRig(t, "embedded", redfish.Config{}, fakebmc.UUID("11111111-2222-3333-4444-555555555555"))
 	system := v1 + "/Systems/System.Embedded.1"
@@ -202,7 +204,8 @@ func TestMockupRules(t *testing.T) {
 	}
 }
 
-// TestMockupGofish: a client of somebody's follows the mockup's links, logs in where they lead, and switches the host off and on.
+// TestMockupGofish: a client of somebody's follows the mockup's links, logs in where they lead, and
+// switches the host off and on.
 func TestMockupGofish(t *testing.T) {
 	for _, m := range mockups {
 		t.Run(m.name, func(t *testing.T) {
@@ -239,7 +242,8 @@ func TestMockupGofish(t *testing.T) {
 	}
 }
 
-// TestNoMockup: a directory that is none, or can't be what a host looks like, is refused with the reason and the file.
+// TestNoMockup: a directory that is none, or can't be what a host looks like, is refused with the
+// reason and the file.
 func TestNoMockup(t *testing.T) {
 	whole := func(change func(files map[string]string)) string {
 		files := make(map[string]string)
@@ -295,7 +299,8 @@ func TestNoMockup(t *testing.T) {
 	}
 }
 
-// TestMockupDrive: the mockup's CD drive, wherever it has that, is the host's; its other drives are as the mockup says.
+// TestMockupDrive: the mockup's CD drive, wherever it has that, is the host's; its other drives are
+// as the mockup says.
 func TestMockupDrive(t *testing.T) {
 	const image = "http://127.0.0.1:8080/images/boot.iso"
 	for name, media := range map[string]string{"slashes": "/Managers/1/VirtualMedia", "embedded": "/Systems/System.Embedded.1/VirtualMedia"} {

@@ -79,7 +79,8 @@ func null(o map[string]any) string {
 // maxQuoted is how long a body may be that is put on record.
 const maxQuoted = 16 << 10
 
-// quotable is a body as it may be put on record: empty unless it is an object in JSON, and without the secrets in it.
+// quotable is a body as it may be put on record: empty unless it is an object in JSON, and without
+// the secrets in it.
 func quotable(body []byte) string {
 	if len(body) == 0 || len(body) > maxQuoted { // as with every read
 		return ""
@@ -98,8 +99,8 @@ func quotable(body []byte) string {
 	return string(text)
 }
 
-// secret is what the names of properties have in them that nobody is to read in a log: passwords, tokens, and the headers that
-// a subscription sends.
+// secret is what the names of properties have in them that nobody is to read in a log: passwords,
+// tokens, and the headers that a subscription sends.
 var secret = regexp.MustCompile(`(?i)password|token|authorization|httpheaders|privatekey`)
 
 // hide replaces the secrets in a value of JSON.

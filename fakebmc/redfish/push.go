@@ -25,8 +25,9 @@ const (
 	deliveryTimeout = 10 * time.Second
 )
 
-// subscriptions are the destinations to which a service pushes the power events of its hosts (DSP0266, event destinations). They
-// outlive a restart of a BMC, which loses what happens meanwhile.
+// subscriptions are the destinations to which a service pushes the power events of its hosts
+// (DSP0266, event destinations). They outlive a restart of a BMC, which loses what happens
+// meanwhile.
 type subscriptions struct {
 	allowed []*url.URL // where destinations may be; there are no subscriptions without
 	run     func(func())
@@ -188,7 +189,8 @@ func (s *subscription) hear(e powerEvent) {
 	}
 }
 
-// push has the BMCs tell a destination of their hosts' edges, those that are watched and those that come, until it is over.
+// push has the BMCs tell a destination of their hosts' edges, those that are watched and those that
+// come, until it is over.
 func (s *service) push(sub *subscription, changed <-chan struct{}, stop func()) {
 	defer func() { stop() }()
 	for n := 1; ; {
@@ -232,8 +234,9 @@ func (t told) Execute(fakebmc.Effects) (fakebmc.Answer, bool) {
 // Reply implements fakebmc.Wire.
 func (told) Reply(fakebmc.Answer, fakebmc.Effects) {}
 
-// deliver sends events one after the other, until the subscription is over. Certificates aren't verified, which is what an
-// EventDestination does unless it is told otherwise (DSP0268, VerifyCertificate).
+// deliver sends events one after the other, until the subscription is over. Certificates aren't
+// verified, which is what an EventDestination does unless it is told otherwise (DSP0268,
+// VerifyCertificate).
 func (s *subscription) deliver() {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()

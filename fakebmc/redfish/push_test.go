@@ -43,7 +43,8 @@ func messageOf(event map[string]any) string {
 	return event["Events"].([]any)[0].(map[string]any)["MessageId"].(string)
 }
 
-// TestPush: a destination hears of each edge in its order, with what it asked for, until it is deleted.
+// TestPush: a destination hears of each edge in its order, with what it asked for, until it is
+// deleted.
 func TestPush(t *testing.T) {
 	to, got, refuses := listener(t)
 	cfg := account

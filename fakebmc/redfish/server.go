@@ -25,8 +25,8 @@ type Config struct {
 	Username, Password string
 	// Certificate, given or from SelfSigned, makes it HTTPS.
 	Certificate *tls.Certificate
-	// OldestTLS and NewestTLS are the versions of TLS that it speaks, such as tls.VersionTLS10; 0 are
-	// 1.2 and the newest there is.
+	// OldestTLS and NewestTLS are the versions of TLS that it speaks, such as tls.VersionTLS10; 0
+	// are 1.2 and the newest there is.
 	OldestTLS, NewestTLS uint16
 	// MaxSessions is the limit of concurrent sessions per listener; 0 is 16.
 	MaxSessions int
@@ -36,7 +36,8 @@ type Config struct {
 	// Media are the URLs of images, or of directories of images, that may be inserted
 	// as virtual media; none by default. The server itself never fetches one.
 	Media []string
-	// Destinations are the URLs, or what is below them, to which clients may have events pushed; none by default.
+	// Destinations are the URLs, or what is below them, to which clients may have events pushed;
+	// none by default.
 	Destinations []string
 	// Clock is what sessions age on; nil is the wall clock.
 	Clock fakebmc.Clock
@@ -45,7 +46,8 @@ type Config struct {
 	HoldLimit time.Duration
 	// Warn is told of what is served and hardly meant; nil is nobody.
 	Warn func(string)
-	// Mockup is what each listener of one host looks like, whose BMC knows that by [Mockup.Locate]; nil is fencelab's own tree.
+	// Mockup is what each listener of one host looks like, whose BMC knows that by [Mockup.Locate];
+	// nil is fencelab's own tree.
 	Mockup *Mockup
 	// OnRequest has the Record of the requests to a listener of several hosts that
 	// concern none of them, such as a login. All others go to their BMC's hook.
@@ -130,7 +132,8 @@ func (s *Server) Listen(addr string, b *fakebmc.BMC) (url string, err error) {
 	return s.serve(addr, g, b)
 }
 
-// ListenGroup is Listen for a Group of hosts behind one address. The Server closes the BMCs that it has in the end.
+// ListenGroup is Listen for a Group of hosts behind one address. The Server closes the BMCs that it
+// has in the end.
 func (s *Server) ListenGroup(addr string, g *Group) (url string, err error) {
 	return s.serve(addr, g, nil)
 }

@@ -323,7 +323,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			t.Errorf("HEAD %s: %d, ETag %s for %s, %d bytes", path, head.status, head.header.Get("ETag"), got.header.Get("ETag"), len(head.body))
 		}
 	})
-	// The root, 4 services, 8 collections, an account, 3 roles, 2 registries; for each of 2 hosts 5 resources and 13 of its inventory.
+	// The root, 4 services, 8 collections, an account, 3 roles, 2 registries; for each of 2 hosts 5
+	// resources and 13 of its inventory.
 	if len(visited) != 29+2*13 {
 		t.Errorf("visited %d resources: %v", len(visited), visited)
 	}

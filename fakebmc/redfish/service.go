@@ -43,7 +43,8 @@ type endpoint struct {
 	post   func(fakebmc.Effects, []byte) response
 	patch  func([]byte) response
 	delete func() response
-	// reset is the action that resets the host, such as ComputerSystem.Reset, and manager a Manager.Reset.
+	// reset is the action that resets the host, such as ComputerSystem.Reset, and manager a
+	// Manager.Reset.
 	reset   string
 	manager bool
 	// power is what has the host's power state in it, which the BMC has to tell.

@@ -79,7 +79,8 @@ func (x *exchange) write(a reply, c *content) {
 	send(w, a, "application/json; charset=utf-8", data)
 }
 
-// tagged puts the tag into a resource as it is written, or returns nil where its place is not the first: names come in order.
+// tagged puts the tag into a resource as it is written, or returns nil where its place is not the
+// first: names come in order.
 func tagged(data []byte, tag string) []byte {
 	const first = `{"@odata.id"`
 	if !bytes.HasPrefix(data, []byte(first)) {
@@ -101,8 +102,8 @@ func send(w http.ResponseWriter, a reply, contentType string, data []byte) {
 	_, _ = w.Write(data) // a client that left is not our trouble
 }
 
-// overrule makes of an answer's own headers what rules say: those that they set, and less those that
-// they drop.
+// overrule makes of an answer's own headers what rules say: those that they set, and less those
+// that they drop.
 func overrule(h http.Header, a reply) {
 	if a.Refusal != nil {
 		for name, value := range a.Refusal.Headers { // order does not matter: into a map

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// RequireClient skips a test, or with FENCELAB_REQUIRE_CLIENTS set fails it, where a client of BMCs can't be run that
-// fakebmc/clients.sh installs. It runs it with the arguments, if there are any, and returns its path.
+// RequireClient skips a test, or with FENCELAB_REQUIRE_CLIENTS set fails it, where a client of BMCs
+// can't be run that fakebmc/clients.sh installs. It runs it with the arguments, if there are any,
+// and returns its path.
 func RequireClient(t testing.TB, command string, args ...string) (path string) {
 	t.Helper()
 	path, err := exec.LookPath(command)

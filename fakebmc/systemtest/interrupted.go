@@ -14,7 +14,8 @@ import (
 type word struct {
 	name string
 	say  func(*subject) error
-	// on is how the system is before, if it is to do anything; final is what it is once that is done.
+	// on is how the system is before, if it is to do anything; final is what it is once that is
+	// done.
 	on    bool
 	final fakebmc.PowerState
 	// soft is up to the guest, which may not be there to hear of it.

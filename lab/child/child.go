@@ -1,8 +1,10 @@
-// Package child starts other people's programs as child processes for tests and labs: each writes to a log that errors
-// quote, can be paused, and is known to have ended by itself. A port of the loopback interface can be held for one
-// before it listens, and its executable looked for before it is started.
+// Package child starts other people's programs as child processes for tests and labs: each writes
+// to a log that errors quote, can be paused, and is known to have ended by itself. A port of the
+// loopback interface can be held for one before it listens, and its executable looked for before it
+// is started.
 //
-// Killing what is left when we are killed is a keeper's work: give the child's environment its mark.
+// Killing what is left when we are killed is a keeper's work: give the child's environment its
+// mark.
 package child
 
 import (
@@ -21,15 +23,17 @@ import (
 )
 
 const (
-	// tailLines is how much of a process's output an error quotes: the reason is at its end, behind a traceback in Python.
+	// tailLines is how much of a process's output an error quotes: the reason is at its end, behind
+	// a traceback in Python.
 	tailLines = 30
 	// stopTimeout limits how long a process may take between SIGTERM and SIGKILL. kube-apiserver
 	// needs about a second.
 	stopTimeout = 10 * time.Second
 )
 
-// Process is a child whose output goes to a file, with the processes that it starts itself: as in a container, they
-// stand still and are killed with it, and none outlives it. One that leaves the process group is out of reach.
+// Process is a child whose output goes to a file, with the processes that it starts itself: as in a
+// container, they stand still and are killed with it, and none outlives it. One that leaves the
+// process group is out of reach.
 type Process struct {
 	name   string
 	log    string
@@ -42,7 +46,8 @@ type Process struct {
 	reaped bool // its id may be another's
 }
 
-// Start starts a command, which errors and lists of processes call name, with its output appended to the file log.
+// Start starts a command, which errors and lists of processes call name, with its output appended
+// to the file log.
 func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	if errSystem != nil {
 		return nil, fmt.Errorf("start %s: %w", name, errSystem)
@@ -85,7 +90,8 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Failure describes a process that ended by itself, with its last lines. Call it after Exited is closed.
+// Failure describes a process that ended by itself, with its last lines. Call it after Exited is
+// closed.
 func (p *Process) Failure() error {
 	how := "exit status 0"
 	if p.waitErr != nil {
@@ -107,9 +113,9 @@ func Tail(log string) []byte {
 	return bytes.Join(lines[max(0, len(lines)-tailLines):], []byte("\n"))
 }
 
-// Pause stops the process with SIGSTOP, returns once every thread stands still, and has stopped what it has started by then.
-// That comes second: one that starts a command by vfork stands still only when the command has its own program, which it
-// never has if it was stopped before.
+// Pause stops the process with SIGSTOP, returns once every thread stands still, and has stopped
+// what it has started by then. That comes second: one that starts a command by vfork stands still
+// only when the command has its own program, which it never has if it was stopped before.
 func (p *Process) Pause() error {
 	if err := p.signal(p.Pid(), syscall.SIGSTOP); err != nil {
 		return err
@@ -145,7 +151,8 @@ func (p *Process) signal(pid int, s syscall.Signal) error {
 	return nil
 }
 
-// Stop ends the process; the error says that it had ended before. A process that was never started needs no end.
+// Stop ends the process; the error says that it had ended before. A process that was never started
+// needs no end.
 func (p *Process) Stop() error {
 	if p == nil {
 		return nil
@@ -155,8 +162,8 @@ func (p *Process) Stop() error {
 		return p.Failure()
 	default:
 	}
-	// It ends what it has started by itself. A paused process would keep SIGTERM pending. ErrProcessDone is one that ended
-	// meanwhile.
+	// It ends what it has started by itself. A paused process would keep SIGTERM pending.
+	// ErrProcessDone is one that ended meanwhile.
 	if err := errors.Join(p.signal(p.Pid(), syscall.SIGTERM), p.Resume()); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

@@ -61,7 +61,8 @@ func TestKillNeedsNoGoodWill(t *testing.T) {
 	}
 }
 
-// A shell that starts a command stands still until that has its own program (vfork), and one that was stopped before never has.
+// A shell that starts a command stands still until that has its own program (vfork), and one that
+// was stopped before never has.
 func TestPauseOfWhatStartsCommands(t *testing.T) {
 	p := startShell(t, "while :; do /bin/true; done")
 	for range 300 {
@@ -104,7 +105,8 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestOffspring: what a process has started stands still with it, goes on with it, and ends with it, however it ends.
+// TestOffspring: what a process has started stands still with it, goes on with it, and ends with
+// it, however it ends.
 func TestOffspring(t *testing.T) {
 	const script = "sleep 1000 & echo $!; "
 	for _, c := range []struct {

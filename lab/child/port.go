@@ -47,7 +47,8 @@ func bindPort() (number uint16, socket int, err error) {
 	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return 0, 0, os.NewSyscallError("setsockopt", err)
 	}
-	// The kernel chooses a port that no other socket has, sharing or not: sharing is only for those who ask for a number.
+	// The kernel chooses a port that no other socket has, sharing or not: sharing is only for those
+	// who ask for a number.
 	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: loopback.As4()}); err != nil {
 		return 0, 0, os.NewSyscallError("bind", err)
 	}
@@ -58,8 +59,8 @@ func bindPort() (number uint16, socket int, err error) {
 	return uint16(name.(*unix.SockaddrInet4).Port), socket, nil
 }
 
-// ShareByAddress lets a server have the port that shares by SO_REUSEADDR instead, as most do; and with it any stranger who
-// asks for this very number.
+// ShareByAddress lets a server have the port that shares by SO_REUSEADDR instead, as most do; and
+// with it any stranger who asks for this very number.
 func (p *Port) ShareByAddress() error {
 	err := unix.SetsockoptInt(int(p.socket.Fd()), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	return os.NewSyscallError("setsockopt", err)

@@ -38,7 +38,8 @@ func TestHeldPort(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the listener that the port is held for: %v", err)
 		}
-		// It alone gets the connections: with a share for the holder, some of these would not be accepted.
+		// It alone gets the connections: with a share for the holder, some of these would not be
+		// accepted.
 		for range 50 {
 			dialed, err := net.Dial("tcp", p.Address())
 			if err != nil {

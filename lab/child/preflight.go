@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// versionTimeout bounds the run of an executable that is asked for its version. Python takes a second or two to load
-// on an idle machine.
+// versionTimeout bounds the run of an executable that is asked for its version. Python takes a
+// second or two to load on an idle machine.
 const versionTimeout = 30 * time.Second
 
 // Finding is the state of one executable that a launch needs.
@@ -21,7 +21,8 @@ type Finding struct {
 	Remedy string // what to do; empty if all is well
 }
 
-// Preflight runs each of the executables in a directory for its version. The remedy is for all of them.
+// Preflight runs each of the executables in a directory for its version. The remedy is for all of
+// them.
 func Preflight(ctx context.Context, bin string, names []string, remedy string) []Finding {
 	var findings []Finding
 	for _, name := range names {

@@ -12,8 +12,9 @@ import (
 // askInterval is how often a server that isn't ready is asked again.
 const askInterval = 30 * time.Millisecond
 
-// AwaitAnswer asks a server for a URL until it answers 200. It fails when one of the processes behind it has ended, or when
-// the context does; then it quotes the last lines of the last of them, which is the server.
+// AwaitAnswer asks a server for a URL until it answers 200. It fails when one of the processes
+// behind it has ended, or when the context does; then it quotes the last lines of the last of them,
+// which is the server.
 func AwaitAnswer(ctx context.Context, client *http.Client, url string, processes ...*Process) error {
 	server, last := processes[len(processes)-1], errors.New("none")
 	for {

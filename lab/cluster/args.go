@@ -23,8 +23,8 @@ const (
 // loopback is the only address at which the API server listens.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// etcd listens on Unix sockets in its private directory: it checks no credentials, and it needs no port. Its flags want
-// "host:port", which for a Unix socket is the whole file name.
+// etcd listens on Unix sockets in its private directory: it checks no credentials, and it needs no
+// port. Its flags want "host:port", which for a Unix socket is the whole file name.
 const (
 	etcdClients = "unix://clients:0"
 	etcdPeers   = "unix://peers:0"
@@ -43,7 +43,8 @@ func etcdArgs() []string {
 	}
 }
 
-// Service is where Pods look for the API server: the address of the Service kubernetes, which is the first of its range.
+// Service is where Pods look for the API server: the address of the Service kubernetes, which is
+// the first of its range.
 var Service = netip.MustParseAddrPort("10.96.0.1:443")
 
 // Services is the range of the addresses of Services.
@@ -57,8 +58,8 @@ func apiServerArgs(port uint16, o *Options) []string {
 		"--bind-address=" + loopback.String(),
 		fmt.Sprintf("--secure-port=%d", port),
 		"--permit-port-sharing", // we hold the port
-		// Without an address to advertise it looks for a default route, which a machine without network lacks; and it
-		// can't publish a loopback address as an endpoint.
+		// Without an address to advertise it looks for a default route, which a machine without
+		// network lacks; and it can't publish a loopback address as an endpoint.
 		"--advertise-address=" + loopback.String(),
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + servingCertFile,

@@ -39,10 +39,12 @@ type AttachOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Name is our own, the value of Label.
 	Name string
-	// Nodes names the hosts whose kubelets authenticate with a bearer token, see [Attached.NodeToken].
+	// Nodes names the hosts whose kubelets authenticate with a bearer token, see
+	// [Attached.NodeToken].
 	Nodes []string
-	// Join lets real kubelets join as these Nodes, see [Attached.BootstrapToken]. It is for clusters that let kubelets join as
-	// kubeadm's do, and whose controllers sign with the authority that the kubeconfig names.
+	// Join lets real kubelets join as these Nodes, see [Attached.BootstrapToken]. It is for
+	// clusters that let kubelets join as kubeadm's do, and whose controllers sign with the
+	// authority that the kubeconfig names.
 	Join bool
 	// Manifests will be installed, and Objects be made by whoever uses the cluster.
 	Manifests []fs.FS
@@ -190,8 +192,8 @@ func standardOf(ctx context.Context, config *rest.Config) (runs []string, err er
 	return runs, nil
 }
 
-// Install applies the manifests as [Cluster.Install] does. Definitions that are there stay as they are, and policies bind
-// only what is ours.
+// Install applies the manifests as [Cluster.Install] does. Definitions that are there stay as they
+// are, and policies bind only what is ours.
 func (a *Attached) Install(ctx context.Context, files fs.FS) error {
 	manifests, err := readManifests(files)
 	if err != nil {
@@ -227,9 +229,9 @@ func (a *Attached) Config() *rest.Config { return a.ConfigFor(administrator) }
 // Runs are the standard controllers that the cluster runs, of those for which there are stand-ins.
 func (a *Attached) Runs() []string { return a.runs }
 
-// BootstrapToken is by which a kubelet asks for its certificate, which the cluster's controllers approve of and sign. No object
-// of the cluster has it: whoever shows it asks in the name of those that kubeadm lets join. It is empty without
-// [AttachOptions.Join].
+// BootstrapToken is by which a kubelet asks for its certificate, which the cluster's controllers
+// approve of and sign. No object of the cluster has it: whoever shows it asks in the name of those
+// that kubeadm lets join. It is empty without [AttachOptions.Join].
 func (a *Attached) BootstrapToken() string { return a.bootstrap }
 
 // Leave lets the cluster go as it is.

@@ -56,8 +56,8 @@ func (a *authority) issueServing() (certificate, key []byte, err error) {
 	})
 }
 
-// issueClient returns a certificate and key in PEM that authenticate a user: Kubernetes reads the user's name from the
-// common name and its groups from the organizations.
+// issueClient returns a certificate and key in PEM that authenticate a user: Kubernetes reads the
+// user's name from the common name and its groups from the organizations.
 func (a *authority) issueClient(user string, groups []string) (certificate, key []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},

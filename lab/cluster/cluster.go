@@ -1,15 +1,19 @@
-// Package cluster starts a Kubernetes control plane for tests and labs: etcd and kube-apiserver as child processes in
-// a temporary directory, on the loopback interface only.
+// Package cluster starts a Kubernetes control plane for tests and labs: etcd and kube-apiserver as
+// child processes in a temporary directory, on the loopback interface only.
 //
-// By itself it is the API and nothing more. Without a controller manager no garbage is collected, a deleted namespace stays
-// Terminating and no Pod is created from a StatefulSet; without a scheduler a Pod needs spec.nodeName. Everything that
-// authenticates, authorizes or admits a request is the real thing: RBAC, the Node authorizer, NodeRestriction,
-// ValidatingAdmissionPolicy. Only the ServiceAccount admission plugin is off, unless it is asked for: somebody has to make the accounts.
+// By itself it is the API and nothing more. Without a controller manager no garbage is collected, a
+// deleted namespace stays Terminating and no Pod is created from a StatefulSet; without a scheduler
+// a Pod needs spec.nodeName. Everything that authenticates, authorizes or admits a request is the
+// real thing: RBAC, the Node authorizer, NodeRestriction, ValidatingAdmissionPolicy. Only the
+// ServiceAccount admission plugin is off, unless it is asked for: somebody has to make the
+// accounts.
 //
-// With [Options.Standard] it runs kube-controller-manager and kube-scheduler too, and [Cluster.Runs] says what they do.
+// With [Options.Standard] it runs kube-controller-manager and kube-scheduler too, and
+// [Cluster.Runs] says what they do.
 //
-// Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills the processes.
-// A program that calls [Launch] therefore calls [keeper.Main] first thing in main or TestMain.
+// Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills
+// the processes. A program that calls [Launch] therefore calls [keeper.Main] first thing in main or
+// TestMain.
 package cluster
 
 import (
@@ -39,8 +43,9 @@ const readyTimeout = 90 * time.Second
 type Options struct {
 	// Bin is the directory with etcd and kube-apiserver; empty means [DefaultBin].
 	Bin string
-	// Nodes names the hosts whose kubelets authenticate with a bearer token, see [Cluster.NodeToken]. They are listed
-	// here because an API server reads its tokens once, when it starts.
+	// Nodes names the hosts whose kubelets authenticate with a bearer token, see
+	// [Cluster.NodeToken]. They are listed here because an API server reads its tokens once, when
+	// it starts.
 	Nodes []string
 	// Standard has the standard controllers run as well; nil: the API server alone.
 	Standard *Standard
@@ -83,8 +88,9 @@ type Cluster struct {
 	stopErr error
 }
 
-// Launch starts a control plane and returns once it answers and has made its system namespaces. The context bounds the
-// start only. If a process ends instead, the error holds the last lines that it wrote.
+// Launch starts a control plane and returns once it answers and has made its system namespaces. The
+// context bounds the start only. If a process ends instead, the error holds the last lines that it
+// wrote.
 func Launch(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Bin == "" {
 		o.Bin = DefaultBin()
@@ -149,7 +155,8 @@ func (c *Cluster) launch(ctx context.Context, o Options) (err error) {
 	return c.startStandard(func(obj client.Object) error { return admin.Create(ctx, obj) })
 }
 
-// awaitReady asks for readiness and then for the namespaces that kubelets need, which a ready server makes a little later.
+// awaitReady asks for readiness and then for the namespaces that kubelets need, which a ready
+// server makes a little later.
 func (c *Cluster) awaitReady(ctx context.Context) error {
 	ctx, cancel := machine.WithBudget(ctx, readyTimeout)
 	defer cancel()
@@ -179,14 +186,15 @@ func (c *Cluster) start(bin, name string, args []string) (*child.Process, error)
 	return child.Start(name, cmd, filepath.Join(c.dir, name+".log"))
 }
 
-// collector has Go's collector come less often: by its default a fifth of what kube-apiserver takes to come up is its. The price is
-// 130 MB, which an embedded control plane's slots have.
+// collector has Go's collector come less often: by its default a fifth of what kube-apiserver takes
+// to come up is its. The price is 130 MB, which an embedded control plane's slots have.
 const collector = "GOGC=400"
 
 // ServerName is a name for which the API server's certificate is valid, wherever it is reached.
 const ServerName = "kubernetes"
 
-// Pause stops the API server where it stands, as a hung machine would; clients see open connections without answers.
+// Pause stops the API server where it stands, as a hung machine would; clients see open connections
+// without answers.
 func (c *Cluster) Pause() error {
 	c.disturbed = true
 	return c.apiServer.Pause()

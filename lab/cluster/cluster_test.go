@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own is the process that gets killed: it launches a cluster, says where, and holds it, or has it stand on a shelf.
+// own is the process that gets killed: it launches a cluster, says where, and holds it, or has it
+// stand on a shelf.
 func own(still bool) {
 	var shelf Shelf
 	c, err := shelf.Launch(context.Background(), Options{})

@@ -24,16 +24,16 @@ type identities struct {
 // Config returns the configuration of a client that may do everything.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// Address is the API's host:port on the loopback interface. Its certificate is also valid for localhost, and for
-// ServerName, which clients expect that reach it by way of another address.
+// Address is the API's host:port on the loopback interface. Its certificate is also valid for
+// localhost, and for ServerName, which clients expect that reach it by way of another address.
 func (c *identities) Address() string { return c.address }
 
 // CA is the certificate, in PEM, that vouches for the API server.
 func (c *identities) CA() []byte { return c.authority.certificate }
 
-// ConfigFor returns the configuration of a client that authenticates, with a new certificate, as a user in groups; what
-// the user may do is a matter of RBAC. Clients made from it don't throttle themselves. It panics if a name isn't UTF-8
-// or if the user's is empty.
+// ConfigFor returns the configuration of a client that authenticates, with a new certificate, as a
+// user in groups; what the user may do is a matter of RBAC. Clients made from it don't throttle
+// themselves. It panics if a name isn't UTF-8 or if the user's is empty.
 func (c *identities) ConfigFor(user string, groups ...string) *rest.Config {
 	if user == "" {
 		panic("cluster: credentials for a user without a name")
@@ -49,8 +49,8 @@ func (c *identities) ConfigFor(user string, groups ...string) *rest.Config {
 	}
 }
 
-// ProxyConfig is for a server in front of the API server: clients that [Cluster.ConfigFor] was made for believe it, and
-// have to show their certificates.
+// ProxyConfig is for a server in front of the API server: clients that [Cluster.ConfigFor] was made
+// for believe it, and have to show their certificates.
 func (c *identities) ProxyConfig() (*tls.Config, error) {
 	certificate, key, err := c.authority.issueServing()
 	if err != nil {
@@ -67,12 +67,13 @@ func (c *identities) ProxyConfig() (*tls.Config, error) {
 	}, nil
 }
 
-// NodeToken returns the bearer token by which the kubelet of one of [Options.Nodes] authenticates, as real kubelets do,
-// as the user system:node:<name> in the group system:nodes. It is empty for a name that isn't listed there.
+// NodeToken returns the bearer token by which the kubelet of one of [Options.Nodes] authenticates,
+// as real kubelets do, as the user system:node:<name> in the group system:nodes. It is empty for a
+// name that isn't listed there.
 func (c *identities) NodeToken(name string) string { return c.nodeTokens[name] }
 
-// Kubeconfig renders a configuration, such as one of [Cluster.ConfigFor], as a kubeconfig file without references to
-// other files.
+// Kubeconfig renders a configuration, such as one of [Cluster.ConfigFor], as a kubeconfig file
+// without references to other files.
 func Kubeconfig(config *rest.Config) ([]byte, error) {
 	const name = "fencelab"
 	file := clientcmdapi.NewConfig()

@@ -27,9 +27,10 @@ import (
 // administrator is who acts with the rights of the kubeconfig. All others are impersonated.
 const administrator = "fencelab:admin"
 
-// front stands before a foreign API server. It knows our users by the certificates and tokens that we gave them, asks in
-// their names (impersonation), and sees to it that they find and touch nothing but what is ours: lists and watches select our
-// label, what is made gets it, and what lacks it is not written to.
+// front stands before a foreign API server. It knows our users by the certificates and tokens that
+// we gave them, asks in their names (impersonation), and sees to it that they find and touch
+// nothing but what is ours: lists and watches select our label, what is made gets it, and what
+// lacks it is not written to.
 type front struct {
 	name     string
 	upstream *url.URL
@@ -98,8 +99,8 @@ func (f *front) close() error {
 	return err
 }
 
-// bootstrappers are the groups of whoever shows a bootstrap token: all of them, and those of kubeadm, which may ask for a
-// kubelet's certificate and get it.
+// bootstrappers are the groups of whoever shows a bootstrap token: all of them, and those of
+// kubeadm, which may ask for a kubelet's certificate and get it.
 var bootstrappers = []string{"system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token"}
 
 const (
@@ -201,8 +202,8 @@ func (f *front) confine(r *http.Request, o object) (code int, reason string) {
 	return 0, ""
 }
 
-// confineKubelet is for a real kubelet. It finds what its Pods need, as far as the API server lets it, and is not to run Pods
-// that aren't ours: a cluster may have such for every Node.
+// confineKubelet is for a real kubelet. It finds what its Pods need, as far as the API server lets
+// it, and is not to run Pods that aren't ours: a cluster may have such for every Node.
 func (f *front) confineKubelet(r *http.Request, o object) (code int, reason string) {
 	reads, token := r.Method == http.MethodGet || r.Method == http.MethodHead, r.Method == http.MethodPost && o.sub == "token"
 	if token || reads && (o.resource != "pods" || o.name != "") {
@@ -288,7 +289,8 @@ func (f *front) label(r *http.Request) (code int, reason string) {
 	return 0, ""
 }
 
-// toJSON translates an object that is built into Kubernetes: others are never sent in any other form.
+// toJSON translates an object that is built into Kubernetes: others are never sent in any other
+// form.
 func toJSON(protobuf []byte) ([]byte, error) {
 	obj, kind, err := scheme.Codecs.UniversalDeserializer().Decode(protobuf, nil, nil)
 	if err != nil {

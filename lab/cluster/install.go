@@ -38,9 +38,10 @@ func (m manifest) String() string {
 	return fmt.Sprintf("%s %s (%s)", m.GetKind(), client.ObjectKeyFromObject(m), m.source)
 }
 
-// Install applies every object of the *.yaml files (of any number of documents each) in the tree of files: CRDs first,
-// then, once these are established, namespaces, then all others in the order of their paths. Installing again
-// updates. An object that says nothing of its namespace is in default, if it has one. A tree without any object is an error.
+// Install applies every object of the *.yaml files (of any number of documents each) in the tree of
+// files: CRDs first, then, once these are established, namespaces, then all others in the order of
+// their paths. Installing again updates. An object that says nothing of its namespace is in
+// default, if it has one. A tree without any object is an error.
 func (c *Cluster) Install(ctx context.Context, files fs.FS) error {
 	manifests, err := readManifests(files)
 	if err != nil {

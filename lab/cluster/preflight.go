@@ -14,8 +14,8 @@ const (
 	remedy      = "run lab/cluster/build.sh, which builds etcd and kube-apiserver into .cache/bin (5 minutes from nothing), or name a directory that has both in " + binVariable
 )
 
-// DefaultBin is the directory that [Options.Bin] defaults to: FENCELAB_BIN or else the .cache/bin of the working
-// directory or of its nearest parent that has one.
+// DefaultBin is the directory that [Options.Bin] defaults to: FENCELAB_BIN or else the .cache/bin
+// of the working directory or of its nearest parent that has one.
 func DefaultBin() string {
 	if bin := os.Getenv(binVariable); bin != "" {
 		return bin

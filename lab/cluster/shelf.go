@@ -12,24 +12,30 @@ import (
 	"github.com/fencelab/fencelab/lab/machine"
 )
 
-// Shelf hands control planes on within a program, since coming up is most of what one costs: the next of the same kind takes
-// one that was stopped, emptied and checked. There it stands still until then, and costs memory alone. The program that
-// makes a Shelf closes it; the keepers of what is on it remove that if the program is killed.
+// Shelf hands control planes on within a program, since coming up is most of what one costs: the
+// next of the same kind takes one that was stopped, emptied and checked. There it stands still
+// until then, and costs memory alone. The program that makes a Shelf closes it; the keepers of what
+// is on it remove that if the program is killed.
 //
 // What could come of one life in the next is ruled out so:
 //
-//   - Objects: every key of the store is one of those that the control plane had when it was new, in the same version, or is
-//     deleted. A control plane of which anything else was changed or deleted, or that holds what the API server may remember
-//     elsewhere (definitions, webhooks, Services, Namespaces, ...), ends instead.
-//   - Whoever writes still: each life has an authority of its own for certificates, and the API server believes no other, also not
-//     on connections that are open. Tokens are kubelets' and stay; their machines are gone before a lab stops its control plane.
-//   - Old versions: nothing is compacted, so that a lab finds every version that it has seen, however old its control plane.
-//   - Whatever else a server may have: one that was made to stand still, or ended, is not handed on.
+//   - Objects: every key of the store is one of those that the control plane had when it was new,
+//     in the same version, or is deleted. A control plane of which anything else was changed or
+//     deleted, or that holds what the API server may remember elsewhere (definitions, webhooks,
+//     Services, Namespaces, ...), ends instead.
+//   - Whoever writes still: each life has an authority of its own for certificates, and the API
+//     server believes no other, also not on connections that are open. Tokens are kubelets' and
+//     stay; their machines are gone before a lab stops its control plane.
+//   - Old versions: nothing is compacted, so that a lab finds every version that it has seen,
+//     however old its control plane.
+//   - Whatever else a server may have: one that was made to stand still, or ended, is not handed
+//     on.
 //
 // What remains different is that versions begin with a higher number.
 type Shelf struct {
-	// Spare is how much memory, in bytes, has to be left to others for a control plane to be kept. The zero value means SpareMemory;
-	// who plays one life after the other, and nothing else, needs none: NoSpare.
+	// Spare is how much memory, in bytes, has to be left to others for a control plane to be kept.
+	// The zero value means SpareMemory; who plays one life after the other, and nothing else, needs
+	// none: NoSpare.
 	Spare int64
 
 	mu     sync.Mutex
@@ -40,7 +46,8 @@ type Shelf struct {
 // mostIdle bounds what a shelf holds, which takes 300 to 450 MB each.
 const mostIdle = 2
 
-// What a Shelf's Spare can be: each process of a suite has a shelf of its own, and what is on it counts for no slot of the gate.
+// What a Shelf's Spare can be: each process of a suite has a shelf of its own, and what is on it
+// counts for no slot of the gate.
 const (
 	SpareMemory = 4 << 30
 	NoSpare     = -1
@@ -67,8 +74,9 @@ func kindOf(o *Options) (kind [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(sum.Sum(nil)), nil
 }
 
-// Launch is as the function of that name, with a control plane that was handed on if one fits. A nil Shelf, and one that is asked
-// for standard controllers, starts a new one, which is not handed on.
+// Launch is as the function of that name, with a control plane that was handed on if one fits. A
+// nil Shelf, and one that is asked for standard controllers, starts a new one, which is not handed
+// on.
 func (s *Shelf) Launch(ctx context.Context, o Options) (*Cluster, error) {
 	if s == nil || o.Standard != nil {
 		return Launch(ctx, o)
@@ -121,8 +129,8 @@ func (c *Cluster) knows(nodes []string) bool {
 	return true
 }
 
-// keep puts a control plane that is stopped on the shelf, where it stands still, and reports whether it did: one that isn't what
-// it was has to end, as one does for which there is no room.
+// keep puts a control plane that is stopped on the shelf, where it stands still, and reports
+// whether it did: one that isn't what it was has to end, as one does for which there is no room.
 func (s *Shelf) keep(c *Cluster) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +180,8 @@ func (c *Cluster) pause() error { return errors.Join(c.apiServer.Pause(), c.etcd
 // resume undoes pause.
 func (c *Cluster) resume() error { return errors.Join(c.etcd.Resume(), c.apiServer.Resume()) }
 
-// renew makes what stood on the shelf a control plane that is as good as new: it has a new authority, and is empty.
+// renew makes what stood on the shelf a control plane that is as good as new: it has a new
+// authority, and is empty.
 func (c *Cluster) renew(ctx context.Context) (err error) {
 	if err := c.resume(); err != nil {
 		return err
@@ -181,7 +190,8 @@ func (c *Cluster) renew(ctx context.Context) (err error) {
 		return err
 	}
 	c.admin = c.ConfigFor(administrator, "system:masters")
-	// The API server follows the files of its certificates and authority, and answers this administrator once it has them all.
+	// The API server follows the files of its certificates and authority, and answers this
+	// administrator once it has them all.
 	if err := c.writeCredentials(c.dir); err != nil {
 		return err
 	}

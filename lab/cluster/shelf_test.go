@@ -47,8 +47,8 @@ func thing(kind string) client.Object {
 	return u
 }
 
-// TestShelf: the next control plane of a kind is the one that was stopped, as if it were new; one of which that can't be said
-// ends, whatever the reason.
+// TestShelf: the next control plane of a kind is the one that was stopped, as if it were new; one
+// of which that can't be said ends, whatever the reason.
 func TestShelf(t *testing.T) {
 	needBinaries(t)
 	var shelf Shelf
@@ -205,7 +205,8 @@ func leave(t *testing.T, c *Cluster) {
 	}
 }
 
-// connected returns what asks the API server on a connection that is open already, and what it is answered.
+// connected returns what asks the API server on a connection that is open already, and what it is
+// answered.
 func connected(t *testing.T, c *Cluster) func() int {
 	t.Helper()
 	asking, err := rest.HTTPClientFor(c.Config())

@@ -13,22 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Standard has the cluster run kube-controller-manager, with all that it runs by default, and kube-scheduler, and lets
-// kubelets join that have nothing but a bootstrap token.
+// Standard has the cluster run kube-controller-manager, with all that it runs by default, and
+// kube-scheduler, and lets kubelets join that have nothing but a bootstrap token.
 type Standard struct {
 	// GracePeriod is how old a Node's Lease may grow; 0 is kube-controller-manager's own 50 s.
 	GracePeriod time.Duration
-	// Through returns the address by which the two reach the API server, given that server's own; nil: that.
+	// Through returns the address by which the two reach the API server, given that server's own;
+	// nil: that.
 	Through func(api string) (string, error)
-	// Accounts gives Pods the tokens of their ServiceAccounts: a Pod is refused until its account is there, which
-	// kube-controller-manager makes for each namespace.
+	// Accounts gives Pods the tokens of their ServiceAccounts: a Pod is refused until its account
+	// is there, which kube-controller-manager makes for each namespace.
 	Accounts bool
 }
 
 // controllerManager and Scheduler are the programs that it takes.
 const controllerManager = "kube-controller-manager"
 
-// The names of standard controllers for which there are stand-ins, as kube-controller-manager has them in --controllers.
+// The names of standard controllers for which there are stand-ins, as kube-controller-manager has
+// them in --controllers.
 const (
 	NodeLifecycle = "node-lifecycle-controller"
 	PodGC         = "pod-garbage-collector-controller"
@@ -86,8 +88,8 @@ func newToken() token {
 
 func (t token) String() string { return t.id + "." + t.secret }
 
-// BootstrapToken is by which a kubelet asks for its certificate, which kube-controller-manager approves of and signs. It
-// is empty in a cluster without [Options.Standard].
+// BootstrapToken is by which a kubelet asks for its certificate, which kube-controller-manager
+// approves of and signs. It is empty in a cluster without [Options.Standard].
 func (c *Cluster) BootstrapToken() string {
 	if c.options.Standard == nil {
 		return ""

@@ -30,8 +30,8 @@ import (
 	"github.com/fencelab/fencelab/lab/child"
 )
 
-// TestStandard shows that the standard controllers do what their stand-ins do elsewhere, and that a kubelet can join with
-// nothing but the bootstrap token.
+// TestStandard shows that the standard controllers do what their stand-ins do elsewhere, and that a
+// kubelet can join with nothing but the bootstrap token.
 func TestStandard(t *testing.T) {
 	o := Options{Nodes: []string{"worker-1"}, Standard: &Standard{GracePeriod: 4 * time.Second}}
 	for _, f := range Preflight(t.Context(), o) {
@@ -71,8 +71,8 @@ func TestStandard(t *testing.T) {
 	if err := admin.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	// The StatefulSet's controller makes the Pod. Once the Node's taint is gone, which is up to its lifecycle controller, the
-	// scheduler binds it.
+	// The StatefulSet's controller makes the Pod. Once the Node's taint is gone, which is up to its
+	// lifecycle controller, the scheduler binds it.
 	await(t, "a Pod on the Node", func() error {
 		var pod corev1.Pod
 		if err := admin.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "exclusive-0"}, &pod); err != nil {
@@ -209,7 +209,8 @@ type joinable interface {
 	BootstrapToken() string
 }
 
-// bootstrap asks for the certificate of a Node's kubelet as a kubelet does, and returns the client that has it.
+// bootstrap asks for the certificate of a Node's kubelet as a kubelet does, and returns the client
+// that has it.
 func bootstrap(t *testing.T, c joinable, name string) client.Client {
 	t.Helper()
 	host := "https://" + c.Address()

@@ -27,9 +27,9 @@ var itself = []string{
 	"/registry/configmaps/kube-system/extension-apiserver-authentication", // whom it believes
 }
 
-// forgotten are kinds, with custom resources, of whose objects the API server keeps nothing once they are gone from the store, but
-// for caches that follow it. A Service has an address, a Namespace is remembered as one that was deleted, a definition is
-// served: they are not among them.
+// forgotten are kinds, with custom resources, of whose objects the API server keeps nothing once
+// they are gone from the store, but for caches that follow it. A Service has an address, a
+// Namespace is remembered as one that was deleted, a definition is served: they are not among them.
 var forgotten = []string{
 	"configmaps", "controllerrevisions", "events", "leases", "minions", "persistentvolumeclaims", "persistentvolumes", "pods", "secrets", "serviceaccounts",
 	"statefulsets", "clusterroles", "clusterrolebindings", "roles", "rolebindings",
@@ -38,7 +38,8 @@ var forgotten = []string{
 // settling bounds the wait until a new control plane writes nothing any more of its own accord.
 const settling, settleInterval = 5 * time.Second, 100 * time.Millisecond
 
-// settled returns the versions of a control plane that is new, once they don't change; nil if they go on doing so.
+// settled returns the versions of a control plane that is new, once they don't change; nil if they
+// go on doing so.
 func (c *Cluster) settled(ctx context.Context) (versions, error) {
 	ctx, cancel := machine.WithBudget(ctx, settling)
 	defer cancel()
@@ -88,8 +89,8 @@ func (c *Cluster) empty(ctx context.Context) error {
 	return nil
 }
 
-// forgets reports whether nothing remains of the object at a key once it is deleted: it is of a kind of its own, or of one that
-// was defined when the control plane was new.
+// forgets reports whether nothing remains of the object at a key once it is deleted: it is of a
+// kind of its own, or of one that was defined when the control plane was new.
 func (c *Cluster) forgets(key string) bool {
 	words := strings.Split(key, "/") // nothing, registry, kind or group
 	if len(words) < 4 {

@@ -64,7 +64,8 @@ func conformed(t *testing.T, change func([]story), unfit func(*scenarios.Scenari
 
 func fit(*scenarios.Scenario) string { return "" }
 
-// TestOwnControllersConform: fencelab's own controllers hold every story, and each topic has at least two.
+// TestOwnControllersConform: fencelab's own controllers hold every story, and each topic has at
+// least two.
 func TestOwnControllersConform(t *testing.T) {
 	r, code, said := conformed(t, func([]story) {}, fit)
 	if code != exit.Held || r.Verdict != invariant.Held {
@@ -111,7 +112,8 @@ func TestBreachIsReported(t *testing.T) {
 	}
 }
 
-// TestNothingToShow: neither a system without a part in any story nor an invocation that was called off conforms.
+// TestNothingToShow: neither a system without a part in any story nor an invocation that was called
+// off conforms.
 func TestNothingToShow(t *testing.T) {
 	r, code, _ := conformed(t, func([]story) {}, func(*scenarios.Scenario) string { return "no part" })
 	if code != exit.Unknown || r.Verdict != invariant.Unknown {

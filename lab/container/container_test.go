@@ -87,8 +87,8 @@ func layer(t testing.TB, headers ...tar.Header) v1.Layer {
 	return l
 }
 
-// TestLives: the program of an image, wherever that comes from, sees the image's files and environment, what it is given, and
-// nothing else of the host; what it writes ends with its life.
+// TestLives: the program of an image, wherever that comes from, sees the image's files and
+// environment, what it is given, and nothing else of the host; what it writes ends with its life.
 func TestLives(t *testing.T) {
 	image := testImage(t)
 	store := &Store{Dir: t.TempDir(), Say: t.Logf}

@@ -19,7 +19,8 @@ import (
 // platform is that of the programs that this machine can run.
 var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
-// runsHere reports whether this machine runs programs of a platform. An image that says nothing is taken at its word.
+// runsHere reports whether this machine runs programs of a platform. An image that says nothing is
+// taken at its word.
 func runsHere(p v1.Platform) bool {
 	return (p.OS == "" || p.OS == platform.OS) && (p.Architecture == "" || p.Architecture == platform.Architecture)
 }
@@ -99,7 +100,8 @@ func forHere(index v1.ImageIndex) ([]v1.Image, error) {
 	return nil, errors.New("it has no image")
 }
 
-// choose looks through an index, and those in it, for images that run here, and notes for what the others are.
+// choose looks through an index, and those in it, for images that run here, and notes for what the
+// others are.
 func choose(index v1.ImageIndex, fit *[]v1.Image, others *[]string) error {
 	manifest, err := index.IndexManifest()
 	if err != nil {

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// networkVariable has the executed copy know that it has a network to itself, and what to do in there first.
+// networkVariable has the executed copy know that it has a network to itself, and what to do in
+// there first.
 const networkVariable = "FENCELAB_NETWORK"
 
-// calls are how many connections can be made into a network. A caller asks for one at a time, and keeps it.
+// calls are how many connections can be made into a network. A caller asks for one at a time, and
+// keeps it.
 const calls = 32
 
 // secluded is the work of the executed copy in a network of its own before it becomes a program.

@@ -36,7 +36,8 @@ type Network struct {
 	open   map[io.Closer]bool
 }
 
-// NewNetwork returns one from which some addresses of the loopback interface, host:port, can be reached.
+// NewNetwork returns one from which some addresses of the loopback interface, host:port, can be
+// reached.
 func NewNetwork(reach ...string) (*Network, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -48,7 +49,8 @@ func NewNetwork(reach ...string) (*Network, error) {
 	}, nil
 }
 
-// Enter has a command begin in the network. One that doesn't run an image is of a process of this program first: see [Main].
+// Enter has a command begin in the network. One that doesn't run an image is of a process of this
+// program first: see [Main].
 func (n *Network) Enter(cmd *exec.Cmd) error {
 	if !mainCalled {
 		return errors.New("give a program a network of its own: call container.Main first in main or TestMain")
@@ -63,7 +65,8 @@ func (n *Network) Enter(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Serve carries what is said through the network, once its command was started and until it is closed.
+// Serve carries what is said through the network, once its command was started and until it is
+// closed.
 func (n *Network) Serve() {
 	go func() {
 		n.err = errors.Join(n.inner.Close(), n.receive()) // once the program has its end, it is the last one
@@ -239,7 +242,8 @@ func (n *Network) Close() {
 	}
 }
 
-// settle makes the network usable, hands its sockets over, and becomes the program unless that is a container's.
+// settle makes the network usable, hands its sockets over, and becomes the program unless that is a
+// container's.
 func (s *secluded) settle() error {
 	sockets, err := s.sockets()
 	said := []byte{0}

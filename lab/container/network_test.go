@@ -20,8 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// TestNetworkOfItsOwn: two programs that have fixed the same port, which somebody else has as well, run side by side, of an image
-// and as they are. Each is reached at that port, reaches what it is to reach, and nothing else.
+// TestNetworkOfItsOwn: two programs that have fixed the same port, which somebody else has as well,
+// run side by side, of an image and as they are. Each is reached at that port, reaches what it is
+// to reach, and nothing else.
 func TestNetworkOfItsOwn(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -38,8 +38,8 @@ func NewRegistry() (*Registry, error) {
 // Address is its host:port.
 func (r *Registry) Address() string { return r.address }
 
-// Add serves the images of a file that docker save writes, under the names that they have there. Which registry a name means
-// makes no difference.
+// Add serves the images of a file that docker save writes, under the names that they have there.
+// Which registry a name means makes no difference.
 func (r *Registry) Add(file string) error {
 	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(file) })
 	if err != nil {
@@ -67,7 +67,8 @@ func (r *Registry) add(file, called string) error {
 	if err != nil {
 		return err
 	}
-	// Where a node looks for it: to the other library the first word of localhost/agent is no registry.
+	// Where a node looks for it: to the other library the first word of localhost/agent is no
+	// registry.
 	wanted, err := reference.ParseDockerRef(called)
 	if err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// TestRegistry: all images of an archive are served, each under the path that every registry would have it at.
+// TestRegistry: all images of an archive are served, each under the path that every registry would
+// have it at.
 func TestRegistry(t *testing.T) {
 	registry, err := NewRegistry()
 	if err != nil {

@@ -26,16 +26,17 @@ const (
 	configFile = "config.json"
 )
 
-// Store is a directory of images that all programs of a user share: the files of each image that runs
-// now or ran in the last week. Whatever is interrupted leaves nothing that is taken for whole.
+// Store is a directory of images that all programs of a user share: the files of each image that
+// runs now or ran in the last week. Whatever is interrupted leaves nothing that is taken for whole.
 type Store struct {
 	Dir string
 	// Say is told of what takes long; may be nil.
 	Say func(format string, args ...any)
 }
 
-// Open has an image ready to run: a file that docker save writes, a directory with an OCI layout, or a reference, with or without
-// a digest, which is pulled from its registry. What is there already is not pulled again. Close the image when nothing of it runs.
+// Open has an image ready to run: a file that docker save writes, a directory with an OCI layout,
+// or a reference, with or without a digest, which is pulled from its registry. What is there
+// already is not pulled again. Close the image when nothing of it runs.
 func (s *Store) Open(ctx context.Context, image string) (*Image, error) {
 	i, err := s.ready(ctx, image)
 	if errors.Is(err, syscall.ENOSPC) {
@@ -113,7 +114,8 @@ func isDir(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// lock waits until nobody else works on the store. Closing the file unlocks it, and so does the end of its process.
+// lock waits until nobody else works on the store. Closing the file unlocks it, and so does the end
+// of its process.
 func (s *Store) lock(ctx context.Context) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(s.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -199,8 +201,8 @@ func (s *Store) unpack(from v1.Image, dir string) error {
 	return nil
 }
 
-// prune removes the files of images that were not used for long, unless something of them runs. What
-// can't be removed remains.
+// prune removes the files of images that were not used for long, unless something of them runs.
+// What can't be removed remains.
 func (s *Store) prune(now time.Time) {
 	all := filepath.Join(s.Dir, "unpacked")
 	entries, _ := os.ReadDir(all) // what isn't found isn't removed
@@ -232,7 +234,8 @@ func inUse(dir string, how int) (*os.File, error) {
 // Variable names a directory for images.
 const Variable = "FENCELAB_IMAGES"
 
-// DefaultDir is where the images of a user are: that of [Variable], or a directory of the user's cache.
+// DefaultDir is where the images of a user are: that of [Variable], or a directory of the user's
+// cache.
 func DefaultDir() string {
 	if dir := os.Getenv(Variable); dir != "" {
 		return dir

@@ -71,8 +71,8 @@ func indexOf(t *testing.T, images ...v1.Image) v1.ImageIndex {
 	return index
 }
 
-// served is the reference of images in a registry on loopback: of one, or of an index of several. What is asked of it passes
-// between, unless that is nil.
+// served is the reference of images in a registry on loopback: of one, or of an index of several.
+// What is asked of it passes between, unless that is nil.
 func served(t *testing.T, between func(http.Handler) http.Handler, images ...v1.Image) string {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -127,8 +127,8 @@ func imageOf(t *testing.T, bytes int, architecture string) v1.Image {
 	return image
 }
 
-// isWhole fails unless what a reference means can be opened in a store without its registry, and has the
-// content of an image.
+// isWhole fails unless what a reference means can be opened in a store without its registry, and
+// has the content of an image.
 func isWhole(t *testing.T, s *Store, reference string, image v1.Image) {
 	t.Helper()
 	parsed, err := name.ParseReference(reference)
@@ -196,7 +196,8 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.sent.Add(int64(n))
 }
 
-// TestOnce: an image that is there is neither pulled nor unpacked again, whoever opens it at the same time.
+// TestOnce: an image that is there is neither pulled nor unpacked again, whoever opens it at the
+// same time.
 func TestOnce(t *testing.T) {
 	image, other := imageOf(t, 100_000, platform.Architecture), imageOf(t, 100, "s390x")
 	between := new(counted)
@@ -253,8 +254,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestRefused: an image that can't be had is refused with the reason and what to do, and nothing of it is left that could be
-// taken for one.
+// TestRefused: an image that can't be had is refused with the reason and what to do, and nothing of
+// it is left that could be taken for one.
 func TestRefused(t *testing.T) {
 	mine, other := imageOf(t, 1000, platform.Architecture), imageOf(t, 1000, "s390x")
 	here := served(t, nil, mine)
@@ -329,7 +330,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFullDisk: an image for which there is no room says where to make some; once there is, it is pulled.
+// TestFullDisk: an image for which there is no room says where to make some; once there is, it is
+// pulled.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it takes root to mount a small file system")

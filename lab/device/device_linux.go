@@ -1,4 +1,5 @@
-// Package device has a process begin in a network of its own, and configures the network devices there.
+// Package device has a process begin in a network of its own, and configures the network devices
+// there.
 package device
 
 import (
@@ -12,8 +13,8 @@ import (
 // Loopback is the device of the loopback interface. In a network that was just made it is down.
 const Loopback = "lo"
 
-// OwnNetwork has a process begin in a network of its own, with the right to configure it. Only root may make one, so anybody else
-// gets a namespace of users as well, unless there is one already.
+// OwnNetwork has a process begin in a network of its own, with the right to configure it. Only root
+// may make one, so anybody else gets a namespace of users as well, unless there is one already.
 func OwnNetwork(a *syscall.SysProcAttr) {
 	a.Cloneflags |= unix.CLONE_NEWNET
 	if os.Geteuid() == 0 || a.Cloneflags&unix.CLONE_NEWUSER != 0 {

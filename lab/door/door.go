@@ -1,5 +1,5 @@
-// Package door is the one path to the API server of all but a lab's observers. A scenario shuts it, and holds back or ends what
-// passes; what anybody met at it is in the record.
+// Package door is the one path to the API server of all but a lab's observers. A scenario shuts it,
+// and holds back or ends what passes; what anybody met at it is in the record.
 package door
 
 import (
@@ -21,8 +21,9 @@ import (
 	"github.com/fencelab/fencelab/scenarios/history"
 )
 
-// Door is the path to the API server that a scenario can cut. Controllers, agents and kubelets take it, and so do
-// kube-controller-manager and kube-scheduler if the lab has started them; the lab's observers bypass it.
+// Door is the path to the API server that a scenario can cut. Controllers, agents and kubelets take
+// it, and so do kube-controller-manager and kube-scheduler if the lab has started them; the lab's
+// observers bypass it.
 type Door struct {
 	stream *record.Stream
 	read   func(*http.Request, []byte) gate.Request
@@ -64,8 +65,8 @@ func (d *Door) change(how func()) {
 	d.changed = make(chan struct{})
 }
 
-// Shut takes the API server away. Watches end with it, but where everything only hangs. Each that ends is noted: of what
-// other processes ask then, nothing comes as far as the door.
+// Shut takes the API server away. Watches end with it, but where everything only hangs. Each that
+// ends is noted: of what other processes ask then, nothing comes as far as the door.
 func (d *Door) Shut(silent bool) {
 	var ended []Watching
 	d.change(func() {
@@ -252,7 +253,8 @@ func (d *doorway) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// refuse returns when a client hears that the API server is away: at once, or when that is back and its connection isn't.
+// refuse returns when a client hears that the API server is away: at once, or when that is back and
+// its connection isn't.
 func (d *Door) refuse(ctx context.Context) error {
 	for {
 		d.mu.Lock()

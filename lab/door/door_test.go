@@ -173,8 +173,8 @@ func TestOutageOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestHangOfTheAPI: who asks waits until he gives up, or until the server is back, which knows nothing of his request. Watches
-// go on then with what there was.
+// TestHangOfTheAPI: who asks waits until he gives up, or until the server is back, which knows
+// nothing of his request. Watches go on then with what there was.
 func TestHangOfTheAPI(t *testing.T) {
 	d, v, tell := atDoor(t)
 	lines := v.watch()

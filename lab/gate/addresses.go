@@ -53,7 +53,8 @@ func (a Addresses) show(response *http.Response) {
 	response.Header.Del("Content-Length")
 }
 
-// replace replaces every from, and returns apart the end of the text that could be the beginning of one.
+// replace replaces every from, and returns apart the end of the text that could be the beginning of
+// one.
 func replace(pairs []pair, text []byte) (replaced, rest []byte) {
 	replaced = make([]byte, 0, len(text))
 	for {
@@ -80,8 +81,8 @@ func replace(pairs []pair, text []byte) (replaced, rest []byte) {
 	return append(replaced, text[:len(text)-held]...), text[len(text)-held:]
 }
 
-// replacer replaces in a stream. It holds back only what could be the beginning of an address, which the end of a watch's
-// event is not.
+// replacer replaces in a stream. It holds back only what could be the beginning of an address,
+// which the end of a watch's event is not.
 type replacer struct {
 	pairs  []pair
 	source io.ReadCloser

@@ -79,8 +79,8 @@ func parse(path string) (group, resource, name string) {
 	return group, parts[0], name
 }
 
-// named returns name and resourceVersion of an object, and whether it is being deleted and has no finalizers left. Built-in
-// kinds may travel as protobuf.
+// named returns name and resourceVersion of an object, and whether it is being deleted and has no
+// finalizers left. Built-in kinds may travel as protobuf.
 func named(body []byte) (name, version string, released bool) {
 	if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
 		if accessor, err := meta.Accessor(object); err == nil {

@@ -25,8 +25,8 @@ func (nobody) Answered(Request, Answer) error              { return nil }
 func (nobody) Told(context.Context, Request, Change) error { return nil }
 func (nobody) AsOf(Request) string                         { return "" }
 
-// throughWays runs a benchmark on each way of a client to a server over HTTP/2: without a gate, with one in the client, and
-// with a proxy between.
+// throughWays runs a benchmark on each way of a client to a server over HTTP/2: without a gate,
+// with one in the client, and with a proxy between.
 func throughWays(b *testing.B, handler http.HandlerFunc, bench func(b *testing.B, client *http.Client, address string)) {
 	for _, way := range []string{"no gate", "round tripper", "proxy", "proxy that listens"} {
 		b.Run(way, func(b *testing.B) {
@@ -88,7 +88,8 @@ func BenchmarkRequest(b *testing.B) {
 	})
 }
 
-// BenchmarkWatch is an event of a watch, from when the server writes it until its client has read it.
+// BenchmarkWatch is an event of a watch, from when the server writes it until its client has read
+// it.
 func BenchmarkWatch(b *testing.B) {
 	next := make(chan bool)
 	throughWays(b, func(w http.ResponseWriter, r *http.Request) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// BMC understands requests to the Redfish service of a host, whose System is at a path. Resets of the host are its effects,
-// and looks at the host its reads.
+// BMC understands requests to the Redfish service of a host, whose System is at a path. Resets of
+// the host are its effects, and looks at the host its reads.
 func BMC(host, system string) func(*http.Request, []byte) Request {
 	return func(request *http.Request, body []byte) Request {
 		if request.Method == http.MethodGet && strings.TrimSuffix(request.URL.Path, "/") == system {

@@ -8,7 +8,8 @@ import (
 // tlsHandshake is the first byte of a client that speaks TLS. No HTTP request begins with it.
 const tlsHandshake = 0x16
 
-// either lets each client choose whether to speak TLS, by how it begins: some clients of BMCs can't do without.
+// either lets each client choose whether to speak TLS, by how it begins: some clients of BMCs can't
+// do without.
 type either struct {
 	net.Listener
 	config *tls.Config
@@ -22,8 +23,8 @@ func (e either) Accept() (net.Conn, error) {
 	return &choosing{Conn: c, config: e.config}, nil
 }
 
-// choosing is a connection whose client chooses with its first byte, so that nothing can be written before something was
-// read. It ends as the connection beneath does, without a word of TLS.
+// choosing is a connection whose client chooses with its first byte, so that nothing can be written
+// before something was read. It ends as the connection beneath does, without a word of TLS.
 type choosing struct {
 	net.Conn
 	config *tls.Config

@@ -25,13 +25,14 @@ import (
 
 // Request describes a controller's request to a server, in the words of the history.
 type Request struct {
-	// Verb is get, list, create, update, patch or delete; empty for a watch, and for what is about no object that matters.
+	// Verb is get, list, create, update, patch or delete; empty for a watch, and for what is about
+	// no object that matters.
 	Verb, Kind, Name string
 	// Effect names the change that it makes to the world, such as "delete Node/worker-1" or "bmc
 	// ForceOff worker-1"; empty if it changes nothing that matters.
 	Effect string
-	// Deed is the effect, or what it reads, such as "get Node/worker-1" or "read BMC/worker-1"; empty for what no step of a
-	// schedule is about.
+	// Deed is the effect, or what it reads, such as "get Node/worker-1" or "read BMC/worker-1";
+	// empty for what no step of a schedule is about.
 	Deed string
 	// Watches is the kind of a watch or a list; nil for other requests, and for forms of objects
 	// that lack most fields. Fills says that the request fills a cache, for which any version will
@@ -52,20 +53,21 @@ type Answer struct {
 	Status int
 	// Version is the resourceVersion of the object in it, if there is one.
 	Version string
-	// Released says that the object is being deleted and that nothing holds it up any more: this request took its last
-	// finalizer away, and it is gone.
+	// Released says that the object is being deleted and that nothing holds it up any more: this
+	// request took its last finalizer away, and it is gone.
 	Released bool
 	// Err says why none came; the server may have acted all the same.
 	Err error
 }
 
-// Judge decides about the requests of one incarnation of one controller. It may be called from any goroutine, and may take
-// its time: a request that it holds is on its way meanwhile.
+// Judge decides about the requests of one incarnation of one controller. It may be called from any
+// goroutine, and may take its time: a request that it holds is on its way meanwhile.
 type Judge interface {
-	// Asked is called with each request before it is sent. A *Refusal is answered in the server's place; with any other error
-	// the server never hears of it, and its caller hears nothing.
+	// Asked is called with each request before it is sent. A *Refusal is answered in the server's
+	// place; with any other error the server never hears of it, and its caller hears nothing.
 	Asked(context.Context, Request) error
-	// Answered is called with the server's answer to a request with an Effect. With an error its caller never hears of it.
+	// Answered is called with the server's answer to a request with an Effect. With an error its
+	// caller never hears of it.
 	Answered(Request, Answer) error
 }
 
@@ -74,7 +76,8 @@ type Listener interface {
 	// Told is called with each object of a list, and with each change of a watch before its caller
 	// gets it. A *Refusal ends the watch with that error, any other error without a word.
 	Told(context.Context, Request, Change) error
-	// AsOf is the version as of which a list that fills a cache is answered; empty for the present one.
+	// AsOf is the version as of which a list that fills a cache is answered; empty for the present
+	// one.
 	AsOf(Request) string
 }
 
@@ -87,7 +90,8 @@ type Change struct {
 	Deleted bool
 }
 
-// Refusal is an answer in the place of the server's: an error as the API server puts it, or 204, by which BMCs accept.
+// Refusal is an answer in the place of the server's: an error as the API server puts it, or 204, by
+// which BMCs accept.
 type Refusal struct {
 	Code    int
 	Message string
@@ -293,5 +297,6 @@ func BodyOf(request *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// Way makes the transport of a client: what it does with the next one is done to all that the client asks.
+// Way makes the transport of a client: what it does with the next one is done to all that the
+// client asks.
 type Way func(next http.RoundTripper) http.RoundTripper

@@ -232,7 +232,8 @@ func TestTheJudgeCanHold(t *testing.T) {
 	})
 }
 
-// A watch's event reaches the client before the next one is there, also where addresses are replaced in it.
+// A watch's event reaches the client before the next one is there, also where addresses are
+// replaced in it.
 func TestWatchesStream(t *testing.T) {
 	const real, shown = "127.0.0.1:40001", "127.0.0.1:50001"
 	next := make(chan bool)
@@ -269,7 +270,8 @@ func TestWatchesStream(t *testing.T) {
 	})
 }
 
-// What the controller writes has the real address again, and so has a name that it made of what it read.
+// What the controller writes has the real address again, and so has a name that it made of what it
+// read.
 func TestAddressesComeBack(t *testing.T) {
 	const real, shown = "127.0.0.1:40001", "127.0.0.1:50001"
 	judge := new(script)

@@ -9,8 +9,8 @@ import (
 // PowerTargets maps the power targets of Ironic's API to resets of Redfish.
 var PowerTargets = map[string]string{"power on": "On", "power off": "ForceOff", "soft power off": "GracefulShutdown"}
 
-// Ironic understands requests to the API of an Ironic, given which host a node is, by its name or its UUID, or
-// "". Commands to switch a host are effects, called as those to its BMC are.
+// Ironic understands requests to the API of an Ironic, given which host a node is, by its name or
+// its UUID, or "". Commands to switch a host are effects, called as those to its BMC are.
 func Ironic(host func(node string) string) func(*http.Request, []byte) Request {
 	return func(request *http.Request, body []byte) Request {
 		node, is := strings.CutPrefix(strings.TrimSuffix(request.URL.Path, "/states/power"), "/v1/nodes/")

@@ -13,9 +13,9 @@ import (
 	"sync"
 )
 
-// Proxy serves a server's address of its own, from which all requests go to the server through a transport, which is a
-// [Gate]. What the transport can't deliver ends the caller's connection (with HTTP/2: its stream) without an answer, as if
-// the network did.
+// Proxy serves a server's address of its own, from which all requests go to the server through a
+// transport, which is a [Gate]. What the transport can't deliver ends the caller's connection (with
+// HTTP/2: its stream) without an answer, as if the network did.
 type Proxy struct {
 	url      *url.URL
 	server   *http.Server
@@ -33,7 +33,8 @@ type Proxy struct {
 // with the Token, unless that is empty. The zero value admits all.
 type Client struct{ User, Token string }
 
-// is reports whether a request is the client's, and takes the token out of it, which is the proxy's alone.
+// is reports whether a request is the client's, and takes the token out of it, which is the proxy's
+// alone.
 func (c *Client) is(r *http.Request) bool {
 	const bearer = "Bearer "
 	if c.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(bearer+c.Token)) == 1 {
@@ -43,8 +44,8 @@ func (c *Client) is(r *http.Request) bool {
 	return c.User == "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && r.TLS.PeerCertificates[0].Subject.CommonName == c.User
 }
 
-// Serve starts a proxy on a loopback port of the kernel's choice. Without TLS it serves plain HTTP/1; with it HTTP/2 as
-// well.
+// Serve starts a proxy on a loopback port of the kernel's choice. Without TLS it serves plain
+// HTTP/1; with it HTTP/2 as well.
 func Serve(target *url.URL, through http.RoundTripper, config *tls.Config, only Client) (*Proxy, error) {
 	scheme := "http"
 	if config != nil {
@@ -119,7 +120,8 @@ func (p *Proxy) listen(l net.Listener) {
 	}()
 }
 
-// Refuse ends every connection and refuses new ones, as the address of a server that has stopped does.
+// Refuse ends every connection and refuses new ones, as the address of a server that has stopped
+// does.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Wire serves a server's address of its own, from which all bytes go to the server as they come: for clients that show the
-// server certificates of their own, which a [Proxy] can't pass on.
+// Wire serves a server's address of its own, from which all bytes go to the server as they come:
+// for clients that show the server certificates of their own, which a [Proxy] can't pass on.
 type Wire struct {
 	address, target string
 	running         sync.WaitGroup
@@ -100,8 +100,8 @@ func (w *Wire) pass(to, from net.Conn) {
 	}
 }
 
-// stops returns at once, and false, while bytes go on. Otherwise it waits until they do: what was held then is never
-// delivered, since its client may have given it up.
+// stops returns at once, and false, while bytes go on. Otherwise it waits until they do: what was
+// held then is never delivered, since its client may have given it up.
 func (w *Wire) stops() bool {
 	w.mu.Lock()
 	hung := w.hung
@@ -113,7 +113,8 @@ func (w *Wire) stops() bool {
 	return true
 }
 
-// Refuse ends every connection and refuses new ones, as the address of a server that has stopped does.
+// Refuse ends every connection and refuses new ones, as the address of a server that has stopped
+// does.
 func (w *Wire) Refuse() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

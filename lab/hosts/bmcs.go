@@ -30,7 +30,8 @@ const (
 type BMCs struct {
 	// Password is that of BMCUser.
 	Password string
-	// Secure is for clients of the proxies who insist on TLS. What is behind them speaks plain HTTP.
+	// Secure is for clients of the proxies who insist on TLS. What is behind them speaks plain
+	// HTTP.
 	Secure *tls.Config
 	// URLs are where they listen, and Systems the paths of the hosts' Systems there, by host.
 	URLs    map[string]*url.URL
@@ -46,7 +47,8 @@ type BMCs struct {
 	// bends holds what each fault of the plan hinders when it bends a request.
 	bends    objects.Bends
 	requests objects.Requests
-	// clients has their names by the addresses of their connections, overdue those whose client has given up.
+	// clients has their names by the addresses of their connections, overdue those whose client has
+	// given up.
 	clients, overdue sync.Map
 	// asked has the names of those whose resets the BMCs received last, by reset.
 	asked sync.Map

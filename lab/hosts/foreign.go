@@ -26,7 +26,8 @@ type foreignBMCs struct {
 	over    chan struct{} // closed when its end is wanted
 }
 
-// Adopt makes a program that was started the one in the place of the BMCs, which ends with them. What it says goes to a log.
+// Adopt makes a program that was started the one in the place of the BMCs, which ends with them.
+// What it says goes to a log.
 func (b *BMCs) Adopt(program *child.Process, log string) {
 	f := &foreignBMCs{process: program, log: log, over: make(chan struct{})}
 	b.foreign = f
@@ -39,8 +40,8 @@ func (b *BMCs) Adopt(program *child.Process, log string) {
 	}()
 }
 
-// ServeForeign makes an address for each host, behind which the program is that was adopted and serves them all at its own.
-// The machines are virtual ones.
+// ServeForeign makes an address for each host, behind which the program is that was adopted and
+// serves them all at its own. The machines are virtual ones.
 func (b *BMCs) ServeForeign(program *url.URL, named *scenarios.BMC, names []string, machines map[string]Machine) error {
 	for _, host := range names {
 		m := machines[host].(domain)
@@ -93,7 +94,8 @@ type domain interface {
 	Machine
 	DomainName() string
 	SystemUUID() string
-	// Settle waits until what was seen of the domain's power is recorded, and old: see [vms.Domain.Settle].
+	// Settle waits until what was seen of the domain's power is recorded, and old: see
+	// [vms.Domain.Settle].
 	Settle(ctx context.Context, old time.Duration) error
 	// commanded says that a client's command is on its way, until done.
 	commanded(t fakebmc.ResetType, client string) (done func())

@@ -23,7 +23,8 @@ import (
 	"github.com/fencelab/fencelab/vms/network"
 )
 
-// CommandTimeout bounds what is asked of a host or of the API server, on a machine that is not slow.
+// CommandTimeout bounds what is asked of a host or of the API server, on a machine that is not
+// slow.
 const CommandTimeout = time.Minute
 
 // DefaultAssets is FENCELAB_LAB, or the lab directory beside cluster.DefaultBin.
@@ -31,7 +32,8 @@ func DefaultAssets() string {
 	return cmp.Or(os.Getenv("FENCELAB_LAB"), filepath.Join(filepath.Dir(cluster.DefaultBin()), "lab"))
 }
 
-// Hosts are all of a lab: their machines, in the order of their names in the plan, and the BMCs in front.
+// Hosts are all of a lab: their machines, in the order of their names in the plan, and the BMCs in
+// front.
 type Hosts struct {
 	Machines Machines
 	Names    []string
@@ -49,7 +51,8 @@ func (h *Hosts) SwitchOn(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the BMCs and the machines, as far as there are any, and returns what was asked of them and what they said.
+// Close ends the BMCs and the machines, as far as there are any, and returns what was asked of them
+// and what they said.
 func (h *Hosts) Close() (artifacts []play.Artifact, err error) {
 	if h.BMCs != nil {
 		artifacts, err = h.BMCs.Close()

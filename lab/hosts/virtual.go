@@ -350,8 +350,8 @@ func (m *virtual) reset(host string, t fakebmc.ResetType) error {
 	return m.domain.On(ctx)
 }
 
-// deaf says that there is no guest to hear a button. libvirt isn't asked to press one then: what it asks of a QEMU that
-// is just being started holds up every other operation.
+// deaf says that there is no guest to hear a button. libvirt isn't asked to press one then: what it
+// asks of a QEMU that is just being started holds up every other operation.
 func (m *virtual) deaf() bool {
 	state := m.domain.State()
 	return state == vms.StateOff || state == vms.StatePoweringOn

@@ -1,12 +1,14 @@
-// Package ironic starts a standalone Ironic for tests and labs, as it is in Debian: API and conductor in one child
-// process without Keystone, message queue, DHCP or TFTP, with its database in a temporary directory, on the loopback
-// interface only. It drives the power of Redfish hosts that are enrolled and adopted through its API, and deploys nothing.
+// Package ironic starts a standalone Ironic for tests and labs, as it is in Debian: API and
+// conductor in one child process without Keystone, message queue, DHCP or TFTP, with its database
+// in a temporary directory, on the loopback interface only. It drives the power of Redfish hosts
+// that are enrolled and adopted through its API, and deploys nothing.
 //
-// It is a fencing backend with a will of its own: its power synchronization loop switches a host that it adopted while on,
-// and that somebody else has switched off, on again.
+// It is a fencing backend with a will of its own: its power synchronization loop switches a host
+// that it adopted while on, and that somebody else has switched off, on again.
 //
-// Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills the processes.
-// A program that calls [Launch] therefore calls [keeper.Main] first thing in main or TestMain.
+// Nothing outlives the program, however it ends: a [keeper.Keeper] removes the directory and kills
+// the processes. A program that calls [Launch] therefore calls [keeper.Main] first thing in main or
+// TestMain.
 package ironic
 
 import (
@@ -30,26 +32,30 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// readyTimeout bounds the start on a machine that isn't slow: 5 s on two idle cores, 10 s for that of another suite.
+// readyTimeout bounds the start on a machine that isn't slow: 5 s on two idle cores, 10 s for that
+// of another suite.
 const readyTimeout = 3 * time.Minute
 
-// Options say how Ironic behaves. The zero value is Ironic's own defaults. Durations are whole seconds.
+// Options say how Ironic behaves. The zero value is Ironic's own defaults. Durations are whole
+// seconds.
 type Options struct {
 	// Bin is the directory with ironic and ironic-dbsync; empty means /usr/bin.
 	Bin string
-	// Image is where the two are instead, along its PATH; nil means on this machine. It runs with our configuration, and not as its
-	// entrypoint would have it. A program that uses it calls [container.Main] first thing in main or TestMain.
+	// Image is where the two are instead, along its PATH; nil means on this machine. It runs with
+	// our configuration, and not as its entrypoint would have it. A program that uses it calls
+	// [container.Main] first thing in main or TestMain.
 	Image *container.Image
-	// SyncInterval is how often Ironic compares each host's power state with its database and, where they differ, brings
-	// the host back to the database's; 0 is 60 s.
+	// SyncInterval is how often Ironic compares each host's power state with its database and,
+	// where they differ, brings the host back to the database's; 0 is 60 s.
 	SyncInterval time.Duration
-	// PowerTimeout is how long Ironic waits for a host to be on or (by force) off, 2 s or more; 0 is 60 s.
+	// PowerTimeout is how long Ironic waits for a host to be on or (by force) off, 2 s or more; 0
+	// is 60 s.
 	PowerTimeout time.Duration
-	// SoftOffTimeout is how long Ironic waits for a guest to shut down, when the request says nothing else. The host is locked
-	// meanwhile. 0 is 600 s.
+	// SoftOffTimeout is how long Ironic waits for a guest to shut down, when the request says
+	// nothing else. The host is locked meanwhile. 0 is 600 s.
 	SoftOffTimeout time.Duration
-	// Enrolls enables what baremetal-operator asks for when it enrolls a host: Ironic 24 has all of that. Nodes that ask for
-	// nothing are as without it.
+	// Enrolls enables what baremetal-operator asks for when it enrolls a host: Ironic 24 has all of
+	// that. Nodes that ask for nothing are as without it.
 	Enrolls bool
 }
 
@@ -84,8 +90,9 @@ type Ironic struct {
 	stopErr error
 }
 
-// Launch starts an Ironic with an empty database and returns once its API answers and its conductor is there. The context
-// bounds the start only. If Ironic ends instead, the error holds the last lines that it wrote.
+// Launch starts an Ironic with an empty database and returns once its API answers and its conductor
+// is there. The context bounds the start only. If Ironic ends instead, the error holds the last
+// lines that it wrote.
 func Launch(ctx context.Context, o Options) (*Ironic, error) {
 	if o.Bin == "" {
 		o.Bin = defaultBin
@@ -179,7 +186,8 @@ var configText string
 var config = template.Must(template.New("ironic.conf").Parse(configText))
 
 func (i *Ironic) writeConfig(o Options) error {
-	// conf.d stays empty: without it Ironic would read more configuration from the one in /etc. It writes a script into http.
+	// conf.d stays empty: without it Ironic would read more configuration from the one in /etc. It
+	// writes a script into http.
 	for _, name := range []string{"conf.d", "http"} {
 		if err := os.Mkdir(filepath.Join(i.dir, name), 0o700); err != nil {
 			return err
@@ -201,8 +209,9 @@ func (i *Ironic) writeConfig(o Options) error {
 	return os.WriteFile(filepath.Join(i.dir, "ironic.conf"), text.Bytes(), 0o600)
 }
 
-// command is one of Ironic's executables with our configuration, in an environment that has nothing of ours: a proxy would
-// be asked for the way to the BMCs, and OS_* variables override the configuration.
+// command is one of Ironic's executables with our configuration, in an environment that has nothing
+// of ours: a proxy would be asked for the way to the BMCs, and OS_* variables override the
+// configuration.
 func (i *Ironic) command(name string, args ...string) (*exec.Cmd, error) {
 	words := append([]string{name, "--config-file", filepath.Join(i.dir, "ironic.conf"), "--config-dir", filepath.Join(i.dir, "conf.d")}, args...)
 	var cmd *exec.Cmd
@@ -221,7 +230,8 @@ func (i *Ironic) command(name string, args ...string) (*exec.Cmd, error) {
 		cmd.Dir = i.dir
 	}
 	cmd.Env = append(cmd.Env, "PATH="+path, "HOME="+i.dir, "TMPDIR="+i.dir, "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", i.keeper.Mark())
-	// Ironic 39 writes its title over its environment otherwise, where the keeper looks for the mark.
+	// Ironic 39 writes its title over its environment otherwise, where the keeper looks for the
+	// mark.
 	cmd.Env = append(cmd.Env, "SPT_NOENV=1")
 	// Ctrl-C reaches a whole process group, but we still need Ironic to clean up and to report.
 	if cmd.SysProcAttr == nil {
@@ -247,7 +257,8 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 // Log returns the end of Ironic's log.
 func (i *Ironic) Log() []byte { return child.Tail(i.log) }
 
-// URL is where the API is, without the version's path: http://127.0.0.1:port. It asks for no credentials.
+// URL is where the API is, without the version's path: http://127.0.0.1:port. It asks for no
+// credentials.
 func (i *Ironic) URL() string { return "http://" + i.port.Address() }
 
 // Stop ends Ironic and removes its directory. It also returns an error if Ironic had ended before

@@ -32,8 +32,9 @@ const (
 	// apiVersion is the highest of 21.4.
 	apiVersion = "1.82"
 	systemPath = "/redfish/v1/Systems/node-1"
-	// patience only ends what hangs: every wait is for an event or a state, and takes seconds. It is shorter than Ironic's
-	// default time-outs, so that an option which doesn't reach Ironic shows.
+	// patience only ends what hangs: every wait is for an event or a state, and takes seconds. It
+	// is shorter than Ironic's default time-outs, so that an option which doesn't reach Ironic
+	// shows.
 	patience = 50 * time.Second
 )
 
@@ -137,7 +138,8 @@ func (r *rig) records() []fakebmc.Record {
 	return slices.Clone(r.log)
 }
 
-// resets are the reset types that the BMC was asked for, in order; "!" marks what it did not execute.
+// resets are the reset types that the BMC was asked for, in order; "!" marks what it did not
+// execute.
 func (r *rig) resets() string {
 	var all []string
 	for _, rec := range r.records() {
@@ -219,8 +221,8 @@ func text(s *string) string {
 	return *s
 }
 
-// call sends a request to Ironic, again while the node is locked, as it is by the power synchronization too. Ironic itself
-// waits for the lock for a few seconds before it gives up.
+// call sends a request to Ironic, again while the node is locked, as it is by the power
+// synchronization too. Ironic itself waits for the lock for a few seconds before it gives up.
 func (r *rig) call(method, path string, body, answer any) {
 	r.t.Helper()
 	sent, err := json.Marshal(body)
@@ -393,7 +395,8 @@ func TestIronic(t *testing.T) {
 		r.expect(fakebmc.On, 3, "ForceOff On GracefulShutdown On")
 	})
 
-	// Vendors' trees differ in more than names: in slashes at the end, in where sessions are and resets are listed.
+	// Vendors' trees differ in more than names: in slashes at the end, in where sessions are and
+	// resets are listed.
 	shapes, err := filepath.Glob("../../fakebmc/redfish/testdata/mockups/*")
 	if err != nil || len(shapes) < 4 {
 		t.Fatalf("the mockups are %q (%v), want four at least", shapes, err)
@@ -443,8 +446,9 @@ func TestIronic(t *testing.T) {
 		r.expect(fakebmc.On, 1, "ForceOff!")
 	})
 
-	// Ironic 21.4 takes PoweringOff for off, so it says off of a host whose processes run: whoever deletes a Node on its
-	// word, as the consumers of BareMetalHost.status.poweredOn do, deletes it too early.
+	// Ironic 21.4 takes PoweringOff for off, so it says off of a host whose processes run: whoever
+	// deletes a Node on its word, as the consumers of BareMetalHost.status.poweredOn do, deletes it
+	// too early.
 	t.Run("PoweringOff is off to Ironic", func(t *testing.T) {
 		r := newRig(t, calm)
 		r.adopt()
@@ -462,7 +466,8 @@ func TestIronic(t *testing.T) {
 		}
 	})
 
-	// The same reading before the request: Ironic says off without having asked the BMC for anything.
+	// The same reading before the request: Ironic says off without having asked the BMC for
+	// anything.
 	t.Run("PoweringOff is nothing to switch off", func(t *testing.T) {
 		r := newRig(t, calm)
 		r.adopt()
@@ -490,7 +495,8 @@ func (r *rig) lastRead() fakebmc.Record {
 	return fakebmc.Record{}
 }
 
-// Ironic enforces the power state in its database: fencing past Ironic does not last, except in maintenance.
+// Ironic enforces the power state in its database: fencing past Ironic does not last, except in
+// maintenance.
 func TestPowerSync(t *testing.T) {
 	i := launch(t, ironic.Options{SyncInterval: 2 * time.Second})
 	fenced, spared := newRig(t, i), newRig(t, i)
@@ -520,8 +526,8 @@ func TestPowerSync(t *testing.T) {
 	spared.expect(fakebmc.Off, 1, "")
 }
 
-// readsPerRound is how often the loop reads the state of a host that isn't as it should be: without and with the lock, and
-// then the power action.
+// readsPerRound is how often the loop reads the state of a host that isn't as it should be: without
+// and with the lock, and then the power action.
 const readsPerRound = 5
 
 // readsOff counts the reads of the power state while the host was off, among the requests after

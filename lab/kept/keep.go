@@ -48,8 +48,9 @@ const (
 // forever is longer than any lab is kept.
 const forever = time.Duration(1) << 62
 
-// Keep is the process of a lab. It reads a Job, makes the lab, says on out what it does and how the lab is once that is up;
-// and keeps the lab until it is asked to go, or until ctx ends. What it leaves unsaid when the lab isn't made is in the error.
+// Keep is the process of a lab. It reads a Job, makes the lab, says on out what it does and how the
+// lab is once that is up; and keeps the lab until it is asked to go, or until ctx ends. What it
+// leaves unsaid when the lab isn't made is in the error.
 func Keep(ctx context.Context, in io.Reader, out *os.File, vocabulary file.Vocabulary) error {
 	signal.Ignore(syscall.SIGPIPE) // whoever listens may go at any time
 	k := &keep{talker: talker{to: []*json.Encoder{json.NewEncoder(out)}}}
@@ -100,7 +101,8 @@ func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary f
 	}
 	stop := k.breakSilence()
 	defer func() {
-		// The directory goes now, and with the end of this process what the hypervisor's keeper has.
+		// The directory goes now, and with the end of this process what the hypervisor's keeper
+		// has.
 		err = errors.Join(err, k.keeper.Close())
 		stop()
 	}()
@@ -131,8 +133,8 @@ func (k *keep) run(ctx context.Context, in io.Reader, out *os.File, vocabulary f
 	return errors.Join(err, k.stop())
 }
 
-// stop ends what the lab has started. The keepers kill what doesn't end soon, once this process has: somebody who ended the lab
-// does not wait for an API server that hangs.
+// stop ends what the lab has started. The keepers kill what doesn't end soon, once this process
+// has: somebody who ended the lab does not wait for an API server that hangs.
 func (k *keep) stop() error {
 	stopped := make(chan error, 1)
 	go func() {
@@ -148,7 +150,8 @@ func (k *keep) stop() error {
 	}
 }
 
-// watchDirectory ends the lab when its directory is gone, by which it is found: lab status and lab down would know nothing of it.
+// watchDirectory ends the lab when its directory is gone, by which it is found: lab status and lab
+// down would know nothing of it.
 func (k *keep) watchDirectory(ctx context.Context) {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
@@ -165,7 +168,8 @@ func (k *keep) watchDirectory(ctx context.Context) {
 	}
 }
 
-// stand says that the lab is up, lets go of whoever has asked for it, and returns when it is to end.
+// stand says that the lab is up, lets go of whoever has asked for it, and returns when it is to
+// end.
 func (k *keep) stand(ctx context.Context, out *os.File, wanted <-chan struct{}) error {
 	k.enter(standing)
 	k.send(message{Status: k.state(ctx)})

@@ -1,8 +1,10 @@
-// Package kept keeps labs for developers: [Up] makes one, [Find] finds those that there are, and [Lab.Down] removes one.
+// Package kept keeps labs for developers: [Up] makes one, [Find] finds those that there are, and
+// [Lab.Down] removes one.
 //
-// A lab that is kept lives in a process of its own, which runs [Keep], and has a directory of its own, by which it is found
-// and in which it listens. However that process ends, the lab goes with it, as with any other (package keeper); Down also
-// removes what is left when the keepers were killed, too.
+// A lab that is kept lives in a process of its own, which runs [Keep], and has a directory of its
+// own, by which it is found and in which it listens. However that process ends, the lab goes with
+// it, as with any other (package keeper); Down also removes what is left when the keepers were
+// killed, too.
 package kept
 
 import (
@@ -58,7 +60,8 @@ type Status struct {
 	*lab.State
 }
 
-// Kubeconfig, Password and Events are files of the lab: an administrator's, the one of the BMCs' account, and what happens.
+// Kubeconfig, Password and Events are files of the lab: an administrator's, the one of the BMCs'
+// account, and what happens.
 func (s *Status) Kubeconfig() string { return filepath.Join(s.Dir, kubeconfig) }
 func (s *Status) Password() string   { return filepath.Join(s.Dir, password) }
 func (s *Status) Events() string     { return filepath.Join(s.Dir, events) }
@@ -126,8 +129,8 @@ func (l Lab) ask(ctx context.Context, what string) (net.Conn, error) {
 	return conn, nil
 }
 
-// unanswered is ErrEnded if the process died while it was asked: it holds a connection until it has answered. Else it
-// is the error.
+// unanswered is ErrEnded if the process died while it was asked: it holds a connection until it has
+// answered. Else it is the error.
 func (l Lab) unanswered(ctx context.Context, err error) error {
 	for _, died := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET} {
 		if errors.Is(err, died) && l.gone(ctx) == nil {
@@ -219,7 +222,8 @@ func (l Lab) gone(ctx context.Context) error {
 	}
 }
 
-// dial and listen go by way of the directory's descriptor, since the path of a socket is limited to 108 bytes.
+// dial and listen go by way of the directory's descriptor, since the path of a socket is limited to
+// 108 bytes.
 func dial(ctx context.Context, dir string) (net.Conn, error) {
 	opened, err := os.Open(dir)
 	if err != nil {

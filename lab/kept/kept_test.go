@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLabThatDiesWhileItIsAsked: who kills a lab's process and asks at once how the lab is reaches a process that is about to
-// end.
+// TestLabThatDiesWhileItIsAsked: who kills a lab's process and asks at once how the lab is reaches
+// a process that is about to end.
 func TestLabThatDiesWhileItIsAsked(t *testing.T) {
 	for name, reads := range map[string]bool{"before it has read the question": false, "before it answers": true} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// Bare is the choice of no controllers but the stand-ins for those of Kubernetes: whoever asks for the lab runs others.
+// Bare is the choice of no controllers but the stand-ins for those of Kubernetes: whoever asks for
+// the lab runs others.
 const Bare = "none"
 
 // RunsControllers is the part of a lab that says how it runs controllers.

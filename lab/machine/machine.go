@@ -1,7 +1,9 @@
-// Package machine measures what this machine gives a program: its cores and its memory, as far as the program's cgroups let it
-// have them; how busy its cores are; and how slow it is now, by work that is always the same.
+// Package machine measures what this machine gives a program: its cores and its memory, as far as
+// the program's cgroups let it have them; how busy its cores are; and how slow it is now, by work
+// that is always the same.
 //
-// A test that waits takes its budget from [Budget]: what is slow on a machine that is slow has not failed.
+// A test that waits takes its budget from [Budget]: what is slow on a machine that is slow has not
+// failed.
 package machine
 
 import (
@@ -22,7 +24,8 @@ type Size struct {
 	Memory int64 // bytes
 }
 
-// Look reads the size from the root of a file system, which is this machine's but in tests. A limit that can't be read is none.
+// Look reads the size from the root of a file system, which is this machine's but in tests. A limit
+// that can't be read is none.
 func Look(root fs.FS) Size {
 	size := Size{Cores: float64(runtime.NumCPU()), Memory: meminfo(root, "MemTotal")}
 	for _, dir := range groups(root, "cpu") {
@@ -60,8 +63,8 @@ func meminfo(root fs.FS, name string) int64 {
 	return math.MaxInt64
 }
 
-// groups are the directories of this process's cgroup that has a controller, and of those around it. In a container that knows
-// only its own part of the tree, that is the root.
+// groups are the directories of this process's cgroup that has a controller, and of those around
+// it. In a container that knows only its own part of the tree, that is the root.
 func groups(root fs.FS, controller string) (dirs []string) {
 	for line := range strings.Lines(read(root, "proc/self/cgroup")) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -84,8 +87,9 @@ func groups(root fs.FS, controller string) (dirs []string) {
 	return dirs
 }
 
-// Available is how much memory a program may still use, in bytes: what the machine could give, and no more than its cgroups let it
-// have. What files have in memory can be taken back, and isn't counted.
+// Available is how much memory a program may still use, in bytes: what the machine could give, and
+// no more than its cgroups let it have. What files have in memory can be taken back, and isn't
+// counted.
 func Available(root fs.FS) int64 {
 	available := meminfo(root, "MemAvailable")
 	for _, dir := range groups(root, "memory") {
@@ -123,8 +127,9 @@ func quota(root fs.FS, dir string) float64 {
 	return quota / period
 }
 
-// Stalled is how long, in all, something that could run has waited for a core, in this process's cgroup or else on the whole
-// machine (pressure stall information). It reports false where the kernel doesn't say.
+// Stalled is how long, in all, something that could run has waited for a core, in this process's
+// cgroup or else on the whole machine (pressure stall information). It reports false where the
+// kernel doesn't say.
 func Stalled(root fs.FS) (time.Duration, bool) {
 	files := []string{"proc/pressure/cpu"}
 	if own := groups(root, "cpu"); len(own) > 0 {

@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// reference is how long the work takes on the machine that docs/performance.md describes, when nothing else runs there.
+	// reference is how long the work takes on the machine that docs/performance.md describes, when
+	// nothing else runs there.
 	reference = 47500 * time.Microsecond
-	// rounds make the work much longer than the time that the kernel gives a process in one go: who has slept goes first for that
-	// long, and a shorter piece of work took 1.4 times as long where emulated hosts took six times.
+	// rounds make the work much longer than the time that the kernel gives a process in one go: who
+	// has slept goes first for that long, and a shorter piece of work took 1.4 times as long where
+	// emulated hosts took six times.
 	rounds = 25_000_000
 	// interval is from one measurement to the next, of each process that asks.
 	interval = 10 * time.Second
@@ -77,7 +79,8 @@ func (m *meter) note(slow float64) {
 	m.last = append(m.last[max(0, len(m.last)-remembered+1):], slow)
 }
 
-// slowness is the mean of what was measured last, and never less than 1: no budget is smaller for a machine that is quick.
+// slowness is the mean of what was measured last, and never less than 1: no budget is smaller for a
+// machine that is quick.
 func (m *meter) slowness() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +91,8 @@ func (m *meter) slowness() float64 {
 	return max(1, sum/float64(max(1, len(m.last))))
 }
 
-// Slowness is how many times as long as on the reference machine things take now: at least 1. From the first call on it is
-// measured all along.
+// Slowness is how many times as long as on the reference machine things take now: at least 1. From
+// the first call on it is measured all along.
 func Slowness() float64 {
 	global.start.Do(func() {
 		global.note(Measure().Slow)
@@ -107,8 +110,8 @@ func Budget(enough time.Duration) time.Duration {
 	return time.Duration(float64(enough) * Slowness())
 }
 
-// Patience is a budget that restarts with every progress: who waits gives up when nothing has moved for as long, however long it
-// takes in all. The budget grows while the machine is slow.
+// Patience is a budget that restarts with every progress: who waits gives up when nothing has moved
+// for as long, however long it takes in all. The budget grows while the machine is slow.
 type Patience struct {
 	enough time.Duration
 	last   any
@@ -116,7 +119,8 @@ type Patience struct {
 	looked time.Time
 }
 
-// NewPatience is the patience of who would wait that long on the reference machine for something to move.
+// NewPatience is the patience of who would wait that long on the reference machine for something to
+// move.
 func NewPatience(enough time.Duration) *Patience {
 	return &Patience{enough: enough, left: enough, looked: time.Now()}
 }
@@ -139,8 +143,8 @@ func (p *Patience) over(seen any, now time.Time, slowness float64) bool {
 // Root is this machine's file system.
 var Root = os.DirFS("/")
 
-// WithBudget is a context that ends after a time that suffices on the reference machine: on this one it lasts longer, by as much as
-// the machine is slower all along. Its cause says so.
+// WithBudget is a context that ends after a time that suffices on the reference machine: on this
+// one it lasts longer, by as much as the machine is slower all along. Its cause says so.
 func WithBudget(parent context.Context, enough time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	patience := NewPatience(enough)

@@ -25,7 +25,8 @@ const (
 	Leaving  = "going"
 )
 
-// tally is how often the account is brought up to date: of a process that ends, what it took since then is lost.
+// tally is how often the account is brought up to date: of a process that ends, what it took since
+// then is lost.
 const tally = 2 * time.Second
 
 // Account records a lab's use of this machine's processors: seconds for each part in each phase.

@@ -27,8 +27,9 @@ func deletesMachines(chosen []controllers.Selection) bool {
 	})
 }
 
-// forGroundwork is how long the story waits for groundwork when it waits for nothing else: a wrong controller lays none, nor
-// does an agent that has no watchdog. A machine that is slow gets longer for it.
+// forGroundwork is how long the story waits for groundwork when it waits for nothing else: a wrong
+// controller lays none, nor does an agent that has no watchdog. A machine that is slow gets longer
+// for it.
 const forGroundwork = 10 * time.Second
 
 // glanceAtGroundwork is how often it is looked for.
@@ -57,7 +58,8 @@ func (s *Stream) AwaitGroundwork(ctx context.Context, from client.Reader, chosen
 	}
 }
 
-// isLaid reports whether each Machine has a finalizer, where somebody deletes Machines, and each Node its agents' announcements.
+// isLaid reports whether each Machine has a finalizer, where somebody deletes Machines, and each
+// Node its agents' announcements.
 func isLaid(ctx context.Context, from client.Reader, chosen []controllers.Selection) (bool, error) {
 	if deletesMachines(chosen) {
 		var machines clusterv1.MachineList

@@ -77,9 +77,9 @@ func (o observer) watchAgain(list client.ObjectList, version string) watch.Inter
 	return w
 }
 
-// follow turns a watch into events until it ends, and returns the version that it came to. The lab lives for minutes, in
-// which the API server forgets no version; when it says so all the same, versions were missed, the run has no verdict, and
-// there is no version.
+// follow turns a watch into events until it ends, and returns the version that it came to. The lab
+// lives for minutes, in which the API server forgets no version; when it says so all the same,
+// versions were missed, the run has no verdict, and there is no version.
 func (o observer) follow(kind *objects.Kind, w watch.Interface, versions map[types.UID]metav1.Object, version string) string {
 	defer w.Stop()
 	for e := range w.ResultChan() {

@@ -16,8 +16,8 @@ import (
 const (
 	// beat is how often the lab looks whether it is in time itself.
 	beat = time.Second
-	// stall is from when on it isn't: a read of the API server takes a busy machine less. It is well below the slack that
-	// claims about time have here, which many short delays may use up.
+	// stall is from when on it isn't: a read of the API server takes a busy machine less. It is
+	// well below the slack that claims about time have here, which many short delays may use up.
 	stall = 2 * time.Second
 )
 
@@ -45,8 +45,8 @@ func (s *Stream) KeepPulse(ctx context.Context, from client.Reader, processors f
 	}, &starving{hosts: processors}}.beat(ctx)
 }
 
-// beat looks until the run ends. Events wait for the look that is due, so that what is late is judged only when it is known
-// whether the lab was.
+// beat looks until the run ends. Events wait for the look that is due, so that what is late is
+// judged only when it is known whether the lab was.
 func (p pulse) beat(ctx context.Context) {
 	var since time.Duration // when the stall that goes on began
 	stalls := false
@@ -88,7 +88,8 @@ func (p pulse) beat(ctx context.Context) {
 	}
 }
 
-// within reports whether the answer came before a time. It may have passed already: this goroutine, too, can be late.
+// within reports whether the answer came before a time. It may have passed already: this goroutine,
+// too, can be late.
 func (p pulse) within(ctx context.Context, answered <-chan struct{}, end time.Duration) bool {
 	wait := time.NewTimer(end - p.stream.Since())
 	defer wait.Stop()

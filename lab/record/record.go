@@ -33,5 +33,6 @@ func New(since func() time.Duration, kinds objects.Kinds, names objects.Names, f
 	return &Record{Stream: NewStream(since), kinds: kinds, names: names, fields: fields}
 }
 
-// Wait returns when no observer of the API is at work any more, after the end of the context that they watch with.
+// Wait returns when no observer of the API is at work any more, after the end of the context that
+// they watch with.
 func (r *Record) Wait() { r.tasks.Wait() }

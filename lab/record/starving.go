@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// window is how long a host has to starve before the lab says so: it is longer than what a boot takes of a quiet machine.
+	// window is how long a host has to starve before the lab says so: it is longer than what a boot
+	// takes of a quiet machine.
 	window = 4 * time.Second
-	// wanted is the share of the window in which the host's processors had work to do, at least, and starved that of this in which
-	// they waited for one of ours: then the host is as slow as if it had a quarter of one.
+	// wanted is the share of the window in which the host's processors had work to do, at least,
+	// and starved that of this in which they waited for one of ours: then the host is as slow as if
+	// it had a quarter of one.
 	wanted, starved = 0.5, 0.75
 )
 

@@ -7,8 +7,9 @@ import (
 	"github.com/fencelab/fencelab/vms"
 )
 
-// TestStarving: a host starves when its processors want to run and mostly wait, for long enough; not when they idle, when they get
-// their share, when the host has just been switched on, or while little is known.
+// TestStarving: a host starves when its processors want to run and mostly wait, for long enough;
+// not when they idle, when they get their share, when the host has just been switched on, or while
+// little is known.
 func TestStarving(t *testing.T) {
 	const second = time.Second
 	for name, c := range map[string]struct {

@@ -63,7 +63,8 @@ func begun(s *Stream) (n int) {
 	return n
 }
 
-// TestStoryWaitsForGroundwork: the finalizers of Machines and the announcements of agents come before what a story does.
+// TestStoryWaitsForGroundwork: the finalizers of Machines and the announcements of agents come
+// before what a story does.
 func TestStoryWaitsForGroundwork(t *testing.T) {
 	deletion := controllers.Selection{Registration: controllers.Registration{Name: "ours", Plays: controllers.Deletion}}
 	announcing := controllers.Selection{Registration: controllers.Registration{Name: "agent", Place: controllers.EveryHost, Announces: "promise"}}

@@ -21,10 +21,11 @@ type writers struct {
 	versions map[string]string
 	// deleting is who has asked for the deletion of Kind/name.
 	deleting map[string]string
-	// evicting is who has asked for the eviction of Pod/name, which is answered with no version; and releasing is who has
-	// taken its last finalizer from Kind/name that is being deleted.
+	// evicting is who has asked for the eviction of Pod/name, which is answered with no version;
+	// and releasing is who has taken its last finalizer from Kind/name that is being deleted.
 	evicting, releasing map[string]string
-	// clearing is who has last asked for the deletion of many objects of a Kind at once, which a selector may choose.
+	// clearing is who has last asked for the deletion of many objects of a Kind at once, which a
+	// selector may choose.
 	clearing map[string]cleared
 }
 
@@ -34,8 +35,9 @@ type cleared struct {
 	until  time.Time
 }
 
-// clearedWithin is how long after a request for the deletion of many the deletion of one is put down to it: longer than the
-// server takes, and too short for anybody else's to be taken for it often.
+// clearedWithin is how long after a request for the deletion of many the deletion of one is put
+// down to it: longer than the server takes, and too short for anybody else's to be taken for it
+// often.
 const clearedWithin = 5 * time.Second
 
 // Sends notes that a request to change Kind/name is on its way, until done is called.
@@ -82,7 +84,8 @@ func (w *writers) Wrote(version, writer string) {
 	}
 }
 
-// Deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. The last one to say so has done it.
+// Deletes notes who is about to delete an object, Kind/name, or many of a kind, Kind/. The last one
+// to say so has done it.
 func (w *writers) Deletes(object, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +103,8 @@ func (w *writers) Deletes(object, writer string) {
 	w.deleting[object] = writer
 }
 
-// Asks notes what a request will do if it succeeds: deletions, and evictions, which are answered too late, or with too little.
+// Asks notes what a request will do if it succeeds: deletions, and evictions, which are answered
+// too late, or with too little.
 func (w *writers) Asks(effect, writer string) {
 	if object, deletes := deleted(effect); deletes {
 		w.Deletes(object, writer)
@@ -115,7 +119,8 @@ func (w *writers) Asks(effect, writer string) {
 	}
 }
 
-// Refused notes that a request was answered with an error: an eviction that a budget forbids is none.
+// Refused notes that a request was answered with an error: an eviction that a budget forbids is
+// none.
 func (w *writers) Refused(effect, writer string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,8 +150,8 @@ func taken(from map[string]string, object string) string {
 	return writer
 }
 
-// heldUp reports whether an object that is gone had finalizers when it was last seen. Not who asked for its deletion has
-// made it go, but who took the last of them away.
+// heldUp reports whether an object that is gone had finalizers when it was last seen. Not who asked
+// for its deletion has made it go, but who took the last of them away.
 func heldUp(before metav1.Object) bool {
 	return before.GetDeletionTimestamp() != nil && len(before.GetFinalizers()) > 0
 }
@@ -181,8 +186,8 @@ func (w *writers) of(before, after metav1.Object) string {
 	return w.versions[after.GetResourceVersion()]
 }
 
-// An answer may be read later than its event. It is waited for up to answered, or up to answeredBy while a request to change
-// the object has no answer yet, as on a busy machine.
+// An answer may be read later than its event. It is waited for up to answered, or up to answeredBy
+// while a request to change the object has no answer yet, as on a busy machine.
 const (
 	answered   = lag / 2
 	answeredBy = 5 * time.Second

@@ -92,7 +92,8 @@ func TestWriters(t *testing.T) {
 		t.Errorf("the next of its name is %q's", got)
 	}
 
-	// An eviction is answered without a version. One that was refused is none, and a kubelet ends what it began.
+	// An eviction is answered without a version. One that was refused is none, and a kubelet ends
+	// what it began.
 	pod, evicted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app", DeletionTimestamp: &now}}
 	w.Asks("evict Pod/app", "deletion")
 	w.Refused("evict Pod/app", "deletion")
@@ -108,7 +109,8 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// TestWriterWhoseAnswerIsLate: on a busy machine a change is seen long before its request is answered, and later events wait.
+// TestWriterWhoseAnswerIsLate: on a busy machine a change is seen long before its request is
+// answered, and later events wait.
 func TestWriterWhoseAnswerIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writers
@@ -134,7 +136,8 @@ func TestWriterWhoseAnswerIsLate(t *testing.T) {
 	})
 }
 
-// TestEventsAreHeld: what happened after an event whose actor is not known yet is handed over after it.
+// TestEventsAreHeld: what happened after an event whose actor is not known yet is handed over after
+// it.
 func TestEventsAreHeld(t *testing.T) {
 	now := time.Second
 	s := NewStream(func() time.Duration { return now })

@@ -48,7 +48,8 @@ type Executable struct {
 	Image   *container.Image // nil if it is an executable of the host
 }
 
-// At is the runner of a program that finds Ironic at a URL, which is empty without one, and what it asks at some addresses.
+// At is the runner of a program that finds Ironic at a URL, which is empty without one, and what it
+// asks at some addresses.
 func (r *Programs) At(ironic string, addresses ...string) Runner {
 	return programsAt{r, ironic, addresses}
 }
@@ -165,8 +166,8 @@ func (b *begun) end() {
 // serviceAccount is the directory with the credentials of a Pod.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// Call is how the program is called where it is given variables, and has a directory of its own; of an image, it finds files of
-// the host at some paths.
+// Call is how the program is called where it is given variables, and has a directory of its own; of
+// an image, it finds files of the host at some paths.
 func (e Executable) Call(own string, variables, files map[string]string) (*exec.Cmd, error) {
 	if e.Image == nil {
 		call := e.Program.In(variables)
@@ -202,8 +203,8 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// Up waits until a server says that it is up, and reports false if it has ended instead. It is asked over a network of its own
-// if that isn't nil.
+// Up waits until a server says that it is up, and reports false if it has ended instead. It is
+// asked over a network of its own if that isn't nil.
 func Up(ctx context.Context, at string, network *container.Network, within time.Duration, ended <-chan struct{}) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -75,7 +75,8 @@ func (r InProcess) Start(ctx context.Context, name string, c controllers.Selecti
 // Logs implements Runner: who speaks through the history says nothing else.
 func (InProcess) Logs() []play.Artifact { return nil }
 
-// errStands is of what was refused before anything started: a thread of this process can't stand still alone.
+// errStands is of what was refused before anything started: a thread of this process can't stand
+// still alone.
 var errStands = errors.New("the lab cannot let a controller within fencelab stand still, and should have refused the scenario")
 
 // managed is a controller under a manager in this process.

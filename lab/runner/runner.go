@@ -1,6 +1,6 @@
-// Package runner runs controllers as their users would: under a manager in this process, as a process of fencelab's, or as
-// a foreign program. Each incarnation can be killed alone, and sends all requests through its own
-// gates.
+// Package runner runs controllers as their users would: under a manager in this process, as a
+// process of fencelab's, or as a foreign program. Each incarnation can be killed alone, and sends
+// all requests through its own gates.
 package runner
 
 import (
@@ -14,8 +14,8 @@ import (
 
 // Runner starts controllers, as their users would.
 type Runner interface {
-	// Start starts a controller under a name, which acts only while it holds a lease, if there is one. All that it asks of
-	// the API goes the way through, and to the BMCs that the API names.
+	// Start starts a controller under a name, which acts only while it holds a lease, if there is
+	// one. All that it asks of the API goes the way through, and to the BMCs that the API names.
 	Start(ctx context.Context, name string, c controllers.Selection, lease string, through gate.Way) (Incarnation, error)
 	// Logs returns the logs of the controllers.
 	Logs() []play.Artifact
@@ -31,8 +31,8 @@ type Incarnation interface {
 	// Pause lets it stand still as SIGSTOP does.
 	Pause() error
 	Resume() error
-	// Ready is where it says that it is up, and the network in which that is, nil for the host's; empty for one that is up when
-	// it asks for something.
+	// Ready is where it says that it is up, and the network in which that is, nil for the host's;
+	// empty for one that is up when it asks for something.
 	Ready() (at string, in *container.Network)
 }
 

@@ -1,10 +1,11 @@
-// Package slots shares a machine among all that is heavy and has to keep times: labs, clusters of kind's, browsers. Each takes as
-// many slots as it costs, and waits until there is room. That holds for all processes of the machine, whoever started them: a slot
-// is a lock on a file in a directory that all users share, so the kernel frees it however its holder ends.
+// Package slots shares a machine among all that is heavy and has to keep times: labs, clusters of
+// kind's, browsers. Each takes as many slots as it costs, and waits until there is room. That holds
+// for all processes of the machine, whoever started them: a slot is a lock on a file in a directory
+// that all users share, so the kernel frees it however its holder ends.
 //
-// Beginnings cost most, so they come one after the other: whoever has been let in holds the door until it says [Turn.Begun].
-// Whoever waits stands in a line, and the first in it is the next to be let in: what is big is not overtaken for ever by what is
-// small.
+// Beginnings cost most, so they come one after the other: whoever has been let in holds the door
+// until it says [Turn.Begun]. Whoever waits stands in a line, and the first in it is the next to be
+// let in: what is big is not overtaken for ever by what is small.
 package slots
 
 import (
@@ -28,8 +29,8 @@ import (
 )
 
 const (
-	// Variable says how a process that is started takes its slots: with Held it does without, since whoever started it has them;
-	// with Last it takes all of the machine, after everybody else.
+	// Variable says how a process that is started takes its slots: with Held it does without, since
+	// whoever started it has them; with Last it takes all of the machine, after everybody else.
 	Variable = "FENCELAB_SLOTS"
 	Held     = "held"
 	Last     = "last"
@@ -48,8 +49,9 @@ const (
 	poll = 200 * time.Millisecond
 	// sayAfter is the wait before the first message to a waiter.
 	sayAfter = 15 * time.Second
-	// busy is the share of the time in which something waits for a core, from which on it is measured what is left of one; and
-	// enough the share of a core that has to be left for another to be let in. What has a positive nice value doesn't count then.
+	// busy is the share of the time in which something waits for a core, from which on it is
+	// measured what is left of one; and enough the share of a core that has to be left for another
+	// to be let in. What has a positive nice value doesn't count then.
 	busy, enough = 0.4, 0.6
 )
 
@@ -77,10 +79,11 @@ func (g *Gate) Count() int {
 	return max(1, min(int(g.Size.Cores*perCore), int(g.Size.Memory/perSlot)))
 }
 
-// pressure looks at how busy the machine is, by what the kernel counts, and where it is busy by trying.
+// pressure looks at how busy the machine is, by what the kernel counts, and where it is busy by
+// trying.
 type pressure struct {
-	// limited says that a cgroup grants less than the cores that there are. Whether it is used up shows by trying alone: what waits
-	// for it waits for no core.
+	// limited says that a cgroup grants less than the cores that there are. Whether it is used up
+	// shows by trying alone: what waits for it waits for no core.
 	limited bool
 	at      time.Time
 	stalled time.Duration

@@ -15,7 +15,8 @@ import (
 	"github.com/fencelab/fencelab/lab/machine"
 )
 
-// TestMain lets the test binary be another process that takes slots, and keeps them until it is killed.
+// TestMain lets the test binary be another process that takes slots, and keeps them until it is
+// killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SLOTS_OF"); dir != "" {
 		if _, err := gateIn(dir).Take(context.Background(), "the other", 3, nil); err != nil {
@@ -151,7 +152,8 @@ func TestBeginningsAreOneAfterTheOther(t *testing.T) {
 	take(t, g, 1)
 }
 
-// TestBusyMachine: another waits while the cores are busy, but a machine on which nothing of ours runs lets one in.
+// TestBusyMachine: another waits while the cores are busy, but a machine on which nothing of ours
+// runs lets one in.
 func TestBusyMachine(t *testing.T) {
 	g := gate(t)
 	g.HasRoom = func() bool { return false }
@@ -188,7 +190,8 @@ func TestKilledHolder(t *testing.T) {
 	take(t, g, 8)
 }
 
-// TestVariable: who was started by a holder takes nothing, and who is to be last takes all, after those that come later.
+// TestVariable: who was started by a holder takes nothing, and who is to be last takes all, after
+// those that come later.
 func TestVariable(t *testing.T) {
 	g := gate(t)
 	all := take(t, g, 8)

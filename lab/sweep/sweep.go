@@ -38,8 +38,9 @@ type Options struct {
 	Dir string
 }
 
-// Run sweeps the story of a plan, reports what it found, and returns the exit code. World makes a world; one that is to
-// record what reaches caches, too, is asked for once. When the context ends, what was found so far counts.
+// Run sweeps the story of a plan, reports what it found, and returns the exit code. World makes a
+// world; one that is to record what reaches caches, too, is asked for once. When the context ends,
+// what was found so far counts.
 func Run(ctx context.Context, session *campaign.Session, plan *scenarios.Plan, world func(record bool) World, o Options) (code int, err error) {
 	session.AsFound = true // each schedule has one deviation, and takes a minute
 	benign := world(true)
@@ -141,8 +142,8 @@ func rate(came, times int) string {
 // readsTried is how many reads of a kind are tried after each effect: who polls goes on reading.
 const readsTried = 2
 
-// underTest are the deeds of the system under test that a sweep tries: of the programs, if there are any, and else of the
-// controllers that the scenario lists.
+// underTest are the deeds of the system under test that a sweep tries: of the programs, if there
+// are any, and else of the controllers that the scenario lists.
 func underTest(plan *scenarios.Plan, deeds []scenarios.Deed) []scenarios.Deed {
 	programs := slices.ContainsFunc(plan.Spec.Controllers, func(c scenarios.Controller) bool { return c.Program != nil })
 	tested := make(map[string]bool)
@@ -194,8 +195,8 @@ func Singles(deeds []scenarios.Deed) []scenarios.Deviation {
 	return all
 }
 
-// turns divides deeds: the first has one of each kind, the second those of which there is a second that differs in its object
-// alone, and so on. In each of them commands to BMCs come first.
+// turns divides deeds: the first has one of each kind, the second those of which there is a second
+// that differs in its object alone, and so on. In each of them commands to BMCs come first.
 func turns(deeds []scenarios.Deed) (all [][]scenarios.Deed) {
 	seen := make(map[scenarios.Deed]int)
 	for _, d := range deeds {

@@ -21,8 +21,8 @@ import (
 	"github.com/fencelab/fencelab/sim"
 )
 
-// simulated is a world of the simulator that plays a lab: it has said which deeds passed, and one of them, if it is in
-// the plan, is made to deviate by a wrong controller.
+// simulated is a world of the simulator that plays a lab: it has said which deeds passed, and one
+// of them, if it is in the plan, is made to deviate by a wrong controller.
 type simulated struct {
 	play.Backend
 	deeds []scenarios.Deed
@@ -65,8 +65,8 @@ var deeds = []scenarios.Deed{
 	{Actor: "workload", Does: "delete Pod/exclusive", N: 1},
 }
 
-// TestSingles: effects come first, commands before others, then deliveries, then reads; a BMC ignores commands only; stand-ins
-// are left alone.
+// TestSingles: effects come first, commands before others, then deliveries, then reads; a BMC
+// ignores commands only; stand-ins are left alone.
 func TestSingles(t *testing.T) {
 	plan := compile(t, "machine-remediation/cut-off-host.yaml")
 	singles := Singles(underTest(plan, deeds))
@@ -94,7 +94,8 @@ func TestSingles(t *testing.T) {
 	}
 }
 
-// TestSinglesOfHostsThatAreAlike: all of one host's come first, and what is done to another alone with them.
+// TestSinglesOfHostsThatAreAlike: all of one host's come first, and what is done to another alone
+// with them.
 func TestSinglesOfHostsThatAreAlike(t *testing.T) {
 	var steps []string
 	for _, d := range Singles([]scenarios.Deed{
@@ -120,8 +121,8 @@ func TestSinglesOfHostsThatAreAlike(t *testing.T) {
 	}
 }
 
-// TestASweepFindsAndGoesOn: one deviation breaks a guarantee, is named, and comes again; a sweep that is run once more plays
-// nothing again but that. A world that fails to start is tried again.
+// TestASweepFindsAndGoesOn: one deviation breaks a guarantee, is named, and comes again; a sweep
+// that is run once more plays nothing again but that. A world that fails to start is tried again.
 func TestASweepFindsAndGoesOn(t *testing.T) {
 	plan := compile(t, "machine-remediation/cut-off-host.yaml")
 	wrong := compile(t, "machine-remediation/wrong-deletes-node-before-power-off.yaml")

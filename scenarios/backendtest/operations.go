@@ -213,7 +213,8 @@ func hosts(w *walk, world scenarios.Capabilities) {
 		w.do(scenarios.Op{SetClock: &scenarios.ClockOp{Host: plain}})
 	}
 
-	// Whether its user space hangs or its kernel panics, a host is on and does nothing until it is reset.
+	// Whether its user space hangs or its kernel panics, a host is on and does nothing until it is
+	// reset.
 	for _, op := range []scenarios.Op{{Hang: onHost(plain)}, {Panic: onHost(plain)}} {
 		w.do(op)
 		w.next(event{kind: history.HostPaused, host: plain})

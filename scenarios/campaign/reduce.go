@@ -12,9 +12,10 @@ import (
 // Telling makes a plan of a scenario's spec, as JSON has it, or nil if that is no scenario.
 type Telling func(spec map[string]any) *scenarios.Plan
 
-// Reduce returns the plan that is left of one that failed with this result, when it has lost the deviations that it doesn't
-// take, and then all of its story: steps, hosts, controllers and settings. What is left fails in the same way. Only what is to
-// be judged stays: the guarantee that was broken, if one was. Workers play candidates.
+// Reduce returns the plan that is left of one that failed with this result, when it has lost the
+// deviations that it doesn't take, and then all of its story: steps, hosts, controllers and
+// settings. What is left fails in the same way. Only what is to be judged stays: the guarantee that
+// was broken, if one was. Workers play candidates.
 func Reduce(workers Workers, plan *scenarios.Plan, failed Result, tell Telling) (*scenarios.Plan, error) {
 	data, err := json.Marshal(plan.Spec)
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *story) first(candidates []map[string]any) int {
 	})
 }
 
-// less returns a part of the spec without what it doesn't need, from the outside to the inside. Whole is the spec with another
-// part in its place.
+// less returns a part of the spec without what it doesn't need, from the outside to the inside.
+// Whole is the spec with another part in its place.
 func (s *story) less(part any, whole func(any) map[string]any) any {
 	switch part := part.(type) {
 	case []any:

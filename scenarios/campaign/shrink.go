@@ -35,8 +35,8 @@ type trials struct {
 	workers Workers
 	// signature is the failure that a reduced schedule must still produce.
 	signature string
-	// waiting counts all schedules that were given to the workers and not taken back, and variants those tried in place
-	// of others. The search that has ended may have left some to be taken.
+	// waiting counts all schedules that were given to the workers and not taken back, and variants
+	// those tried in place of others. The search that has ended may have left some to be taken.
 	waiting, variants *int
 	// tried counts the candidates that all questions have needed so far.
 	tried int
@@ -44,8 +44,8 @@ type trials struct {
 	stopped bool
 }
 
-// shrink returns the schedule with as few of its deviations as it needs to fail in the same way, each as slight as it can be.
-// Everything else about it stays as it is.
+// shrink returns the schedule with as few of its deviations as it needs to fail in the same way,
+// each as slight as it can be. Everything else about it stays as it is.
 func (t *trials) shrink(s Schedule) Schedule {
 	found := len(s.Deviations)
 	first := func(candidates [][]scenarios.Deviation) int {
@@ -68,9 +68,9 @@ func (t *trials) shrink(s Schedule) Schedule {
 // over says that nothing more is tried.
 func (t *trials) over() bool { return t.stopped || t.tried >= shrinkMost }
 
-// first returns the first of n candidates that fails in the same way, or -1 if none does. A candidate that can't be played is
-// nil. Neither which one that is nor how many were tried until then depends on the workers: what they played beyond it doesn't
-// count.
+// first returns the first of n candidates that fails in the same way, or -1 if none does. A
+// candidate that can't be played is nil. Neither which one that is nor how many were tried until
+// then depends on the workers: what they played beyond it doesn't count.
 func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 	n = min(n, shrinkMost-t.tried)
 	base, given := *t.variants+1, 0
@@ -109,8 +109,8 @@ func (t *trials) first(n int, candidate func(i int) *Schedule) int {
 	return -1
 }
 
-// without leaves out what first finds not to be needed: large pieces before small ones, and single parts as long as any can
-// go. None of what it returns can go alone, unless first gave up.
+// without leaves out what first finds not to be needed: large pieces before small ones, and single
+// parts as long as any can go. None of what it returns can go alone, unless first gave up.
 func without[T any](parts []T, first func([][]T) int) []T {
 	for size := len(parts); size > 0; {
 		left, gone := pass(parts, size, first)
@@ -158,12 +158,14 @@ func weakened(deviations []scenarios.Deviation, first func([][]scenarios.Deviati
 const (
 	// few deviations can be read at a glance.
 	few = 3
-	// aloneBy and togetherBy bound by how much smaller numbers are tried, of one deviation alone and of several.
+	// aloneBy and togetherBy bound by how much smaller numbers are tried, of one deviation alone
+	// and of several.
 	aloneBy, togetherBy = 24, 6
 )
 
-// renumbered leaves deviations out, and lets others concern earlier steps of the same kind. Steps are numbered as they come: a
-// deviation that makes its actor try once more may be needed only so that the number of another one comes true.
+// renumbered leaves deviations out, and lets others concern earlier steps of the same kind. Steps
+// are numbered as they come: a deviation that makes its actor try once more may be needed only so
+// that the number of another one comes true.
 func renumbered(deviations []scenarios.Deviation, first func([][]scenarios.Deviation) int) (_ []scenarios.Deviation, fewer bool) {
 	var candidates [][]scenarios.Deviation
 	anybody := func(string) string { return "" }

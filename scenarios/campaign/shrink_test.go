@@ -57,8 +57,8 @@ func TestWithoutTwoWays(t *testing.T) {
 	}
 }
 
-// TestRenumbered: what was needed only so that the number of another deviation came true goes, and that one gets the number that
-// it has without.
+// TestRenumbered: what was needed only so that the number of another deviation came true goes, and
+// that one gets the number that it has without.
 func TestRenumbered(t *testing.T) {
 	// The 30th request of remediation matters. Each error before it makes one more.
 	fails := func(deviations []scenarios.Deviation) bool {
@@ -85,7 +85,8 @@ func TestRenumbered(t *testing.T) {
 	if !fewer || !slices.Equal(left, want) {
 		t.Errorf("left are %v, want %v", left, want)
 	}
-	// Neither of two that matter can stand alone: what is needed only for their numbers goes one by one.
+	// Neither of two that matter can stand alone: what is needed only for their numbers goes one by
+	// one.
 	both := func(deviations []scenarios.Deviation) bool {
 		retried := 0
 		for _, d := range deviations {
@@ -112,8 +113,8 @@ func TestRenumbered(t *testing.T) {
 	}
 }
 
-// cluttered plays schedules that fail if a request is late by 40 s at least and a crash comes with it: the workers may hand
-// their results over in any order, and may still have some of the search.
+// cluttered plays schedules that fail if a request is late by 40 s at least and a crash comes with
+// it: the workers may hand their results over in any order, and may still have some of the search.
 type cluttered struct {
 	random  *rand.Rand
 	waiting []Schedule
@@ -146,7 +147,8 @@ func (c *cluttered) Take() (Result, bool) {
 	return r, true
 }
 
-// TestShrink: the schedule that is left is the same whatever the workers do, and the tally is as it was.
+// TestShrink: the schedule that is left is the same whatever the workers do, and the tally is as it
+// was.
 func TestShrink(t *testing.T) {
 	var found []scenarios.Deviation
 	for i := range 30 {

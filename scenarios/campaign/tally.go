@@ -145,7 +145,8 @@ const missing = "missing"
 // kinds lists the kinds of failures, in the order of a report.
 var kinds = []string{string(invariant.Violated), missing, string(invariant.Unknown)}
 
-// kindOf is the kind of a failure that broke a guarantee, if it did, by what never came, if that is so.
+// kindOf is the kind of a failure that broke a guarantee, if it did, by what never came, if that is
+// so.
 func kindOf(guarantee string, never bool) string {
 	switch {
 	case guarantee == "":

@@ -15,7 +15,8 @@ spec:
   bmc: {command: [./bmcs, "--port=${PORT}"]}
 `
 
-// TestSystemsBMC: a program in the place of the BMCs is under test in every story, but for those that are about fencelab's own.
+// TestSystemsBMC: a program in the place of the BMCs is under test in every story, but for those
+// that are about fencelab's own.
 func TestSystemsBMC(t *testing.T) {
 	s, dir, err := system(t, someBMC)
 	if err != nil {

@@ -167,7 +167,8 @@ func (v *validator) also(at string, also, plays []string) {
 	}
 }
 
-// pods checks what a controller says of its Pods. They have no settings and no part: whoever commands them has.
+// pods checks what a controller says of its Pods. They have no settings and no part: whoever
+// commands them has.
 func (v *validator) pods(at string, c *scenarios.Controller) {
 	for _, no := range []struct {
 		field string
@@ -210,7 +211,8 @@ func (v *validator) bmc(at string, b *scenarios.BMC) {
 	}
 }
 
-// variables checks the environment of a program, and the references to it in its command and in other texts.
+// variables checks the environment of a program, and the references to it in its command and in
+// other texts.
 func (v *validator) variables(at string, p *scenarios.Program, texts map[string]string, given []string) {
 	texts = maps.Clone(texts)
 	for i, word := range p.Command {

@@ -86,7 +86,8 @@ func EachFile(paths []string, do func(file string, data []byte) error) error {
 	return errors.Join(failures...)
 }
 
-// eachOfCatalog does something with a story of the catalogue, or with each in a directory there, but not with those that were taken.
+// eachOfCatalog does something with a story of the catalogue, or with each in a directory there,
+// but not with those that were taken.
 func eachOfCatalog(name string, taken map[string]bool, do func(file string, data []byte) error) error {
 	var failures []error
 	err := fs.WalkDir(catalog.Stories, cmp.Or(path.Clean(name), "."), func(file string, entry fs.DirEntry, err error) error {
@@ -112,9 +113,9 @@ func eachOfCatalog(name string, taken map[string]bool, do func(file string, data
 	return errors.Join(append(failures, err)...)
 }
 
-// scenarioFiles returns the file itself, or the .yaml and .yml files below a
-// directory, but for a project's. Hidden ones are somebody else's, and so is a Go module of its own: only
-// its tests know its controllers.
+// scenarioFiles returns the file itself, or the .yaml and .yml files below a directory, but for a
+// project's. Hidden ones are somebody else's, and so is a Go module of its own: only its tests know
+// its controllers.
 func scenarioFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// TestImagesOfPrograms: an image on this machine is found from the file, a reference stays what it is, and arguments are for what
-// the image runs.
+// TestImagesOfPrograms: an image on this machine is found from the file, a reference stays what it
+// is, and arguments are for what the image runs.
 func TestImagesOfPrograms(t *testing.T) {
 	const text = aSystem + "    - {name: acme-power, plays: power, program: {image: ./layout, args: [serve, '--port=${PORT}'], installs: ['image:/crds', role.yaml]}}\n" +
 		"  bmc: {image: acme/bmc:1, args: [--hosts, '${HOSTS}']}\n  ironic: {image: ironic.tar}\n"

@@ -238,8 +238,8 @@ func badCharacter(lines []string) (line, column int, what string) {
 	return 0, 0, ""
 }
 
-// unprintable reports whether a character cannot be seen, has others seen in another
-// order, or is one that not every reader of YAML takes: U+2028 and U+2029 end a line there and nowhere else.
+// unprintable reports whether a character cannot be seen, has others seen in another order, or is
+// one that not every reader of YAML takes: U+2028 and U+2029 end a line there and nowhere else.
 func unprintable(r rune) bool {
 	return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r) ||
 		r == '\u2028' || r == '\u2029' || r == '\ufeff' || r&0xfffe == 0xfffe

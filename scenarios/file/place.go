@@ -10,8 +10,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 )
 
-// places are where a scenario has a field of a name: the paths of what it is a field of, each as its steps, with [] for any
-// element of a list.
+// places are where a scenario has a field of a name: the paths of what it is a field of, each as
+// its steps, with [] for any element of a list.
 var places = sync.OnceValue(func() map[string][][]string {
 	all := make(map[string][][]string)
 	seen := make(map[reflect.Type]bool) // above: a step repeats steps
@@ -73,7 +73,8 @@ func placeOf(field, written string) (place string, known bool) {
 	return place, true
 }
 
-// misplaced says how a line is indented that the parser stumbled over, if it continues nothing that is open above it.
+// misplaced says how a line is indented that the parser stumbled over, if it continues nothing that
+// is open above it.
 func misplaced(lines []string, line int) (text string, is bool) {
 	own := len(indentation(lines[line-1]))
 	nearest, at := 0, 0        // the line above, and where what it says begins
@@ -104,8 +105,8 @@ func misplaced(lines []string, line int) (text string, is bool) {
 	return fmt.Sprintf("the line is indented by %d, and line %d by %d: indent it like one above", own, nearest, at), true
 }
 
-// unclosed is the line of the last bracket before a place that nothing closes, by a look that knows quotes and comments, but no
-// other YAML.
+// unclosed is the line of the last bracket before a place that nothing closes, by a look that knows
+// quotes and comments, but no other YAML.
 func unclosed(lines []string, line, column int) (bracket byte, at int, is bool) {
 	type opened struct {
 		bracket byte

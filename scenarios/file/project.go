@@ -26,8 +26,8 @@ type Project struct {
 	doc  *document
 }
 
-// FindProject reads the project's file beside a file or directory, or in a directory above, as far as the repository or the Go
-// module goes in which that is; nil if there is none.
+// FindProject reads the project's file beside a file or directory, or in a directory above, as far
+// as the repository or the Go module goes in which that is; nil if there is none.
 func FindProject(beside string) (*Project, error) {
 	dir, err := filepath.Abs(beside)
 	if err != nil {
@@ -82,7 +82,8 @@ func (p *Project) ModuleFrom() string {
 	return dir
 }
 
-// From is a default's value as it is called from the working directory: what begins with ./ or ../ is beside the project's file.
+// From is a default's value as it is called from the working directory: what begins with ./ or ../
+// is beside the project's file.
 func (p *Project) From(value any) string {
 	text := fmt.Sprint(value)
 	if strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") {

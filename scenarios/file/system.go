@@ -38,7 +38,8 @@ func LoadSystem(file string, vocab Vocabulary) (*scenarios.System, error) {
 	return system, nil
 }
 
-// LoadSystemFrom reads the system in a file, and has its programs come from images, as [scenarios.System.UseImages] does.
+// LoadSystemFrom reads the system in a file, and has its programs come from images, as
+// [scenarios.System.UseImages] does.
 func LoadSystemFrom(file string, images []string, vocab Vocabulary) (*scenarios.System, error) {
 	system, err := LoadSystem(file, vocab)
 	if err != nil {

@@ -111,7 +111,8 @@ func TestSystemTakesParts(t *testing.T) {
 	}
 }
 
-// TestProgramTakesSettings: a program that asks for the settings of the story has them, and no other.
+// TestProgramTakesSettings: a program that asks for the settings of the story has them, and no
+// other.
 func TestProgramTakesSettings(t *testing.T) {
 	const acme = `apiVersion: fencelab.dev/v1alpha1
 kind: System
@@ -136,7 +137,8 @@ spec:
 	}
 }
 
-// TestSystemsSettings: what fencelab's own controllers have to know of a system is set in every story, beside its own settings.
+// TestSystemsSettings: what fencelab's own controllers have to know of a system is set in every
+// story, beside its own settings.
 func TestSystemsSettings(t *testing.T) {
 	const acme = `apiVersion: fencelab.dev/v1alpha1
 kind: System

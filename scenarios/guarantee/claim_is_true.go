@@ -21,20 +21,22 @@ var claimIsTrue = invariant.Invariant{
 	},
 }
 
-// claims holds fields against what hosts do. Whoever acts on such a field knows nothing of BMCs that lie or controllers that
-// crash: so those excuse nothing, in contrast to status-truthful, which judges the power controller. Only a schedule that
-// holds up who would correct the field does, and for no longer than it does so.
+// claims holds fields against what hosts do. Whoever acts on such a field knows nothing of BMCs
+// that lie or controllers that crash: so those excuse nothing, in contrast to status-truthful,
+// which judges the power controller. Only a schedule that holds up who would correct the field
+// does, and for no longer than it does so.
 type claims struct {
 	invariant.Ruling
 	hosts invariant.Roster[invariant.Body]
 	all   []claimed
-	// deviations is how often the schedule has left its default, and held for how long that can hold somebody up.
+	// deviations is how often the schedule has left its default, and held for how long that can
+	// hold somebody up.
 	deviations int
 	held       time.Duration
 }
 
-// limit is how long a claim may be wrong: each deviation can hold up who would correct it for as long as it lasts, and he
-// then has the time that he always has.
+// limit is how long a claim may be wrong: each deviation can hold up who would correct it for as
+// long as it lasts, and he then has the time that he always has.
 func (c *claims) limit(claim *claimed) time.Duration {
 	return time.Duration(1+c.deviations)*claim.Within + c.held
 }

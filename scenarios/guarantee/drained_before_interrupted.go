@@ -60,7 +60,8 @@ type draining struct {
 	pods                  []podState
 	processes             []string // UIDs of the Pods whose processes run
 	forced                []string // of those that one under test has deleted while they ran
-	// under is the last command to go off that was there before the deletion, or on its way by then.
+	// under is the last command to go off that was there before the deletion, or on its way by
+	// then.
 	under history.Event
 }
 

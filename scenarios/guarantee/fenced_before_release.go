@@ -47,8 +47,8 @@ type releaseHost struct {
 	invariant.Body
 	fence invariant.Fence
 	node  string
-	// waived is the Node that the scenario's user deleted, and bound the Node of each Pod, by UID: only Pods of the stand-ins
-	// say which that is.
+	// waived is the Node that the scenario's user deleted, and bound the Node of each Pod, by UID:
+	// only Pods of the stand-ins say which that is.
 	waived string
 	bound  map[string]string
 	// fenced is the boot that ran when fencing was decided, and named the one that the last
@@ -59,8 +59,8 @@ type releaseHost struct {
 	// back is when the kubelet of the boot that runs has reached the API server, or zero.
 	back      history.Event
 	processes []process
-	// stopped are the processes that stopped while their boot, the present one, went on and whose Pods are still there;
-	// lastStop is the latest such stop of any boot.
+	// stopped are the processes that stopped while their boot, the present one, went on and whose
+	// Pods are still there; lastStop is the latest such stop of any boot.
 	stopped  []process
 	lastStop history.Event
 }

@@ -17,8 +17,8 @@ var noPanics = invariant.Invariant{
 	},
 }
 
-// panics judges every life of a controller: what keeps a promise must go on. A panic is seen by whoever runs the controller,
-// and is nothing that it says of itself.
+// panics judges every life of a controller: what keeps a promise must go on. A panic is seen by
+// whoever runs the controller, and is nothing that it says of itself.
 type panics struct {
 	invariant.Ruling
 	standIns []string

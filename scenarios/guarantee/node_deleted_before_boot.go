@@ -20,17 +20,16 @@ var nodeDeletedBeforeBoot = invariant.Invariant{
 
 // returns judges the first BootComplete after each fenced boot.
 //
-// A boot is fenced when its host is off and the remediation controller asks for that by a
-// reboot annotation, whichever came first, or has switched it off itself for a mark: a host that died is the most usual one to be
-// remediated. Its power-on must then wait for its Node to go. A reset, the
-// watchdog's for one, ends a boot without fencing it: its Node stays, and so does its
-// workload. Nor is it fenced when whoever marked the Machine withdrew the mark,
-// or a user took the host from its Machine, or the request away; nor when an agent
-// did so because the host had booted again by then: the boot that was meant is over, which
-// is the one that the NodeFence names, or any that ran when the Machine was marked. That
-// goes for a request that arrives when the mark is gone, too.
-// And no controller can be in time when the power-on was under way before it was asked, or was
-// caused by no process under test.
+// A boot is fenced when its host is off and the remediation controller asks for that by a reboot
+// annotation, whichever came first, or has switched it off itself for a mark: a host that died is
+// the most usual one to be remediated. Its power-on must then wait for its Node to go. A reset, the
+// watchdog's for one, ends a boot without fencing it: its Node stays, and so does its workload. Nor
+// is it fenced when whoever marked the Machine withdrew the mark, or a user took the host from its
+// Machine, or the request away; nor when an agent did so because the host had booted again by then:
+// the boot that was meant is over, which is the one that the NodeFence names, or any that ran when
+// the Machine was marked. That goes for a request that arrives when the mark is gone, too. And no
+// controller can be in time when the power-on was under way before it was asked, or was caused by
+// no process under test.
 type returns struct {
 	invariant.Ruling
 	*invariant.Hindrances

@@ -82,7 +82,8 @@ func (c *reports) judge(h *reportHost, e *history.Event) {
 		switch e.Kind {
 		case history.PowerReported:
 			h.reported, h.told = e.Value == "true", true
-			// A host that is off, and whose next boot is recorded, may be reported on because that is about to begin.
+			// A host that is off, and whose next boot is recorded, may be reported on because that
+			// is about to begin.
 			if h.reported && !(h.recorded && h.IsOff()) && !c.Belated(e) {
 				h.shown = *e
 			}

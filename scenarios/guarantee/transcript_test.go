@@ -33,7 +33,7 @@ func usual() invariant.Params {
 // testdata: a story in comments, the parameters, one event a line, and after a
 // line of dashes what the invariant says.
 //
-//	12.5 annotation-set worker-1 on=Machine/m1 key=host.metal3.io/external-remediation by=healthcheck
+//	12.5 annotation-set worker-1 on=Machine/m1 key=host.metal3.io/... by=healthcheck
 //
 // is time, kind, host, and then the other fields by name. "healthy" stands for
 // what a host's observers record when the run starts: boot b1 is complete and the

@@ -44,7 +44,8 @@ type rescues struct {
 	crowded, coolDown time.Duration
 }
 
-// patient is a host that may be unhealthy. It has a field for each fact that can keep it from being fenced.
+// patient is a host that may be unhealthy. It has a field for each fact that can keep it from being
+// fenced.
 type patient struct {
 	invariant.Body
 	// consumer is the user of the host by its own word, as Kind/name, or "".

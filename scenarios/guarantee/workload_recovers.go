@@ -46,8 +46,8 @@ type recoveries struct {
 	hosts     invariant.Roster[recovering]
 	deadline  time.Duration
 	bounded   bool
-	// fenced is the fencing after which the workload has not started yet, and timed says that its time counts, and isn't
-	// over.
+	// fenced is the fencing after which the workload has not started yet, and timed says that its
+	// time counts, and isn't over.
 	fenced history.Event
 	timed  bool
 }

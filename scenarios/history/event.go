@@ -80,7 +80,8 @@ const (
 	// its BMC's when Object is api, or of those from From to To, which are ends of links.
 	LinkCut      Kind = "link-cut"
 	LinkRestored Kind = "link-restored"
-	// LinkImpaired is a link, named like one that is cut, becoming poor; Note says how. LinkRestored ends that, too.
+	// LinkImpaired is a link, named like one that is cut, becoming poor; Note says how.
+	// LinkRestored ends that, too.
 	LinkImpaired Kind = "link-impaired"
 	// EvidenceLost and EvidenceRegained bracket a time in which the observer
 	// of Host saw nothing. What happened meanwhile is unknown. Having regained

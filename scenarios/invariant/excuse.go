@@ -67,7 +67,8 @@ func heldUp(h *history.History, inv Invariant, params Params) []HeldUp {
 			ignored[of] = yes
 		}
 	}
-	// spare takes as many of some into account as leave a violation; it counts on that the more are, the more is excused.
+	// spare takes as many of some into account as leave a violation; it counts on that the more
+	// are, the more is excused.
 	var spare func(some []Hindrance)
 	spare = func(some []Hindrance) {
 		ignore(some, false)

@@ -23,7 +23,8 @@ type Hindrances struct {
 	// anew is how long a process that has started anew may wait again, for a command that it
 	// doesn't know to have had its time.
 	anew time.Duration
-	// withdrawn is when the faults were withdrawn, open before that; now is when the last event came.
+	// withdrawn is when the faults were withdrawn, open before that; now is when the last event
+	// came.
 	withdrawn, now time.Duration
 	// ignores reports whether to treat a hindrance as absent. Nil ignores none. event is the
 	// number of the event being observed.

@@ -75,8 +75,9 @@ type Params struct {
 	Hindrances *Hindrances
 }
 
-// Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as it is in force, and For so long
-// afterwards, for there may be such a request. Any other holds up the requests that it bends, of which events tell.
+// Fault is what a fault of a BMC holds up. One that holds requests back holds up its BMC as long as
+// it is in force, and For so long afterwards, for there may be such a request. Any other holds up
+// the requests that it bends, of which events tell.
 type Fault struct {
 	HoldsBack bool
 	For       time.Duration
@@ -123,8 +124,8 @@ type Timings struct {
 	Unseen []history.Kind
 	// Faults are the faults of BMCs, by name, that hold up requests.
 	Faults map[string]Fault
-	// Slack is how much longer a sequence of reconciles may take than its parts, boots of hosts among them, and Act one that waits
-	// for no boot; 0 is Slack.
+	// Slack is how much longer a sequence of reconciles may take than its parts, boots of hosts
+	// among them, and Act one that waits for no boot; 0 is Slack.
 	Slack, Act time.Duration
 	// Safe is the time after which a silent host can be assumed reset (seed 004), and
 	// Release how long it takes then until what was bound to its Node is released.

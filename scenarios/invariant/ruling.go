@@ -205,8 +205,8 @@ func (r *Ruling) SetAside(e *history.Event, why string) {
 // Pending is that of a claim without a liveness side.
 func (r *Ruling) Pending() string { return "" }
 
-// Conclude returns the verdict on a claim without a liveness side. Untested is the reason when nothing put the claim to the
-// test.
+// Conclude returns the verdict on a claim without a liveness side. Untested is the reason when
+// nothing put the claim to the test.
 func (r *Ruling) Conclude(complete bool, untested string) Result {
 	v := r.Found
 	if v == nil && complete && len(r.suspects) > 0 {

@@ -25,7 +25,7 @@ type HealthCheck struct {
 	Elsewhere bool
 }
 
-// most is how many of so many Machines may be unhealthy.
+// most is the largest number of unhealthy Machines among this many on which the check acts.
 func (h *HealthCheck) most(machines int) int {
 	if h.Share {
 		return machines * h.MaxUnhealthy / 100

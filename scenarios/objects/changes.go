@@ -91,8 +91,8 @@ func ready(n *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// Date adds to a NodeNotReady, seen now, how much older the Node's condition says that it is, if that is more than the
-// whole seconds of Kubernetes explain.
+// Date adds to a NodeNotReady, seen now, how much older the Node's condition says that it is, if
+// that is more than the whole seconds of Kubernetes explain.
 func Date(e *history.Event, node metav1.Object, now time.Time) {
 	n, ok := node.(*corev1.Node)
 	if !ok || e.Kind != history.NodeNotReady {
@@ -370,8 +370,9 @@ func mapsEqual(a, b map[string]string) bool {
 	return true
 }
 
-// Delivery names what it is to learn of a change, by the first of the events that stand for it: "deliver node-deleted
-// Node/worker-1". It is empty if no event does. Values are not in it, for no two runs have the same UIDs and times.
+// Delivery names what it is to learn of a change, by the first of the events that stand for it:
+// "deliver node-deleted Node/worker-1". It is empty if no event does. Values are not in it, for no
+// two runs have the same UIDs and times.
 func Delivery(kind *Kind, before, after metav1.Object) (name string) {
 	if kind.Changes == nil {
 		return ""

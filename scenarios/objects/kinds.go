@@ -219,8 +219,9 @@ func (all Kinds) checkPatch(kind string, merge json.RawMessage) error {
 	return nil
 }
 
-// Create returns the kind of the object that a user creates, and the object: one of the
-// topology, or one with the content that the operation gives. A BareMetalHost that is given no BMC has that of its host.
+// Create returns the kind of the object that a user creates, and the object: one of the topology,
+// or one with the content that the operation gives. A BareMetalHost that is given no BMC has that
+// of its host.
 func (all Kinds) Create(op *scenarios.CreateOp, topology []client.Object) (*Kind, client.Object, error) {
 	kind, named, err := all.Find(op.Object)
 	if err != nil {

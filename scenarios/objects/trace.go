@@ -45,8 +45,8 @@ func (t *Trace) Decided(at time.Duration, process, key string, facts any, action
 	t.add(page.Entry{At: at, What: "decided", Process: process, Key: key, Facts: known, Action: action})
 }
 
-// Ran records that a process has reconciled a key, and after which time it asked to be called again, [page.AtOnce],
-// [page.Failed], or "" if at no time.
+// Ran records that a process has reconciled a key, and after which time it asked to be called
+// again, [page.AtOnce], [page.Failed], or "" if at no time.
 func (t *Trace) Ran(at time.Duration, process, key, again string) {
 	if t != nil {
 		t.add(page.Entry{At: at, What: "ran", Process: process, Key: key, Action: again})

@@ -92,8 +92,8 @@ const overlaps = `[...document.querySelectorAll("#lanes [data-lane]")].flatMap(l
 	return shown.filter(([box], i) => i > 0 && box.left < shown[i - 1][0].right - 1).map(([, text]) => lane.dataset.lane + ": " + text);
 })`
 
-// TestScreens: in each browser, at each width, light and dark, the first screen says what came of the run, nothing sticks
-// out of the page, texts don't overlap, and axe finds nothing.
+// TestScreens: in each browser, at each width, light and dark, the first screen says what came of
+// the run, nothing sticks out of the page, texts don't overlap, and axe finds nothing.
 func TestScreens(t *testing.T) {
 	run := runs(t)["searched"]
 	inBrowsers(t, func(t *testing.T, name string) {
@@ -106,8 +106,9 @@ func TestScreens(t *testing.T) {
 					if b.Eval(`document.scrollingElement.scrollWidth > innerWidth`) != "false" {
 						t.Errorf("at %d pixels the page is wider than the window", width)
 					}
-					// On the first screen stand the verdict, the promise and the chain of causes; on a wide one the
-					// deviation, from when it was sent, and the end of what broke the promise as well.
+					// On the first screen stand the verdict, the promise and the chain of causes;
+					// on a wide one the deviation, from when it was sent, and the end of what broke
+					// the promise as well.
 					first := []string{".verdict", ".reason", ".order", ".story li"}
 					if width == 1400 {
 						first = append(first, `[data-lane="scenario: late 1"]`, "#ends circle:last-child")
@@ -130,7 +131,8 @@ func TestScreens(t *testing.T) {
 	})
 }
 
-// TestFoldAndZoom: quiet lanes are folded until they are asked for, and zooming in makes the lanes wider, not the letters.
+// TestFoldAndZoom: quiet lanes are folded until they are asked for, and zooming in makes the lanes
+// wider, not the letters.
 func TestFoldAndZoom(t *testing.T) {
 	run := runs(t)["split-brain"]
 	inBrowsers(t, func(t *testing.T, name string) {
@@ -176,8 +178,8 @@ func TestFoldAndZoom(t *testing.T) {
 	})
 }
 
-// TestDeedsAreLabelled: what controllers did has the name of the decision, a panic can't be missed, and what came late is an
-// arrow from when it was sent.
+// TestDeedsAreLabelled: what controllers did has the name of the decision, a panic can't be missed,
+// and what came late is an arrow from when it was sent.
 func TestDeedsAreLabelled(t *testing.T) {
 	all := runs(t)
 	for _, c := range []struct{ run, lane, text string }{

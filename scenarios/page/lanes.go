@@ -41,7 +41,8 @@ type Band struct {
 	From, To time.Duration
 	// Kind selects its look, and Text is its label.
 	Kind, Text string
-	// Differs says that what is believed in it is not true, and Marked is the text with a mark at each item that isn't.
+	// Differs says that what is believed in it is not true, and Marked is the text with a mark at
+	// each item that isn't.
 	Differs bool
 	Marked  string
 	// Cut says that the run ended before what the band shows did.
@@ -185,7 +186,8 @@ type drawer struct {
 	processes []*process
 	story     []Mark
 	users     []Mark
-	// late are the deviations that bring a delay: each from when the step was scheduled until it was taken.
+	// late are the deviations that bring a delay: each from when the step was scheduled until it
+	// was taken.
 	late [][]Band
 }
 
@@ -641,7 +643,8 @@ func differ(believed, truly *Band) bool {
 // notTrue marks an item.
 const notTrue = " (not true)"
 
-// otherPower is a comparison: the item that says how the power is, or all of a text that says nothing else, is marked.
+// otherPower is a comparison: the item that says how the power is, or all of a text that says
+// nothing else, is marked.
 func otherPower(believed, truly *Band) (marked string, differs bool) {
 	if !differ(believed, truly) {
 		return believed.Marked, believed.Differs
@@ -658,7 +661,8 @@ func otherPower(believed, truly *Band) (marked string, differs bool) {
 // itemEnd ends an item of what is believed, listEnd one of a list that is an item.
 const itemEnd, listEnd = "; ", ", "
 
-// outdated is a comparison with what the API has: each item is marked that it doesn't have, or else what is missing is named.
+// outdated is a comparison with what the API has: each item is marked that it doesn't have, or else
+// what is missing is named.
 func outdated(believed, truly *Band) (marked string, differs bool) {
 	if believed.Text == truly.Text {
 		return "", false

@@ -118,7 +118,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestOutdated: of what a cache has, the item is marked that the API has otherwise; if it only lacks something, that is said.
+// TestOutdated: of what a cache has, the item is marked that the API has otherwise; if it only
+// lacks something, that is said.
 func TestOutdated(t *testing.T) {
 	for _, c := range []struct{ believed, has, marked string }{
 		{"poweredOn: true; Node: Ready", "poweredOn: true; Node: Ready", ""},

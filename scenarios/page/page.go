@@ -37,7 +37,8 @@ func hash(text string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Policy is the content security policy of a page that has one style, at most one script, and nothing from elsewhere.
+// Policy is the content security policy of a page that has one style, at most one script, and
+// nothing from elsewhere.
 func Policy(style, script string) string {
 	policy := fmt.Sprintf("default-src 'none'; style-src '%s'; ", hash(style))
 	if script != "" {

@@ -132,7 +132,8 @@ type Entry struct {
 	Event *history.Event `json:"event,omitempty"`
 }
 
-// What the Action of an entry says of a reconcile that has run, beside a time after which it is to run again.
+// What the Action of an entry says of a reconcile that has run, beside a time after which it is to
+// run again.
 const (
 	Failed = "failed"
 	AtOnce = "at once"
@@ -382,7 +383,8 @@ func about(keys string, e *history.Event) bool {
 // nothing is the name of a controller's decision to do nothing.
 const nothing = "Nothing"
 
-// deed is an effect in a few words: what its controller calls it, or else what was done to what kind of object.
+// deed is an effect in a few words: what its controller calls it, or else what was done to what
+// kind of object.
 func (d decisions) deed(e *history.Event) string {
 	if t := d.behind(e); t != nil && t.Action != "" && t.Action != nothing {
 		return t.Action

@@ -12,7 +12,8 @@ import (
 // world awaits by a name of its own.
 type Awaited map[string]bool
 
-// Await returns what is awaited of a topology. The world adds its controllers, by the names of their processes.
+// Await returns what is awaited of a topology. The world adds its controllers, by the names of
+// their processes.
 func Await(t *scenarios.Topology) Awaited {
 	a := make(Awaited)
 	for i := range t.Hosts {

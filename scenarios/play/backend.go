@@ -43,13 +43,14 @@ type Scheduler interface {
 	EndSchedule()
 }
 
-// A Spender is a Backend that knows what it has taken of the machine's processors. It says so after Stop.
+// A Spender is a Backend that knows what it has taken of the machine's processors. It says so after
+// Stop.
 type Spender interface {
 	Spent() []Spent
 }
 
-// A Noter is a Backend that has something to say of a run that is not part of its history, such as that a controller never
-// rests. It says so after Stop.
+// A Noter is a Backend that has something to say of a run that is not part of its history, such as
+// that a controller never rests. It says so after Stop.
 type Noter interface {
 	Notes() []string
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/invariant"
 )
 
-// CodeOfUnplayed returns the exit code of the error with which a world has not played a plan: it can't, something that it
-// needs is missing, or it has failed.
+// CodeOfUnplayed returns the exit code of the error with which a world has not played a plan: it
+// can't, something that it needs is missing, or it has failed.
 func CodeOfUnplayed(err error) int {
 	var unsupported *Unsupported
 	var missing *Missing

@@ -17,7 +17,8 @@ type Reproduction string
 const (
 	// Reproduced: a guarantee was broken that was broken in the simulator, too.
 	Reproduced Reproduction = "reproduced"
-	// NotReproduced: all steps were taken as the plan says, and none of those guarantees was broken.
+	// NotReproduced: all steps were taken as the plan says, and none of those guarantees was
+	// broken.
 	NotReproduced Reproduction = "not reproduced"
 	// Diverged: a step of the plan never came, or this world can't take it so.
 	Diverged Reproduction = "diverged"
@@ -34,8 +35,8 @@ func (o *Outcome) Broke() []string {
 	return broke
 }
 
-// Reproduces compares a run of a plan with the guarantees that the plan broke elsewhere. The text is a sentence without
-// its end.
+// Reproduces compares a run of a plan with the guarantees that the plan broke elsewhere. The text
+// is a sentence without its end.
 func (o *Outcome) Reproduces(elsewhere []string) (Reproduction, string) {
 	broke := o.Broke()
 	for _, id := range elsewhere {

@@ -119,7 +119,8 @@ func judges(plan *scenarios.Plan, timings invariant.Timings, chosen []invariant.
 	return invariant.NewPanel(chosen, guarantee.All(), params(plan, timings))
 }
 
-// chosen are the guarantees by which a plan is judged: those that it names and those that always are, or all.
+// chosen are the guarantees by which a plan is judged: those that it names and those that always
+// are, or all.
 func chosen(plan *scenarios.Plan) ([]invariant.Invariant, error) {
 	if len(plan.Spec.Invariants) == 0 {
 		return guarantee.All(), nil
@@ -200,12 +201,12 @@ type run struct {
 // say by how much it was too late.
 const aftermath = 15 * time.Second
 
-// patience bounds what goes on for ever: a run may take patience times its budget to settle, and a step twice
-// that of its own, once for the world and once for the schedule's delays.
+// patience bounds what goes on for ever: a run may take patience times its budget to settle, and a
+// step twice that of its own, once for the world and once for the schedule's delays.
 const patience = 5
 
-// bringUp is for how long nothing may come any closer to a healthy topology: a host that boots makes no event for minutes
-// where its emulation is starved.
+// bringUp is for how long nothing may come any closer to a healthy topology: a host that boots
+// makes no event for minutes where its emulation is starved.
 const bringUp = 5 * time.Minute
 
 // over says that nothing more will be done: a guarantee is broken, a step never

@@ -31,7 +31,8 @@ func (t *told) Advance(until time.Duration, each func(history.Event) bool) (time
 	return until, nil
 }
 
-// A topology has as long to come up as something comes of it: a slow machine takes longer, and a broken one says nothing more.
+// A topology has as long to come up as something comes of it: a slow machine takes longer, and a
+// broken one says nothing more.
 func TestBringUp(t *testing.T) {
 	every := func(step time.Duration, steps int) told {
 		var events told

@@ -64,8 +64,8 @@ func (o *Outcome) VerdictOfSchedule() (invariant.Verdict, string) {
 	return invariant.Held, ""
 }
 
-// promised reports whether it matters that a guarantee is not known to have held: it was put to the test, or the scenario
-// names what is to be.
+// promised reports whether it matters that a guarantee is not known to have held: it was put to the
+// test, or the scenario names what is to be.
 func (o *Outcome) promised(r invariant.Result) bool {
 	return r.Judged > r.Excused || len(o.Plan.Spec.Invariants) > 0 && !guarantee.IsAlways(r.Invariant)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
-// annotationsOf is annotations.txt: workflow commands of GitHub Actions, which mark the file of each scenario that did not come out
-// as expected, with the reason and how to play it again.
+// annotationsOf is annotations.txt: workflow commands of GitHub Actions, which mark the file of
+// each scenario that did not come out as expected, with the reason and how to play it again.
 func annotationsOf(l *campaign.Ledger) []byte {
 	var b strings.Builder
 	for _, e := range l.Results {

@@ -21,9 +21,9 @@ import (
 // expected, below its headline, where at most one deviation led to it.
 const briefLength = 14
 
-// Brief is the report for a terminal, 14 lines and one more for each of several deviations: what came of the run and why,
-// the events that matter in their order, what was true and what was said of the hosts
-// then, and where the rest is. Dir is where the run was saved and replay the command
+// Brief is the report for a terminal, 14 lines and one more for each of several deviations: what
+// came of the run and why, the events that matter in their order, what was true and what was said
+// of the hosts then, and where the rest is. Dir is where the run was saved and replay the command
 // that plays it again; both may be empty.
 func Brief(o *play.Outcome, dir, replay string) string {
 	var head, foot []string
@@ -161,8 +161,8 @@ func list(what string, things []string) []string {
 	return []string{line}
 }
 
-// margin says by how much the order was missed, of two events that have one. A promise that was not kept has none: the time
-// from which it counts may be later than what it is about.
+// margin says by how much the order was missed, of two events that have one. A promise that was not
+// kept has none: the time from which it counts may be later than what it is about.
 func margin(v *invariant.Violation) []string {
 	switch {
 	case v.First.Seq == v.Second.Seq, !v.Open && v.Margin <= 0:
@@ -240,7 +240,8 @@ var weights = map[history.Kind]int{
 	history.RunStarted: 0, history.ScheduleEnded: 0, history.StepOverdue: 0, history.LabRecovered: 0, history.Healed: 0, history.Done: 0,
 }
 
-// landmark is an event that says much about how it came to the last one, in words. Those that broke the claim are marked.
+// landmark is an event that says much about how it came to the last one, in words. Those that broke
+// the claim are marked.
 type landmark struct {
 	Event   int     `json:"event"`
 	Seconds float64 `json:"atSeconds"`
@@ -250,8 +251,8 @@ type landmark struct {
 	at time.Duration
 }
 
-// landmarks are the n events of the story up to the last one that say most about how it came to it: of the hosts that matter,
-// or of all if none does.
+// landmarks are the n events of the story up to the last one that say most about how it came to it:
+// of the hosts that matter, or of all if none does.
 func (s subject) landmarks(o *play.Outcome, n int) (told []landmark) {
 	type weighed struct {
 		event  history.Event

@@ -172,7 +172,8 @@ func (p *standing) decision(key string) string {
 	return ""
 }
 
-// decisionBehind is the last decision of an event's actor about its host before it happened, for the end of a sentence.
+// decisionBehind is the last decision of an event's actor about its host before it happened, for
+// the end of a sentence.
 func decisionBehind(o *play.Outcome, e *history.Event) string {
 	run, err := Look(o)
 	if err != nil {

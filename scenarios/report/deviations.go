@@ -28,7 +28,8 @@ func deviations(o *play.Outcome) (told []string) {
 	return told
 }
 
-// deviation is one of a plan, with what it did in words and what its step wrote, as far as that is known.
+// deviation is one of a plan, with what it did in words and what its step wrote, as far as that is
+// known.
 type deviation struct {
 	scenarios.Deviation
 	words, writes string

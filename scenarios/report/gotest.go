@@ -38,8 +38,9 @@ import (
 // notInNames matches characters that are not allowed in the names of files or of Go.
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// WriteTest writes a Go test that plays the plan of a run, and the plan below testdata beside it. module is the Go expression of the
-// module with its controllers, empty for fencelab's own. Neither file may be there yet. It returns the name of the test.
+// WriteTest writes a Go test that plays the plan of a run, and the plan below testdata beside it.
+// module is the Go expression of the module with its controllers, empty for fencelab's own. Neither
+// file may be there yet. It returns the name of the test.
 func WriteTest(o *play.Outcome, file, module string) (name string, err error) {
 	if !strings.HasSuffix(file, "_test.go") {
 		return "", fmt.Errorf("write the test %s: Go takes files for tests that end in _test.go", file)

@@ -55,7 +55,8 @@ func (c *Console) Reproduced(o *play.Outcome, broke []string) error {
 	return exit.Ended(play.CodeOfVerdict(verdict))
 }
 
-// Untold says which deviations a world has no hand in, so that it would only diverge. The error has an exit code.
+// Untold says which deviations a world has no hand in, so that it would only diverge. The error has
+// an exit code.
 func (c *Console) Untold(name string, reasons []string) error {
 	c.Line(invariant.Unknown, false, name, "not played")
 	for _, reason := range reasons {

@@ -93,7 +93,8 @@ func linted(text string) string {
 	return said.String()
 }
 
-// TestAuthoring compares docs/measured/authoring.md with the messages that authors get for their mistakes.
+// TestAuthoring compares docs/measured/authoring.md with the messages that authors get for their
+// mistakes.
 func TestAuthoring(t *testing.T) {
 	data, err := os.ReadFile(wellWritten)
 	if err != nil {

@@ -396,8 +396,8 @@ func TestWorlds(t *testing.T) {
 	holds(t, "docs/scenarios.md", "what only some worlds can do", `\| \| sim \|.*\n`, table.String())
 }
 
-// TestVersions: the oldest Kubernetes that docs/setup.md names is the one that fencelab requires, with which the example modules
-// are built and tested; ci/versions.sh has one with the newest.
+// TestVersions: the oldest Kubernetes that docs/setup.md names is the one that fencelab requires,
+// with which the example modules are built and tested; ci/versions.sh has one with the newest.
 func TestVersions(t *testing.T) {
 	_, row, found := strings.Cut(documents(t)["docs/setup.md"], "\n| oldest | ")
 	row, _, _ = strings.Cut(row, " |\n")

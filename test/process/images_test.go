@@ -24,8 +24,8 @@ import (
 	"github.com/fencelab/fencelab/scenarios/exit"
 )
 
-// TestAnyImage: programs come from images, pulled from a registry or in an OCI layout, with what they install, and the lab's
-// Ironic does, and all is as it is without.
+// TestAnyImage: programs come from images, pulled from a registry or in an OCI layout, with what
+// they install, and the lab's Ironic does, and all is as it is without.
 func TestAnyImage(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
@@ -155,7 +155,8 @@ func python(t *testing.T) []packedFile {
 	return all
 }
 
-// packed is an image of files that runs as its entrypoint says. As in Debian, libraries are below /usr.
+// packed is an image of files that runs as its entrypoint says. As in Debian, libraries are below
+// /usr.
 func packed(t *testing.T, entrypoint []string, files ...packedFile) v1.Image {
 	t.Helper()
 	archive, err := os.Create(filepath.Join(t.TempDir(), "layer.tar"))

@@ -137,8 +137,8 @@ func TestFailuresFitTheirSource(t *testing.T) {
 	}
 }
 
-// TestNothingOutlivesAFailedSuite fails a test of each suite in the middle. The summary names it first, with the command that runs
-// it again; its slots are free, and nothing is left.
+// TestNothingOutlivesAFailedSuite fails a test of each suite in the middle. The summary names it
+// first, with the command that runs it again; its slots are free, and nothing is left.
 func TestNothingOutlivesAFailedSuite(t *testing.T) {
 	if *kills == 0 {
 		t.Skip("it runs with make kills")
@@ -168,7 +168,8 @@ func TestNothingOutlivesAFailedSuite(t *testing.T) {
 	}
 }
 
-// withMistake makes an overlay for Go's builds that replaces a line of a file, and returns its path.
+// withMistake makes an overlay for Go's builds that replaces a line of a file, and returns its
+// path.
 func withMistake(t *testing.T, dir, file, line, fails string) string {
 	t.Helper()
 	source, err := os.ReadFile(file)
@@ -196,8 +197,8 @@ func withMistake(t *testing.T, dir, file, line, fails string) string {
 	return list
 }
 
-// ownDirectory makes a directory for the files of a run, and one in it for its temporary files. Its name is short, since QEMU's
-// sockets are below it, whose paths are limited.
+// ownDirectory makes a directory for the files of a run, and one in it for its temporary files. Its
+// name is short, since QEMU's sockets are below it, whose paths are limited.
 func ownDirectory(t *testing.T, name string) (dir, tmp string) {
 	t.Helper()
 	dir = filepath.Join(os.TempDir(), name)
@@ -271,8 +272,8 @@ func killedRun(t *testing.T, name string, moment time.Duration, all bool, argume
 	}
 }
 
-// leftIn lists processes that name a directory, what is in its directory of temporary files, and what is on the machine that was
-// not there before.
+// leftIn lists processes that name a directory, what is in its directory of temporary files, and
+// what is on the machine that was not there before.
 func leftIn(t *testing.T, dir, tmp string, before []string) []string {
 	t.Helper()
 	found := append(processesOf(dir), names(t, tmp)...)
@@ -300,7 +301,8 @@ func wantNothingLeft(t *testing.T, dir, tmp string, before []string) bool {
 	return true
 }
 
-// programsOf are the processes of this program that name a directory: keepers, and controllers of their own.
+// programsOf are the processes of this program that name a directory: keepers, and controllers of
+// their own.
 func programsOf(t *testing.T, dir string) (pids []int) {
 	t.Helper()
 	self, err := os.Executable()

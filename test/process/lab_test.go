@@ -27,8 +27,8 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// patience and scriptPatience are how long nothing may move while a lab is waited for, and what needs no virtual machine, on a
-// machine that isn't slow. Every wait ends with what it waits for.
+// patience and scriptPatience are how long nothing may move while a lab is waited for, and what
+// needs no virtual machine, on a machine that isn't slow. Every wait ends with what it waits for.
 const patience, scriptPatience = 5 * time.Minute, time.Minute
 
 // await waits until something is done. seen returns the visible progress; nil for none.
@@ -222,7 +222,8 @@ func ours(t *testing.T) string {
 // keeperOfTests holds the keeper as long as this process lives, as nothing may forget it earlier.
 var keeperOfTests = sync.OnceValues(keeper.Start)
 
-// lost LAB removes the directory by which a lab is found, as with a test's directory for temporary files.
+// lost LAB removes the directory by which a lab is found, as with a test's directory for temporary
+// files.
 func lost(ts *testscript.TestScript, _ bool, args []string) {
 	dirs, err := filepath.Glob(filepath.Join(ts.Getenv("TMPDIR"), "fencelab-up-"+args[0]+"-*"))
 	ts.Check(err)
@@ -232,8 +233,8 @@ func lost(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.RemoveAll(dirs[0]))
 }
 
-// signals makes the command killed, ended or hung WHAT,WHAT... LAB: it sends a signal to processes of a lab, its keepers, that which
-// keeps it, or those whose name begins so.
+// signals makes the command killed, ended or hung WHAT,WHAT... LAB: it sends a signal to processes
+// of a lab, its keepers, that which keeps it, or those whose name begins so.
 func signals(s syscall.Signal) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) { signalled(ts, s, args) }
 }
@@ -397,7 +398,8 @@ func TestLabsSideBySide(t *testing.T) {
 	}
 }
 
-// TestKeptLabEndsWithItsTest: a lab that a test keeps is gone when the test's process is, also by SIGKILL.
+// TestKeptLabEndsWithItsTest: a lab that a test keeps is gone when the test's process is, also by
+// SIGKILL.
 func TestKeptLabEndsWithItsTest(t *testing.T) {
 	for _, f := range cluster.Preflight(t.Context(), cluster.Options{}) {
 		if f.Remedy != "" {

@@ -29,8 +29,8 @@ const (
 	asItShould   = `off = held and not host["status"]["poweredOn"]`
 )
 
-// TestSystemsLoad: every system of the documents, and every preset, is one, and finds its files, but
-// for those that have to be built. A preset says where it comes from.
+// TestSystemsLoad: every system of the documents, and every preset, is one, and finds its files,
+// but for those that have to be built. A preset says where it comes from.
 func TestSystemsLoad(t *testing.T) {
 	files, err := filepath.Glob("docs/systems/*/system.yaml")
 	if err != nil || len(files) == 0 {
@@ -140,7 +140,8 @@ const (
 	bmcMended    = `if host in going_off and virsh("domstate", DOMAINS[host]) == "shut off":`
 )
 
-// TestAnyBMC follows docs/systems.md: a BMC in Python says Off of a host that still runs, and doesn't once its mistake is mended.
+// TestAnyBMC follows docs/systems.md: a BMC in Python says Off of a host that still runs, and
+// doesn't once its mistake is mended.
 func TestAnyBMC(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
@@ -164,8 +165,8 @@ func TestAnyBMC(t *testing.T) {
 	}
 }
 
-// TestAgentsInPods follows docs/systems.md: an agent in the Pods of its DaemonSet has its host reset when it is cut off, and
-// a workload runs twice where it goes on feeding the watchdog.
+// TestAgentsInPods follows docs/systems.md: an agent in the Pods of its DaemonSet has its host
+// reset when it is cut off, and a workload runs twice where it goes on feeding the watchdog.
 func TestAgentsInPods(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" || os.Getenv("FENCELAB_E2E") != "nodes" {
 		t.Skip("it runs with make e2e-nodes")
@@ -428,7 +429,8 @@ func tooSlow(t *testing.T, out string) string {
 	return why
 }
 
-// tellInLab runs a story in the lab once, and waits as long as the run says something new. turn is how it takes its slots.
+// tellInLab runs a story in the lab once, and waits as long as the run says something new. turn is
+// how it takes its slots.
 func tellInLab(t *testing.T, out, turn, story string, flags ...string) (code int, said string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

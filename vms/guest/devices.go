@@ -19,7 +19,8 @@ func mountAll() error {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {
 			return fmt.Errorf("mount %s: %w", m.fs, err)
 		}
-		// Debian's kernel mounts devtmpfs by itself only on a real root, not on an initramfs; another may do both.
+		// Debian's kernel mounts devtmpfs by itself only on a real root, not on an initramfs;
+		// another may do both.
 		if err := unix.Mount(m.fs, m.dir, m.fs, 0, ""); err != nil && err != unix.EBUSY {
 			return fmt.Errorf("mount %s on %s: %w", m.fs, m.dir, err)
 		}
@@ -27,7 +28,8 @@ func mountAll() error {
 	return nil
 }
 
-// loadModules loads every module of the image; the image builder named them in the order of their dependencies.
+// loadModules loads every module of the image; the image builder named them in the order of their
+// dependencies.
 func loadModules(config evidence.Config) error {
 	paths, err := filepath.Glob(evidence.ModuleDir + "/*.ko")
 	if err != nil {
@@ -71,8 +73,8 @@ func loadModule(path, parameters string) error {
 
 type watchdog struct{ device *os.File }
 
-// openWatchdog starts the watchdog: opening the device arms it, and only a magic character before closing, which is
-// never written here, would disarm it.
+// openWatchdog starts the watchdog: opening the device arms it, and only a magic character before
+// closing, which is never written here, would disarm it.
 func openWatchdog() (*watchdog, error) {
 	device, err := openBlocking("/dev/watchdog0", os.O_WRONLY)
 	if err != nil {
@@ -88,7 +90,8 @@ func (w *watchdog) feed() error {
 	return nil
 }
 
-// The kernel's input_event on a 64-bit machine (linux/input.h): two words of time, type, code, value.
+// The kernel's input_event on a 64-bit machine (linux/input.h): two words of time, type, code,
+// value.
 const (
 	inputEventSize = 24
 	evKey          = 1

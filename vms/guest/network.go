@@ -13,7 +13,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// configureNetwork brings the loopback and the card up. Nothing lies beyond the hosts' network, so there is no route.
+// configureNetwork brings the loopback and the card up. Nothing lies beyond the hosts' network, so
+// there is no route.
 func configureNetwork(config *evidence.Network) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

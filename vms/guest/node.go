@@ -19,8 +19,9 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// realNode is a real node in this guest: the root file system on its disk, in which containerd and the real kubelet run.
-// PID 1 itself stays outside, so that whatever happens to the disk it goes on witnessing.
+// realNode is a real node in this guest: the root file system on its disk, in which containerd and
+// the real kubelet run. PID 1 itself stays outside, so that whatever happens to the disk it goes on
+// witnessing.
 type realNode struct {
 	config   evidence.Config
 	programs *programs
@@ -37,7 +38,8 @@ const (
 	// nodeRoot is where PID 1 has the file system of the node.
 	nodeRoot = "/node"
 	nodeDisk = "/dev/vda"
-	// containerdSocket is in that file system, as the images are that the first boot imports. That of programs is large.
+	// containerdSocket is in that file system, as the images are that the first boot imports. That
+	// of programs is large.
 	containerdSocket = "/run/containerd/containerd.sock"
 	imageArchive     = "/var/lib/fencelab/images.tar"
 	programArchive   = "/var/lib/fencelab/agent.tar"
@@ -150,8 +152,9 @@ func (n *realNode) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// importImages gives containerd the images that are on the disk, once in the disk's life: then their archive is gone. An image
-// counts as unpacked only when its files are on the disk: a host that loses its power soon after would have empty ones.
+// importImages gives containerd the images that are on the disk, once in the disk's life: then
+// their archive is gone. An image counts as unpacked only when its files are on the disk: a host
+// that loses its power soon after would have empty ones.
 func (n *realNode) importImages() error {
 	archives := []string{imageArchive}
 	if len(n.config.Programs) > 0 {
@@ -186,8 +189,8 @@ func (n *realNode) kubelet() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// stop ends all Pods, first with good will, and then what else writes to the disk. It closes what it returns when that is
-// done.
+// stop ends all Pods, first with good will, and then what else writes to the disk. It closes what
+// it returns when that is done.
 func (n *realNode) stop(complain func(error)) <-chan struct{} {
 	stopped := make(chan struct{})
 	go func() {
@@ -235,9 +238,10 @@ func running(group string) (pids []int) {
 	return pids
 }
 
-// witnessPods listens for the workloads and programs in Pods, which write their evidence to a socket: the port itself can
-// only be opened once. What workloads write is passed on as it is. That one is gone PID 1 says itself, when it is, by the
-// process that connected and not by its connection.
+// witnessPods listens for the workloads and programs in Pods, which write their evidence to a
+// socket: the port itself can only be opened once. What workloads write is passed on as it is. That
+// one is gone PID 1 says itself, when it is, by the process that connected and not by its
+// connection.
 func (n *realNode) witnessPods() error {
 	path := nodeRoot + evidence.SocketPath
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -293,8 +297,8 @@ func (p pidfd) Signal(s os.Signal) error {
 	return unix.PidfdSendSignal(int(p), s.(unix.Signal), nil, 0)
 }
 
-// peer is the process at the other end of a connection. It is alive, as the connection shows, so that its number is its
-// own.
+// peer is the process at the other end of a connection. It is alive, as the connection shows, so
+// that its number is its own.
 func peer(conn *net.UnixConn) (p pidfd, pid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

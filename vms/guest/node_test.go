@@ -14,7 +14,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// TestRelay passes on what a Pod writes line by line, however it comes, and says itself that it is gone.
+// TestRelay passes on what a Pod writes line by line, however it comes, and says itself that it is
+// gone.
 func TestRelay(t *testing.T) {
 	var lines []string
 	for _, l := range []evidence.Line{

@@ -51,7 +51,8 @@ func (n *realNode) configure() error {
 	if err != nil {
 		return fmt.Errorf("configure the node: %w", err)
 	}
-	// The kubelet doesn't keep the name that it is to expect of the API server, so that this has to be its address.
+	// The kubelet doesn't keep the name that it is to expect of the API server, so that this has to
+	// be its address.
 	hosts := fmt.Sprintf("127.0.0.1 localhost\n%s %s\n%s %s\n", n.config.Network.Address.Addr(), k.Node, server.Hostname(), k.ServerName)
 	join := bootstrapKubeconfig("https://"+net.JoinHostPort(k.ServerName, server.Port()), k)
 	files := map[string][]byte{
@@ -133,7 +134,8 @@ func kubeletConfig(k *evidence.Kubelet) object {
 		"makeIPTablesUtilChains": false,
 		"failSwapOn":             false,
 		"maxPods":                16,
-		// A program that a story kills comes back when the story says so, and not when kubelets lose patience with it.
+		// A program that a story kills comes back when the story says so, and not when kubelets
+		// lose patience with it.
 		"crashLoopBackOff": object{"maxContainerRestartPeriod": "1s"},
 	}
 }

@@ -46,7 +46,8 @@ func (p *pods) do(command evidence.Command, uid string) error {
 	return nil
 }
 
-// keepDead kills what runs in a Pod until that is to run again, and says when it is gone for the first time.
+// keepDead kills what runs in a Pod until that is to run again, and says when it is gone for the
+// first time.
 func (p *pods) keepDead(uid string) {
 	for said := false; ; time.Sleep(killPoll) {
 		p.mu.Lock()
@@ -65,7 +66,8 @@ func (p *pods) keepDead(uid string) {
 	}
 }
 
-// kill kills all processes of a Pod but the one that holds its namespaces, and reports whether there were any.
+// kill kills all processes of a Pod but the one that holds its namespaces, and reports whether
+// there were any.
 func kill(uid string) (were bool) {
 	for _, pid := range running(groupOf(uid)) {
 		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Equal(line, []byte("/guest\x00pause\x00")) {
@@ -84,7 +86,8 @@ func freeze(uid, value string) error {
 	return err
 }
 
-// groupOf is the cgroup of a Pod, below that of its class; a name that doesn't exist if there is none.
+// groupOf is the cgroup of a Pod, below that of its class; a name that doesn't exist if there is
+// none.
 func groupOf(uid string) string {
 	for _, pattern := range []string{"/pod" + uid, "/*/pod" + uid} {
 		if found, _ := filepath.Glob(podsGroup + pattern); len(found) > 0 {

@@ -14,10 +14,12 @@ import (
 	"time"
 )
 
-// portFD is the descriptor on which the kubelet and the workloads inherit the port: the kernel lets it be opened only once.
+// portFD is the descriptor on which the kubelet and the workloads inherit the port: the kernel lets
+// it be opened only once.
 const portFD = 3
 
-// witness writes evidence to the port. Its lines are short, so each is one buffer of the port and never torn.
+// witness writes evidence to the port. Its lines are short, so each is one buffer of the port and
+// never torn.
 type witness struct {
 	port    io.Writer
 	boot    string
@@ -78,7 +80,8 @@ func openPort(wanted string) (*os.File, error) {
 	}
 }
 
-// openBlocking opens a device without Go's poller, which can't share a descriptor's blocking mode with other processes.
+// openBlocking opens a device without Go's poller, which can't share a descriptor's blocking mode
+// with other processes.
 func openBlocking(path string, flags int) (*os.File, error) {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
 	if err != nil {

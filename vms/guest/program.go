@@ -28,7 +28,8 @@ type program struct {
 	process process // nil while it doesn't run
 	pid     int     // of that
 	over    bool    // it is not started again in this boot
-	// held says of one in a Pod, which the kubelet starts again, that it was killed and is to be dead until it is started.
+	// held says of one in a Pod, which the kubelet starts again, that it was killed and is to be
+	// dead until it is started.
 	held    bool
 	waiters []started // the processes in Pods that wait to be allowed to run
 }
@@ -105,7 +106,8 @@ func (p *programs) waits(s started) {
 	}
 }
 
-// admit has a process go on that waits, if it may: one at a time, as a Pod's successor can be there before it has ended.
+// admit has a process go on that waits, if it may: one at a time, as a Pod's successor can be there
+// before it has ended.
 func (p *program) admit() {
 	if len(p.waiters) == 0 || p.process != nil || p.held || p.over {
 		return

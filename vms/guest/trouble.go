@@ -13,7 +13,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// panicNow ends the kernel, which is to stay as it is then: its command line has it reboot after a panic.
+// panicNow ends the kernel, which is to stay as it is then: its command line has it reboot after a
+// panic.
 func panicNow() error {
 	if err := os.WriteFile("/proc/sys/kernel/panic", []byte("0"), 0); err != nil {
 		return fmt.Errorf("panic: %w", err)
@@ -24,7 +25,8 @@ func panicNow() error {
 	return errors.New("panic: the kernel goes on")
 }
 
-// setClock changes the clock of the machine by so much. How long something takes is measured by another.
+// setClock changes the clock of the machine by so much. How long something takes is measured by
+// another.
 func setClock(by time.Duration) error {
 	now := unix.NsecToTimespec(time.Now().Add(by).UnixNano())
 	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &now); err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// runWorkload is one exclusive workload: two of the same name that beat at the same time are a split brain.
+// runWorkload is one exclusive workload: two of the same name that beat at the same time are a
+// split brain.
 func runWorkload(name, pod string, interval time.Duration) error {
 	out, err := newWitness(os.NewFile(portFD, "port"), name)
 	if err != nil {
@@ -29,8 +30,8 @@ func runWorkload(name, pod string, interval time.Duration) error {
 	}
 }
 
-// runInPod is the same in a Pod of a real node, where the port is reached through PID 1. It ends when it is asked to, as the
-// first process of a container has to see to itself.
+// runInPod is the same in a Pod of a real node, where the port is reached through PID 1. It ends
+// when it is asked to, as the first process of a container has to see to itself.
 func runInPod(name string, interval time.Duration) error {
 	conn, err := net.Dial("unix", evidence.SocketPath)
 	if err != nil {
@@ -66,7 +67,8 @@ func runPause() error {
 	return nil
 }
 
-// workloads are the kubelet's children, by the UID of their Pods. Only the kubelet's main goroutine uses it.
+// workloads are the kubelet's children, by the UID of their Pods. Only the kubelet's main goroutine
+// uses it.
 type workloads struct {
 	port   *os.File
 	out    *witness

@@ -21,16 +21,19 @@ import (
 )
 
 const (
-	// killTimeout bounds the wait for killed processes to vanish; only a process stuck in the kernel takes longer than milliseconds.
+	// killTimeout bounds the wait for killed processes to vanish; only a process stuck in the
+	// kernel takes longer than milliseconds.
 	killTimeout = 10 * time.Second
-	// A child that was being forked when the program died shows its mark only once it executes, so one empty scan isn't enough.
+	// A child that was being forked when the program died shows its mark only once it executes, so
+	// one empty scan isn't enough.
 	emptyScans   = 3
 	scanInterval = 20 * time.Millisecond
 )
 
 // keep is the keeper process: it collects duties until its input ends, then does them.
 func keep(in io.Reader, out io.Writer) int {
-	// Whoever stops the program by signalling its whole group must not stop the keeper; SIGPIPE comes when the program is gone.
+	// Whoever stops the program by signalling its whole group must not stop the keeper; SIGPIPE
+	// comes when the program is gone.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
 	var duty duties
 	answers := json.NewEncoder(out)
@@ -72,7 +75,8 @@ func keep(in io.Reader, out io.Writer) int {
 // making prefixes a directory's name until this process has locked it.
 const making = ".making-"
 
-// makeDir makes a directory that is held from when it has its name, so that [Left] never finds one of a process that lives.
+// makeDir makes a directory that is held from when it has its name, so that [Left] never finds one
+// of a process that lives.
 func makeDir(pattern string) (dir string, held *os.File, err error) {
 	made, err := os.MkdirTemp("", making+pattern)
 	if err != nil {
@@ -138,7 +142,8 @@ func (d *duties) clean() error {
 	for _, c := range d.commands {
 		errs = append(errs, c.execute())
 	}
-	// What has no mark of its own, since it was started by a daemon in process namespaces that we killed, is dying still.
+	// What has no mark of its own, since it was started by a daemon in process namespaces that we
+	// killed, is dying still.
 	deadline = time.Now().Add(killTimeout)
 	for _, path := range d.cgroups {
 		errs = append(errs, until(deadline, func() error { return removeCgroups(path) }))
@@ -205,9 +210,10 @@ func removeCgroups(path string) error {
 	return nil
 }
 
-// Sweep removes what is left of a process of that [Name] which has ended, and whose keepers may have been killed as well: it
-// lets those that live finish, and does the work of the others. marks returns further marks, beside
-// the keepers' own, of processes with files below a keeper's directory. The error says what is left.
+// Sweep removes what is left of a process of that [Name] which has ended, and whose keepers may
+// have been killed as well: it lets those that live finish, and does the work of the others. marks
+// returns further marks, beside the keepers' own, of processes with files below a keeper's
+// directory. The error says what is left.
 func Sweep(name string, marks func(dir string) []string) error {
 	if !IsName(name) {
 		return fmt.Errorf("sweep what is left of %q: that is no name of a process", name)
@@ -282,7 +288,8 @@ func killMarked(marks []string) (alive []int) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// FindProcess holds a pidfd, so what is read after it belongs to the process that the signal reaches.
+		// FindProcess holds a pidfd, so what is read after it belongs to the process that the
+		// signal reaches.
 		process, err := os.FindProcess(pid)
 		if err != nil {
 			continue

@@ -1,18 +1,21 @@
 // Package keeper removes what a process made, also when that process is killed with SIGKILL.
 //
-// A keeper is a second process: the program executes itself again, in a session of its own, and holds the write end
-// of a pipe to it. The kernel closes that pipe however the program ends, and then the keeper kills every process that
-// carries one of its marks and removes every directory that it made.
+// A keeper is a second process: the program executes itself again, in a session of its own, and
+// holds the write end of a pipe to it. The kernel closes that pipe however the program ends, and
+// then the keeper kills every process that carries one of its marks and removes every directory
+// that it made.
 //
-// A mark is an environment entry (or an argument, where the environment isn't ours to make). Marking beats a list of process
-// ids: a child carries its mark from the moment it executes, so nothing can slip through between a start and its registration;
-// grandchildren inherit it; and a reused process id doesn't carry it. Directories are made by the keeper itself for the same
+// A mark is an environment entry (or an argument, where the environment isn't ours to make).
+// Marking beats a list of process ids: a child carries its mark from the moment it executes, so
+// nothing can slip through between a start and its registration; grandchildren inherit it; and a
+// reused process id doesn't carry it. Directories are made by the keeper itself for the same
 // reason.
 //
-// Several programs may do this at once, of one user or of several. Their marks are drawn at random, and everything that bears
-// a name has the program's own in it, see [Name].
+// Several programs may do this at once, of one user or of several. Their marks are drawn at random,
+// and everything that bears a name has the program's own in it, see [Name].
 //
-// The program calls [Main] first thing in main and in TestMain, and [Start] when it is about to make something.
+// The program calls [Main] first thing in main and in TestMain, and [Start] when it is about to
+// make something.
 package keeper
 
 import (
@@ -47,11 +50,12 @@ func markOf(name string) string { return markVariable + "=" + name + "-" }
 
 var mainCalled bool
 
-// Name is this process's own, in the names of all that it makes: directories, domains, processes. So two labs at once never
-// meet, and who looks for leftovers finds only those of one.
+// Name is this process's own, in the names of all that it makes: directories, domains, processes.
+// So two labs at once never meet, and who looks for leftovers finds only those of one.
 var Name = sync.OnceValue(func() string { return strings.ToLower(rand.Text()[:nameLength]) })
 
-// Keeper is the program's handle on its keeper process. Its methods may be called from any goroutine.
+// Keeper is the program's handle on its keeper process. Its methods may be called from any
+// goroutine.
 type Keeper struct {
 	mark string
 	cmd  *exec.Cmd
@@ -82,7 +86,8 @@ type reply struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Main does a keeper's work and exits if the process was started as a keeper; otherwise it returns at once.
+// Main does a keeper's work and exits if the process was started as a keeper; otherwise it returns
+// at once.
 func Main() {
 	if os.Getenv(roleVariable) == "" {
 		mainCalled = true
@@ -91,7 +96,8 @@ func Main() {
 	os.Exit(keep(os.Stdin, os.Stdout))
 }
 
-// Start starts a keeper. It fails if [Main] hasn't been called, since the executed copy would then run the program anew.
+// Start starts a keeper. It fails if [Main] hasn't been called, since the executed copy would then
+// run the program anew.
 func Start() (*Keeper, error) {
 	if !mainCalled {
 		return nil, errors.New("start keeper: call keeper.Main first in main or TestMain")
@@ -99,7 +105,8 @@ func Start() (*Keeper, error) {
 	k := &Keeper{mark: markOf(Name()) + rand.Text()}
 	k.cmd = exec.Command("/proc/self/exe")
 	k.cmd.Args = []string{argument, Name()}
-	// Nothing of our environment: we may ourselves be marked by another keeper, which must not kill this one.
+	// Nothing of our environment: we may ourselves be marked by another keeper, which must not kill
+	// this one.
 	k.cmd.Env = []string{roleVariable + "=1", "TMPDIR=" + os.TempDir()}
 	k.cmd.Dir = "/"
 	k.cmd.Stderr = os.Stderr
@@ -124,12 +131,14 @@ func Start() (*Keeper, error) {
 	return k, nil
 }
 
-// Mark returns the environment entry ("NAME=value") that makes a process one of ours: append it to exec.Cmd.Env.
+// Mark returns the environment entry ("NAME=value") that makes a process one of ours: append it to
+// exec.Cmd.Env.
 func (k *Keeper) Mark() string { return k.mark }
 
-// KillMarked extends the keeper's duty to processes that have an environment entry or an argument beginning with prefix, for
-// programs whose environment is made by others (libvirt clears its children's). The prefix must be unique to what we make,
-// such as one that names a directory from [Keeper.TempDir].
+// KillMarked extends the keeper's duty to processes that have an environment entry or an argument
+// beginning with prefix, for programs whose environment is made by others (libvirt clears its
+// children's). The prefix must be unique to what we make, such as one that names a directory from
+// [Keeper.TempDir].
 func (k *Keeper) KillMarked(prefix string) error {
 	if len(prefix) < minMark {
 		return fmt.Errorf("have keeper kill processes marked %q: that is too short to be unique to us", prefix)
@@ -138,8 +147,8 @@ func (k *Keeper) KillMarked(prefix string) error {
 	return err
 }
 
-// TempDir makes a directory (mode 0700), which is removed with all its content at the end. It is a new one below
-// [os.TempDir] called PREFIX-NAME-NUMBER, with the [Name] of this process.
+// TempDir makes a directory (mode 0700), which is removed with all its content at the end. It is a
+// new one below [os.TempDir] called PREFIX-NAME-NUMBER, with the [Name] of this process.
 func (k *Keeper) TempDir(prefix string) (string, error) {
 	if prefix == "" || prefix != filepath.Base(prefix) {
 		return "", fmt.Errorf("have keeper make a directory: prefix %q is not a plain name", prefix)
@@ -158,15 +167,15 @@ func (k *Keeper) TempDir(prefix string) (string, error) {
 	return r.Dir, nil
 }
 
-// Do extends the keeper's duty to a command, which removes what somebody else's daemon has made for us. It is executed at
-// the end, in any case, and so has to succeed also if nothing is there.
+// Do extends the keeper's duty to a command, which removes what somebody else's daemon has made for
+// us. It is executed at the end, in any case, and so has to succeed also if nothing is there.
 func (k *Keeper) Do(env []string, args ...string) error {
 	_, err := k.ask(request{Command: &command{args, env}})
 	return err
 }
 
-// Cgroup is a path that is ours in every hierarchy of cgroups, below which a program may make some: whatever is there at the
-// end is removed, once nothing runs in it.
+// Cgroup is a path that is ours in every hierarchy of cgroups, below which a program may make some:
+// whatever is there at the end is removed, once nothing runs in it.
 func (k *Keeper) Cgroup() (string, error) {
 	path := cgroupOf(Name())
 	_, err := k.ask(request{Cgroup: path})

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own is the process that gets killed: it makes a directory, and a shell with a child of its own, and reports them.
+// own is the process that gets killed: it makes a directory, and a shell with a child of its own,
+// and reports them.
 func own() {
 	k, err := Start()
 	if err != nil {
@@ -46,7 +47,8 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 	owner := exec.Command("/proc/self/exe")
 	owner.Env = append(os.Environ(), ownerVariable+"=1")
 	owner.Stderr = os.Stderr
-	// The pipe ends only when the owner, its keeper's children and so every marked process have let go of it.
+	// The pipe ends only when the owner, its keeper's children and so every marked process have let
+	// go of it.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +83,8 @@ func TestNothingOutlivesAKilledOwner(t *testing.T) {
 	}
 }
 
-// keeperOf opens the keeper child of a process, as a pidfd, before that process dies and the link between them is lost.
+// keeperOf opens the keeper child of a process, as a pidfd, before that process dies and the link
+// between them is lost.
 func keeperOf(t *testing.T, owner int) (pidfd int) {
 	t.Helper()
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -68,8 +68,8 @@ func TestSweepWantsAName(t *testing.T) {
 	}
 }
 
-// TestLeft: what a process has left that was killed together with its keeper is found, and nothing of one that lives, with its
-// keeper or without.
+// TestLeft: what a process has left that was killed together with its keeper is found, and nothing
+// of one that lives, with its keeper or without.
 func TestLeft(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	start := func() (owner *exec.Cmd, keeper int, marked [2]int, dir string) {

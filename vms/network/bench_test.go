@@ -30,8 +30,9 @@ func reflector(b *testing.B) string {
 	return listener.Addr().String()
 }
 
-// BenchmarkService measures what the way from a guest to a service costs: an exchange of 100 bytes, and a stream of them. The
-// guest is a TCP/IP stack in this process; "direct" is the same connection without a switch.
+// BenchmarkService measures what the way from a guest to a service costs: an exchange of 100 bytes,
+// and a stream of them. The guest is a TCP/IP stack in this process; "direct" is the same
+// connection without a switch.
 func BenchmarkService(b *testing.B) {
 	dials := map[string]func(b *testing.B, to string) net.Conn{
 		"direct": func(b *testing.B, to string) net.Conn {

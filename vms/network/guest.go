@@ -14,8 +14,8 @@ import (
 // maxFrame is far above what a card with an MTU of 1500 sends; QEMU's own limit is 68 KiB.
 const maxFrame = 1 << 16
 
-// Listen takes the connections of a guest's QEMU (-netdev stream) at a Unix socket, one at a time: each is one life of
-// the QEMU process. Only this user's processes may connect.
+// Listen takes the connections of a guest's QEMU (-netdev stream) at a Unix socket, one at a time:
+// each is one life of the QEMU process. Only this user's processes may connect.
 func (s *Switch) Listen(endpoint, path string) error {
 	p := s.port(endpoint)
 	listener, err := net.Listen("unix", path)
@@ -58,8 +58,8 @@ func (s *Switch) Listen(endpoint, path string) error {
 	return nil
 }
 
-// attach exchanges frames with a guest until the connection ends. On a stream QEMU writes each frame behind its length,
-// four bytes, big endian.
+// attach exchanges frames with a guest until the connection ends. On a stream QEMU writes each
+// frame behind its length, four bytes, big endian.
 func (s *Switch) attach(p *port, conn net.Conn) {
 	var out []byte
 	unplug, err := s.plug(p, func(data []byte) {

@@ -13,7 +13,8 @@ type Impairment struct {
 	Delay time.Duration
 	// Loss is the probability that a frame is lost, from 0 to 1.
 	Loss float64
-	// Rate is how many bytes pass in a second; 0: any number. What doesn't fit into the queue before it is lost.
+	// Rate is how many bytes pass in a second; 0: any number. What doesn't fit into the queue
+	// before it is lost.
 	Rate int
 }
 

@@ -26,8 +26,8 @@ import (
 const (
 	// mtu is Ethernet's, in front of which the header comes.
 	mtu = 1500
-	// handshakes is how many connections may be in the making at a service. Where answers are cut off, each of them
-	// is so until TCP gives up.
+	// handshakes is how many connections may be in the making at a service. Where answers are cut
+	// off, each of them is so until TCP gives up.
 	handshakes = 1024
 	// nic is the only card that a stack has.
 	nic = 1
@@ -36,13 +36,13 @@ const (
 // Target is a service: a host:port of this machine.
 type Target struct {
 	To string
-	// At is where guests reach it, if that is beyond the network: they need a route to it by way of the endpoint. The zero
-	// value is the endpoint's address, with the port of the target.
+	// At is where guests reach it, if that is beyond the network: they need a route to it by way of
+	// the endpoint. The zero value is the endpoint's address, with the port of the target.
 	At netip.AddrPort
 }
 
-// Serve makes targets services of one endpoint of the network, and returns where guests reach them. Whatever other port they
-// ask for is refused.
+// Serve makes targets services of one endpoint of the network, and returns where guests reach them.
+// Whatever other port they ask for is refused.
 func (s *Switch) Serve(endpoint string, targets ...Target) (at []netip.AddrPort, err error) {
 	fail := func(err error) ([]netip.AddrPort, error) {
 		return nil, fmt.Errorf("serve at %s: %w", endpoint, err)
@@ -127,7 +127,8 @@ func (r *relays) wait() {
 	r.running.Wait()
 }
 
-// relay takes a guest's connection and carries what comes to the target, and back, until either end is done with it.
+// relay takes a guest's connection and carries what comes to the target, and back, until either end
+// is done with it.
 func relay(ctx context.Context, r *tcp.ForwarderRequest, target string) {
 	// The target first: a guest whose connection is refused there is refused here.
 	var dialer net.Dialer
@@ -153,8 +154,8 @@ func relay(ctx context.Context, r *tcp.ForwarderRequest, target string) {
 	half.Wait()
 }
 
-// keepAlive has the end of a guest that was switched off noticed when the target, were it connected to the guest itself,
-// would notice it: these are the times of Go's servers.
+// keepAlive has the end of a guest that was switched off noticed when the target, were it connected
+// to the guest itself, would notice it: these are the times of Go's servers.
 func keepAlive(endpoint tcpip.Endpoint) {
 	idle, interval := tcpip.KeepaliveIdleOption(15*time.Second), tcpip.KeepaliveIntervalOption(15*time.Second)
 	endpoint.SetSockOpt(&idle)

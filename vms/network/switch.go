@@ -1,10 +1,12 @@
-// Package network is the network of a lab's guests: a switch inside this process. Every frame between two guests, and
-// between a guest and a service such as the API server, passes it, so a link can be cut in one direction without
-// privilege, bridge or kernel module, and in the same way on every machine.
+// Package network is the network of a lab's guests: a switch inside this process. Every frame
+// between two guests, and between a guest and a service such as the API server, passes it, so a
+// link can be cut in one direction without privilege, bridge or kernel module, and in the same way
+// on every machine.
 //
-// What a link connects is an endpoint: host/NAME is a guest, whose QEMU connects to a Unix socket ([Switch.Listen]);
-// any other name, such as api, is a service: an address of this network behind which one TCP port of this machine is
-// reached ([Switch.Serve]). Nothing else of this machine, and nothing beyond it, can be reached.
+// What a link connects is an endpoint: host/NAME is a guest, whose QEMU connects to a Unix socket
+// ([Switch.Listen]); any other name, such as api, is a service: an address of this network behind
+// which one TCP port of this machine is reached ([Switch.Serve]). Nothing else of this machine, and
+// nothing beyond it, can be reached.
 //
 // The TCP/IP stack in front of services is gVisor's.
 package network
@@ -44,11 +46,12 @@ func All(endpoint string) []Link { return Both(endpoint, "") }
 // Prefix is the length of the network's prefix, which guests configure with their address.
 const Prefix = 16
 
-// first is the first endpoint's address. Every switch uses the same ones: two of them have nothing in common.
+// first is the first endpoint's address. Every switch uses the same ones: two of them have nothing
+// in common.
 var first = netip.AddrFrom4([4]byte{10, 0, 2, 2})
 
-// backlog is how many frames may be on their way to one endpoint. Those beyond it are lost, as in any switch: a guest
-// that is paused takes none, and must not hold the others up.
+// backlog is how many frames may be on their way to one endpoint. Those beyond it are lost, as in
+// any switch: a guest that is paused takes none, and must not hold the others up.
 const backlog = 1024
 
 // Switch connects endpoints. Its methods may be called from any goroutine.
@@ -90,7 +93,8 @@ func New() *Switch {
 	}
 }
 
-// Address is the endpoint's address. It is allotted when the endpoint is first spoken of, and stays.
+// Address is the endpoint's address. It is allotted when the endpoint is first spoken of, and
+// stays.
 func (s *Switch) Address(endpoint string) netip.Addr { return s.port(endpoint).address }
 
 // MAC is the hardware address that the endpoint's network card must have.
@@ -113,8 +117,9 @@ func (s *Switch) port(endpoint string) *port {
 	return p
 }
 
-// Cut lets nothing pass these links any more, and returns those that were not cut before. What several of them cover passes
-// when all are restored. A frame that is just being handed over still arrives.
+// Cut lets nothing pass these links any more, and returns those that were not cut before. What
+// several of them cover passes when all are restored. A frame that is just being handed over still
+// arrives.
 func (s *Switch) Cut(links ...Link) []Link { return s.set(true, links) }
 
 // Restore ends Cut and Impair, and returns the links that were cut or poor.
@@ -173,8 +178,8 @@ func (s *Switch) passes(f frame, to *port) bool {
 
 var errClosed = errors.New("the switch is closed")
 
-// plug has every frame for the endpoint handed to take, in their order, until unplug is called. unplug returns when
-// take has returned for the last time.
+// plug has every frame for the endpoint handed to take, in their order, until unplug is called.
+// unplug returns when take has returned for the last time.
 func (s *Switch) plug(p *port, take func(data []byte)) (unplug func(), err error) {
 	inbox, done := make(chan frame, backlog), make(chan struct{})
 	s.mu.Lock()
@@ -223,8 +228,9 @@ const (
 // arpHead begins every ARP packet of this kind, before the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
-// forward takes a frame from an endpoint. Its sender is where it came from and not what it says, so no guest
-// can pose as another on a link that is cut. What is neither ARP nor IPv4 to an endpoint of ours goes nowhere.
+// forward takes a frame from an endpoint. Its sender is where it came from and not what it says, so
+// no guest can pose as another on a link that is cut. What is neither ARP nor IPv4 to an endpoint
+// of ours goes nowhere.
 func (s *Switch) forward(from *port, data []byte) {
 	if len(data) < headerLength {
 		return
@@ -286,7 +292,8 @@ func (s *Switch) run(closer func() error, f func()) error {
 	return nil
 }
 
-// Close disconnects every endpoint. Nothing of the switch runs any more when it returns, and no socket is left.
+// Close disconnects every endpoint. Nothing of the switch runs any more when it returns, and no
+// socket is left.
 func (s *Switch) Close() error {
 	s.mu.Lock()
 	if !s.closed {

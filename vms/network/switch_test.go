@@ -60,7 +60,8 @@ func newNetwork(t testing.TB, guests ...string) *network {
 
 func (n *network) path(guest string) string { return filepath.Join(n.dir, guest) }
 
-// guest is one life of a guest: a stack at a connection to its socket. It has a UDP socket at port 9.
+// guest is one life of a guest: a stack at a connection to its socket. It has a UDP socket at port
+// 9.
 type guest struct {
 	*machine
 	t    testing.TB
@@ -172,7 +173,8 @@ func TestLinks(t *testing.T) {
 		from.send(address(to), text)
 		to.hears(text)
 	}
-	// What from sends is on its way to to when the witness has heard from it, and what the witness then says comes behind.
+	// What from sends is on its way to to when the witness has heard from it, and what the witness
+	// then says comes behind.
 	stopped := func(from, to, witness *guest, text string) {
 		t.Helper()
 		from.send(address(to), text)
@@ -492,8 +494,8 @@ func TestNothingElseIsReached(t *testing.T) {
 	}
 }
 
-// TestServiceBeyondTheNetwork: an address of no endpoint is reached by way of the one that serves it, over its links, and so
-// are the endpoint's own.
+// TestServiceBeyondTheNetwork: an address of no endpoint is reached by way of the one that serves
+// it, over its links, and so are the endpoint's own.
 func TestServiceBeyondTheNetwork(t *testing.T) {
 	n := newNetwork(t, "a", "b")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(r.URL.Path, 10000)) }))

@@ -38,7 +38,8 @@ type Finding struct {
 	Shrunk *Shrunk `json:"shrunk,omitempty"`
 }
 
-// Shrunk says how many deviations a schedule had, how many it needs, and how long it took to find out.
+// Shrunk says how many deviations a schedule had, how many it needs, and how long it took to find
+// out.
 type Shrunk struct {
 	From int           `json:"from"`
 	To   int           `json:"to"`
@@ -99,6 +100,7 @@ type Reproduced struct {
 	Broken string `json:"broken,omitempty"`
 	// Refused says why the lab can't play the story.
 	Refused string `json:"refused,omitempty"`
-	// It was reproduced Times times out of Of, and Diverged of them took another course; Plans is how many plans were tried.
+	// It was reproduced Times times out of Of, and Diverged of them took another course; Plans is
+	// how many plans were tried.
 	Times, Diverged, Of, Plans int
 }

@@ -1,6 +1,7 @@
-// Command reproduce looks in the simulator for a single deviation with which the controllers that it is built with break a
-// guarantee, of those that a gate can make, and plays it in the lab, with model hosts. It says what came of it as JSON.
-// What the right controllers break, too, proves nothing and is passed over.
+// Command reproduce looks in the simulator for a single deviation with which the controllers that
+// it is built with break a guarantee, of those that a gate can make, and plays it in the lab, with
+// model hosts. It says what came of it as JSON. What the right controllers break, too, proves
+// nothing and is passed over.
 package main
 
 import (

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// SetUpInfrastructure adds to a manager what Cluster API's own manager, which runs elsewhere, needs of others: the
-// provider of infrastructure, and that of remediation. The manager is ready when Cluster API's has taken over all
-// Machines and health checks of the topology.
+// SetUpInfrastructure adds to a manager what Cluster API's own manager, which runs elsewhere, needs
+// of others: the provider of infrastructure, and that of remediation. The manager is ready when
+// Cluster API's has taken over all Machines and health checks of the topology.
 func SetUpInfrastructure(mgr manager.Manager) error {
 	made := objects{mgr.GetClient(), mgr.GetAPIReader()}
 	if err := (&provider{objects: made}).setUp(mgr); err != nil {

@@ -51,7 +51,8 @@ type HostMachineList struct {
 	Items           []HostMachine `json:"items"`
 }
 
-// HostedControlPlane is a control plane without Machines, and all the infrastructure that its cluster has.
+// HostedControlPlane is a control plane without Machines, and all the infrastructure that its
+// cluster has.
 type HostedControlPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -1,5 +1,5 @@
-// An agent for every Node: it feeds the watchdog of its host for as long as it hears the API server. Whoever releases the
-// workload of a Node relies on it.
+// An agent for every Node: it feeds the watchdog of its host for as long as it hears the API
+// server. Whoever releases the workload of a Node relies on it.
 package main
 
 import (

@@ -48,7 +48,8 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// TestRemoval has the removal ask a Docker that has our cluster and somebody else's, and one that has nothing.
+// TestRemoval has the removal ask a Docker that has our cluster and somebody else's, and one that
+// has nothing.
 func TestRemoval(t *testing.T) {
 	bin, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
 	fake := `#!/bin/sh

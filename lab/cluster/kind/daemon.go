@@ -26,8 +26,8 @@ import (
 // daemonTimeout bounds the daemon's start: 2 s on two idle cores.
 const daemonTimeout = 60 * time.Second
 
-// daemon is a Docker of our own. It has a network, mounts and processes of its own, so that the machine's firewall, bridges and
-// mounts stay as they are, and all of its containers end with it.
+// daemon is a Docker of our own. It has a network, mounts and processes of its own, so that the
+// machine's firewall, bridges and mounts stay as they are, and all of its containers end with it.
 type daemon struct {
 	process *child.Process
 }
@@ -85,10 +85,12 @@ func startDaemon(ctx context.Context, k *keeper.Keeper, dir string) (*engine, er
 	return &e, nil
 }
 
-// favour has what runs in a cgroup get the time of the processors that this process's priority is worth. The kernel divides
-// its time among cgroups, and sessions outside of any (sched(7), autogroup), before it does among their processes, and hosts
-// have that priority as sessions: beside two real nodes that boot, a control plane without it answered after seconds. Where this
-// process is in a cgroup itself, they all share that one's time. A failure only makes the cluster slower on a busy machine.
+// favour has what runs in a cgroup get the time of the processors that this process's priority is
+// worth. The kernel divides its time among cgroups, and sessions outside of any (sched(7),
+// autogroup), before it does among their processes, and hosts have that priority as sessions:
+// beside two real nodes that boot, a control plane without it answered after seconds. Where this
+// process is in a cgroup itself, they all share that one's time. A failure only makes the cluster
+// slower on a busy machine.
 func favour(cgroup string) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil || !inNone(string(groups)) {
@@ -111,8 +113,9 @@ func favour(cgroup string) {
 	}
 }
 
-// inNone reports whether a process of which /proc/self/cgroup says this is in no cgroup that has a share of the processors. The
-// line of the second version has no controllers; where the first has this one, it doesn't count.
+// inNone reports whether a process of which /proc/self/cgroup says this is in no cgroup that has a
+// share of the processors. The line of the second version has no controllers; where the first has
+// this one, it doesn't count.
 func inNone(groups string) bool {
 	second := ""
 	for line := range strings.Lines(groups) {
@@ -128,11 +131,12 @@ func inNone(groups string) bool {
 	return second == "/"
 }
 
-// A nice value less by one is worth perNice times the share, as sched(7) has it; a cgroup and a nice value of 0 have the same.
+// A nice value less by one is worth perNice times the share, as sched(7) has it; a cgroup and a
+// nice value of 0 have the same.
 const defaultShares, perNice = 1024, 1.25
 
-// dial connects to an address on the loopback interface of the daemon's network. A socket belongs to the network in which it is
-// made, so only that is done there.
+// dial connects to an address on the loopback interface of the daemon's network. A socket belongs
+// to the network in which it is made, so only that is done there.
 func (d *daemon) dial(address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

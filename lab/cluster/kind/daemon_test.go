@@ -12,7 +12,8 @@ import (
 	"github.com/fencelab/fencelab/vms/keeper"
 )
 
-// TestFavour: a daemon's containers get the share that our priority is worth, as hosts do, and not that of a nice value of 0.
+// TestFavour: a daemon's containers get the share that our priority is worth, as hosts do, and not
+// that of a nice value of 0.
 func TestFavour(t *testing.T) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil || !inNone(string(groups)) {

@@ -38,8 +38,9 @@ var engines = []*engine{
 	{title: "Podman", command: "podman", network: "KIND_EXPERIMENTAL_PODMAN_NETWORK", provider: kindcluster.ProviderWithPodman, registry: "docker://"},
 }
 
-// findEngine is the one of the machine that answers, but for Podman where a Docker of our own can be started: Podman is no
-// daemon, and answers also where it can't run a node. None means our own. The error says why there is nothing at all.
+// findEngine is the one of the machine that answers, but for Podman where a Docker of our own can
+// be started: Podman is no daemon, and answers also where it can't run a node. None means our own.
+// The error says why there is nothing at all.
 func findEngine(ctx context.Context) (*engine, error) {
 	docker, podman := engines[0], engines[1]
 	dockerErr := docker.answers(ctx)
@@ -95,8 +96,9 @@ func (e *engine) environment() []string { return append(os.Environ(), e.env...) 
 // environments is held by whoever has changed that of this process.
 var environments sync.Mutex
 
-// withEnvironment does something that takes its settings from the environment of this process, as kind does: which daemon to
-// use, and a network for this cluster alone, since kind would leave one that all clusters share.
+// withEnvironment does something that takes its settings from the environment of this process, as
+// kind does: which daemon to use, and a network for this cluster alone, since kind would leave one
+// that all clusters share.
 func (e *engine) withEnvironment(do func() error) error {
 	environments.Lock()
 	defer environments.Unlock()
@@ -126,7 +128,8 @@ type image struct {
 // repository is the name of our image. Its tag is a digest of its content.
 const repository = "localhost/fencelab-kind"
 
-// image has the engine have one: what kind publishes if it is there, else ours if that was built, else what a registry has.
+// image has the engine have one: what kind publishes if it is there, else ours if that was built,
+// else what a registry has.
 func (e *engine) image(ctx context.Context, o Options) (image, error) {
 	if e.own == nil && e.has(ctx, defaults.Image) {
 		return image{name: defaults.Image}, nil

@@ -1,8 +1,9 @@
-// Package kind makes a Kubernetes cluster of one node in a container, with kind's own packages: by the machine's Docker or
-// Podman, or by a Docker daemon of our own. The node's image is the one that kind publishes where the machine has it, or else
-// the one that build.sh makes.
+// Package kind makes a Kubernetes cluster of one node in a container, with kind's own packages: by
+// the machine's Docker or Podman, or by a Docker daemon of our own. The node's image is the one
+// that kind publishes where the machine has it, or else the one that build.sh makes.
 //
-// Whatever it makes bears the name of this process, and goes with it however that ends (package keeper).
+// Whatever it makes bears the name of this process, and goes with it however that ends (package
+// keeper).
 package kind
 
 import (
@@ -48,7 +49,8 @@ type Cluster struct {
 	stopErr error
 }
 
-// name is that of this process's cluster, node its node's and its container's, network that of its network.
+// name is that of this process's cluster, node its node's and its container's, network that of its
+// network.
 func name() string { return "fencelab-" + keeper.Name() }
 
 func nodeOf(name string) string { return name + "-control-plane" }
@@ -61,8 +63,8 @@ const (
 	comeUp, askInterval = 90 * time.Second, 300 * time.Millisecond
 )
 
-// Create makes a cluster, and returns when its standard controllers run. If that fails nothing is left, and the error has the
-// output of the command that failed.
+// Create makes a cluster, and returns when its standard controllers run. If that fails nothing is
+// left, and the error has the output of the command that failed.
 func Create(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{}
 	if err := c.create(ctx, o); err != nil {
@@ -99,7 +101,8 @@ func (c *Cluster) create(ctx context.Context, o Options) (err error) {
 	return c.settle(ctx)
 }
 
-// provision has kind make the cluster, which knows no context: when that ends, the container is taken from under it.
+// provision has kind make the cluster, which knows no context: when that ends, the container is
+// taken from under it.
 func (c *Cluster) provision(ctx context.Context, o Options, image image) error {
 	made := make(chan error, 1)
 	go func() {
@@ -136,8 +139,8 @@ func (c *Cluster) explain(err error) error {
 	return err
 }
 
-// settle returns when the standard controllers lead, and Pods can be made. The cluster's own node takes no other Pods than it
-// has: it is no host of anybody's.
+// settle returns when the standard controllers lead, and Pods can be made. The cluster's own node
+// takes no other Pods than it has: it is no host of anybody's.
 func (c *Cluster) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, comeUp)
 	defer cancel()
@@ -218,8 +221,9 @@ const removal = `
 $0 ps --all --quiet --filter "name=^$1-control-plane\$" | xargs -r $0 rm --force --volumes
 $0 network ls --quiet --filter "name=^$1\$" | xargs -r $0 network rm`
 
-// Sweep removes what is left of the cluster of a process of that name which has ended, and whose keepers may have been killed,
-// from the machine's Docker and Podman. What a daemon of our own has left is the keepers' ([keeper.Sweep]).
+// Sweep removes what is left of the cluster of a process of that name which has ended, and whose
+// keepers may have been killed, from the machine's Docker and Podman. What a daemon of our own has
+// left is the keepers' ([keeper.Sweep]).
 func Sweep(ctx context.Context, process string) error {
 	if !keeper.IsName(process) {
 		return fmt.Errorf("sweep the cluster of %q: that is no name of a process", process)
@@ -234,8 +238,8 @@ func Sweep(ctx context.Context, process string) error {
 	return errors.Join(errs...)
 }
 
-// configuration is kind's. Our image has no network beyond its node, no kube-proxy and no CoreDNS: hosts of a lab have kubelets
-// of their own, and nothing asks a Service of this cluster.
+// configuration is kind's. Our image has no network beyond its node, no kube-proxy and no CoreDNS:
+// hosts of a lab have kubelets of their own, and nothing asks a Service of this cluster.
 func configuration(o Options, ours, cgroupV1 bool) *v1alpha4.Cluster {
 	config := &v1alpha4.Cluster{
 		TypeMeta: v1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"},

@@ -77,7 +77,8 @@ func own() error {
 	return nil
 }
 
-// TestNothingOutlivesAKilledOwner kills the process that made a cluster, in which all was as it should be.
+// TestNothingOutlivesAKilledOwner kills the process that made a cluster, in which all was as it
+// should be.
 func TestNothingOutlivesAKilledOwner(t *testing.T) {
 	if os.Getenv("FENCELAB_REQUIRE_LAB") == "" {
 		t.Skip("it runs with make e2e")

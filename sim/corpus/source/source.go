@@ -55,9 +55,9 @@ func Apply(root string, changes ...Change) (map[string][]byte, error) {
 	return changed, nil
 }
 
-// Workshop makes a directory to [Build] in, below [os.TempDir]. Done ends whatever was started with it or
-// from it, such as compilers and what they built, and removes it; so does a keeper if this process is killed.
-// The program has to call [keeper.Main].
+// Workshop makes a directory to [Build] in, below [os.TempDir]. Done ends whatever was started with
+// it or from it, such as compilers and what they built, and removes it; so does a keeper if this
+// process is killed. The program has to call [keeper.Main].
 func Workshop(prefix string) (dir string, done func(), err error) {
 	k, err := keeper.Start()
 	if err != nil {

@@ -1,8 +1,10 @@
-// Package evidence is the language between a guest and its host: the guest's configuration, which the host puts into
-// the initramfs, and the lines of JSON that the two exchange over a virtio-serial port.
+// Package evidence is the language between a guest and its host: the guest's configuration, which
+// the host puts into the initramfs, and the lines of JSON that the two exchange over a
+// virtio-serial port.
 //
-// The port is out of band: it is memory shared with the hypervisor, so neither a cut network nor a failed API server
-// hides a guest from it. Each line is written with one write, so that several processes of a guest share the port.
+// The port is out of band: it is memory shared with the hypervisor, so neither a cut network nor a
+// failed API server hides a guest from it. Each line is written with one write, so that several
+// processes of a guest share the port.
 package evidence
 
 import (
@@ -16,20 +18,23 @@ const (
 	ConfigPath = "/config.json"
 	// PortName is the virtio-serial port's name, found by the guest under /sys/class/virtio-ports.
 	PortName = "fencelab.evidence"
-	// ProgramPath is the executable of all [Program]s, ReadyFD the descriptor to which each writes a byte when it is ready.
-	// One in a Pod says ProgramWaits at SocketPath as the first thing it does, goes on when a byte has come back, says
-	// ProgramStarted there when it is ready, and stays connected.
+	// ProgramPath is the executable of all [Program]s, ReadyFD the descriptor to which each writes
+	// a byte when it is ready. One in a Pod says ProgramWaits at SocketPath as the first thing it
+	// does, goes on when a byte has come back, says ProgramStarted there when it is ready, and
+	// stays connected.
 	ProgramPath = "/program"
 	ReadyFD     = 3
 	// ModuleDir holds the kernel modules that the guest loads, in the order of their names.
 	ModuleDir = "/modules"
-	// JournalName is the virtio-serial port for what the programs of a node log, SocketPath the Unix socket at which the
-	// Pods of a node find the evidence port, in the file system of the node and of the Pod.
+	// JournalName is the virtio-serial port for what the programs of a node log, SocketPath the
+	// Unix socket at which the Pods of a node find the evidence port, in the file system of the
+	// node and of the Pod.
 	JournalName = "fencelab.journal"
 	SocketPath  = "/run/fencelab/evidence"
 	// PodVariable gives a workload the UID of its Pod.
 	PodVariable = "POD_UID"
-	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user code.
+	// ConsoleGreeting is the first line that PID 1 writes to the console: the machine executes user
+	// code.
 	ConsoleGreeting = "fencelab guest runs"
 )
 
@@ -46,21 +51,23 @@ type Config struct {
 	Programs []Program `json:"programs,omitempty"`
 }
 
-// Program is a program of somebody else's that runs in the guest from when the network is up: the executable at
-// [ProgramPath], which is given the path of its own configuration. On a real node it is one in a Pod: the kubelet starts
-// it, from an image on the node's disk, and again whenever it ends.
+// Program is a program of somebody else's that runs in the guest from when the network is up: the
+// executable at [ProgramPath], which is given the path of its own configuration. On a real node it
+// is one in a Pod: the kubelet starts it, from an image on the node's disk, and again whenever it
+// ends.
 type Program struct {
 	Name  string `json:"name"`
 	InPod bool   `json:"inPod,omitempty"`
-	// FeedsWatchdog leaves the watchdog to it, which it arms by opening the device: an emulated machine may take longer to
-	// start a large program than the watchdog waits.
+	// FeedsWatchdog leaves the watchdog to it, which it arms by opening the device: an emulated
+	// machine may take longer to start a large program than the watchdog waits.
 	FeedsWatchdog bool `json:"feedsWatchdog,omitempty"`
 }
 
 // ConfigPath is where the program finds its configuration.
 func (p Program) ConfigPath() string { return "/programs/" + p.Name }
 
-// NodePath is where a Pod's program finds it, in the file system of the node: in its memory, like all that ends with a boot.
+// NodePath is where a Pod's program finds it, in the file system of the node: in its memory, like
+// all that ends with a boot.
 func (p Program) NodePath() string { return path.Join(path.Dir(SocketPath), p.ConfigPath()) }
 
 // Network is the guest's place in the network of its hosts, and where the others are.
@@ -83,12 +90,14 @@ type Kubelet struct {
 	Status     time.Duration     `json:"status"`               // between two reports of the Ready condition
 	Pods       time.Duration     `json:"pods"`                 // between two listings of the Node's Pods
 	Grace      time.Duration     `json:"grace"`                // from SIGTERM to SIGKILL of a workload
-	// Real has the real kubelet run, from the root file system of a node on the guest's disk. It joins with Token, a
-	// bootstrap token, and knows neither Adopt nor Pods.
+	// Real has the real kubelet run, from the root file system of a node on the guest's disk. It
+	// joins with Token, a bootstrap token, and knows neither Adopt nor Pods.
 	Real bool `json:"real,omitempty"`
-	// Services are the addresses of Services, to which a real node has a route by way of Server; zero: it has none.
+	// Services are the addresses of Services, to which a real node has a route by way of Server;
+	// zero: it has none.
 	Services netip.Prefix `json:"services,omitzero"`
-	// Registry is the base URL from which a real node pulls every image that it lacks, whatever registry its name means.
+	// Registry is the base URL from which a real node pulls every image that it lacks, whatever
+	// registry its name means.
 	Registry string `json:"registry,omitempty"`
 	// PodsFeed leaves the watchdog to Pods of somebody's: it is armed when one opens the device.
 	PodsFeed bool `json:"podsFeed,omitempty"`
@@ -97,8 +106,8 @@ type Kubelet struct {
 // Kind says what a [Line] reports.
 type Kind string
 
-// What a guest reports. [Line.Process] is the name of the workload (its Pod's) or of the Program, empty for PID 1 and the
-// kubelet.
+// What a guest reports. [Line.Process] is the name of the workload (its Pod's) or of the Program,
+// empty for PID 1 and the kubelet.
 const (
 	Boot            Kind = "boot"             // PID 1 runs
 	Heartbeat       Kind = "heartbeat"        // the process lives; Seq counts from 1 in each process
@@ -158,12 +167,13 @@ const (
 	Ask            Command = "ask"             // another guest is asked through the network, once; see Of
 )
 
-// Of is an Ask of that host, which has to be one of [Network.Peers], or a command that is about that Program, or the Pod of that
-// UID.
+// Of is an Ask of that host, which has to be one of [Network.Peers], or a command that is about
+// that Program, or the Pod of that UID.
 func (c Command) Of(name string) Command { return c + " " + Command(name) }
 
 // By is a SetClock by so much, ahead or, if negative, behind.
 func (c Command) By(d time.Duration) Command { return c + " " + Command(d.String()) }
 
-// Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its beginning.
+// Taking is an ObeyShutdown that lets each shutdown take at least d. Workloads are stopped at its
+// beginning.
 func (c Command) Taking(d time.Duration) Command { return c + " " + Command(d.String()) }

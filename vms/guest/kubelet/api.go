@@ -16,7 +16,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// requestTimeout bounds one request, so that a kubelet whose cable was cut notices it and dials anew once it is back.
+// requestTimeout bounds one request, so that a kubelet whose cable was cut notices it and dials
+// anew once it is back.
 const requestTimeout = 3 * time.Second
 
 // Only the fields that this kubelet reads or writes, named as in Kubernetes' own types.

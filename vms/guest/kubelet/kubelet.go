@@ -1,6 +1,6 @@
-// Package kubelet is a small kubelet against a real kube-apiserver. The guest runs it as a process of its own, and a host
-// that is a model as part of it: both do to the API what the other does. Like all of the guest it links nothing but the
-// standard library.
+// Package kubelet is a small kubelet against a real kube-apiserver. The guest runs it as a process
+// of its own, and a host that is a model as part of it: both do to the API what the other does.
+// Like all of the guest it links nothing but the standard library.
 package kubelet
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/fencelab/fencelab/vms/guest/evidence"
 )
 
-// nodeUIDAnnotation is api.NodeUIDAnnotation; the guest stays small by importing nothing of Kubernetes.
+// nodeUIDAnnotation is api.NodeUIDAnnotation; the guest stays small by importing nothing of
+// Kubernetes.
 const nodeUIDAnnotation = "fencelab.dev/node-uid"
 
 // stopsAnnotation is api.StopsAnnotation.
@@ -23,21 +24,25 @@ const stopsAnnotation = "fencelab.dev/stops"
 
 const (
 	retryInterval = 500 * time.Millisecond
-	// reportInterval is how often the Node's status is written although it says what it should, as the real one does at times.
+	// reportInterval is how often the Node's status is written although it says what it should, as
+	// the real one does at times.
 	reportInterval = time.Minute
-	// notice is how long it takes to notice that a container has ended. A real one looks every second.
+	// notice is how long it takes to notice that a container has ended. A real one looks every
+	// second.
 	notice = 100 * time.Millisecond
 )
 
 // Kubelet does what the real one does as far as fencing can see:
 //
-//   - it registers its Node once, at its start, and never again: a Node deleted under a running kubelet stays deleted
-//     until the next boot (kubelet's registerWithAPIServer returns for good after its first success);
+//   - it registers its Node once, at its start, and never again: a Node deleted under a running
+//     kubelet stays deleted until the next boot (kubelet's registerWithAPIServer returns for good
+//     after its first success);
 //   - it recreates a deleted Lease, as the real one's lease controller does;
-//   - unless it adopts them, it runs no Pod that was bound to another incarnation of its Node: such a Pod is an orphan,
-//     whose workload may run elsewhere already (the annotation shows it; the real one adopts it);
-//   - it stops a workload when its Pod is deleted or gone, which it learns from the API server alone: workloads run on
-//     while it is unreachable.
+//   - unless it adopts them, it runs no Pod that was bound to another incarnation of its Node: such
+//     a Pod is an orphan, whose workload may run elsewhere already (the annotation shows it; the
+//     real one adopts it);
+//   - it stops a workload when its Pod is deleted or gone, which it learns from the API server
+//     alone: workloads run on while it is unreachable.
 type Kubelet struct {
 	config    *evidence.Kubelet
 	machine   Machine
@@ -98,7 +103,8 @@ func (k *Kubelet) Run(ctx context.Context) {
 		case <-time.After(retryInterval):
 		}
 	}
-	// The Lease has a goroutine of its own, so that a slow answer to another request doesn't make the Node look dead.
+	// The Lease has a goroutine of its own, so that a slow answer to another request doesn't make
+	// the Node look dead.
 	tasks.Go(func() {
 		for ticks := time.Tick(k.config.Lease); ; {
 			k.renewLease(ctx)
@@ -212,7 +218,8 @@ func (k *Kubelet) renewLease(ctx context.Context) {
 	}
 }
 
-// writeLease creates a Lease that has no version yet, or updates it, and remembers how it is stored then.
+// writeLease creates a Lease that has no version yet, or updates it, and remembers how it is stored
+// then.
 func (k *Kubelet) writeLease(ctx context.Context, l *lease) (err error) {
 	k.lease = nil
 	// Four renewals may fail before the Lease expires, the ratio of the real kubelet's defaults.
@@ -276,7 +283,8 @@ func (k *Kubelet) syncPod(ctx context.Context, p pod) error {
 	if err != nil {
 		return err
 	}
-	// A Pod that says Running though we have just started it was run by an earlier boot: say it again.
+	// A Pod that says Running though we have just started it was run by an earlier boot: say it
+	// again.
 	if !started && p.Status.Phase == "Running" {
 		return nil
 	}

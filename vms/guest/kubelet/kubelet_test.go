@@ -64,7 +64,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestLease: a Lease is read when it isn't known and when it isn't what was written last, and is there after each renewal.
+// TestLease: a Lease is read when it isn't known and when it isn't what was written last, and is
+// there after each renewal.
 func TestLease(t *testing.T) {
 	var stored *lease // nil: there is none
 	version, away := 0, false

@@ -71,8 +71,8 @@ func run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// connect makes the kubeconfig of the workload cluster, which is the management cluster, and becomes the command. What it
-// asks either for goes one way, by which fencelab knows who asks.
+// connect makes the kubeconfig of the workload cluster, which is the management cluster, and
+// becomes the command. What it asks either for goes one way, by which fencelab knows who asks.
 func connect(command []string) error {
 	kubeconfig, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	if err != nil {

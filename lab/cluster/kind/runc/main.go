@@ -1,8 +1,10 @@
-// The command runc stands before the real one where a container may want more than whoever starts it has: root of a
-// machine that is itself a container often lacks a capability, which "privileged" asks for all the same, and may not
-// lower an OOM score. It takes such wishes out of what it is asked to run, and then becomes the real runc.
+// The command runc stands before the real one where a container may want more than whoever starts
+// it has: root of a machine that is itself a container often lacks a capability, which "privileged"
+// asks for all the same, and may not lower an OOM score. It takes such wishes out of what it is
+// asked to run, and then becomes the real runc.
 //
-// Where nothing is lacking it changes nothing. FENCELAB_RUNC names the real one; else it is /usr/sbin/runc.
+// Where nothing is lacking it changes nothing. FENCELAB_RUNC names the real one; else it is
+// /usr/sbin/runc.
 package main
 
 import (
