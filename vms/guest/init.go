@@ -18,13 +18,15 @@ import (
 
 const (
 	deviceTimeout = 20 * time.Second
-	// restartDelay is how long a real kubelet is away that has ended by itself, as one of systemd's would be.
+	// restartDelay is how long a real kubelet is away that has ended by itself, as one of systemd's
+	// would be.
 	restartDelay = time.Second
 	devicePoll   = 5 * time.Millisecond
 )
 
-// runInit is PID 1. After the set-up a single goroutine does everything, so that freezing it freezes all of user space's
-// heart: the feeder of the watchdog, the reaction to the power button and the heartbeats.
+// runInit is PID 1. After the set-up a single goroutine does everything, so that freezing it
+// freezes all of user space's heart: the feeder of the watchdog, the reaction to the power button
+// and the heartbeats.
 //
 // It is long because all of that is one select over what its set-up has made.
 func runInit() error {
