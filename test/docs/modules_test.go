@@ -20,8 +20,8 @@ func TestModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if says := fmt.Sprintf("imports `fencetest` gains %d indirect requirements", strings.Count(string(mod), "// indirect")); !strings.Contains(string(page), says) {
-		t.Errorf("docs/code.md doesn't say that a module which %s", says)
+	if says := fmt.Sprintf("import `fencetest` gains %d indirect requirements", strings.Count(string(mod), "// indirect")); !strings.Contains(string(page), says) {
+		t.Errorf("docs/code.md doesn't say of a module: %s", says)
 	}
 	for _, labs := range []string{"sigs.k8s.io/kind", "gvisor.dev/gvisor", "libvirt.org/go", "go-containerregistry", "chromedp", "ginkgo"} {
 		if strings.Contains(string(mod), labs) {
