@@ -113,7 +113,7 @@ var failing = []struct {
 		"			m.WantSaid(\"disk\") // and hears the power button\n",
 		"			m.WantSaid(\"disk\")\n			t.Fatal(\"it is on\")\n",
 		"TestDomainIsASystem"},
-	{"command", "RUN=^TestLabsSideBySide$$", "lab_test.go",
+	{"command", "RUN=^TestLabsSideBySide$$", "test/process/lab_test.go",
 		"	<-victim.done\n	until(",
 		"	<-victim.done\n	t.Fatal(\"two labs are up\")\n	until(",
 		"TestLabsSideBySide"},
