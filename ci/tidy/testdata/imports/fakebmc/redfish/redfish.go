@@ -2,6 +2,6 @@ package redfish
 
 import (
 	_ "github.com/fencelab/fencelab/fakebmc"
-	_ "github.com/fencelab/fencelab/front"
 	_ "github.com/fencelab/fencelab/fakebmc/ipmi"
+	_ "github.com/fencelab/fencelab/front"
 )
