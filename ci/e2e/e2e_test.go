@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestMain(m *testing.M) {
 	keeper.Main()
 	if os.Getenv("E2E_OUT") != "" {
-		r := &runner{out: os.Getenv("E2E_OUT"), tools: "../tools/go.mod", silence: time.Second, patience: time.Hour, to: os.Stdout}
+		r := &runner{out: os.Getenv("E2E_OUT"), tools: "../tools/go.mod", patience: time.Hour, to: os.Stdout}
 		code, _ := r.run(context.Background(), []string{"endless"})
 		os.Exit(code)
 	}
@@ -76,16 +76,8 @@ func TestSummary(t *testing.T) {
 	golden(t, "summary.txt", b.String())
 }
 
-func TestProgress(t *testing.T) {
-	s := &suite{Name: "lab", Tests: events(t, "cut-short")}
-	if got, want := s.progress(time.Date(2026, 11, 22, 22, 1, 12, 0, time.UTC)),
-		"1 passed, 0 failed, 0 unknown, 1 skipped; TestOutage/models runs, for 1m10s so far; TestKeepers runs, for 12s so far, and 1 more"; got != want {
-		t.Errorf("it says\n%s, want\n%s", got, want)
-	}
-}
-
 // TestRun runs suites of a Makefile in testdata: one that passes, one whose test fails, one that
-// can't be built, and one that is silent.
+// can't be built.
 func TestRun(t *testing.T) {
 	r, said := runnerOf(t)
 	code, err := r.run(t.Context(), []string{"passing", "failing broken"})
@@ -94,7 +86,6 @@ func TestRun(t *testing.T) {
 	}
 	for _, pattern := range []string{
 		`(?m)^passing \| fine$`,
-		`(?m)^passing \| 0 passed, 0 failed, 0 unknown, 0 skipped; TestFine runs, for \S+ so far$`,
 		`(?m)^1 passed, 2 failed, 0 unknown, 0 skipped in `,
 		`(?m)^failed: failing: TestWrong \(2s\)\n  it is wrong\n  again: make e2e-failing RUN='\^TestWrong\$\$'\n  see out/e2e/wrong$`,
 		`(?m)^failed: broken: make e2e-broken \(0s\)\n  exit status 2\n  the machine was \S+ times as slow .*\n  again: make e2e-broken\n  see \S+/broken.log$`,
@@ -221,5 +212,5 @@ func runnerOf(t *testing.T) (*runner, *bytes.Buffer) {
 	out := t.TempDir()
 	t.Setenv("MAKEFILES", filepath.Join("testdata", "Makefile"))
 	t.Setenv("OUT", out)
-	return &runner{out: out, tools: "../tools/go.mod", times: filepath.Join(out, "times.json"), silence: 500 * time.Millisecond, patience: time.Hour, to: &said}, &said
+	return &runner{out: out, tools: "../tools/go.mod", patience: time.Hour, to: &said}, &said
 }

@@ -36,13 +36,14 @@ import (
 // ended suites get to list what they were doing.
 const cleanUp, lastWords = 2 * time.Minute, 10 * time.Second
 
+// pause is the time between two looks at the machine, and at whether a suite still moves.
+const pause = 500 * time.Millisecond
+
 func main() {
 	keeper.Main() // does not return in the process that ends the suites after us
 	r := runner{to: os.Stdout}
 	flag.StringVar(&r.out, "out", "out/e2e", "`directory` of the results")
 	flag.StringVar(&r.tools, "tools", "ci/tools/go.mod", "`file` of the module with gotestsum")
-	flag.StringVar(&r.times, "times", ".cache/e2e-times.json", "`file` of what the last run on this machine was like")
-	flag.DurationVar(&r.silence, "silence", 30*time.Second, "say what runs when nothing else was said for so long")
 	flag.DurationVar(&r.patience, "patience", 20*time.Minute, "how long nothing may move in a suite, on a machine that isn't slow")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,14 +56,12 @@ func main() {
 }
 
 type runner struct {
-	out, tools, times string
-	silence, patience time.Duration
-	past              past
-	mark              string // of the suites' processes
+	out, tools string
+	patience   time.Duration
+	mark       string // of the suites' processes
 
 	mu   sync.Mutex
 	to   io.Writer
-	said time.Time // when something was said last
 	busy []moment
 }
 
@@ -87,12 +86,10 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	r.past = remember(r.times)
-	slow := machine.Slowness()
-	fmt.Fprintf(r.to, "this machine lets us have %v, and is %.1f times as slow as that of docs/performance.md: about %s\n",
-		machine.Look(machine.Root), slow, round(r.past.left(all, slow)))
+	fmt.Fprintf(r.to, "this machine lets us have %v, and is %.1f times as slow as that of docs/performance.md\n",
+		machine.Look(machine.Root), machine.Slowness())
 	for _, suites := range grouped {
-		r.runGroup(ctx, suites, all)
+		r.runGroup(ctx, suites)
 	}
 	code, errs := 0, []error{ours.Close()}
 	for _, s := range all {
@@ -107,9 +104,6 @@ func (r *runner) run(ctx context.Context, groups []string) (int, error) {
 	summarize(&summary, all, r.during, time.Since(began), junit)
 	fmt.Fprintf(r.to, "\n%s", &summary)
 	errs = append(errs, os.WriteFile(filepath.Join(r.out, "summary.txt"), summary.Bytes(), 0o644))
-	if code == 0 && ctx.Err() == nil && len(all) > 2 { // a whole run
-		errs = append(errs, pastOf(all, time.Since(began), r.during(began, time.Now())).keep(r.times))
-	}
 	err = errors.Join(errs...)
 	switch {
 	case ctx.Err() != nil:
@@ -139,14 +133,13 @@ func (r *runner) suites(groups []string) (grouped [][]*suite, all []*suite, err 
 	return grouped, all, nil
 }
 
-// runGroup runs suites side by side, and says what runs, and how long all will take, when they are
-// silent.
-func (r *runner) runGroup(ctx context.Context, suites, all []*suite) {
+// runGroup runs suites side by side, and notes all along how slow the machine is.
+func (r *runner) runGroup(ctx context.Context, suites []*suite) {
 	var running sync.WaitGroup
 	for _, s := range suites {
 		running.Go(func() {
 			s.Err = r.enter(ctx, s)
-			r.clock(&s.Ended)
+			s.Ended = time.Now()
 		})
 	}
 	done := make(chan struct{})
@@ -154,14 +147,12 @@ func (r *runner) runGroup(ctx context.Context, suites, all []*suite) {
 		defer close(done)
 		running.Wait()
 	}()
-	r.clock(&r.said)
 	for {
 		select {
 		case <-done:
 			return
-		case <-time.After(r.silence / 10):
+		case <-time.After(pause):
 			r.look()
-			r.progress(suites, all)
 		}
 	}
 }
@@ -176,7 +167,7 @@ func (r *runner) enter(ctx context.Context, s *suite) error {
 		defer turn.Release()
 		turn.Begun()
 	}
-	r.clock(&s.Began)
+	s.Began = time.Now()
 	if ctx.Err() != nil {
 		return errors.New("interrupted before it began")
 	}
@@ -207,51 +198,13 @@ func (r *runner) during(from, to time.Time) float64 {
 	return sum / float64(n)
 }
 
-// clock takes the time of what others ask for.
-func (r *runner) clock(at *time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*at = time.Now()
-}
-
-// progress says what runs, if nothing else has been said for long.
-func (r *runner) progress(suites, all []*suite) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if now.Sub(r.said) < r.silence {
-		return
-	}
-	r.said = now
-	var so []*suite
-	for _, s := range suites {
-		if s.Began.IsZero() || !s.Ended.IsZero() {
-			continue
-		}
-		data, _ := os.ReadFile(r.events(s)) // it may have said nothing yet
-		s := &suite{Name: s.Name, Tests: parse(data), Began: s.Began}
-		r.print(s.Name, s.progress(now))
-		so = append(so, s)
-	}
-	for _, s := range all {
-		if s.Began.IsZero() && s.Ended.IsZero() {
-			so = append(so, s)
-		}
-	}
-	slow := machine.Slowness()
-	r.print("all", fmt.Sprintf("about %s more; the machine is %.1f times as slow as that of docs/performance.md", round(r.past.left(so, slow)), slow))
-}
-
 func (r *runner) events(s *suite) string { return filepath.Join(r.out, "events", s.Name+".json") }
 
 func (r *runner) say(name, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said = time.Now()
-	r.print(name, line)
+	fmt.Fprintf(r.to, "%-8s| %s\n", name, line)
 }
-
-func (r *runner) print(name, line string) { fmt.Fprintf(r.to, "%-8s| %s\n", name, line) }
 
 // runSuite runs a suite in a session of its own: an interrupt has to reach its tests, which may be
 // far below make, and make e2e may have been asked to end by a signal that make doesn't pass on as
@@ -295,7 +248,7 @@ func (r *runner) watch(s *suite, session int, ended <-chan struct{}) <-chan erro
 			select {
 			case <-ended:
 				return
-			case <-time.After(r.silence / 10):
+			case <-time.After(pause):
 			}
 			var moved [2]int64
 			for i, file := range []string{r.events(s), s.Log} {

@@ -64,9 +64,6 @@ func counts(cases []*test) map[outcome]int {
 	return n
 }
 
-// slowest is how many of the slowest tests are named.
-const slowest = 5
-
 // summarize says in a screenful what came of all suites, what failed first, and where to look. slow
 // is how slow the machine was in a time.
 func summarize(w io.Writer, suites []*suite, slow func(from, to time.Time) float64, took time.Duration, junit string) {
@@ -114,14 +111,6 @@ func summarize(w io.Writer, suites []*suite, slow func(from, to time.Time) float
 	}) {
 		fmt.Fprintf(w, "  %4d  %s\n", reasons[reason], reason)
 	}
-	ended := slices.DeleteFunc(all, func(t *test) bool { return !t.over() || t.Took < time.Second })
-	slices.SortStableFunc(ended, func(a, b *test) int { return cmp.Compare(b.Took, a.Took) })
-	if len(ended) > 0 {
-		fmt.Fprintln(w, "\nslowest:")
-	}
-	for _, t := range ended[:min(slowest, len(ended))] {
-		fmt.Fprintf(w, "  %6s  %s\n", round(t.Took), names[t])
-	}
 	fmt.Fprintf(w, "\nall tests: %s\n", junit)
 }
 
@@ -154,21 +143,6 @@ func (s *suite) again(t *test) string {
 		parts = append(parts, "^"+regexp.QuoteMeta(part)+"$")
 	}
 	return "make e2e-" + s.Name + " RUN='" + strings.ReplaceAll(strings.Join(parts, "/"), "$", "$$") + "'"
-}
-
-// progress is a line about a suite that runs: what is done, and what has run longest.
-func (s *suite) progress(now time.Time) string {
-	n := counts(slices.DeleteFunc(s.cases(), func(t *test) bool { return !t.over() }))
-	line := fmt.Sprintf("%d passed, %d failed, %d unknown, %d skipped", n[passed], n[failed], n[unknown], n[skipped])
-	current := slices.DeleteFunc(s.cases(), func(t *test) bool { return t.Outcome != running || t.Name == "" })
-	slices.SortStableFunc(current, func(a, b *test) int { return a.Began.Compare(b.Began) })
-	for i, t := range current {
-		if i == 2 {
-			return fmt.Sprintf("%s, and %d more", line, len(current)-i)
-		}
-		line += fmt.Sprintf("; %s runs, for %s so far", t.Name, round(now.Sub(t.Began)))
-	}
-	return line
 }
 
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }

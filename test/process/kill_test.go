@@ -148,7 +148,7 @@ func TestNothingOutlivesAFailedSuite(t *testing.T) {
 			dir, tmp := ownDirectory(t, fmt.Sprintf("f%d", i))
 			flags := "-overlay=" + withMistake(t, dir, f.file, f.line, f.fails)
 			before := onThisMachine(t)
-			suites := exec.Command("bin/e2e", append([]string{"--times", filepath.Join(dir, "times.json")}, strings.Fields(f.suites)...)...)
+			suites := exec.Command("bin/e2e", strings.Fields(f.suites)...)
 			suites.Env = append(os.Environ(), "TMPDIR="+tmp, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" "+flags), f.choose)
 			said, err := suites.CombinedOutput()
 			// if it is missing, said has the reason
