@@ -408,6 +408,7 @@ func TestKeptLabEndsWithItsTest(t *testing.T) {
 	}
 	tmp := t.TempDir()
 	test := exec.Command("/proc/self/exe", "-test.run=^TestKeepsALab$", "-test.v")
+	test.Dir = filepath.Join("test", "process") // where a test binary begins
 	test.Env = append(os.Environ(), "TMPDIR="+tmp, keepsALab+"=1")
 	said, err := test.StdoutPipe()
 	if err != nil {
