@@ -36,8 +36,8 @@ type Module struct {
 	Reservations []Reservation
 }
 
-// A Reservation is what the objects of a kind mean for the hosts that they stand for. A version
-// that keeps its host no longer, or the end of an object that did, releases the host: from then on
+// A Reservation says how the objects of a kind keep the hosts that they stand for. A version that
+// keeps its host no longer, or the end of an object that did, releases the host: from then on
 // another tenant may have it.
 type Reservation struct {
 	// For is an empty object of the kind.

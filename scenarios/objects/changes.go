@@ -33,7 +33,7 @@ func nodeFence(before, after *fence.NodeFence, emit func(history.Event)) {
 	}
 }
 
-// reservation is the end of what a module's objects keep hosts for tenants with.
+// reservation emits the end of a module's objects' keeping their hosts for tenants.
 func reservation(kind string, r controllers.Reservation) func(before, after client.Object, emit func(history.Event)) {
 	keeps := func(obj client.Object) string {
 		if obj == nil || !r.Keeps(obj) {

@@ -204,8 +204,8 @@ func TestDate(t *testing.T) {
 	}
 }
 
-// TestReservation: an object that keeps its host no longer releases it, and so does one that is gone
-// or stands for another host. One that never kept it, or goes on to, does not.
+// TestReservation: an object that keeps its host no longer releases it, and so does one that is
+// gone or stands for another host. One that never kept it, or goes on to, does not.
 func TestReservation(t *testing.T) {
 	kept := func(host, tenant string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s1", UID: "u", Labels: map[string]string{"host": host, "tenant": tenant}}}

@@ -363,7 +363,7 @@ func tellsAsItSays(t *testing.T, hosts, system, about, built string) {
 	}
 }
 
-// saidOf is what a page says in its table that comes of a story.
+// saidOf returns what comes of a story by the table of a page.
 func saidOf(t *testing.T, page []byte, story string) string {
 	t.Helper()
 	_, row, found := strings.Cut(string(page), "| `"+story+"` | ")
@@ -395,9 +395,9 @@ func comesAsSaid(t *testing.T, hosts, system, story, says, built string) {
 	}
 }
 
-// TestMetalOperator plays three of the stories with metal-operator's manager, where it has been built.
-// They need the module with its kinds, which fencelab.yaml beside them names, so that only the
-// command can read them.
+// TestMetalOperator plays three of the stories with metal-operator's manager, where it has been
+// built. They need the module with its kinds, which fencelab.yaml beside them names, so that only
+// the command can read them.
 func TestMetalOperator(t *testing.T) {
 	t.Parallel()
 	const about = "scenarios/upstream/metal-operator"
@@ -435,8 +435,8 @@ func TestMetalOperator(t *testing.T) {
 	})
 }
 
-// TestAdministratorsComeAgain: an API server that has too much to do says so in plain text, and when to
-// come again. What else it refuses is an error.
+// TestAdministratorsComeAgain: an API server that has too much to do says so in plain text, and
+// when to come again. Any other refusal of its is an error.
 func TestAdministratorsComeAgain(t *testing.T) {
 	t.Parallel()
 	asked := 0
