@@ -132,7 +132,7 @@ func (d Deviation) Tell(actor, does, other string) string {
 // Possessive is a step as a noun: "reboot's patch of BareMetalHost/worker-1".
 func Possessive(actor, does string) string { return actor + "'s " + nounOf(does) }
 
-// nounOf is what a step does, as a noun.
+// nounOf turns the action of a step into a noun.
 func nounOf(does string) string {
 	verb, object := does, ""
 	for known := range nouns { // order does not matter: a verb may have a space, and no other begins with it and one

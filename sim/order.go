@@ -11,8 +11,8 @@ import (
 // awaited is a step for which others wait.
 type awaited struct {
 	taken bool
-	// told is the step in words, for the trace.
-	told    string
+	// words describe the step, for the trace.
+	words   string
 	waiting []*step
 }
 
@@ -78,7 +78,7 @@ func (w *world) release(taken *step) {
 			continue // it was cancelled, or has come without
 		}
 		w.queue.remove(s.index)
-		s.at, s.order = max(w.now, s.due), taken.order
+		s.at, s.order = max(w.now, s.due), min(s.order, taken.order)
 		w.unpark(s, true)
 		w.queue.push(s)
 		w.followUp(s)
@@ -125,6 +125,6 @@ func (w *world) unpark(s *step, landed bool) {
 	}
 	w.emit(e)
 	if w.trace != nil && landed {
-		w.trace.Deviated(s.at, d.String(), of.actor, of.does, of.other.told)
+		w.trace.Deviated(s.at, d.String(), of.actor, of.does, of.other.words)
 	}
 }

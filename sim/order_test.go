@@ -10,6 +10,7 @@ import (
 	"github.com/fencelab/fencelab/scenarios"
 	"github.com/fencelab/fencelab/scenarios/file"
 	"github.com/fencelab/fencelab/scenarios/history"
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"github.com/fencelab/fencelab/scenarios/objects"
 	"github.com/fencelab/fencelab/scenarios/play"
 	"github.com/fencelab/fencelab/scenarios/report"
@@ -47,7 +48,7 @@ func deviated(o *play.Outcome) (all []history.Event) {
 }
 
 // TestOrder: a step that waits for another one comes right after it, whatever the two are, and the
-// other one comes when it did. A plan with the order is replayed, and told in words.
+// other one comes when it did. A plan with the order is replayed, and put in words.
 func TestOrder(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -102,7 +103,7 @@ func TestOrder(t *testing.T) {
 }
 
 // TestOrderThatNeverComes: a step waits no longer than it may, and never once the schedule has
-// ended; that an order did not come about is said, and holds nobody up any more.
+// ended; that an order did not come about is said, and holds up no party any more.
 func TestOrderThatNeverComes(t *testing.T) {
 	s, err := sim.New()
 	if err != nil {
@@ -141,5 +142,25 @@ func TestOrderOfDeliveries(t *testing.T) {
 	}
 	if at := times["workload.Node/deliver/2"]; at != times[d.After] {
 		t.Errorf("the delivery behind came at %s, and the first at %s", at, times[d.Step])
+	}
+}
+
+// TestAWait: a request that waits for another step makes its actor late, and excuses what it does
+// itself once it has come; it excuses no other deed meanwhile.
+func TestAWait(t *testing.T) {
+	const party = "controller/reboot"
+	d := scenarios.Deviation{Step: "reboot/api/1", After: "remediation/api/1", Delay: scenarios.Duration(time.Minute)}
+	h := invariant.NewHindrances(invariant.Params{})
+	h.Observe(&history.Event{At: time.Second, Kind: history.Deviated, Hinders: d.Waits(party, 0, true)})
+	deed := history.Event{At: 10 * time.Second, Kind: history.BMCCommand, Actor: "reboot"}
+	if h.Belated(&deed) {
+		t.Error("a request that waits still excuses another one")
+	}
+	h.Observe(&history.Event{At: 11 * time.Second, Kind: history.Deviated, Hinders: d.Came(party, 10*time.Second, true), Frees: []string{history.WaitOf(d.Step)}})
+	if deed.At = 11 * time.Second; !h.Belated(&deed) {
+		t.Error("a request that has waited isn't excused")
+	}
+	if lost := h.LostTo(0, 20*time.Second, 0, func(*invariant.Spell) bool { return true }); lost != 10*time.Second {
+		t.Errorf("%s are lost to a wait of 10s", lost)
 	}
 }

@@ -56,8 +56,7 @@ type world struct {
 	healed bool
 	// watch sees every step of the story before it is scheduled; it may be nil.
 	watch func(steps.Step) (scenarios.Deviation, bool)
-	// took sees every step of the story that is taken; it may be nil. taking is the one that is being
-	// taken.
+	// took sees every step of the story when it is taken; it may be nil. taking is the present one.
 	took   func(step steps.Name, at time.Duration)
 	taking steps.Name
 	// notice is called at once with every event.
@@ -128,7 +127,7 @@ type step struct {
 	due time.Duration
 	// overdue says that the step is a request whose client has given up.
 	overdue bool
-	// deviates says that the plan changed the step, and wait is what it waits for, if it does.
+	// deviates says that the plan changed the step; wait is nil unless it waits for another one.
 	deviates bool
 	wait     *wait
 	name     steps.Name
@@ -174,7 +173,7 @@ func (w *world) schedule(a *actor, class steps.Class, d steps.Deed, delay time.D
 	}
 	if w.trace != nil && len(w.awaited) > 0 {
 		if other := w.awaited[s.name]; other != nil {
-			other.told = scenarios.Possessive(told())
+			other.words = scenarios.Possessive(told())
 		}
 	}
 	if deviates && deviation.Fault != "" && !(steps.Step{Class: class, Effect: d.Effect}).Can(deviation.Fault) {

@@ -1,34 +1,10 @@
 package guarantee
 
 import (
+	"github.com/fencelab/fencelab/scenarios/invariant"
 	"path/filepath"
 	"testing"
-	"time"
-
-	"github.com/fencelab/fencelab/scenarios"
-	"github.com/fencelab/fencelab/scenarios/history"
-	"github.com/fencelab/fencelab/scenarios/invariant"
 )
-
-// TestAWait: a request that waits for another step makes its actor late, and excuses what it does
-// itself once it has come; it excuses no other deed meanwhile.
-func TestAWait(t *testing.T) {
-	const party = "controller/reboot"
-	d := scenarios.Deviation{Step: "reboot/api/1", After: "remediation/api/1", Delay: scenarios.Duration(time.Minute)}
-	h := invariant.NewHindrances(invariant.Params{})
-	h.Observe(&history.Event{At: time.Second, Kind: history.Deviated, Hinders: d.Waits(party, 0, true)})
-	deed := history.Event{At: 10 * time.Second, Kind: history.BMCCommand, Actor: "reboot"}
-	if h.Belated(&deed) {
-		t.Error("a request that waits still excuses another one")
-	}
-	h.Observe(&history.Event{At: 11 * time.Second, Kind: history.Deviated, Hinders: d.Came(party, 10*time.Second, true), Frees: []string{history.WaitOf(d.Step)}})
-	if deed.At = 11 * time.Second; !h.Belated(&deed) {
-		t.Error("a request that has waited isn't excused")
-	}
-	if lost := h.LostTo(0, 20*time.Second, 0, func(*invariant.Spell) bool { return true }); lost != 10*time.Second {
-		t.Errorf("%s are lost to a wait of 10s", lost)
-	}
-}
 
 // TestExcuses asks of every transcript what excuses it, and whether just that does: without it the
 // guarantee must be violated, and with any part of it alone it must not.
