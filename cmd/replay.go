@@ -36,6 +36,9 @@ a step that never came, or that passes no gate.`,
 			if err := walk.Check(r.World); err != nil {
 				return exit.BadInput(err)
 			}
+			if err := r.unusedParts(cmd); err != nil {
+				return exit.BadInput(err)
+			}
 			if err := r.start(cmd); err != nil {
 				return err
 			}
