@@ -221,6 +221,7 @@ func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
 	case c.Near(&h.Ended, e):
 		c.Close(&h.Ended, e)
 	default:
+		c.Allow(e, &h.Ended)
 		c.Kept(&h.Ended, e)
 	}
 }
