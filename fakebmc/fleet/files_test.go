@@ -143,7 +143,7 @@ func TestLog(t *testing.T) {
 // none is a command line without flags.
 func none(string) bool { return false }
 
-// TestPlatforms: the times are those of the platform, or of the flags, and pass faster.
+// TestPlatforms: hosts take the times of the platform or of the flags, or as many times less.
 func TestPlatforms(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "2s 1s 3s 10s"}, {"--platform=dell-r750", "6m25s 5s 3s 1m30s"}, {"--platform=dgx-gb300 --speed=10", "1m2.5s 500ms 300ms 12s"},
