@@ -64,7 +64,7 @@ type BMC struct {
 	hooks        []*Hooks
 }
 
-// The values of life.
+// Whether a BMC answers: life is one of these.
 const (
 	up int32 = iota
 	down
