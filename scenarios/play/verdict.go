@@ -20,8 +20,8 @@ import (
 // scenario names itself must be among those.
 //
 // A fault, a crash or a deviation that had no effect leaves the verdict unknown, and so does a
-// claim of the scenario's own that counts from an event which never came: the scenario's subject was
-// not tested.
+// claim of the scenario's own that counts from an event which never came: the scenario's subject
+// was not tested.
 func (o *Outcome) Verdict() (invariant.Verdict, string) {
 	verdict, reason := o.VerdictOfSchedule()
 	if verdict != invariant.Held {
