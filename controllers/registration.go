@@ -149,7 +149,7 @@ type Deps struct {
 	// LiveWithin reads from the API server and writes to it, and gives each request up
 	// after a time. Only a process on a host has it.
 	LiveWithin func(time.Duration) client.Client
-	// Clock shows the time, as objects have it. Steady is only for how long something takes that the
+	// Clock shows the time, as objects have it. Steady measures how long something takes that the
 	// process has seen itself: setting the clock doesn't move it.
 	Clock, Steady clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.

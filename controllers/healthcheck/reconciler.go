@@ -60,8 +60,8 @@ type Reconciler struct {
 	// let too many Machines be marked, and what it says of one Machine be undone by
 	// what is so, again and again, while another waits for its mark.
 	Live client.Reader
-	// Clock is for what it writes, and Steady for how long it has seen something. What others
-	// write is by their clocks, and by none of these.
+	// Clock is for its own records, and Steady for how long it has seen something. Others write by
+	// clocks of their own.
 	Clock, Steady clock.PassiveClock
 	// Warn reports a MachineHealthCheck that can't be acted on; may be nil.
 	Warn     func(about client.Object, reason, message string)
@@ -71,7 +71,7 @@ type Reconciler struct {
 
 	mutex  sync.Mutex
 	warned map[types.UID]int64 // generation
-	// began is when it looked first, and sights are when it saw first what others have written.
+	// began is when it looked first, and sights when it saw conditions that others have written.
 	began  time.Time
 	sights map[sight]seen
 	// marked is when it marked Machines: a remediation may be over before it looks again, and then
@@ -85,7 +85,7 @@ type Reconciler struct {
 }
 
 // sight is a condition, and about the kind, the name and the UID of whatever has it. Is has its
-// status and the time of its transition, which tell it from the one before.
+// status and the time of its transition, which distinguish it from the one before.
 type sight struct{ about, condition, is string }
 
 // seen is when there was such a condition first, and last.
@@ -218,7 +218,7 @@ func (r *Reconciler) firstLook(now time.Time) time.Time {
 	return r.began
 }
 
-// since is when this process saw s first: a process that starts counts from then.
+// since is when this process saw s first: one that starts counts anew.
 func (r *Reconciler) since(s sight, now time.Time) time.Time {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -354,7 +354,7 @@ func selects(check *clusterv1.MachineHealthCheck, selector labels.Selector, mach
 // others is what a check must know beside the Machines.
 type others struct {
 	// asked is when the Nodes were asked for: what is read next may be late, and a condition
-	// has lasted no longer than it had then. Wall is what the clock showed.
+	// has lasted no longer than it had then. Wall was the time on the clock then.
 	asked, wall time.Time
 	// began is when this process looked first.
 	began time.Time

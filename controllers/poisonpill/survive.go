@@ -255,8 +255,8 @@ func backup(node *corev1.Node) fence.Backup {
 	return b
 }
 
-// renewed returns a NodeFence with what users have set on its Node since the backup, or nil if it has
-// all that. They may cordon the Node until the survivors do.
+// renewed returns a NodeFence with all that users have set on its Node since the backup, or nil if
+// there is nothing new. They may cordon the Node until the survivors do.
 func renewed(f *fence.NodeFence, node *corev1.Node, theirCordon bool) *fence.NodeFence {
 	now := f.DeepCopy()
 	now.Spec.Backup = backup(node)
