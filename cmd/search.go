@@ -62,7 +62,7 @@ Without --schedules and --for it plays all that there is around the default sche
 	flags := cmd.Flags()
 	flags.Var(&r.filter, "filter", file.FilterUsage)
 	flags.StringToStringVar(&r.set, "set", nil, "parameter of the scenarios, as NAME=VALUE, overriding their matrices; may be repeated")
-	flags.StringVarP(&r.Format, "output", "o", report.Formats[0], "output format: "+phrase.OneOf(report.Formats))
+	choose(cmd, &r.Format, "output", "o", "output format: "+phrase.OneOf(report.Formats), choice{of: report.Formats})
 	flags.StringVar(&r.Dir, "out", "", "directory for the reports of all failures that are shown (default: out)")
 	flags.StringVar(&r.search.Resume, "resume", "", "directory that keeps what came of each schedule; a search that finds it there goes on where it was")
 	flags.Uint64Var(&r.search.Seed, "seed", 1, "seed for the choices of the scenario and the search")

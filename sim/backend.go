@@ -109,7 +109,7 @@ func With(set *controllers.Set) (*Simulator, error) {
 		}
 	}
 	var err error
-	if s.server, err = kube.NewServer(set.Scheme(), builtin, custom); err != nil {
+	if s.server, err = kube.NewServer(set.Scheme(), builtin, custom, set.Schemes()...); err != nil {
 		return nil, fmt.Errorf("build the simulated API server: %w", err)
 	}
 	for _, k := range s.objects {

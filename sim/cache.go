@@ -44,6 +44,7 @@ func (c *cache) open(deps controllers.Deps) (controllers.Deps, error) {
 	g := gate{p, p.life, apiTimeout}
 	c.client = kube.NewClient(c.view, g, p.actor.name)
 	c.client.Cache(p.registration.Cache)
+	c.client.Speak(p.scheme)
 	deps.Client, deps.Live = c.client, kube.NewReader(store, g, p.actor.name)
 	deps.Power = func(timeout time.Duration) reboot.Power { return power{p, g.life, cmp.Or(timeout, bmcTimeout)} }
 	return deps, nil
