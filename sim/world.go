@@ -237,6 +237,7 @@ func (w *world) catchUp() {
 func (w *world) cancel(s *step) {
 	if s != nil && s.index >= 0 {
 		w.queue.remove(s.index)
+		w.unpark(s, false)
 	}
 }
 
