@@ -67,14 +67,13 @@ func TestArrange(t *testing.T) {
 	}
 	want := map[string][]string{
 		"a/api/1":          {"b/api/1", "d/api/1", "g/api/1", "g/api/5"}, // that of d is another write of the kind
-		"b/api/1":          {"b/api/2", "f/api/1"},
+		"b/api/1":          {"f/api/1"},                                  // b works on one thing at a time
 		"b/api/2":          {"d/api/1"},
-		"d/api/1":          {"e/api/1"}, // everything else comes more than a second later
+		"d/api/1":          {"e/api/1", "f/api/1"}, // everything else comes more than a second later
 		"f/api/1":          {"a/api/2", "g/api/1", "g/api/5"},
 		"c.Node/deliver/1": {"c/api/1"},
 		"c.Node/deliver/2": {"c/api/1"},
 	}
-	want["b/api/1"] = []string{"f/api/1"} // b works on one thing at a time
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -103,7 +102,7 @@ func TestOrders(t *testing.T) {
 	if alone.Close() != nil || tally.Tried != s.Total || tally.Held != s.Total {
 		t.Errorf("of %d schedules %d were tried, and %d held: %v, %v", s.Total, tally.Tried, tally.Held, tally.Failed, alone.Close())
 	}
-	if orders < 200 || tally.Disordered == 0 || tally.Disordered > orders/8 {
+	if orders < 200 || tally.Disordered == 0 || tally.Disordered > orders/5 {
 		t.Errorf("of %d orders, %d did not come about", orders, tally.Disordered)
 	}
 	if tally.Audits < s.Total/recheck/2 {
@@ -119,7 +118,7 @@ func TestOrdersFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := simtest.Plan(t, "../../docs/examples/answer-about-the-boot-before.yaml")
-	s, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders"})
+	s, _, err := New(t.Context(), simulator, new(scenarios.Scenario), plan, Options{Strategy: "orders", Schedules: 400})
 	if err != nil {
 		t.Fatal(err)
 	}
