@@ -45,7 +45,8 @@ type audited struct {
 	known map[steps.Name]steps.Step
 	// skip is how many steps of the story it takes at least; passed is how many it has taken.
 	skip, passed int
-	// independent says of which two steps the second may be other; nil stops behind the skipped ones.
+	// independent says of which two steps the second may be other; nil stops behind the skipped
+	// ones.
 	independent func(one, other steps.Step) bool
 	other       steps.Name
 }

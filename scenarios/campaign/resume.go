@@ -29,8 +29,8 @@ type played struct {
 	Result   Result   `json:"result"`
 }
 
-// Resume returns a pool that keeps the results of a plan's schedules in a directory, and begins with
-// those that are there. Digest is that of the plan's default schedule: where it differs, other
+// Resume returns a pool that keeps the results of a plan's schedules in a directory, and begins
+// with those that are there. Digest is that of the plan's default schedule: where it differs, other
 // programs have played.
 func Resume(pool Pool, dir string, plan *scenarios.Plan, digest string) (Pool, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -88,9 +88,9 @@ func tell(ctx context.Context, s *sim.Simulator, plan *scenarios.Plan) ([]told, 
 // only by their place in the story.
 const everywhereOneIn = 4
 
-// ordered returns all single deviations, those of each step, ordered so that any prefix makes a good
-// sweep. Most are chosen for their kind: see [tellingFirst]. The others are spread evenly over the
-// story, since one can't know beforehand which deviation reveals something.
+// ordered returns all single deviations, those of each step, ordered so that any prefix makes a
+// good sweep. Most are chosen for their kind: see [tellingFirst]. The others are spread evenly over
+// the story, since one can't know beforehand which deviation reveals something.
 func ordered(story []told, of func(i int) []scenarios.Deviation) []scenarios.Deviation {
 	telling := tellingFirst(story, of)
 	var all []scenarios.Deviation

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// Every recheck-th schedule is played twice, to check that both runs are the same, and once more
-	// with two of its steps swapped.
+	// Every recheck-th schedule is played twice, to check that both runs are the same, and once
+	// more with two of its steps swapped.
 	recheck = 50
 	// scattered bounds the step at which the search for two such steps begins.
 	scattered = 97

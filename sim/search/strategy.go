@@ -45,8 +45,8 @@ type chosen struct {
 	campaign.Strategy
 	// what describes the schedules of this search: "single deviations from 201 steps".
 	what string
-	// total is how many schedules it has; an endless one may have any number, and has these if it was
-	// given none.
+	// total is how many schedules it has; an endless one may have any number, and has these if it
+	// was given none.
 	total   int
 	endless bool
 	// budget, which may be nil, is given how many schedules will be asked for.
