@@ -114,13 +114,14 @@ type Part string
 // The parts. Power owns the power of the hosts and the plain reboot annotation. Remediation fences
 // the hosts of unhealthy Machines; HealthCheck marks these Machines. A Fencer runs on every host,
 // has it reset, and releases the Nodes of others. Deletion takes Machines that are deleted out of
-// service.
+// service. Tenancy gives hosts to tenants and takes them back; fencelab has no controller for it.
 const (
 	Power       Part = "power"
 	Remediation Part = "remediation"
 	HealthCheck Part = "healthcheck"
 	Fencer      Part = "fencer"
 	Deletion    Part = "deletion"
+	Tenancy     Part = "tenancy"
 )
 
 // Index is a field by which a cache can be searched.
@@ -149,8 +150,9 @@ type Deps struct {
 	// LiveWithin reads from the API server and writes to it, and gives each request up
 	// after a time. Only a process on a host has it.
 	LiveWithin func(time.Duration) client.Client
-	// Clock is the only clock.
-	Clock clock.PassiveClock
+	// Clock shows the time, as objects have it. Steady measures how long something takes that the
+	// process has seen itself: setting the clock doesn't move it.
+	Clock, Steady clock.PassiveClock
 	// Warn reports a problem to the users of an object; may be nil.
 	Warn func(about client.Object, reason, message string)
 	// Inform reports progress that takes time; may be nil.
@@ -323,7 +325,7 @@ var registrations = []Registration{
 	}, healthcheck.Decide, healthcheck.Actions), healthcheck.DefaultSettings, func(d Deps, settings healthcheck.Settings) (reconcile.Reconciler, error) {
 		decide, err := Overlaid(healthcheck.Decide, healthcheck.Actions, d.Overlay)
 		return &healthcheck.Reconciler{
-			Client: d.Client, Live: d.Live, Clock: d.Clock, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
+			Client: d.Client, Live: d.Live, Clock: d.Clock, Steady: d.Steady, Warn: d.Warn, Settings: settings, Decide: observed(decide, d.Decided),
 		}, err
 	}),
 	register(overlayable(Registration{

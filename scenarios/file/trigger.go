@@ -79,6 +79,12 @@ func (v *validator) event(path string, t scenarios.Trigger) {
 	switch kind {
 	case history.FieldIs:
 		v.field(path, t)
+	case history.ControllerEffect:
+		if t.Value == "" {
+			v.Bad(path+".occurrence", "counts effects of any kind: name the deed in value, such as delete Node/NAME")
+		} else {
+			scenarios.CheckDeed(v, path+".value", t.Value)
+		}
 	case history.WorkloadStarted, history.WorkloadStopped, history.PodBound, history.PodDeleted:
 		if v.spec.Topology.Workload.Host == "" && !v.doc.broken("spec.topology.workload") {
 			v.Bad(path+".event", "%s never happens: spec.topology has no workload", kind)
@@ -152,7 +158,7 @@ func (v *validator) subject(path string, event history.Kind, t scenarios.Trigger
 var valueless = []history.Kind{
 	history.BootStarted, history.BootComplete, history.BootEnded, history.HostPaused, history.HostResumed, history.WatchdogFired,
 	history.LinkCut, history.LinkRestored, history.LinkImpaired, history.NodeCreated, history.NodeDeleted, history.NodeReady, history.NodeNotReady,
-	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.ControllerStarted, history.ControllerCrashed,
+	history.NodeCordoned, history.NodeUncordoned, history.NodeDeleting, history.MachineDeleting, history.HostReleased, history.ControllerStarted, history.ControllerCrashed,
 }
 
 // value checks the value of an event that has a closed set of them, or none.
