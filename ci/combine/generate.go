@@ -231,7 +231,7 @@ func (p path) has(do string) bool {
 	return slices.ContainsFunc(p.steps, func(step string) bool { return strings.Contains(step, do) })
 }
 
-// operations are those of the set, one for each of its processes where they concern one.
+// operations returns what can be done in the set, to each of its processes where it concerns one.
 func (s *set) operations() []operation {
 	var all []operation
 	for _, op := range operations {
@@ -260,7 +260,7 @@ func (s *set) operations() []operation {
 	return all
 }
 
-// kinds are those in the caches of the controllers that matter most to them.
+// kinds names, for each controller, the kind in its cache that matters most to it.
 var kinds = map[string]string{"reboot": "BareMetalHost", "remediation": "BareMetalHost", "healthcheck": "Node", "deletion": "Machine"}
 
 // story brings the second host to its phase, the first one to its own, does the operation, takes it
