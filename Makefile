@@ -226,6 +226,10 @@ fuzz: ## Fuzz the parsers (FUZZTIME each)
 	$(GO) test ./fakebmc/redfish -run '^$$' -fuzz FuzzHTTP -fuzztime $(FUZZTIME)
 	$(GO) test ./fakebmc/ipmi -run '^$$' -fuzz FuzzHandle -fuzztime $(FUZZTIME)
 
+.PHONY: combine
+combine: ## Play each operation of the language in each phase of each protocol (ONLY=regexp, RANDOM=schedules of each beside the default one)
+	$(GO) run ./ci/combine $(if $(ONLY),-only '$(ONLY)') $(if $(RANDOM),-schedules $(RANDOM))
+
 .PHONY: golden
 golden: controlplane ## Write the golden files anew; review the difference before you commit it
 	-$(GO) test ./scenarios/file -update # descriptions of the schema, which the second run embeds
