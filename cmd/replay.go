@@ -58,6 +58,9 @@ a step that never came, or that passes no gate.`,
 			}
 			r.Replayed(outcome)
 			if test != "" {
+				if err := report.Guards(outcome, filepath.Join(filepath.Dir(args[0]), "history.jsonl")); err != nil {
+					return exit.BadInput(fmt.Errorf("write the test %s: %w", test, err))
+				}
 				name, err := report.WriteTest(outcome, test, moduleExpression())
 				if err != nil {
 					return exit.BadInput(err)
