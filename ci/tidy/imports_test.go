@@ -83,6 +83,7 @@ var layers = []layer{
 	{"docs/examples/cluster-api", slices.Concat([]string{"./fencetest", "./controllers/.", "./controllers/api", "./scenarios", "sigs.k8s.io/cluster-api"}, kubernetes, everyClient, anyYAML),
 		"Cluster API's controllers are set up as it does, with what any other module can use"},
 	{"docs/examples/*", slices.Concat([]string{"./fencetest", "./controllers/."}, []string{"./controllers/api"}, kubernetes, client, reconciler), "an example uses what any other module can use"},
+	{"docs/ci", nil, "a pipeline is files, and no code of anybody's"},
 	{"docs/systems/*", nil, "a system under test knows nothing of fencelab"},
 
 	{"sim/model", []string{"./scenarios/history", "./fakebmc/."}, "the model of a host is the same in every world, and has neither time nor thread of its own"},
