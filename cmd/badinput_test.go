@@ -31,8 +31,8 @@ spec:
       program: {image: acme/fencer:v1}
 `
 
-// TestBadInput: nothing that was said is ignored. Whatever is wrong is refused before anything runs,
-// with its place and with what to do.
+// TestBadInput: nothing on the command line is ignored. What is wrong is refused before anything
+// runs, with its place and with what to do.
 func TestBadInput(t *testing.T) {
 	t.Setenv("FENCELAB_MODULE", "") // of whoever runs this test
 	for _, row := range []struct {

@@ -26,8 +26,8 @@ import (
 // those of fencelab.
 type Module struct {
 	Controllers []Registration
-	// AddToScheme registers the Go types of the kinds; nil for none. A kind that fencelab has may get
-	// a type of the module's own: its controllers then work with that one.
+	// AddToScheme registers the Go types of the kinds; nil for none. A kind that fencelab has may
+	// get a type of the module's own: its controllers then work with that one.
 	AddToScheme func(*runtime.Scheme) error
 	// Manifests has *.yaml files with the CustomResourceDefinitions of the kinds and,
 	// for the lab, the ClusterRole fencelab-NAME of each controller; nil for neither.

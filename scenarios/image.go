@@ -43,8 +43,8 @@ func (i Image) from(place, root string) Image {
 	return Image(rest)
 }
 
-// reference is what a registry takes: a host and port where there is one, a name in lower case, a tag,
-// a digest.
+// reference matches what a registry takes: a host and port where there is one, a name in lower
+// case, a tag, a digest.
 var reference = regexp.MustCompile(`^((localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:[0-9]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?$`)
 
 // Check says why no image can have this name, or why the file of that name is none.
@@ -53,7 +53,7 @@ func (i Image) Check() error {
 	case i == "":
 		return nil
 	case !i.Local() && !reference.MatchString(string(i)):
-		return fmt.Errorf("%s can't be a reference to an image, such as registry.example.com/acme/fencer:v1.3 in lower case; a file ends in .tar, and a directory begins with ./, ../ or /", phrase.Quote(string(i)))
+		return fmt.Errorf("%s can't be a reference to an image, such as example.com/acme/fencer:v1.3 in lower case; a file ends in .tar, and a directory begins with ./, ../ or /", phrase.Quote(string(i)))
 	case !i.Local():
 		return nil
 	}

@@ -59,9 +59,9 @@ func (k *Kind) another(n int) *Kind {
 	return &seen
 }
 
-// foreign adds a form for each Go type that a scheme has in place of the server's. Objects of it are
-// encoded and decoded, as on their way to a real server: what the type lacks, a patch leaves as it
-// is and an update removes.
+// foreign adds a form for each Go type that a scheme has in place of the server's. Objects of it
+// are encoded and decoded, as on their way to a real server: what the type lacks, a patch leaves as
+// it is and an update removes.
 func (s *Server) foreign(scheme *runtime.Scheme) error {
 	types := scheme.AllKnownTypes()
 	for _, k := range s.kinds {

@@ -23,8 +23,8 @@ import (
 
 const story = "../../scenarios/catalog/machine-remediation/cut-off-host.yaml"
 
-// TestSweep: a health check with types of its own marks the Machines, and fencelab's controllers, with
-// theirs, do the rest, whatever is late, fails or crashes.
+// TestSweep: a health check with types of its own marks the Machines, and fencelab's controllers,
+// with theirs, do the rest, whatever is late, fails or crashes.
 func TestSweep(t *testing.T) {
 	fencetest.Sweep(t, story, fencetest.With(foreign.Module()), fencetest.Instead("healthcheck", "medic"), fencetest.Strategy("sweep", 300))
 }

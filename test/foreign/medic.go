@@ -94,7 +94,8 @@ func (m *Medic) Reconcile(ctx context.Context, key reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 }
 
-// left is how long a Machine is still given: 0 when its time is over, and less when its Node is Ready.
+// left returns how long a Machine is still given: 0 when its time is over, and less when its Node
+// is Ready.
 func (m *Medic) left(ctx context.Context, machine *Machine) (time.Duration, error) {
 	var node corev1.Node
 	err := m.Live.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, &node)

@@ -1,6 +1,6 @@
 // Package foreign is a module whose author has Go types of the kinds that fencelab has, as whoever
-// imports metal3's or Cluster API's does. Its BareMetalHost and Machine lack fields of fencelab's, and
-// have fields that fencelab's lack.
+// imports metal3's or Cluster API's does. Its BareMetalHost and Machine lack fields of fencelab's,
+// and have fields that fencelab's lack.
 package foreign
 
 import (
@@ -27,7 +27,7 @@ type HostSpec struct {
 	ConsumerRef           *ConsumerRef `json:"consumerRef,omitempty"`
 }
 
-// ConsumerRef is what uses a host.
+// ConsumerRef names the user of a host.
 type ConsumerRef struct {
 	Kind       string `json:"kind,omitempty"`
 	Namespace  string `json:"namespace,omitempty"`

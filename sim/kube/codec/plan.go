@@ -148,7 +148,7 @@ func (p *Plan) Clash(other *Plan) string {
 	return ""
 }
 
-// opaqueJSON reports whether the type's JSON can't be told from its structure.
+// opaqueJSON reports whether the type's structure doesn't show its JSON.
 func (p *Plan) opaqueJSON() bool {
 	return p.Shape == Leaf && (p.Typ.Kind() == reflect.Struct || p.Typ.Kind() == reflect.Interface || reflect.PointerTo(p.Typ).Implements(marshalerType))
 }
