@@ -31,7 +31,7 @@ In the lab the plan's deviations are made at the gates of the controllers: in ef
 reads, and what reaches caches. The answer is reproduced (exit code 1) if a guarantee
 that is broken in the simulator is broken here, not reproduced (0), or diverged (2) at
 a step that never came, or that passes no gate.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completePlans,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := walk.Check(r.World); err != nil {
 				return exit.BadInput(err)

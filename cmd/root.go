@@ -85,7 +85,6 @@ missing, 5 internal error.`,
 		}
 		return withModule(cmd.Context(), wanted, withoutModule(args), talk)
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(initCommand(), runCommand(), replayCommand(), shrinkCommand(), showCommand(), listCommand(), lintCommand(),
 		corpusCommand(), schemaCommand(), systemsCommand(), conformCommand(), labCommand(strings.Join(called(), " ")), doctorCommand(),
 		incluster.Controllers(), incluster.Agent(), bmcCommand(), workerCommand())

@@ -63,8 +63,9 @@ The simulator plays the schedules that a strategy chooses:
 ` + search.Described() + `
 Everything needed to investigate and replay a run that did not come out as expected
 is saved below --out.`,
-		Args: scenarioArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
+		Args:              scenarioArgs,
+		ValidArgsFunction: completeScenarios,
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.flags(cmd, "run", "directory for the reports of all runs (default: out, for those that fail)")
 	flags := cmd.Flags()
