@@ -425,12 +425,15 @@ type Assertion struct {
 	Happens Trigger `json:"happens,omitzero"`
 	// never is an event that must not happen.
 	Never Trigger `json:"never,omitzero"`
-	// only is an event that may happen only if another has, the latest of them at least for so
-	// long before, and until has not since. What its actor could not know yet is excused.
-	Only  Trigger  `json:"only,omitzero"`
-	If    Trigger  `json:"if,omitzero"`
-	For   Duration `json:"for,omitzero"`
-	Until Trigger  `json:"until,omitzero"`
+	// only is an event that may happen only if another has happened before. What its actor could
+	// not know yet is excused.
+	Only Trigger `json:"only,omitzero"`
+	// if is the event that must have happened before that of only.
+	If Trigger `json:"if,omitzero"`
+	// for is how long before, at least, the latest event of if must have happened.
+	For Duration `json:"for,omitzero"`
+	// until is the event that ends what if has begun.
+	Until Trigger `json:"until,omitzero"`
 	// after is the event from which the claim counts.
 	After Trigger `json:"after,omitzero"`
 	// before is the event until which the claim counts.

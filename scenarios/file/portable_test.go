@@ -13,10 +13,15 @@ import (
 // TestPlansOfSystems: the plan of a system is played in another clone. It names no directory of the
 // first, and a program may play further parts.
 func TestPlansOfSystems(t *testing.T) {
-	story, err := filepath.Abs("../catalog/machine-remediation/cut-off-host.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	const story = `apiVersion: fencelab.dev/v1alpha1
+kind: Scenario
+metadata: {name: story, description: A host is cut off.}
+spec:
+  topology: {hosts: [{name: worker-1}]}
+  healthCheck: {unhealthyAfter: 3s, nodeStartupTimeout: 60s}
+  controllers: [{name: reboot}, {name: remediation}, {name: healthcheck}]
+  steps: [{do: {cut: {host: worker-1}}}]
+`
 	const system = `apiVersion: fencelab.dev/v1alpha1
 kind: System
 metadata: {name: acme, description: A fencer that marks the Machines itself.}
@@ -33,7 +38,10 @@ spec:
 		if err := os.WriteFile("ci/system.yaml", []byte(strings.Replace(system, "%s", image, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		loaded, err := file.LoadFiles([]string{story}, vocabulary(), nil)
+		if err := os.WriteFile("story.yaml", []byte(story), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := file.LoadFiles([]string{"story.yaml"}, vocabulary(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -136,7 +136,10 @@ func (c *fencings) ended(h *fencingHost, e *history.Event) {
 			c.Breach(&f.asked, e, invariant.Clause(e)+", and "+e.Host+" was never off since it was made at "+invariant.Seconds(f.asked.At))
 		default:
 			c.Judged++
-			c.Kept(&h.ended, e)
+			if f.off.Kind == "" {
+				f.off = h.ended
+			}
+			c.Kept(&f.off, e)
 		}
 		return
 	}
