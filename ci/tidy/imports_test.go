@@ -119,7 +119,7 @@ var layers = []layer{
 	{"test/foreign", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "a module of somebody else knows what any other module knows"},
 	{"test/script", []string{"./"}, "sessions are typed by whoever uses the program"},
 	{"test/clone", []string{"./lab/container", "./program", "./vms/keeper", "github.com/rogpeppe/go-internal"}, "a clone has the program, and knows nothing of what is tried in it"},
-	{"ci/browser", []string{"./lab/child", "./lab/machine", "github.com/chromedp", "github.com/gobwas/ws"}, "a page is tried by what it is on the screen, whatever it shows"},
+	{"ci/browser", []string{"./lab/machine", "github.com/chromedp"}, "a page is tried by what it is on the screen, whatever it shows"},
 	{"lab/child", slices.Concat([]string{"./vms/keeper"}, system), "a child process serves whoever starts one"},
 	{"lab/cluster", slices.Concat([]string{"./vms/keeper", "./lab/child", "./lab/machine"}, kubernetes, everyClient, anyYAML), "a control plane serves any test; " + whyCI},
 	{"lab/cluster/kind", slices.Concat([]string{"./vms/keeper", "./lab/child", "./lab/cluster", "./lab/machine", "sigs.k8s.io/kind/pkg"}, system), "a cluster in a container serves any test; " + whyCI},
