@@ -58,7 +58,8 @@ story in one place, and a script and a workflow for CI. Nothing is overwritten.`
 // notInPackages matches characters that are not allowed in the name of a package.
 var notInPackages = regexp.MustCompile(`[^a-z0-9]+`)
 
-// initialise writes the files into a directory below the working directory, and returns their names.
+// initialise writes the files into a directory below the working directory, and returns their
+// names.
 func initialise(dir, source string) (made []string, err error) {
 	if !filepath.IsLocal(dir) || dir == "." {
 		return nil, errors.New("name a directory below this one, which is the root of the repository")

@@ -93,8 +93,9 @@ func AsFound() Option { return func(r *run) { r.asFound = true } }
 // controller that gains a step takes the deviation at another one. replay --test writes it.
 func Lands(deed string) Option { return func(r *run) { r.lands = append(r.lands, deed) } }
 
-// Claim has every run judged by a function as well: of all that happened, in order, it returns what
-// is wrong, or nil. An error that Breach made names the event; name is that of the claim in reports.
+// Claim has every run judged by a function as well. It is given all that happened, in order, and
+// returns an error if something is wrong: one of Breach names the event. Reports have the claim
+// under its name.
 func Claim(name string, check func(events []history.Event) error) Option {
 	return func(r *run) { r.claims = append(r.claims, claim(name, check)) }
 }

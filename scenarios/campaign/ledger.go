@@ -73,7 +73,7 @@ type Entry struct {
 	Runs []*Shown `json:"runs,omitempty"`
 
 	lines map[string]int
-	// first is what was not as expected in the first run that was shown.
+	// first describes how the first run that was shown differs from what is expected.
 	first string
 }
 

@@ -49,10 +49,10 @@ type fencingHost struct {
 	// others are annotations of users, and marks, that stand; offline that spec.online is false.
 	others  map[string]bool
 	offline bool
-	// stray says that the host was powered on by nobody under test, or late, and commanded that
-	// the BMC has received a command to go off since the last power edge; told that it received
-	// any.
-	stray, late, commanded, told bool
+	// stray says that no process under test has powered the host on, or a late command; commanded
+	// that the BMC has received a command to go off since the last power edge; and ever that it
+	// received any.
+	stray, late, commanded, ever bool
 }
 
 // fencing is a request, and the power-off that it has had.
@@ -94,7 +94,7 @@ func (c *fencings) judge(h *fencingHost, e *history.Event) {
 			h.late = e.Key == history.Late
 		}
 		if invariant.PowersOff(e) {
-			h.commanded, h.told = h.commanded || e.Key != history.Late, true
+			h.commanded, h.ever = h.commanded || e.Key != history.Late, true
 		}
 	case history.PowerOff:
 		c.off(h, e)
@@ -146,7 +146,7 @@ func (c *fencings) ended(h *fencingHost, e *history.Event) {
 }
 
 func (c *fencings) off(h *fencingHost, e *history.Event) {
-	commanded, stray := h.commanded || !h.told, h.stray
+	commanded, stray := h.commanded || !h.ever, h.stray
 	h.ended, h.commanded, h.stray = *e, false, false
 	if c.roles.Blameless(e) {
 		return

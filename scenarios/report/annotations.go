@@ -10,8 +10,8 @@ import (
 )
 
 // annotationsOf is annotations.txt: workflow commands of GitHub Actions, which mark the story
-// that did not come out as expected, at the step that it had come to, with the reason and how to play
-// it again.
+// that did not come out as expected, at the step that it had come to, with the reason and how to
+// play it again.
 func annotationsOf(l *campaign.Ledger) []byte {
 	var b strings.Builder
 	for _, e := range l.Results {

@@ -175,8 +175,12 @@ func (f *fencer) Reconcile(ctx context.Context, name reconcile.Request) (reconci
 	case host.Status.PoweredOn || host.Status.Provisioning.HeldOffFor[key] != api.RequestID(content):
 		return again, nil
 	}
-	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: request.Spec.Node}}
-	if err := f.client.Delete(ctx, &node, client.Preconditions{UID: &request.Spec.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+	var node corev1.Node
+	err := f.live.Get(ctx, client.ObjectKey{Name: request.Spec.Node}, &node)
+	if err == nil && node.UID == request.Spec.UID { // another one of that name is none of ours
+		err = f.client.Delete(ctx, &node, client.Preconditions{UID: &node.UID})
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("delete the Node: %w", err)
 	}
 	if !f.wrong.Forgets {

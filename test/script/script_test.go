@@ -80,7 +80,7 @@ func field(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expression is what GitHub Actions replaces in a workflow.
+// expression matches the text that GitHub Actions replaces in a workflow.
 var expression = regexp.MustCompile(`\$\{\{.*?\}\}`)
 
 // workflow FILE SCRIPT JOB STEP writes what a step of a workflow runs to a script.
