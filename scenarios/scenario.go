@@ -40,8 +40,8 @@ type Scenario struct {
 	// spec is the story.
 	Spec Spec `json:"spec"`
 
-	// File is the file that it was loaded from, as its user named it, and Lines has the lines of its
-	// name and its steps there, by their paths.
+	// File is the file that it was loaded from, as its user named it, and Lines has the lines of
+	// its name and its steps there, by their paths.
 	File  string         `json:"-"`
 	Lines map[string]int `json:"-"`
 }
