@@ -475,7 +475,7 @@ func (b *Backend) changed(kind *objects.Kind, c kube.Change) {
 	}
 	b.names.Changes(kind, c.Old, c.New, emit)
 	b.fields.Changes(b.names, kind, meta(c.Old), meta(c.New), emit)
-	if kind.Foreign && len(b.fields[kind.Name]) == 0 && slices.ContainsFunc(b.processes, func(p *process) bool { return p.actor.name == c.Actor && p.registration.Plays != "" }) {
+	if kind.Foreign && kind.Changes == nil && len(b.fields[kind.Name]) == 0 && slices.ContainsFunc(b.processes, func(p *process) bool { return p.actor.name == c.Actor && p.registration.Plays != "" }) {
 		b.w.note(fmt.Sprintf("nothing here looks at %s: if it asks for a host to be fenced, say so in spec.requests", kind.Name))
 	}
 	if c.Kind == b.sim.kinds.pod {

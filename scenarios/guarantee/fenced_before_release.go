@@ -10,7 +10,7 @@ import (
 
 var fencedBeforeRelease = invariant.Invariant{
 	ID:    "fenced-before-release",
-	Claim: "A Node is deleted for fencing, or its workload released, only when no process of that boot is running.",
+	Claim: "A Node is deleted for fencing, its workload released, or a tenant's host given back, only when no process of that boot is running.",
 	Seed:  "000, 002, 004",
 	New: func(p invariant.Params) invariant.Checker {
 		return &releases{
@@ -22,7 +22,7 @@ var fencedBeforeRelease = invariant.Invariant{
 	},
 }
 
-// releases judges every NodeDeleted and PodDeleted.
+// releases judges every NodeDeleted, PodDeleted and HostReleased.
 //
 // No Node may be deleted while a boot of its host runs that ran when fencing was
 // decided or that completed since, because its kubelet then uses the Node. A boot
@@ -35,7 +35,9 @@ var fencedBeforeRelease = invariant.Invariant{
 // Node when the fenced boot is over by its reckoning, while the next one may have
 // completed without reaching the API server: it answers for the boot that is fenced, and
 // for processes. What the scenario's
-// user deletes is the user's own doing, and so is the release that follows.
+// user deletes is the user's own doing, and so is the release that follows. A host that a tenant
+// gives back is the next one's at once, so that no boot of it may run, not even one that has just
+// begun: whoever writes that answers for it, under test or not.
 type releases struct {
 	invariant.Ruling
 	*invariant.Hindrances
@@ -127,6 +129,8 @@ func (c *releases) judge(e *history.Event) {
 	case history.PodDeleted:
 		c.podDeleted(h, e)
 		delete(h.bound, e.UID)
+	case history.HostReleased:
+		c.hostReleased(h, e)
 	}
 }
 
@@ -201,6 +205,24 @@ func (c *releases) afterTheFence(h *releaseHost, e *history.Event) {
 		c.Breach(&h.back, e, invariant.Clause(e)+" by "+e.Actor+", though boot "+h.Boot+" had it Ready since "+invariant.Seconds(h.back.At))
 	default:
 		c.Allow(e, &h.Ended)
+	}
+}
+
+func (c *releases) hostReleased(h *releaseHost, e *history.Event) {
+	if invariant.ByUser(e) {
+		return
+	}
+	c.Judged++
+	switch {
+	case !h.Known():
+		c.Suspend(e, ", and nobody saw whether "+e.Host+" still ran")
+	case h.Boot != "":
+		c.Accuse(invariant.Cause{Host: e.Host, Thing: ""}, &h.Began, e, "boot "+h.Boot+" of "+e.Host+" still ran")
+	case c.Near(&h.Ended, e):
+		c.Close(&h.Ended, e)
+	default:
+		c.Allow(e, &h.Ended)
+		c.Kept(&h.Ended, e)
 	}
 }
 

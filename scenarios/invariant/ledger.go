@@ -36,6 +36,7 @@ var HarmKinds = []HarmKind{
 	{"a Pod was evicted", kindIs(history.PodTerminating), "bystanders-spared"},
 	{"a Pod was ended", kindIs(history.PodDeleted), "fenced-before-release"},
 	{"a host was given away", func(e *history.Event) bool { return e.Kind == history.HostConsumer && e.Value == "" }, "bystanders-spared"},
+	{"a tenant's host was given back", kindIs(history.HostReleased), "fenced-before-release"},
 	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, "bystanders-spared"},
 	{"a Machine was deleted", kindIs(history.MachineDeleted), "bystanders-spared"},
 	{"a BareMetalHost was deleted", kindIs(history.BareMetalHostDeleted), "bystanders-spared"},
