@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/fencelab/fencelab/scenarios/campaign"
 )
 
 // Progress says how far a search has come: on a terminal in a line that changes, and elsewhere in a
@@ -53,6 +55,9 @@ func (p *Progress) At(played, failed int) {
 	text := fmt.Sprintf("%d of %d %s, %.0f/s, %s left", played, p.total, p.of, rate, left(p.total-played, rate))
 	if p.of == "schedules" {
 		text += fmt.Sprintf(", %d failed", failed)
+	}
+	if p.total == campaign.Endless {
+		text = fmt.Sprintf("%d schedules, %.0f/s, %s gone, %d failed", played, rate, now.Sub(p.began).Round(time.Second), failed)
 	}
 	if !p.terminal {
 		fmt.Fprintf(p.to, "  %s: %s\n", p.name, text)
