@@ -57,6 +57,11 @@ func TestOverlooked(t *testing.T) {
 			t.Errorf("the run has the notes %q, without %q", o.Notes, want)
 		}
 	}
+	for _, o := range fencetest.Play(t, "testdata/described.yaml", fencetest.With(module)) {
+		if len(o.Notes) > 0 {
+			t.Errorf("the run has the notes %q, though its story describes the kind", o.Notes)
+		}
+	}
 	for _, o := range fencetest.Play(t, story, fencetest.With(requests.Module(requests.Mistakes{}))) {
 		if len(o.Notes) > 0 {
 			t.Errorf("the run has the notes %q, though its kind is described", o.Notes)
