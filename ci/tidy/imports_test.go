@@ -83,6 +83,7 @@ var layers = []layer{
 	{"docs/examples/cluster-api", slices.Concat([]string{"./fencetest", "./controllers/.", "./controllers/api", "./scenarios", "sigs.k8s.io/cluster-api"}, kubernetes, everyClient, anyYAML),
 		"Cluster API's controllers are set up as it does, with what any other module can use"},
 	{"docs/examples/*", slices.Concat([]string{"./fencetest", "./controllers/."}, []string{"./controllers/api"}, kubernetes, client, reconciler), "an example uses what any other module can use"},
+	{"docs/ci", nil, "a pipeline is files, and no code of anybody's"},
 	{"docs/systems/*", nil, "a system under test knows nothing of fencelab"},
 
 	{"sim/model", []string{"./scenarios/history", "./fakebmc/."}, "the model of a host is the same in every world, and has neither time nor thread of its own"},
@@ -114,6 +115,7 @@ var layers = []layer{
 	{"ci/clients", slices.Concat([]string{"./lab/device", "./lab/machine", "./fakebmc", "github.com/stmcginnis/gofish", "github.com/bougou/go-ipmi/pkg"}, system), "clients of BMCs know hosts in memory, and no lab"},
 	{"test/docs", []string{"./"}, "a document is held against the whole program"},
 	{"test/process", []string{"./"}, "fencelab is tried as processes of a machine, from outside"},
+	{"test/requests", slices.Concat([]string{"./controllers/.", "./controllers/api"}, kubernetes, client, reconciler), "a module of somebody else knows what any other module knows"},
 	{"test/foreign", slices.Concat([]string{"./controllers/."}, kubernetes, client, reconciler), "a module of somebody else knows what any other module knows"},
 	{"test/script", []string{"./"}, "sessions are typed by whoever uses the program"},
 	{"test/clone", []string{"./lab/container", "./program", "./vms/keeper", "github.com/rogpeppe/go-internal"}, "a clone has the program, and knows nothing of what is tried in it"},
@@ -149,8 +151,9 @@ var layers = []layer{
 var testLayers = []layer{
 	{"test/docs", []string{"./"}, ""},
 	{"test/process", []string{"./", "golang.org", "go.yaml.in", "github.com", "k8s.io", "sigs.k8s.io"}, ""},
+	{"test/requests", []string{"./fencetest", "./scenarios/history"}, ""},
 	{"test/foreign", []string{"./controllers/api", "./fencetest", "./sim/.", "./sim/kube"}, ""},
-	{"test/script", []string{"./"}, ""},
+	{"test/script", slices.Concat([]string{"./"}, anyYAML), ""},
 	{"sim", []string{"./fakebmc/systemtest"}, ""},
 	{"sim/kube", []string{"./sim/kube", "./controllers/api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/randfill"}, ""},
 	{"sim/kube/kubetest", slices.Concat([]string{"./lab/cluster", "./vms/keeper"}, everyClient, anyYAML), ""},

@@ -79,6 +79,12 @@ func (c *bystanders) judge(h *bystander, e *history.Event) {
 		case e.Key == invariant.PausedAnnotation && strings.HasPrefix(e.Object, "Machine/"):
 			h.paused = history.Event{}
 		}
+	case history.FieldIs:
+		if wanted, is := invariant.OwnRequest(e); is && wanted {
+			h.mark.begin(e)
+		} else if is {
+			h.mark.end(e)
+		}
 	case history.FenceRequested:
 		h.fence.begin(e)
 	case history.FenceEnded:

@@ -180,6 +180,12 @@ func (c *accusers) judge(h *suspected, e *history.Event) {
 	switch e.Kind {
 	case history.AnnotationSet, history.AnnotationRemoved:
 		c.annotated(h, e)
+	case history.FieldIs:
+		if wanted, is := invariant.OwnRequest(e); is && wanted {
+			h.marked, h.mark = true, *e
+		} else if is && h.marked {
+			h.marked, h.unmarked = false, *e
+		}
 	case history.OnlineWanted:
 		if h.offline = e.Value == "false"; h.offline {
 			h.wish = *e
