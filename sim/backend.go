@@ -239,6 +239,7 @@ func (b *Backend) Start(_ context.Context, plan *scenarios.Plan) (invariant.Timi
 		}
 	}
 	timings := objects.Timings(spec, prepared.controllers)
+	timings.Epoch = epoch
 	timings.Quiet = objects.Quiet(spec, prepared.controllers)
 	timings.Retry = retryMax
 	return timings, nil

@@ -200,7 +200,7 @@ func (h *draining) learn(e *history.Event, roles *invariant.Roles) {
 		h.annotated(e, roles)
 	}
 	if roles.Blameless(e) || h.deleting.Kind == "" {
-		h.others.Observe(e)
+		h.others.Observe(e, roles)
 	} else if e.Kind == history.AnnotationRemoved {
 		h.others.Holds = invariant.Without(h.others.Holds, e.Key)
 	}

@@ -10,7 +10,7 @@ import (
 
 var nodeRestored = invariant.Invariant{
 	ID:       "node-restored",
-	Claim:    "After remediation the Node is back: Ready, schedulable, and with its labels.",
+	Claim:    "After remediation the Node is back: Ready, as schedulable as before, and with its labels.",
 	Seed:     "002, 004",
 	Liveness: true,
 	New: func(p invariant.Params) invariant.Checker {
@@ -46,11 +46,13 @@ type nodeHost struct {
 	forsaken string
 	// leaving says that its Machine is being deleted, or was: its Node goes with it.
 	leaving bool
-	// wasCordoned and wanted are how the Node was before.
+	// wasCordoned and wanted are how the Node was before. owed is a cordon that somebody else had
+	// set on a Node which an agent has deleted, until it is there again.
 	wasCordoned bool
+	owed        history.Event
 	wanted      string
-	// since is the last event that took something away.
-	since history.Event
+	// since is the last event that took something away, and cordon the one that cordoned the Node.
+	since, cordon history.Event
 }
 
 func (c *nodes) Observe(e *history.Event) *invariant.Violation {
@@ -73,7 +75,7 @@ func (c *nodes) judge(e *history.Event) {
 		}
 		return
 	}
-	h.Demand.Observe(e)
+	h.Demand.Observe(e, &c.roles)
 	switch e.Kind {
 	case history.NodeCreated:
 		h.had, h.uid = true, e.UID
@@ -93,6 +95,9 @@ func (c *nodes) judge(e *history.Event) {
 				h.wanted = h.labels
 			}
 			h.uid = ""
+			if h.cordoned && c.roles.Agent(e.Actor) && c.roles.Blameless(&h.cordon) {
+				h.owed = h.cordon
+			}
 			if h.forsaken = ""; invariant.ByUser(e) {
 				h.forsaken = h.Boot
 			}
@@ -112,10 +117,13 @@ func (c *nodes) judge(e *history.Event) {
 	case history.NodeLabels:
 		h.labels = e.Value
 	case history.NodeCordoned:
-		h.cordoned, h.since = true, *e
+		h.cordoned, h.since, h.cordon, h.owed = true, *e, *e, history.Event{}
 		h.wasCordoned = h.wasCordoned || c.roles.Blameless(e) // whoever cordons it, and is not under test, means it
 	case history.NodeUncordoned:
 		h.cordoned = false
+		if c.roles.Blameless(e) { // whoever wants it schedulable
+			h.owed = history.Event{}
+		}
 	}
 }
 
@@ -163,6 +171,8 @@ func (s *nodeHost) lacking(name string, roles *invariant.Roles) invariant.Lack {
 		what = "is not Ready"
 	case s.cordoned && s.disturbed && !s.wasCordoned:
 		what = "is still cordoned"
+	case s.owed.Kind != "":
+		what = "is not cordoned again, as " + s.owed.Actor + " had cordoned it at " + invariant.Seconds(s.owed.At)
 	case history.MissingLabels(s.labels, s.wanted) != "":
 		what = "lacks labels that it had: " + history.MissingLabels(s.labels, s.wanted)
 	case !s.Known():

@@ -31,12 +31,17 @@ type HarmKind struct {
 // most.
 var HarmKinds = []HarmKind{
 	{"a host was powered off", kindIs(history.PowerOff), "no-false-fence"},
+	{"a host was powered on", kindIs(history.PowerOn), "online-respected"},
 	{"a Node was deleted", kindIs(history.NodeDeleted), "fenced-before-release"},
+	{"a Node was to be deleted", kindIs(history.NodeDeleting), "fenced-before-release"},
 	{"a Node was cordoned", kindIs(history.NodeCordoned), "bystanders-spared"},
 	{"a Pod was evicted", kindIs(history.PodTerminating), "bystanders-spared"},
 	{"a Pod was ended", kindIs(history.PodDeleted), "fenced-before-release"},
-	{"a host was given away", func(e *history.Event) bool { return e.Kind == history.HostConsumer && e.Value == "" }, "bystanders-spared"},
+	{"a host was given away", kindIs(history.HostConsumer), "bystanders-spared"},
+	{"a host was deprovisioned", kindIs(history.ProvisioningState), "bystanders-spared"},
+	{"a host was wanted on", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "true" }, "online-respected"},
 	{"a host was not wanted any more", func(e *history.Event) bool { return e.Kind == history.OnlineWanted && e.Value == "false" }, "bystanders-spared"},
+	{"a Machine was to be deleted", kindIs(history.MachineDeleting), "bystanders-spared"},
 	{"a Machine was deleted", kindIs(history.MachineDeleted), "bystanders-spared"},
 	{"a BareMetalHost was deleted", kindIs(history.BareMetalHostDeleted), "bystanders-spared"},
 	{"a Machine was marked for remediation", func(e *history.Event) bool {

@@ -70,9 +70,21 @@ func (r *Roles) Agent(actor string) bool {
 	return false
 }
 
+// Powers, Remediates, Checks and Deletes report whether an actor plays that part.
+func (r *Roles) Powers(actor string) bool { return Plays(actor, r.Power) }
+
+// Remediates is like Powers.
+func (r *Roles) Remediates(actor string) bool { return Plays(actor, r.Remediation) }
+
+// Checks is like Powers.
+func (r *Roles) Checks(actor string) bool { return Plays(actor, r.HealthCheck) }
+
+// Deletes is like Powers.
+func (r *Roles) Deletes(actor string) bool { return Plays(actor, r.Deletion) }
+
 // Tested reports whether an actor is a process under test.
 func (r *Roles) Tested(actor string) bool {
-	return Plays(actor, r.Power) || Plays(actor, r.Remediation) || Plays(actor, r.HealthCheck) || Plays(actor, r.Deletion) || r.Agent(actor)
+	return r.Powers(actor) || r.Remediates(actor) || r.Checks(actor) || r.Deletes(actor) || r.Agent(actor)
 }
 
 // Blameless reports whether an event was certainly caused by no process under test. An event
